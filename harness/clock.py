@@ -1,0 +1,77 @@
+"""The clock of a run: it counts training steps alone, and never makes the device wait inside one."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+class Clock:
+    """Seconds of training, device work included: it is waited for only where the clock starts and stops.
+
+    Per-step times come from marks: device events read once the clock has stopped, or the host's time on a CPU.
+    """
+
+    def __init__(self, device: torch.device, now: Callable[[], float] = time.perf_counter) -> None:
+        self.cuda, self.now = device.type == "cuda", now
+        self.elapsed_s = 0.0
+        self.step_ms: list[float] = []  # one entry for each step since the last reset
+        self._since: float | None = None
+        self._marks: list[float | torch.cuda.Event] = []
+
+    def _wait(self) -> None:
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def start(self) -> None:
+        assert self._since is None
+        self._wait()
+        self._since = self.now()
+        self._marks = []
+        self.mark()
+
+    def mark(self) -> None:
+        """Note the end of a step (or the start of the first one after a stop)."""
+        if self.cuda:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._marks.append(event)
+        else:
+            self._marks.append(self.now())
+
+    def stop(self) -> None:
+        assert self._since is not None
+        self._wait()
+        self.elapsed_s += self.now() - self._since
+        self._since = None
+        for a, b in zip(self._marks, self._marks[1:], strict=False):
+            self.step_ms.append(a.elapsed_time(b) if self.cuda else (b - a) * 1000)  # type: ignore[union-attr,operator]
+
+    def restart(self) -> None:
+        """Forget what was counted so far, and go on."""
+        self.stop()
+        self.elapsed_s, self.step_ms = 0.0, []
+        self.start()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Not running inside, running again after."""
+        self.stop()
+        yield
+        self.start()
+
+
+class Stopwatch:
+    """Wall seconds by phase, for the account of where a run's time went."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self.now, self.seconds = now, dict[str, float]()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        began = self.now()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + self.now() - began

@@ -1,0 +1,202 @@
+"""One run, from its specification to its outcome: the timing protocol around the training core."""
+
+import math
+import os
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from harness.clock import Clock, Stopwatch
+from harness.config import RunConfig, from_plain
+from harness.core import Batch, Core, compiles
+from harness.data.corpora import open_corpus
+from harness.data.corpus import Corpus
+from harness.data.loader import Layout, Prefetcher, TrainLoader, ValLoader
+from harness.errors import UserError
+from harness.records import Outcome, RunSpec
+from harness.store import RunWriter
+from model.gpt import Tokens
+
+UNTIMED_STEPS = 10  # protocol skip10: the records' first steps, in which kernels are compiled and tuned
+GUARDED_STEPS = 5  # system.skip_guards: guards are evaluated this long
+EXPLODED = 2.0  # a validation loss beyond this many times the larger of the first one and ln(vocabulary) has exploded
+
+
+def join_group(world_size: int, device: str) -> int:
+    """This process's rank in a group of world_size, joined if it was not yet (torchrun's environment variables)."""
+    if world_size == 1:
+        return 0
+    if not dist.is_initialized():
+        if device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    if dist.get_world_size() != world_size:
+        raise UserError(f"the run wants {world_size} processes, but its group has {dist.get_world_size()}: start it with torchrun")
+    return dist.get_rank()
+
+
+def set_runtime(config: RunConfig, device: str) -> None:
+    """Process-wide settings, every one written for every run, so that nothing leaks from the run before."""
+    if compiles(config, device):
+        import torch._inductor.config as inductor
+
+        torch._dynamo.reset()
+        inductor.coordinate_descent_tuning = config.system.coordinate_descent  # type: ignore[assignment]
+    torch.compiler.set_stance("default")
+    if device == "cuda":
+        torch.cuda.memory._set_allocator_settings(f"expandable_segments:{config.system.expandable_segments}")
+        torch.cuda.reset_peak_memory_stats()
+        if config.system.cuda_warm_start:
+            torch.ones(1, device="cuda", requires_grad=True).backward()
+
+
+def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str) -> tuple[Any, ValLoader]:
+    """The training stream and the validation set of this process."""
+    d = config.data
+    layout = Layout(batch_tokens=d.batch_tokens, micro_tokens=d.micro_tokens, seq_len=d.seq_len, ranks=d.ranks,
+                    world_size=world_size, process=rank)
+    pinned = d.pinned and device == "cuda"
+    train = TrainLoader(corpus.train, layout, loader=d.loader, shard_switch=d.shard_switch, order=d.order, seed=seed,
+                        first_batch_twice=d.first_batch_twice, input_dtype=d.input_dtype, pinned=pinned)
+    val = ValLoader(corpus.val, val_tokens=d.val_tokens, micro_tokens=d.micro_tokens, seq_len=d.seq_len,
+                    world_size=world_size, process=rank, input_dtype=d.input_dtype, pinned=pinned)
+    return Prefetcher(train) if device == "cuda" else train, val
+
+
+class Training:
+    """A run in progress on this process: data to the device, steps, validations, and the account of its time."""
+
+    def __init__(self, spec: RunSpec, *, device: str, out: RunWriter) -> None:
+        self.config, self.out = from_plain(spec.config), out
+        self.stopwatch = Stopwatch()
+        with self.stopwatch.phase("build_s"):
+            self.rank = join_group(spec.world_size, device)
+            set_runtime(self.config, device)
+        with self.stopwatch.phase("data_s"):
+            corpus = open_corpus(self.config.data.corpus)
+            if corpus.fingerprint != spec.data_fingerprint:
+                raise UserError(f"corpus '{corpus.name}' has fingerprint {corpus.fingerprint[:12]}, but the run was planned on "
+                                f"{spec.data_fingerprint[:12]}: plan it again, or bring that corpus back")
+            self.stream, self.val = loaders(self.config, corpus, seed=spec.seed, rank=self.rank, world_size=spec.world_size, device=device)
+        with self.stopwatch.phase("build_s"):
+            tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=self.config.data.seq_len)
+            self.core = Core(self.config, tokens, seed=spec.seed, device=device)
+        self.compiled, self.vocab_size = compiles(self.config, device), corpus.vocab_size
+        self.clock = Clock(self.core.device)
+        self.losses: list[Tensor] = []  # since the last validation, on the device
+        self.first_val = self.last_val = math.nan
+
+    def on_device(self, batches: Any) -> list[Batch]:
+        pinned = self.config.data.pinned
+        return [(x.to(self.core.device, non_blocking=pinned), y.to(self.core.device, non_blocking=pinned)) for x, y in batches]
+
+    def warm_up(self) -> None:
+        """Meet every shape of the run on dummy data (compilation, kernel choice), then put everything back as it was."""
+        d = self.config.data
+        shape = (d.batch_tokens // (d.ranks * d.micro_tokens), d.micro_tokens // d.seq_len, d.seq_len)
+        x = torch.zeros(shape, dtype=getattr(torch, d.input_dtype), device=self.core.device)
+        before = [p.detach().clone() for p in self.core.parameters]
+        n_own = d.ranks // self.core.world
+        with self.stopwatch.phase("compile_s" if self.compiled else "warmup_s"):
+            self.core.update(0, [(x, x.long())] * n_own)
+            self.core.evaluate(0, [(x[0], x[0].long())])
+        with self.stopwatch.phase("warmup_s"):
+            self.core.update(1, [(x, x.long())] * n_own)
+            with torch.no_grad():
+                for p, value in zip(self.core.parameters, before, strict=True):
+                    p.copy_(value)
+                for optimizer in self.core.optimizers:  # as made: every rule starts from zeros
+                    for state in optimizer.state.values():
+                        for value in state.values():
+                            if isinstance(value, Tensor):
+                                value.zero_()
+
+    def validate(self, step: int) -> float:
+        """Mean loss over the validation tokens of all processes, nats per token."""
+        total = self.core.evaluate(step, (self.on_device([b])[0] for b in self.val)).double().sum() if len(self.val) else torch.zeros(
+            (), dtype=torch.float64, device=self.core.device)
+        if self.core.world > 1:
+            dist.all_reduce(total)
+        return float(total) / self.val.n_micro
+
+    def report(self, step: int, val_loss: float) -> bool:
+        """Write what is known at a validation; True if the run has diverged."""
+        train = torch.stack(self.losses).mean(1).tolist() if self.losses else []
+        first = step - len(train)
+        self.losses.clear()
+        for i, loss in enumerate(train):
+            self.out.metric({"kind": "train", "step": first + i, "train_loss": loss})
+        self.out.metric({"kind": "val", "step": step, "val_loss": val_loss, "train_time_s": self.clock.elapsed_s})
+        self.last_val = val_loss
+        self.first_val = val_loss if step == 0 else self.first_val
+        bound = EXPLODED * max(self.first_val if math.isfinite(self.first_val) else 0.0, math.log(self.vocab_size))
+        return not (math.isfinite(val_loss) and val_loss <= bound and all(map(math.isfinite, train)))
+
+    def run(self, stop: Callable[[], bool]) -> tuple[int, str]:
+        """The protocol: validate, stop, step. Returns the number of updates done and the status."""
+        n_steps, every = self.config.schedule.steps, self.config.data.val_every
+        untimed = UNTIMED_STEPS if self.config.timing.protocol == "skip10" else 0
+        self.clock.start()
+        for step in range(n_steps + 1):  # one more than the updates, so that the last validation sees the last weights
+            if step % every == 0 or step == n_steps:
+                with self.clock.stopped(), self.stopwatch.phase("validate_s"):
+                    diverged = self.report(step, self.validate(step))
+                    self.checkpoint(step)
+                if diverged or step == n_steps:
+                    self.clock.stop()
+                    return step, "diverged" if diverged else "finished"
+            if stop():
+                self.clock.stop()
+                return step, "interrupted"
+            if step == untimed > 0:
+                self.clock.restart()
+            if step == GUARDED_STEPS and self.config.system.skip_guards and self.compiled:
+                torch.compiler.set_stance("default", skip_guard_eval_unsafe=True)
+            self.losses.append(self.core.update(step, self.on_device(next(self.stream))))
+            self.clock.mark()
+            self.out.heartbeat(step, n_steps)
+        raise AssertionError("the last validation ends the run")
+
+    def checkpoint(self, step: int) -> None:
+        """Save model and optimizers as system.checkpoint says; outside the clock."""
+        when = self.config.system.checkpoint
+        if self.rank == 0 and (when == "every" or (when == "final" and step == self.config.schedule.steps)):
+            state = {"step": step, "model": self.core.model.state_dict(), "optimizers": [o.state_dict() for o in self.core.optimizers]}
+            self.out.save("checkpoint.pt", lambda file: torch.save(state, file))
+
+    def final(self, step: int) -> dict[str, Any]:
+        """The numbers of result.json."""
+        ms, batch = self.clock.step_ms, self.config.data.batch_tokens
+        mean = statistics.fmean(ms) if ms else None
+        cuda = self.core.device.type == "cuda"
+        return {
+            "train_time_s": self.clock.elapsed_s, "steps": step, "tokens": step * batch,
+            "step_ms": mean, "step_ms_median": statistics.median(ms) if ms else None,
+            "step_ms_p95": statistics.quantiles(ms, n=20)[-1] if len(ms) > 1 else None,
+            "tokens_per_s": batch / mean * 1000 if mean else None, "mfu": None,
+            "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
+            "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20 if cuda else None,
+        }
+
+
+def train(spec: RunSpec, *, out: RunWriter, device: str, stop: Callable[[], bool]) -> Outcome:
+    """Train the run that `spec` describes; its curve goes to `out`, its end is the outcome. Divergence and OOM are outcomes."""
+    training: Training | None = None
+    try:
+        training = Training(spec, device=device, out=out)
+        if training.config.timing.protocol == "warmup-restore":
+            training.warm_up()
+        step, status = training.run(stop)
+    except torch.OutOfMemoryError as error:
+        peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else None
+        return Outcome(status="oom", reason=str(error).splitlines()[0], final={"peak_allocated_mib": peak})
+    finally:
+        if training is not None and isinstance(training.stream, Prefetcher):
+            training.stream.close()
+    wall = {**training.stopwatch.seconds, "train_s": sum(training.clock.step_ms) / 1000}
+    reason = f"the loss was not finite or exploded at step {step}" if status == "diverged" else None
+    return Outcome(status=status, reason=reason, final={**training.final(step), "val_loss": training.last_val}, wall=wall)

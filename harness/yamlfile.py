@@ -1,0 +1,82 @@
+"""YAML as the project's files use it: one mapping, no key twice, every key's line known, 1e-3 a number."""
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.errors import UserError
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses duplicate keys, reads 1e-3 as a float and remembers the line of every key."""
+
+    def __init__(self, stream: str, name: str) -> None:
+        super().__init__(stream)
+        self.name, self.lines = name, dict[tuple[str, ...], int]()
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise UserError(f"{self.name}:{key.start_mark.line + 1}: a key must be plain text")
+            if key.value in seen:
+                raise UserError(f"{self.name}:{key.start_mark.line + 1}: key '{key.value}' is given twice; keep one of them")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+    def note_lines(self, node: Any, path: tuple[str, ...] = ()) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                self.lines[(*path, str(key.value))] = key.start_mark.line + 1
+                self.note_lines(value, (*path, str(key.value)))
+
+
+_Loader.yaml_implicit_resolvers = {k: list(v) for k, v in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789"))
+
+
+def parse_value(text: str) -> Any:
+    """A value given on the command line, read as YAML would read it."""
+    try:
+        return yaml.load(text, Loader=lambda stream: _Loader(stream, "--set"))  # type: ignore[arg-type]  # noqa: S506
+    except yaml.YAMLError as error:
+        raise UserError(f"--set: cannot read the value {text!r}: {error.__class__.__name__}") from None
+
+
+class YamlFile:
+    """A mapping read from a file, with `where(*keys)` for messages: 'file:line'."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise UserError(f"{path}: cannot be read: {reason}") from None
+        loader = _Loader(text, str(path))
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                raise UserError(f"{path}: the file is empty; see docs/experiments.md for what belongs in it")
+            loader.note_lines(node)
+            self.data = loader.construct_document(node)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = f":{mark.line + 1}" if mark else ""
+            raise UserError(f"{path}{line}: not valid YAML: {error.problem or error.context}") from None
+        except yaml.YAMLError as error:
+            raise UserError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from None
+        finally:
+            loader.dispose()
+        self.lines = loader.lines
+        if not isinstance(self.data, dict):
+            raise UserError(f"{path}: must be a mapping of keys to values, not {type(self.data).__name__}")
+
+    def where(self, *keys: str) -> str:
+        """'file:line' of the innermost key of the path that the file has."""
+        while keys and keys not in self.lines:
+            keys = keys[:-1]
+        return f"{self.path}:{self.lines[keys]}" if keys else str(self.path)

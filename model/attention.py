@@ -1,0 +1,67 @@
+"""Attention kernels: a table from the toggle's name to a function of (q, k, v, mask).
+
+B batch, T sequence, N heads, H head_dim. q, k, v are (B, N, T, H) in one dtype; the scale is H^-1/2 everywhere.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.utils.checkpoint import checkpoint
+
+from model.mask import block_mask, dense_mask
+
+QUERIES = 2048  # queries of one dense mask: it holds QUERIES x T booleans, whatever the length
+Mask = None | Tensor | BlockMask | Callable[[int, int], Tensor]
+
+
+def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def sdpa_only(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, backend: SDPBackend) -> Tensor:
+    with sdpa_kernel(backend):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    return flex_attention(q, k, v, block_mask=mask)
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    """SDPA under a dense mask; long sequences go by chunks of queries whose masks are made again in the backward pass."""
+    if isinstance(mask, Tensor):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    def chunk(q: Tensor, k: Tensor, v: Tensor, start: int, end: int) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask(start, end))  # type: ignore[operator,misc]
+
+    T = q.shape[2]
+    parts = [
+        checkpoint(chunk, q[:, :, s:e], k[:, :, :e], v[:, :, :e], s, e, use_reentrant=False)
+        for s, e in ((s, min(s + QUERIES, T)) for s in range(0, T, QUERIES))
+    ]
+    return torch.cat(parts, dim=2)
+
+
+KERNELS: dict[str, Callable[[Tensor, Tensor, Tensor, Mask], Tensor]] = {
+    "sdpa": sdpa,
+    "flash": partial(sdpa_only, backend=SDPBackend.FLASH_ATTENTION),
+    "cudnn": partial(sdpa_only, backend=SDPBackend.CUDNN_ATTENTION),
+    "math": partial(sdpa_only, backend=SDPBackend.MATH),
+    "flex": flex,
+    "dense": dense,
+}
+
+
+def make_mask(kernel: str, doc_T: Tensor, window: Tensor | None, kind: str | None, builder: str) -> Mask:
+    """The mask that a document-mask kernel takes, made once per forward pass and shared by all layers."""
+    if kernel == "flex":
+        return block_mask(doc_T, window, kind, builder)
+    if doc_T.shape[0] <= QUERIES:
+        return dense_mask(0, doc_T.shape[0], doc_T, window, kind)
+    return lambda start, end: dense_mask(start, end, doc_T, window, kind)

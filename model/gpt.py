@@ -1,0 +1,274 @@
+"""The GPT of records 2 to 18, read from top to bottom.
+
+B batch, T sequence, C model_dim, N heads, H head_dim, F MLP hidden, V vocabulary, L layers.
+A component is chosen where it is built; the forward pass asks only whether it is there.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.attention import KERNELS, Mask, make_mask
+from model.config import ModelConfig
+from model.layout import attention_free, table_of_layer
+from model.mask import document_ids
+from model.parameters import initialize, parameter
+from model.precision import BF16, FP32, PLAIN, Dtypes
+from model.rotary import ROTATE, Rotary
+
+EPS_BY_DTYPE = {torch.bfloat16: 2.0**-7, torch.float32: 2.0**-23, torch.float64: 2.0**-23}
+STORAGE = {"fp32": FP32, "bf16": BF16}
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps) over the last dimension, computed in fp32, without gain."""
+
+    def __init__(self, eps: float | str, out: torch.dtype | None) -> None:
+        super().__init__()
+        self.eps = {dtype: eps for dtype in EPS_BY_DTYPE} if isinstance(eps, float) else EPS_BY_DTYPE
+        self.out = out  # None: the dtype of the input
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x.float(), x.shape[-1:], eps=self.eps[x.dtype]).to(self.out or x.dtype)
+
+
+class Linear(nn.Module):
+    """x W^T with W (rows, columns) stored in fp32 and cast, like x, to the dtype of the products."""
+
+    def __init__(self, rows: int, columns: int, *, role: str, init: str, dtypes: Dtypes) -> None:
+        super().__init__()
+        self.weight = parameter((rows, columns), role=role, init=init, dtype=FP32, init_dtype=dtypes.linear_init)
+        self.dtype = dtypes.matmul
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x.to(self.dtype), self.weight.to(self.dtype))
+
+
+class Embedding(nn.Module):
+    """Rows of a table (V, columns), in the dtype of the table."""
+
+    def __init__(self, rows: int, columns: int, *, role: str, init: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = parameter((rows, columns), role=role, init=init, dtype=dtype)
+
+    def forward(self, ids_BT: Tensor) -> Tensor:
+        return F.embedding(ids_BT, self.weight)
+
+
+# ---------------------------------------------------------------- MLP
+
+
+def relu2(x: Tensor, lifted: torch.dtype | None) -> Tensor:
+    return F.relu(x).to(lifted or x.dtype).square()
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor, torch.dtype | None], Tensor]] = {"gelu": lambda x, lifted: F.gelu(x), "relu2": relu2}
+
+
+class MLP(nn.Module):
+    def __init__(self, c: ModelConfig, dtypes: Dtypes) -> None:
+        super().__init__()
+        self.up = Linear(c.mlp_ratio * c.d_model, c.d_model, role="hidden", init="uniform", dtypes=dtypes)
+        self.down = Linear(c.d_model, c.mlp_ratio * c.d_model, role="hidden", init=c.proj_init, dtypes=dtypes)
+        self.activation, self.lifted = ACTIVATIONS[c.activation], dtypes.lifted
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        return self.down(self.activation(self.up(x_BTC), self.lifted))
+
+
+# ---------------------------------------------------------------- attention
+
+# v, the source mixed into it (a layer's value embedding, or the first layer's v), the learned scalars -> v
+ValueMix = Callable[[Tensor, Tensor | None, Any], Tensor]
+
+
+def lerp(v: Tensor, source: Tensor | None, mix: Tensor | float) -> Tensor:
+    return (1 - mix) * v + mix * (v if source is None else source)  # the first layer's values are mixed with themselves
+
+
+def pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
+    return mix[0] * v if source is None else mix[0] * v + mix[1] * source
+
+
+class Attention(nn.Module):
+    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, has_table: bool) -> None:
+        super().__init__()
+        self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
+        linear = lambda rows, init="uniform": Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes)  # noqa: E731
+        if self.merged:
+            self.qkv = linear(3 * c.d_model)
+        else:
+            self.q, self.k, self.v = linear(c.d_model), linear(c.d_model), linear(c.d_model)
+        self.out = linear(c.d_model, c.proj_init)
+        self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
+        self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
+        self.rotate, self.kernel = ROTATE[c.rope_math], KERNELS[c.attn_kernel]
+        self.mix: ValueMix | None = None
+        self.value_mix: nn.Parameter | float = 0.5
+        if c.value_residual is not None or c.value_embed is not None:
+            is_pair = c.value_embed is not None and c.value_mix == "pair"
+            if is_pair:
+                self.mix, self.value_mix = pair, parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
+            elif has_table or c.value_residual is not None:
+                self.mix = lerp
+            if has_table and not is_pair or c.value_residual == "learned":
+                self.value_mix = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
+
+    def forward(self, x_BTC: Tensor, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The branch's output (B, T, C) and this layer's own values (B, T, N, H), before any mixing."""
+        B, T, C = x_BTC.shape
+        q, k, v = self.qkv(x_BTC).chunk(3, dim=-1) if self.merged else (self.q(x_BTC), self.k(x_BTC), self.v(x_BTC))
+        q, k, v = (z.view(B, T, -1, self.head_dim) for z in (q, k, v))
+        own_v = v
+        if self.mix is not None:
+            v = self.mix(v, source if source is None else source.view_as(v), self.value_mix)
+        if self.norm_first is not None:
+            q, k = self.norm_first(q), self.norm_first(k)
+        q, k = self.rotate(q, *rotary), self.rotate(k, *rotary)
+        if self.norm_last is not None:
+            q, k = self.norm_last(q), self.norm_last(k)
+        q, k, v = (z.transpose(1, 2).to(own_v.dtype) for z in (q, k, v))
+        y_BTC = self.kernel(q, k, v, mask).transpose(1, 2).reshape(B, T, C)
+        return self.out(y_BTC), own_v
+
+
+class Block(nn.Module):
+    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, has_attention: bool, has_table: bool) -> None:
+        super().__init__()
+        self.residual_mix = parameter((2,), role="scalar", init=(1.0, 0.0), dtype=dtypes.scalar) if c.x0_mix else None
+        self.norm = RMSNorm(c.norm_eps, None)
+        self.attn = Attention(c, dtypes, has_table=has_table) if has_attention else None
+        self.attn_scale = (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
+        self.mlp = MLP(c, dtypes)
+
+    def forward(self, x: Tensor, x0: Tensor, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The residual stream after this block (B, T, C), and its attention's own values."""
+        own_v = None
+        if self.residual_mix is not None:
+            x = self.residual_mix[0] * x + self.residual_mix[1] * x0
+        if self.attn is not None:
+            branch, own_v = self.attn(self.norm(x), rotary, mask, source)
+            x = x + (branch if self.attn_scale is None else self.attn_scale * branch)
+        return x + self.mlp(self.norm(x)), own_v
+
+
+# ---------------------------------------------------------------- the network
+
+
+class ValueEmbeddings(nn.ModuleList):
+    """Value tables as modules of their own (r16): token ids to the layers' sources."""
+
+    def __init__(self, c: ModelConfig, rows: int, dtypes: Dtypes, tables: tuple[int | None, ...]) -> None:
+        n_tables = 1 + max(t for t in tables if t is not None)
+        super().__init__(Embedding(rows, c.d_model, role="value_embed", init="normal", dtype=dtypes.table) for _ in range(n_tables))
+        self.tables, self.dtype = tables, dtypes.matmul
+
+    def forward(self, ids_BT: Tensor) -> list[Tensor | None]:
+        values = [table(ids_BT).to(self.dtype) for table in self]
+        return [None if t is None else values[t] for t in self.tables]
+
+
+class PackedValueEmbeddings(Embedding):
+    """Value tables as slices of one wide table (r14, r15)."""
+
+    def __init__(self, c: ModelConfig, rows: int, dtypes: Dtypes, tables: tuple[int | None, ...]) -> None:
+        self_tables = 1 + max(t for t in tables if t is not None)
+        super().__init__(rows, self_tables * c.d_model, role="value_embed", init="normal", dtype=dtypes.table)
+        self.tables, self.n_tables, self.dtype = tables, self_tables, dtypes.matmul
+
+    def forward(self, ids_BT: Tensor) -> list[Tensor | None]:
+        values = super().forward(ids_BT).to(self.dtype).chunk(self.n_tables, dim=-1)
+        return [None if t is None else values[t] for t in self.tables]
+
+
+VALUE_TABLES = {"separate": ValueEmbeddings, "packed": PackedValueEmbeddings}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """What the network must know of its input: ids 0..vocab_size-1, the id that opens a document, the longest sequence."""
+
+    vocab_size: int
+    separator: int
+    seq_len: int
+
+
+class GPT(nn.Module):
+    def __init__(self, c: ModelConfig, tokens: Tokens, dtypes: Dtypes = PLAIN) -> None:
+        super().__init__()
+        self.separator = tokens.separator
+        padded = math.ceil(tokens.vocab_size / c.vocab_multiple) * c.vocab_multiple
+        rows = padded if c.pad_tables else tokens.vocab_size
+        free, tables = attention_free(c), table_of_layer(c)
+        half = c.n_layer // 2
+
+        self.skip_weights = parameter((half,), role="scalar", init=1.0, dtype=dtypes.scalar) if c.unet_skip else None
+        self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
+        self.embed_norm = RMSNorm(c.norm_eps, None) if c.post_embed_norm else None
+        self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, tables) if c.value_embed is not None else None
+        self.rotary = Rotary(
+            head_dim=c.head_dim, base=c.rope_base, pairs=c.rope_pairs,
+            freq_dtype=STORAGE[c.rope_freq_dtype] if dtypes.rounds else FP32,
+            table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
+            buffer_len=tokens.seq_len if c.rope_buffers else None,
+        )
+        self.blocks = nn.ModuleList(
+            Block(c, dtypes, has_attention=i not in free, has_table=tables[i] is not None) for i in range(c.n_layer)
+        )
+        self.norm = RMSNorm(c.norm_eps, None)
+        self.head = None if c.tied_head else Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
+
+        self.first_values = c.value_residual is not None
+        self.softcap = c.logit_softcap
+        self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask) if c.attn_mask == "document" else None
+        self.matmul_dtype = dtypes.matmul
+
+    def mask(self, ids_BT: Tensor, window: Tensor | None) -> Mask:
+        """The mask shared by all layers: None where the kernel is causal by itself. Document masks take one row, B = 1."""
+        if self.mask_args is None:
+            return None
+        kernel, kind, builder = self.mask_args
+        return make_mask(kernel, document_ids(ids_BT[0], self.separator), window, kind, builder)
+
+    def logits(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
+        """Token ids (B, T) to fp32 logits (B, T, V). window: 0-d integer tensor, in tokens or blocks as the mask counts."""
+        x = self.embed(ids_BT)
+        if self.embed_norm is not None:
+            x = self.embed_norm(x)
+        x0, first_v = x, None
+        rotary, mask = self.rotary(ids_BT.shape[1]), self.mask(ids_BT, window)
+        sources = self.value_embeds(ids_BT) if self.value_embeds is not None else [None] * len(self.blocks)
+        n_encoder = len(self.blocks) // 2
+        skips: list[Tensor] = []
+        for i, block in enumerate(self.blocks):
+            if self.skip_weights is not None and i >= n_encoder and skips:
+                x = x + self.skip_weights[i - n_encoder] * skips.pop()
+            x, own_v = block(x, x0, rotary, mask, first_v if self.first_values else sources[i])
+            first_v = own_v if first_v is None else first_v
+            if self.skip_weights is not None and i < n_encoder:
+                skips.append(x)
+        x = self.norm(x)
+        z = self.head(x) if self.head is not None else F.linear(x.to(self.matmul_dtype), self.embed.weight.to(self.matmul_dtype))
+        if self.softcap is not None:
+            z = self.softcap * torch.tanh(z / self.softcap)
+        return z.float()
+
+    def forward(self, ids_BT: Tensor, targets_BT: Tensor, window: Tensor | None = None) -> Tensor:
+        """Mean cross-entropy over all positions, nats per token, fp32 scalar."""
+        return F.cross_entropy(self.logits(ids_BT, window).flatten(0, 1), targets_BT.flatten())
+
+    def set_matmul_dtype(self, dtype: torch.dtype) -> None:
+        """Run the products in another dtype (validation outside autocast)."""
+        self.matmul_dtype = dtype
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.dtype = dtype
+
+    def initialize(self, seed: int) -> None:
+        """Draw every parameter by (seed, name)."""
+        initialize(self, seed)

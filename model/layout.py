@@ -1,0 +1,28 @@
+"""Layer patterns at any depth: which layers have no attention, and which value table serves which layer."""
+
+from collections.abc import Callable
+
+from model.config import ModelConfig
+
+# name -> (layer, n_layer) -> table
+TABLE_PATTERNS: dict[str, Callable[[int, int], int | None]] = {
+    "each": lambda i, n: i,
+    "mirrored": lambda i, n: min(i, n - 1 - i),  # 0-5, 5-0
+    "ends": lambda i, n: i if i < 3 else (i - (n - 3) if i >= n - 3 else None),  # 012------012
+}
+
+
+def attention_free(c: ModelConfig) -> frozenset[int]:
+    """Layers without attention; "after_middle" is record 17's layer 7 of 12."""
+    return frozenset({c.n_layer // 2 + 1} if c.attn_free_layers == "after_middle" else c.attn_free_layers)  # type: ignore[arg-type]
+
+
+def table_of_layer(c: ModelConfig) -> tuple[int | None, ...]:
+    """Value table per layer, None where there is none."""
+    if c.value_embed is None:
+        return (None,) * c.n_layer
+    if isinstance(c.value_embed, str):
+        free = attention_free(c)
+        pattern = TABLE_PATTERNS[c.value_embed]
+        return tuple(None if i in free else pattern(i, c.n_layer) for i in range(c.n_layer))
+    return c.value_embed

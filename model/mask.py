@@ -1,0 +1,72 @@
+"""Which key a query sees: one predicate, from which the dense mask and FlexAttention's block mask are both built.
+
+T sequence length, Q queries, K = T keys, N blocks of 128. Positions are indices in the sequence; a document's id is the
+number of separators up to and including the position, so a separator opens its document.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+
+BLOCK = 128
+
+# window kind -> (query position, key position, window) -> inside the window; the window is in tokens, for "block" in blocks
+IN_WINDOW: dict[str | None, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "token": lambda q, k, w: q - k < w,
+    "block": lambda q, k, w: q // BLOCK - k // BLOCK < w,
+    # record 15: its block list admits ceil(w/128) diagonals, which cuts pairs that the token rule would admit
+    "clipped": lambda q, k, w: (q - k < w) & (q // BLOCK - k // BLOCK < (w + BLOCK - 1) // BLOCK),
+}
+
+
+def document_ids(ids_T: Tensor, separator: int) -> Tensor:
+    """Document of every position: (T,) token ids to (T,) int32 ids, counted from 0."""
+    return (ids_T == separator).cumsum(0, dtype=torch.int32)
+
+
+def allowed(q: Tensor, k: Tensor, doc_T: Tensor, window: Tensor | None, kind: str | None) -> Tensor:
+    """True where query q may see key k: causal, same document, inside the window. Elementwise over positions."""
+    seen = (k <= q) & (doc_T[q] == doc_T[k])
+    return seen if kind is None else seen & IN_WINDOW[kind](q, k, window)
+
+
+def dense_mask(start: int, end: int, doc_T: Tensor, window: Tensor | None, kind: str | None) -> Tensor:
+    """(end - start, end) boolean mask of the queries start..end-1 over the keys they could see."""
+    q_Q = torch.arange(start, end, device=doc_T.device)
+    k_K = torch.arange(end, device=doc_T.device)
+    return allowed(q_Q[:, None], k_K[None, :], doc_T, window, kind)
+
+
+def block_window(window: Tensor, kind: str | None) -> Tensor:
+    """Number of block diagonals that a window reaches."""
+    return window if kind == "block" else (window + BLOCK - 1) // BLOCK
+
+
+def _ordered(blocks_NN: Tensor) -> tuple[Tensor, Tensor]:
+    """Block pairs as FlexAttention's lists: counts (1, 1, N) and column indices (1, 1, N, N), listed columns first."""
+    indices = blocks_NN.to(torch.int32).argsort(dim=-1, descending=True, stable=True).to(torch.int32)
+    return blocks_NN.sum(-1, dtype=torch.int32)[None, None], indices[None, None].contiguous()
+
+
+def block_mask(doc_T: Tensor, window: Tensor | None, kind: str | None, builder: str) -> BlockMask:
+    """FlexAttention's mask. builder: "traced" by the library; "partial" and "partial_and_full" by hand from document ranges."""
+
+    def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return allowed(q, k, doc_T, window, kind)
+
+    T = doc_T.shape[0]
+    if builder == "traced":
+        return create_block_mask(mask_mod, None, None, T, T, device=doc_T.device, BLOCK_SIZE=BLOCK)
+    doc_NB = doc_T.view(-1, BLOCK)
+    low, high = doc_NB[:, 0], doc_NB[:, -1]
+    i = torch.arange(T // BLOCK, device=doc_T.device)
+    reach = i[:, None] >= i[None, :]
+    if window is not None:
+        reach = reach & (i[:, None] - i[None, :] < block_window(window, kind))
+    listed = reach & (low[:, None] <= high[None, :]) & (low[None, :] <= high[:, None])
+    if builder == "partial":
+        return BlockMask.from_kv_blocks(*_ordered(listed), BLOCK_SIZE=BLOCK, mask_mod=mask_mod)
+    full = listed & (i[:, None] > i[None, :]) & (low[:, None] == high[None, :]) & (low[None, :] == high[:, None])
+    return BlockMask.from_kv_blocks(*_ordered(listed & ~full), *_ordered(full), BLOCK_SIZE=BLOCK, mask_mod=mask_mod)

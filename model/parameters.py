@@ -1,0 +1,50 @@
+"""Parameters that know their role and their initial values, drawn by (seed, name) so that no toggle moves another's.
+
+Roles: embed, head, hidden, scalar, value_embed. The optimizer groups are made from them (optim/build.py).
+"""
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor, nn
+
+ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
+
+
+def parameter(shape: tuple[int, ...], *, role: str, init: str | float | tuple[float, ...], dtype: torch.dtype,
+              init_dtype: torch.dtype = torch.float32) -> nn.Parameter:
+    """An uninitialised parameter; init is "normal" N(0, 1), "uniform" +-1/sqrt(shape[-1]), "zeros", or its constant values."""
+    assert role in ROLES, role
+    p = nn.Parameter(torch.empty(shape, dtype=dtype))
+    p.role, p.init, p.init_dtype = role, init, init_dtype  # type: ignore[attr-defined]
+    return p
+
+
+def initial_values(name: str, p: nn.Parameter, seed: int) -> Tensor:
+    """Initial values of parameter `name`: fp32 on the CPU, from a generator of its own, rounded to its init dtype."""
+    generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]) >> 1)
+    if p.init == "normal":  # type: ignore[attr-defined]
+        values = torch.randn(p.shape, generator=generator)
+    elif p.init == "uniform":  # type: ignore[attr-defined]
+        values = (torch.rand(p.shape, generator=generator) * 2 - 1) / math.sqrt(p.shape[-1])
+    elif p.init == "zeros":  # type: ignore[attr-defined]
+        values = torch.zeros(p.shape)
+    else:
+        values = torch.tensor(p.init, dtype=torch.float32).expand(p.shape)  # type: ignore[attr-defined]
+    return values.to(p.init_dtype)  # type: ignore[attr-defined]
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, seed: int) -> None:
+    """Give every parameter its initial values for this seed, whatever device it is on."""
+    for name, p in model.named_parameters():
+        p.copy_(initial_values(name, p, seed))
+
+
+def parameters_by_role(model: nn.Module) -> dict[str, list[tuple[str, nn.Parameter]]]:
+    """Role to (name, parameter), in the order of the model."""
+    roles: dict[str, list[tuple[str, nn.Parameter]]] = {}
+    for name, p in model.named_parameters():
+        roles.setdefault(p.role, []).append((name, p))  # type: ignore[attr-defined]
+    return roles

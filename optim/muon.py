@@ -1,0 +1,159 @@
+"""Muon: momentum, orthogonalised (Keller Jordan, github.com/KellerJordan/Muon; records 4 to 18).
+
+For a matrix p of M rows (outputs) and N columns with gradient g and momentum b, starting at 0:
+    1. momentum        sum: b <- mu b + g,           u = g + mu b
+                       ema: b <- b + (1 - mu)(g - b), u = g + mu (b - g)      (without Nesterov: u = b)
+    2. orthogonalise   U = U V^T of u                 (optim/orthogonalize.py)
+    3. step            p <- p - lr s U                (s: the update scale, of the shape or of U)
+Constant mu makes sum and ema differ by a factor that step 2 removes; while mu is warmed up they differ.
+Matrices of one shape are treated as one batch; which rank treats which is optim/exchange.py. Legend: K matrices of one shape.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from optim.config import OptimConfig
+from optim.exchange import EXCHANGES, Ranks, redundant
+from optim.orthogonalize import frobenius, orthogonalize, result_dtype
+
+Tensors = list[Tensor] | tuple[Tensor, ...]
+
+
+def accumulate_sum(buffers: Tensors, grads: Tensors, mu: float) -> None:
+    """b <- mu b + g, in place."""
+    torch._foreach_mul_(buffers, mu)
+    torch._foreach_add_(buffers, grads)
+
+
+def accumulate_ema(buffers: Tensors, grads: Tensors, mu: float) -> None:
+    """b <- b + (1 - mu)(g - b), in place."""
+    torch._foreach_lerp_(buffers, grads, 1 - mu)
+
+
+def look_ahead_sum(grads: Tensors, buffers: Tensors, mu: float) -> None:
+    """g <- g + mu b, in place."""
+    torch._foreach_add_(grads, buffers, alpha=mu)
+
+
+def look_ahead_ema(grads: Tensors, buffers: Tensors, mu: float) -> None:
+    """g <- g + mu (b - g), in place."""
+    torch._foreach_lerp_(grads, buffers, mu)
+
+
+MOMENTA = {"sum": (accumulate_sum, look_ahead_sum), "ema": (accumulate_ema, look_ahead_ema)}
+
+
+def unit_rms(u_KMN: Tensor) -> Tensor:
+    """(K, 1, 1): what brings the root mean square of each matrix to one; a zero matrix stays zero."""
+    return math.sqrt(u_KMN.size(-2) * u_KMN.size(-1)) / frobenius(u_KMN).clamp_min(1e-7)
+
+
+# s of an update of K matrices: a number where it follows from the shape, else a tensor (K, 1, 1)
+UPDATE_SCALES: dict[str, Callable[[Tensor], float | Tensor]] = {
+    "one": lambda u_KMN: 1.0,
+    "unit_rms": unit_rms,
+    "sqrt_max": lambda u_KMN: math.sqrt(max(u_KMN.shape[-2:])),
+    "sqrt_ratio": lambda u_KMN: math.sqrt(max(1.0, u_KMN.size(-2) / u_KMN.size(-1))),
+}
+
+
+def thirds(u_KMN: Tensor) -> Tensor:
+    """Merged q, k, v of 3d x d as 3K squares (a view); other shapes as they are. Record 4 goes by the shape alone."""
+    rows, cols = u_KMN.shape[-2:]
+    return u_KMN.view(-1, cols, cols) if rows == 3 * cols else u_KMN
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon over groups of matrices: dicts with `params`, `names` and optionally `lr` and `momentum`, read at every step.
+
+    dtype: of the orthogonalisation (bfloat16 in the records, float32 for exact arithmetic).
+    compile: orthogonalise through torch.compile, one graph per batch shape.
+    Errors: ValueError for a parameter that is no matrix, for a matrix without gradient under `muon_require_grad`, and for
+    groups that do not divide by the number of ranks under `muon_uneven: refuse`.
+    """
+
+    def __init__(
+        self, groups: list[dict[str, Any]], config: OptimConfig, *, dtype: torch.dtype = torch.float32, compile: bool = False
+    ) -> None:
+        super().__init__(groups, {"lr": config.muon_lr, "momentum": config.muon_momentum})
+        self.ranks = Ranks.current()
+        self.require_grad = config.muon_require_grad
+        self.nesterov = config.muon_nesterov
+        self.accumulate, self.look_ahead = MOMENTA[config.muon_momentum_form]
+        self.pieces: Callable[[Tensor], Tensor] = thirds if config.qkv_split else lambda u_KMN: u_KMN
+        self.orthogonalize = partial(
+            torch.compile(orthogonalize, dynamic=False, fullgraph=True) if compile else orthogonalize,
+            backend=config.muon_backend,
+            steps=config.ns_steps,
+            form=config.ns_form,
+            norm=config.ns_norm,
+            dtype=dtype,
+        )
+        scale = UPDATE_SCALES[config.update_scale]
+        self.scale_of_update = scale if config.update_scale_in == "update" else None
+        self.scale_of_step = scale if config.update_scale_in == "step" else None
+        self.exchange = EXCHANGES[config.muon_comm] if self.ranks.world > 1 else redundant
+        self.update_dtype = result_dtype(config.ns_norm, dtype)
+        self._refuse(config)
+
+    def _refuse(self, config: OptimConfig) -> None:
+        sizes: Counter[int] = Counter()
+        for group in self.param_groups:
+            for name, p in zip(group["names"], group["params"]):
+                sizes[p.numel()] += 1
+                if p.ndim != 2:
+                    raise ValueError(
+                        f"optim.matrix_optimizer: {name} of shape {tuple(p.shape)} is no matrix; give it a role besides hidden"
+                    )
+        uneven = [f"{count} matrices of {numel} elements" for numel, count in sizes.items() if count % self.ranks.world]
+        if config.muon_uneven == "refuse" and uneven:
+            raise ValueError(
+                f"optim.muon_uneven is 'refuse', and {' and '.join(uneven)} do not divide by {self.ranks.world} ranks;"
+                " set optim.muon_uneven: handle"
+            )
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of every matrix that has a gradient."""
+        assert closure is None, "the gradient is computed once, by the caller"
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if self.require_grad and len(params) < len(group["params"]):
+                name = next(name for name, p in zip(group["names"], group["params"]) if p.grad is None)
+                raise ValueError(f"optim.muon_require_grad: {name} has no gradient; set it to false to leave such matrices alone")
+            if params:
+                self.exchange(params, partial(self._update, group), partial(self._apply, group), self.ranks, self.update_dtype)
+
+    def _update(self, group: dict[str, Any], batch: list[Parameter]) -> Tensor:
+        """Advance the momenta of a batch of one shape; its orthogonalised updates, (K, M, N)."""
+        grads: list[Tensor] = [p.grad for p in batch if p.grad is not None]
+        for p in batch:
+            if p not in self.state:
+                self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        buffers = [self.state[p]["momentum_buffer"] for p in batch]
+        self.accumulate(buffers, grads, group["momentum"])
+        u_KMN = torch.stack(grads if self.nesterov else buffers)
+        if self.nesterov:
+            self.look_ahead(u_KMN.unbind(), buffers, group["momentum"])
+        pieces = self.orthogonalize(self.pieces(u_KMN))
+        if self.scale_of_update is not None:
+            pieces = pieces * self.scale_of_update(pieces)
+        return pieces.view_as(u_KMN)
+
+    def _apply(self, group: dict[str, Any], batch: list[Parameter], u_KMN: Tensor) -> None:
+        """p <- p - lr s U in the parameters' dtype, for a batch of one shape."""
+        u_KMN, step_size = u_KMN.to(batch[0].dtype), group["lr"]
+        if self.scale_of_step is not None:
+            scale = self.scale_of_step(self.pieces(u_KMN))
+            if isinstance(scale, Tensor):
+                u_KMN = (self.pieces(u_KMN) * scale).view_as(u_KMN)
+            else:
+                step_size = step_size * scale
+        torch._foreach_add_(tuple(batch), u_KMN.unbind(), alpha=-step_size)

@@ -1,0 +1,95 @@
+"""The nearest (semi-)orthogonal matrix U V^T of a matrix U S V^T, exactly or by a quintic Newton-Schulz iteration.
+
+Source: Keller Jordan, Muon (github.com/KellerJordan/Muon), and the forms of records 3 to 18.
+Legend: K matrices, M rows, N columns; after `wide`, M is the short side.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+# X <- (aI + bA + cA^2) X with A = X X^T. The slope a at zero is as large as it can be while five steps still map
+# (0, 1] to about (0.7, 1.2): fast for small singular values, never converging to exactly one.
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+NORM_EPS = 1e-7  # keeps u = 0 at zero
+
+
+def wide(x_KMN: Tensor) -> Tensor:
+    """Short side first, so that A = X X^T is the smaller product."""
+    return x_KMN.mT if x_KMN.size(-2) > x_KMN.size(-1) else x_KMN
+
+
+def frobenius(x_KMN: Tensor) -> Tensor:
+    """(K, 1, 1), in the dtype of x."""
+    return torch.linalg.vector_norm(x_KMN, dim=(-2, -1), keepdim=True)
+
+
+def by_norm_of_input(u_KMN: Tensor, dtype: torch.dtype) -> Tensor:
+    """The low-precision copy divided by the norm of the full-precision input; one rounding."""
+    return (u_KMN.to(dtype) / (frobenius(u_KMN) + NORM_EPS)).to(dtype)
+
+
+def by_norm_of_copy(u_KMN: Tensor, dtype: torch.dtype) -> Tensor:
+    """The low-precision copy divided by its own low-precision norm."""
+    x_KMN = u_KMN.to(dtype)
+    return x_KMN / (frobenius(x_KMN) + NORM_EPS)
+
+
+NORMS: dict[str, Callable[[Tensor, torch.dtype], Tensor]] = {
+    "fp32": by_norm_of_input,
+    "bf16": by_norm_of_copy,
+    "bf16_transposed": lambda u_KMN, dtype: by_norm_of_copy(wide(u_KMN), dtype),
+}
+
+
+def products(x_KMN: Tensor) -> Tensor:
+    """X <- aX + bB + cAB with B = AX: three products, two of them wide (records 3 to 10)."""
+    a, b, c = COEFFICIENTS
+    a_KMM = torch.bmm(x_KMN, x_KMN.mT)
+    b_KMN = torch.bmm(a_KMM, x_KMN)
+    return torch.baddbmm(torch.add(a * x_KMN, b_KMN, alpha=b), a_KMM, b_KMN, alpha=c)
+
+
+def polynomial(x_KMN: Tensor) -> Tensor:
+    """X <- aX + BX with B = bA + cA^2: the same polynomial with one wide product fewer (record 11 on)."""
+    a, b, c = COEFFICIENTS
+    a_KMM = torch.bmm(x_KMN, x_KMN.mT)
+    b_KMM = torch.baddbmm(a_KMM, a_KMM, a_KMM, beta=b, alpha=c)
+    return torch.baddbmm(x_KMN, b_KMM, x_KMN, beta=a)
+
+
+FORMS: dict[str, Callable[[Tensor], Tensor]] = {"products": products, "polynomial": polynomial}
+
+
+def result_dtype(norm: str, dtype: torch.dtype) -> torch.dtype:
+    """What `orthogonalize` returns: fp32 under the fp32 norm, the compute dtype under the others."""
+    return torch.float32 if norm == "fp32" else dtype
+
+
+def orthogonalize(
+    u: Tensor,
+    *,
+    backend: str = "newton_schulz",
+    steps: int = 5,
+    form: str = "products",
+    norm: str = "fp32",
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """U V^T of every matrix in u, (K, M, N) or (M, N), contiguous, in `result_dtype(norm, dtype)`.
+
+    backend: "newton_schulz" (singular values end in about 0.7 to 1.2) or "svd" (exact, in fp32).
+    dtype: of the iteration; bfloat16 in the records, float32 makes every cast a no-op.
+    A zero matrix gives zeros under newton_schulz and some orthogonal matrix under svd, never NaN.
+    """
+    if u.ndim == 2:
+        return orthogonalize(u[None], backend=backend, steps=steps, form=form, norm=norm, dtype=dtype)[0]
+    if backend == "svd":
+        left_KMR, _, right_KRN = torch.linalg.svd(u.float(), full_matrices=False)
+        return torch.bmm(left_KMR, right_KRN).to(result_dtype(norm, dtype))
+    x_KMN = wide(NORMS[norm](u, dtype))
+    for _ in range(steps):
+        x_KMN = FORMS[form](x_KMN)
+    if u.size(-2) > u.size(-1):
+        x_KMN = x_KMN.mT.contiguous()
+    return x_KMN.to(result_dtype(norm, dtype))

@@ -1,0 +1,49 @@
+"""Schedules: functions of the step (0-based index of the update) that return a number and touch nothing."""
+
+
+def lr_factor(
+    step: int,
+    *,
+    steps: int,
+    warmup_steps: int = 0,
+    cooldown_steps: int | None = None,
+    cooldown_frac: float | None = None,
+    floor: float = 0.0,
+) -> float:
+    """What multiplies every learning rate at update `step` of `steps`.
+
+    (step+1)/warmup_steps while warming up; then 1; then a linear cooldown towards `floor`, reached at step == steps, which
+    is never used for an update. The cooldown is given by steps, (steps-step)/cooldown_steps (records 2 to 17), or as a
+    fraction of all steps, (1 - step/steps)/cooldown_frac (record 18). Floor: record 19.
+    """
+    assert cooldown_steps is None or cooldown_frac is None, "a cooldown has one length"
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    factor = 1.0
+    if cooldown_steps is not None and step >= steps - cooldown_steps:
+        factor = (steps - step) / cooldown_steps
+    if cooldown_frac is not None and 1 - step / steps < cooldown_frac:
+        factor = (1 - step / steps) / cooldown_frac
+    return factor + (1.0 - factor) * floor
+
+
+def muon_momentum(step: int, *, end: float, warmup_steps: int, start: float = 0.85) -> float:
+    """Momentum of update `step`: from `start` linearly to `end` over `warmup_steps` (record 9), or `end` throughout."""
+    if warmup_steps == 0:
+        return end
+    fraction = min(step / warmup_steps, 1)
+    return (1 - fraction) * start + fraction * end
+
+
+def window_tokens(step: int, *, steps: int, end: int, kind: str, warmup: bool) -> int:
+    """Attention window at `step`: in tokens for the kinds token and clipped, in blocks of 128 for the kind block.
+
+    end: the window, or where its warm-up ends, in tokens for every kind. The warm-up rises linearly, from 64 tokens to `end`
+    in multiples of 64 (record 13), or from one block to (end + 64) // 128 blocks (record 16); `end` is only reached at
+    step == steps, the last validation. Integer arithmetic: exact where the scripts' floats could miss a boundary.
+    """
+    start, unit = (128, 128) if kind == "block" else (64, 64)
+    count = (start * steps + (end - 64) * step) // (unit * steps) if warmup else end // unit
+    if kind == "block":
+        return count
+    return unit * count if warmup else end
