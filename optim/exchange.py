@@ -3,8 +3,9 @@
 Each form is handed the matrices and two functions, and is free in who computes what:
     compute(batch) -> (K, M, N)     the updates of K matrices of one shape, from their gradients and momenta
     apply(batch, u_KMN)             moves K matrices of one shape by their updates
-Gradients are equal on all ranks (they are averaged before), so every form moves every matrix by the same update; momentum
-lives only where it is computed. Legend: K matrices of one shape, M rows, N columns.
+Gradients are equal on all ranks (they are averaged before), so every form moves every matrix by the same update. Momentum
+lives only where it is computed, so who computes what never changes: a matrix without gradient keeps its place.
+Legend: K matrices of one shape, M rows, N columns.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,9 +43,13 @@ def by_shape(params: list[Parameter]) -> list[Parameter]:
     return sorted(params, key=lambda p: tuple(p.shape))
 
 
+def with_gradient(params: list[Parameter]) -> list[Parameter]:
+    return [p for p in params if p.grad is not None]
+
+
 def batches(params: list[Parameter]) -> Iterator[list[Parameter]]:
-    """Lists of equal shape; all of a shape in one, on a CPU as many as the cache holds."""
-    for _, group in groupby(by_shape(params), key=lambda p: p.shape):
+    """The matrices with a gradient in lists of equal shape; all of a shape in one, on a CPU as many as the cache holds."""
+    for _, group in groupby(by_shape(with_gradient(params)), key=lambda p: p.shape):
         same = list(group)
         size = max(1, CPU_BATCH_ELEMENTS // max(1, same[0].numel())) if same[0].device.type == "cpu" else len(same)
         for start in range(0, len(same), size):
@@ -59,7 +64,7 @@ def redundant(params: list[Parameter], compute: Compute, apply: Apply, ranks: Ra
 
 def flat_all_reduce(params: list[Parameter], compute: Compute, apply: Apply, ranks: Ranks, dtype: torch.dtype) -> None:
     """Rank i % world computes matrix i into a flat buffer of zeros; one SUM hands out all updates (records 6 to 14)."""
-    ordered = by_shape(params)
+    ordered = by_shape(with_gradient(params))
     flat = torch.zeros(sum(p.numel() for p in ordered), dtype=dtype, device=ordered[0].device)
     slots = {p: piece.view_as(p) for p, piece in zip(ordered, flat.split([p.numel() for p in ordered]))}
     for batch in batches(params[ranks.rank :: ranks.world]):
@@ -76,7 +81,7 @@ def grouped_all_gather(params: list[Parameter], compute: Compute, apply: Apply, 
     """Windows of `world` matrices of one size, rank r computing the r-th, gathered asynchronously (record 15 on).
 
     The previous window is applied while the next one is on its way. In a last window that is not full, ranks with
-    nothing to do send zeros that nobody reads.
+    nothing to do send zeros that nobody reads; so does the owner of a matrix without gradient, which zeros leave alone.
     """
     ordered = by_shape(params)
     numel, device = ordered[0].numel(), ordered[0].device
@@ -84,7 +89,8 @@ def grouped_all_gather(params: list[Parameter], compute: Compute, apply: Apply, 
     pending: tuple[list[Parameter], Tensor, Tensor, dist.Work] | None = None
     for start in range(0, len(ordered), ranks.world):
         window = ordered[start : start + ranks.world]
-        own = compute([window[ranks.rank]]) if ranks.rank < len(window) else torch.zeros(numel, dtype=dtype, device=device)
+        mine = with_gradient(window[ranks.rank : ranks.rank + 1])
+        own = compute(mine) if mine else torch.zeros(numel, dtype=dtype, device=device)
         gathered = torch.empty(ranks.world * numel, dtype=dtype, device=device)
         work = _all_gather(gathered, own.flatten(), async_op=True)
         if pending is not None:

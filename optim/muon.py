@@ -124,12 +124,14 @@ class Muon(torch.optim.Optimizer):
         """One update of every matrix that has a gradient."""
         assert closure is None, "the gradient is computed once, by the caller"
         for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            if self.require_grad and len(params) < len(group["params"]):
-                name = next(name for name, p in zip(group["names"], group["params"]) if p.grad is None)
-                raise ValueError(f"optim.muon_require_grad: {name} has no gradient; set it to false to leave such matrices alone")
-            if params:
-                self.exchange(params, partial(self._update, group), partial(self._apply, group), self.ranks, self.update_dtype)
+            absent = [name for name, p in zip(group["names"], group["params"]) if p.grad is None]
+            if absent and self.require_grad:
+                raise ValueError(
+                    f"optim.muon_require_grad: {absent[0]} has no gradient; set it to false to leave such matrices alone"
+                )
+            if len(absent) < len(group["params"]):
+                update, apply = partial(self._update, group), partial(self._apply, group)
+                self.exchange(group["params"], update, apply, self.ranks, self.update_dtype)
 
     def _update(self, group: dict[str, Any], batch: list[Parameter]) -> Tensor:
         """Advance the momenta of a batch of one shape; its orthogonalised updates, (K, M, N)."""

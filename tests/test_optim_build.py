@@ -64,9 +64,7 @@ def test_groups_are_those_of_the_record(record: str) -> None:
         for optimizer in optimizers
         for group in optimizer.param_groups
     }
-    assert built == {
-        frozenset(group["params"]): (group["base_lr"], tuple(group["hyper"].get("betas", ()))) for group in recorded
-    }
+    assert built == {frozenset(group["params"]): (group["base_lr"], tuple(group["hyper"].get("betas", ()))) for group in recorded}
 
 
 @pytest.mark.parametrize(
@@ -113,9 +111,7 @@ def test_every_parameter_is_in_exactly_one_group() -> None:
         optimizers = build_optimizers(params, config, dtype=torch.float32, device_type="cpu")
         grouped = [id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
         assert sorted(grouped) == sorted(id(p) for named in params.values() for _, p in named)
-        assert all(
-            len(group["names"]) == len(group["params"]) for optimizer in optimizers for group in optimizer.param_groups
-        )
+        assert all(len(group["names"]) == len(group["params"]) for optimizer in optimizers for group in optimizer.param_groups)
 
 
 def test_value_tables_share_the_token_tables_rate_until_they_have_their_own() -> None:

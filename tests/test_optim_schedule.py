@@ -47,9 +47,7 @@ def test_momentum_is_that_of_the_record(record: str) -> None:
     config = facts["config"]
     warmup = config["momentum_warmup_steps"] or 0
     expected = np.array([muon_momentum(step, end=0.95, warmup_steps=warmup) for step in range(config["num_iterations"])])
-    np.testing.assert_array_equal(
-        expected.astype(arrays["schedule/muon_momentum"].dtype), arrays["schedule/muon_momentum"]
-    )
+    np.testing.assert_array_equal(expected.astype(arrays["schedule/muon_momentum"].dtype), arrays["schedule/muon_momentum"])
 
 
 @pytest.mark.parametrize("record", WINDOW_KIND)

@@ -1,0 +1,51 @@
+# The project's commands; `make` alone lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXP ?= quickstart
+# another wheel index for PyTorch, for example TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
+
+.PHONY: help install ablate report check test test-all bench proof gpu-check docs clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /\1\t/' | expand -t 18
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or name it: make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: Python 3.11 or newer is needed, name one: make PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+install: $(VENV)/.installed  ## make .venv and install everything, pinned
+
+ablate: install  ## run an experiment and write its report: make ablate EXP=quickstart (the default)
+	@$(BIN)/ablate run $(EXP)
+
+ablate-%: install  ## the same by name: make ablate-quickstart
+	@$(BIN)/ablate run $*
+
+report: install  ## write the report of EXP again from its results
+	@$(BIN)/ablate report $(EXP)
+
+check: install  ## format, lint, types and the fast tests, about a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -m "not slow and not gpu and not browser" -k "not tree" -x tests/fast
+
+test: install  ## all tests but the slow ones, at most 5 minutes on 2 cores
+	$(BIN)/pytest -m "not slow and not gpu and not browser"
+
+test-all: install  ## the slow tests and those that need a browser too, at most 20 minutes
+	$(BIN)/pytest -m "not gpu"
+
+docs: install  ## rewrite the generated documentation and the golden dumps of the presets
+	$(BIN)/python -m tests.golden
+
+clean:  ## remove the environment and caches; results and data stay
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,44 @@
+"""The command line: `ablate`, also `python -m harness`."""
+
+import sys
+
+from harness.errors import UserError
+
+EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command. Bad input is one line on standard error and exit 2; --debug shows where it came from."""
+    import typer
+    from typer.exceptions import TyperException
+
+    from harness.cli import app
+
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"]
+    try:
+        code = typer.main.get_command(app)(arguments, prog_name="ablate", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except (UserError, TyperException) as error:
+        if debug:
+            raise
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        print(f"ablate: {text}" if text else "ablate: see `ablate --help`", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        print("ablate: interrupted; run the same command again to go on", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as error:
+        if debug:
+            raise
+        print(f"ablate: {error.filename or 'file'}: {error.strerror}: make it writable, free some space, or choose another folder",
+              file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Corpora: what there is, make one, check one."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.cli import app
+from harness.cli.catalogue import Json
+from harness.cli.table import print_json, print_table
+from harness.errors import UserError
+
+data = typer.Typer(help="Corpora: embedded, FineWeb, your own text.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data, name="data")
+Root = Annotated[Path | None, typer.Option("--data", help="folder of all corpora; default $ABLATE_DATA, else ./data")]
+
+
+@data.command("list")
+def list_(root: Root = None, json: Json = False) -> None:
+    """Every corpus with size, tokens, fingerprint, place, and what is missing."""
+    from harness.data.corpora import list_corpora
+
+    rows = list_corpora(root)
+    if json:
+        print_json(rows)
+    else:
+        print_table([{
+            "name": r["name"], "tokens": sum(r["tokens"].values()) if r["tokens"] else None, "MiB": r["bytes"] / 2**20,
+            "fingerprint": r["fingerprint"][:12] if r["fingerprint"] else None, "place": r["place"], "missing": r["missing"],
+        } for r in rows])
+
+
+@data.command()
+def prepare(
+    name: Annotated[str, typer.Argument(help="stdlib, fineweb10B, or text followed by PATH...")],
+    paths: Annotated[list[Path] | None, typer.Argument(help="for text: files and folders (.txt, .md, .jsonl, source)")] = None,
+    corpus: Annotated[str | None, typer.Option("--name", help="for text: the corpus's name")] = None,
+    tokenizer: Annotated[str, typer.Option(help="for text: bytes or gpt2")] = "bytes",
+    vocabulary: Annotated[Path | None, typer.Option(help="for text with gpt2: a vocabulary file, where there is no network")] = None,
+    by: Annotated[str, typer.Option(help="for text: one document per file or per line")] = "file",
+    shards: Annotated[int | None, typer.Option(help="for fineweb10B: the first N training shards")] = None,
+    root: Root = None,
+) -> None:
+    """Make a corpus; what is prepared already is left as it is."""
+    from harness.data.corpora import prepare as prepare_known
+    from harness.data.corpora import prepare_text
+
+    show = lambda line: print(line, flush=True)  # noqa: E731
+    if name == "text":
+        if not paths or not corpus:
+            raise UserError("data prepare text: name the files and the corpus: ablate data prepare text PATH... --name NAME")
+        made = prepare_text(paths, corpus, root, tokenizer=tokenizer, vocabulary=vocabulary, by=by, progress=show)
+    elif paths:
+        raise UserError(f"data prepare {name}: takes no paths; for your own text: ablate data prepare text PATH... --name NAME")
+    else:
+        made = prepare_known(name, root, n_shards=shards, progress=show)
+    print(f"{made.name}: {made.tokens['train']} training and {made.tokens['val']} validation tokens in {made.folder}, "
+          f"fingerprint {made.fingerprint[:12]}")
+
+
+@data.command()
+def check(path: Path, json: Json = False) -> None:
+    """Verify a shard or a corpus folder: headers, lengths, token ranges, separators, duplicate documents. Exit 1 if it is bad."""
+    from harness.data.check import check as check_path
+
+    report: dict[str, Any] = dict(check_path(path))
+    problems = report.get("problems", [])
+    if json:
+        print_json(report)
+    else:
+        for key, value in report.items():
+            if key not in ("problems",) and not isinstance(value, list | dict):
+                print(f"{key}: {value}")
+        for problem in problems:
+            print(f"problem: {problem}")
+    raise typer.Exit(1 if problems else 0)

@@ -1,0 +1,45 @@
+"""How commands print: aligned plain tables, and JSON for scripts. Numbers have no thousands separators."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+JSON_HELP = "print JSON for scripts"
+
+
+def text(value: Any, digits: int = 4) -> str:
+    """A cell: numbers short, nothing as a dash."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.{digits}f}" if 1e-3 <= abs(value) < 1e6 or value == 0 else f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return " ".join(text(v) for v in value)
+    return str(value)
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+    """Rows as a table with a header; nothing for no rows."""
+    if not rows:
+        return
+    columns = columns or list(rows[0])
+    cells = [[text(row.get(c)) for c in columns] for row in rows]
+    widths = [max(len(c), *(len(line[i]) for line in cells)) for i, c in enumerate(columns)]
+    right = [all(isinstance(row.get(c), int | float | None) for row in rows) for c in columns]
+    for line in [list(columns), *cells]:
+        print("  ".join(v.rjust(w) if r else v.ljust(w) for v, w, r in zip(line, widths, right, strict=True)).rstrip())
+
+
+def print_json(value: Any) -> None:
+    """Standard JSON: a number that is not finite is null."""
+    def clean(v: Any) -> Any:
+        if isinstance(v, float) and not math.isfinite(v):
+            return None
+        if isinstance(v, Mapping):
+            return {str(k): clean(x) for k, x in v.items()}
+        return [clean(x) for x in v] if isinstance(v, list | tuple) else v
+
+    print(json.dumps(clean(value), indent=1, ensure_ascii=False))

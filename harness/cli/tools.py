@@ -1,0 +1,37 @@
+"""Tools around the training core: parity with recorded trajectories, what this machine can run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli import app
+from harness.cli.catalogue import Json
+from harness.cli.table import print_json, print_table
+
+
+@app.command()
+def parity(folder: Annotated[Path, typer.Argument(help="recorded trajectories: NAME.json with NAME.npz")], json: Json = False) -> None:
+    """Check the core against recorded trajectories; exit 1 beyond tolerance."""
+    from harness.parity import BOUNDS, ORTHOGONAL_BOUND, check_directory
+
+    results = check_directory(folder)
+    rows = [{"record": r.record, **{k: f"{v:.1e}" for k, v in r.deviations.items()}, "result": "pass" if r.passed else "FAIL"} for r in results]
+    if json:
+        print_json({"bounds": {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND},
+                    "records": [{"record": r.record, **r.deviations, "passed": r.passed} for r in results]})
+    else:
+        print_table(rows, ["record", *BOUNDS, "result"])
+    raise typer.Exit(0 if all(r.passed for r in results) else 1)
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """What this machine can run, what is missing, and how to get it."""
+    from harness.doctor import examine
+
+    rows = examine()
+    if json:
+        print_json(rows)
+    else:
+        print_table(rows, ["what", "found", "advice"])

@@ -1,0 +1,160 @@
+"""What every figure is made of: scales, ticks, axes, and the Figure itself (a drawing for two widths beside its data).
+
+A figure is drawn twice, for a wide and for a narrow column, so that its text has one size on a desk and on a phone; CSS
+shows one of them.  Colours are CSS classes (`c0` the baseline, `c1` to `c8` the arms), so dark mode and print recolour the
+same drawing.  Units: SVG user units are CSS pixels.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+WIDE, NARROW = 760, 328  # px: the page's measure, and a 360 px phone less its margins
+N_HUES = 8
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
+CHAR_PX = 6.6  # mean advance of a 12 px system sans, rounded up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One figure: `draw(width)` gives the SVG's inner markup and its height; `columns` and `rows` are the data behind it."""
+
+    key: str
+    title: str
+    caption: str
+    alt: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    draw: Callable[[int], tuple[str, float]]
+    legend: tuple[tuple[str, str], ...] = ()  # (arm, css class)
+
+    def svg(self, width: int) -> str:
+        """A whole <svg> element with its text alternative."""
+        inner, height = self.draw(width)
+        name = f"{self.key}-{width}"
+        return (
+            f'<svg class="{"wide" if width == WIDE else "narrow"}" viewBox="0 0 {width} {height:.0f}" width="{width}" '
+            f'height="{height:.0f}" role="img" aria-labelledby="{name}-t {name}-d">'
+            f'<title id="{name}-t">{escape(self.title)}</title><desc id="{name}-d">{escape(self.alt)}</desc>{inner}</svg>'
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Palette:
+    """The colour class of each arm, the same in every figure and table of a page: baseline c0, then eight hues in turn."""
+
+    arms: tuple[str, ...]
+    baseline: str
+
+    def css(self, arm: str) -> str:
+        if arm == self.baseline:
+            return "c0"
+        return f"c{1 + self._place(arm) % N_HUES}"
+
+    def dash(self, arm: str) -> str:
+        if arm == self.baseline:
+            return ""
+        return DASHES[self._place(arm) // N_HUES % len(DASHES)]
+
+    def _place(self, arm: str) -> int:
+        return [a for a in self.arms if a != self.baseline].index(arm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """A linear map from data [low, high] to pixels [start, end]."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, n: int = 5) -> list[float]:
+        """About n round numbers inside [low, high]."""
+        rough = (self.high - self.low) / max(n, 1)
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [k * step for k in range(first, last + 1)]
+
+
+def extent(values: Iterable[float], *, around: Sequence[float] = (), pad: float = 0.06) -> tuple[float, float]:
+    """Lowest and highest finite value, with `around` included and a margin; (0, 1) when there is nothing to show."""
+    finite = [v for v in (*values, *around) if v is not None and math.isfinite(v)]
+    if not finite:
+        return 0.0, 1.0
+    low, high = min(finite), max(finite)
+    room = (high - low) * pad or abs(high) * pad or 1.0
+    return low - room, high + room
+
+
+def tick_text(value: float, ticks: Sequence[float]) -> str:
+    """A tick's label with the decimals that tell its neighbours apart, U+2212 for minus."""
+    step = min((b - a for a, b in zip(ticks, ticks[1:])), default=abs(value) or 1.0)
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
+    if decimals and abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:
+        decimals += 1
+    return f"{value:.{decimals}f}".replace("-", "−") if round(value, decimals) else f"{0:.{decimals}f}"
+
+
+def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{f" class={chr(34)}{css}{chr(34)}" if css else ""}>{escape(content)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{css}"/>'
+
+
+def mark(shape: str, *, arm: str = "", run: str = "", tip: str = "", css: str = "") -> str:
+    """A mark that answers hover (arm, tip) and click (run): `shape` is an element's markup without its closing."""
+    parts = [shape]
+    for name, value in (("class", css), ("data-arm", arm), ("data-run", run), ("data-tip", tip)):
+        if value:
+            parts.append(f'{name}="{escape(value)}"')
+    return "<" + " ".join(parts) + "/>"
+
+
+def dot(x: float, y: float, *, r: float = 3.2, **facts: str) -> str:
+    return mark(f'circle cx="{x:.1f}" cy="{y:.1f}" r="{r:g}"', **facts)
+
+
+def path_of(points: Sequence[tuple[float, float]]) -> str:
+    """An SVG path through the points; a point that is not finite breaks the line."""
+    pieces, drawing = [], False
+    for x, y in points:
+        if math.isfinite(x) and math.isfinite(y):
+            pieces.append(f"{'L' if drawing else 'M'}{x:.1f} {y:.1f}")
+            drawing = True
+        else:
+            drawing = False
+    return "".join(pieces)
+
+
+def x_axis(scale: Scale, y_top: float, y_bottom: float, label: str, *, n: int) -> str:
+    ticks = scale.ticks(n)
+    lines = "".join(line(scale(t), y_top, scale(t), y_bottom, "grid") for t in ticks)
+    labels = "".join(text(scale(t), y_bottom + 16, tick_text(t, ticks), anchor="middle", css="tick") for t in ticks)
+    return lines + labels + text((scale.start + scale.end) / 2, y_bottom + 35, label, anchor="middle", css="axis")
+
+
+def y_axis(scale: Scale, x_left: float, x_right: float, label: str, *, n: int = 5) -> str:
+    """Grid lines and labels; the axis label sits above the axis, horizontal, where it is read without turning the head."""
+    ticks = scale.ticks(n)
+    lines = "".join(line(x_left, scale(t), x_right, scale(t), "grid") for t in ticks)
+    labels = "".join(text(x_left - 7, scale(t) + 4, tick_text(t, ticks), anchor="end", css="tick") for t in ticks)
+    return lines + labels + text(0, scale.end - 12, label, css="axis")
+
+
+def shorten(name: str, px: float) -> str:
+    """The name cut in the middle to fit px pixels (the ends of arm names tell them apart)."""
+    room = max(4, int(px / CHAR_PX))
+    if len(name) <= room:
+        return name
+    head = room // 2
+    return name[:head] + "…" + name[len(name) - (room - head - 1) :]

@@ -1,0 +1,231 @@
+"""Figures in which every run is a mark: step time, loss against time, memory, nodes and drift, where the wall time went."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from reports.figures import WIDE, Figure, Palette, Scale, dot, extent, line, mark, shorten, text, x_axis, y_axis
+
+WALL_PARTS = {  # key of result.json's `wall` -> words, in the order a run passes through them
+    "import_s": "imports",
+    "data_s": "data",
+    "build_s": "building",
+    "compile_s": "compiling",
+    "warmup_s": "warm-up",
+    "train_s": "training",
+    "validate_s": "validation",
+}
+
+
+def strip(
+    key: str, title: str, caption: str, axis: str, column: str, runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str],
+    *, low: str | None = None, high: str | None = None, from_zero: bool = False,
+) -> Figure | None:  # fmt: skip
+    """One row per arm, one dot per run at runs[column], a tick at the arm's mean, a thin bar from columns low to high."""
+    shown = runs[runs[column].notna()]
+    if not len(shown):
+        return None
+    names = [c for c in (low, column, high) if c]
+    spread = [float(v) for c in names for v in shown[c].dropna()]
+    x_range = extent(spread, around=[0.0] if from_zero else [])
+    arms = [a for a in palette.arms if (shown["arm"] == a).any()]
+    grouped = {arm: shown[shown["arm"] == arm] for arm in arms}
+    beside = 26 if len(arms) <= 12 else 20
+
+    def draw(width: int) -> tuple[str, float]:
+        above = width != WIDE  # narrow: the arm's name goes above its row
+        left = 12 if above else 232
+        step = beside + (16 if above else 0)
+        bottom = 16 + step * len(arms)
+        x = Scale(low=0.0 if from_zero else x_range[0], high=x_range[1], start=left, end=width - 14)
+        parts = [x_axis(x, 8, bottom, axis, n=width // 110)]
+        for i, arm in enumerate(arms):
+            y = 12 + step * (i + 1) - beside / 2
+            name = text(left if above else left - 12, y - 12 if above else y + 4, shorten(arm, width - 24 if above else 216),
+                        anchor="start" if above else "end", css="label")  # fmt: skip
+            group = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">', name]
+            rows = grouped[arm]
+            for place, (_, run) in enumerate(rows.iterrows()):
+                shift = ((place * 0.618) % 1.0 - 0.5) * beside * 0.5
+                if low and high and pd.notna(run[low]) and pd.notna(run[high]):
+                    group.append(line(x(run[low]), y + shift, x(run[high]), y + shift, "whisker"))
+                group.append(dot(x(run[column]), y + shift, r=3, css="dot", run=run["run_id"], tip=tips[run["run_id"]]))
+            mean = float(rows[column].mean())
+            group.append(mark(f'path d="M{x(mean):.1f} {y - 9:.1f}v18"', css="center", tip=f"{arm}: mean {mean:.4g}"))
+            parts.append("".join(group) + "</g>")
+        return "".join(parts), bottom + 44
+
+    words = "; ".join(f"{arm} {float(rows[column].mean()):.4g}" for arm, rows in list(grouped.items())[:12])
+    return Figure(
+        key=key,
+        title=title,
+        caption=caption,
+        alt=f"{title}: one dot per run, one row per arm. Means, {axis}: {words}.",
+        columns=("arm", "seed", "run_id", *names),
+        rows=tuple(shown[["arm", "seed", "run_id", *names]].itertuples(index=False, name=None)),
+        draw=draw,
+    )
+
+
+def scatter(
+    runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], *, unit: str, target: float | None
+) -> Figure | None:
+    """Final loss against training time, a dot per run; the target is a line."""
+    shown = runs[runs["val_loss"].notna() & runs["train_time_s"].notna()]
+    if not len(shown):
+        return None
+    x_range = extent(shown["train_time_s"])
+    y_range = extent(shown["val_loss"], around=[] if target is None else [target])
+
+    def draw(width: int) -> tuple[str, float]:
+        height = 400 if width == WIDE else 300
+        x = Scale(low=x_range[0], high=x_range[1], start=60, end=width - 12)
+        y = Scale(low=y_range[0], high=y_range[1], start=height - 48, end=30)
+        parts = [y_axis(y, 60, width - 12, f"final validation loss, {unit}")]
+        parts.append(x_axis(x, 30, height - 48, "training time, s", n=width // 110))
+        if target is not None:
+            parts.append(line(60, y(target), width - 12, y(target), "target"))
+            parts.append(text(width - 14, y(target) - 6, f"target {target:g}", anchor="end", css="note"))
+        for arm in palette.arms:
+            rows = shown[shown["arm"] == arm]
+            marks = [
+                dot(x(r["train_time_s"]), y(r["val_loss"]), r=4, css="dot", run=r["run_id"], tip=tips[r["run_id"]])
+                for _, r in rows.iterrows()
+            ]
+            parts.append(
+                f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{"".join(marks)}</g>'
+            )
+        return "".join(parts), height
+
+    means = shown.groupby("arm", sort=False)[["train_time_s", "val_loss"]].mean()
+    words = "; ".join(f"{arm} {m['val_loss']:.4f} after {m['train_time_s']:.4g} s" for arm, m in list(means.iterrows())[:12])
+    return Figure(
+        key="scatter",
+        title="Loss against training time",
+        caption="One dot per run. Left and low is better.",
+        alt=f"Scatter of final validation loss against training time, one dot per run. Means: {words}.",
+        columns=("arm", "seed", "run_id", "train_time_s", "val_loss"),
+        rows=tuple(shown[["arm", "seed", "run_id", "train_time_s", "val_loss"]].itertuples(index=False, name=None)),
+        draw=draw,
+        legend=tuple((arm, palette.css(arm)) for arm in palette.arms if (shown["arm"] == arm).any()),
+    )
+
+
+def drift(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], started: Mapping[str, str]) -> Figure | None:
+    """Step time relative to the arm's own mean, in the order of starting, one lane per node: a slope or a step is drift."""
+    shown = runs[runs["step_ms"].notna() & runs["run_id"].isin(started)]
+    if len(shown) < 3:
+        return None
+    shown = shown.assign(
+        started=shown["run_id"].map(started),
+        percent=(shown["step_ms"] / shown.groupby("arm")["step_ms"].transform("mean") - 1.0) * 100.0,
+    ).sort_values("started")
+    shown = shown.assign(order=range(1, len(shown) + 1))
+    nodes = sorted(str(n) for n in shown["node"].dropna().unique())[:8] or ["unknown"]
+    y_range = extent(shown["percent"], around=[-0.5, 0.5])
+
+    def draw(width: int) -> tuple[str, float]:
+        lane = 120
+        x = Scale(low=0, high=len(shown) + 1, start=52, end=width - 12)
+        parts = [text(0, 12, "step time against the arm's mean, %", css="axis")]
+        for i, node in enumerate(nodes):
+            top = 34 + i * (lane + 24)
+            y = Scale(low=y_range[0], high=y_range[1], start=top + lane, end=top + 10)
+            parts += [text(52, top + 2, shorten(node, width - 60), css="label"), y_axis(y, 52, width - 12, "", n=4)]
+            parts.append(line(52, y(0), width - 12, y(0), "zero"))
+            for _, r in shown[shown["node"].astype(str) == node].iterrows() if nodes != ["unknown"] else shown.iterrows():
+                spot = dot(x(r["order"]), y(r["percent"]), r=3, css="dot", run=r["run_id"], tip=tips[r["run_id"]])
+                parts.append(
+                    f'<g class="series {palette.css(r["arm"])}" data-arm-group="{palette.arms.index(r["arm"])}">{spot}</g>'
+                )
+        bottom = 34 + len(nodes) * (lane + 24) - 24
+        parts.append(text(width / 2, bottom + 22, "runs in the order they were started", anchor="middle", css="axis"))
+        return "".join(parts), bottom + 32
+
+    return Figure(
+        key="drift",
+        title="Nodes and drift",
+        caption="Each run's step time against its arm's mean, by node, in the order of starting. Level and flat is what one hopes for.",
+        alt=f"Dots of relative step time in starting order on {len(nodes)} node(s); "
+        f"from {shown['percent'].min():+.2f} % to {shown['percent'].max():+.2f} %.",
+        columns=("order", "started", "node", "arm", "seed", "run_id", "step_ms", "percent_of_arm_mean"),
+        rows=tuple(
+            shown[["order", "started", "node", "arm", "seed", "run_id", "step_ms", "percent"]].itertuples(index=False, name=None)
+        ),
+        draw=draw,
+    )
+
+
+def wall(runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: Palette) -> Figure | None:
+    """Mean seconds per run and arm of each stage, stacked: how much of the machine's time trained anything."""
+    rows: list[tuple[str, str, float]] = []
+    for arm in palette.arms:
+        walls = [results[r]["wall"] for r in runs.loc[runs["arm"] == arm, "run_id"] if results.get(r, {}).get("wall")]
+        for key, words in WALL_PARTS.items():
+            known = [float(w[key]) for w in walls if w.get(key) is not None]
+            if known and math.fsum(known) > 0:
+                rows.append((arm, words, math.fsum(known) / len(known)))
+    if not rows:
+        return None
+    arms = [a for a in palette.arms if any(r[0] == a for r in rows)]
+    totals = {arm: math.fsum(s for a, _, s in rows if a == arm) for arm in arms}
+    parts_seen = [w for w in WALL_PARTS.values() if any(r[1] == w for r in rows)]
+    share = math.fsum(s for _, w, s in rows if w in ("training", "validation")) / math.fsum(totals.values())
+
+    def draw(width: int) -> tuple[str, float]:
+        above = width != WIDE
+        left, step = (0, 40) if above else (232, 26)
+        top = 12 + 18 * -(-len(parts_seen) // (7 if not above else 3))
+        bottom = top + step * len(arms)
+        x = Scale(low=0, high=max(totals.values()) * 1.02, start=left, end=width - 14)
+        out = key_row(parts_seen, width)
+        out.append(x_axis(x, top, bottom, "seconds per run (mean)", n=width // 110))
+        for i, arm in enumerate(arms):
+            y = top + step * (i + 1) - 20
+            at = text(0, y - 5, shorten(arm, width - 20), css="label") if above else ""
+            out.append(at or text(left - 12, y + 12, shorten(arm, 216), anchor="end", css="label"))
+            begin = 0.0
+            for words, s in ((w, s) for a, w, s in rows if a == arm):
+                shape = f'rect x="{x(begin):.1f}" y="{y:.1f}" width="{max(0.5, x(begin + s) - x(begin)):.1f}" height="16"'
+                out.append(mark(shape, css=f"wall w{parts_seen.index(words)}", tip=f"{arm}: {words} {s:.3g} s"))
+                begin += s
+        return "".join(out), bottom + 44
+
+    return Figure(
+        key="wall",
+        title="Where the wall time went",
+        caption=f"{share:.0%} of the workers' time was training or validation.",
+        alt=f"Stacked bars of mean seconds per run by stage. {share:.0%} was training or validation.",
+        columns=("arm", "stage", "mean_seconds"),
+        rows=tuple((a, w, round(s, 4)) for a, w, s in rows),
+        draw=draw,
+    )
+
+
+def key_row(words: Sequence[str], width: int) -> list[str]:
+    """A row (or rows) of colour keys for stages."""
+    per_row, out = (7 if width == WIDE else 3), []
+    for i, word in enumerate(words):
+        x, y = (i % per_row) * (width / per_row), 10 + 18 * (i // per_row)
+        out.append(f'<rect x="{x:.0f}" y="{y - 9:.0f}" width="10" height="10" class="wall w{i}"/>' + text(x + 15, y, word, css="tick"))
+    return out
+
+
+def run_figures(
+    runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: Palette,
+    *, unit: str, target: float | None, tips: Mapping[str, str],
+) -> list[Figure]:  # fmt: skip
+    """Every figure of single runs that the data can fill."""
+    started = {run_id: str(r["started"]) for run_id, r in results.items() if r.get("started")}
+    candidates = [
+        scatter(runs, palette, tips, unit=unit, target=target),
+        strip("step_time", "Step time", "One dot per run (mean), a bar from its median to its 95th percentile; the tick is the arm's mean.",
+              "step time, ms", "step_ms", runs, palette, tips, low="step_ms_median", high="step_ms_p95"),
+        drift(runs, palette, tips, started),
+        strip("memory", "Peak memory", "Highest allocated memory of each run.", "peak allocated, MiB", "peak_allocated_mib",
+              runs, palette, tips, from_zero=True),
+        wall(runs, results, palette),
+    ]  # fmt: skip
+    return [f for f in candidates if f is not None]

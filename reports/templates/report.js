@@ -1,0 +1,122 @@
+// Sorting, filtering, tooltips and downloads for one report page. Reads the page's own embedded data, never a network.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
+
+  // Sorting: a header button sorts its table by data-v where a cell has one, else by its text; empty cells go last.
+  const value = (row, column) => {
+    const cell = row.cells[column];
+    const own = cell.dataset.v ?? cell.textContent.trim();
+    return own === "" || own === "–" ? null : own !== "" && isFinite(own) ? Number(own) : own;
+  };
+  const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
+  function sort(table, column, direction) {
+    const sign = direction === "descending" ? -1 : 1;
+    const rows = all("tbody tr", table).map((row, place) => ({ row, place, key: value(row, column) }));
+    rows.sort((a, b) => {
+      if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.place - b.place;
+      return sign * compare(a.key, b.key) || a.place - b.place;
+    });
+    table.tBodies[0].append(...rows.map((r) => r.row));
+    all("thead th", table).forEach((th, i) => (i === column ? th.setAttribute("aria-sort", direction) : th.removeAttribute("aria-sort")));
+  }
+  all("table.sortable").forEach((table) =>
+    all("thead th", table).forEach((th, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...th.childNodes);
+      th.append(button);
+      button.addEventListener("click", () => sort(table, column, th.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending"));
+    }),
+  );
+
+  // Filtering: every word must occur in the row.
+  all("input[data-filter]").forEach((input) => {
+    const table = document.getElementById(input.dataset.filter);
+    const rows = all("tbody tr", table).map((row) => ({ row, text: row.textContent.toLowerCase() }));
+    const count = document.getElementById(input.dataset.filter + "-count");
+    const apply = () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      rows.forEach(({ row, text }) => {
+        row.hidden = !words.every((word) => text.includes(word));
+        shown += row.hidden ? 0 : 1;
+      });
+      count.textContent = `${shown} of ${rows.length} runs`;
+    };
+    input.addEventListener("input", apply);
+    apply();
+  });
+
+  // A mark tells what it is on hover; a click on a run's mark leads to its row.
+  const tip = document.getElementById("tip");
+  document.addEventListener("pointermove", (event) => {
+    const mark = event.target.closest("[data-tip]");
+    tip.hidden = !mark;
+    if (!mark) return;
+    tip.textContent = mark.dataset.tip;
+    const box = tip.getBoundingClientRect();
+    tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8)) + "px";
+    tip.style.top = Math.max(4, event.clientY - box.height - 12) + "px";
+  });
+  document.addEventListener("click", (event) => {
+    const mark = event.target.closest("svg [data-run]");
+    if (mark) show(mark.dataset.run);
+  });
+  function show(run) {
+    all("tr.found").forEach((row) => row.classList.remove("found"));
+    const row = all("tr[data-run]").find((r) => r.dataset.run === run);
+    if (!row) return;
+    row.hidden = false;
+    row.classList.add("found");
+    row.scrollIntoView({ block: "center" });
+  }
+
+  // The legend picks one arm out of a figure; a second press lets it go.
+  all(".legend button").forEach((button) =>
+    button.addEventListener("click", () => {
+      const figure = button.closest("figure");
+      const on = button.getAttribute("aria-pressed") !== "true";
+      all(".legend button", figure).forEach((b) => b.setAttribute("aria-pressed", String(on && b === button)));
+      all("svg .series", figure).forEach((g) => g.classList.toggle("dim", on && g.dataset.armGroup !== button.dataset.armGroup));
+    }),
+  );
+
+  // Downloads: the data behind a figure or a table, as CSV.
+  const cell = (v) => (v === null || v === undefined ? "" : /[",\r\n]/.test(v) ? `"${String(v).replaceAll('"', '""')}"` : String(v));
+  const tables = {
+    runs: (e) => ({ columns: e.runs.columns, rows: e.runs.rows }),
+    curves: (e) => ({
+      columns: ["run_id", "step", "val_loss", "train_time_s"],
+      rows: Object.entries(e.curves).flatMap(([run, c]) => c.step.map((s, i) => [run, s, c.val_loss[i], c.train_time_s[i]])),
+    }),
+  };
+  all("button[data-csv]").forEach((button) =>
+    button.addEventListener("click", () => {
+      const experiment = data.experiments[Number(button.dataset.experiment)];
+      const name = button.dataset.csv;
+      const table = (tables[name] ?? ((e) => e.figures[name]))(experiment);
+      const lines = [table.columns, ...table.rows].map((row) => row.map(cell).join(","));
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([lines.join("\r\n") + "\r\n"], { type: "text/csv" }));
+      link.download = `${experiment.plan.name}-${name}.csv`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    }),
+  );
+
+  // A link can carry a view: #sort=val_loss:descending&filter=r08
+  const view = new URLSearchParams(location.hash.slice(1));
+  const runs = document.querySelector("table.runs");
+  if (runs && view.get("sort")) {
+    const [key, direction] = view.get("sort").split(":");
+    const column = all("thead th", runs).findIndex((th) => th.dataset.key === key);
+    if (column >= 0) sort(runs, column, direction === "descending" ? "descending" : "ascending");
+  }
+  const box = document.querySelector("input[data-filter]");
+  if (box && view.get("filter")) {
+    box.value = view.get("filter");
+    box.dispatchEvent(new Event("input"));
+  }
+})();
