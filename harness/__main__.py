@@ -35,8 +35,10 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         if debug:
             raise
-        print(f"ablate: {error.filename or 'file'}: {error.strerror}: make it writable, free some space, or choose another folder",
-              file=sys.stderr)
+        print(
+            f"ablate: {error.filename or 'file'}: {error.strerror}: make it writable, free some space, or choose another folder",
+            file=sys.stderr,
+        )
         sys.exit(EXIT_BAD_INPUT)
 
 

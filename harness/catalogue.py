@@ -22,16 +22,35 @@ def choices(name: str, f: Field) -> list[dict[str, Any]]:
 
 def toggle_rows() -> list[dict[str, Any]]:
     """One mapping per toggle, plug-ins' included: name, record, doc, default, choices, requires, conflicts."""
-    rows = [{
-        "name": name, "record": f.metadata["record"], "doc": f.metadata["doc"], "default": f.default, "choices": choices(name, f),
-        "requires": _readable(f.metadata.get("requires", {})), "conflicts": _readable(f.metadata.get("conflicts", {})),
-    } for name, f in toggles()]
-    return rows + [{
-        "name": name, "record": f.metadata.get("record", "own"), "doc": f.metadata.get("doc", ""), "default": f.default,
-        "choices": [{"value": f.default, "record": f.metadata.get("record", "own")}], "requires": [], "conflicts": [],
-    } for name, f in plugins.declared().items()]
+    rows = [
+        {
+            "name": name,
+            "record": f.metadata["record"],
+            "doc": f.metadata["doc"],
+            "default": f.default,
+            "choices": choices(name, f),
+            "requires": _readable(f.metadata.get("requires", {})),
+            "conflicts": _readable(f.metadata.get("conflicts", {})),
+        }
+        for name, f in toggles()
+    ]
+    return rows + [
+        {
+            "name": name,
+            "record": f.metadata.get("record", "own"),
+            "doc": f.metadata.get("doc", ""),
+            "default": f.default,
+            "choices": [{"value": f.default, "record": f.metadata.get("record", "own")}],
+            "requires": [],
+            "conflicts": [],
+        }
+        for name, f in plugins.declared().items()
+    ]
 
 
 def _readable(conditions: dict[Any, Any]) -> list[dict[str, Any]]:
-    return [{"value": when, "field": field, "values": list(values) if isinstance(values, tuple) else values}
-            for when, fields in conditions.items() for field, values in fields.items()]
+    return [
+        {"value": when, "field": field, "values": list(values) if isinstance(values, tuple) else values}
+        for when, fields in conditions.items()
+        for field, values in fields.items()
+    ]

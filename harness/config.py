@@ -19,20 +19,34 @@ class ScheduleConfig:
     """Steps are optimizer updates. A budget rescales warm-up and cooldown with `steps`, momentum warm-up stays."""
 
     steps: int = toggle(9536, record="r02", doc="optimizer updates", ge=1, le=10_000_000)
-    warmup_steps: int = toggle(0, record="r02", doc="learning rate rises linearly over this many updates", choices={256: "r02", 250: "r03"}, ge=0)
+    warmup_steps: int = toggle(
+        0, record="r02", doc="learning rate rises linearly over this many updates", choices={256: "r02", 250: "r03"}, ge=0
+    )
     cooldown_steps: int | None = toggle(
         None, record="r02", doc="learning rate falls linearly over the last updates; the last one uses 1/cooldown_steps", ge=1
     )
     cooldown_frac: float | None = toggle(
-        None, record="r18", doc="the same as a fraction of the steps left", choices={0.4: "r18"}, gt=0, le=1,
+        None,
+        record="r18",
+        doc="the same as a fraction of the steps left",
+        choices={0.4: "r18"},
+        gt=0,
+        le=1,
         conflicts={"*": {"schedule.cooldown_steps": ON}},
     )
     lr_floor: float = toggle(0.0, record="r02", doc="the cooldown ends at this fraction of the rate", ge=0, lt=1)
     window_tokens: int = toggle(
-        1024, record="r12", doc="attention window, or the end of its warm-up", choices={1024: "r12", 1792: "r13"}, ge=64, unit="tokens",
+        1024,
+        record="r12",
+        doc="attention window, or the end of its warm-up",
+        choices={1024: "r12", 1792: "r13"},
+        ge=64,
+        unit="tokens",
     )
     window_warmup: bool = toggle(
-        False, record="r13", doc="the window grows linearly with the step from 64 tokens (one block)",
+        False,
+        record="r13",
+        doc="the window grows linearly with the step from 64 tokens (one block)",
         requires={True: {"model.attn_window": ON}},
     )
 
@@ -41,44 +55,57 @@ class ScheduleConfig:
 class DataConfig:
     corpus: str = toggle("stdlib", record="r02", doc="name of a prepared corpus")
     batch_tokens: int = toggle(524288, record="r02", doc="tokens per update over all ranks", ge=1, le=2**34, unit="tokens")
-    seq_len: int = toggle(
-        1024, record="r02", doc="tokens of one sequence", choices={65536: "r12"}, ge=2, le=2**24, unit="tokens"
-    )
+    seq_len: int = toggle(1024, record="r02", doc="tokens of one sequence", choices={65536: "r12"}, ge=2, le=2**24, unit="tokens")
     micro_tokens: int = toggle(65536, record="r02", doc="tokens of one forward pass", ge=2, le=2**28, unit="tokens")
     ranks: int = toggle(8, record="r02", doc="ranks of the record, simulated by any number of processes", ge=1, le=1024)
     loader: Literal["per_rank", "global"] = toggle(
         "per_rank", record="r02", choices={"global": "r18"}, doc="a position per rank, its offset included, or one for all ranks"
     )
     shard_switch: Literal["exceeds", "reaches", "reaches_with_target"] = toggle(
-        "exceeds", record="r02", choices={"exceeds": "r02", "reaches": "r12", "reaches_with_target": "r15"},
+        "exceeds",
+        record="r02",
+        choices={"exceeds": "r02", "reaches": "r12", "reaches_with_target": "r15"},
         doc="next shard when pos+G+1 > S, pos+G >= S, or pos+G+1 >= S; G tokens per round, S tokens in the shard",
     )
     first_batch_twice: bool = toggle(
-        False, record="r04", doc="the loader is reset after its first batch, which is trained twice",
+        False,
+        record="r04",
+        doc="the loader is reset after its first batch, which is trained twice",
         requires={True: {"data.loader": ("per_rank",)}},
     )
     order: Literal["sequential", "shuffled"] = toggle(
-        "sequential", record="r02", doc="tokens as they lie in the shards (the seed changes nothing), or sequences shuffled by seed",
+        "sequential",
+        record="r02",
+        doc="tokens as they lie in the shards (the seed changes nothing), or sequences shuffled by seed",
         choices={"sequential": "r02"},
     )
     val_tokens: int = toggle(10_485_760, record="r02", doc="validation tokens: the first of the set", ge=1, unit="tokens")
     val_every: int = toggle(128, record="r02", doc="updates between validations", choices={125: "r04"}, ge=1)
-    input_dtype: Literal["int64", "int32"] = toggle("int64", record="r02", doc="dtype of the input ids on the device", choices={"int32": "r15"})
+    input_dtype: Literal["int64", "int32"] = toggle(
+        "int64", record="r02", doc="dtype of the input ids on the device", choices={"int32": "r15"}
+    )
     pinned: bool = toggle(False, record="r15", doc="batches through pinned memory, copied asynchronously (CUDA)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrecisionConfig:
     mode: Literal["record", "fp32"] = toggle(
-        "record", record="r02", doc="the record's roundings, or fp32 throughout (every cast a no-op, by-dtype epsilon 2^-23)",
+        "record",
+        record="r02",
+        doc="the record's roundings, or fp32 throughout (every cast a no-op, by-dtype epsilon 2^-23)",
         choices={"record": "r02"},
     )
     policy: Literal["autocast", "bf16_model", "bf16_embeds"] = toggle(
-        "autocast", record="r02", choices={"bf16_model": "r10", "bf16_embeds": "r18"},
+        "autocast",
+        record="r02",
+        choices={"bf16_model": "r10", "bf16_embeds": "r18"},
         doc="fp32 parameters under bf16 autocast; all bf16 but the linears; bf16 tables only",
     )
     val_fp32: bool = toggle(
-        False, record="r02", doc="validation runs outside autocast, in fp32", choices={True: "r02"},
+        False,
+        record="r02",
+        doc="validation runs outside autocast, in fp32",
+        choices={True: "r02"},
         requires={True: {"precision.policy": ("autocast",), "model.attn_kernel": ("sdpa", "math", "dense", "flex")}},
     )
     val_grad: bool = toggle(False, record="r05", doc="validation keeps the graph (a compile problem was being dodged)")
@@ -93,14 +120,21 @@ class SystemConfig:
     bucket_view: bool = toggle(False, record="r16", doc="DDP gradients are views into its buckets")
     broadcast_buffers: bool = toggle(True, record="r02", doc="DDP broadcasts buffers at every forward", choices={False: "r16"})
     compile: Literal["auto", "on", "off"] = toggle(
-        "auto", record="r02", doc="torch.compile of the model and the orthogonalisation; auto: on CUDA only", choices={"auto": "r02"}
+        "auto",
+        record="r02",
+        doc="torch.compile of the model and the orthogonalisation; auto: on CUDA only",
+        choices={"auto": "r02"},
     )
-    coordinate_descent: bool = toggle(False, record="r02", doc="Inductor's coordinate_descent_tuning", choices={True: "r02", False: "r18"})
+    coordinate_descent: bool = toggle(
+        False, record="r02", doc="Inductor's coordinate_descent_tuning", choices={True: "r02", False: "r18"}
+    )
     skip_guards: bool = toggle(False, record="r16", doc="the compiler skips guard evaluation from step 5 on")
     expandable_segments: bool = toggle(False, record="r17", doc="CUDA allocator with expandable segments")
     cuda_warm_start: bool = toggle(False, record="r18", doc="a one-element backward pass before anything else on CUDA")
     checkpoint: Literal["none", "final", "every"] = toggle(
-        "none", record="r02", doc="save model and optimizers never, at the end, or at each validation; outside the clock",
+        "none",
+        record="r02",
+        doc="save model and optimizers never, at the end, or at each validation; outside the clock",
         choices={"every": "r02", "none": "r17"},
     )
 
@@ -108,7 +142,9 @@ class SystemConfig:
 @dataclass(frozen=True, kw_only=True)
 class TimingConfig:
     protocol: Literal["warmup-restore", "skip10"] = toggle(
-        "warmup-restore", record="r04", choices={"skip10": "r04"},
+        "warmup-restore",
+        record="r04",
+        choices={"skip10": "r04"},
         doc="warm up on dummy data, restore everything, then start the clock; or leave the first 10 updates untimed",
     )
     exclusive_node: bool = toggle(False, record="r02", doc="a timing run has the node to itself")
@@ -151,9 +187,7 @@ def with_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     for name, value in values.items():
         section, _, key = name.partition(".")
         by_section.setdefault(section, {})[key] = value
-    changed = {
-        s: {**config.plugin, **v} if s == "plugin" else replace(getattr(config, s), **v) for s, v in by_section.items()
-    }
+    changed = {s: {**config.plugin, **v} if s == "plugin" else replace(getattr(config, s), **v) for s, v in by_section.items()}
     return replace(config, **changed)
 
 
@@ -169,8 +203,10 @@ def plain(config: RunConfig) -> dict[str, Any]:
     def simple(value: Any) -> Any:
         return [simple(v) for v in value] if isinstance(value, tuple) else value
 
-    return {s: {k: simple(v) for k, v in (asdict(part) if s in SECTIONS else dict(part)).items()}
-            for s, part in ((f.name, getattr(config, f.name)) for f in fields(config))}
+    return {
+        s: {k: simple(v) for k, v in (asdict(part) if s in SECTIONS else dict(part)).items()}
+        for s, part in ((f.name, getattr(config, f.name)) for f in fields(config))
+    }
 
 
 def from_plain(values: Mapping[str, Any]) -> RunConfig:

@@ -38,10 +38,11 @@ class Core:
             plugins.build(self.model, config.plugin)
         self.model.initialize(seed)
         compiled = compiles(config, device)
-        self.forward = torch.compile(self.model, dynamic=False) if compiled else self.model
+        self.local = torch.compile(self.model, dynamic=False) if compiled else self.model  # validates: shares may be uneven
+        self.forward = self.local
         if self.world > 1:
             self.forward = DistributedDataParallel(
-                self.forward, broadcast_buffers=config.system.broadcast_buffers, gradient_as_bucket_view=config.system.bucket_view
+                self.local, broadcast_buffers=config.system.broadcast_buffers, gradient_as_bucket_view=config.system.bucket_view
             )
         self.optimizers = build_optimizers(
             parameters_by_role(self.model), config.optim, dtype=precision.matmul, device_type=device, compile=compiled
@@ -53,8 +54,14 @@ class Core:
     def set_step(self, step: int) -> Tensor | None:
         """Write the schedules of update `step` (0-based); returns the attention window, in tokens or blocks."""
         s, o = self.config.schedule, self.config.optim
-        factor = lr_factor(step, steps=s.steps, warmup_steps=s.warmup_steps, cooldown_steps=s.cooldown_steps,
-                           cooldown_frac=s.cooldown_frac, floor=s.lr_floor)
+        factor = lr_factor(
+            step,
+            steps=s.steps,
+            warmup_steps=s.warmup_steps,
+            cooldown_steps=s.cooldown_steps,
+            cooldown_frac=s.cooldown_frac,
+            floor=s.lr_floor,
+        )
         set_schedule(self.optimizers, factor, muon_momentum(step, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps))
         return self.set_window(step)
 
@@ -62,8 +69,11 @@ class Core:
         """The window of update `step`, or of the validation before it: one tensor, refilled, so that nothing recompiles."""
         if self._window is not None:
             s = self.config.schedule
-            self._window.fill_(window_tokens(step, steps=s.steps, end=s.window_tokens, kind=self.config.model.attn_window,
-                                             warmup=s.window_warmup))
+            self._window.fill_(
+                window_tokens(
+                    step, steps=s.steps, end=s.window_tokens, kind=self.config.model.attn_window, warmup=s.window_warmup
+                )
+            )
         return self._window
 
     def _sync(self, last: bool) -> AbstractContextManager[None]:
@@ -107,7 +117,7 @@ class Core:
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(FP32)
         with nullcontext() if self.config.precision.val_grad else torch.no_grad():
-            losses = [self.forward(x, y, window).detach() for x, y in batches]
+            losses = [self.local(x, y, window).detach() for x, y in batches]
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(self.precision.matmul)
-        return torch.stack(losses)
+        return torch.stack(losses) if losses else torch.zeros(0, device=self.device)  # this process's share may be none

@@ -58,7 +58,9 @@ def labels(design: str, changes: Changes, arms: Sequence[Changes]) -> list[str]:
     for arm in arms:
         missing = [c for c in changes if c not in arm]
         if design == "leave-one-out":
-            out.append("all" if not missing else f"all but {missing[0]}" if len(missing) == 1 else f"all but {' and '.join(missing)}")
+            out.append(
+                "all" if not missing else f"all but {missing[0]}" if len(missing) == 1 else f"all but {' and '.join(missing)}"
+            )
         elif design == "ladder":
             previous = arms[arms.index(arm) - 1] if arms.index(arm) else ()
             out.append(" ".join(f"+{c}" for c in arm if c not in previous))

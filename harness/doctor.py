@@ -32,18 +32,39 @@ def examine() -> list[dict[str, Any]]:
 
     add("python", platform.python_version() if sys.version_info >= (3, 11) else None, "install Python 3.11 or newer")
     add("torch", torch.__version__)
-    add("cpu", f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} processors, {torch.get_num_threads()} threads")
+    add(
+        "cpu",
+        f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} processors, {torch.get_num_threads()} threads",
+    )
     cuda = torch.cuda.is_available()
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else []
-    add("gpus", f"{len(gpus)} x {gpus[0]}" if gpus else None,
-        "presets run on the CPU in fp32 with substituted kernels" + (" (this torch is built without CUDA)" if torch.version.cuda is None else ""))
-    add("driver", _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"), "install NVIDIA's driver to use GPUs")
-    add("cudnn attention", f"cuDNN {torch.backends.cudnn.version()}" if cuda else None, "needs CUDA; the default SDPA kernel is used instead")
+    add(
+        "gpus",
+        f"{len(gpus)} x {gpus[0]}" if gpus else None,
+        "presets run on the CPU in fp32 with substituted kernels"
+        + (" (this torch is built without CUDA)" if torch.version.cuda is None else ""),
+    )
+    add(
+        "driver",
+        _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "install NVIDIA's driver to use GPUs",
+    )
+    add(
+        "cudnn attention",
+        f"cuDNN {torch.backends.cudnn.version()}" if cuda else None,
+        "needs CUDA; the default SDPA kernel is used instead",
+    )
     add("flex attention", "available" if cuda else None, "needs CUDA to train; the dense kernel is used instead")
     add("compiler", _first_line("g++", "--version") or _first_line("clang++", "--version"), "install g++ to use torch.compile")
     add("nccl", ".".join(map(str, torch.cuda.nccl.version())) if cuda else None, "needs CUDA; processes on CPUs use gloo")
     add("slurm", _first_line("sinfo", "--version"), "only needed for --executor slurm")
     for corpus in list_corpora():
-        rows.append({"what": f"corpus {corpus['name']}", "ok": not corpus["missing"],
-                     "found": corpus["place"] if not corpus["missing"] else "none", "advice": corpus["missing"]})
+        rows.append(
+            {
+                "what": f"corpus {corpus['name']}",
+                "ok": not corpus["missing"],
+                "found": corpus["place"] if not corpus["missing"] else "none",
+                "advice": corpus["missing"],
+            }
+        )
     return rows

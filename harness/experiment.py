@@ -32,8 +32,24 @@ PRIMARY = ("val_loss", "time_to_target", "step_time")
 CONFIRM_SEEDS_FROM = 1000  # a confirmatory experiment draws from here on, so that no exploratory run can confirm itself
 MAX_SEEDS = 10_000
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-KEYS = ("name", "question", "base", "scale", "set", "changes", "design", "arms", "seeds", "budgets", "target", "primary", "margin",
-        "confirm", "published", "plugins")
+KEYS = (
+    "name",
+    "question",
+    "base",
+    "scale",
+    "set",
+    "changes",
+    "design",
+    "arms",
+    "seeds",
+    "budgets",
+    "target",
+    "primary",
+    "margin",
+    "confirm",
+    "published",
+    "plugins",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,31 +148,55 @@ class _Reader:
         if any(not 1 <= b <= 10**7 for b in budgets) or len(set(budgets)) != len(budgets):
             raise self.fail(f"budgets {list(budgets)} must be different numbers of training steps", "budgets")
         return Experiment(
-            name=name, question=self._is("question", str, "", "text"), base=self.data["base"],
-            scale=self._is("scale", str, "gpt2", "the name of a scale"), design=self._design(), arms=self._arms(), seeds=seeds,
-            seeds_rule=rule, budgets=budgets, target=self._target(), primary=primary, margin=margin, confirm=confirm,
-            published=self._is("published", str, None, "the name of a record"), device=self.device, path=self.file.path,
+            name=name,
+            question=self._is("question", str, "", "text"),
+            base=self.data["base"],
+            scale=self._is("scale", str, "gpt2", "the name of a scale"),
+            design=self._design(),
+            arms=self._arms(),
+            seeds=seeds,
+            seeds_rule=rule,
+            budgets=budgets,
+            target=self._target(),
+            primary=primary,
+            margin=margin,
+            confirm=confirm,
+            published=self._is("published", str, None, "the name of a record"),
+            device=self.device,
+            path=self.file.path,
         )
 
     def _seeds(self, confirm: bool) -> tuple[tuple[int, ...], Mapping[str, Any] | None]:
         value, first = self.data.get("seeds", 3), CONFIRM_SEEDS_FROM if confirm else 0
         if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SEEDS:
             return tuple(range(first, first + value)), None
-        if isinstance(value, list) and value and all(isinstance(v, int) and 0 <= v < 2**31 for v in value) and len(set(value)) == len(value):
+        if (
+            isinstance(value, list)
+            and value
+            and all(isinstance(v, int) and 0 <= v < 2**31 for v in value)
+            and len(set(value)) == len(value)
+        ):
             return tuple(value), None
-        if isinstance(value, dict):
-            low, high, stop = value.get("min"), value.get("max"), value.get("stop")
-            good = set(value) == {"min", "max", "stop"} and isinstance(low, int) and isinstance(high, int) and 2 <= low <= high <= MAX_SEEDS
-            if good and isinstance(stop, dict) and len(stop) == 1 and set(stop) <= {"decide", "half_width"}:
+        if isinstance(value, dict) and set(value) == {"min", "max", "stop"}:
+            low, high, stop = value["min"], value["max"], value["stop"]
+            numbers = isinstance(low, int) and isinstance(high, int) and 2 <= low <= high <= MAX_SEEDS
+            if numbers and isinstance(stop, dict) and len(stop) == 1 and set(stop) <= {"decide", "half_width"}:
                 return tuple(range(first, first + low)), value
-        raise self.fail(f"seeds is {value!r}, but must be a number from 1 to {MAX_SEEDS}, a list of different seeds, or "
-                        "{min: 3, max: 20, stop: {decide: 0.05}}", "seeds")
+        raise self.fail(
+            f"seeds is {value!r}, but must be a number from 1 to {MAX_SEEDS}, a list of different seeds, or "
+            "{min: 3, max: 20, stop: {decide: 0.05}}",
+            "seeds",
+        )
 
     def _target(self) -> Mapping[str, Any] | None:
         value = self.data.get("target")
         if value is None:
             return None
-        if not isinstance(value, dict) or not isinstance(value.get("val_loss"), int | float) or set(value) - {"val_loss", "reason"}:
+        if (
+            not isinstance(value, dict)
+            or not isinstance(value.get("val_loss"), int | float)
+            or set(value) - {"val_loss", "reason"}
+        ):
             raise self.fail(f"target is {value!r}, but must be {{val_loss: 3.28}}, with its reason if you like", "target")
         return {"val_loss": float(value["val_loss"]), "reason": value.get("reason")}
 
@@ -184,7 +224,11 @@ class _Reader:
         for name, (_, values) in self.changes.items():
             for field in values:
                 if field in fixed:
-                    raise self.fail(f"change '{name}' sets {field}, which `set` fixes for every arm: take it out of one of them", "changes", name)
+                    raise self.fail(
+                        f"change '{name}' sets {field}, which `set` fixes for every arm: take it out of one of them",
+                        "changes",
+                        name,
+                    )
 
         design, order = self._design(), tuple(self.changes)
         if design == "explicit":
@@ -203,8 +247,11 @@ class _Reader:
             config, substituted = self._resolve(chosen)
             fields = {k: v for k, v in flat(config).items() if flat(base[0]).get(k) != v}
             if not fields:
-                raise self.fail(f"arm '{label}' is the baseline on this machine ({'; '.join(substituted) or 'it changes nothing'}): "
-                                "leave it out, or run it where it differs", "changes")
+                raise self.fail(
+                    f"arm '{label}' is the baseline on this machine ({'; '.join(substituted) or 'it changes nothing'}): "
+                    "leave it out, or run it where it differs",
+                    "changes",
+                )
             out.append(Arm(name=label, changes=chosen, config=config, fields=fields, substituted=substituted))
         return tuple(out)
 
@@ -213,7 +260,9 @@ class _Reader:
         if isinstance(value, str):
             record, _, change = value.partition(".")
             if record not in names("records"):
-                raise self.fail(f"change '{name}' is taken from unknown record '{record}'{near(record, names('records'))}", "changes", name)
+                raise self.fail(
+                    f"change '{name}' is taken from unknown record '{record}'{near(record, names('records'))}", "changes", name
+                )
             available = load_preset(record).changes
             if change not in available:
                 raise self.fail(f"unknown change '{change}' of {record}{near(change, available)}", "changes", name)

@@ -32,7 +32,14 @@ ORTHOGONAL_CASES = {  # figure in orthogonalize.npz -> arguments
     "r18_steps5": {"form": "polynomial", "norm": "bf16_transposed", "steps": 5},
     "svd_uvt": {"backend": "svd"},
 }
-NOT_COMPARED = {("7", "svd_uvt"), ("6", "r04_steps5"), ("6", "r04_steps10"), ("6", "r11_steps5"), ("6", "r18_steps5"), ("6", "svd_uvt")}
+NOT_COMPARED = {
+    ("7", "svd_uvt"),
+    ("6", "r04_steps5"),
+    ("6", "r04_steps10"),
+    ("6", "r11_steps5"),
+    ("6", "r18_steps5"),
+    ("6", "svd_uvt"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +56,10 @@ def formula(name: str, shape: tuple[int, ...], tied: bool) -> np.ndarray:
     z = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode()))).standard_normal(shape)
     kind = name.rpartition(".")[2] if not name.startswith("value_embeds") else "value_embeds"
     table = {
-        "residual_mix": lambda: np.array([1.0, 0.0]) + 0.02 * z, "value_mix": lambda: 0.5 + 0.02 * z,
-        "skip_weights": lambda: 1 + 0.02 * z, "value_embeds": lambda: 0.5 * z,
+        "residual_mix": lambda: np.array([1.0, 0.0]) + 0.02 * z,
+        "value_mix": lambda: 0.5 + 0.02 * z,
+        "skip_weights": lambda: 1 + 0.02 * z,
+        "value_embeds": lambda: 0.5 * z,
     }
     if name == "embed.weight":
         return np.asarray((0.05 if tied else 0.5) * z, dtype=np.float32)
@@ -61,12 +70,19 @@ def sized(values: Values, c: Mapping[str, Any]) -> Values:
     """The preset's values at a recording's sizes, fp32."""
     micro = c["sequence_length"] * c["rows_per_micro_batch"]
     out = {
-        **values, "precision.mode": "fp32",
-        "model.n_layer": c["layers"], "model.d_model": c["model_dim"], "model.head_dim": c["head_dim"],
+        **values,
+        "precision.mode": "fp32",
+        "model.n_layer": c["layers"],
+        "model.d_model": c["model_dim"],
+        "model.head_dim": c["head_dim"],
         "model.mlp_ratio": c["mlp_hidden"] // c["model_dim"],
-        "data.seq_len": c["sequence_length"], "data.micro_tokens": micro, "data.ranks": 1,
-        "data.batch_tokens": micro * c["micro_steps"], "data.val_tokens": micro,
-        "schedule.steps": c["num_iterations"], "schedule.cooldown_steps": c["decay_iterations"],
+        "data.seq_len": c["sequence_length"],
+        "data.micro_tokens": micro,
+        "data.ranks": 1,
+        "data.batch_tokens": micro * c["micro_steps"],
+        "data.val_tokens": micro,
+        "schedule.steps": c["num_iterations"],
+        "schedule.cooldown_steps": c["decay_iterations"],
         "schedule.cooldown_frac": c["cooldown_frac"],
     }
     if c.get("momentum_warmup_steps") is not None:
@@ -140,15 +156,24 @@ def check_record(stem: Path) -> Parity:
     val.append(core.evaluate(c["num_iterations"], held_out).numpy())
     final_window = core.set_window(c["num_iterations"])
     windows.append(final_window.item() if final_window is not None else None)
-    figures["trace/param_norm"], figures["movement_norm"] = np.array(trace), norms(p.detach() - s for p, s in zip(params, start, strict=True))
+    figures["trace/param_norm"], figures["movement_norm"] = (
+        np.array(trace),
+        norms(p.detach() - s for p, s in zip(params, start, strict=True)),
+    )
 
     def gap(name: str, ours: Any) -> float:
         return float(np.max(np.abs(np.asarray(ours, dtype=arrays[name].dtype) - arrays[name]))) if name in arrays else 0.0
 
     deviations = {
-        "losses": max(gap("loss/train_micro", np.array(micro).reshape(arrays["loss/train_micro"].shape)), gap("loss/val_micro", val)),
-        "schedules": max(gap("schedule/lr", lrs), gap("schedule/muon_momentum", mus), gap("schedule/window", windows),
-                         gap("schedule/window_val", [windows[0], windows[-1]])),
+        "losses": max(
+            gap("loss/train_micro", np.array(micro).reshape(arrays["loss/train_micro"].shape)), gap("loss/val_micro", val)
+        ),
+        "schedules": max(
+            gap("schedule/lr", lrs),
+            gap("schedule/muon_momentum", mus),
+            gap("schedule/window", windows),
+            gap("schedule/window_val", [windows[0], windows[-1]]),
+        ),
         "masks": float(np.mean(np.packbits(np.array(masks), axis=-1) != arrays["mask/packed"])) if masks else 0.0,
     }
     # the first layer's values are mixed with themselves under value residual: its scalar moves on rounding noise alone

@@ -118,7 +118,9 @@ class Scale:
         out = {**values, **self.values}
         for name, factor in self.factors.items():
             if values.get(name) is not None:
-                out[name] = max(1, round(values[name] * factor)) if isinstance(values[name], int) else values[name] * float(factor)
+                out[name] = (
+                    max(1, round(values[name] * factor)) if isinstance(values[name], int) else values[name] * float(factor)
+                )
         if values["optim.update_scale"] in ("unit_rms", "sqrt_max"):  # these scales grow with the square root of the width
             out["optim.muon_lr"] *= sqrt(values["model.d_model"] / out["model.d_model"])
         if out["schedule.steps"] != values["schedule.steps"]:
@@ -140,7 +142,9 @@ def load_scale(name: str) -> Scale:
     file = YamlFile(find("scales", name, "scale"))
     values, factors = file.data.get("set") or {}, file.data.get("factor") or {}
     check_names({**values, **factors}, lambda field: file.where("set" if field in values else "factor", field))
-    return Scale(name=name, values={k: frozen(v) for k, v in values.items()}, factors={k: Fraction(str(v)) for k, v in factors.items()})
+    return Scale(
+        name=name, values={k: frozen(v) for k, v in values.items()}, factors={k: Fraction(str(v)) for k, v in factors.items()}
+    )
 
 
 def preset_values(name: str) -> tuple[Values, dict[str, str]]:
@@ -159,5 +163,18 @@ def to_config(values: Values) -> RunConfig:
     return with_fields(RunConfig(), values)
 
 
-__all__ = ["Change", "Preset", "Scale", "check_names", "find", "from_plain", "load_preset", "load_scale", "names", "near",
-           "preset_values", "to_config", "with_budget"]
+__all__ = [
+    "Change",
+    "Preset",
+    "Scale",
+    "check_names",
+    "find",
+    "from_plain",
+    "load_preset",
+    "load_scale",
+    "names",
+    "near",
+    "preset_values",
+    "to_config",
+    "with_budget",
+]

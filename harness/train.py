@@ -35,7 +35,9 @@ def join_group(world_size: int, device: str) -> int:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("nccl" if device == "cuda" else "gloo")
     if dist.get_world_size() != world_size:
-        raise UserError(f"the run wants {world_size} processes, but its group has {dist.get_world_size()}: start it with torchrun")
+        raise UserError(
+            f"the run wants {world_size} processes, but its group has {dist.get_world_size()}: start it with torchrun"
+        )
     return dist.get_rank()
 
 
@@ -57,13 +59,36 @@ def set_runtime(config: RunConfig, device: str) -> None:
 def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str) -> tuple[Any, ValLoader]:
     """The training stream and the validation set of this process."""
     d = config.data
-    layout = Layout(batch_tokens=d.batch_tokens, micro_tokens=d.micro_tokens, seq_len=d.seq_len, ranks=d.ranks,
-                    world_size=world_size, process=rank)
+    layout = Layout(
+        batch_tokens=d.batch_tokens,
+        micro_tokens=d.micro_tokens,
+        seq_len=d.seq_len,
+        ranks=d.ranks,
+        world_size=world_size,
+        process=rank,
+    )
     pinned = d.pinned and device == "cuda"
-    train = TrainLoader(corpus.train, layout, loader=d.loader, shard_switch=d.shard_switch, order=d.order, seed=seed,
-                        first_batch_twice=d.first_batch_twice, input_dtype=d.input_dtype, pinned=pinned)
-    val = ValLoader(corpus.val, val_tokens=d.val_tokens, micro_tokens=d.micro_tokens, seq_len=d.seq_len,
-                    world_size=world_size, process=rank, input_dtype=d.input_dtype, pinned=pinned)
+    train = TrainLoader(
+        corpus.train,
+        layout,
+        loader=d.loader,
+        shard_switch=d.shard_switch,
+        order=d.order,
+        seed=seed,
+        first_batch_twice=d.first_batch_twice,
+        input_dtype=d.input_dtype,
+        pinned=pinned,
+    )
+    val = ValLoader(
+        corpus.val,
+        val_tokens=d.val_tokens,
+        micro_tokens=d.micro_tokens,
+        seq_len=d.seq_len,
+        world_size=world_size,
+        process=rank,
+        input_dtype=d.input_dtype,
+        pinned=pinned,
+    )
     return Prefetcher(train) if device == "cuda" else train, val
 
 
@@ -79,9 +104,13 @@ class Training:
         with self.stopwatch.phase("data_s"):
             corpus = open_corpus(self.config.data.corpus)
             if corpus.fingerprint != spec.data_fingerprint:
-                raise UserError(f"corpus '{corpus.name}' has fingerprint {corpus.fingerprint[:12]}, but the run was planned on "
-                                f"{spec.data_fingerprint[:12]}: plan it again, or bring that corpus back")
-            self.stream, self.val = loaders(self.config, corpus, seed=spec.seed, rank=self.rank, world_size=spec.world_size, device=device)
+                raise UserError(
+                    f"corpus '{corpus.name}' has fingerprint {corpus.fingerprint[:12]}, but the run was planned on "
+                    f"{spec.data_fingerprint[:12]}: plan it again, or bring that corpus back"
+                )
+            self.stream, self.val = loaders(
+                self.config, corpus, seed=spec.seed, rank=self.rank, world_size=spec.world_size, device=device
+            )
         with self.stopwatch.phase("build_s"):
             tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=self.config.data.seq_len)
             self.core = Core(self.config, tokens, seed=spec.seed, device=device)
@@ -117,8 +146,7 @@ class Training:
 
     def validate(self, step: int) -> float:
         """Mean loss over the validation tokens of all processes, nats per token."""
-        total = self.core.evaluate(step, (self.on_device([b])[0] for b in self.val)).double().sum() if len(self.val) else torch.zeros(
-            (), dtype=torch.float64, device=self.core.device)
+        total = self.core.evaluate(step, (self.on_device([b])[0] for b in self.val)).double().sum()
         if self.core.world > 1:
             dist.all_reduce(total)
         return float(total) / self.val.n_micro
@@ -165,7 +193,11 @@ class Training:
         """Save model and optimizers as system.checkpoint says; outside the clock."""
         when = self.config.system.checkpoint
         if self.rank == 0 and (when == "every" or (when == "final" and step == self.config.schedule.steps)):
-            state = {"step": step, "model": self.core.model.state_dict(), "optimizers": [o.state_dict() for o in self.core.optimizers]}
+            state = {
+                "step": step,
+                "model": self.core.model.state_dict(),
+                "optimizers": [o.state_dict() for o in self.core.optimizers],
+            }
             self.out.save("checkpoint.pt", lambda file: torch.save(state, file))
 
     def final(self, step: int) -> dict[str, Any]:
@@ -174,10 +206,14 @@ class Training:
         mean = statistics.fmean(ms) if ms else None
         cuda = self.core.device.type == "cuda"
         return {
-            "train_time_s": self.clock.elapsed_s, "steps": step, "tokens": step * batch,
-            "step_ms": mean, "step_ms_median": statistics.median(ms) if ms else None,
+            "train_time_s": self.clock.elapsed_s,
+            "steps": step,
+            "tokens": step * batch,
+            "step_ms": mean,
+            "step_ms_median": statistics.median(ms) if ms else None,
             "step_ms_p95": statistics.quantiles(ms, n=20)[-1] if len(ms) > 1 else None,
-            "tokens_per_s": batch / mean * 1000 if mean else None, "mfu": None,
+            "tokens_per_s": batch / mean * 1000 if mean else None,
+            "mfu": None,
             "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
             "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20 if cuda else None,
         }

@@ -32,8 +32,13 @@ def allowed_text(hint: Any) -> str:
         return " | ".join(args)
     if args and getattr(hint, "__origin__", None) is not tuple:
         return " | ".join(allowed_text(a) for a in args)
-    return {"NoneType": "null", "int": "an integer", "float": "a number", "bool": "true or false", "tuple": "a list of integers"}.get(
-        getattr(hint, "__name__", ""), str(hint))
+    return {
+        "NoneType": "null",
+        "int": "an integer",
+        "float": "a number",
+        "bool": "true or false",
+        "tuple": "a list of integers",
+    }.get(getattr(hint, "__name__", ""), str(hint))
 
 
 def check_values(values: Mapping[str, Any], where: Callable[[str], str]) -> dict[str, Any]:
@@ -72,7 +77,9 @@ def _applies(name: str, condition: Any, value: Any, default: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    return {None: "null", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, tuple) else str(list(value))
+    return (
+        {None: "null", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, tuple) else str(list(value))
+    )
 
 
 def _fits(value: Any, accepted: Any) -> bool:
@@ -112,46 +119,92 @@ def _refuse(condition: bool, message: str) -> None:
 def check_sizes(c: RunConfig) -> None:
     """Refuse sizes and patterns that make no sense together, naming the fields."""
     m, d, s = c.model, c.data, c.schedule
-    _refuse(m.d_model % m.head_dim != 0, f"model.head_dim={m.head_dim} does not divide model.d_model={m.d_model}: choose a divisor")
+    _refuse(
+        m.d_model % m.head_dim != 0, f"model.head_dim={m.head_dim} does not divide model.d_model={m.d_model}: choose a divisor"
+    )
     pairs = 4 if m.rope_pairs == "half" else 2
-    _refuse(m.head_dim % pairs != 0, f"model.head_dim={m.head_dim} must be a multiple of {pairs} for model.rope_pairs={m.rope_pairs}")
-    _refuse(m.attn_free_layers == "after_middle" and m.n_layer < 4,
-            f"model.attn_free_layers=after_middle needs model.n_layer of at least 4, not {m.n_layer}")
+    _refuse(
+        m.head_dim % pairs != 0, f"model.head_dim={m.head_dim} must be a multiple of {pairs} for model.rope_pairs={m.rope_pairs}"
+    )
+    _refuse(
+        m.attn_free_layers == "after_middle" and m.n_layer < 4,
+        f"model.attn_free_layers=after_middle needs model.n_layer of at least 4, not {m.n_layer}",
+    )
     free = attention_free(m)
-    _refuse(any(not 0 <= i < m.n_layer for i in free), f"model.attn_free_layers={sorted(free)} lies outside the {m.n_layer} layers of model.n_layer")
-    _refuse(len(free) == m.n_layer, f"model.attn_free_layers leaves none of the {m.n_layer} layers of model.n_layer with attention")
-    _refuse(m.value_residual is not None and 0 in free, "model.value_residual needs layer 0's attention: take 0 out of model.attn_free_layers")
+    _refuse(
+        any(not 0 <= i < m.n_layer for i in free),
+        f"model.attn_free_layers={sorted(free)} lies outside the {m.n_layer} layers of model.n_layer",
+    )
+    _refuse(
+        len(free) == m.n_layer, f"model.attn_free_layers leaves none of the {m.n_layer} layers of model.n_layer with attention"
+    )
+    _refuse(
+        m.value_residual is not None and 0 in free,
+        "model.value_residual needs layer 0's attention: take 0 out of model.attn_free_layers",
+    )
     _refuse(m.unet_skip and m.n_layer % 2 != 0, f"model.unet_skip needs an even model.n_layer, not {m.n_layer}")
     if m.value_embed is not None:
-        _refuse(m.value_embed == "mirrored" and m.n_layer % 2 != 0, f"model.value_embed=mirrored needs an even model.n_layer, not {m.n_layer}")
-        _refuse(m.value_embed == "ends" and m.n_layer < 6, f"model.value_embed=ends needs model.n_layer of at least 6, not {m.n_layer}")
+        _refuse(
+            m.value_embed == "mirrored" and m.n_layer % 2 != 0,
+            f"model.value_embed=mirrored needs an even model.n_layer, not {m.n_layer}",
+        )
+        _refuse(
+            m.value_embed == "ends" and m.n_layer < 6,
+            f"model.value_embed=ends needs model.n_layer of at least 6, not {m.n_layer}",
+        )
         tables = table_of_layer(m)
-        _refuse(len(tables) != m.n_layer, f"model.value_embed lists {len(tables)} layers, but model.n_layer is {m.n_layer}: list one entry per layer")
+        _refuse(
+            len(tables) != m.n_layer,
+            f"model.value_embed lists {len(tables)} layers, but model.n_layer is {m.n_layer}: list one entry per layer",
+        )
         used = sorted({t for t in tables if t is not None})
-        _refuse(used != list(range(len(used))) or not used, f"model.value_embed uses tables {used}: number them 0, 1, ... without gaps")
+        _refuse(
+            used != list(range(len(used))) or not used,
+            f"model.value_embed uses tables {used}: number them 0, 1, ... without gaps",
+        )
         bad = [i for i in free if tables[i] is not None]
-        _refuse(bool(bad), f"model.value_embed gives a table to layer {bad[:1]}, which model.attn_free_layers leaves without attention: make it null")
+        _refuse(
+            bool(bad),
+            f"model.value_embed gives a table to layer {bad[:1]}, which model.attn_free_layers leaves without attention: make it null",
+        )
     _refuse(d.micro_tokens % d.seq_len != 0, f"data.micro_tokens={d.micro_tokens} must be a multiple of data.seq_len={d.seq_len}")
     per_round = d.ranks * d.micro_tokens
-    _refuse(d.batch_tokens % per_round != 0,
-            f"data.batch_tokens={d.batch_tokens} must be a multiple of data.ranks * data.micro_tokens = {d.ranks} * {d.micro_tokens} = {per_round}")
-    _refuse(d.val_tokens % per_round != 0,
-            f"data.val_tokens={d.val_tokens} must be a multiple of data.ranks * data.micro_tokens = {per_round}")
+    _refuse(
+        d.batch_tokens % per_round != 0,
+        f"data.batch_tokens={d.batch_tokens} must be a multiple of data.ranks * data.micro_tokens = {d.ranks} * {d.micro_tokens} = {per_round}",
+    )
+    _refuse(
+        d.val_tokens % per_round != 0,
+        f"data.val_tokens={d.val_tokens} must be a multiple of data.ranks * data.micro_tokens = {per_round}",
+    )
     if m.attn_mask == "document":
-        _refuse(d.micro_tokens != d.seq_len,
-                f"model.attn_mask=document takes one sequence per forward pass: make data.micro_tokens={d.micro_tokens} equal data.seq_len={d.seq_len}")
+        _refuse(
+            d.micro_tokens != d.seq_len,
+            f"model.attn_mask=document takes one sequence per forward pass: make data.micro_tokens={d.micro_tokens} equal data.seq_len={d.seq_len}",
+        )
         blocks = m.attn_window in ("block", "clipped") or m.attn_kernel == "flex"
-        _refuse(blocks and d.seq_len % BLOCK != 0,
-                f"data.seq_len={d.seq_len} must be a multiple of {BLOCK} for model.attn_window={m.attn_window} or model.attn_kernel=flex")
-    _refuse(m.attn_window == "block" and s.window_tokens < BLOCK and not s.window_warmup,
-            f"schedule.window_tokens={s.window_tokens} is less than one block of {BLOCK} for model.attn_window=block")
+        _refuse(
+            blocks and d.seq_len % BLOCK != 0,
+            f"data.seq_len={d.seq_len} must be a multiple of {BLOCK} for model.attn_window={m.attn_window} or model.attn_kernel=flex",
+        )
+    _refuse(
+        m.attn_window == "block" and s.window_tokens < BLOCK and not s.window_warmup,
+        f"schedule.window_tokens={s.window_tokens} is less than one block of {BLOCK} for model.attn_window=block",
+    )
     ramps = s.warmup_steps + (s.cooldown_steps or 0)
     _refuse(ramps > s.steps, f"schedule.warmup_steps + schedule.cooldown_steps = {ramps} exceed schedule.steps={s.steps}")
-    _refuse(c.precision.mode == "fp32" and m.attn_kernel in ("cudnn", "flash"),
-            f"model.attn_kernel={m.attn_kernel} computes in bf16 only, but precision.mode is fp32: use sdpa or math, or precision.mode=record")
+    _refuse(
+        c.precision.mode == "fp32" and m.attn_kernel in ("cudnn", "flash"),
+        f"model.attn_kernel={m.attn_kernel} computes in bf16 only, but precision.mode is fp32: use sdpa or math, or precision.mode=record",
+    )
     size = 12 * m.n_layer * m.d_model**2
-    _refuse(size > MAX_PARAMETERS, f"model.n_layer={m.n_layer} x model.d_model={m.d_model} makes about {size:.1e} parameters: choose a smaller model")
-    _refuse(per_round > 2**34, f"data.ranks * data.micro_tokens = {per_round} tokens in one round is beyond any machine: choose less")
+    _refuse(
+        size > MAX_PARAMETERS,
+        f"model.n_layer={m.n_layer} x model.d_model={m.d_model} makes about {size:.1e} parameters: choose a smaller model",
+    )
+    _refuse(
+        per_round > 2**34, f"data.ranks * data.micro_tokens = {per_round} tokens in one round is beyond any machine: choose less"
+    )
 
 
 def check_config(config: RunConfig) -> None:
@@ -177,7 +230,9 @@ def for_device(config: RunConfig, device: str, asked: frozenset[str]) -> tuple[R
     kernel = config.model.attn_kernel
     if kernel in SUBSTITUTES:
         if "model.attn_kernel" in asked:
-            raise UserError(f"model.attn_kernel={kernel} needs CUDA, which this machine lacks: use {SUBSTITUTES[kernel]}, or run it on a GPU")
+            raise UserError(
+                f"model.attn_kernel={kernel} needs CUDA, which this machine lacks: use {SUBSTITUTES[kernel]}, or run it on a GPU"
+            )
         changes["model.attn_kernel"] = SUBSTITUTES[kernel]
         changes["model.block_mask"] = "traced"
         notes.append(f"model.attn_kernel={kernel} by {SUBSTITUTES[kernel]} (no CUDA)")

@@ -33,16 +33,25 @@ class ModelConfig:
         1, record="r05", doc="pad the head's rows (ordinary logits) to a multiple of this", choices={128: "r05"}, ge=1, le=65536
     )
     pad_tables: bool = toggle(
-        True, record="r17", doc="token and value tables get the head's padded rows; off: the vocabulary's own",
-        choices={False: "r17"}, requires={False: {"model.tied_head": (False,)}},
+        True,
+        record="r17",
+        doc="token and value tables get the head's padded rows; off: the vocabulary's own",
+        choices={False: "r17"},
+        requires={False: {"model.tied_head": (False,)}},
     )
     tied_head: bool = toggle(True, record="r02", doc="the head is the token table", choices={False: "r08"})
     embed_init: Literal["uniform", "normal"] = toggle(
-        "uniform", record="r02", doc="token table: uniform on +-1/sqrt(d_model), or N(0, 1)", choices={"normal": "r08"},
+        "uniform",
+        record="r02",
+        doc="token table: uniform on +-1/sqrt(d_model), or N(0, 1)",
+        choices={"normal": "r08"},
         requires={"normal": {"model.tied_head": (False,)}},
     )
     head_init: Literal["uniform", "zeros"] = toggle(
-        "uniform", record="r02", doc="head: uniform on +-1/sqrt(d_model), or zero", choices={"zeros": "r08"},
+        "uniform",
+        record="r02",
+        doc="head: uniform on +-1/sqrt(d_model), or zero",
+        choices={"zeros": "r08"},
         requires={"zeros": {"model.tied_head": (False,)}},
     )
     post_embed_norm: bool = toggle(False, record="r08", doc="RMSNorm of the embedding before the first block")
@@ -52,17 +61,26 @@ class ModelConfig:
 
     # --- norms, MLP, residual branches
     norm_eps: float | Literal["by_dtype"] = toggle(
-        1e-6, record="r02", choices={"by_dtype": "r05"}, gt=0,
+        1e-6,
+        record="r02",
+        choices={"by_dtype": "r05"},
+        gt=0,
         doc="RMSNorm epsilon; by_dtype: 2^-7 for a bf16 input, 2^-23 for fp32 (the library default of the records' torch)",
     )
     activation: Literal["gelu", "relu2"] = toggle(
         "gelu", record="r02", doc="MLP activation: erf GELU, or max(x, 0)^2", choices={"relu2": "r05"}
     )
     proj_init: Literal["uniform", "zeros"] = toggle(
-        "uniform", record="r02", doc="attention output and MLP down projections: uniform by fan-in, or zero", choices={"zeros": "r05"}
+        "uniform",
+        record="r02",
+        doc="attention output and MLP down projections: uniform by fan-in, or zero",
+        choices={"zeros": "r05"},
     )
     attn_branch_scale: Literal["one", "inv_sqrt_2l"] = toggle(
-        "one", record="r02", doc="factor on the attention branch: 1, or (2 n_layer)^-1/2", choices={"one": "r05", "inv_sqrt_2l": "r02"}
+        "one",
+        record="r02",
+        doc="factor on the attention branch: 1, or (2 n_layer)^-1/2",
+        choices={"one": "r05", "inv_sqrt_2l": "r02"},
     )
     x0_mix: bool = toggle(False, record="r09", doc="each block starts from l0*x + l1*x0, learned, init (1, 0)")
     unet_skip: bool = toggle(
@@ -78,7 +96,9 @@ class ModelConfig:
     )
     rope_base: float = toggle(10000.0, record="r02", doc="rotary base", choices={1024.0: "r17"}, gt=1)
     rope_pairs: Literal["all", "half"] = toggle(
-        "all", record="r02", choices={"half": "r17"},
+        "all",
+        record="r02",
+        choices={"half": "r17"},
         doc="rotate all head_dim/2 pairs by base^(-2i/head_dim), or half by base^(-linspace(0, 1)) and leave the rest",
     )
     rope_freq_dtype: Literal["fp32", "bf16"] = toggle(
@@ -88,50 +108,72 @@ class ModelConfig:
         "fp32", record="r02", doc="storage of the cos and sin tables", choices={"bf16": "r05"}
     )
     rope_math: Literal["promote", "fp32"] = toggle(
-        "promote", record="r02", choices={"fp32": "r17"},
+        "promote",
+        record="r02",
+        choices={"fp32": "r17"},
         doc="rotate in the promoted dtype of input and table, or in fp32 with the result cast back",
     )
     rope_buffers: bool = toggle(False, record="r17", doc="tables preallocated as non-persistent buffers; off: made at first use")
     attn_free_layers: tuple[int, ...] | Literal["after_middle"] = toggle(
-        (), record="r17", choices={"after_middle": "r17"},
+        (),
+        record="r17",
+        choices={"after_middle": "r17"},
         doc="layers without attention; after_middle: n_layer//2 + 1, layer 7 of 12",
     )
     attn_kernel: Literal["sdpa", "flash", "cudnn", "math", "flex", "dense"] = toggle(
-        "sdpa", record="r02", choices={"cudnn": "r08", "flex": "r12"},
+        "sdpa",
+        record="r02",
+        choices={"cudnn": "r08", "flex": "r12"},
         doc="attention kernel: SDPA default, one SDPA backend only, FlexAttention, or SDPA with a dense mask",
         requires={"flex": {"model.attn_mask": ("document",)}, "dense": {"model.attn_mask": ("document",)}},
     )
     attn_mask: Literal["causal", "document"] = toggle(
-        "causal", record="r02", choices={"document": "r12"},
+        "causal",
+        record="r02",
+        choices={"document": "r12"},
         doc="causal, or causal within a document (a document opens at the separator token)",
         requires={"document": {"model.attn_kernel": ("flex", "dense")}},
     )
     attn_window: Literal["token", "block", "clipped"] | None = toggle(
-        None, record="r12", choices={"token": "r12", "clipped": "r15", "block": "r16"},
+        None,
+        record="r12",
+        choices={"token": "r12", "clipped": "r15", "block": "r16"},
         doc="window by tokens, by blocks of 128, or the token window clipped by record 15's block list",
         requires={"*": {"model.attn_mask": ("document",)}},
     )
     block_mask: Literal["traced", "partial", "partial_and_full"] = toggle(
-        "traced", record="r12", choices={"partial": "r15", "partial_and_full": "r16"},
+        "traced",
+        record="r12",
+        choices={"partial": "r15", "partial_and_full": "r16"},
         doc="FlexAttention block lists: create_block_mask, built by hand as partial blocks, or partial and full ones",
         requires={"*": {"model.attn_kernel": ("flex",)}, "partial_and_full": {"model.attn_window": ("block",)}},
     )
 
     # --- values
     value_residual: Literal["fixed", "learned"] | None = toggle(
-        None, record="r09", doc="v <- (1-l) v + l v1, v1 the first layer's values, l 0.5: fixed, or learned per layer",
-        choices={"fixed": "r09", "learned": "r09"}, conflicts={"*": {"model.value_embed": ON}},
+        None,
+        record="r09",
+        doc="v <- (1-l) v + l v1, v1 the first layer's values, l 0.5: fixed, or learned per layer",
+        choices={"fixed": "r09", "learned": "r09"},
+        conflicts={"*": {"model.value_embed": ON}},
     )
     value_embed: tuple[int | None, ...] | Literal["each", "mirrored", "ends"] | None = toggle(
-        None, record="r14", choices={"each": "r14", "mirrored": "r15", "ends": "r17"},
+        None,
+        record="r14",
+        choices={"each": "r14", "mirrored": "r15", "ends": "r17"},
         doc="value tables mixed into v: one per layer, mirrored halves, the first and last three (012...012), or a list",
     )
     value_mix: Literal["lerp", "pair"] = toggle(
-        "lerp", record="r14", choices={"lerp": "r14", "pair": "r15"},
+        "lerp",
+        record="r14",
+        choices={"lerp": "r14", "pair": "r15"},
         doc="v <- (1-l) v + l ve, or a v + b ve (a scales v in layers without a table too); init 0.5",
         requires={"pair": {"model.value_embed": ON}},
     )
     value_tables: Literal["packed", "separate"] = toggle(
-        "packed", record="r14", choices={"packed": "r14", "separate": "r16"},
-        doc="one wide value table cut into slices, or one module per table", requires={"separate": {"model.value_embed": ON}},
+        "packed",
+        record="r14",
+        choices={"packed": "r14", "separate": "r16"},
+        doc="one wide value table cut into slices, or one module per table",
+        requires={"separate": {"model.value_embed": ON}},
     )

@@ -146,7 +146,9 @@ class Block(nn.Module):
         self.attn_scale = (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
         self.mlp = MLP(c, dtypes)
 
-    def forward(self, x: Tensor, x0: Tensor, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, x: Tensor, x0: Tensor, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
         """The residual stream after this block (B, T, C), and its attention's own values."""
         own_v = None
         if self.residual_mix is not None:
@@ -165,7 +167,9 @@ class ValueEmbeddings(nn.ModuleList):
 
     def __init__(self, c: ModelConfig, rows: int, dtypes: Dtypes, tables: tuple[int | None, ...]) -> None:
         n_tables = 1 + max(t for t in tables if t is not None)
-        super().__init__(Embedding(rows, c.d_model, role="value_embed", init="normal", dtype=dtypes.table) for _ in range(n_tables))
+        super().__init__(
+            Embedding(rows, c.d_model, role="value_embed", init="normal", dtype=dtypes.table) for _ in range(n_tables)
+        )
         self.tables, self.dtype = tables, dtypes.matmul
 
     def forward(self, ids_BT: Tensor) -> list[Tensor | None]:
@@ -212,7 +216,9 @@ class GPT(nn.Module):
         self.embed_norm = RMSNorm(c.norm_eps, None) if c.post_embed_norm else None
         self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, tables) if c.value_embed is not None else None
         self.rotary = Rotary(
-            head_dim=c.head_dim, base=c.rope_base, pairs=c.rope_pairs,
+            head_dim=c.head_dim,
+            base=c.rope_base,
+            pairs=c.rope_pairs,
             freq_dtype=STORAGE[c.rope_freq_dtype] if dtypes.rounds else FP32,
             table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
             buffer_len=tokens.seq_len if c.rope_buffers else None,

@@ -12,8 +12,14 @@ from torch import Tensor, nn
 ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
 
 
-def parameter(shape: tuple[int, ...], *, role: str, init: str | float | tuple[float, ...], dtype: torch.dtype,
-              init_dtype: torch.dtype = torch.float32) -> nn.Parameter:
+def parameter(
+    shape: tuple[int, ...],
+    *,
+    role: str,
+    init: str | float | tuple[float, ...],
+    dtype: torch.dtype,
+    init_dtype: torch.dtype = torch.float32,
+) -> nn.Parameter:
     """An uninitialised parameter; init is "normal" N(0, 1), "uniform" +-1/sqrt(shape[-1]), "zeros", or its constant values."""
     assert role in ROLES, role
     p = nn.Parameter(torch.empty(shape, dtype=dtype))

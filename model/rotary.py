@@ -31,8 +31,9 @@ ROTATE = {"promote": rotate, "fp32": rotate_in_fp32}
 class Rotary(nn.Module):
     """The tables of positions 0..T-1, shared by all layers; stored as buffers of `buffer_len` positions if that is given."""
 
-    def __init__(self, *, head_dim: int, base: float, pairs: str, freq_dtype: torch.dtype, table_dtype: torch.dtype,
-                 buffer_len: int | None) -> None:
+    def __init__(
+        self, *, head_dim: int, base: float, pairs: str, freq_dtype: torch.dtype, table_dtype: torch.dtype, buffer_len: int | None
+    ) -> None:
         super().__init__()
         self.table_dtype, self.buffer_len = table_dtype, buffer_len
         # the frequencies are rounded where a record stored them so, the angles never: its compiled kernels keep fp32

@@ -20,15 +20,29 @@ class OptimConfig:
     # --- Adam family: tables, head, scalars (and the matrices in record 2)
     adam_lr: float = toggle(1.8e-3, record="r02", doc="rate of every Adam parameter without a rate of its own", gt=0, le=100)
     embed_lr: float | None = toggle(
-        None, record="r08", doc="Adam rate of the token table", choices={0.3: "r08", 0.6: "r11"}, gt=0, le=100,
+        None,
+        record="r08",
+        doc="Adam rate of the token table",
+        choices={0.3: "r08", 0.6: "r11"},
+        gt=0,
+        le=100,
         requires={"*": {"model.tied_head": (False,)}},
     )
     head_lr: float | None = toggle(
-        None, record="r08", doc="Adam rate of the head", choices={0.002: "r08", 0.008: "r11"}, gt=0, le=100,
+        None,
+        record="r08",
+        doc="Adam rate of the head",
+        choices={0.002: "r08", 0.008: "r11"},
+        gt=0,
+        le=100,
         requires={"*": {"model.tied_head": (False,)}},
     )
     value_embed_lr: float | None = toggle(
-        None, record="r14", doc="Adam rate of the value tables; null: the token table's", gt=0, le=100,
+        None,
+        record="r14",
+        doc="Adam rate of the value tables; null: the token table's",
+        gt=0,
+        le=100,
         requires={"*": {"model.value_embed": "not null"}},
     )
     scalar_lr: float | None = toggle(
@@ -53,53 +67,88 @@ class OptimConfig:
         "adamw", record="r02", choices={"orthogonal_nesterov": "r03", "muon": "r04"}, doc="update rule of the block matrices"
     )
     muon_lr: float = toggle(
-        0.02, record="r03", doc="rate of the orthogonalised updates; belongs to an update scale", gt=0, le=100, requires={"*": ORTHOGONAL}
+        0.02,
+        record="r03",
+        doc="rate of the orthogonalised updates; belongs to an update scale",
+        gt=0,
+        le=100,
+        requires={"*": ORTHOGONAL},
     )
     muon_momentum: float = toggle(0.95, record="r03", doc="momentum after its warm-up", ge=0, lt=1, requires={"*": ORTHOGONAL})
     muon_momentum_warmup_steps: int = toggle(
-        0, record="r09", doc="momentum rises linearly from 0.85 over this many steps", choices={500: "r09", 300: "r13"}, ge=0,
+        0,
+        record="r09",
+        doc="momentum rises linearly from 0.85 over this many steps",
+        choices={500: "r09", 300: "r13"},
+        ge=0,
         requires={"*": MUON_ONLY},
     )
     muon_momentum_form: Literal["sum", "ema"] = toggle(
-        "sum", record="r03", choices={"ema": "r15"}, requires={"*": MUON_ONLY},
+        "sum",
+        record="r03",
+        choices={"ema": "r15"},
+        requires={"*": MUON_ONLY},
         doc="b <- mu b + g, u = g + mu b; or b <- b + (1-mu)(g-b), u = g + mu (b-g)",
     )
-    muon_nesterov: bool = toggle(True, record="r03", doc="Nesterov's look-ahead; off: u is the momentum buffer", requires={"*": ORTHOGONAL})
+    muon_nesterov: bool = toggle(
+        True, record="r03", doc="Nesterov's look-ahead; off: u is the momentum buffer", requires={"*": ORTHOGONAL}
+    )
     muon_backend: Literal["newton_schulz", "svd"] = toggle(
-        "newton_schulz", record="r04", choices={"svd": "r04"}, doc="orthogonalisation: quintic iteration, or exact U V^T",
+        "newton_schulz",
+        record="r04",
+        choices={"svd": "r04"},
+        doc="orthogonalisation: quintic iteration, or exact U V^T",
         requires={"*": ORTHOGONAL},
     )
     ns_steps: int = toggle(5, record="r03", doc="Newton-Schulz iterations", ge=1, le=100, requires={"*": ORTHOGONAL})
     ns_form: Literal["products", "polynomial"] = toggle(
-        "products", record="r03", choices={"polynomial": "r11"}, requires={"*": ORTHOGONAL},
+        "products",
+        record="r03",
+        choices={"polynomial": "r11"},
+        requires={"*": ORTHOGONAL},
         doc="X <- aX + bB + cAB with B = AX; or X <- aX + BX with B = bA + cA^2",
     )
     ns_norm: Literal["fp32", "bf16", "bf16_transposed"] = toggle(
-        "fp32", record="r03", choices={"bf16": "r05", "bf16_transposed": "r18"}, requires={"*": ORTHOGONAL},
+        "fp32",
+        record="r03",
+        choices={"bf16": "r05", "bf16_transposed": "r18"},
+        requires={"*": ORTHOGONAL},
         doc="Frobenius normalisation: norm of the fp32 gradient, fp32 result; of the bf16 copy, bf16 result; the same after the transpose",
     )
     update_scale: Literal["one", "unit_rms", "sqrt_max", "sqrt_ratio"] = toggle(
-        "one", record="r03", choices={"one": "r03", "unit_rms": "r03pre", "sqrt_max": "r04", "sqrt_ratio": "r08"},
+        "one",
+        record="r03",
+        choices={"one": "r03", "unit_rms": "r03pre", "sqrt_max": "r04", "sqrt_ratio": "r08"},
         doc="scale of a rows x cols update: 1, sqrt(numel)/||U||_F, sqrt(max(rows, cols)), sqrt(max(1, rows/cols))",
         requires={"*": ORTHOGONAL},
     )
     update_scale_in: Literal["step", "update"] = toggle(
-        "step", record="r03", choices={"update": "r06", "step": "r15"}, requires={"*": MUON_ONLY},
+        "step",
+        record="r03",
+        choices={"update": "r06", "step": "r15"},
+        requires={"*": MUON_ONLY},
         doc="the scale multiplies the fp32 step coefficient, or the update in its own dtype",
     )
     qkv_split: bool = toggle(
-        False, record="r04", doc="orthogonalise a merged 3d x d matrix in three chunks, scaled by sqrt(d) each",
+        False,
+        record="r04",
+        doc="orthogonalise a merged 3d x d matrix in three chunks, scaled by sqrt(d) each",
         requires={True: {"model.qkv_layout": ("merged",), **MUON_ONLY}},
     )
     muon_require_grad: bool = toggle(
         False, record="r08", doc="a matrix without gradient is an error; off: it is left alone", requires={"*": MUON_ONLY}
     )
     muon_comm: Literal["redundant", "flat_all_reduce", "grouped_all_gather"] = toggle(
-        "redundant", record="r03", choices={"flat_all_reduce": "r06", "grouped_all_gather": "r15"}, requires={"*": MUON_ONLY},
+        "redundant",
+        record="r03",
+        choices={"flat_all_reduce": "r06", "grouped_all_gather": "r15"},
+        requires={"*": MUON_ONLY},
         doc="every rank updates every matrix; rank i % world owns matrix i, one flat SUM; groups by size, asynchronous gather",
     )
     muon_uneven: Literal["refuse", "handle"] = toggle(
-        "handle", record="r15", choices={"refuse": "r15", "handle": "r17"},
+        "handle",
+        record="r15",
+        choices={"refuse": "r15", "handle": "r17"},
         doc="matrices of a size that do not divide by the world size are refused, or handled",
         requires={"refuse": {"optim.muon_comm": ("grouped_all_gather",)}},
     )

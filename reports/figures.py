@@ -8,13 +8,19 @@ same drawing.  Units: SVG user units are CSS pixels.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as html_escape
 from typing import Any
+
+from reports.page_numbers import visible
 
 WIDE, NARROW = 760, 328  # px: the page's measure, and a 360 px phone less its margins
 N_HUES = 8
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
-CHAR_PX = 6.6  # mean advance of a 12 px system sans, rounded up
+CHAR_PX = 7.3  # mean advance of a 12 px system sans: of the widest in use, DejaVu Sans
+
+
+def escape(text: str) -> str:
+    return html_escape(visible(text))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +36,10 @@ class Figure:
     draw: Callable[[int], tuple[str, float]]
     legend: tuple[tuple[str, str], ...] = ()  # (arm, css class)
 
-    def svg(self, width: int) -> str:
-        """A whole <svg> element with its text alternative."""
+    def svg(self, width: int, index: int) -> str:
+        """A whole <svg> element with its text alternative; `index` keeps the ids of several experiments apart."""
         inner, height = self.draw(width)
-        name = f"{self.key}-{width}"
+        name = f"{self.key}-{width}-{index}"
         return (
             f'<svg class="{"wide" if width == WIDE else "narrow"}" viewBox="0 0 {width} {height:.0f}" width="{width}" '
             f'height="{height:.0f}" role="img" aria-labelledby="{name}-t {name}-d">'
@@ -148,7 +154,7 @@ def y_axis(scale: Scale, x_left: float, x_right: float, label: str, *, n: int = 
     ticks = scale.ticks(n)
     lines = "".join(line(x_left, scale(t), x_right, scale(t), "grid") for t in ticks)
     labels = "".join(text(x_left - 7, scale(t) + 4, tick_text(t, ticks), anchor="end", css="tick") for t in ticks)
-    return lines + labels + text(0, scale.end - 12, label, css="axis")
+    return lines + labels + (text(0, scale.end - 12, label, css="axis") if label else "")
 
 
 def shorten(name: str, px: float) -> str:
@@ -158,3 +164,9 @@ def shorten(name: str, px: float) -> str:
         return name
     head = room // 2
     return name[:head] + "…" + name[len(name) - (room - head - 1) :]
+
+
+def clipped(x: float, y: float, width: float, height: float, inner: str) -> str:
+    """The markup cut to a box, its coordinates unchanged: a nested svg needs no id, unlike a clipPath."""
+    box = f"{x:.1f} {y:.1f} {width:.1f} {height:.1f}"
+    return f'<svg class="clip" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" viewBox="{box}">{inner}</svg>'

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from reports.figures import WIDE, Figure, Palette, Scale, extent, line, mark, path_of, shorten, text, x_axis, y_axis
+from reports.figures import WIDE, Figure, Palette, Scale, clipped, extent, line, mark, path_of, shorten, text, x_axis, y_axis
 
 MAX_POINTS = 60  # per drawn line: what 700 px can show; the table behind the figure keeps every point of the means
 MAX_RUN_LINES = 60
-BURN_IN = 0.15  # of the steps: the vertical axis is fitted to what comes after, the first drop would flatten all else
+BURN_IN = 0.25  # of the steps: the vertical axis is fitted to what comes after, the first drop would flatten all else
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +76,8 @@ def curve_figure(
     """Loss over steps (`key` loss_by_step) or over seconds (loss_by_time); `seeds` maps run_id to words for its tooltip."""
     by_time = key == "loss_by_time"
     across = {arm: b.time_s if by_time else b.steps for arm, b in data.items()}
-    late = [v for b in data.values() for v in b.high[b.steps >= BURN_IN * b.steps[-1]]]
-    y_range = extent(late + [v for b in data.values() for v in b.low], around=[] if target is None else [target], pad=0.03)
+    late = [v for b in data.values() for side in (b.low, b.high) for v in side[b.steps >= BURN_IN * b.steps[-1]]]
+    y_range = extent(late, around=[] if target is None else [target], pad=0.03)
     x_range = (0.0, max((float(xs[-1]) for xs in across.values() if len(xs)), default=1.0) or 1.0)
     n_runs = sum(len(b.runs) for b in data.values())
 
@@ -85,11 +85,9 @@ def curve_figure(
         height = 400 if width == WIDE else 300
         x = Scale(low=x_range[0], high=x_range[1], start=52, end=width - 12)
         y = Scale(low=y_range[0], high=y_range[1], start=height - 48, end=30)
-        clip = f"clip-{key}-{width}"
-        parts = [f'<clipPath id="{clip}"><rect x="52" y="30" width="{width - 64}" height="{height - 78}"/></clipPath>']
         label = "training time, s" if by_time else "step"
-        parts += [y_axis(y, 52, width - 12, f"validation loss, {unit}"), x_axis(x, 30, height - 48, label, n=width // 110)]
-        parts.append(f'<g clip-path="url(#{clip})">')
+        parts = [y_axis(y, 52, width - 12, f"validation loss, {unit}"), x_axis(x, 30, height - 48, label, n=width // 110)]
+        inside = []
         for arm, b in data.items():
             at = thin(len(b.steps))
             shape = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">']
@@ -104,11 +102,10 @@ def curve_figure(
             dash = f' stroke-dasharray="{palette.dash(arm)}"' if palette.dash(arm) else ""
             tip = f"{arm}: mean of {len(b.runs)} runs, last {b.mean[-1]:.4f}"
             shape.append(mark(f'path d="{path_of(points)}"{dash}', css="mean", tip=tip))
-            parts.append("".join(shape) + "</g>")
+            inside.append("".join(shape) + "</g>")
+        parts.append(clipped(52, 30, width - 64, height - 78, "".join(inside)))
         if target is not None:
             parts.append(line(52, y(target), width - 12, y(target), "target"))
-        parts.append("</g>")
-        if target is not None:
             parts.append(text(width - 14, y(target) - 6, f"target {target:g}", anchor="end", css="note"))
         return "".join(parts), height
 
@@ -170,24 +167,18 @@ def difference_figure(data: dict[str, Bundle], runs: pd.DataFrame, palette: Pale
             left, top = (panel_w + 20) * (i % n_columns), 34 + (panel_h + 46) * (i // n_columns)
             x = Scale(low=0, high=float(last), start=left + 46, end=left + panel_w)
             y = Scale(low=y_range[0], high=y_range[1], start=top + panel_h, end=top + 12)
-            clip = f"clip-difference-{width}-{i}"
-            parts.append(
-                f'<clipPath id="{clip}"><rect x="{left + 46:.0f}" y="{top + 12}" width="{panel_w - 46:.0f}" height="{panel_h - 12}"/></clipPath>'
-            )
             parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">')
             parts.append(text(left, top, shorten(arm, panel_w), css="label own"))
-            ticks = y.ticks(3)
-            parts += [y_axis(y, left + 46, left + panel_w, "", n=3) if ticks else ""]
+            parts.append(y_axis(y, left + 46, left + panel_w, "", n=3))
             parts.append(line(left + 46, y(0), left + panel_w, y(0), "zero"))
-            x_ticks = x.ticks(3)
-            parts += [text(x(t), top + panel_h + 15, f"{t:.0f}", anchor="middle", css="tick") for t in x_ticks]
-            at = thin(len(steps))
-            parts.append(f'<g clip-path="url(#{clip})">')
+            parts += [text(x(t), top + panel_h + 15, f"{t:.0f}", anchor="middle", css="tick") for t in x.ticks(3)]
+            at, inside = thin(len(steps)), []
             if len(rows) > 1:
-                parts.append(band(steps[at], rows.min(axis=0)[at], rows.max(axis=0)[at], x, y))
+                inside.append(band(steps[at], rows.min(axis=0)[at], rows.max(axis=0)[at], x, y))
             points = [(x(a), y(v)) for a, v in zip(steps[at], means[arm][at])]
             tip = f"{arm}: {means[arm][-1]:+.4f} at the last step, {len(rows)} blocks"
-            parts.append(mark(f'path d="{path_of(points)}"', css="mean", tip=tip) + "</g></g>")
+            inside.append(mark(f'path d="{path_of(points)}"', css="mean", tip=tip))
+            parts.append(clipped(left + 46, top + 12, panel_w - 46, panel_h - 12, "".join(inside)) + "</g>")
         n_rows = -(-n // n_columns)
         return "".join(parts), 34 + (panel_h + 46) * n_rows
 

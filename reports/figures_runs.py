@@ -69,9 +69,7 @@ def strip(
     )
 
 
-def scatter(
-    runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], *, unit: str, target: float | None
-) -> Figure | None:
+def scatter(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], *, unit: str, target: float | None) -> Figure | None:
     """Final loss against training time, a dot per run; the target is a line."""
     shown = runs[runs["val_loss"].notna() & runs["train_time_s"].notna()]
     if not len(shown):
@@ -94,9 +92,7 @@ def scatter(
                 dot(x(r["train_time_s"]), y(r["val_loss"]), r=4, css="dot", run=r["run_id"], tip=tips[r["run_id"]])
                 for _, r in rows.iterrows()
             ]
-            parts.append(
-                f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{"".join(marks)}</g>'
-            )
+            parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{"".join(marks)}</g>')
         return "".join(parts), height
 
     means = shown.groupby("arm", sort=False)[["train_time_s", "val_loss"]].mean()
@@ -172,6 +168,7 @@ def wall(runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: 
     arms = [a for a in palette.arms if any(r[0] == a for r in rows)]
     totals = {arm: math.fsum(s for a, _, s in rows if a == arm) for arm in arms}
     parts_seen = [w for w in WALL_PARTS.values() if any(r[1] == w for r in rows)]
+    stages = list(WALL_PARTS.values())
     share = math.fsum(s for _, w, s in rows if w in ("training", "validation")) / math.fsum(totals.values())
 
     def draw(width: int) -> tuple[str, float]:
@@ -189,7 +186,7 @@ def wall(runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: 
             begin = 0.0
             for words, s in ((w, s) for a, w, s in rows if a == arm):
                 shape = f'rect x="{x(begin):.1f}" y="{y:.1f}" width="{max(0.5, x(begin + s) - x(begin)):.1f}" height="16"'
-                out.append(mark(shape, css=f"wall w{parts_seen.index(words)}", tip=f"{arm}: {words} {s:.3g} s"))
+                out.append(mark(shape, css=f"wall w{stages.index(words)}", tip=f"{arm}: {words} {s:.3g} s"))
                 begin += s
         return "".join(out), bottom + 44
 
@@ -206,10 +203,13 @@ def wall(runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: 
 
 def key_row(words: Sequence[str], width: int) -> list[str]:
     """A row (or rows) of colour keys for stages."""
+    stages = list(WALL_PARTS.values())
     per_row, out = (7 if width == WIDE else 3), []
     for i, word in enumerate(words):
         x, y = (i % per_row) * (width / per_row), 10 + 18 * (i // per_row)
-        out.append(f'<rect x="{x:.0f}" y="{y - 9:.0f}" width="10" height="10" class="wall w{i}"/>' + text(x + 15, y, word, css="tick"))
+        out.append(
+            f'<rect x="{x:.0f}" y="{y - 9:.0f}" width="10" height="10" class="wall w{stages.index(word)}"/>' + text(x + 15, y, word, css="tick")
+        )
     return out
 
 

@@ -90,11 +90,11 @@ class Browser:
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
         scheme = "dark" if dark else "light"
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.send("Page.navigate", url="about:blank")
-        self.events.clear()
-        self.send("Page.navigate", url=path.resolve().as_uri() + hash)
-        while not any(e["method"] == "Page.loadEventFired" for e in self.events):
-            self.events.append(self._read())
+        for url in ("about:blank", path.resolve().as_uri() + hash):  # a fresh document even where only the hash differs
+            self.events.clear()
+            self.send("Page.navigate", url=url)
+            while not any(e["method"] == "Page.loadEventFired" for e in self.events):
+                self.events.append(self._read())
 
     def evaluate(self, expression: str) -> Any:
         """The JSON value of a JavaScript expression; promises are awaited."""

@@ -33,7 +33,9 @@ class Arm:
 
 LADDER = (
     Arm(name="r07"),
-    Arm(name="untied_head", loss_effect=-0.012, step_factor=1.02, changes=("untied_head",), fields=(("model.untied_head", True),)),
+    Arm(
+        name="untied_head", loss_effect=-0.012, step_factor=1.02, changes=("untied_head",), fields=(("model.untied_head", True),)
+    ),
     Arm(
         name="untied_head + embed_norm",
         loss_effect=-0.021,
@@ -63,8 +65,10 @@ LADDER = (
 )
 HOSTILE = (
     Arm(name="base</script><script>alert(1)</script>"),
-    Arm(name="<script>alert(1)</script>", loss_effect=-0.02, changes=("<b>bold</b>",), fields=(("model.<i>x</i>", "<!-- & \" '"),)),
-    Arm(name="]]>\u2028\u202e{{ 7*7 }} =HYPERLINK(1)", loss_effect=0.01, changes=('" onload="alert(1)',)),
+    Arm(
+        name="<script>alert(1)</script>", loss_effect=-0.02, changes=("<b>bold</b>",), fields=(("model.<i>x</i>", "<!-- & \" '"),)
+    ),
+    Arm(name="]]>\u2028\u202e{{ 7*7 }} =HYPERLINK(1)", loss_effect=0.01, changes=('" onload="alert(1)',), fields=(("model.y", "`x`"),)),
 )
 
 
@@ -72,9 +76,7 @@ def many_arms(n_arms: int) -> tuple[Arm, ...]:
     """n_arms arms: a baseline and arms with effects from -0.03 to +0.03."""
     effects = np.linspace(-0.03, 0.03, n_arms - 1)
     changed = (
-        Arm(
-            name=f"change_{i:02d}", loss_effect=float(e), changes=(f"change_{i:02d}",), fields=((f"model.field_{i:02d}", True),)
-        )
+        Arm(name=f"change_{i:02d}", loss_effect=float(e), changes=(f"change_{i:02d}",), fields=((f"model.field_{i:02d}", True),))
         for i, e in enumerate(effects)
     )
     return (Arm(name="base"), *changed)

@@ -323,7 +323,9 @@ def test_the_validation_mean_is_the_same_in_every_world(tmp_path: Path) -> None:
 
 def test_a_validation_set_too_short_is_refused_with_what_would_fit(tmp_path: Path) -> None:
     paths = write_shards(tmp_path, [100])
-    ValLoader(paths, val_tokens=96, micro_tokens=32, seq_len=8)
+    ValLoader(paths, val_tokens=99, micro_tokens=9, seq_len=9)  # the last token is the last target
+    with pytest.raises(UserError, match=r"holds 100 tokens, data.val_tokens 100 needs 101"):
+        ValLoader(paths, val_tokens=100, micro_tokens=10, seq_len=10)
     with pytest.raises(UserError, match=r"holds 100 tokens, data.val_tokens 128 needs 129 .* to at most 96"):
         ValLoader(paths, val_tokens=128, micro_tokens=32, seq_len=8)
     with pytest.raises(UserError, match=r"data.val_tokens 100, data.micro_tokens 32, data.seq_len 8: each must be a multiple"):

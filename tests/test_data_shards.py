@@ -67,6 +67,11 @@ def test_every_corruption_is_named(tmp_path: Path, kind: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_every_corruption_is_in_the_manual() -> None:
+    manual = (Path(__file__).parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+    assert [kind for kind in CORRUPTIONS if f"`{kind}`" not in manual] == []
+
+
 def test_a_missing_shard_is_the_users_to_mend(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"missing\.bin: cannot be read \(No such file"):
         count_tokens(tmp_path / "missing.bin")

@@ -145,7 +145,7 @@ def test_both_sides_get_something_and_validation_its_share_at_most(sizes: list[i
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("one text", {}, r"x: 1 documents cannot be split into training and validation: .* by line or by paragraph"),
+        ("one text", {}, r"x: 1 documents cannot be split into training and validation: .*--by line or --by paragraph"),
         ("one line", {"documents": "line"}, "1 documents cannot be split"),
         ("", {}, "0 documents cannot be split"),
         ("text", {"documents": "word"}, "documents 'word': choose file, line or paragraph"),

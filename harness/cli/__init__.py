@@ -3,7 +3,11 @@
 import typer
 
 app = typer.Typer(
-    name="ablate", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    name="ablate",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Which change of a GPT speedrun really helps, by how much, in time and in loss, and how sure are we?",
 )
 

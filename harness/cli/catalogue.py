@@ -20,19 +20,25 @@ def toggles(json: Json = False) -> None:
     if json:
         print_json(rows)
     else:
-        print_table([{**r, "choices": " | ".join(text(c["value"]) for c in r["choices"])} for r in rows],
-                    ["name", "record", "default", "choices", "doc"])
+        print_table(
+            [{**r, "choices": " | ".join(text(c["value"]) for c in r["choices"])} for r in rows],
+            ["name", "record", "default", "choices", "doc"],
+        )
 
 
 @app.command()
-def records(name: Annotated[str | None, typer.Argument(help="one record, fully resolved")] = None,
-            scale: Annotated[str, typer.Option(help="tiny, small or gpt2")] = "gpt2", json: Json = False) -> None:
+def records(
+    name: Annotated[str | None, typer.Argument(help="one record, fully resolved")] = None,
+    scale: Annotated[str, typer.Option(help="tiny, small or gpt2")] = "gpt2",
+    json: Json = False,
+) -> None:
     """The record presets; with a NAME, the resolved preset with the origin of every value."""
     from harness.presets import load_preset, load_scale, names, preset_values
 
     if name is None:
         rows: list[dict[str, Any]] = [
-            {"name": p.name, "base": p.base, "title": p.title, "changes": list(p.changes)} for p in map(load_preset, names("records"))
+            {"name": p.name, "base": p.base, "title": p.title, "changes": list(p.changes)}
+            for p in map(load_preset, names("records"))
         ]
         if json:
             print_json(rows)
@@ -41,10 +47,19 @@ def records(name: Annotated[str | None, typer.Argument(help="one record, fully r
         return
     values, origin = preset_values(name)
     scaled = load_scale(scale).apply(values)
-    rows = [{"field": k, "value": scaled[k], "origin": origin[k] if scaled[k] == values[k] else f"{origin[k]}, scale {scale}"} for k in values]
+    rows = [
+        {"field": k, "value": scaled[k], "origin": origin[k] if scaled[k] == values[k] else f"{origin[k]}, scale {scale}"}
+        for k in values
+    ]
     if json:
-        print_json({"name": name, "scale": scale, "values": {r["field"]: r["value"] for r in rows},
-                    "origins": {r["field"]: r["origin"] for r in rows}})
+        print_json(
+            {
+                "name": name,
+                "scale": scale,
+                "values": {r["field"]: r["value"] for r in rows},
+                "origins": {r["field"]: r["origin"] for r in rows},
+            }
+        )
     else:
         print_table([{**r, "value": text(r["value"])} for r in rows])
 

@@ -1,7 +1,8 @@
 """Corpora: what there is, make one, check one."""
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,6 +16,12 @@ app.add_typer(data, name="data")
 Root = Annotated[Path | None, typer.Option("--data", help="folder of all corpora; default $ABLATE_DATA, else ./data")]
 
 
+def progress(done: int, total: int) -> None:
+    """Percent on standard error, where that is a terminal."""
+    if sys.stderr.isatty() and total:
+        print(f"\r{100 * done // total:3d} %", end="" if done < total else "\n", file=sys.stderr, flush=True)
+
+
 @data.command("list")
 def list_(root: Root = None, json: Json = False) -> None:
     """Every corpus with size, tokens, fingerprint, place, and what is missing."""
@@ -24,10 +31,19 @@ def list_(root: Root = None, json: Json = False) -> None:
     if json:
         print_json(rows)
     else:
-        print_table([{
-            "name": r["name"], "tokens": sum(r["tokens"].values()) if r["tokens"] else None, "MiB": r["bytes"] / 2**20,
-            "fingerprint": r["fingerprint"][:12] if r["fingerprint"] else None, "place": r["place"], "missing": r["missing"],
-        } for r in rows])
+        print_table(
+            [
+                {
+                    "name": r["name"],
+                    "tokens": sum(r["tokens"].values()) if r["tokens"] else None,
+                    "MiB": r["bytes"] / 2**20,
+                    "fingerprint": r["fingerprint"][:12] if r["fingerprint"] else None,
+                    "place": r["place"],
+                    "missing": r["missing"],
+                }
+                for r in rows
+            ]
+        )
 
 
 @data.command()
@@ -36,8 +52,10 @@ def prepare(
     paths: Annotated[list[Path] | None, typer.Argument(help="for text: files and folders (.txt, .md, .jsonl, source)")] = None,
     corpus: Annotated[str | None, typer.Option("--name", help="for text: the corpus's name")] = None,
     tokenizer: Annotated[str, typer.Option(help="for text: bytes or gpt2")] = "bytes",
-    vocabulary: Annotated[Path | None, typer.Option(help="for text with gpt2: a vocabulary file, where there is no network")] = None,
-    by: Annotated[str, typer.Option(help="for text: one document per file or per line")] = "file",
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="for text with gpt2: a vocabulary file, where there is no network")
+    ] = None,
+    by: Annotated[str, typer.Option(help="for text: one document per file, line or paragraph")] = "file",
     shards: Annotated[int | None, typer.Option(help="for fineweb10B: the first N training shards")] = None,
     root: Root = None,
 ) -> None:
@@ -45,17 +63,18 @@ def prepare(
     from harness.data.corpora import prepare as prepare_known
     from harness.data.corpora import prepare_text
 
-    show = lambda line: print(line, flush=True)  # noqa: E731
     if name == "text":
         if not paths or not corpus:
             raise UserError("data prepare text: name the files and the corpus: ablate data prepare text PATH... --name NAME")
-        made = prepare_text(paths, corpus, root, tokenizer=tokenizer, vocabulary=vocabulary, by=by, progress=show)
+        made = prepare_text(paths, name=corpus, root=root, tokenizer=tokenizer, vocabulary=vocabulary, documents=by, progress=progress)
     elif paths:
         raise UserError(f"data prepare {name}: takes no paths; for your own text: ablate data prepare text PATH... --name NAME")
     else:
-        made = prepare_known(name, root, n_shards=shards, progress=show)
-    print(f"{made.name}: {made.tokens['train']} training and {made.tokens['val']} validation tokens in {made.folder}, "
-          f"fingerprint {made.fingerprint[:12]}")
+        made = prepare_known(name, root, n_shards=shards, progress=progress)
+    print(
+        f"{made.name}: {made.tokens['train']} training and {made.tokens['val']} validation tokens in {made.folder}, "
+        f"fingerprint {made.fingerprint[:12]}"
+    )
 
 
 @data.command()
@@ -63,14 +82,14 @@ def check(path: Path, json: Json = False) -> None:
     """Verify a shard or a corpus folder: headers, lengths, token ranges, separators, duplicate documents. Exit 1 if it is bad."""
     from harness.data.check import check as check_path
 
-    report: dict[str, Any] = dict(check_path(path))
-    problems = report.get("problems", [])
+    report = check_path(path)
     if json:
         print_json(report)
     else:
-        for key, value in report.items():
-            if key not in ("problems",) and not isinstance(value, list | dict):
-                print(f"{key}: {value}")
-        for problem in problems:
-            print(f"problem: {problem}")
-    raise typer.Exit(1 if problems else 0)
+        print_table(report["files"], ["file", "role", "tokens", "lowest", "highest", "separators"])
+        print_table([{"role": role, **facts} for role, facts in report["documents"].items()])
+        for kind in ("problems", "warnings"):
+            for line in report[kind]:
+                print(f"{kind[:-1]}: {line}")
+        print("sound" if report["ok"] else "not sound")
+    raise typer.Exit(0 if report["ok"] else 1)

@@ -1,1 +1,285 @@
-"""Runs."""
+"""Experiments and their runs: plan them, run what is missing, see how it stands."""
+
+import shlex
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli import app
+from harness.cli.catalogue import Json
+from harness.cli.table import print_json, print_table
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.experiment import Experiment
+    from harness.plan import PlannedRun
+    from harness.runner import Summary
+    from harness.store import Store
+
+RESULTS = Path("results")
+Exp = Annotated[str, typer.Argument(metavar="EXP", help="a YAML path, a name in experiments/, or a name in the results folder")]
+Results = Annotated[Path, typer.Option("--results", help="the results folder")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a field for every arm, or a key of the file")]
+Seeds = Annotated[int | None, typer.Option("--seeds", help="number of seeds instead of the file's")]
+FAILED = ("failed", "timeout", "oom")
+EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
+
+
+def parse_overrides(settings: list[str] | None, seeds: int | None) -> dict[str, Any]:
+    """--set KEY=VALUE pairs as YAML would read them."""
+    from harness.yamlfile import parse_value
+
+    out: dict[str, Any] = {}
+    for text in settings or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UserError(f"--set {text}: must be KEY=VALUE, for example --set schedule.steps=300")
+        out[key.strip()] = parse_value(value)
+    return out | ({"seeds": seeds} if seeds is not None else {})
+
+
+def read_experiment(name: str, settings: list[str] | None = None, seeds: int | None = None) -> "Experiment":
+    """The experiment of a file, resolved for this machine, its embedded corpus prepared if need be."""
+    from harness.data.corpora import data_root, prepare
+    from harness.experiment import load_experiment
+    from harness.runner import find_device
+
+    experiment = load_experiment(name, device=find_device(), overrides=parse_overrides(settings, seeds))
+    corpus = experiment.baseline.config.data.corpus
+    if corpus == "stdlib" and not (data_root() / corpus / "corpus.json").exists():
+        print(f"preparing corpus {corpus} in {data_root()}", file=sys.stderr)
+        prepare(corpus)
+    return experiment
+
+
+def plan_of(name: str, results: Path) -> dict[str, Any]:
+    """experiment.json as it is now: of the results folder, or made from the experiment's file if it was never launched."""
+    from harness.plan import describe, plan_runs, read_plan, up_to_date
+
+    known = read_plan(results, Path(name).stem if name.endswith((".yaml", ".yml")) else name)
+    if known is not None:
+        return up_to_date(results, known)
+    experiment = read_experiment(name)
+    known = read_plan(results, experiment.name)
+    return up_to_date(results, known) if known else describe(experiment, plan_runs(experiment), before=None, command=f"ablate run {name}")
+
+
+@app.command()
+def run(
+    experiment: Exp,
+    seeds: Seeds = None,
+    executor: Annotated[str, typer.Option(help="local")] = "local",
+    gpus_per_run: Annotated[int, typer.Option("--gpus-per-run", help="processes of one run")] = 1,
+    max_parallel: Annotated[int | None, typer.Option("--max-parallel", help="runs at a time; default: as many as fit")] = None,
+    settings: Set = None,
+    worker: Annotated[str, typer.Option(help="warm (one process takes run after run) or fresh")] = "warm",
+    wall_limit: Annotated[float | None, typer.Option("--wall-limit", help="seconds after which a run is ended as timeout")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report")] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Run what is missing of an experiment. Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input."""
+    from harness.plan import describe, plan_runs, read_plan, save_plan
+    from harness.store import Store
+
+    if executor != "local":
+        raise UserError(f"--executor {executor}: this version has the executor 'local'")
+    if worker not in ("warm", "fresh"):
+        raise UserError(f"--worker {worker}: must be warm or fresh")
+    if gpus_per_run < 1 or (max_parallel is not None and max_parallel < 1):
+        raise UserError("--gpus-per-run and --max-parallel must be at least 1")
+    loaded = read_experiment(experiment, settings, seeds)
+    planned = plan_runs(loaded, world_size=gpus_per_run)
+    if dry_run:
+        print_plan(loaded, planned, results)
+        return
+    store = Store(results)
+    command = shlex.join(["ablate", *sys.argv[1:]])
+    summary = None
+    while True:
+        save_plan(results, describe(loaded, planned, before=read_plan(results, loaded.name), command=command))
+        step = complete(store, planned, command, gpus_per_run, max_parallel, warm=worker == "warm", wall_limit_s=wall_limit)
+        summary = merge(summary, step)
+        if step.stopped or loaded.seeds_rule is None:
+            break
+        more = next_seeds(loaded, results)
+        if not more:
+            break
+        loaded = loaded_with(loaded, more)
+        planned = plan_runs(loaded, world_size=gpus_per_run)
+    finish(loaded, planned, store, summary, results, no_report)
+
+
+def loaded_with(experiment: "Experiment", seeds: tuple[int, ...]) -> "Experiment":
+    from harness.plan import with_seeds
+
+    return with_seeds(experiment, (*experiment.seeds, *seeds))
+
+
+def next_seeds(experiment: "Experiment", results: Path) -> tuple[int, ...]:
+    """Seeds of the blocks to add, asked of the statistics between blocks; none when it is decided or the limit is reached."""
+    from harness.cli.pages import load_for_report
+    from reports.stopping import Continue, decide
+
+    decision = decide(load_for_report(experiment.name, results, look=True))
+    assert experiment.seeds_rule is not None
+    room = experiment.seeds_rule["max"] - len(experiment.seeds)
+    n = min(decision.n_blocks, room) if isinstance(decision, Continue) else 0
+    first = max(experiment.seeds) + 1
+    if n > 0:
+        print(f"undecided after {len(experiment.seeds)} seeds: {n} more", flush=True)
+    return tuple(range(first, first + n))
+
+
+def merge(a: "Summary | None", b: "Summary") -> "Summary":
+    if a is not None:
+        b.statuses, b.reasons = {**a.statuses, **b.statuses}, {**a.reasons, **b.reasons}
+    return b
+
+
+def complete(store: "Store", planned: "list[PlannedRun]", command: str, gpus_per_run: int, max_parallel: int | None, *, warm: bool,
+             wall_limit_s: float | None) -> "Summary":
+    """Run what has no result yet."""
+    from harness.cli.progress import Progress, duration
+    from harness.records import read_result
+    from harness.runner import Runner, Summary, make_slots
+
+    for p in planned:
+        if wrong := store.repair(p.spec.run_id):
+            print(f"{wrong}: set aside, it is run again", flush=True)
+    missing = [p for p in planned if read_result(store.directory(p.spec.run_id)) is None]
+    if not missing:
+        return Summary()
+    slots = make_slots(planned[0].spec.device, gpus_per_run=gpus_per_run, max_parallel=max_parallel)[: len(missing)]
+    print(f"{len(missing)} of {len(planned)} runs to do, {len(slots)} at a time", flush=True)
+    progress = Progress(len(planned) - len(missing), len(planned), len(slots))
+    runner = Runner(missing, store, slots, command=command, warm=warm, wall_limit_s=wall_limit_s, on_event=progress.on_event)
+    done = threading.Event()
+    painter = threading.Thread(target=progress.watch, args=(runner, done), daemon=True)
+    painter.start()
+    try:
+        return runner.run()
+    finally:
+        done.set()
+        painter.join()
+        print(f"took {duration(progress.elapsed())}", flush=True)
+
+
+def finish(experiment: "Experiment", planned: "list[PlannedRun]", store: "Store", summary: "Summary", results: Path, no_report: bool) -> None:
+    """Say how it stands, write the page, exit."""
+    from harness.records import read_result
+
+    outcomes = [read_result(store.directory(p.spec.run_id)) for p in planned]
+    n_done = sum(o is not None for o in outcomes)
+    n_diverged = sum(o is not None and o["status"] == "diverged" for o in outcomes)
+    for p in planned:
+        if summary.statuses.get(p.spec.run_id) in FAILED:
+            where = store.directory(p.spec.run_id) / "log.txt"
+            print(f"{p.arm}, seed {p.spec.seed}: {summary.statuses[p.spec.run_id]}: {summary.reasons.get(p.spec.run_id)} ({where})")
+    if summary.stopped:
+        print(f"{summary.stopped}: {n_done} of {len(planned)} runs are done; run the same command again to go on")
+        raise typer.Exit(EXIT_INTERRUPTED)
+    state = "everything is finished" if n_done == len(planned) else f"{n_done} of {len(planned)} runs have a result"
+    print(f"{experiment.name}: {state}: {n_done} runs, {n_diverged} diverged")
+    if not no_report:
+        from harness.cli.pages import write_page
+
+        page = results / "experiments" / experiment.name / "report.html"
+        newest = max((store.directory(p.spec.run_id) / "result.json").stat().st_mtime for p, o in zip(planned, outcomes, strict=True) if o
+                     ) if n_done else 0.0
+        if summary.statuses or not page.exists() or page.stat().st_mtime < newest:
+            page = write_page([experiment.name], results)
+        print(f"report: {page}")
+    raise typer.Exit(EXIT_FAILED if n_done < len(planned) else 0)
+
+
+@app.command()
+def plan(
+    experiment: Exp, seeds: Seeds = None, settings: Set = None, results: Results = RESULTS,
+    detect: Annotated[float | None, typer.Option(help="the smallest difference worth knowing: how many seeds does it need?")] = None,
+    gpus_per_run: Annotated[int, typer.Option("--gpus-per-run")] = 1, json: Json = False,
+) -> None:
+    """Arms, runs, what is done, what can be detected, what it costs."""
+    from harness.plan import plan_runs
+
+    loaded = read_experiment(experiment, settings, seeds)
+    print_plan(loaded, plan_runs(loaded, world_size=gpus_per_run), results, detect=detect, json=json)
+
+
+def print_plan(e: "Experiment", planned: "list[PlannedRun]", results: Path, *, detect: float | None = None, json: bool = False) -> None:
+    from harness.cost import estimate
+    from harness.records import read_result
+
+    done = {p.spec.run_id for p in planned if read_result(results / "runs" / p.spec.run_id) is not None}
+    arms = [{
+        "arm": a.name, "runs": sum(p.arm == a.name for p in planned), "done": sum(p.arm == a.name and p.spec.run_id in done for p in planned),
+        "steps": a.config.schedule.steps if not e.budgets else list(e.budgets),
+        "changes": [f"{k}={v}" for k, v in a.fields.items()], "substituted": list(a.substituted),
+    } for a in e.arms]
+    cost = estimate(planned, done, results)
+    power = detectable(e, results, detect)
+    if json:
+        print_json({"name": e.name, "question": e.question, "arms": arms, "runs": len(planned), "done": len(done), "seeds": list(e.seeds),
+                    "cost": cost, "power": power})
+        return
+    print(f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {len(done)} done")
+    print_table(arms, ["arm", "runs", "done", "steps", "changes"])
+    for note in dict.fromkeys(s for a in e.arms for s in a.substituted):
+        print(f"substituted on this machine: {note}")
+    print(cost["words"])
+    for line in power["words"]:
+        print(line)
+
+
+def detectable(e: "Experiment", results: Path, detect: float | None) -> dict[str, Any]:
+    """What this many seeds can detect, and how many a given difference needs; from the baseline's noise, measured or published."""
+    from reports.planning import detectable_difference, seeds_needed
+
+    sd, source = known_noise(e, results)
+    n, k = len(e.seeds), len(e.arms) - 1
+    if sd is None:
+        return {"words": ["smallest detectable difference: not known before the baseline has run at two seeds"]}
+    low = detectable_difference(sd, n, k) if n > 1 else None
+    words = [f"noise of the baseline: sd {sd:.4f} ({source})",
+             f"smallest difference that {n} seeds detect (power 0.8, {k} comparisons): {low:.4f}" if low else "one seed: nothing can be tested"]
+    needed = seeds_needed(sd, detect, k) if detect else None
+    if needed:
+        words.append(f"a difference of {detect} needs {needed} seeds per arm")
+    return {"sd": sd, "source": source, "detectable": low, "detect": detect, "seeds_needed": needed, "words": words}
+
+
+def known_noise(e: "Experiment", results: Path) -> tuple[float | None, str]:
+    """sd of the baseline's final loss over its finished runs, upper 80 % bound, where there are two or more."""
+    from harness.plan import read_plan
+    from harness.records import read_result
+    from reports.planning import sd_upper
+
+    plan = read_plan(results, e.name)
+    rows = [r for r in (plan or {"runs": []})["runs"] if r["arm"] == e.baseline.name]
+    found = [read_result(results / "runs" / r["run_id"]) for r in rows]
+    losses = [r["val_loss"] for r in found if r and r["status"] == "finished"]
+    if len(losses) < 2:
+        return None, ""
+    return sd_upper(losses), f"upper 80 % bound from {len(losses)} runs"
+
+
+@app.command()
+def status(experiment: Annotated[str | None, typer.Argument(metavar="[EXP]")] = None, results: Results = RESULTS, json: Json = False) -> None:
+    """Every run: state, step, loss, time, host, attempts."""
+    from harness.store import Store
+
+    if not (results / "runs").is_dir():
+        raise UserError(f"results folder {results}: no runs here; `ablate run EXP` makes some, or name another with --results")
+    store = Store(results)
+    if experiment is None:
+        rows = [{"run": i, **s} for i, s in sorted(store.states())]
+    else:
+        rows = [{"arm": r["arm"], "seed": r["seed"], "run": r["run_id"], **store.state(r["run_id"])} for r in plan_of(experiment, results)["runs"]]
+    columns = [*(["arm", "seed"] if experiment else []), "run", "status", "step", "steps", "val_loss", "train_time_s", "host", "attempt", "reason"]
+    if json:
+        print_json([{c: r.get(c) for c in columns} for r in rows])
+    else:
+        print_table(rows, columns)

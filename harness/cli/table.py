@@ -35,6 +35,7 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None
 
 def print_json(value: Any) -> None:
     """Standard JSON: a number that is not finite is null."""
+
     def clean(v: Any) -> Any:
         if isinstance(v, float) and not math.isfinite(v):
             return None

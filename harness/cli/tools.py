@@ -11,15 +11,24 @@ from harness.cli.table import print_json, print_table
 
 
 @app.command()
-def parity(folder: Annotated[Path, typer.Argument(help="recorded trajectories: NAME.json with NAME.npz")], json: Json = False) -> None:
+def parity(
+    folder: Annotated[Path, typer.Argument(help="recorded trajectories: NAME.json with NAME.npz")], json: Json = False
+) -> None:
     """Check the core against recorded trajectories; exit 1 beyond tolerance."""
     from harness.parity import BOUNDS, ORTHOGONAL_BOUND, check_directory
 
     results = check_directory(folder)
-    rows = [{"record": r.record, **{k: f"{v:.1e}" for k, v in r.deviations.items()}, "result": "pass" if r.passed else "FAIL"} for r in results]
+    rows = [
+        {"record": r.record, **{k: f"{v:.1e}" for k, v in r.deviations.items()}, "result": "pass" if r.passed else "FAIL"}
+        for r in results
+    ]
     if json:
-        print_json({"bounds": {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND},
-                    "records": [{"record": r.record, **r.deviations, "passed": r.passed} for r in results]})
+        print_json(
+            {
+                "bounds": {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND},
+                "records": [{"record": r.record, **r.deviations, "passed": r.passed} for r in results],
+            }
+        )
     else:
         print_table(rows, ["record", *BOUNDS, "result"])
     raise typer.Exit(0 if all(r.passed for r in results) else 1)

@@ -1,0 +1,138 @@
+"""A prepared corpus: the folder `<data root>/<name>/` with its shards, and corpus.json, which is written last.
+
+A folder without corpus.json is not prepared, whatever lies in it. The fingerprint depends on content alone: runs on different
+fingerprints are never compared.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.data.shards import count_tokens, sha256_of, write_atomically
+from harness.errors import UserError
+
+SCHEMA = 1
+ROLES = ("train", "val", "heldout")
+BUILT_IN = ("stdlib", "fineweb10B")  # names that your own text cannot take
+
+
+def data_root(root: Path | str | None = None) -> Path:
+    """The folder of all corpora: the argument, else the environment's ABLATE_DATA, else ./data."""
+    return Path(root or os.environ.get("ABLATE_DATA") or "data")
+
+
+def corpus_folder(name: str, root: Path | str | None = None) -> Path:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+        raise UserError(f"corpus name {name!r}: use letters, digits, '.', '_' and '-' only, not starting with '.' or '-'")
+    return data_root(root) / name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Facts of a prepared corpus; train, val and heldout are its shards in reading order."""
+
+    name: str
+    folder: Path
+    vocab_size: int
+    separator: int  # opens every document
+    unit: str  # of a loss: "nats per byte" where every token is a byte, else "nats per token"
+    bytes_per_token: Mapping[str, float] | None  # role -> bytes of text per token, separators counted; None if unknown
+    documents: Mapping[str, int] | None  # role -> number of documents; None if unknown
+    tokens: Mapping[str, int]  # role -> number of tokens
+    shards: Mapping[str, tuple[Path, ...]]  # role -> files
+    files: Mapping[str, str]  # file name -> sha256
+    fingerprint: str
+    source: str
+
+    @property
+    def train(self) -> tuple[Path, ...]:
+        return self.shards["train"]
+
+    @property
+    def val(self) -> tuple[Path, ...]:
+        return self.shards["val"]
+
+    @property
+    def heldout(self) -> tuple[Path, ...]:
+        """Other text than the corpus's own, for a second metric; not part of the fingerprint. Often empty."""
+        return self.shards["heldout"]
+
+    def bits_per_byte(self, loss: float, role: str = "val") -> float | None:
+        """A loss in nats per token, comparable across tokenizers; None where the corpus does not know its bytes."""
+        return None if self.bytes_per_token is None else loss / math.log(2) / self.bytes_per_token[role]
+
+
+def fingerprint_of(vocab_size: int, separator: int, sha256s: Mapping[str, Sequence[str]]) -> str:
+    """sha256 over what training and validation read: the shards' contents in order, the vocabulary, the separator."""
+    content = {"vocab_size": vocab_size, "separator": separator, **{role: list(sha256s[role]) for role in ("train", "val")}}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_corpus(
+    folder: Path,
+    shards: Mapping[str, Sequence[Path]],
+    *,
+    vocab_size: int,
+    separator: int,
+    unit: str,
+    source: str,
+    documents: Mapping[str, int] | None = None,
+    text_bytes: Mapping[str, int] | None = None,
+) -> Corpus:
+    """Hash the shards of each role and write corpus.json: from here on the corpus is prepared."""
+    roles = {role: list(shards.get(role, ())) for role in ROLES}
+    tokens = {role: sum(count_tokens(path) for path in paths) for role, paths in roles.items() if paths}
+    files = {path.name: sha256_of(path) for paths in roles.values() for path in paths}
+    facts = {
+        "schema": SCHEMA,
+        "name": folder.name,
+        "vocab_size": vocab_size,
+        "separator": separator,
+        "unit": unit,
+        "bytes_per_token": {role: text_bytes[role] / n for role, n in tokens.items()} if text_bytes else None,
+        "documents": {role: documents[role] for role in tokens} if documents else None,
+        "tokens": tokens,
+        "shards": {role: [path.name for path in paths] for role, paths in roles.items()},
+        "files": files,
+        "fingerprint": fingerprint_of(
+            vocab_size, separator, {role: [files[path.name] for path in paths] for role, paths in roles.items()}
+        ),
+        "source": source,
+    }
+    write_atomically(folder / "corpus.json", (json.dumps(facts, indent=1) + "\n").encode())
+    return read_corpus(folder)
+
+
+def read_corpus(folder: Path) -> Corpus:
+    """The corpus in `folder`; raises UserError where corpus.json is unreadable, or a shard is missing, damaged or replaced."""
+    corpus = describe(folder)
+    for role, paths in corpus.shards.items():
+        n_tokens = sum(count_tokens(path) for path in paths)
+        if n_tokens != corpus.tokens.get(role, 0):
+            raise UserError(
+                f"{folder}: its {role} shards hold {n_tokens} tokens, corpus.json says {corpus.tokens.get(role, 0)}: "
+                "prepare the corpus again"
+            )
+    return corpus
+
+
+def describe(folder: Path) -> Corpus:
+    """What corpus.json says, its shards not looked at."""
+    path = folder / "corpus.json"
+    try:
+        facts = json.loads(path.read_bytes())
+        schema, names = facts.pop("schema"), facts.pop("shards")
+        shards = {role: tuple(folder / Path(name).name for name in names[role]) for role in ROLES}
+        corpus = Corpus(folder=folder, shards=shards, **facts)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}): prepare the corpus again") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not a corpus description ({type(error).__name__}: {error}): prepare the corpus again") from None
+    if schema != SCHEMA:
+        raise UserError(f"{path}: schema {schema}, this program reads schema {SCHEMA}: prepare the corpus again")
+    return corpus

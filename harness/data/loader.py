@@ -1,0 +1,263 @@
+"""The loaders: tokens as tensors, step by step, for one process of any world size.
+
+A record's ranks (8) are virtual: process p of W plays ranks p*R/W .. (p+1)*R/W - 1, so that 1, 2, 4 or 8 processes read the
+same global batches. Shapes: M micro-steps, B rows, T sequence; B*T is one micro-batch, what one rank passes forward at once.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.data.positions import Global, PerRank, Shuffled, locate
+from harness.data.shards import Tokens, count_tokens, open_shard
+from harness.errors import UserError
+
+Batch = tuple[Tensor, Tensor]  # inputs and targets
+DTYPES = {"int32": torch.int32, "int64": torch.int64}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How a step's tokens are dealt out; raises UserError where the numbers do not divide."""
+
+    batch_tokens: int  # one update, all ranks
+    micro_tokens: int  # one forward pass of one rank
+    seq_len: int
+    ranks: int = 8
+    world_size: int = 1
+    process: int = 0
+
+    def __post_init__(self) -> None:
+        if self.micro_tokens % self.seq_len:
+            raise UserError(
+                f"data.micro_tokens {self.micro_tokens} is no multiple of data.seq_len {self.seq_len}: change one of them"
+            )
+        if self.batch_tokens % (self.ranks * self.micro_tokens):
+            raise UserError(
+                f"data.batch_tokens {self.batch_tokens} is no multiple of data.ranks {self.ranks} x data.micro_tokens "
+                f"{self.micro_tokens} = {self.ranks * self.micro_tokens}: change one of them"
+            )
+        if self.ranks % self.world_size:
+            raise UserError(
+                f"{self.world_size} processes cannot share data.ranks {self.ranks} evenly: use a divisor of it as world size"
+            )
+        if not 0 <= self.process < self.world_size:
+            raise ValueError(f"process {self.process} of a world of {self.world_size}")
+
+    @property
+    def micro_steps(self) -> int:
+        return self.batch_tokens // (self.ranks * self.micro_tokens)
+
+    @property
+    def rows(self) -> int:
+        return self.micro_tokens // self.seq_len
+
+    @property
+    def own_ranks(self) -> range:
+        """The virtual ranks that this process plays."""
+        share = self.ranks // self.world_size
+        return range(self.process * share, (self.process + 1) * share)
+
+
+class TokenStream:
+    """Shards put end to end. Each is mapped when first read, so a process touches only what it needs."""
+
+    def __init__(self, shards: Sequence[Path]) -> None:
+        self.shards, self.lengths = list(shards), [count_tokens(path) for path in shards]
+        self._open: dict[int, Tokens] = {}
+
+    def read(self, shard: int, pos: int, n_tokens: int) -> Tokens:
+        """(n_tokens,) from `pos` of a shard on, into the next ones if need be; a view where one shard holds it all."""
+        if shard not in self._open:
+            self._open[shard] = open_shard(self.shards[shard])
+        piece = self._open[shard][pos : pos + n_tokens]
+        if len(piece) == n_tokens:
+            return piece
+        return np.concatenate([piece, self.read(shard + 1, 0, n_tokens - len(piece))])
+
+
+def empty_batch(*shape: int, input_dtype: str, pinned: bool) -> Batch:
+    pin = pinned and torch.cuda.is_available()
+    return torch.empty(shape, dtype=DTYPES[input_dtype], pin_memory=pin), torch.empty(shape, dtype=torch.int64, pin_memory=pin)
+
+
+def fill(x: Tensor, y: Tensor, tokens: Tokens) -> None:
+    """Inputs and targets from n + 1 tokens: converted straight into the tensors' memory, no copy between."""
+    np.copyto(x.view(-1).numpy(), tokens[:-1], casting="unsafe")
+    np.copyto(y.view(-1).numpy(), tokens[1:], casting="unsafe")
+
+
+class TrainLoader(Iterator[list[Batch]]):
+    """Endless training steps: `next` gives one (x_MBT, y_MBT) for each virtual rank of this process.
+
+    loader: "per_rank" (a position per rank and micro-batch, records 2 to 17) or "global" (one for all ranks and a whole step,
+    record 18; the rule is then tested before the read). shard_switch: positions.SHARD_SWITCH. order: "sequential" ignores the
+    seed; "shuffled" deals out sequences in an order of its own, ignoring both. first_batch_twice: the loader is reset after its
+    first draw, so micro-steps 0 and 1 see the same micro-batch (records 4 to 11). Raises UserError where a shard is too short.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Path],
+        layout: Layout,
+        *,
+        loader: str = "per_rank",
+        shard_switch: str = "exceeds",
+        first_batch_twice: bool = False,
+        order: str = "sequential",
+        seed: int = 0,
+        input_dtype: str = "int64",
+        pinned: bool = False,
+    ) -> None:
+        self.stream, self.layout = TokenStream(shards), layout
+        self.first_batch_twice, self.input_dtype, self.pinned = first_batch_twice, input_dtype, pinned
+        self.read_tokens = layout.micro_tokens  # tokens of one read, and reads of one draw
+        self.reads_per_draw = 1
+        self.draws_per_step = layout.micro_steps
+        self.cursors: Sequence[PerRank | Shuffled]
+        if order == "shuffled":
+            self.read_tokens, self.reads_per_draw = layout.seq_len, layout.rows
+            self._refuse_small("the training shards together hold", sum(self.stream.lengths), layout.batch_tokens)
+            self.cursors = [
+                Shuffled(
+                    self.stream.lengths, rank=rank, ranks=layout.ranks, read_tokens=layout.seq_len, rows=layout.rows, seed=seed
+                )
+                for rank in layout.own_ranks
+            ]
+        else:
+            if loader == "global":
+                self.read_tokens, self.draws_per_step = layout.micro_tokens * layout.micro_steps, 1
+            for path, length in zip(self.stream.shards, self.stream.lengths):
+                self._refuse_small(f"{path} holds", length, layout.ranks * self.read_tokens)
+            self.cursors = [
+                {"per_rank": PerRank, "global": Global}[loader](
+                    self.stream.lengths, rank=rank, ranks=layout.ranks, read_tokens=self.read_tokens, shard_switch=shard_switch
+                )
+                for rank in layout.own_ranks
+            ]
+        self.reset()
+
+    @staticmethod
+    def _refuse_small(what: str, n_tokens: int, needed: int) -> None:
+        if n_tokens < needed + 1:
+            raise UserError(
+                f"{what} {n_tokens} tokens, but the ranks together read {needed} + 1: "
+                "use a larger corpus, or smaller data.batch_tokens and data.micro_tokens"
+            )
+
+    def reset(self) -> None:
+        """Back to the first step."""
+        self.n_drawn = 0
+        for cursor in self.cursors:
+            cursor.reset()
+
+    def __next__(self) -> list[Batch]:
+        layout = self.layout
+        shape = layout.micro_steps, layout.rows, layout.seq_len
+        step = [empty_batch(*shape, input_dtype=self.input_dtype, pinned=self.pinned) for _ in self.cursors]
+        reads = [zip(x.view(-1, self.read_tokens), y.view(-1, self.read_tokens)) for x, y in step]
+        for _ in range(self.draws_per_step):
+            if self.first_batch_twice and self.n_drawn == 1:
+                for cursor in self.cursors:
+                    cursor.reset()
+            self.n_drawn += 1
+            for cursor, places in zip(self.cursors, reads):
+                for _ in range(self.reads_per_draw):
+                    fill(*next(places), self.stream.read(*next(cursor), self.read_tokens + 1))
+        return step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the next step begins, as plain numbers."""
+        return {"n_drawn": self.n_drawn, "cursors": [cursor.state for cursor in self.cursors]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.n_drawn = state["n_drawn"]
+        for cursor, saved in zip(self.cursors, state["cursors"], strict=True):
+            cursor.state = saved
+
+
+class Prefetcher(Iterator[list[Batch]]):
+    """A TrainLoader whose next step is made by a thread while the current one trains; gives the same steps and states."""
+
+    def __init__(self, loader: TrainLoader) -> None:
+        self.loader = loader
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+        self._restart()
+
+    def _restart(self) -> None:
+        self._state = self.loader.state_dict()
+        self._ahead: Future[tuple[list[Batch], dict[str, Any]]] = self._pool.submit(self._draw)
+
+    def _draw(self) -> tuple[list[Batch], dict[str, Any]]:
+        return next(self.loader), self.loader.state_dict()
+
+    def __next__(self) -> list[Batch]:
+        step, self._state = self._ahead.result()
+        self._ahead = self._pool.submit(self._draw)
+        return step
+
+    def reset(self) -> None:
+        self._ahead.result()
+        self.loader.reset()
+        self._restart()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state after the steps that were handed out, whatever the thread has read ahead."""
+        return self._state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._ahead.result()
+        self.loader.load_state_dict(state)
+        self._restart()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+
+
+class ValLoader:
+    """The first `val_tokens` tokens of the validation set, cut as in training; iterating yields this process's (x_BT, y_BT).
+
+    The micro-batches are the same for every world size and go round the processes, which may get different numbers of them:
+    the exact mean is the sum of all processes' micro-batch means, divided by `n_micro`.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Path],
+        *,
+        val_tokens: int,
+        micro_tokens: int,
+        seq_len: int,
+        world_size: int = 1,
+        process: int = 0,
+        input_dtype: str = "int64",
+        pinned: bool = False,
+    ) -> None:
+        if val_tokens % micro_tokens or micro_tokens % seq_len:
+            raise UserError(
+                f"data.val_tokens {val_tokens}, data.micro_tokens {micro_tokens}, data.seq_len {seq_len}: "
+                "each must be a multiple of the next, so that the mean is exact"
+            )
+        self.stream = TokenStream(shards)
+        available = sum(self.stream.lengths)
+        if available < val_tokens + 1:
+            raise UserError(
+                f"{shards[0]}: the validation set holds {available} tokens, data.val_tokens {val_tokens} needs {val_tokens + 1} "
+                f"(the last one's target): set data.val_tokens to at most {(available - 1) // micro_tokens * micro_tokens}"
+            )
+        self.n_micro = val_tokens // micro_tokens
+        self.micro_tokens, self.shape = micro_tokens, (micro_tokens // seq_len, seq_len)
+        self.world_size, self.process = world_size, process
+        self.input_dtype, self.pinned = input_dtype, pinned
+
+    def __iter__(self) -> Iterator[Batch]:
+        for micro in range(self.process, self.n_micro, self.world_size):
+            x, y = empty_batch(*self.shape, input_dtype=self.input_dtype, pinned=self.pinned)
+            fill(x, y, self.stream.read(*locate(self.stream.lengths, micro * self.micro_tokens), self.micro_tokens + 1))
+            yield x, y

@@ -1,0 +1,108 @@
+"""Where every virtual rank reads: the records' positions and their rules for changing shards, in integers alone.
+
+S tokens in a shard, b tokens in one read (b + 1 are taken: the last is only a target), R ranks, G = R * b tokens that the
+ranks read together in one round. A record's ranks are virtual: any number of processes can play them (ladder.md 2.0.9).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Read = tuple[int, int]  # (shard, position of the first token in it)
+
+# rule -> (pos, G, S) -> go to the next shard; records 2 to 11, 12 to 14, 15 to 18
+SHARD_SWITCH: dict[str, Callable[[int, int, int], bool]] = {
+    "exceeds": lambda pos, G, S: pos + G + 1 > S,
+    "reaches": lambda pos, G, S: pos + G >= S,
+    "reaches_with_target": lambda pos, G, S: pos + G + 1 >= S,
+}
+
+
+class PerRank(Iterator[Read]):
+    """Records 2 to 17: rank r starts a shard at r*b and tests its own advanced position, so ranks change at different times."""
+
+    def __init__(self, lengths: Sequence[int], *, rank: int, ranks: int, read_tokens: int, shard_switch: str) -> None:
+        self.lengths, self.start, self.round = lengths, rank * read_tokens, ranks * read_tokens
+        self.switch = SHARD_SWITCH[shard_switch]
+        self.reset()
+
+    def reset(self) -> None:
+        self.shard, self.pos = 0, self.start
+
+    def __next__(self) -> Read:
+        read = self.shard, self.pos
+        self.pos += self.round
+        if self.switch(self.pos, self.round, self.lengths[self.shard]):
+            self.shard, self.pos = (self.shard + 1) % len(self.lengths), self.start
+        return read
+
+    @property
+    def state(self) -> list[int]:
+        return [self.shard, self.pos]
+
+    @state.setter
+    def state(self, state: list[int]) -> None:
+        self.shard, self.pos = state
+
+
+class Global(PerRank):
+    """Record 18: one position common to all ranks, tested before the read; rank r reads at pos + r*b."""
+
+    def reset(self) -> None:
+        self.shard, self.pos = 0, 0
+
+    def __next__(self) -> Read:
+        if self.switch(self.pos, self.round, self.lengths[self.shard]):
+            self.shard, self.pos = (self.shard + 1) % len(self.lengths), 0
+        read = self.shard, self.pos + self.start
+        self.pos += self.round
+        return read
+
+
+class Shuffled(Iterator[Read]):
+    """Chunks of b tokens of the shards put end to end, in an order drawn from (seed, epoch): every chunk once an epoch.
+
+    The ranks deal the permuted chunks among themselves: micro-batch by micro-batch, within it rank by rank, `rows` to each.
+    A chunk may cross into the next shard. Only the seed, the corpus and b decide the order of the chunks.
+    """
+
+    def __init__(self, lengths: Sequence[int], *, rank: int, ranks: int, read_tokens: int, rows: int, seed: int) -> None:
+        self.lengths = tuple(lengths)
+        self.rank, self.ranks, self.read_tokens, self.rows, self.seed = rank, ranks, read_tokens, rows, seed
+        self.n_chunks = (sum(lengths) - 1) // read_tokens
+        self.reset()
+
+    def reset(self) -> None:
+        self.n_read = 0
+
+    def __next__(self) -> Read:
+        micro, row = divmod(self.n_read, self.rows)
+        epoch, turn = divmod((micro * self.ranks + self.rank) * self.rows + row, self.n_chunks)
+        self.n_read += 1
+        return locate(self.lengths, int(permutation(self.seed, epoch, self.n_chunks)[turn]) * self.read_tokens)
+
+    @property
+    def state(self) -> list[int]:
+        return [self.n_read]
+
+    @state.setter
+    def state(self, state: list[int]) -> None:
+        (self.n_read,) = state
+
+
+def locate(lengths: Sequence[int], pos: int) -> Read:
+    """The shard that holds token `pos` of the shards put end to end, and its position there."""
+    for shard, length in enumerate(lengths):
+        if pos < length:
+            return shard, pos
+        pos -= length
+    raise IndexError(f"{pos} tokens beyond the last shard")
+
+
+@lru_cache(maxsize=2)  # the ranks of one process share it; two, because a step may reach into the next epoch
+def permutation(seed: int, epoch: int, n: int) -> NDArray[np.uint32]:
+    """(n,) the numbers 0..n-1 in an order of (seed, epoch); from raw bits, the part of numpy's streams that never changes."""
+    bits = np.random.PCG64(np.random.SeedSequence([seed, epoch])).random_raw(n)
+    return np.argsort(bits, kind="stable").astype(np.uint32)

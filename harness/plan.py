@@ -1,0 +1,174 @@
+"""From an experiment to its runs: every arm at every seed and budget, each with the specification that is its identity.
+
+Also what the results folder keeps of an experiment: experiment.json, which the report reads, and plan.lock.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import plugins
+from harness.config import RunConfig, flat, plain
+from harness.data.corpora import open_corpus
+from harness.data.corpus import Corpus
+from harness.errors import UserError
+from harness.experiment import Arm, Experiment
+from harness.presets import to_config, with_budget
+from harness.provenance import environment_lock
+from harness.records import RunSpec, read_config, read_json
+from harness.source import source_of
+from harness.store import write_json
+from harness.validate import check_config
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """One run of an experiment. Blocks hold every arm once at one seed; `order` is its random place in its block."""
+
+    arm: str
+    block: int
+    order: int
+    spec: RunSpec
+
+
+def at_budget(config: RunConfig, steps: int) -> RunConfig:
+    """The configuration trained for `steps` updates, warm-up and cooldown at the same fraction of them."""
+    before = flat(config)
+    at = to_config(with_budget({**before, "schedule.steps": steps}, before))
+    check_config(at)
+    return at
+
+
+def in_words(arm: Arm) -> tuple[str, ...]:
+    """Which toggles an arm sets, for the head of its log."""
+    return tuple(f"{k} = {v}" for k, v in arm.fields.items()) or ("the baseline: nothing is changed",)
+
+
+def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
+    """All runs of an experiment, block by block: randomised complete blocks, the order fixed by the experiment's name."""
+    sources, environment = source_of(plugins.paths()), environment_lock()
+    corpora: dict[str, Corpus] = {}
+    runs = []
+    for block, seed in enumerate(e.seeds):
+        cells = [(arm, budget) for arm in e.arms for budget in (e.budgets or (None,))]
+        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
+        for order, index in enumerate(rng.permutation(len(cells))):
+            arm, budget = cells[index]
+            config = arm.config if budget is None else at_budget(arm.config, budget)
+            name = config.data.corpus
+            corpora[name] = corpora.get(name) or open_corpus(name)
+            runs.append(PlannedRun(arm=arm.name, block=block, order=order, spec=RunSpec(
+                config=plain(config), seed=int(seed), replicate=0, budget=config.schedule.steps, role="loss",
+                data_name=name, data_fingerprint=corpora[name].fingerprint, world_size=world_size, device=e.device,
+                source_digest=sources.digest, source_files=sources.files, environment_digest=environment.digest,
+                toggles=in_words(arm), substituted=arm.substituted,
+            )))
+    if len({c.fingerprint for c in corpora.values()}) > 1:
+        raise UserError(f"{e.path}: its arms read different corpora ({', '.join(corpora)}): losses on different text are not compared")
+    return runs
+
+
+def locked_plan(e: Experiment) -> dict[str, Any]:
+    """What is decided before the first run: changing any of it later is a new lock, shown on the page."""
+    return {
+        "question": e.question, "base": e.base, "scale": e.scale, "baseline": e.baseline.name, "design": e.design,
+        "arms": {a.name: {"changes": list(a.changes), "fields": {k: _plain(v) for k, v in a.fields.items()}} for a in e.arms},
+        "baseline_config": plain(e.baseline.config), "primary": e.primary, "seeds": list(e.seeds),
+        "seeds_rule": e.seeds_rule, "budgets": list(e.budgets), "target": e.target, "margin": e.margin,
+        "estimand": "at-rate", "confirm": e.confirm, "published": e.published,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def digest(plan: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any] | None, command: str) -> dict[str, Any]:
+    """The content of experiment.json. `before` is the one it replaces: its locks, looks and older runs are kept."""
+    before = before or {"locks": [], "looks": 0, "looked_at": 0, "runs": []}
+    plan = locked_plan(e)
+    locks = list(before["locks"])
+    if not locks or locks[-1]["digest"] != digest(plan):
+        locks.append({"locked": datetime.now(UTC).isoformat(timespec="seconds"), "digest": digest(plan), "plan": plan})
+    older = {r["intent_id"]: [r["run_id"], *r["older"]] for r in before["runs"]}
+    corpus = open_corpus(e.baseline.config.data.corpus)
+    rows = [{
+        "arm": r.arm, "seed": r.spec.seed, "replicate": r.spec.replicate, "budget": r.spec.budget, "role": r.spec.role,
+        "block": r.block, "order": r.order, "intent_id": r.spec.intent_id, "run_id": r.spec.run_id,
+        "older": [i for i in older.get(r.spec.intent_id, []) if i != r.spec.run_id],
+    } for r in runs]
+    return {
+        "schema": SCHEMA, "name": e.name, **plan, "arms": [
+            {"name": a.name, "changes": list(a.changes), "fields": {k: _plain(v) for k, v in a.fields.items()}, "estimand": "at-rate",
+             "substituted": list(a.substituted)} for a in e.arms
+        ],
+        "protocol": e.baseline.config.timing.protocol,
+        "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "unit": corpus.unit},
+        "command": command, "locks": locks, "looks": before["looks"],
+        "looked_at": before.get("looked_at", 0), "runs": rows,
+    }
+
+
+def with_seeds(e: Experiment, seeds: Sequence[int]) -> Experiment:
+    """The experiment with other seeds (more blocks of an adaptive design, or --seeds)."""
+    return replace(e, seeds=tuple(seeds))
+
+
+# ---------------------------------------------------------------- what the results folder keeps
+
+
+def folder(results: Path, name: str) -> Path:
+    return results / "experiments" / name
+
+
+def read_plan(results: Path, name: str) -> dict[str, Any] | None:
+    """experiment.json of an experiment, None if it was never launched here."""
+    path = folder(results, name) / "experiment.json"
+    if not path.exists():
+        return None
+    plan = read_json(path)
+    if not isinstance(plan, dict) or plan.get("schema") != SCHEMA:
+        raise UserError(f"{path}: damaged, or of another version: remove it and run the experiment again; its runs are kept")
+    return plan
+
+
+def save_plan(results: Path, plan: Mapping[str, Any]) -> None:
+    """experiment.json, and plan.lock: every plan that was locked, in order."""
+    place = folder(results, plan["name"])
+    place.mkdir(parents=True, exist_ok=True)
+    write_json(place / "plan.lock", plan["locks"])
+    write_json(place / "experiment.json", plan)
+
+
+def up_to_date(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan with run ids of the source and environment as they are now; what they replace is kept as older (stale) runs."""
+    sources, environment = source_of(plugins.paths()), environment_lock()
+    rows = []
+    for r in plan["runs"]:
+        ids = [r["run_id"], *r["older"]]
+        made = next((results / "runs" / i for i in ids if (results / "runs" / i / "config.yaml").exists()), None)
+        if made is not None and not plan.get("imported"):
+            spec = replace(RunSpec.from_mapping(read_config(made)), source_digest=sources.digest, environment_digest=environment.digest)
+            r = {**r, "run_id": spec.run_id, "older": [i for i in ids if i != spec.run_id]}
+        rows.append(r)
+    return {**plan, "runs": rows}
+
+
+def count_look(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan with one look more, if results came in since the last one: peeking has its price in the intervals."""
+    n_results = sum((results / "runs" / r["run_id"] / "result.json").exists() for r in plan["runs"])
+    if n_results and n_results != plan.get("looked_at"):
+        plan = {**plan, "looks": plan["looks"] + 1, "looked_at": n_results}
+    return plan

@@ -1,0 +1,107 @@
+"""Where a run was made: the environment lock, part of its identity, and environment.json, the account for readers.
+
+Nothing secret leaves: environment variables by allow-list, everything else through `redact`.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distributions, version
+from pathlib import Path
+from typing import Any
+
+from harness.records import short_digest
+
+LOCKED = ("torch", "numpy", "triton", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu12",
+          "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
+SHOWN_VARIABLES = re.compile(r"(OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|WORLD_SIZE|LOCAL_RANK|RANK|"
+                             r"PYTORCH_CUDA_ALLOC_CONF|TORCHINDUCTOR_\w+|TORCH_\w+|NCCL_\w+|SLURM_JOB_ID|SLURM_NODELIST|ABLATE_\w+)")
+_SECRET_NAME = r"[A-Za-z0-9_.-]*(?:token|secret|passw(?:or)?d|passwd|api[-_]?key|access[-_]?key|private[-_]?key|credential|auth)[A-Za-z0-9_.-]*"
+REDACTIONS = (
+    (re.compile(rf"(?i)\b({_SECRET_NAME})(\s*[=:]\s*|\s+)(\"[^\"]*\"|'[^']*'|[^\s,;]+)"), r"\1\2[redacted]"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 [redacted]"),
+    (re.compile(r"([a-z][a-z0-9+.-]*://)[^\s/@]+@"), r"\1[redacted]@"),
+    (re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|sk-[A-Za-z0-9_-]{16,}|xox[abprs]-[\w-]{10,}|"
+                r"AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|glpat-[\w-]{16,})"), "[redacted]"),
+    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), "[redacted key]"),
+)
+
+
+def redact(text: str) -> str:
+    """The text without what looks like a password, token or key."""
+    for pattern, replacement in REDACTIONS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """The versions that can change a number, and their digest."""
+
+    digest: str
+    versions: Mapping[str, str]
+
+
+@cache
+def environment_lock() -> Lock:
+    """Python, torch and what it computes with, read without importing torch. torch's local version names CUDA or CPU."""
+    versions = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in LOCKED:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return Lock(digest=short_digest(versions), versions=versions)
+
+
+def _output(*command: str, cwd: Path | None = None) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, cwd=cwd)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _gpus() -> list[dict[str, str]]:
+    """Name, driver, clocks, power and throttle reasons of each GPU, as the driver's tool tells them; [] without one."""
+    fields = ("name", "uuid", "driver_version", "clocks.sm", "clocks.mem", "power.draw", "power.limit", "clocks_throttle_reasons.active")
+    text = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+    return [dict(zip(fields, (v.strip() for v in line.split(",")), strict=False)) for line in text.splitlines()]
+
+
+@cache
+def _node() -> dict[str, Any]:
+    """What stays the same while a process lives."""
+    here = Path(__file__).resolve().parent.parent
+    diff = _output("git", "diff", "HEAD", cwd=here)
+    return {
+        "host": socket.gethostname(), "system": platform.platform(), "cpu": _cpu_name(), "n_cpus": os.cpu_count(),
+        "packages": sorted(f"{d.name}=={d.version}" for d in distributions()), "lock": dict(environment_lock().versions),
+        "git": {"commit": _output("git", "rev-parse", "HEAD", cwd=here) or None, "dirty": bool(diff),
+                "diff": redact(diff)[:100_000] or None, "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None},
+    }
+
+
+def describe_environment(command: str | None = None) -> dict[str, Any]:
+    """The content of environment.json: host, hardware, versions, code, command and the allowed environment variables."""
+    return {
+        "schema": 1, **_node(), "gpus": _gpus(),
+        "command": redact(command if command is not None else shlex.join(sys.argv)),
+        "variables": {k: redact(v) for k, v in sorted(os.environ.items()) if SHOWN_VARIABLES.fullmatch(k)},
+    }

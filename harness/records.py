@@ -1,0 +1,149 @@
+"""What flows between plan, worker and report: a run's specification and its outcome, and the reading of run directories.
+
+A run is one directory, results/runs/<run_id>/. It has a result if and only if its result.json exists and validates.
+No torch here: reports share this module with the harness.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+SCHEMA = 1
+Status = Literal["finished", "diverged", "oom", "timeout", "failed", "preempted", "interrupted"]
+RESULT_STATUSES = ("finished", "diverged")  # what result.json may hold; the others live in attempts.jsonl alone
+DIGESTED = ("config.yaml", "environment.json", "metrics.jsonl")
+_Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys and no spaces: what digests are made of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def short_digest(value: Any) -> str:
+    """16 hex digits of the sha256 of a value's canonical JSON."""
+    return hashlib.sha256(canonical(value)).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """Everything that can change the result of a run; its digest is the run's name."""
+
+    config: Mapping[str, Any]  # resolved, plain values
+    seed: int
+    budget: int  # training steps
+    data_name: str
+    data_fingerprint: str
+    source_digest: str
+    environment_digest: str
+    replicate: int = 0
+    role: Literal["loss", "timing"] = "loss"
+    world_size: int = 1
+    device: Literal["cpu", "cuda"] = "cpu"
+    source_files: Mapping[str, str] = field(default_factory=dict)  # path -> digest, to name what changed
+    toggles: tuple[str, ...] = ()  # in words, for the log; no part of the identity
+    substituted: tuple[str, ...] = ()  # what this device replaced, in words; no part of the identity
+
+    def asked(self) -> dict[str, Any]:
+        """What the user asked for: the identity without code and environment."""
+        return {
+            "config": self.config, "seed": self.seed, "replicate": self.replicate, "budget": self.budget, "role": self.role,
+            "data": {"name": self.data_name, "fingerprint": self.data_fingerprint}, "world_size": self.world_size, "device": self.device,
+        }
+
+    @property
+    def intent_id(self) -> str:
+        """Two runs of one intent differ by code or environment: the older one is stale."""
+        return short_digest(self.asked())
+
+    @property
+    def run_id(self) -> str:
+        return short_digest({**self.asked(), "source": {"digest": self.source_digest}, "environment": {"digest": self.environment_digest}})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """What config.yaml holds."""
+        return {
+            "schema": SCHEMA, **self.asked(), "source": {"digest": self.source_digest, "files": dict(self.source_files)},
+            "environment": {"digest": self.environment_digest}, "toggles": list(self.toggles), "substituted": list(self.substituted),
+        }
+
+    @classmethod
+    def from_mapping(cls, m: Mapping[str, Any]) -> "RunSpec":
+        """The inverse of to_mapping; raises ValueError for another schema, KeyError for missing parts."""
+        if m["schema"] != SCHEMA:
+            raise ValueError(f"schema {m['schema']}, this program reads {SCHEMA}")
+        return cls(
+            config=m["config"], seed=m["seed"], replicate=m["replicate"], budget=m["budget"], role=m["role"],
+            data_name=m["data"]["name"], data_fingerprint=m["data"]["fingerprint"], world_size=m["world_size"], device=m["device"],
+            source_digest=m["source"]["digest"], source_files=m["source"]["files"], environment_digest=m["environment"]["digest"],
+            toggles=tuple(m["toggles"]), substituted=tuple(m["substituted"]),
+        )
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.to_mapping(), sort_keys=False, allow_unicode=True, width=130)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended; a value, never an exception. final: the numbers of result.json; wall: seconds by phase."""
+
+    status: Status
+    reason: str | None = None
+    final: Mapping[str, Any] = field(default_factory=dict)
+    wall: Mapping[str, float] = field(default_factory=dict)
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file's content, None where it is missing or damaged."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def read_result(run: Path) -> dict[str, Any] | None:
+    """result.json of a run directory, None where there is none or it is damaged; its digests are not looked at."""
+    result = read_json(run / "result.json")
+    good = isinstance(result, dict) and result.get("schema") == SCHEMA and result.get("run_id") == run.name
+    return result if good and result.get("status") in RESULT_STATUSES else None
+
+
+def damage(run: Path, result: Mapping[str, Any]) -> str | None:
+    """Which file of a finished run is missing or not what its result says, None if all is well."""
+    for name in DIGESTED:
+        path = run / name
+        if not path.is_file():
+            return f"{path} is missing"
+        if file_digest(path) != result["digests"].get(name):
+            return f"{path} is not the file that the run wrote"
+    return None
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """config.yaml of a run directory."""
+    return yaml.load((run / "config.yaml").read_text(encoding="utf-8"), Loader=_Yaml)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Rows of a .jsonl file; a last line cut short by a kill is left out, a missing file has no rows."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    rows = []
+    for line in lines:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows

@@ -1,0 +1,223 @@
+"""compare_all: an experiment's runs in, everything the page prints out. Thin: the mathematics lives in the modules it calls."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from reports import published, samples
+from reports.contrasts import Effect, Sample, analyse, block_means, correlation, paired
+from reports.outcomes import exact_rate
+from reports.sequential import attainable_p, independent_t_mixture, t_mixture
+from reports.time_estimates import Clock, decompositions, time_effects, time_estimates
+from reports.types import METRICS, UNITS, Cell, Comparison, Comparisons, Experiment, NoiseFloor, PublishedVerdict, Warning
+from reports.verdicts import enough_for_sequence, enough_to_permute, verdict
+
+PRIMARY = {"val_loss": "val_loss", "step_time": "step_ms", "time_to_target": "time_to_target"}
+ENVIRONMENT_RECORDS = {"r07": "record 7 is a change of torch version: it needs an arm with that environment"}
+
+
+def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
+    """Every number of the page by the one declared analysis; raises ValueError where the runs cannot be compared at all."""
+    plan, use = experiment.plan, samples.usable(experiment)
+    baseline, arms = use.arms[0], use.arms[1:]
+    losses, times = samples.of_role(use.runs, "loss"), samples.of_role(use.runs, "timing")
+    budget, time_budget = samples.shared_budget(losses, use.arms), samples.shared_budget(times, use.arms)
+    losses_at, times_at = samples.at_budget(losses, budget), samples.at_budget(times, time_budget)
+    unfinished, extended = samples.pending(experiment) > 0, samples.extended(plan)
+    anytime = unfinished or extended or bool(plan.get("seeds_rule"))
+    looks = max(1, int(plan.get("looks") or 1))
+    primary, warnings, notes = PRIMARY[plan.get("primary") or "val_loss"], list(use.warnings), []
+    warnings += [Warning.UNFINISHED] * unfinished + [Warning.EXTENDED] * extended
+    if not samples.two_phase_verified(experiment, use.runs, baseline):
+        warnings.append(Warning.TWO_PHASE_UNVERIFIED)
+    if not plan.get("confirm"):
+        warnings.append(Warning.EXPLORATORY)
+
+    comparisons: dict[tuple[str, str], Comparison] = {}
+    published_effect = None
+    declared = {a["name"]: a for a in plan["arms"]}
+    noisy = frozenset(name for name, a in declared.items() if a.get("alters_noise"))
+    context = dict(plan=plan, declared=declared, anytime=anytime, looks=looks, level=level)
+    for metric in METRICS[:3]:
+        table = losses_at if metric == "val_loss" else times_at
+        base = samples.sample(table, baseline, metric)
+        present = {arm: samples.sample(table, arm, metric) for arm in arms}
+        present = {arm: s for arm, s in present.items() if len(s.values) and len(base.values)}
+        if metric != "val_loss":
+            present = {arm: s for arm, s in present.items() if samples.same_hardware(table, arm, baseline)}
+        effects = sequences(present, base, level=level) if anytime else analyse(present, base, level=level, alters_noise=noisy)
+        for arm, effect in effects.items():
+            comparisons[arm, metric] = _comparison(metric, arm, baseline, effect, present[arm], base, table, context)
+    if samples.unequal_noise([samples.sample(losses_at, a, "val_loss") for a in use.arms]):
+        warnings.append(Warning.UNEQUAL_NOISE)
+    if any(not samples.same_hardware(times_at, arm, baseline) for arm in arms):
+        warnings.append(Warning.MIXED_HARDWARE)
+
+    clock = Clock.of(experiment, losses, times_at, use.arms)
+    estimates = time_estimates(clock)
+    for arm, effect in time_effects(clock, estimates, level=level, anytime=anytime).items():
+        own, base = (clock.time_sample(a, estimates[a].seconds) for a in (arm, baseline))
+        comparisons[arm, "time_to_target"] = _comparison("time_to_target", arm, baseline, effect, own, base, times_at, context,
+                                                         extra=estimates[arm].warnings)  # fmt: skip
+    if primary == "time_to_target" and not any(metric == primary for _, metric in comparisons):
+        primary = "val_loss"
+        notes.append("Time to target is not resolved for any arm, so the loss at equal steps decides: " + clock.why_not)
+    try:
+        published_effect = _published(experiment, clock)
+    except ValueError as error:
+        notes.append(f"No published delta beside ours: {error}.")
+    if budget is None and len(losses):
+        notes.append("The arms share no number of steps: losses are compared where each arm's own schedule ends.")
+    return Comparisons(
+        baseline=baseline,
+        arms=arms,
+        primary=primary,
+        cells={arm: _cell(experiment, losses_at, times_at, arm) for arm in use.arms},
+        comparisons=comparisons,
+        times=estimates,
+        decompositions=decompositions(clock, estimates, times_at, budget),
+        noise=noise_floor(samples.sample(losses_at, baseline, "val_loss").values),
+        published=published_effect,
+        anytime=anytime,
+        looks=looks,
+        budget=budget,
+        warnings=tuple(dict.fromkeys(warnings)),
+        notes=tuple(notes),
+    )
+
+
+def sequences(arms: Mapping[str, Sample], baseline: Sample, *, level: float) -> dict[str, Effect]:
+    """Anytime-valid effects at alpha / m each, on paired differences where two blocks are shared, else on independent samples."""
+    m, out = len(arms), {}
+    for name, arm in arms.items():
+        a, b = paired(arm, baseline)
+        n, alpha = len(a), (1 - level) / m
+        if n >= 2:
+            d = a - b
+            low, high, p = t_mixture(d, alpha)
+            delta, se, floor = float(d.mean()), float(d.std(ddof=1) / math.sqrt(n)), attainable_p(n)
+        else:
+            delta, n = float(arm.values.mean() - baseline.values.mean()), 0
+            low, high = independent_t_mixture(arm.values, baseline.values, alpha)
+            p = se = floor = math.nan
+        known = se > 0 if n else math.isfinite(low) or min(len(arm.values), len(baseline.values)) > 1
+        diverged = arm.n_diverged or baseline.n_diverged
+        out[name] = Effect(
+            delta=delta,
+            low=low if known and not diverged else None,
+            high=high if known and not diverged else None,
+            p=min(1.0, m * p) if known and n and not diverged else None,
+            p_attainable=min(1.0, m * floor) if known and n else None,
+            df=None,
+            se=se if known and n else None,
+            method="anytime-valid t-mixture" if known else "difference only",
+            n_blocks=n,
+            correlation=correlation(arm, baseline),
+        )
+    return out
+
+
+def _comparison(
+    metric: str, arm: str, baseline: str, effect: Effect, own: Sample, base: Sample, table: pd.DataFrame, context: Mapping[str, Any],
+    *, extra: tuple[Warning, ...] = (),
+) -> Comparison:  # fmt: skip
+    plan, is_loss = context["plan"], metric == "val_loss"
+    (mean_arm, sd_arm), (mean_base, sd_base) = (samples.mean_sd(s.values if is_loss else np.exp(s.values)) for s in (own, base))
+    reference = 1.0 if is_loss else float(np.exp(base.values.mean()))
+    n = effect.n_blocks or min(len(own.values) + own.n_diverged, len(base.values) + base.n_diverged)
+    m = len(plan["arms"]) - 1
+    alpha, permuted = 1 - context["level"], "permuted" in effect.method
+    enough = enough_for_sequence(m, alpha) if context["anytime"] else enough_to_permute(m, alpha) if permuted else 2
+    primary = PRIMARY[plan.get("primary") or "val_loss"] == metric
+    margin = plan.get("margin") if primary else None
+    words = verdict(
+        metric=metric, delta=effect.delta, low=effect.low, high=effect.high, p_attainable=effect.p_attainable, se=effect.se, n=n,
+        enough=enough, n_arms=m, anytime=context["anytime"], margin=margin if is_loss or margin is None else margin / reference,
+        scale=reference, unit=f" {UNITS[metric]}", level=context["level"],
+    )  # fmt: skip
+
+    def to_unit(value: float | None) -> float | None:
+        return value if value is None or is_loss or math.isinf(value) else reference * math.expm1(min(value, 700.0))
+
+    def to_ratio(value: float | None) -> float | None:
+        return None if value is None or is_loss else math.exp(value) if value < 700 else math.inf
+
+    warnings = list(extra)
+    if is_loss:
+        warnings += [Warning.DIVERGED] * bool(own.n_diverged + base.n_diverged)
+        warnings += [Warning.OUTLIER] * bool(samples.outliers(table, arm) or samples.outliers(table, baseline))
+    else:
+        warnings += samples.time_warnings(table, arm, baseline)
+    if effect.n_blocks == 0 and not permuted and n > 1:
+        warnings.append(Warning.NOT_BLOCKED)
+    elif not permuted and set(block_means(own)) != set(block_means(base)):
+        warnings.append(Warning.MISSING_CELLS)
+    if n >= 2 and effect.low is None and not permuted and not (own.n_diverged + base.n_diverged):
+        warnings.append(Warning.ZERO_VARIANCE)
+    return Comparison(
+        arm=arm, baseline=baseline, metric=metric, unit=UNITS[metric],
+        n_arm=len(own.values) + own.n_diverged, n_baseline=len(base.values) + base.n_diverged, n_blocks=effect.n_blocks,
+        mean_arm=mean_arm, mean_baseline=mean_base, sd_arm=sd_arm, sd_baseline=sd_base,
+        delta=to_unit(effect.delta) or 0.0, low=to_unit(effect.low), high=to_unit(effect.high),
+        ratio=to_ratio(effect.delta), ratio_low=to_ratio(effect.low), ratio_high=to_ratio(effect.high),
+        level=context["level"], n_comparisons=m, method=effect.method, p=effect.p, p_attainable=effect.p_attainable, df=effect.df,
+        correlation=effect.correlation, looks=context["looks"], exploratory=not plan.get("confirm"),
+        estimand=context["declared"][arm].get("estimand") or "at-rate", verdict=words.text, kind=words.kind,  # type: ignore[arg-type]
+        more_seeds=words.more_seeds, next_action=words.next_action, warnings=tuple(dict.fromkeys(warnings)),
+    )  # fmt: skip
+
+
+def noise_floor(values: np.ndarray, level: float = 0.95) -> NoiseFloor:
+    """sd of the baseline's losses with the chi square interval."""
+    n, (_, sd) = len(values), samples.mean_sd(values)
+    if sd is None:
+        return NoiseFloor(n=n, sd=None, low=None, high=None)
+    low, high = (sd * math.sqrt((n - 1) / stats.chi2.ppf(q, n - 1)) for q in ((1 + level) / 2, (1 - level) / 2))
+    return NoiseFloor(n=n, sd=sd, low=low, high=high)
+
+
+def _cell(experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm: str) -> Cell:
+    planned = experiment.runs[experiment.runs["arm"] == arm]
+    own, timed = (t[(t["arm"] == arm) & (t["status"] == "finished")] for t in (losses, times))
+    n_diverged, n = int((losses[losses["arm"] == arm]["status"] == "diverged").sum()), len(losses[losses["arm"] == arm])
+    low, high = exact_rate(n_diverged, n) if n else (None, None)
+    mean, sd = {}, {}
+    for metric in ("val_loss", "steps", "peak_allocated_mib", "step_ms", "train_time_s", "tokens_per_s", "mfu"):
+        values = (own if metric in ("val_loss", "steps", "peak_allocated_mib") else timed)[metric].dropna().to_numpy(float)
+        if len(values):
+            mean[metric], spread = samples.mean_sd(values)
+            sd |= {} if spread is None else {metric: spread}
+    is_outcome, is_pending = planned["status"].isin(samples.OUTCOMES), planned["status"].isin(samples.PENDING)
+    return Cell(
+        arm=arm, n_planned=len(planned), n_finished=len(own), n_diverged=n_diverged, n_failed=int((~is_outcome & ~is_pending).sum()),
+        n_pending=int(is_pending.sum()), n_stale=0 if experiment.accept_stale else int((planned["stale"].astype(bool) & is_outcome).sum()),
+        diverged_rate=n_diverged / n if n else None, diverged_low=low, diverged_high=high, mean=mean, sd=sd,
+        first_crossing_s=tuple(own["first_crossing_s"].dropna().astype(float)), n_censored=int(own["censored"].astype(bool).sum()),
+        outliers=samples.outliers(losses, arm),
+    )  # fmt: skip
+
+
+def _published(experiment: Experiment, clock: Clock) -> PublishedVerdict | None:
+    """The published delta beside ours, on the time to target of the arm that holds the whole record."""
+    plan = experiment.plan
+    record = plan.get("published")
+    if not record:
+        return None
+    candidates = [a for a in plan["arms"] if a["name"] != plan["baseline"]]
+    if not candidates:
+        return None
+    arm = published.own_arm(candidates)
+    why = ENVIRONMENT_RECORDS.get(record, "")
+    versions = {a: {experiment.environments.get(r, {}).get("torch") for r in experiment.runs.loc[experiment.runs["arm"] == a, "run_id"]} - {None}
+                for a in (arm, plan["baseline"])}  # fmt: skip
+    if why and versions[arm] and versions[plan["baseline"]] and not versions[arm] & versions[plan["baseline"]]:
+        why = ""
+    corpus = str((plan.get("corpus") or {}).get("name") or "")
+    if (plan.get("scale") or "gpt2") != "gpt2" or not corpus.lower().startswith("fineweb"):
+        why = f"the published delta belongs to the full size on FineWeb, these runs are {plan.get('scale') or 'gpt2'} on {corpus or 'other data'}"
+    own = clock.log_ratio_estimate(arm)
+    return published.published_verdict(record, published.predecessor(record, plan.get("base")), arm, own=own, not_testable=why)

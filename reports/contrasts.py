@@ -1,0 +1,218 @@
+"""Arms against the baseline with a fixed number of runs: the one declared analysis, on arrays.
+
+`analyse` chooses by the number of blocks and by what the plan declares, never by the values:
+    2 to 5 blocks   two-way model arm + block, residual df (n-1)(k-1) for k arms, max-t over the arms
+    6 and more      paired t per arm over shared blocks, Holm over the arms
+    no blocks       Welch's t per arm, Holm
+    alters_noise    an arm declared so is not pooled: paired t, and its share of the error rate
+    diverged runs   permuted worst-rank trimmed mean (reports/outcomes.py), and its share
+A family of m arms spends alpha once: the pooled arms share alpha * m_pooled / m, the others the rest by Holm.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from reports.outcomes import permuted_effect
+from reports.simultaneous import Array, agree_with_holm, holm, max_t_p, max_t_quantile
+
+POOLED_UP_TO = 5  # blocks: above it every arm's own variance is known well enough
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One arm's outcomes of one metric: finite values with their blocks (None: unblocked), and how many runs diverged."""
+
+    values: Array
+    blocks: tuple[object, ...]
+    n_diverged: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """Arm minus baseline: the estimate, a simultaneous interval, the adjusted p. None where the runs allow none."""
+
+    delta: float
+    low: float | None
+    high: float | None
+    p: float | None
+    p_attainable: float | None
+    df: float | None
+    se: float | None
+    method: str
+    n_blocks: int
+    correlation: float | None
+
+
+def block_means(sample: Sample) -> dict[object, float]:
+    """Mean per block (replicates within a block averaged), unblocked runs left out."""
+    grouped: dict[object, list[float]] = {}
+    for value, block in zip(sample.values, sample.blocks, strict=True):
+        if block is not None:
+            grouped.setdefault(block, []).append(float(value))
+    return {block: float(np.mean(values)) for block, values in grouped.items()}
+
+
+def paired(arm: Sample, baseline: Sample) -> tuple[Array, Array]:
+    """Values of arm and baseline over the blocks both have, (n,) each, in the baseline's order."""
+    a, b = block_means(arm), block_means(baseline)
+    shared = [block for block in b if block in a]
+    return np.array([a[s] for s in shared], float), np.array([b[s] for s in shared], float)
+
+
+def correlation(arm: Sample, baseline: Sample) -> float | None:
+    """Pearson's r of arm and baseline over shared blocks; None below 3 blocks or without spread."""
+    a, b = paired(arm, baseline)
+    if len(a) < 3 or not np.ptp(a) or not np.ptp(b):
+        return None
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def two_way(values: Array, arm: Sequence[int], block: Sequence[int]) -> tuple[Array, Array, float, int]:
+    """Least squares for arm + block: (delta (m,), unscaled covariance (m, m), residual variance, residual df); arm 0 is the baseline.
+
+    Cells may be missing or repeated; raises ValueError where an arm shares no block with the rest."""
+    arm_i, block_i = np.asarray(arm), np.asarray(block)
+    m, n = int(arm_i.max()), len(np.unique(block_i))
+    x_arm = (arm_i[:, None] == np.arange(1, m + 1)).astype(float)
+    x_block = (np.searchsorted(np.unique(block_i), block_i)[:, None] == np.arange(n)).astype(float)
+    x = np.hstack([x_arm, x_block])
+    if np.linalg.matrix_rank(x) < m + n:
+        raise ValueError(
+            "an arm shares no block with the baseline, so the arm + block model has no answer: complete the missing runs"
+        )
+    inverse = np.linalg.inv(x.T @ x)
+    beta = inverse @ x.T @ values
+    df = len(values) - m - n
+    rss = float(((values - x @ beta) ** 2).sum())
+    return beta[:m], inverse[:m, :m], rss / df if df > 0 else np.nan, df
+
+
+def welch(a: Array, b: Array) -> tuple[float, float, float]:
+    """(difference, standard error, Satterthwaite df) of independent samples; nan where a sample has fewer than two values."""
+    delta = float(a.mean() - b.mean())
+    if len(a) < 2 or len(b) < 2:
+        return delta, np.nan, np.nan
+    va, vb = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
+    if va + vb == 0:
+        return delta, 0.0, len(a) + len(b) - 2.0
+    return delta, float(np.sqrt(va + vb)), float((va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1)))
+
+
+def paired_t(arm: Sample, baseline: Sample) -> tuple[float, float, float, int]:
+    """(difference, standard error, df, shared blocks): paired over shared blocks, Welch where fewer than two are shared."""
+    a, b = paired(arm, baseline)
+    if len(a) >= 2:
+        d = a - b
+        return float(d.mean()), float(d.std(ddof=1) / np.sqrt(len(d))), len(d) - 1.0, len(d)
+    return *welch(arm.values, baseline.values), 0
+
+
+def analyse(
+    arms: Mapping[str, Sample], baseline: Sample, *, level: float = 0.95, alters_noise: frozenset[str] = frozenset()
+) -> dict[str, Effect]:
+    """Effect of every arm that has a value, by the declared analysis at simultaneous `level`."""
+    alpha, m = 1 - level, len(arms)
+    n_blocks = len(block_means(baseline))
+    shared = {name: len(paired(sample, baseline)[0]) for name, sample in arms.items()}
+    pooled = [
+        name
+        for name, sample in arms.items()
+        if 2 <= n_blocks <= POOLED_UP_TO
+        and shared[name] >= 1
+        and not {name} & alters_noise
+        and not sample.n_diverged
+        and not baseline.n_diverged
+        and None not in sample.blocks
+    ]
+    out = _pooled(arms, baseline, pooled, alpha * len(pooled) / m if m else alpha, m)
+    rest = [name for name in arms if name not in out]
+    out |= _separate({name: arms[name] for name in rest}, baseline, alpha, m)
+    return {name: out[name] for name in arms}
+
+
+def _blocked(sample: Sample) -> Sample:
+    """Without its unblocked runs."""
+    keep = np.array([b is not None for b in sample.blocks], bool)
+    return Sample(values=sample.values[keep], blocks=tuple(b for b in sample.blocks if b is not None))
+
+
+def _pooled(arms: Mapping[str, Sample], baseline: Sample, names: list[str], alpha: float, m: int) -> dict[str, Effect]:
+    if not names:
+        return {}
+    samples = [_blocked(baseline), *(arms[name] for name in names)]
+    values = np.concatenate([s.values for s in samples])
+    arm = [i for i, s in enumerate(samples) for _ in s.values]
+    index = {block: i for i, block in enumerate(dict.fromkeys(b for s in samples for b in s.blocks))}
+    delta, unscaled, s2, df = two_way(values, arm, [index[b] for s in samples for b in s.blocks])
+    scale = np.sqrt(np.diag(unscaled))
+    corr = unscaled / np.outer(scale, scale)
+    share = m / len(names)
+    if df < 1 or s2 <= 1e-24 * max(1.0, float(np.abs(values).max()) ** 2):  # nothing left over, or nothing but rounding
+        half, p = np.full(len(names), np.nan), np.full(len(names), np.nan)
+    else:
+        half = max_t_quantile(1 - alpha, corr, df) * scale * np.sqrt(s2)
+        p = np.minimum(1, share * max_t_p(delta / (scale * np.sqrt(s2)), corr, df))
+    return {
+        name: _effect(
+            float(delta[i]),
+            half[i],
+            float(p[i]),
+            float(df),
+            float(scale[i] * np.sqrt(s2)),
+            "two-way model, max-t",
+            arms[name],
+            baseline,
+        )
+        for i, name in enumerate(names)
+    }
+
+
+def _separate(arms: Mapping[str, Sample], baseline: Sample, alpha: float, m: int) -> dict[str, Effect]:
+    """Each arm on its own at alpha / m, sharpened by Holm among them."""
+    if not arms:
+        return {}
+    share, out = m / len(arms), {}
+    for name, sample in arms.items():
+        if sample.n_diverged or baseline.n_diverged:
+            r = permuted_effect(sample.values, sample.n_diverged, baseline.values, baseline.n_diverged, alpha=alpha / m)
+            out[name] = Effect(
+                delta=r.delta, low=r.low, high=r.high, p=r.p, p_attainable=min(1.0, m * r.p_attainable), df=None, se=se if np.isfinite(se := welch(sample.values, baseline.values)[1]) else None,
+                method="permuted worst-rank trimmed mean, Holm", n_blocks=0, correlation=correlation(sample, baseline),
+            )  # fmt: skip
+            continue
+        delta, se, df, n = paired_t(sample, baseline)
+        good = np.isfinite(se) and se > 1e-12 * max(1.0, abs(float(baseline.values.mean())))
+        half = stats.t.isf(alpha / m / 2, df) * se if good else np.nan
+        p = float(2 * stats.t.sf(abs(delta) / se, df)) if good else np.nan
+        method = f"{'paired' if n else 'Welch'} t, Holm"
+        out[name] = _effect(delta, half, p, df, se, method, sample, baseline)
+    tested = [name for name, e in out.items() if e.p is not None]
+    if tested:
+        adjusted = np.minimum(1, share * holm(np.array([out[n].p for n in tested], float)))
+        for name, p in zip(tested, adjusted, strict=True):
+            e = out[name]
+            low, high = e.low, e.high
+            if low is not None and high is not None:
+                cut = agree_with_holm(*(np.array([v]) for v in (e.delta, low, high, p)), alpha)
+                low, high = float(cut[0][0]), float(cut[1][0])
+            out[name] = Effect(**{**vars(e), "low": low, "high": high, "p": float(p)})
+    return out
+
+
+def _effect(delta: float, half: float, p: float, df: float, se: float, method: str, arm: Sample, baseline: Sample) -> Effect:
+    known = bool(np.isfinite(half))
+    return Effect(
+        delta=delta,
+        low=delta - half if known else None,
+        high=delta + half if known else None,
+        p=p if known else None,
+        p_attainable=0.0 if known else None,  # a t statistic can grow without bound
+        df=df if known else None,
+        se=se if known else None,
+        method=method if known else "difference only",
+        n_blocks=0 if method.startswith("Welch") else len(paired(arm, baseline)[0]),
+        correlation=correlation(arm, baseline),
+    )

@@ -1,0 +1,171 @@
+"""A results directory as tables: reports.load("quickstart") gives an Experiment. Reads files, computes nothing but first crossings.
+
+One row per planned run; a run without a result has its status and empty numbers. Raises ValueError in one line for what cannot be read.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from reports.types import Experiment
+
+NUMBERS = ("val_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens", "tokens_per_s", "mfu",
+           "peak_allocated_mib", "peak_reserved_mib")  # fmt: skip
+RUN_COLUMNS = ("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", *NUMBERS, "first_crossing_s", "censored",
+               "node", "device", "gpu", "fingerprint", "stale", "stale_files", "imported", "self_reported", "metrics_digest", "run_id")  # fmt: skip
+CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", "step", "val_loss", "train_time_s")
+OUTCOMES = ("finished", "diverged")
+
+
+def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_stale: bool = False) -> Experiment:
+    """An experiment by name in R/experiments, or by its folder there."""
+    folder = Path(name_or_dir)
+    if not (folder / "experiment.json").is_file():
+        folder = Path(results) / "experiments" / str(name_or_dir)
+    if not (folder / "experiment.json").is_file():
+        known = sorted(p.parent.name for p in folder.parent.glob("*/experiment.json"))
+        hint = f"there are {', '.join(known)}" if known else "run one first: ablate run EXP"
+        raise ValueError(f"{folder}: no experiment '{Path(name_or_dir).name}' here; {hint}")
+    plan = _json(folder / "experiment.json")
+    root = folder.parent.parent / "runs"
+    rows, curves = [], []
+    environments: dict[str, Mapping[str, Any]] = {}
+    configs: dict[str, Mapping[str, Any]] = {}
+    results_of: dict[str, Mapping[str, Any]] = {}
+    target = (plan.get("target") or {}).get("val_loss")
+    for planned in plan["runs"]:
+        run_id, stale = _existing(root, planned)
+        run = root / run_id
+        result = _json(run / "result.json") if (run / "result.json").is_file() else {}
+        config = (
+            yaml.load((run / "config.yaml").read_text(encoding="utf-8"), Loader=_YAML) if (run / "config.yaml").is_file() else {}
+        )
+        environment = _json(run / "environment.json") if (run / "environment.json").is_file() else {}
+        points = _validation(run / "metrics.jsonl")
+        crossing = first_crossing(points["train_time_s"], points["val_loss"], target) if target is not None and result else None
+        gpus = environment.get("gpus") or []
+        rows.append(
+            {
+                "experiment": plan["name"],
+                **{key: planned.get(key) for key in ("arm", "seed", "replicate", "budget", "role", "block")},
+                "status": result.get("status") or _status(run),
+                **{key: _number(result.get(key)) for key in NUMBERS},
+                "first_crossing_s": crossing if crossing is not None else math.nan,
+                "censored": bool(result) and target is not None and crossing is None,
+                "node": environment.get("host"),
+                "device": config.get("device"),
+                "gpu": _gpu(gpus[0]) if gpus else environment.get("cpu"),
+                "fingerprint": (config.get("data") or {}).get("fingerprint"),
+                "stale": stale,
+                "stale_files": "",
+                "imported": bool(planned.get("imported") or result.get("imported")),
+                "self_reported": bool(planned.get("self_reported") or result.get("self_reported")),
+                "metrics_digest": (result.get("digests") or {}).get("metrics.jsonl"),
+                "run_id": run_id,
+            }
+        )
+        points["val_loss"] = points["val_loss"].astype(float)
+        facts = {key: planned.get(key) for key in ("arm", "seed", "budget", "role")}
+        curves.append(points.assign(run_id=run_id, **facts))
+        for store, value in ((environments, environment), (configs, config), (results_of, result)):
+            if value:
+                store[run_id] = value
+    _name_stale_files(rows, configs)
+    table = pd.DataFrame(rows, columns=list(RUN_COLUMNS))
+    points = [c for c in curves if len(c)]
+    curve_table = (
+        pd.concat(points, ignore_index=True)[list(CURVE_COLUMNS)] if points else pd.DataFrame(columns=list(CURVE_COLUMNS))
+    )
+    return Experiment(
+        name=plan["name"], plan=plan, runs=table, curves=curve_table, environments=environments, configs=configs, results=results_of,
+        accept_stale=accept_stale,
+    )  # fmt: skip
+
+
+def first_crossing(times: Any, losses: Any, target: float) -> float | None:
+    """Training seconds at the first validation point at or below the target, interpolated from the point before; None if never."""
+    t, y = np.asarray(times, float), np.asarray(losses, float)
+    below = np.flatnonzero(y <= target)
+    if not len(below):
+        return None
+    i = int(below[0])
+    if i == 0 or not np.isfinite(y[i - 1]) or y[i - 1] == y[i]:
+        return float(t[i])
+    return float(t[i - 1] + (t[i] - t[i - 1]) * (y[i - 1] - target) / (y[i - 1] - y[i]))
+
+
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{path}: cannot be read as JSON ({error}): delete the run's folder and run the experiment again"
+        ) from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: holds no mapping: delete the run's folder and run the experiment again")
+    return value
+
+
+def _existing(root: Path, planned: Mapping[str, Any]) -> tuple[str, bool]:
+    """(run_id that has a result, whether it is stale): the current one, else the newest older one, else the current one."""
+    current = planned["run_id"]
+    if (root / current / "result.json").is_file():
+        return current, False
+    older = [o for o in planned.get("older") or [] if (root / o / "result.json").is_file()]
+    if older and not (root / current / "attempts.jsonl").is_file():
+        return max(older, key=lambda o: (root / o / "result.json").stat().st_mtime), True
+    return current, False
+
+
+def _status(run: Path) -> str:
+    """Of a run without a result: its last attempt's status, running while an attempt has no end, else pending."""
+    attempts = _lines(run / "attempts.jsonl")
+    if not attempts:
+        return "pending"
+    return str(attempts[-1].get("status") or "running")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """JSON lines; a last line cut off by a crash is left out."""
+    if not path.is_file():
+        return []
+    out = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            out.append(json.loads(line))
+        except ValueError:
+            continue
+    return out
+
+
+def _validation(path: Path) -> pd.DataFrame:
+    rows = [r for r in _lines(path) if r.get("kind") == "val"]
+    columns = ["step", "val_loss", "train_time_s"]
+    return pd.DataFrame([[_number(r.get(c)) for c in columns] for r in rows], columns=columns, dtype=float)
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _gpu(gpu: Any) -> str:
+    return str(gpu.get("name")) if isinstance(gpu, Mapping) else str(gpu)
+
+
+def _name_stale_files(rows: list[dict[str, Any]], configs: Mapping[str, Mapping[str, Any]]) -> None:
+    """Name the files by which stale runs' code differs from the newest code seen in this experiment."""
+    fresh = next((configs[r["run_id"]] for r in rows if not r["stale"] and r["run_id"] in configs), None)
+    files = ((fresh or {}).get("source") or {}).get("files") or {}
+    for row in rows:
+        if row["stale"] and files:
+            own = ((configs.get(row["run_id"]) or {}).get("source") or {}).get("files") or {}
+            row["stale_files"] = ", ".join(sorted(f for f in {*files, *own} if files.get(f) != own.get(f)))

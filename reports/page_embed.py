@@ -1,0 +1,139 @@
+"""The data inside a page: an Experiment as JSON and back, so that a page can be checked without the folder it came from.
+
+Run rows keep every digit (verdicts come from them); curve points are rounded to 1e-6 of loss and 0.1 ms, far below what
+any printed number shows.  Configurations and environments are stored once each and named by their digest.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from reports.types import Experiment
+
+LOSS_DIGITS, TIME_DIGITS = 6, 4
+OWN_KEYS = ("seed", "replicate")  # of a config: what differs between the runs of one arm
+RESULT_KEYS = (  # of result.json: what the tidy table holds too, so that the page keeps it once
+    "status", "val_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens", "tokens_per_s", "mfu",
+    "peak_allocated_mib", "peak_reserved_mib", "run_id",
+)  # fmt: skip
+UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def short_digest(value: Any) -> str:
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's types: numpy scalars become Python's, what is not a finite number becomes null."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, int)):
+        return value
+    return None if value is pd.NaT or value is pd.NA else str(value)
+
+
+def script_json(value: Any) -> str:
+    """JSON that may stand inside a <script> element: no text in it can end the element or open a comment."""
+    return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False).translate(UNSAFE)
+
+
+def embed_table(table: pd.DataFrame) -> dict[str, Any]:
+    columns = [[plain(v) for v in table[c].tolist()] for c in table.columns]
+    return {
+        "columns": list(table.columns),
+        "dtypes": [str(d) for d in table.dtypes],
+        "rows": [list(row) for row in zip(*columns)],
+    }
+
+
+def restore_table(data: Mapping[str, Any]) -> pd.DataFrame:
+    columns = zip(*data["rows"]) if data["rows"] else [()] * len(data["columns"])
+    pairs = zip(data["columns"], data["dtypes"], columns)
+    return pd.DataFrame({name: pd.Series(list(values), dtype=dtype) for name, dtype, values in pairs})
+
+
+def embed_curves(curves: pd.DataFrame) -> dict[str, Any]:
+    out = {}
+    for run_id, rows in curves.groupby("run_id", sort=False):
+        out[str(run_id)] = {
+            "step": [int(s) for s in rows["step"]],
+            "val_loss": [plain(round(float(v), LOSS_DIGITS)) if v == v else None for v in rows["val_loss"]],
+            "train_time_s": [plain(round(float(v), TIME_DIGITS)) if v == v else None for v in rows["train_time_s"]],
+        }
+    return out
+
+
+def pooled(mappings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Many mappings of which most are equal but for OWN_KEYS: each kept once, and per run which one and its own keys."""
+    pool: dict[str, Any] = {}
+    of: dict[str, Any] = {}
+    for run_id, mapping in mappings.items():
+        shared = {k: v for k, v in mapping.items() if k not in OWN_KEYS}
+        name = short_digest(shared)
+        pool.setdefault(name, shared)
+        of[run_id] = [name, {k: mapping[k] for k in OWN_KEYS if k in mapping}]
+    return {"pool": pool, "of": of}
+
+
+def unpooled(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {run_id: {**data["pool"][name], **own} for run_id, (name, own) in data["of"].items()}
+
+
+def embed_experiment(experiment: Experiment) -> dict[str, Any]:
+    """An Experiment as plain JSON types; restore_experiment gives it back."""
+    return {
+        "name": experiment.name,
+        "plan": plain(experiment.plan),
+        "accept_stale": experiment.accept_stale,
+        "runs": embed_table(experiment.runs),
+        "curves": embed_curves(experiment.curves),
+        "configs": pooled(experiment.configs),
+        "environments": pooled(experiment.environments),
+        "results": {r: {k: v for k, v in result.items() if k not in RESULT_KEYS} for r, result in experiment.results.items()},
+        "result_digests": {r: short_digest(result) for r, result in experiment.results.items()},
+    }
+
+
+def spread(values: list[Any], lengths: list[int]) -> list[Any]:
+    """Each value as often as its curve has points."""
+    return [value for value, n in zip(values, lengths, strict=True) for _ in range(n)]
+
+
+def restore_experiment(data: Mapping[str, Any]) -> Experiment:
+    """The Experiment that a page was made from, rebuilt from the page's data alone."""
+    runs = restore_table(data["runs"])
+    by_id = {str(r["run_id"]): r for r in runs.to_dict("records")}
+    found = [(run_id, c) for run_id, c in data["curves"].items() if run_id in by_id]
+    lengths = [len(c["step"]) for _, c in found]
+    curves = pd.DataFrame(
+        {"run_id": spread([run_id for run_id, _ in found], lengths)}
+        | {k: spread([by_id[run_id][k] for run_id, _ in found], lengths) for k in ("arm", "seed", "budget", "role")}
+        | {k: [v for _, c in found for v in c[k]] for k in ("step", "val_loss", "train_time_s")}
+    )
+    results = {
+        run_id: {**{k: v for k, v in by_id.get(run_id, {}).items() if k in RESULT_KEYS}, **own} for run_id, own in data["results"].items()
+    }
+    return Experiment(
+        name=data["name"],
+        plan=data["plan"],
+        runs=runs,
+        curves=curves.astype({"step": float, "val_loss": float, "train_time_s": float}),
+        environments=unpooled(data["environments"]),
+        configs=unpooled(data["configs"]),
+        results=results,
+        accept_stale=data["accept_stale"],
+    )

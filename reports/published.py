@@ -1,0 +1,182 @@
+"""Our effect against the public benchmark's: the published side has errors too, often too large to test anything.
+
+Effects are log ratios of times (arm / baseline): times are never compared in seconds across machines. A record's published time is its
+logs' training time; its error is the run-to-run noise of the loss turned into steps by the era's slope (one run 0.004 in loss at
+0.0037 per 100 steps is 108 steps), because a record's step count was tuned until its loss just met the target.
+"""
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from reports.types import PublishedVerdict
+
+RUNS = Path(__file__).parent.parent / "results" / "published" / "official_runs.csv"
+POWER = 0.8  # a published delta that a perfect measurement would confirm less often than this is too uncertain to test
+LATE_2024_SD, LATER_SD = 0.004, 0.002  # one run's final loss, from the logs of records 4 to 14 and 15 to 18
+NATS_PER_LOG_STEP = (
+    0.0037 / 100 * 5100
+)  # the slope of late 2024 as d loss / d log N: 0.19; recipes of 2026 (0.0145 per 100 at 1300) agree
+# records whose logs are not in the file: runs, mean final loss, mean time in s, steps (computed from the public logs)
+SUMMARIES = {"r14": (38, 3.27761, 264.63, 1530), "r16": (40, 3.27850, 231.01, 1480)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedRecord:
+    record: str
+    n: int
+    loss: float
+    time_s: float
+    steps: int
+
+    @property
+    def loss_sd(self) -> float:
+        return LATE_2024_SD if int(self.record[1:]) <= 14 else LATER_SD
+
+    @property
+    def log_time_se(self) -> float:
+        """Standard error of log(time to target): loss noise over slope; timing noise is several times smaller."""
+        return self.loss_sd / NATS_PER_LOG_STEP / math.sqrt(self.n)
+
+
+def final_rows(path: Path = RUNS) -> dict[tuple[str, str, str], dict[str, str]]:
+    """(record, arm, run) -> the last validation row of each published run."""
+    if not path.is_file():
+        raise ValueError(f"{path}: the published runs are missing: restore the file from the repository")
+    with path.open(newline="", encoding="utf-8") as file:
+        return {(r["record"], r["arm"], r["run"]): r for r in csv.DictReader(file)}
+
+
+def published_losses(record: str, path: Path = RUNS) -> list[float]:
+    """Final losses of a record's official runs."""
+    return [float(r["val_loss"]) for (rec, arm, _), r in final_rows(path).items() if rec == record and arm == record]
+
+
+def published_record(record: str, path: Path = RUNS) -> PublishedRecord:
+    """A record's official runs in five numbers; raises ValueError naming the records there are."""
+    if record in SUMMARIES:
+        n, loss, time_s, steps = SUMMARIES[record]
+        return PublishedRecord(record=record, n=n, loss=loss, time_s=time_s, steps=steps)
+    final = final_rows(path)
+    rows = [r for (rec, arm, _), r in final.items() if rec == record and (arm == record or arm.endswith(f"(= {record})"))]
+    if not rows:
+        known = sorted({rec for rec, _, _ in final if rec.startswith("r")} | set(SUMMARIES))
+        raise ValueError(f"no published runs of '{record}': there are {', '.join(known)}")
+    return PublishedRecord(
+        record=record,
+        n=len(rows),
+        loss=float(np.mean([float(r["val_loss"]) for r in rows])),
+        time_s=float(np.mean([float(r["train_time_ms"]) for r in rows])) / 1e3,
+        steps=int(rows[0]["total_steps"]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """An effect as a log ratio with its standard error; df inf where the error is known."""
+
+    value: float
+    se: float
+    df: float = math.inf
+
+
+def difference(a: Estimate, b: Estimate) -> Estimate:
+    """a - b of independent estimates, Satterthwaite df."""
+    variance = a.se**2 + b.se**2
+    parts = sum(e.se**4 / e.df for e in (a, b) if math.isfinite(e.df) and e.se > 0)
+    return Estimate(value=a.value - b.value, se=math.sqrt(variance), df=variance**2 / parts if parts > 0 else math.inf)
+
+
+def too_uncertain(published: Estimate, margin: float, alpha: float = 0.05) -> bool:
+    """Whether even a perfect measurement of the same effect would pass the two one-sided tests less often than POWER."""
+    return 2 * stats.norm.cdf(margin / published.se - stats.norm.isf(alpha)) - 1 < POWER if published.se > 0 else False
+
+
+def judge(own: Estimate, published: Estimate, *, margin: float, alpha: float = 0.05) -> tuple[str, str]:
+    """(verdict, why): the verdicts of reports.types.PublishedVerdict but the one about testability."""
+    if margin <= 0:
+        raise ValueError(
+            f"margin is {margin}, but an equivalence margin must be positive: half the published delta is the default"
+        )
+    if too_uncertain(published, margin, alpha):
+        return (
+            "published delta too uncertain to test",
+            f"the published effect's own standard error is {_pc(published.se)}, against a margin of {_pc(margin)}: "
+            "even a perfect repetition would seldom pass",
+        )
+    d = difference(own, published)
+    one_sided, two_sided = stats.t.isf(alpha, d.df) * d.se, stats.t.isf(alpha / 2, d.df) * d.se
+    if abs(d.value) + one_sided < margin:
+        return "reproduced", f"two one-sided tests at {alpha:g} place the difference within {_pc(margin)}"
+    own_half = stats.t.isf(alpha / 2, own.df) * own.se
+    if abs(own.value) > own_half and own.value * published.value < 0:
+        return "opposite", "the interval of our effect lies wholly on the other side of zero"
+    if abs(d.value) > two_sided:
+        word = "smaller" if d.value * published.value < 0 else "larger"
+        return word, f"the effects differ by {_pc(abs(d.value))}, more than their common error allows"
+    return (
+        "not resolved",
+        f"the effects differ by {_pc(d.value)} with a 95 % error of {_pc(two_sided)}, against a margin of {_pc(margin)}",
+    )
+
+
+def published_verdict(
+    record: str, against: str, arm: str, *, own: Estimate | None, not_testable: str = "", margin: float | None = None
+) -> PublishedVerdict:
+    """Beside the published delta of `record` against `against`: own is the log ratio of times to target, None where not resolved.
+
+    margin is in log time; by default half the published delta."""
+    new, old = published_record(record), published_record(against)
+    delta = math.log(new.time_s / old.time_s)
+    side = Estimate(value=delta, se=math.hypot(new.log_time_se, old.log_time_se))
+    margin = abs(delta) / 2 if margin is None else margin
+    if not_testable:
+        verdict, why = "not testable here", not_testable
+    elif too_uncertain(side, margin):
+        verdict, why = judge(own or Estimate(value=0.0, se=0.0), side, margin=margin)
+    elif own is None:
+        verdict, why = "not resolved", "the time to target of arm or baseline is not resolved here"
+    else:
+        verdict, why = judge(own, side, margin=margin)
+    half = 1.96 * side.se
+    own_half = stats.t.isf(0.025, own.df) * own.se if own else math.nan
+    return PublishedVerdict(
+        record=record,
+        against=against,
+        arm=arm,
+        verdict=verdict,  # type: ignore[arg-type]
+        why=why,
+        percent=_percent(own.value) if own else None,
+        percent_low=_percent(own.value - own_half) if own else None,
+        percent_high=_percent(own.value + own_half) if own else None,
+        published_percent=_percent(delta),
+        published_percent_low=_percent(delta - half),
+        published_percent_high=_percent(delta + half),
+        published_s=new.time_s - old.time_s,
+        published_s_error=1.96 * math.hypot(new.time_s * new.log_time_se, old.time_s * old.log_time_se),
+        n_published=(new.n, old.n),
+        margin_percent=100 * margin,
+    )
+
+
+def predecessor(record: str, base: str | None = None) -> str:
+    """The record a delta is against: the experiment's base, or the record before."""
+    return base or f"r{int(record[1:]) - 1:02d}"
+
+
+def own_arm(arms: list[Mapping[str, object]]) -> str:
+    """The arm that stands for the whole record: the one with most changes, the last of those."""
+    return str(max(enumerate(arms), key=lambda pair: (len(pair[1].get("changes") or ()), pair[0]))[1]["name"])  # type: ignore[arg-type]
+
+
+def _percent(log_ratio: float) -> float:
+    return 100 * math.expm1(log_ratio)
+
+
+def _pc(value: float) -> str:
+    return f"{100 * value:.1f} %"

@@ -1,0 +1,125 @@
+"""The public benchmark's significance rules, as its own pages apply them: printed beside our verdicts, never instead of them.
+
+A record claims mean val_loss <= target (3.28). Losses in nats per token; a rule that needs more runs than given has p None.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+TRACK1_P = 0.01
+TRACK3_SIGMA = 0.0013  # the track's own declared sd of one run
+TRACK3_THRESHOLD = 0.004  # about 3.08 sigma: p about 0.001
+SLOPE_PER_STEP = 0.0045 / 100  # loss per step near the target on the optimization track
+TARGET = 3.28
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleResult:
+    """What a rule says; null where a rule has no such number."""
+
+    rule: str
+    n: int | tuple[int, int]
+    mean: float | tuple[float, float] | None
+    sd: float | None
+    statistic: float | None
+    p: float | None
+    threshold: float
+    significant: bool
+
+
+def _losses(losses: Sequence[float], rule: str) -> np.ndarray:
+    x = np.asarray(losses, float)
+    if not len(x):
+        raise ValueError(f"rule {rule} got no losses: give final validation losses, for example 3.2785 3.2792")
+    if not np.isfinite(x).all():
+        raise ValueError(f"rule {rule} got a loss that is not a number (run {int(np.argmin(np.isfinite(x))) + 1} of {len(x)}): "
+                         "a diverged run misses the target, the rule has no place for it")  # fmt: skip
+    return x
+
+
+def track1(losses: Sequence[float], target: float = TARGET) -> RuleResult:
+    """One-sided one-sample t test, H0: mean >= target; passes at p < 0.01. Raises ValueError below 2 runs or without spread."""
+    x = _losses(losses, "track1")
+    if len(x) < 2:
+        raise ValueError("rule track1 needs at least 2 losses, got 1: a t test has no sd of one run")
+    sd = float(x.std(ddof=1))
+    if sd == 0:
+        raise ValueError(f"rule track1: all {len(x)} losses are equal, so their sd is 0: is one run given several times?")
+    t = float((x.mean() - target) / (sd / math.sqrt(len(x))))
+    p = float(stats.t.cdf(t, len(x) - 1))
+    return RuleResult(
+        rule="track1", n=len(x), mean=float(x.mean()), sd=sd, statistic=t, p=p, threshold=TRACK1_P, significant=p < TRACK1_P
+    )
+
+
+def track3(losses: Sequence[float], target: float = TARGET) -> RuleResult:
+    """(target - mean) * sqrt(n) >= 0.004: a one-sided z test with the declared sigma 0.0013."""
+    x = _losses(losses, "track3")
+    statistic = float((target - x.mean()) * math.sqrt(len(x)))
+    return RuleResult(
+        rule="track3",
+        n=len(x),
+        mean=float(x.mean()),
+        sd=float(x.std(ddof=1)) if len(x) > 1 else None,
+        statistic=statistic,
+        p=float(stats.norm.sf(statistic / TRACK3_SIGMA)),
+        threshold=TRACK3_THRESHOLD,
+        significant=statistic >= TRACK3_THRESHOLD,
+    )
+
+
+def track3_pair(
+    *, old_mean: float, old_n: int, old_steps: int, new_mean: float, new_n: int, new_steps: int, slope: float = SLOPE_PER_STEP
+) -> RuleResult:
+    """(loss_old - loss_new + slope * (steps_old - steps_new)) / sqrt(1/n_new + 1/n_old) >= 0.004; slope in loss per step."""
+    for name, value in (("old_n", old_n), ("new_n", new_n), ("old_steps", old_steps), ("new_steps", new_steps)):
+        if value < 1:
+            raise ValueError(f"rule track3-pair: {name} is {value}, but must be at least 1")
+    if not all(map(math.isfinite, (old_mean, new_mean, slope))):
+        raise ValueError("rule track3-pair: old_mean, new_mean and slope must be numbers")
+    if slope < 0:
+        raise ValueError(
+            f"rule track3-pair: slope is {slope}, but must be what a step less costs in loss, a positive number such as 0.0045/100"
+        )
+    statistic = (old_mean - new_mean + slope * (old_steps - new_steps)) / math.sqrt(1 / new_n + 1 / old_n)
+    return RuleResult(
+        rule="track3-pair",
+        n=(old_n, new_n),
+        mean=(old_mean, new_mean),
+        sd=None,
+        statistic=statistic,
+        p=float(stats.norm.sf(statistic / TRACK3_SIGMA)),
+        threshold=TRACK3_THRESHOLD,
+        significant=statistic >= TRACK3_THRESHOLD,
+    )
+
+
+def parse_numbers(text: str) -> list[float]:
+    """Numbers separated by spaces, commas, semicolons, newlines or as a Python or numpy list; names what is not a number."""
+    words = [
+        w
+        for w in re.split(r"[\s,;|\[\](){}]+", re.sub(r"\b(?:np|numpy)\.(?:float\d+|array)|\btensor\b|\barray\b", " ", text))
+        if w
+    ]
+    numbers = []
+    for word in words:
+        try:
+            numbers.append(float(word.strip("'\"").replace("\u2212", "-")))
+        except ValueError:
+            raise ValueError(f"'{word}' is not a number: give losses separated by spaces, commas or newlines") from None
+    return numbers
+
+
+def parse_slope(text: str) -> float:
+    """Loss per step: '0.000045' or '0.0045/100'."""
+    top, _, bottom = text.partition("/")
+    try:
+        value = float(top) / float(bottom or 1)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"slope '{text}' is not a number per step: write 0.000045 or 0.0045/100") from None
+    return value

@@ -1,0 +1,172 @@
+"""From the tidy table to samples per arm and metric: which runs count, at which budget, and what is doubtful about them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from reports.contrasts import Sample, welch
+from reports.types import Experiment, Warning
+
+OUTCOMES = ("finished", "diverged")
+PENDING = ("pending", "running", "interrupted", "preempted", "claimed")
+OUTLIER_SD = 5.0
+TWO_PHASE_MARGIN = 0.001  # nats: packed and whole-node losses count as equal inside it
+WHOLE_NODE_RUNS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usable:
+    """The runs that count: rows with an outcome, neither stale nor copies; warnings of the experiment as a whole."""
+
+    runs: pd.DataFrame
+    arms: tuple[str, ...]  # baseline first
+    warnings: tuple[Warning, ...]
+
+
+def usable(experiment: Experiment) -> Usable:
+    """Raises ValueError where losses cannot be compared at all: several corpora, or an arm the plan does not know."""
+    plan, runs = experiment.plan, experiment.runs
+    baseline = plan["baseline"]
+    arms = (baseline, *(a["name"] for a in plan["arms"] if a["name"] != baseline))
+    unknown = sorted(set(runs["arm"]) - set(arms))
+    if unknown:
+        raise ValueError(
+            f"experiment '{experiment.name}' has runs of '{unknown[0]}', which is none of its arms: {', '.join(arms)}"
+        )
+    good, warnings = runs[runs["status"].isin(OUTCOMES)], []
+    if good["stale"].any():
+        warnings.append(Warning.STALE_ACCEPTED if experiment.accept_stale else Warning.STALE)
+        good = good if experiment.accept_stale else good[~good["stale"].astype(bool)]
+    copies = duplicated(good)
+    if copies.any():
+        warnings.append(Warning.DUPLICATE_RUN)
+        good = good[~copies]
+    prints = sorted(set(good["fingerprint"].dropna()))
+    if len(prints) > 1:
+        raise ValueError(
+            f"experiment '{experiment.name}' mixes runs of {len(prints)} different data sets ({', '.join(p[:8] for p in prints)}): "
+            "losses on different data cannot be compared, run all arms on one corpus"
+        )
+    if (~runs["status"].isin((*OUTCOMES, *PENDING))).any():
+        warnings.append(Warning.FAILED_RUNS)
+    return Usable(runs=good, arms=arms, warnings=tuple(warnings))
+
+
+def duplicated(runs: pd.DataFrame) -> pd.Series:
+    """Copies: an earlier row of the arm has the same run_id, the same metrics file, or the same loss and time to the last digit."""
+    key = ["arm", "budget", "role"]
+    copy = runs.duplicated([*key, "run_id"])
+    if "metrics_digest" in runs:
+        copy |= runs.duplicated([*key, "metrics_digest"]) & runs["metrics_digest"].notna()
+    same = runs.duplicated([*key, "val_loss", "train_time_s"])
+    return copy | (same & runs["val_loss"].notna() & runs["train_time_s"].notna())
+
+
+def of_role(runs: pd.DataFrame, role: str) -> pd.DataFrame:
+    """Runs of a role, or all of them where the experiment has no such phase."""
+    own = runs[runs["role"] == role]
+    return own if len(own) else runs
+
+
+def shared_budget(runs: pd.DataFrame, arms: tuple[str, ...]) -> int | None:
+    """The longest budget at which every arm that has runs has some; None where there is none (every arm at its own steps)."""
+    sets = [set(runs.loc[runs["arm"] == arm, "budget"]) for arm in arms]
+    common = set.intersection(*(s for s in sets if s)) if any(sets) else set()
+    return int(max(common)) if common else None
+
+
+def at_budget(runs: pd.DataFrame, budget: int | None) -> pd.DataFrame:
+    """Runs at the budget, or at each arm's own longest."""
+    if budget is not None:
+        return runs[runs["budget"] == budget]
+    return runs[runs["budget"] == runs.groupby("arm")["budget"].transform("max")]
+
+
+def sample(runs: pd.DataFrame, arm: str, metric: str) -> Sample:
+    """The arm's finite values of a metric (times as logarithms) with their blocks; diverged runs are counted for the loss alone."""
+    own = runs[runs["arm"] == arm]
+    done = own[(own["status"] == "finished") & own[metric].notna()]
+    values = done[metric].to_numpy(float)
+    if metric != "val_loss" and (values <= 0).any():
+        raise ValueError(
+            f"arm '{arm}': {metric} of {values.min():g} in run {done['run_id'].iloc[int(values.argmin())]} is no time"
+        )
+    return Sample(
+        values=values if metric == "val_loss" else np.log(values),
+        blocks=tuple(None if pd.isna(b) else b for b in done["block"]),
+        n_diverged=int((own["status"] == "diverged").sum()) if metric == "val_loss" else 0,
+    )
+
+
+def pending(experiment: Experiment) -> int:
+    return int(experiment.runs["status"].isin(PENDING).sum())
+
+
+def extended(plan: Mapping[str, Any]) -> bool:
+    """Whether the number of seeds was raised after the first launch."""
+    locks = plan.get("locks") or []
+    first = locks[0].get("plan", {}).get("seeds") if locks else None
+    return first is not None and len(plan.get("seeds") or ()) > len(first)
+
+
+def outliers(runs: pd.DataFrame, arm: str) -> tuple[str, ...]:
+    """run_ids whose loss is more than OUTLIER_SD robust sd from the arm's median; needs 5 runs to tell."""
+    own = runs[(runs["arm"] == arm) & (runs["status"] == "finished")]
+    x = own["val_loss"].to_numpy(float)
+    if len(x) < 5:
+        return ()
+    spread = 1.4826 * float(np.median(np.abs(x - np.median(x))))
+    return tuple(own["run_id"][np.abs(x - np.median(x)) > OUTLIER_SD * spread]) if spread > 0 else ()
+
+
+def unequal_noise(samples: list[Sample], alpha: float = 0.01) -> bool:
+    """Levene's test in its median form (Brown and Forsythe 1974) over arms with 3 runs or more: a warning, never a choice of analysis."""
+    groups = [s.values for s in samples if len(s.values) >= 3]
+    return len(groups) > 1 and all(np.ptp(g) > 0 for g in groups) and bool(stats.levene(*groups, center="median").pvalue < alpha)
+
+
+def equivalent(a: np.ndarray, b: np.ndarray, margin: float, alpha: float = 0.05) -> bool:
+    """Two one-sided Welch tests (Schuirmann 1987): is |mean(a) - mean(b)| below margin?"""
+    delta, se, df = welch(a, b)
+    return bool(np.isfinite(se)) and abs(delta) + stats.t.isf(alpha, df) * se < margin
+
+
+def two_phase_verified(experiment: Experiment, runs: pd.DataFrame, baseline: str) -> bool:
+    """Whether losses of packed runs may stand for whole-node ones: trivially so with one phase or one world size, else by equivalence."""
+    own = runs[(runs["arm"] == baseline) & (runs["status"] == "finished")]
+    phases = [own[own["role"] == role] for role in ("loss", "timing")]
+    if not all(map(len, phases)):
+        return True
+    sizes = [{experiment.configs.get(r, {}).get("world_size") for r in phase["run_id"]} for phase in phases]
+    if sizes[0] == sizes[1]:
+        return True
+    whole = phases[1]["val_loss"].dropna().to_numpy(float)
+    return len(whole) >= WHOLE_NODE_RUNS and equivalent(phases[0]["val_loss"].dropna().to_numpy(float), whole, TWO_PHASE_MARGIN)
+
+
+def time_warnings(runs: pd.DataFrame, arm: str, baseline: str) -> tuple[Warning, ...]:
+    """What is doubtful about a comparison of two arms' times: hardware and nodes."""
+    a, b = runs[runs["arm"] == arm], runs[runs["arm"] == baseline]
+    out = []
+    if not same_hardware(runs, arm, baseline):
+        out.append(Warning.MIXED_HARDWARE)
+    nodes_a, nodes_b = set(a["node"].dropna()), set(b["node"].dropna())
+    if nodes_a and nodes_b and not nodes_a & nodes_b:
+        out.append(Warning.NO_SHARED_NODE)
+    elif len(nodes_a | nodes_b) == 1:
+        out.append(Warning.ONE_NODE)
+    return tuple(out)
+
+
+def same_hardware(runs: pd.DataFrame, *arms: str) -> bool:
+    own = runs[runs["arm"].isin(arms)]
+    return len(own[["device", "gpu"]].drop_duplicates()) <= 1
+
+
+def mean_sd(values: np.ndarray) -> tuple[float, float | None]:
+    return (float(values.mean()) if len(values) else math.nan), float(values.std(ddof=1)) if len(values) > 1 else None

@@ -1,0 +1,182 @@
+"""Check a report: recompute every number and verdict that it prints from the raw rows inside it, by a second path.
+
+Four checks, each of which returns sentences that say what does not agree:
+1. rows against the plan and the curves: every planned run has its row, its loss is its curve's last point, its status fits;
+2. means, deviations and counts of the verdict table, by plain sums over the rows (no pandas, none of the page's code);
+3. verdicts, effects, intervals, p values, sentences and figures' data, by running the comparison on the rows rebuilt from the page;
+4. with a results directory, every row and curve against the run's files, and the files against their recorded digests.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from reports.page import render
+from reports.page_embed import LOSS_DIGITS, TIME_DIGITS, restore_experiment, short_digest
+from reports.verify_page import Page, Printed, read_page
+
+ROUNDING = 0.51
+MEANS = {"val_loss": "loss", "step_ms": "timing", "steps": "loss"}  # metric of the printed table -> the role it is taken from
+
+
+def verify(report_path: Path, results: Path | None = None) -> list[str]:
+    """Every disagreement found, in words; an empty list means that the page says what its data say.
+
+    Raises ValueError where the file is no report."""
+    page = read_page(report_path)
+    found: list[str] = []
+    for index, data in enumerate(page.data["experiments"]):
+        name = data["plan"]["name"]
+        rows = [dict(zip(data["runs"]["columns"], row)) for row in data["runs"]["rows"]]
+        checks = [check_rows(data, rows), check_aggregates(page, index, data, rows)]
+        if results is not None:
+            checks.append(check_results(data, rows, results))
+        found += [f"{name}: {sentence}" for check in checks for sentence in check]
+    return found + list(check_rendered(page))
+
+
+def check_rows(data: Mapping[str, Any], rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Rows against plan and curves, all of them from the page's data."""
+    planned = set()
+    there = {(r["arm"], r["run_id"]) for r in rows}
+    for run in data["plan"]["runs"]:
+        named = {(run["arm"], run_id) for run_id in (run["run_id"], *(run.get("older") or []))}
+        planned |= named
+        if not named & there:
+            yield f"run {run['run_id']} of arm {run['arm']!r}, seed {run['seed']}, is planned but has no row"
+    for row in rows:
+        run_id = row["run_id"]
+        if (row["arm"], run_id) not in planned:
+            yield f"run {run_id} has a row but is not planned for arm {row['arm']!r}"
+        if row["status"] in ("finished", "diverged") and run_id not in data["results"]:
+            yield f"run {run_id} is {row['status']} but has no result"
+        curve = data["curves"].get(run_id)
+        if row["status"] != "finished" or not curve or not curve["step"]:
+            continue
+        for column, digits in (("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
+            last = curve[column][-1]
+            if row[column] is None or last is None or abs(row[column] - last) > ROUNDING * 10.0**-digits:
+                yield f"run {run_id}: {column} {row[column]} is not the last point of its curve, {last}"
+
+
+def check_aggregates(page: Page, index: int, data: Mapping[str, Any], rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Means, deviations and counts of the printed table, by plain sums over the page's rows."""
+    arms = [a["name"] for a in data["plan"]["arms"]]
+    outcomes = originals([r for r in rows if r["status"] in ("finished", "diverged") and (data["accept_stale"] or not r["stale"])])
+    for place, arm in enumerate(arms):
+        printed = page.verdicts.get((index, place), {})
+        if not printed:
+            yield f"arm {arm!r} is missing in the verdict table"
+        compared = {metric: [r for r in compared_rows(outcomes, arms, role) if r["arm"] == arm] for metric, role in MEANS.items()}
+        for metric in MEANS:
+            values = [r[metric] for r in compared[metric] if r["status"] == "finished" and r[metric] is not None]
+            mean = math.fsum(values) / len(values) if values else None
+            yield from agree(printed, f"{metric}.mean", (mean,), arm)
+            if len(values) > 1 and mean is not None:
+                yield from agree(printed, f"{metric}.sd", (math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)),), arm)
+        n_of = {status: float(sum(r["status"] == status for r in compared["val_loss"])) for status in ("finished", "diverged")}
+        for status, n in n_of.items():
+            if f"n.{status}" in printed or n:
+                carried = printed[f"n.{status}"].values[0] if f"n.{status}" in printed else None
+                if carried != n:
+                    yield f"arm {arm!r}: n.{status} is printed as {carried} but the rows give {n:.0f}"
+
+
+def originals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows without copies: a run that comes again under its id, its metrics file, or its very loss and time counts once."""
+    seen: set[tuple[Any, ...]] = set()
+    kept = []
+    for r in rows:
+        where = (r["arm"], r["budget"], r["role"])
+        marks = {("id", *where, r["run_id"])}
+        marks |= {("digest", *where, r["metrics_digest"])} if r.get("metrics_digest") else set()
+        marks |= {("values", *where, r["val_loss"], r["train_time_s"])} if None not in (r["val_loss"], r["train_time_s"]) else set()
+        if not marks & seen:
+            kept.append(r)
+        seen |= marks
+    return kept
+
+
+def compared_rows(rows: list[dict[str, Any]], arms: list[str], role: str) -> list[dict[str, Any]]:
+    """The rows of a role (all where there is no such phase) at the longest budget that every arm with rows has, or at its own."""
+    mine = [r for r in rows if r["role"] == role] or rows
+    budgets = [b for arm in arms if (b := {r["budget"] for r in mine if r["arm"] == arm})]
+    shared = set.intersection(*budgets) if budgets else set()
+    longest = {arm: max((r["budget"] for r in mine if r["arm"] == arm), default=None) for arm in arms}
+    return [r for r in mine if r["budget"] == (max(shared) if shared else longest[r["arm"]])]
+
+
+def agree(printed: Mapping[str, Printed], key: str, values: tuple[float | None, ...], arm: str) -> Iterator[str]:
+    """Whether the page prints these values under this key; what is not printed at all is left to the rendering check."""
+    if key in printed and not all(close(a, b) for a, b in zip(printed[key].values, values, strict=True)):
+        yield f"arm {arm!r}: {key} is printed as {printed[key].text} ({printed[key].values}) but the rows give {values}"
+
+
+def close(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is None and b is None
+    return a == b or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def check_rendered(page: Page) -> Iterator[str]:
+    """The page against the page that its own data give: words, numbers, rows and figures must be the same."""
+    again = read_page(render([restore_experiment(data) for data in page.data["experiments"]]))
+    for (index, place), expected in again.verdicts.items():
+        plan = page.data["experiments"][index]["plan"]
+        where = f"{plan['name']}: arm {plan['arms'][place]['name']!r}"
+        printed = page.verdicts.get((index, place), {})
+        for key in dict.fromkeys([*expected, *printed]):
+            want, got = expected.get(key), printed.get(key)
+            if want is None or got is None:
+                yield f"{where}: {key} is {'printed but does not follow from the rows' if got else 'missing'}"
+            elif want.text != got.text or len(want.values) != len(got.values) or not all(map(close, want.values, got.values)):
+                yield f"{where}: {key} is printed as '{got.text}' but the rows give '{want.text}'"
+    for index, (own, made) in enumerate(zip(page.data["experiments"], again.data["experiments"], strict=True)):
+        for key in dict.fromkeys([*own["figures"], *made["figures"]]):
+            if own["figures"].get(key) != made["figures"].get(key):
+                yield f"the data of the figure {key}-{index} does not follow from the rows"
+    for part, words in (("sentences", "the sentence"), ("rows", "the row"), ("drawings", "the figure")):
+        expected_parts, printed_parts = getattr(again, part), getattr(page, part)
+        for key in dict.fromkeys([*expected_parts, *printed_parts]):
+            if expected_parts.get(key) != printed_parts.get(key):
+                state = "is missing" if key not in printed_parts else "is not in the data" if key not in expected_parts else "differs"
+                told = f": printed '{printed_parts[key]}', expected '{expected_parts[key]}'" if state == "differs" and part != "drawings" else ""
+                yield f"{words} {' '.join(map(str, key))} {state}{told}"
+
+
+def check_results(data: Mapping[str, Any], rows: list[dict[str, Any]], results: Path) -> Iterator[str]:
+    """The page's rows and curves against the files of the runs, and these against the digests in result.json."""
+    by_id = {r["run_id"]: r for r in rows}
+    for planned in data["plan"]["runs"]:
+        ids = [planned["run_id"], *(planned.get("older") or [])]
+        there = [i for i in ids if (results / "runs" / i / "result.json").is_file()]
+        if there and not any(i in data["results"] for i in there):
+            yield f"run {there[0]} has a result in {results} that the page does not show"
+    for run_id in data["results"]:
+        folder = results / "runs" / run_id
+        if not (folder / "result.json").is_file():
+            yield f"run {run_id}: {folder / 'result.json'} is missing"
+            continue
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        if short_digest(result) != data["result_digests"].get(run_id):
+            yield f"run {run_id}: result.json is not the one this page was made from"
+        for name, recorded in (result.get("digests") or {}).items():
+            if not (folder / name).is_file() or hashlib.sha256((folder / name).read_bytes()).hexdigest() != recorded:
+                yield f"run {run_id}: {name} does not have the digest that result.json recorded"
+        row = by_id.get(run_id, {})
+        for key in ("status", "val_loss", "train_time_s", "step_ms", "steps", "tokens", "peak_allocated_mib"):
+            if row.get(key) != result.get(key):
+                yield f"run {run_id}: {key} is {row.get(key)} on the page and {result.get(key)} in result.json"
+        yield from check_curve(run_id, data["curves"].get(run_id), folder / "metrics.jsonl")
+
+
+def check_curve(run_id: str, curve: Mapping[str, Any] | None, path: Path) -> Iterator[str]:
+    points = [p for line in path.read_text(encoding="utf-8").splitlines() if (p := json.loads(line)).get("kind") == "val"]
+    for column, digits in (("step", 0), ("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
+        theirs = [None if p[column] is None else round(p[column], digits) for p in points]
+        if (curve or {}).get(column, []) != theirs:
+            yield f"run {run_id}: the curve's {column} on the page is not that of {path.name}"
+            return

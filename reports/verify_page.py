@@ -1,0 +1,111 @@
+"""Reading a report back: its embedded data, and what it prints, with no code of the page's own."""
+
+import json
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+VOID = {"meta", "link", "br", "input", "path", "circle", "rect", "line"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """One printed piece: its text and the values it carries at full precision."""
+
+    text: str
+    values: tuple[float | None, ...]
+
+
+@dataclass(kw_only=True)
+class Page:
+    """What a report prints, by where it stands: verdicts[(experiment, arm)][key], and texts by (experiment, ...)."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    verdicts: dict[tuple[int, int], dict[str, Printed]] = field(default_factory=dict)
+    sentences: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    rows: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    drawings: dict[tuple[Any, ...], str] = field(default_factory=dict)
+
+
+class Reader(HTMLParser):
+    """Walks the markup once; knows the experiment, the table row and the figure it is in."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.page = Page()
+        self.json = ""
+        self._open: list[tuple[str, dict[str, str | None]]] = []
+        self._text: list[list[str]] = []
+
+    def _attribute(self, name: str) -> str | None:
+        return next((a[name] for _, a in reversed(self._open) if name in a), None)
+
+    def _figure(self) -> str | None:
+        return next((a.get("id") for tag, a in reversed(self._open) if tag == "figure"), None)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if (figure := self._figure()) and any(t == "svg" for t, _ in self._open) or tag == "svg":
+            key = (figure,)
+            self.page.drawings[key] = self.page.drawings.get(key, "") + f"<{tag} {attrs}>"
+        if tag not in VOID:
+            self._open.append((tag, dict(attrs)))
+            self._text.append([])
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_data(self, data: str) -> None:
+        for text in self._text:
+            text.append(data)
+        if any(tag == "svg" for tag, _ in self._open):
+            key = (self._figure(),)
+            self.page.drawings[key] = self.page.drawings.get(key, "") + data
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open:
+            name, attributes = self._open.pop()
+            self._close(name, attributes, "".join(self._text.pop()))
+            if name == tag:
+                return
+
+    def _close(self, tag: str, attributes: dict[str, str | None], text: str) -> None:
+        if tag == "script" and attributes.get("id") == "data":
+            self.json = text
+        experiment = self._attribute("data-experiment")
+        if experiment is None:
+            return
+        index, words = int(experiment), " ".join(text.split())
+        key, arm, table = attributes.get("data-key"), self._attribute("data-arm"), self._attribute("data-table")
+        if key and table == "verdicts" and arm is not None:
+            self.page.verdicts.setdefault((index, int(arm)), {})[key] = Printed(text=words, values=numbers(attributes.get("data-v")))
+        elif key and table != "runs":
+            self.page.sentences[(index, key)] = f"{words} {attributes.get('data-v') or ''}".strip()
+        elif tag == "tr" and (run := attributes.get("data-run")):
+            self.page.rows[(index, run)] = words
+        elif tag == "tr" and (run := attributes.get("data-id")):
+            self.page.rows[(index, "unfinished", run)] = words
+        elif tag in ("li", "dd") and self._attribute("class") in ("facts", "notes"):
+            self.page.sentences[(index, self._attribute("class"), words)] = words
+
+
+def numbers(carried: str | None) -> tuple[float | None, ...]:
+    return () if carried is None else tuple(float(v) if v else None for v in carried.split(","))
+
+
+def read_page(report: Path | str) -> Page:
+    """The page of a file, or of its text. Raises ValueError where it is no report of this program."""
+    name = report if isinstance(report, Path) else "the page"
+    text = report.read_text(encoding="utf-8") if isinstance(report, Path) else report
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    try:
+        reader.page.data = json.loads(reader.json)
+        if reader.page.data["format"] != 1:
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{name}: holds no data of an `ablate report` page; write the page again from its results") from None
+    return reader.page
