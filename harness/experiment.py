@@ -12,7 +12,6 @@ from harness.config import RunConfig, flat
 from harness.designs import BASELINE, DESIGNS, LIMITS, Changes, labels
 from harness.errors import UserError
 from harness.presets import (
-    Scale,
     Values,
     check_names,
     find,
@@ -294,11 +293,11 @@ class _Reader:
         for name in chosen:
             from_record, change = self.changes[name]
             (values if from_record else own).update(change)
-        if isinstance(self.scale, Scale):
-            values = self.scale.apply(values)
-        out = {**values, **self.fixed, **own}
-        if out["schedule.steps"] != values["schedule.steps"]:
-            out = {**with_budget(dict(out), values), **{k: v for k, v in {**self.fixed, **own}.items()}}
+        scaled = self.scale.apply(values)
+        given = {**self.fixed, **own}
+        out = {**scaled, **given}
+        if out["schedule.steps"] != scaled["schedule.steps"]:
+            out = {**with_budget(out, values), **given}
         return out, frozenset(self.fixed) | frozenset(own)
 
     def _resolve(self, chosen: Changes) -> tuple[RunConfig, tuple[str, ...]]:
