@@ -21,5 +21,9 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
     hours = fmean(measured) * tokens / 3600 if measured else None
     gpu_hours = hours * planned[0].spec.world_size if hours is not None and planned[0].spec.device == "cuda" else None
     words = f"to do: {len(missing)} runs, {tokens / 1e6:.1f}M training tokens"
-    words += f", about {hours:.2f} h of one slot (from {len(measured)} finished runs)" if hours is not None else "; time not known before a run is done"
+    words += (
+        f", about {hours:.2f} h of one slot (from {len(measured)} finished runs)"
+        if hours is not None
+        else "; time not known before a run is done"
+    )
     return {"runs": len(missing), "tokens": tokens, "slot_hours": hours, "gpu_hours": gpu_hours, "words": words}

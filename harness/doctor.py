@@ -32,10 +32,8 @@ def examine() -> list[dict[str, Any]]:
 
     add("python", platform.python_version() if sys.version_info >= (3, 11) else None, "install Python 3.11 or newer")
     add("torch", torch.__version__)
-    add(
-        "cpu",
-        f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} processors, {torch.get_num_threads()} threads",
-    )
+    n_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    add("cpu", f"{n_cpus} processors, {torch.get_num_threads()} threads")
     cuda = torch.cuda.is_available()
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else []
     add(

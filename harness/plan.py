@@ -65,25 +65,55 @@ def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
             config = arm.config if budget is None else at_budget(arm.config, budget)
             name = config.data.corpus
             corpora[name] = corpora.get(name) or open_corpus(name)
-            runs.append(PlannedRun(arm=arm.name, block=block, order=order, spec=RunSpec(
-                config=plain(config), seed=int(seed), replicate=0, budget=config.schedule.steps, role="loss",
-                data_name=name, data_fingerprint=corpora[name].fingerprint, world_size=world_size, device=e.device,
-                source_digest=sources.digest, source_files=sources.files, environment_digest=environment.digest,
-                toggles=in_words(arm), substituted=arm.substituted,
-            )))
+            runs.append(
+                PlannedRun(
+                    arm=arm.name,
+                    block=block,
+                    order=order,
+                    spec=RunSpec(
+                        config=plain(config),
+                        seed=int(seed),
+                        replicate=0,
+                        budget=config.schedule.steps,
+                        role="loss",
+                        data_name=name,
+                        data_fingerprint=corpora[name].fingerprint,
+                        world_size=world_size,
+                        device=e.device,
+                        source_digest=sources.digest,
+                        source_files=sources.files,
+                        environment_digest=environment.digest,
+                        toggles=in_words(arm),
+                        substituted=arm.substituted,
+                    ),
+                )
+            )
     if len({c.fingerprint for c in corpora.values()}) > 1:
-        raise UserError(f"{e.path}: its arms read different corpora ({', '.join(corpora)}): losses on different text are not compared")
+        raise UserError(
+            f"{e.path}: its arms read different corpora ({', '.join(corpora)}): losses on different text are not compared"
+        )
     return runs
 
 
 def locked_plan(e: Experiment) -> dict[str, Any]:
     """What is decided before the first run: changing any of it later is a new lock, shown on the page."""
     return {
-        "question": e.question, "base": e.base, "scale": e.scale, "baseline": e.baseline.name, "design": e.design,
+        "question": e.question,
+        "base": e.base,
+        "scale": e.scale,
+        "baseline": e.baseline.name,
+        "design": e.design,
         "arms": {a.name: {"changes": list(a.changes), "fields": {k: _plain(v) for k, v in a.fields.items()}} for a in e.arms},
-        "baseline_config": plain(e.baseline.config), "primary": e.primary, "seeds": list(e.seeds),
-        "seeds_rule": e.seeds_rule, "budgets": list(e.budgets), "target": e.target, "margin": e.margin,
-        "estimand": "at-rate", "confirm": e.confirm, "published": e.published,
+        "baseline_config": plain(e.baseline.config),
+        "primary": e.primary,
+        "seeds": list(e.seeds),
+        "seeds_rule": e.seeds_rule,
+        "budgets": list(e.budgets),
+        "target": e.target,
+        "margin": e.margin,
+        "estimand": "at-rate",
+        "confirm": e.confirm,
+        "published": e.published,
     }
 
 
@@ -104,20 +134,42 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
         locks.append({"locked": datetime.now(UTC).isoformat(timespec="seconds"), "digest": digest(plan), "plan": plan})
     older = {r["intent_id"]: [r["run_id"], *r["older"]] for r in before["runs"]}
     corpus = open_corpus(e.baseline.config.data.corpus)
-    rows = [{
-        "arm": r.arm, "seed": r.spec.seed, "replicate": r.spec.replicate, "budget": r.spec.budget, "role": r.spec.role,
-        "block": r.block, "order": r.order, "intent_id": r.spec.intent_id, "run_id": r.spec.run_id,
-        "older": [i for i in older.get(r.spec.intent_id, []) if i != r.spec.run_id],
-    } for r in runs]
+    rows = [
+        {
+            "arm": r.arm,
+            "seed": r.spec.seed,
+            "replicate": r.spec.replicate,
+            "budget": r.spec.budget,
+            "role": r.spec.role,
+            "block": r.block,
+            "order": r.order,
+            "intent_id": r.spec.intent_id,
+            "run_id": r.spec.run_id,
+            "older": [i for i in older.get(r.spec.intent_id, []) if i != r.spec.run_id],
+        }
+        for r in runs
+    ]
     return {
-        "schema": SCHEMA, "name": e.name, **plan, "arms": [
-            {"name": a.name, "changes": list(a.changes), "fields": {k: _plain(v) for k, v in a.fields.items()}, "estimand": "at-rate",
-             "substituted": list(a.substituted)} for a in e.arms
+        "schema": SCHEMA,
+        "name": e.name,
+        **plan,
+        "arms": [
+            {
+                "name": a.name,
+                "changes": list(a.changes),
+                "fields": {k: _plain(v) for k, v in a.fields.items()},
+                "estimand": "at-rate",
+                "substituted": list(a.substituted),
+            }
+            for a in e.arms
         ],
         "protocol": e.baseline.config.timing.protocol,
         "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "unit": corpus.unit},
-        "command": command, "locks": locks, "looks": before["looks"],
-        "looked_at": before.get("looked_at", 0), "runs": rows,
+        "command": command,
+        "locks": locks,
+        "looks": before["looks"],
+        "looked_at": before.get("looked_at", 0),
+        "runs": rows,
     }
 
 
@@ -160,7 +212,9 @@ def up_to_date(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
         ids = [r["run_id"], *r["older"]]
         made = next((results / "runs" / i for i in ids if (results / "runs" / i / "config.yaml").exists()), None)
         if made is not None and not plan.get("imported"):
-            spec = replace(RunSpec.from_mapping(read_config(made)), source_digest=sources.digest, environment_digest=environment.digest)
+            spec = replace(
+                RunSpec.from_mapping(read_config(made)), source_digest=sources.digest, environment_digest=environment.digest
+            )
             r = {**r, "run_id": spec.run_id, "older": [i for i in ids if i != spec.run_id]}
         rows.append(r)
     return {**plan, "runs": rows}

@@ -7,11 +7,12 @@ named by an experiment's `plugins:`; workers find them through the environment, 
 
 import importlib.util
 import os
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 from harness.errors import UserError
 
@@ -32,7 +33,10 @@ def use(files: Iterable[Path]) -> None:
 
 def modules() -> list[ModuleType]:
     """The plug-ins in force, imported once."""
+    by_name: dict[str, Path] = {}
     for path in paths():
+        if by_name.setdefault(path.stem, path) != path:
+            raise UserError(f"plug-ins {by_name[path.stem]} and {path}: two files of one name; rename one of them")
         if path not in _loaded:
             _loaded[path] = _import(path)
     return [_loaded[p] for p in paths()]
@@ -41,16 +45,22 @@ def modules() -> list[ModuleType]:
 def _import(path: Path) -> ModuleType:
     if not path.is_file():
         raise UserError(f"plug-in {path}: no such file; paths in `plugins:` are relative to the experiment's file")
+    if not path.stem.isidentifier() or path.suffix != ".py":
+        raise UserError(f"plug-in {path}: its name is part of its toggles' names: call it NAME.py, of letters, digits and '_'")
     spec = importlib.util.spec_from_file_location(f"ablate_plugin_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where the file's own annotations are looked up
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise UserError(f"plug-in {path}: {type(error).__name__}: {error}") from error
     if not is_dataclass(getattr(module, "Toggles", None)) or not callable(getattr(module, "build", None)):
         raise UserError(f"plug-in {path}: must define a dataclass Toggles and build(model, toggles); see docs/add-a-toggle.md")
+    for f in fields(module.Toggles):
+        if f.default is MISSING:
+            raise UserError(f"plug-in {path}: Toggles.{f.name} has no default: give it the value that leaves the baseline alone")
     module.NAME = path.stem  # type: ignore[attr-defined]
     return module
 
@@ -58,6 +68,27 @@ def _import(path: Path) -> ModuleType:
 def declared() -> Mapping[str, Field]:
     """Dotted name plugin.FILE.FIELD -> dataclass field, for the plug-ins in force."""
     return {f"plugin.{m.NAME}.{f.name}": f for m in modules() for f in fields(m.Toggles)}
+
+
+def check_value(name: str, value: Any, where: str) -> Any:
+    """A value in the type of its plug-in field (an integer becomes a number where one is due).
+
+    Raises UserError with `where` in front if type or range does not fit. A name that no plug-in in force declares passes.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    from harness.validate import _check_range, allowed_text
+
+    for m in modules():
+        for f in fields(m.Toggles):
+            if name == f"plugin.{m.NAME}.{f.name}":
+                hint = get_type_hints(m.Toggles)[f.name]
+                try:
+                    value = TypeAdapter(hint).validate_python(value, strict=True)
+                except ValidationError:
+                    raise UserError(f"{where}: {name} is {value!r}, but must be {allowed_text(hint)}") from None
+                _check_range(name, value, f.metadata, lambda _: where)
+    return value
 
 
 def build(model: Any, settings: Mapping[str, Any]) -> None:

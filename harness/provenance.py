@@ -20,17 +20,36 @@ from typing import Any
 
 from harness.records import short_digest
 
-LOCKED = ("torch", "numpy", "triton", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu12",
-          "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
-SHOWN_VARIABLES = re.compile(r"(OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|WORLD_SIZE|LOCAL_RANK|RANK|"
-                             r"PYTORCH_CUDA_ALLOC_CONF|TORCHINDUCTOR_\w+|TORCH_\w+|NCCL_\w+|SLURM_JOB_ID|SLURM_NODELIST|ABLATE_\w+)")
-_SECRET_NAME = r"[A-Za-z0-9_.-]*(?:token|secret|passw(?:or)?d|passwd|api[-_]?key|access[-_]?key|private[-_]?key|credential|auth)[A-Za-z0-9_.-]*"
+LOCKED = (
+    "torch",
+    "numpy",
+    "triton",
+    "nvidia-cudnn-cu13",
+    "nvidia-cudnn-cu12",
+    "nvidia-nccl-cu13",
+    "nvidia-nccl-cu12",
+    "nvidia-cuda-runtime",
+    "nvidia-cuda-runtime-cu12",
+)
+SHOWN_VARIABLES = re.compile(
+    r"(OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|WORLD_SIZE|LOCAL_RANK|RANK|"
+    r"PYTORCH_CUDA_ALLOC_CONF|TORCHINDUCTOR_\w+|TORCH_\w+|NCCL_\w+|SLURM_JOB_ID|SLURM_NODELIST|ABLATE_\w+)"
+)
+_SECRET_NAME = (
+    r"[A-Za-z0-9_.-]*(?:token|secret|passw(?:or)?d|passwd|api[-_]?key|access[-_]?key|private[-_]?key|credential|auth)"
+    r"[A-Za-z0-9_.-]*"
+)
 REDACTIONS = (
     (re.compile(rf"(?i)\b({_SECRET_NAME})(\s*[=:]\s*|\s+)(\"[^\"]*\"|'[^']*'|[^\s,;]+)"), r"\1\2[redacted]"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 [redacted]"),
     (re.compile(r"([a-z][a-z0-9+.-]*://)[^\s/@]+@"), r"\1[redacted]@"),
-    (re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|sk-[A-Za-z0-9_-]{16,}|xox[abprs]-[\w-]{10,}|"
-                r"AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|glpat-[\w-]{16,})"), "[redacted]"),
+    (
+        re.compile(
+            r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|sk-[A-Za-z0-9_-]{16,}|xox[abprs]-[\w-]{10,}|"
+            r"AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|glpat-[\w-]{16,})"
+        ),
+        "[redacted]",
+    ),
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), "[redacted key]"),
 )
 
@@ -80,7 +99,16 @@ def _cpu_name() -> str:
 
 def _gpus() -> list[dict[str, str]]:
     """Name, driver, clocks, power and throttle reasons of each GPU, as the driver's tool tells them; [] without one."""
-    fields = ("name", "uuid", "driver_version", "clocks.sm", "clocks.mem", "power.draw", "power.limit", "clocks_throttle_reasons.active")
+    fields = (
+        "name",
+        "uuid",
+        "driver_version",
+        "clocks.sm",
+        "clocks.mem",
+        "power.draw",
+        "power.limit",
+        "clocks_throttle_reasons.active",
+    )
     text = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
     return [dict(zip(fields, (v.strip() for v in line.split(",")), strict=False)) for line in text.splitlines()]
 
@@ -91,17 +119,27 @@ def _node() -> dict[str, Any]:
     here = Path(__file__).resolve().parent.parent
     diff = _output("git", "diff", "HEAD", cwd=here)
     return {
-        "host": socket.gethostname(), "system": platform.platform(), "cpu": _cpu_name(), "n_cpus": os.cpu_count(),
-        "packages": sorted(f"{d.name}=={d.version}" for d in distributions()), "lock": dict(environment_lock().versions),
-        "git": {"commit": _output("git", "rev-parse", "HEAD", cwd=here) or None, "dirty": bool(diff),
-                "diff": redact(diff)[:100_000] or None, "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None},
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "cpu": _cpu_name(),
+        "n_cpus": os.cpu_count(),
+        "packages": sorted(f"{d.name}=={d.version}" for d in distributions()),
+        "lock": dict(environment_lock().versions),
+        "git": {
+            "commit": _output("git", "rev-parse", "HEAD", cwd=here) or None,
+            "dirty": bool(diff),
+            "diff": redact(diff)[:100_000] or None,
+            "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None,
+        },
     }
 
 
 def describe_environment(command: str | None = None) -> dict[str, Any]:
     """The content of environment.json: host, hardware, versions, code, command and the allowed environment variables."""
     return {
-        "schema": 1, **_node(), "gpus": _gpus(),
+        "schema": 1,
+        **_node(),
+        "gpus": _gpus(),
         "command": redact(command if command is not None else shlex.join(sys.argv)),
         "variables": {k: redact(v) for k, v in sorted(os.environ.items()) if SHOWN_VARIABLES.fullmatch(k)},
     }

@@ -52,8 +52,14 @@ class RunSpec:
     def asked(self) -> dict[str, Any]:
         """What the user asked for: the identity without code and environment."""
         return {
-            "config": self.config, "seed": self.seed, "replicate": self.replicate, "budget": self.budget, "role": self.role,
-            "data": {"name": self.data_name, "fingerprint": self.data_fingerprint}, "world_size": self.world_size, "device": self.device,
+            "config": self.config,
+            "seed": self.seed,
+            "replicate": self.replicate,
+            "budget": self.budget,
+            "role": self.role,
+            "data": {"name": self.data_name, "fingerprint": self.data_fingerprint},
+            "world_size": self.world_size,
+            "device": self.device,
         }
 
     @property
@@ -63,13 +69,19 @@ class RunSpec:
 
     @property
     def run_id(self) -> str:
-        return short_digest({**self.asked(), "source": {"digest": self.source_digest}, "environment": {"digest": self.environment_digest}})
+        return short_digest(
+            {**self.asked(), "source": {"digest": self.source_digest}, "environment": {"digest": self.environment_digest}}
+        )
 
     def to_mapping(self) -> dict[str, Any]:
         """What config.yaml holds."""
         return {
-            "schema": SCHEMA, **self.asked(), "source": {"digest": self.source_digest, "files": dict(self.source_files)},
-            "environment": {"digest": self.environment_digest}, "toggles": list(self.toggles), "substituted": list(self.substituted),
+            "schema": SCHEMA,
+            **self.asked(),
+            "source": {"digest": self.source_digest, "files": dict(self.source_files)},
+            "environment": {"digest": self.environment_digest},
+            "toggles": list(self.toggles),
+            "substituted": list(self.substituted),
         }
 
     @classmethod
@@ -78,10 +90,20 @@ class RunSpec:
         if m["schema"] != SCHEMA:
             raise ValueError(f"schema {m['schema']}, this program reads {SCHEMA}")
         return cls(
-            config=m["config"], seed=m["seed"], replicate=m["replicate"], budget=m["budget"], role=m["role"],
-            data_name=m["data"]["name"], data_fingerprint=m["data"]["fingerprint"], world_size=m["world_size"], device=m["device"],
-            source_digest=m["source"]["digest"], source_files=m["source"]["files"], environment_digest=m["environment"]["digest"],
-            toggles=tuple(m["toggles"]), substituted=tuple(m["substituted"]),
+            config=m["config"],
+            seed=m["seed"],
+            replicate=m["replicate"],
+            budget=m["budget"],
+            role=m["role"],
+            data_name=m["data"]["name"],
+            data_fingerprint=m["data"]["fingerprint"],
+            world_size=m["world_size"],
+            device=m["device"],
+            source_digest=m["source"]["digest"],
+            source_files=m["source"]["files"],
+            environment_digest=m["environment"]["digest"],
+            toggles=tuple(m["toggles"]),
+            substituted=tuple(m["substituted"]),
         )
 
     def to_yaml(self) -> str:

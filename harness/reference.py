@@ -6,6 +6,7 @@ claimed is data, docs/text_claims.yaml.
 
 import json
 from collections.abc import Mapping
+from dataclasses import Field
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -26,6 +27,8 @@ SECTION_TITLES = {
     "precision": "dtypes", "system": "the machine", "timing": "the clock",
 }  # fmt: skip
 
+TABLE_HEAD = "| toggle | record | default | values | meaning | needs, excludes |\n|---|---|---|---|---|---|\n"
+CLAIMS_TABLE_HEAD = "| it says | toggles | verdict | |\n|---|---|---|---|\n"
 HEAD = """\
 # Toggles
 
@@ -62,18 +65,12 @@ def escaped(text: str) -> str:
     return text
 
 
-def values_text(name: str, facts: Mapping[str, Any]) -> str:
-    """What a toggle may be: its choices with their records, its type and range where it is a number or a list."""
-    hint = hint_of(name)
-    listed = [f"{shown(c['value'])} {c['record']}" for c in choices(name, _field(name)) if c["value"] != _field(name).default]
-    limits = [f"{words} {facts[key]}" for key, words in LIMITS.items() if key in facts]
-    free = [part for part in allowed_text(hint).split(" | ") if part.startswith("a") and " " in part]
-    kind = " or ".join(free) + (f", {' and '.join(limits)}" if limits else "")
-    return "; ".join(filter(None, [kind, ", ".join(listed)]))
-
-
-def _field(name: str) -> Any:
-    return dict(toggles())[name]
+def values_text(name: str, f: Field) -> str:
+    """What a toggle may be: its type and range where it is a number or a list, its choices with their records."""
+    free = [part for part in allowed_text(hint_of(name)).split(" | ") if part.startswith(("a ", "an "))]
+    limits = " and ".join(f"{words} {f.metadata[key]}" for key, words in LIMITS.items() if key in f.metadata)
+    listed = [f"{shown(c['value'])} {c['record']}" for c in choices(name, f) if c["value"] != f.default]
+    return "; ".join(filter(None, [", ".join(filter(None, [" or ".join(free), limits])), ", ".join(listed)]))
 
 
 def conditions_text(facts: Mapping[str, Any]) -> str:
@@ -95,12 +92,11 @@ def toggles_page() -> str:
     """docs/toggles.md."""
     parts = [HEAD]
     for section in SECTIONS:
-        parts.append(f"\n## {section}: {SECTION_TITLES[section]}\n\n| toggle | record | default | values | meaning | needs, excludes |\n"
-                     "|---|---|---|---|---|---|\n")  # fmt: skip
+        parts.append(f"\n## {section}: {SECTION_TITLES[section]}\n\n{TABLE_HEAD}")
         for name, f in toggles():
             if name.startswith(f"{section}."):
                 unit = f" ({f.metadata['unit']})" if "unit" in f.metadata else ""
-                cells = [f'<a id="{name}"></a>{name}', f.metadata["record"], shown(f.default), values_text(name, f.metadata),
+                cells = [f'<a id="{name}"></a>{name}', f.metadata["record"], shown(f.default), values_text(name, f),
                          escaped(f.metadata["doc"]) + unit, conditions_text(f.metadata)]  # fmt: skip
                 parts.append(f"| {' | '.join(cells)} |\n")
     return "".join([*parts, "\n", CLAIMS_HEAD, *map(text_section, load_claims().items())])
@@ -113,7 +109,7 @@ def load_claims() -> Mapping[str, Any]:
 def text_section(item: tuple[str, Mapping[str, Any]]) -> str:
     """The claims of one text, in its order."""
     letter, text = item
-    out = f"\n### Source text {letter}: {text['change']} ({text['about']})\n\n| it says | toggles | verdict | |\n|---|---|---|---|\n"
+    out = f"\n### Source text {letter}: {text['change']} ({text['about']})\n\n{CLAIMS_TABLE_HEAD}"
     for claim, names, verdict, why in text["claims"]:
         assert verdict in VERDICTS, verdict
         out += f"| {escaped(str(claim))} | {', '.join(map(link, names))} | {verdict} | {escaped(str(why or ''))} |\n"
@@ -131,7 +127,11 @@ def field_schemas() -> dict[str, Any]:
     out = {}
     for name, f in toggles():
         limits = {words[k]: f.metadata[k] for k in words if k in f.metadata}
-        out[name] = {**TypeAdapter(hint_of(name)).json_schema(), "description": f"{f.metadata['record']}: {f.metadata['doc']}", **limits}
+        out[name] = {
+            **TypeAdapter(hint_of(name)).json_schema(),
+            "description": f"{f.metadata['record']}: {f.metadata['doc']}",
+            **limits,
+        }
     return out
 
 
@@ -140,7 +140,11 @@ def experiment_schema() -> dict[str, Any]:
     text, flag, count = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 1}
     names = {"type": "array", "items": text}
     fields = {"$ref": "#/$defs/fields"}
-    seeds_rule = {"type": "object", "required": ["min", "max", "stop"], "properties": {"min": count, "max": count, "stop": {"type": "object"}}}
+    seeds_rule = {
+        "type": "object",
+        "required": ["min", "max", "stop"],
+        "properties": {"min": count, "max": count, "stop": {"type": "object"}},
+    }
     properties = {
         "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
         "question": text,

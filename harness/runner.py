@@ -140,6 +140,8 @@ class Worker:
                 self.process.wait(timeout=GRACE_S)
             except subprocess.TimeoutExpired:
                 self.signal(signal.SIGKILL)
+            if self.process.stdout is not None:
+                self.process.stdout.close()
             self.process = None
 
 

@@ -19,8 +19,16 @@ ROOT = Path(__file__).resolve().parent.parent
 # What can change a result: the network, the update rules, the training part of the harness. The rest of the harness plans,
 # runs and stores; it hands the training part a resolved configuration, which is part of the identity by itself.
 TRAINING_PART = (
-    "model/*.py", "optim/*.py", "harness/train.py", "harness/core.py", "harness/clock.py", "harness/config.py", "harness/plugins.py",
-    "harness/data/loader.py", "harness/data/positions.py", "harness/data/shards.py",
+    "model/*.py",
+    "optim/*.py",
+    "harness/train.py",
+    "harness/core.py",
+    "harness/clock.py",
+    "harness/config.py",
+    "harness/plugins.py",
+    "harness/data/loader.py",
+    "harness/data/positions.py",
+    "harness/data/shards.py",
 )
 
 

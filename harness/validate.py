@@ -165,13 +165,15 @@ def check_sizes(c: RunConfig) -> None:
         bad = [i for i in free if tables[i] is not None]
         _refuse(
             bool(bad),
-            f"model.value_embed gives a table to layer {bad[:1]}, which model.attn_free_layers leaves without attention: make it null",
+            f"model.value_embed gives a table to layer {bad[:1]}, which model.attn_free_layers leaves without "
+            "attention: make it null",
         )
     _refuse(d.micro_tokens % d.seq_len != 0, f"data.micro_tokens={d.micro_tokens} must be a multiple of data.seq_len={d.seq_len}")
     per_round = d.ranks * d.micro_tokens
     _refuse(
         d.batch_tokens % per_round != 0,
-        f"data.batch_tokens={d.batch_tokens} must be a multiple of data.ranks * data.micro_tokens = {d.ranks} * {d.micro_tokens} = {per_round}",
+        f"data.batch_tokens={d.batch_tokens} must be a multiple of data.ranks * data.micro_tokens = {d.ranks} * "
+        f"{d.micro_tokens} = {per_round}",
     )
     _refuse(
         d.val_tokens % per_round != 0,
@@ -180,12 +182,14 @@ def check_sizes(c: RunConfig) -> None:
     if m.attn_mask == "document":
         _refuse(
             d.micro_tokens != d.seq_len,
-            f"model.attn_mask=document takes one sequence per forward pass: make data.micro_tokens={d.micro_tokens} equal data.seq_len={d.seq_len}",
+            "model.attn_mask=document takes one sequence per forward pass: make "
+            f"data.micro_tokens={d.micro_tokens} equal data.seq_len={d.seq_len}",
         )
         blocks = m.attn_window in ("block", "clipped") or m.attn_kernel == "flex"
         _refuse(
             blocks and d.seq_len % BLOCK != 0,
-            f"data.seq_len={d.seq_len} must be a multiple of {BLOCK} for model.attn_window={m.attn_window} or model.attn_kernel=flex",
+            f"data.seq_len={d.seq_len} must be a multiple of {BLOCK} for model.attn_window={m.attn_window} or "
+            "model.attn_kernel=flex",
         )
     _refuse(
         m.attn_window == "block" and s.window_tokens < BLOCK and not s.window_warmup,
@@ -195,7 +199,8 @@ def check_sizes(c: RunConfig) -> None:
     _refuse(ramps > s.steps, f"schedule.warmup_steps + schedule.cooldown_steps = {ramps} exceed schedule.steps={s.steps}")
     _refuse(
         c.precision.mode == "fp32" and m.attn_kernel in ("cudnn", "flash"),
-        f"model.attn_kernel={m.attn_kernel} computes in bf16 only, but precision.mode is fp32: use sdpa or math, or precision.mode=record",
+        f"model.attn_kernel={m.attn_kernel} computes in bf16 only, but precision.mode is fp32: use sdpa or math, "
+        "or precision.mode=record",
     )
     size = 12 * m.n_layer * m.d_model**2
     _refuse(

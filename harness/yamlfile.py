@@ -43,7 +43,7 @@ _Loader.add_implicit_resolver(
 def parse_value(text: str) -> Any:
     """A value given on the command line, read as YAML would read it."""
     try:
-        return yaml.load(text, Loader=lambda stream: _Loader(stream, "--set"))  # type: ignore[arg-type]  # noqa: S506
+        return yaml.load(text, Loader=lambda stream: _Loader(stream, "--set"))  # type: ignore[arg-type]
     except yaml.YAMLError as error:
         raise UserError(f"--set: cannot read the value {text!r}: {error.__class__.__name__}") from None
 

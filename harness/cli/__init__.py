@@ -11,4 +11,4 @@ app = typer.Typer(
     help="Which change of a GPT speedrun really helps, by how much, in time and in loss, and how sure are we?",
 )
 
-from harness.cli import catalogue, data, pages, runs, tools  # noqa: E402, F401  (they register their commands)
+from harness.cli import catalogue, data, pages, runs, scaffold, tools  # noqa: E402, F401  (they register their commands)

@@ -66,7 +66,9 @@ def prepare(
     if name == "text":
         if not paths or not corpus:
             raise UserError("data prepare text: name the files and the corpus: ablate data prepare text PATH... --name NAME")
-        made = prepare_text(paths, name=corpus, root=root, tokenizer=tokenizer, vocabulary=vocabulary, documents=by, progress=progress)
+        made = prepare_text(
+            paths, name=corpus, root=root, tokenizer=tokenizer, vocabulary=vocabulary, documents=by, progress=progress
+        )
     elif paths:
         raise UserError(f"data prepare {name}: takes no paths; for your own text: ablate data prepare text PATH... --name NAME")
     else:

@@ -43,7 +43,8 @@ def load_for_report(name: str, results: Path, accept_stale: bool = False, *, loo
 def report(
     experiments: Annotated[list[str], typer.Argument(metavar="EXP...")],
     out: Annotated[Path | None, typer.Option("-o", help="the page; default results/experiments/EXP/report.html")] = None,
-    results: Results = RESULTS, accept_stale: AcceptStale = False,
+    results: Results = RESULTS,
+    accept_stale: AcceptStale = False,
 ) -> None:
     """Write the HTML report from results alone; while runs are still going too."""
     print(write_page(experiments, results, out=out, accept_stale=accept_stale))
@@ -57,8 +58,10 @@ def write_page(names: Sequence[str], results: Path, *, out: Path | None = None, 
 
 
 @app.command()
-def verify(page: Annotated[Path, typer.Argument(metavar="REPORT")],
-           results: Annotated[Path | None, typer.Option("--results", help="check every row's digest against this folder too")] = None) -> None:
+def verify(
+    page: Annotated[Path, typer.Argument(metavar="REPORT")],
+    results: Annotated[Path | None, typer.Option("--results", help="check every row's digest against this folder too")] = None,
+) -> None:
     """Recompute every number on a page from its embedded rows; exit 1 if one is not what the rows say."""
     from reports.verify import verify as verify_page
 
@@ -73,8 +76,12 @@ def verify(page: Annotated[Path, typer.Argument(metavar="REPORT")],
 
 @app.command()
 def compare(
-    experiment: Annotated[str, typer.Argument(metavar="EXP")], results: Results = RESULTS, accept_stale: AcceptStale = False,
-    fail_on: Annotated[str | None, typer.Option("--fail-on", help="exit 1 if any arm's primary verdict is this, e.g. slower")] = None,
+    experiment: Annotated[str, typer.Argument(metavar="EXP")],
+    results: Results = RESULTS,
+    accept_stale: AcceptStale = False,
+    fail_on: Annotated[
+        str | None, typer.Option("--fail-on", help="exit 1 if any arm's primary verdict is this, e.g. slower")
+    ] = None,
     json: Json = False,
 ) -> None:
     """The verdicts as a table."""
@@ -82,8 +89,16 @@ def compare(
     outcome = known.comparisons()
     rows = [row(c) for c in outcome.comparisons.values()]
     if json:
-        print_json({"schema": COMPARE_SCHEMA, "experiment": known.name, "baseline": outcome.baseline, "primary": outcome.primary,
-                    "notes": list(outcome.notes), "comparisons": rows})
+        print_json(
+            {
+                "schema": COMPARE_SCHEMA,
+                "experiment": known.name,
+                "baseline": outcome.baseline,
+                "primary": outcome.primary,
+                "notes": list(outcome.notes),
+                "comparisons": rows,
+            }
+        )
     else:
         print_table(rows, ["arm", "metric", "delta", "low", "high", "p", "n", "verdict", "next_action"])
         for note in outcome.notes:
@@ -96,10 +111,25 @@ def compare(
 def row(c: "Comparison") -> dict[str, Any]:
     """One comparison as scripts read it."""
     return {
-        "arm": c.arm, "baseline": c.baseline, "metric": c.metric, "unit": c.unit, "estimand": c.estimand, "delta": c.delta,
-        "low": c.low, "high": c.high, "ratio": c.ratio, "p": c.p, "n": c.n_arm, "n_baseline": c.n_baseline, "looks": c.looks,
-        "exploratory": c.exploratory, "method": c.method, "verdict": c.verdict, "next_action": c.next_action,
-        "more_seeds": c.more_seeds, "warnings": [w.name.lower() for w in c.warnings],
+        "arm": c.arm,
+        "baseline": c.baseline,
+        "metric": c.metric,
+        "unit": c.unit,
+        "estimand": c.estimand,
+        "delta": c.delta,
+        "low": c.low,
+        "high": c.high,
+        "ratio": c.ratio,
+        "p": c.p,
+        "n": c.n_arm,
+        "n_baseline": c.n_baseline,
+        "looks": c.looks,
+        "exploratory": c.exploratory,
+        "method": c.method,
+        "verdict": c.verdict,
+        "next_action": c.next_action,
+        "more_seeds": c.more_seeds,
+        "warnings": [w.name.lower() for w in c.warnings],
     }
 
 
@@ -108,7 +138,8 @@ def export(
     experiments: Annotated[list[str], typer.Argument(metavar="EXP...")],
     out: Annotated[Path, typer.Option("-o", help="FILE.csv or FILE.parquet")],
     curves: Annotated[bool, typer.Option("--curves", help="every validation point instead of every run")] = False,
-    results: Results = RESULTS, accept_stale: AcceptStale = False,
+    results: Results = RESULTS,
+    accept_stale: AcceptStale = False,
 ) -> None:
     """Tidy table of runs, or of validation points."""
     from reports.export import export as write_table
@@ -121,27 +152,45 @@ def export(
 
 @app.command()
 def significance(
-    values: Annotated[list[str] | None, typer.Argument(help="final losses, or EXP with --arm; none: read from standard input")] = None,
+    values: Annotated[
+        list[str] | None, typer.Argument(help="final losses, or EXP with --arm; none: read from standard input")
+    ] = None,
     rule: Annotated[str, typer.Option(help="track1, track3 or track3-pair")] = "track1",
     target: Annotated[float, typer.Option(help="the benchmark's loss")] = 3.28,
     arm: Annotated[str | None, typer.Option(help="take the final losses of this arm of EXP")] = None,
-    old_mean: float | None = None, old_n: int | None = None, old_steps: int | None = None,
-    new_mean: float | None = None, new_n: int | None = None, new_steps: int | None = None,
+    old_mean: float | None = None,
+    old_n: int | None = None,
+    old_steps: int | None = None,
+    new_mean: float | None = None,
+    new_n: int | None = None,
+    new_steps: int | None = None,
     slope: Annotated[str | None, typer.Option(help="loss per step, or as 0.0045/100; default that")] = None,
-    results: Results = RESULTS, json: Json = False,
+    results: Results = RESULTS,
+    json: Json = False,
 ) -> None:
     """The benchmark's rules on numbers given as arguments, on standard input, or taken from an experiment's arm."""
     from reports import rules
 
     try:
         if rule == "track3-pair":
-            pair = {"old_mean": old_mean, "old_n": old_n, "old_steps": old_steps, "new_mean": new_mean, "new_n": new_n, "new_steps": new_steps}
+            pair = {
+                "old_mean": old_mean,
+                "old_n": old_n,
+                "old_steps": old_steps,
+                "new_mean": new_mean,
+                "new_n": new_n,
+                "new_steps": new_steps,
+            }
             missing = [f"--{k.replace('_', '-')}" for k, v in pair.items() if v is None]
             if missing:
                 raise UserError(f"significance --rule track3-pair: needs {', '.join(missing)}")
-            outcome = rules.track3_pair(**pair, slope=rules.parse_slope(slope) if slope is not None else rules.SLOPE)  # type: ignore[arg-type]
+            outcome = rules.track3_pair(**pair, slope=rules.parse_slope(slope) if slope is not None else rules.SLOPE_PER_STEP)  # type: ignore[arg-type]
         elif rule in ("track1", "track3"):
-            losses = arm_losses(values, arm, results) if arm is not None else rules.parse_numbers(" ".join(values) if values else sys.stdin.read())
+            losses = (
+                arm_losses(values, arm, results)
+                if arm is not None
+                else rules.parse_numbers(" ".join(values) if values else sys.stdin.read())
+            )
             outcome = {"track1": rules.track1, "track3": rules.track3}[rule](losses, target)
         else:
             raise UserError(f"unknown rule '{rule}': there is track1, track3 and track3-pair")

@@ -47,8 +47,11 @@ class Progress:
     def watch(self, runner: Runner, done: threading.Event) -> None:
         """Redraw one line for the runs in progress until `done` is set; only on a terminal."""
         while self.live and not done.wait(1.0):
-            parts = [f"{r.arm} seed {r.spec.seed} step {h.get('step', 0)}/{r.spec.budget}"
-                     + (f" loss {h['val_loss']:.3f}" if h.get("val_loss") is not None else "") for r, h in runner.progress()]
+            parts = [
+                f"{r.arm} seed {r.spec.seed} step {h.get('step', 0)}/{r.spec.budget}"
+                + (f" loss {h['val_loss']:.3f}" if h.get("val_loss") is not None else "")
+                for r, h in runner.progress()
+            ]
             text = f"[{self.n_done}/{self.n_all}] " + " | ".join(parts) + (f" | {self.left()} left" if self.left() else "")
             print(f"\r\033[K{text[:200]}", end="", flush=True)
         if self.live:

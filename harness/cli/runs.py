@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 RESULTS = Path("results")
 Exp = Annotated[str, typer.Argument(metavar="EXP", help="a YAML path, a name in experiments/, or a name in the results folder")]
 Results = Annotated[Path, typer.Option("--results", help="the results folder")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a field for every arm, or a key of the file")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a field for every arm, or a key of the file")
+]
 Seeds = Annotated[int | None, typer.Option("--seeds", help="number of seeds instead of the file's")]
 FAILED = ("failed", "timeout", "oom")
 EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
@@ -64,7 +66,11 @@ def plan_of(name: str, results: Path) -> dict[str, Any]:
         return up_to_date(results, known)
     experiment = read_experiment(name)
     known = read_plan(results, experiment.name)
-    return up_to_date(results, known) if known else describe(experiment, plan_runs(experiment), before=None, command=f"ablate run {name}")
+    return (
+        up_to_date(results, known)
+        if known
+        else describe(experiment, plan_runs(experiment), before=None, command=f"ablate run {name}")
+    )
 
 
 @app.command()
@@ -76,7 +82,9 @@ def run(
     max_parallel: Annotated[int | None, typer.Option("--max-parallel", help="runs at a time; default: as many as fit")] = None,
     settings: Set = None,
     worker: Annotated[str, typer.Option(help="warm (one process takes run after run) or fresh")] = "warm",
-    wall_limit: Annotated[float | None, typer.Option("--wall-limit", help="seconds after which a run is ended as timeout")] = None,
+    wall_limit: Annotated[
+        float | None, typer.Option("--wall-limit", help="seconds after which a run is ended as timeout")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False,
     no_report: Annotated[bool, typer.Option("--no-report")] = False,
     results: Results = RESULTS,
@@ -122,15 +130,16 @@ def loaded_with(experiment: "Experiment", seeds: tuple[int, ...]) -> "Experiment
 def next_seeds(experiment: "Experiment", results: Path) -> tuple[int, ...]:
     """Seeds of the blocks to add, asked of the statistics between blocks; none when it is decided or the limit is reached."""
     from harness.cli.pages import load_for_report
-    from reports.stopping import Continue, decide
+    from reports.sequential import Continue
+    from reports.stopping import decide
 
     decision = decide(load_for_report(experiment.name, results, look=True))
     assert experiment.seeds_rule is not None
     room = experiment.seeds_rule["max"] - len(experiment.seeds)
-    n = min(decision.n_blocks, room) if isinstance(decision, Continue) else 0
+    n = min(decision.n, room) if isinstance(decision, Continue) else 0
     first = max(experiment.seeds) + 1
     if n > 0:
-        print(f"undecided after {len(experiment.seeds)} seeds: {n} more", flush=True)
+        print(f"{decision.reason}: {n} more", flush=True)
     return tuple(range(first, first + n))
 
 
@@ -140,8 +149,16 @@ def merge(a: "Summary | None", b: "Summary") -> "Summary":
     return b
 
 
-def complete(store: "Store", planned: "list[PlannedRun]", command: str, gpus_per_run: int, max_parallel: int | None, *, warm: bool,
-             wall_limit_s: float | None) -> "Summary":
+def complete(
+    store: "Store",
+    planned: "list[PlannedRun]",
+    command: str,
+    gpus_per_run: int,
+    max_parallel: int | None,
+    *,
+    warm: bool,
+    wall_limit_s: float | None,
+) -> "Summary":
     """Run what has no result yet."""
     from harness.cli.progress import Progress, duration
     from harness.records import read_result
@@ -168,7 +185,9 @@ def complete(store: "Store", planned: "list[PlannedRun]", command: str, gpus_per
         print(f"took {duration(progress.elapsed())}", flush=True)
 
 
-def finish(experiment: "Experiment", planned: "list[PlannedRun]", store: "Store", summary: "Summary", results: Path, no_report: bool) -> None:
+def finish(
+    experiment: "Experiment", planned: "list[PlannedRun]", store: "Store", summary: "Summary", results: Path, no_report: bool
+) -> None:
     """Say how it stands, write the page, exit."""
     from harness.records import read_result
 
@@ -178,7 +197,9 @@ def finish(experiment: "Experiment", planned: "list[PlannedRun]", store: "Store"
     for p in planned:
         if summary.statuses.get(p.spec.run_id) in FAILED:
             where = store.directory(p.spec.run_id) / "log.txt"
-            print(f"{p.arm}, seed {p.spec.seed}: {summary.statuses[p.spec.run_id]}: {summary.reasons.get(p.spec.run_id)} ({where})")
+            print(
+                f"{p.arm}, seed {p.spec.seed}: {summary.statuses[p.spec.run_id]}: {summary.reasons.get(p.spec.run_id)} ({where})"
+            )
     if summary.stopped:
         print(f"{summary.stopped}: {n_done} of {len(planned)} runs are done; run the same command again to go on")
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -188,8 +209,15 @@ def finish(experiment: "Experiment", planned: "list[PlannedRun]", store: "Store"
         from harness.cli.pages import write_page
 
         page = results / "experiments" / experiment.name / "report.html"
-        newest = max((store.directory(p.spec.run_id) / "result.json").stat().st_mtime for p, o in zip(planned, outcomes, strict=True) if o
-                     ) if n_done else 0.0
+        newest = (
+            max(
+                (store.directory(p.spec.run_id) / "result.json").stat().st_mtime
+                for p, o in zip(planned, outcomes, strict=True)
+                if o
+            )
+            if n_done
+            else 0.0
+        )
         if summary.statuses or not page.exists() or page.stat().st_mtime < newest:
             page = write_page([experiment.name], results)
         print(f"report: {page}")
@@ -198,9 +226,15 @@ def finish(experiment: "Experiment", planned: "list[PlannedRun]", store: "Store"
 
 @app.command()
 def plan(
-    experiment: Exp, seeds: Seeds = None, settings: Set = None, results: Results = RESULTS,
-    detect: Annotated[float | None, typer.Option(help="the smallest difference worth knowing: how many seeds does it need?")] = None,
-    gpus_per_run: Annotated[int, typer.Option("--gpus-per-run")] = 1, json: Json = False,
+    experiment: Exp,
+    seeds: Seeds = None,
+    settings: Set = None,
+    results: Results = RESULTS,
+    detect: Annotated[
+        float | None, typer.Option(help="the smallest difference worth knowing: how many seeds does it need?")
+    ] = None,
+    gpus_per_run: Annotated[int, typer.Option("--gpus-per-run")] = 1,
+    json: Json = False,
 ) -> None:
     """Arms, runs, what is done, what can be detected, what it costs."""
     from harness.plan import plan_runs
@@ -209,21 +243,39 @@ def plan(
     print_plan(loaded, plan_runs(loaded, world_size=gpus_per_run), results, detect=detect, json=json)
 
 
-def print_plan(e: "Experiment", planned: "list[PlannedRun]", results: Path, *, detect: float | None = None, json: bool = False) -> None:
+def print_plan(
+    e: "Experiment", planned: "list[PlannedRun]", results: Path, *, detect: float | None = None, json: bool = False
+) -> None:
     from harness.cost import estimate
     from harness.records import read_result
 
     done = {p.spec.run_id for p in planned if read_result(results / "runs" / p.spec.run_id) is not None}
-    arms = [{
-        "arm": a.name, "runs": sum(p.arm == a.name for p in planned), "done": sum(p.arm == a.name and p.spec.run_id in done for p in planned),
-        "steps": a.config.schedule.steps if not e.budgets else list(e.budgets),
-        "changes": [f"{k}={v}" for k, v in a.fields.items()], "substituted": list(a.substituted),
-    } for a in e.arms]
+    arms = [
+        {
+            "arm": a.name,
+            "runs": sum(p.arm == a.name for p in planned),
+            "done": sum(p.arm == a.name and p.spec.run_id in done for p in planned),
+            "steps": a.config.schedule.steps if not e.budgets else list(e.budgets),
+            "changes": [f"{k}={v}" for k, v in a.fields.items()],
+            "substituted": list(a.substituted),
+        }
+        for a in e.arms
+    ]
     cost = estimate(planned, done, results)
-    power = detectable(e, results, detect)
+    power = power_of(e, results, detect)
     if json:
-        print_json({"name": e.name, "question": e.question, "arms": arms, "runs": len(planned), "done": len(done), "seeds": list(e.seeds),
-                    "cost": cost, "power": power})
+        print_json(
+            {
+                "name": e.name,
+                "question": e.question,
+                "arms": arms,
+                "runs": len(planned),
+                "done": len(done),
+                "seeds": list(e.seeds),
+                "cost": cost,
+                "power": power,
+            }
+        )
         return
     print(f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {len(done)} done")
     print_table(arms, ["arm", "runs", "done", "steps", "changes"])
@@ -234,40 +286,51 @@ def print_plan(e: "Experiment", planned: "list[PlannedRun]", results: Path, *, d
         print(line)
 
 
-def detectable(e: "Experiment", results: Path, detect: float | None) -> dict[str, Any]:
-    """What this many seeds can detect, and how many a given difference needs; from the baseline's noise, measured or published."""
-    from reports.planning import detectable_difference, seeds_needed
+def power_of(e: "Experiment", results: Path, detect: float | None) -> dict[str, Any]:
+    """What this many seeds can detect and how many a given difference needs, from the baseline's measured noise."""
+    from reports.planning import plan_detectable, seeds_needed
 
     sd, source = known_noise(e, results)
     n, k = len(e.seeds), len(e.arms) - 1
     if sd is None:
-        return {"words": ["smallest detectable difference: not known before the baseline has run at two seeds"]}
-    low = detectable_difference(sd, n, k) if n > 1 else None
-    words = [f"noise of the baseline: sd {sd:.4f} ({source})",
-             f"smallest difference that {n} seeds detect (power 0.8, {k} comparisons): {low:.4f}" if low else "one seed: nothing can be tested"]
-    needed = seeds_needed(sd, detect, k) if detect else None
-    if needed:
-        words.append(f"a difference of {detect} needs {needed} seeds per arm")
-    return {"sd": sd, "source": source, "detectable": low, "detect": detect, "seeds_needed": needed, "words": words}
+        return {"words": ["smallest detectable difference: not known before the baseline has finished at two seeds"]}
+    loss = plan_detectable(sd=sd, n=n, n_arms=k).loss
+    words = [
+        f"noise of the baseline: sd {sd:.4f} ({source})",
+        "one seed: no difference can be tested"
+        if loss is None
+        else f"smallest difference that {n} seeds detect (power 0.8, {k} comparisons): {loss:.4f}",
+    ]
+    needed = None
+    if detect is not None:
+        try:
+            needed = seeds_needed(detect, sd=sd, n_arms=k)
+        except ValueError as error:
+            raise UserError(f"--detect: {error}") from None
+        words.append(f"a difference of {detect} needs {needed or 'more than 1000'} seeds per arm")
+    return {"sd": sd, "source": source, "detectable": loss, "detect": detect, "seeds_needed": needed, "words": words}
 
 
 def known_noise(e: "Experiment", results: Path) -> tuple[float | None, str]:
-    """sd of the baseline's final loss over its finished runs, upper 80 % bound, where there are two or more."""
+    """sd of the baseline's final loss over its finished runs, as its upper 80 % bound; None below two of them."""
+    from statistics import stdev
+
     from harness.plan import read_plan
     from harness.records import read_result
-    from reports.planning import sd_upper
+    from reports.planning import upper_sd
 
-    plan = read_plan(results, e.name)
-    rows = [r for r in (plan or {"runs": []})["runs"] if r["arm"] == e.baseline.name]
-    found = [read_result(results / "runs" / r["run_id"]) for r in rows]
+    plan = read_plan(results, e.name) or {"runs": []}
+    found = [read_result(results / "runs" / r["run_id"]) for r in plan["runs"] if r["arm"] == e.baseline.name]
     losses = [r["val_loss"] for r in found if r and r["status"] == "finished"]
     if len(losses) < 2:
         return None, ""
-    return sd_upper(losses), f"upper 80 % bound from {len(losses)} runs"
+    return upper_sd(stdev(losses), len(losses)), f"upper 80 % bound from {len(losses)} runs"
 
 
 @app.command()
-def status(experiment: Annotated[str | None, typer.Argument(metavar="[EXP]")] = None, results: Results = RESULTS, json: Json = False) -> None:
+def status(
+    experiment: Annotated[str | None, typer.Argument(metavar="[EXP]")] = None, results: Results = RESULTS, json: Json = False
+) -> None:
     """Every run: state, step, loss, time, host, attempts."""
     from harness.store import Store
 
@@ -277,8 +340,22 @@ def status(experiment: Annotated[str | None, typer.Argument(metavar="[EXP]")] = 
     if experiment is None:
         rows = [{"run": i, **s} for i, s in sorted(store.states())]
     else:
-        rows = [{"arm": r["arm"], "seed": r["seed"], "run": r["run_id"], **store.state(r["run_id"])} for r in plan_of(experiment, results)["runs"]]
-    columns = [*(["arm", "seed"] if experiment else []), "run", "status", "step", "steps", "val_loss", "train_time_s", "host", "attempt", "reason"]
+        rows = [
+            {"arm": r["arm"], "seed": r["seed"], "run": r["run_id"], **store.state(r["run_id"])}
+            for r in plan_of(experiment, results)["runs"]
+        ]
+    columns = [
+        *(["arm", "seed"] if experiment else []),
+        "run",
+        "status",
+        "step",
+        "steps",
+        "val_loss",
+        "train_time_s",
+        "host",
+        "attempt",
+        "reason",
+    ]
     if json:
         print_json([{c: r.get(c) for c in columns} for r in rows])
     else:
