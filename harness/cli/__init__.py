@@ -1,5 +1,7 @@
 """The commands, one module per subject; each imports what it needs when it runs, so that --help answers at once."""
 
+from typing import Annotated
+
 import typer
 
 app = typer.Typer(
@@ -10,5 +12,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Which change of a GPT speedrun really helps, by how much, in time and in loss, and how sure are we?",
 )
+
+
+@app.callback()
+def options(debug: Annotated[bool, typer.Option("--debug", help="show where an error came from")] = False) -> None:
+    """Options of every command; --debug is read by harness/__main__.py, wherever it stands."""
+
 
 from harness.cli import catalogue, data, pages, runs, scaffold, tools  # noqa: E402, F401  (they register their commands)
