@@ -63,6 +63,11 @@ def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
         for order, index in enumerate(rng.permutation(len(cells))):
             arm, budget = cells[index]
             config = arm.config if budget is None else at_budget(arm.config, budget)
+            if config.data.ranks % world_size:
+                raise UserError(
+                    f"--gpus-per-run {world_size} does not divide data.ranks={config.data.ranks}, whose work the processes share: "
+                    f"choose a divisor, or --set data.ranks={world_size}"
+                )
             name = config.data.corpus
             corpora[name] = corpora.get(name) or open_corpus(name)
             runs.append(

@@ -170,7 +170,9 @@ def complete(
     missing = [p for p in planned if read_result(store.directory(p.spec.run_id)) is None]
     if not missing:
         return Summary()
-    slots = make_slots(planned[0].spec.device, gpus_per_run=gpus_per_run, max_parallel=max_parallel)[: len(missing)]
+    exclusive = any(p.spec.config["timing"]["exclusive_node"] for p in missing)
+    slots = make_slots(planned[0].spec.device, gpus_per_run=gpus_per_run, max_parallel=1 if exclusive else max_parallel)
+    slots = slots[: len(missing)]
     print(f"{len(missing)} of {len(planned)} runs to do, {len(slots)} at a time", flush=True)
     progress = Progress(len(planned) - len(missing), len(planned), len(slots))
     runner = Runner(missing, store, slots, command=command, warm=warm, wall_limit_s=wall_limit_s, on_event=progress.on_event)
