@@ -45,6 +45,7 @@ test-all: install  ## the slow tests and those that need a browser too, at most 
 	$(BIN)/pytest -m "not gpu"
 
 docs: install  ## rewrite the generated documentation and the golden dumps of the presets
+	$(BIN)/python -m harness.reference
 	$(BIN)/python -m tests.golden
 
 clean:  ## remove the environment and caches; results and data stay

@@ -171,6 +171,7 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
         "protocol": e.baseline.config.timing.protocol,
         "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "unit": corpus.unit},
         "command": command,
+        "plugins": [str(p) for p in plugins.paths()],
         "locks": locks,
         "looks": before["looks"],
         "looked_at": before.get("looked_at", 0),
@@ -211,7 +212,8 @@ def save_plan(results: Path, plan: Mapping[str, Any]) -> None:
 
 def up_to_date(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
     """The plan with run ids of the source and environment as they are now; what they replace is kept as older (stale) runs."""
-    sources, environment = source_of(plugins.paths()), environment_lock()
+    files = [p for p in map(Path, plan.get("plugins", [])) if p.is_file()]
+    sources, environment = source_of(files), environment_lock()
     rows = []
     for r in plan["runs"]:
         ids = [r["run_id"], *r["older"]]

@@ -6,8 +6,10 @@ No torch here: reports share this module with the harness.
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +19,10 @@ SCHEMA = 1
 Status = Literal["finished", "diverged", "oom", "timeout", "failed", "preempted", "interrupted"]
 RESULT_STATUSES = ("finished", "diverged")  # what result.json may hold; the others live in attempts.jsonl alone
 DIGESTED = ("config.yaml", "environment.json", "metrics.jsonl")
+MEASURED = (  # the numbers of a result, null where unknown
+    "val_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens", "tokens_per_s", "mfu",
+    "peak_allocated_mib", "peak_reserved_mib",
+)
 _Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -28,6 +34,11 @@ def canonical(value: Any) -> bytes:
 def short_digest(value: Any) -> str:
     """16 hex digits of the sha256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value)).hexdigest()[:16]
+
+
+def run_id_of(intent_id: str, *, source_digest: str, environment_digest: str) -> str:
+    """The name of a run: an intent done by this code in this environment."""
+    return short_digest({"intent": intent_id, "source": source_digest, "environment": environment_digest})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +131,11 @@ class Outcome:
     wall: Mapping[str, float] = field(default_factory=dict)
 
 
+def finite(value: Any) -> Any:
+    """The value, None for a number that is not finite: JSON has no word for it."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -137,17 +153,26 @@ def read_result(run: Path) -> dict[str, Any] | None:
     """result.json of a run directory, None where there is none or it is damaged; its digests are not looked at."""
     result = read_json(run / "result.json")
     good = isinstance(result, dict) and result.get("schema") == SCHEMA and result.get("run_id") == run.name
-    return result if good and result.get("status") in RESULT_STATUSES else None
+    return result if good and result.get("status") in RESULT_STATUSES and isinstance(result.get("digests"), dict) else None
+
+
+def sealed(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result with the digest of its own content."""
+    content = {k: v for k, v in result.items() if k != "digest"}
+    return {**content, "digest": short_digest(content)}
 
 
 def damage(run: Path, result: Mapping[str, Any]) -> str | None:
-    """Which file of a finished run is missing or not what its result says, None if all is well."""
+    """Which file of a finished run is missing or not what the run wrote, None if all is well."""
+    if sealed(result)["digest"] != result.get("digest"):
+        return f"{run / 'result.json'} is not the file that the run wrote"
     for name in DIGESTED:
         path = run / name
-        if not path.is_file():
-            return f"{path} is missing"
-        if file_digest(path) != result["digests"].get(name):
-            return f"{path} is not the file that the run wrote"
+        try:
+            if file_digest(path) != result["digests"].get(name):
+                return f"{path} is not the file that the run wrote"
+        except OSError as error:
+            return f"{path}: {error.strerror}"
     return None
 
 
@@ -157,15 +182,17 @@ def read_config(run: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Rows of a .jsonl file; a last line cut short by a kill is left out, a missing file has no rows."""
+    """Rows of a .jsonl file; lines cut short by a kill are left out, a missing file has no rows."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_bytes().splitlines()
     except OSError:
         return []
     rows = []
     for line in lines:
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError:
             continue
+        if isinstance(row, dict):
+            rows.append(row)
     return rows

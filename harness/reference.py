@@ -43,7 +43,8 @@ CLAIMS_HEAD = """\
 ## What the texts said
 
 This list began with five texts that described records 4, 8, 17 and 18. The presets reproduce the records' scripts, not the
-texts; where the two differ this is the place that says so. *Already there* is true of the script but not new in that record.
+texts; where the two differ this is the place that says so. *Already there* is true of the script but not new in that record;
+*not mentioned* is what the text left out.
 """
 
 

@@ -1,28 +1,44 @@
-"""The results folder: runs are claimed, written, finished and set aside here, and nowhere else.
+"""The results folder: runs are claimed, finished and set aside here, and nowhere else.
 
     results/runs/<run_id>/   config.yaml metrics.jsonl environment.json log.txt attempts.jsonl result.json (written last)
-                             claim.json heartbeat.json (while somebody works on it), attempts/<n>/ (what earlier attempts left)
-    results/code/<digest>.zip   results/environments/<digest>.json   results/experiments/<name>/
+                             attempts/<n>/  owner.json progress.json while somebody works on it; what earlier attempts left
+    results/code/<digest>.zip   results/environments/<digest>.json   results/experiments/<name>/   results/aside/
 
-A file is written whole or not at all: beside, fsync, rename. A claim belongs to a process; a dead owner's is taken over.
+A file is written whole or not at all: beside, fsync, rename. Whoever makes attempts/<n>/ owns attempt n, and making it is
+one rename of a folder that already names its owner: exactly one succeeds, on file systems without locks or hard links too.
+A dead owner's run is taken over by making n + 1, so no claim is ever taken away from anybody.
 """
 
+import errno
 import json
 import os
 import shutil
 import socket
+import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from harness.errors import UserError
-from harness.records import DIGESTED, RESULT_STATUSES, SCHEMA, Outcome, RunSpec, damage, file_digest, read_json, read_lines, read_result
+from harness.records import RunSpec, damage, read_json, read_lines, read_result
 
-HEARTBEAT_S = 1.0  # at most one heartbeat in this time
+if TYPE_CHECKING:
+    from harness.writer import RunWriter
+
 DEAD_AFTER_S = 120.0  # an owner on another machine counts as dead after this silence
+FAILED = ("failed", "timeout", "oom")  # the run's own fault: not tried again in the same call
+
+
+class ResultsError(UserError):
+    """The results folder cannot be written: nothing can go on, nothing that is there is lost."""
+
+    def __init__(self, root: Path, error: OSError) -> None:
+        super().__init__(f"results folder {root}: {error.strerror or error}: make it writable, free some space, or name another with --results")
 
 
 def now_iso() -> str:
@@ -52,6 +68,15 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Add a row to a .jsonl file and flush it to the disk; a torn line before it stays a line of its own."""
+    with path.open("ab+") as file:
+        torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
+        file.write((b"\n" if torn else b"") + json.dumps(row).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY)
     try:
@@ -62,29 +87,49 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _process_start(pid: int) -> str | None:
-    """Start time of a process in clock ticks, None if there is no such process: a pid alone may have been given again."""
+def _read(path: str) -> str:
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(path).read_text().strip()
     except OSError:
-        return None
-    return None if fields[0] == "Z" else fields[19]
+        return ""
+
+
+@cache
+def machine() -> str:
+    """Where a process number means something: this host since its last start, in this container."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()} {_read('/proc/sys/kernel/random/boot_id')} {namespace}".strip()
+
+
+def process_start(pid: int) -> str | None:
+    """When a process started, None if there is none: a number alone may have been given again."""
+    if Path("/proc/self/stat").exists():
+        fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        return None if not fields or fields[0] == "Z" else fields[19]
+    done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
 
 
 class Store:
-    """One results folder; raises UserError where it cannot be written."""
+    """One results folder. Reading needs no rights to write; `create` makes the folder and raises ResultsError if it cannot."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self.root, self.clock = root, clock
-        self.runs = root / "runs"
+        self.root, self.clock, self.runs = root, clock, root / "runs"
+
+    @classmethod
+    def create(cls, root: Path) -> "Store":
+        store = cls(root)
         try:
             for name in ("runs", "experiments", "code", "environments"):
                 (root / name).mkdir(parents=True, exist_ok=True)
-            probe = self.runs / f".probe-{uuid.uuid4().hex[:8]}"
-            probe.write_bytes(b"ok")
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=store.runs) as probe:
+                probe.write(b"ok" * 4096)
         except OSError as error:
-            raise UserError(f"results folder {root}: {error.strerror}: make it writable or name another with --results") from None
+            raise ResultsError(root, error) from None
+        return store
 
     def directory(self, run_id: str) -> Path:
         return self.runs / run_id
@@ -92,209 +137,140 @@ class Store:
     # ------------------------------------------------------------ what is done
 
     def result(self, run_id: str) -> dict[str, Any] | None:
-        """The result of a finished run, None if it has none or not the one it wrote."""
-        run = self.directory(run_id)
-        result = read_result(run)
-        return result if result is not None and damage(run, result) is None else None
+        """The result of a finished run, None if it has none; repair() first sets damaged ones aside."""
+        return read_result(self.directory(run_id))
 
     def repair(self, run_id: str) -> str | None:
         """Set a damaged finished run aside, so that it is run again; returns what was wrong with it, None if nothing."""
         run = self.directory(run_id)
-        if not (run / "result.json").exists():
-            return None
         result = read_result(run)
+        if result is None and not (run / "result.json").exists():
+            return None
         wrong = f"{run / 'result.json'} is damaged" if result is None else damage(run, result)
         if wrong is not None:
             aside = self.root / "aside" / f"{run_id}-{uuid.uuid4().hex[:8]}"
-            aside.parent.mkdir(exist_ok=True)
-            os.rename(run, aside)
+            try:
+                aside.parent.mkdir(exist_ok=True)
+                os.rename(run, aside)
+            except FileNotFoundError:
+                return None  # another runner was faster
+            except OSError as error:
+                raise ResultsError(self.root, error) from None
         return wrong
 
     def states(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every run directory with its state: status, and the result or the heartbeat it has."""
+        """Every run directory with its state."""
         with os.scandir(self.runs) as entries:
             for entry in entries:
                 if not entry.name.startswith(".") and entry.is_dir():
                     yield entry.name, self.state(entry.name)
 
     def state(self, run_id: str) -> dict[str, Any]:
-        """status: finished, diverged, running, pending, or how the last attempt ended."""
+        """status: finished, diverged, running, pending, or how the last attempt ended; with what else is known."""
         run = self.directory(run_id)
         if (result := read_result(run)) is not None:
-            return {**result, "attempts": None}
-        if not run.is_dir():
-            return {"status": "pending"}
-        attempts = read_lines(run / "attempts.jsonl")
-        if self._owner_alive(run):
-            return {"status": "running", **(read_json(run / "heartbeat.json") or {})}
-        return {"status": "pending", **(attempts[-1] if attempts else {})}
+            return result
+        n = last_attempt(run)
+        owner = self._owner(run / "attempts" / str(n), self.clock()) if n else None
+        if owner is not None:
+            return {"status": "running", "attempt": n, "host": owner.get("host"), **(self.progress(run_id) or {})}
+        rows = read_lines(run / "attempts.jsonl")
+        known = {k: v for row in rows if row.get("attempt") == rows[-1].get("attempt") for k, v in row.items()}
+        return {"status": "interrupted" if rows else "pending", **known}
+
+    def progress(self, run_id: str) -> dict[str, Any] | None:
+        """Where the run is: step, steps, val_loss; None before its first step."""
+        run = self.directory(run_id)
+        return read_json(run / "attempts" / str(last_attempt(run)) / "progress.json")
 
     # ------------------------------------------------------------ claims
 
-    def _owner_alive(self, run: Path, claim: Mapping[str, Any] | None = None) -> bool:
-        claim = claim or read_json(run / "claim.json")
-        if not isinstance(claim, dict):
-            return False
-        if claim.get("host") == socket.gethostname():
-            return _process_start(int(claim.get("pid", 0))) == claim.get("process_start")
+    def _owner(self, attempt: Path, now: float) -> dict[str, Any] | None:
+        """Who holds this attempt, None if nobody alive does. now: as the file system's clock tells it."""
+        path = attempt / "owner.json"
+        owner = read_json(path)
+        if not isinstance(owner, dict):
+            return None
+        if owner.get("machine") == machine():
+            return owner if process_start(int(owner.get("pid", 0))) == owner.get("process_start") else None
         try:
-            seen = max(p.stat().st_mtime for p in (run / "claim.json", run / "heartbeat.json") if p.exists())
-        except (OSError, ValueError):
-            return False
-        return self.clock() - seen < DEAD_AFTER_S
+            return owner if abs(now - path.stat().st_mtime) < DEAD_AFTER_S else None
+        except OSError:
+            return None
 
-    def claim(self, spec: RunSpec) -> "RunWriter | None":
+    def claim(self, spec: RunSpec, *, token: str = "") -> "RunWriter | None":
         """Take a run for this process and start an attempt; None if it is finished or somebody alive has it."""
-        run = self.directory(spec.run_id)
-        run.mkdir(parents=True, exist_ok=True)
-        path = run / "claim.json"
-        mine = {"host": socket.gethostname(), "pid": os.getpid(), "process_start": _process_start(os.getpid()), "token": uuid.uuid4().hex}
-        for _ in range(3):
-            if (run / "result.json").exists():
-                return None
-            beside = run / f".claim-{mine['token']}"
-            beside.write_text(json.dumps(mine))
-            try:
-                os.link(beside, path)  # fails if there is a claim: atomic, on NFS too
-                return RunWriter(run, spec, self)
-            except FileExistsError:
-                old = read_json(path)
-                if isinstance(old, dict) and self._owner_alive(run, old):
-                    return None
-                self._release_dead(path, old)
-            except OSError:  # a file system without links
-                try:
-                    with path.open("x") as file:
-                        file.write(json.dumps(mine))
-                    return RunWriter(run, spec, self)
-                except FileExistsError:
-                    old = read_json(path)
-                    if isinstance(old, dict) and self._owner_alive(run, old):
-                        return None
-                    self._release_dead(path, old)
-            finally:
-                beside.unlink(missing_ok=True)
-        return None
+        from harness.writer import RunWriter
 
-    @staticmethod
-    def _release_dead(path: Path, dead: Any) -> None:
-        """Take a dead owner's claim away; of two that try, one succeeds."""
-        away = path.with_name(f".dead-{uuid.uuid4().hex}")
+        run = self.directory(spec.run_id)
+        attempts = run / "attempts"
+        me = {"host": socket.gethostname(), "machine": machine(), "pid": os.getpid(), "process_start": process_start(os.getpid()), "token": token}
         try:
-            os.rename(path, away)
+            attempts.mkdir(parents=True, exist_ok=True)
+            beside = Path(tempfile.mkdtemp(prefix=".claim-", dir=attempts))
         except FileNotFoundError:
-            return
-        if read_json(away) != dead:  # somebody alive took it over in between: give it back
-            try:
-                os.link(away, path)
-            except OSError:
-                pass
-        away.unlink(missing_ok=True)
+            return None  # finished, or set aside, in this moment
+        except OSError as error:
+            raise ResultsError(self.root, error) from None
+        try:
+            beside.chmod(0o755)
+            (beside / "owner.json").write_text(json.dumps(me))
+            now = (beside / "owner.json").stat().st_mtime  # the file system's clock: machines' clocks may differ
+            while not (run / "result.json").exists():
+                n = last_attempt(run)
+                if n and self._owner(attempts / str(n), now) is not None:
+                    return None
+                mine = attempts / str(n + 1)
+                try:
+                    os.rename(beside, mine)
+                except OSError as error:
+                    if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                        continue  # somebody was faster: look again
+                    raise
+                if (run / "result.json").exists():  # finished and released while we looked
+                    shutil.rmtree(mine, ignore_errors=True)
+                    return None
+                return RunWriter(self, spec, n + 1, token=token)
+            return None
+        except FileNotFoundError:
+            return None  # the run was finished, or set aside, in this moment
+        except OSError as error:
+            raise ResultsError(self.root, error) from None
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+    def note_end(self, run_id: str, *, token: str, status: str, reason: str) -> None:
+        """Note how an attempt ended whose process could not do it itself, and give the run back."""
+        run = self.directory(run_id)
+        rows = read_lines(run / "attempts.jsonl")
+        n = next((r["attempt"] for r in rows if r.get("token") == token), None)
+        try:
+            if n is not None and not any(r.get("attempt") == n and "ended" in r for r in rows):
+                append_row(run / "attempts.jsonl", {"attempt": n, "ended": now_iso(), "status": status, "reason": reason})
+            for owner in (run / "attempts").glob("*/owner.json"):
+                if (read_json(owner) or {}).get("token") == token:
+                    owner.unlink(missing_ok=True)
+        except FileNotFoundError:
+            pass  # set aside meanwhile
+        except OSError as error:
+            raise ResultsError(self.root, error) from None
 
     def keep_once(self, kind: str, digest: str, suffix: str, content: Callable[[], bytes]) -> None:
         """Store code or an environment under its digest, if it is not there yet."""
         path = self.root / kind / f"{digest}{suffix}"
         if not path.exists():
-            write_whole(path, lambda file: file.write(content()))
+            try:
+                write_whole(path, lambda file: file.write(content()))
+            except OSError as error:
+                raise ResultsError(self.root, error) from None
 
 
-class RunWriter:
-    """One attempt at a run by this process. The result is written last; until then the run has none."""
-
-    def __init__(self, run: Path, spec: RunSpec, store: Store) -> None:
-        self.run, self.spec, self.store = run, spec, store
-        earlier = read_lines(run / "attempts.jsonl")
-        self.attempt = 1 + sum("started" in a for a in earlier)
-        if earlier and "ended" not in earlier[-1]:
-            self._attempt({"ended": now_iso(), "status": "interrupted", "reason": "its process died"}, attempt=self.attempt - 1)
-        left = [p for p in (*DIGESTED, "log.txt", "checkpoint.pt") if (run / p).exists()]
-        if left:
-            old = run / "attempts" / str(self.attempt - 1)
-            old.mkdir(parents=True, exist_ok=True)
-            for name in left:
-                os.replace(run / name, old / name)
-        for stray in run.glob(".*"):
-            stray.unlink(missing_ok=True) if stray.is_file() else None
-        self.started = now_iso()
-        self._attempt({"started": self.started, "host": socket.gethostname(), "pid": os.getpid()})
-        write_text(run / "config.yaml", spec.to_yaml())
-        self._metrics = (run / "metrics.jsonl").open("a", encoding="utf-8")
-        self._log = (run / "log.txt").open("a", encoding="utf-8")
-        self._beat, self._last_val = 0.0, None
-        self.heartbeat(0, spec.budget)
-
-    def _attempt(self, row: Mapping[str, Any], attempt: int | None = None) -> None:
-        with (self.run / "attempts.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"attempt": attempt or self.attempt, **row}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def describe(self, environment: Mapping[str, Any]) -> None:
-        """environment.json, and the head of the log: which toggles were on, in words."""
-        write_json(self.run / "environment.json", environment)
-        for line in (f"run {self.spec.run_id}: seed {self.spec.seed}, {self.spec.budget} steps on {self.spec.device}", *self.spec.toggles):
-            self.log(line)
-
-    def metric(self, row: Mapping[str, Any]) -> None:
-        """Append a row to metrics.jsonl; numbers that are not finite become null. Validation rows reach the disk at once."""
-        clean = {k: None if isinstance(v, float) and not abs(v) < float("inf") else v for k, v in row.items()}
-        self._metrics.write(json.dumps(clean) + "\n")
-        if row.get("kind") == "val":
-            self._metrics.flush()
-            os.fsync(self._metrics.fileno())
-            self._last_val = clean["val_loss"]
-            self.log(f"step:{row['step']}/{self.spec.budget} val_loss:{row['val_loss']:.4f} train_time:{row['train_time_s'] * 1000:.0f}ms")
-
-    def log(self, line: str) -> None:
-        self._log.write(line + "\n")
-        self._log.flush()
-
-    def heartbeat(self, step: int, n_steps: int) -> None:
-        """Say that the run is alive and where it is; at most once a second."""
-        now = self.store.clock()
-        if abs(now - self._beat) >= HEARTBEAT_S:  # a clock that jumps back beats at once
-            self._beat = now
-            beside = self.run / ".heartbeat"
-            beside.write_text(json.dumps({"step": step, "steps": n_steps, "val_loss": self._last_val, "pid": os.getpid()}))
-            os.replace(beside, self.run / "heartbeat.json")
-
-    def save(self, name: str, write: Callable[[IO[bytes]], Any]) -> None:
-        """A further file of the run (a checkpoint), whole or not at all."""
-        write_whole(self.run / name, write)
-
-    def finish(self, outcome: Outcome) -> None:
-        """End the attempt; a run that finished or diverged gets its result, written last."""
-        for file in (self._metrics, self._log):
-            file.flush()
-            os.fsync(file.fileno())
-        ended = now_iso()
-        if outcome.status in RESULT_STATUSES:
-            write_json(self.run / "result.json", {
-                "schema": SCHEMA, "run_id": self.spec.run_id, "intent_id": self.spec.intent_id, "status": outcome.status,
-                "reason": outcome.reason, "started": self.started, "ended": ended, "attempt": self.attempt,
-                **{k: None if isinstance(v, float) and not abs(v) < float("inf") else v for k, v in outcome.final.items()},
-                "wall": dict(outcome.wall), "substituted": list(self.spec.substituted), "environment_effect": None,
-                "digests": {name: file_digest(self.run / name) for name in DIGESTED},
-            })
-        self._attempt({"ended": ended, "status": outcome.status, "reason": outcome.reason,
-                       **({k: v for k, v in outcome.final.items() if k.startswith("peak")} if outcome.status == "oom" else {})})
-        self.release()
-
-    def release(self) -> None:
-        """Give the claim back."""
-        self._metrics.close()
-        self._log.close()
-        for name in ("claim.json", "heartbeat.json"):
-            (self.run / name).unlink(missing_ok=True)
-
-
-class Silent:
-    """The writer of every rank but the first: it writes nothing."""
-
-    def metric(self, row: Mapping[str, Any]) -> None: ...
-    def log(self, line: str) -> None: ...
-    def heartbeat(self, step: int, n_steps: int) -> None: ...
-    def save(self, name: str, write: Callable[[IO[bytes]], Any]) -> None: ...
+def last_attempt(run: Path) -> int:
+    """The number of the newest attempt that a run directory knows as a folder, 0 if none."""
+    try:
+        return max((int(name) for name in os.listdir(run / "attempts") if name.isdigit()), default=0)
+    except OSError:
+        return 0
 
 
 def remove_run(store: Store, run_id: str) -> None:

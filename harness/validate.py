@@ -9,6 +9,7 @@ from dataclasses import MISSING, replace
 from functools import cache
 from typing import Any, get_type_hints
 
+from harness import plugins
 from harness.config import BLOCK, SECTIONS, RunConfig, flat, get, toggles, with_fields
 from harness.errors import UserError
 from model.config import ON
@@ -49,7 +50,8 @@ def check_values(values: Mapping[str, Any], where: Callable[[str], str]) -> dict
     out = dict(values)
     for name, value in values.items():
         if name not in facts:
-            continue  # a plug-in's toggle is checked by its own declaration
+            out[name] = plugins.check_value(name, value, where(name))
+            continue
         try:
             out[name] = _adapters()[name].validate_python(value, strict=True)
         except ValidationError:

@@ -70,6 +70,10 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         published_effect = _published(experiment, clock)
     except ValueError as error:
         notes.append(f"No published delta beside ours: {error}.")
+    for arm in arms:
+        own = losses_at[losses_at["arm"] == arm]
+        if len(own) and (own["status"] == "diverged").all():
+            notes.append(f"All {len(own)} runs of {arm} diverged: there is no loss to compare, see the outcomes.")
     if budget is None and len(losses):
         notes.append("The arms share no number of steps: losses are compared where each arm's own schedule ends.")
     return Comparisons(
@@ -122,8 +126,8 @@ def sequences(arms: Mapping[str, Sample], baseline: Sample, *, level: float) -> 
 
 
 def _comparison(
-    metric: str, arm: str, baseline: str, effect: Effect, own: Sample, base: Sample, table: pd.DataFrame, context: Mapping[str, Any],
-    *, extra: tuple[Warning, ...] = (),
+    metric: str, arm: str, baseline: str, effect: Effect, own: Sample, base: Sample, table: pd.DataFrame,
+    context: Mapping[str, Any], *, extra: tuple[Warning, ...] = (),
 ) -> Comparison:  # fmt: skip
     plan, is_loss = context["plan"], metric == "val_loss"
     (mean_arm, sd_arm), (mean_base, sd_base) = (samples.mean_sd(s.values if is_loss else np.exp(s.values)) for s in (own, base))
@@ -185,7 +189,8 @@ def _cell(experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm
     own, timed = (t[(t["arm"] == arm) & (t["status"] == "finished")] for t in (losses, times))
     n_diverged, n = int((losses[losses["arm"] == arm]["status"] == "diverged").sum()), len(losses[losses["arm"] == arm])
     low, high = exact_rate(n_diverged, n) if n else (None, None)
-    mean, sd = {}, {}
+    mean: dict[str, float] = {}
+    sd: dict[str, float] = {}
     for metric in ("val_loss", "steps", "peak_allocated_mib", "step_ms", "train_time_s", "tokens_per_s", "mfu"):
         values = (own if metric in ("val_loss", "steps", "peak_allocated_mib") else timed)[metric].dropna().to_numpy(float)
         if len(values):
@@ -193,10 +198,12 @@ def _cell(experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm
             sd |= {} if spread is None else {metric: spread}
     is_outcome, is_pending = planned["status"].isin(samples.OUTCOMES), planned["status"].isin(samples.PENDING)
     return Cell(
-        arm=arm, n_planned=len(planned), n_finished=len(own), n_diverged=n_diverged, n_failed=int((~is_outcome & ~is_pending).sum()),
-        n_pending=int(is_pending.sum()), n_stale=0 if experiment.accept_stale else int((planned["stale"].astype(bool) & is_outcome).sum()),
+        arm=arm, n_planned=len(planned), n_finished=len(own), n_diverged=n_diverged,
+        n_failed=int((~is_outcome & ~is_pending).sum()), n_pending=int(is_pending.sum()),
+        n_stale=0 if experiment.accept_stale else int((planned["stale"].astype(bool) & is_outcome).sum()),
         diverged_rate=n_diverged / n if n else None, diverged_low=low, diverged_high=high, mean=mean, sd=sd,
-        first_crossing_s=tuple(own["first_crossing_s"].dropna().astype(float)), n_censored=int(own["censored"].astype(bool).sum()),
+        first_crossing_s=tuple(own["first_crossing_s"].dropna().astype(float)),
+        n_censored=int(own["censored"].astype(bool).sum()),
         outliers=samples.outliers(losses, arm),
     )  # fmt: skip
 
@@ -212,12 +219,17 @@ def _published(experiment: Experiment, clock: Clock) -> PublishedVerdict | None:
         return None
     arm = published.own_arm(candidates)
     why = ENVIRONMENT_RECORDS.get(record, "")
-    versions = {a: {experiment.environments.get(r, {}).get("torch") for r in experiment.runs.loc[experiment.runs["arm"] == a, "run_id"]} - {None}
-                for a in (arm, plan["baseline"])}  # fmt: skip
+
+    def torches(name: str) -> set[str | None]:
+        ids = experiment.runs.loc[experiment.runs["arm"] == name, "run_id"]
+        return {experiment.environments.get(r, {}).get("torch") for r in ids} - {None}
+
+    versions = {a: torches(a) for a in (arm, plan["baseline"])}
     if why and versions[arm] and versions[plan["baseline"]] and not versions[arm] & versions[plan["baseline"]]:
         why = ""
     corpus = str((plan.get("corpus") or {}).get("name") or "")
     if (plan.get("scale") or "gpt2") != "gpt2" or not corpus.lower().startswith("fineweb"):
-        why = f"the published delta belongs to the full size on FineWeb, these runs are {plan.get('scale') or 'gpt2'} on {corpus or 'other data'}"
+        here = f"{plan.get('scale') or 'gpt2'} on {corpus or 'other data'}"
+        why = f"the published delta belongs to the full size on FineWeb, these runs are {here}"
     own = clock.log_ratio_estimate(arm)
     return published.published_verdict(record, published.predecessor(record, plan.get("base")), arm, own=own, not_testable=why)

@@ -71,7 +71,8 @@ def correlation(arm: Sample, baseline: Sample) -> float | None:
 
 
 def two_way(values: Array, arm: Sequence[int], block: Sequence[int]) -> tuple[Array, Array, float, int]:
-    """Least squares for arm + block: (delta (m,), unscaled covariance (m, m), residual variance, residual df); arm 0 is the baseline.
+    """Least squares for arm + block: (delta (m,), unscaled covariance (m, m), residual variance, residual df); arm 0 is the
+    baseline.
 
     Cells may be missing or repeated; raises ValueError where an arm shares no block with the rest."""
     arm_i, block_i = np.asarray(arm), np.asarray(block)
@@ -179,7 +180,8 @@ def _separate(arms: Mapping[str, Sample], baseline: Sample, alpha: float, m: int
         if sample.n_diverged or baseline.n_diverged:
             r = permuted_effect(sample.values, sample.n_diverged, baseline.values, baseline.n_diverged, alpha=alpha / m)
             out[name] = Effect(
-                delta=r.delta, low=r.low, high=r.high, p=r.p, p_attainable=min(1.0, m * r.p_attainable), df=None, se=se if np.isfinite(se := welch(sample.values, baseline.values)[1]) else None,
+                delta=r.delta, low=r.low, high=r.high, p=r.p, p_attainable=min(1.0, m * r.p_attainable), df=None,
+                se=se if np.isfinite(se := welch(sample.values, baseline.values)[1]) else None,
                 method="permuted worst-rank trimmed mean, Holm", n_blocks=0, correlation=correlation(sample, baseline),
             )  # fmt: skip
             continue
@@ -196,8 +198,8 @@ def _separate(arms: Mapping[str, Sample], baseline: Sample, alpha: float, m: int
             e = out[name]
             low, high = e.low, e.high
             if low is not None and high is not None:
-                cut = agree_with_holm(*(np.array([v]) for v in (e.delta, low, high, p)), alpha)
-                low, high = float(cut[0][0]), float(cut[1][0])
+                ends = agree_with_holm(*map(np.asarray, (e.delta, low, high, p)), alpha=alpha)
+                low, high = float(ends[0]), float(ends[1])
             out[name] = Effect(**{**vars(e), "low": low, "high": high, "p": float(p)})
     return out
 

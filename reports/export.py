@@ -4,6 +4,7 @@ One row is one run (planned ones without a result too, with their status) or, wi
 and units are those of docs/report.md.  Values are written as they are: floats with the digits that give the same float back.
 """
 
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,10 +19,8 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 
 
 def write_parquet(table: pd.DataFrame, path: Path) -> None:
-    try:
-        import pyarrow  # noqa: F401  # an optional dependency: 40 MB that few need
-    except ImportError:
-        raise ValueError("Parquet needs pyarrow, which is not installed: pip install pyarrow, or name a .csv file") from None
+    if importlib.util.find_spec("pyarrow") is None:  # an optional dependency: 40 MB that few need
+        raise ValueError("Parquet needs pyarrow, which is not installed: pip install pyarrow, or name a .csv file")
     table.to_parquet(path, engine="pyarrow", index=False)
 
 

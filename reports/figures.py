@@ -5,6 +5,7 @@ shows one of them.  Colours are CSS classes (`c0` the baseline, `c1` to `c8` the
 same drawing.  Units: SVG user units are CSS pixels.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ def extent(values: Iterable[float], *, around: Sequence[float] = (), pad: float 
 
 def tick_text(value: float, ticks: Sequence[float]) -> str:
     """A tick's label with the decimals that tell its neighbours apart, U+2212 for minus."""
-    step = min((b - a for a, b in zip(ticks, ticks[1:])), default=abs(value) or 1.0)
+    step = min((b - a for a, b in itertools.pairwise(ticks)), default=abs(value) or 1.0)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
     if decimals and abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:
         decimals += 1
@@ -110,7 +111,8 @@ def tick_text(value: float, ticks: Sequence[float]) -> str:
 
 
 def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{f" class={chr(34)}{css}{chr(34)}" if css else ""}>{escape(content)}</text>'
+    kind = f' class="{css}"' if css else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}>{escape(content)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:

@@ -106,7 +106,7 @@ def curve_figure(
         parts.append(clipped(52, 30, width - 64, height - 78, "".join(inside)))
         if target is not None:
             parts.append(line(52, y(target), width - 12, y(target), "target"))
-            parts.append(text(width - 14, y(target) - 6, f"target {target:g}", anchor="end", css="note"))
+            parts.append(text(56, y(target) - 6, f"target {target:g}", css="note"))
         return "".join(parts), height
 
     ends = "; ".join(f"{arm} ends at {b.mean[-1]:.4f}" for arm, b in list(data.items())[:12])

@@ -20,8 +20,8 @@ def effect(c: Comparison) -> tuple[float, float | None, float | None]:
     """(estimate, low, high) as drawn and printed: nats for a loss, a fraction of the baseline's time for a time."""
     if c.ratio is None:
         return c.delta, c.low, c.high
-    ends = [None if r is None else r - 1.0 for r in (c.ratio_low, c.ratio_high)]
-    return c.ratio - 1.0, ends[0], ends[1]
+    low = None if c.ratio_low is None else c.ratio_low - 1.0 if c.ratio_low > 0 else -math.inf  # a ratio of 0 is no bound
+    return c.ratio - 1.0, low, None if c.ratio_high is None else c.ratio_high - 1.0
 
 
 def effect_text(c: Comparison) -> str:
@@ -44,9 +44,21 @@ def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette,
         left, right, step = (12, width - 12, 42) if above else (232, width - 168, 30 if len(names) <= 14 else 22)
         x = Scale(low=x_range[0], high=x_range[1], start=left, end=right)
         bottom = 14 + step * len(names)
-        parts = [x_axis(x, 6, bottom, axis.format(shorten(palette.baseline, 160)) if not above else "difference to the baseline", n=5)]
+        parts = [
+            x_axis(
+                x,
+                6,
+                bottom,
+                axis.format(shorten(palette.baseline, 160))
+                if not above
+                else f"difference to the baseline{'' if metric == 'val_loss' else ', %'}",
+                n=5,
+            )
+        ]
         if margin:
-            parts.insert(0, f'<rect class="margin" x="{x(-margin):.1f}" y="6" width="{x(margin) - x(-margin):.1f}" height="{bottom - 6}"/>')
+            parts.insert(
+                0, f'<rect class="margin" x="{x(-margin):.1f}" y="6" width="{x(margin) - x(-margin):.1f}" height="{bottom - 6}"/>'
+            )
         parts.append(line(x(0), 6, x(0), bottom, "zero"))
         for i, arm in enumerate(names):
             y = 14 + step * i + (step / 2 if not above else 28)
@@ -76,7 +88,8 @@ def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette,
         title=title,
         caption=f"Arm against {palette.baseline} with simultaneous {some.level:.0%} intervals ({some.method})."
         + (f" The grey zone is the margin of ±{margin:g} within which a difference is not worth knowing." if margin else ""),
-        alt=f"{title}, arm against {palette.baseline}: " + "; ".join(f"{arm} {effect_text(c)}" for arm, c in list(comparisons.items())[:20]),
+        alt=f"{title}, arm against {palette.baseline}: "
+        + "; ".join(f"{arm} {effect_text(c)}" for arm, c in list(comparisons.items())[:20]),
         columns=("arm", "estimate", "low", "high", "p_adjusted", "n_arm", "n_baseline", "method"),
         rows=tuple((arm, *effect(c), c.p, c.n_arm, c.n_baseline, c.method) for arm, c in comparisons.items()),
         draw=draw,
@@ -86,8 +99,7 @@ def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette,
 def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: Palette) -> Figure | None:
     """From the baseline to the full ladder: each bar is what one more change added to the mean; whiskers are the interval of
     the whole difference to the baseline up to there."""
-    levels = {a: outcome.cells[a].mean.get(metric) for a in arms if a in outcome.cells}
-    levels = {a: v for a, v in levels.items() if known(v)}
+    levels = {a: outcome.cells[a].mean[metric] for a in arms if a in outcome.cells and known(outcome.cells[a].mean.get(metric))}
     if len(levels) < 3 or palette.baseline not in levels:
         return None
     names = list(levels)
@@ -96,7 +108,8 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
     ends: dict[str, tuple[float | None, float | None]] = {}
     for arm in names[1:]:
         c = outcome.of(arm, metric)
-        ends[arm] = (None, None) if c is None or not known(c.low) or not known(c.high) else (base + c.low, base + c.high)
+        bounded = c is not None and c.low is not None and c.high is not None and math.isfinite(c.high - c.low)
+        ends[arm] = (base + c.low, base + c.high) if c and bounded and c.low is not None and c.high is not None else (None, None)
     y_range = extent([v for v in levels.values()] + [v for pair in ends.values() for v in pair if v is not None], pad=0.12)
 
     def draw(width: int) -> tuple[str, float]:
@@ -112,7 +125,9 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
             words = show(levels[arm], kind) if i == 0 else show(levels[arm] - levels[names[i - 1]], delta_kind)
             shape = f'rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{max(1.0, foot - top):.1f}"'
             group = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">']
-            group.append(mark(shape, css="bar" if i == 0 else "bar light", tip=f"{arm}: {words} {unit}, now {show(levels[arm], kind)}"))
+            group.append(
+                mark(shape, css="bar" if i == 0 else "bar light", tip=f"{arm}: {words} {unit}, now {show(levels[arm], kind)}")
+            )
             low, high = ends.get(arm, (None, None))
             if low is not None and high is not None:
                 group.append(f'<path class="interval" d="M{left + wide / 2:.1f} {y(low):.1f}V{y(high):.1f}"/>')
@@ -120,7 +135,10 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
                 group.append(line(left + wide, y(levels[arm]), left + slot + slot * 0.02, y(levels[arm]), "zero"))
             peak = min(top, y(high) if high is not None else top)
             group.append(text(left + wide / 2, peak - 7, words, anchor="middle", css="value"))
-            group += [text(left + wide / 2, height - 48 + 14 * k, part, anchor="middle", css="tick") for k, part in enumerate(wrapped(arm, slot))]
+            group += [
+                text(left + wide / 2, height - 48 + 14 * k, part, anchor="middle", css="tick")
+                for k, part in enumerate(wrapped(arm, slot))
+            ]
             parts.append("".join(group) + "</g>")
         return "".join(parts), height
 
@@ -133,21 +151,26 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
             words = show(levels[arm], kind) if i == 0 else show(levels[arm] - levels[names[i - 1]], delta_kind)
             begin, end = (4, x(levels[arm])) if i == 0 else sorted((x(levels[arm]), x(levels[names[i - 1]])))
             shape = f'rect x="{begin:.1f}" y="{row + 18}" width="{max(1.0, end - begin):.1f}" height="15"'
-            parts.append(
-                f'<g class="series {palette.css(arm)}">' + text(0, row + 13, shorten(arm, 230), css="label")
-                + text(width, row + 13, words, anchor="end", css="value") + mark(shape, css="bar" if i == 0 else "bar light", tip=words) + "</g>"
-            )  # fmt: skip
+            name, value = (
+                text(0, row + 13, shorten(arm, 230), css="label"),
+                text(width, row + 13, words, anchor="end", css="value"),
+            )
+            bar = mark(shape, css="bar" if i == 0 else "bar light", tip=words)
+            parts.append(f'<g class="series {palette.css(arm)}">{name}{value}{bar}</g>')
         return "".join(parts), bottom + 44
 
     words = "; ".join(f"{arm} {show(v, kind)}" for arm, v in levels.items())
     return Figure(
         key=f"waterfall_{metric}",
         title="From baseline to full: training time" if unit == "s" else "From baseline to full: loss",
-        caption="Each bar is what one more change added to the mean; the line through it is the interval of the whole difference to the "
-        "baseline up to there. The axis does not start at zero.",
+        caption="Each bar is what one more change added to the mean; the line through it is the interval of the whole "
+        "difference to the baseline up to there. The axis does not start at zero.",
         alt=f"Waterfall of the ladder's means in {unit}: {words}.",
         columns=("arm", "mean", "added", "low_of_total", "high_of_total"),
-        rows=tuple((a, levels[a], levels[a] - levels[names[i - 1]] if i else None, *ends.get(a, (None, None))) for i, a in enumerate(names)),
+        rows=tuple(
+            (a, levels[a], levels[a] - levels[names[i - 1]] if i else None, *ends.get(a, (None, None)))
+            for i, a in enumerate(names)
+        ),
         draw=draw,
     )
 
@@ -173,10 +196,17 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
         left, step = (8, 62) if above else (232, 46)
         x = Scale(low=x_range[0], high=x_range[1], start=left, end=width - 60)
         bottom = 10 + step * len(rows)
-        parts = [x_axis(x, 4, bottom, "change of the time to target, % of the baseline; below zero is time saved", n=width // 120), line(x(0), 4, x(0), bottom, "zero")]
+        parts = [
+            x_axis(x, 4, bottom, "change of the time to target, % of the baseline; below zero is time saved", n=width // 120),
+            line(x(0), 4, x(0), bottom, "zero"),
+        ]
         for i, (arm, d) in enumerate(rows):
             top = 10 + step * i + (16 if above else 0)
-            name = text(0, top - 3, shorten(arm, width - 10), css="label") if above else text(left - 12, top + 20, shorten(arm, 214), anchor="end", css="label")
+            name = (
+                text(0, top - 3, shorten(arm, width - 10), css="label")
+                if above
+                else text(left - 12, top + 20, shorten(arm, 214), anchor="end", css="label")
+            )
             parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{name}')
             for k, (words, value) in enumerate((("learning", d.learning_percent), ("systems", d.systems_percent))):
                 a, b = sorted((x(0), x(value or 0.0)))
@@ -189,11 +219,14 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
     return Figure(
         key="gains",
         title="Learning gain against systems gain",
-        caption="Time is steps times step time: fewer steps to the target (learning), faster steps (systems). The two add up to the total.",
+        caption="Time is steps times step time: fewer steps to the target (learning), faster steps (systems). "
+        "The two add up to the total.",
         alt="Bars per arm of learning and systems gain in percent: "
         + "; ".join(f"{a} learning {d.learning_percent:+.1f}, systems {d.systems_percent:+.1f}" for a, d in rows[:20]),
         columns=("arm", "learning_percent", "systems_percent", "total_percent", "learning_s", "systems_s", "total_s"),
-        rows=tuple((a, d.learning_percent, d.systems_percent, d.total_percent, d.learning_s, d.systems_s, d.total_s) for a, d in rows),
+        rows=tuple(
+            (a, d.learning_percent, d.systems_percent, d.total_percent, d.learning_s, d.systems_s, d.total_s) for a, d in rows
+        ),
         draw=draw,
     )
 

@@ -19,6 +19,9 @@ WALL_PARTS = {  # key of result.json's `wall` -> words, in the order a run passe
 }
 
 
+MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
+
+
 def strip(
     key: str, title: str, caption: str, axis: str, column: str, runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str],
     *, low: str | None = None, high: str | None = None, from_zero: bool = False,
@@ -47,9 +50,9 @@ def strip(
                         anchor="start" if above else "end", css="label")  # fmt: skip
             group = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">', name]
             rows = grouped[arm]
-            for place, (_, run) in enumerate(rows.iterrows()):
+            for place, run in enumerate(rows.to_dict("records")):
                 shift = ((place * 0.618) % 1.0 - 0.5) * beside * 0.5
-                if low and high and pd.notna(run[low]) and pd.notna(run[high]):
+                if low and high and len(shown) <= MAX_WHISKERS and pd.notna(run[low]) and pd.notna(run[high]):
                     group.append(line(x(run[low]), y + shift, x(run[high]), y + shift, "whisker"))
                 group.append(dot(x(run[column]), y + shift, r=3, css="dot", run=run["run_id"], tip=tips[run["run_id"]]))
             mean = float(rows[column].mean())
@@ -90,7 +93,7 @@ def scatter(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], *, un
             rows = shown[shown["arm"] == arm]
             marks = [
                 dot(x(r["train_time_s"]), y(r["val_loss"]), r=4, css="dot", run=r["run_id"], tip=tips[r["run_id"]])
-                for _, r in rows.iterrows()
+                for r in rows.to_dict("records")
             ]
             parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{"".join(marks)}</g>')
         return "".join(parts), height
@@ -131,7 +134,8 @@ def drift(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], started
             y = Scale(low=y_range[0], high=y_range[1], start=top + lane, end=top + 10)
             parts += [text(52, top + 2, shorten(node, width - 60), css="label"), y_axis(y, 52, width - 12, "", n=4)]
             parts.append(line(52, y(0), width - 12, y(0), "zero"))
-            for _, r in shown[shown["node"].astype(str) == node].iterrows() if nodes != ["unknown"] else shown.iterrows():
+            lane_runs = shown[shown["node"].astype(str) == node] if nodes != ["unknown"] else shown
+            for r in lane_runs.to_dict("records"):
                 spot = dot(x(r["order"]), y(r["percent"]), r=3, css="dot", run=r["run_id"], tip=tips[r["run_id"]])
                 parts.append(
                     f'<g class="series {palette.css(r["arm"])}" data-arm-group="{palette.arms.index(r["arm"])}">{spot}</g>'
@@ -143,7 +147,7 @@ def drift(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], started
     return Figure(
         key="drift",
         title="Nodes and drift",
-        caption="Each run's step time against its arm's mean, by node, in the order of starting. Level and flat is what one hopes for.",
+        caption="Each run's step time against its arm's mean, by node, in the order of starting; level and flat is good.",
         alt=f"Dots of relative step time in starting order on {len(nodes)} node(s); "
         f"from {shown['percent'].min():+.2f} % to {shown['percent'].max():+.2f} %.",
         columns=("order", "started", "node", "arm", "seed", "run_id", "step_ms", "percent_of_arm_mean"),
@@ -208,7 +212,8 @@ def key_row(words: Sequence[str], width: int) -> list[str]:
     for i, word in enumerate(words):
         x, y = (i % per_row) * (width / per_row), 10 + 18 * (i // per_row)
         out.append(
-            f'<rect x="{x:.0f}" y="{y - 9:.0f}" width="10" height="10" class="wall w{stages.index(word)}"/>' + text(x + 15, y, word, css="tick")
+            f'<rect x="{x:.0f}" y="{y - 9:.0f}" width="10" height="10" class="wall w{stages.index(word)}"/>'
+            + text(x + 15, y, word, css="tick")
         )
     return out
 
@@ -221,7 +226,7 @@ def run_figures(
     started = {run_id: str(r["started"]) for run_id, r in results.items() if r.get("started")}
     candidates = [
         scatter(runs, palette, tips, unit=unit, target=target),
-        strip("step_time", "Step time", "One dot per run (mean), a bar from its median to its 95th percentile; the tick is the arm's mean.",
+        strip("step_time", "Step time", "Dots are runs' means, ticks the arms'; bars run from median to 95th percentile.",
               "step time, ms", "step_ms", runs, palette, tips, low="step_ms_median", high="step_ms_p95"),
         drift(runs, palette, tips, started),
         strip("memory", "Peak memory", "Highest allocated memory of each run.", "peak allocated, MiB", "peak_allocated_mib",

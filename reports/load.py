@@ -1,6 +1,8 @@
-"""A results directory as tables: reports.load("quickstart") gives an Experiment. Reads files, computes nothing but first crossings.
+"""A results directory as tables: reports.load("quickstart") gives an Experiment. Reads files, computes nothing but first
+crossings.
 
-One row per planned run; a run without a result has its status and empty numbers. Raises ValueError in one line for what cannot be read.
+One row per planned run; a run without a result has its status and empty numbers. Raises ValueError in one line for what cannot
+be read.
 """
 
 import json
@@ -17,8 +19,9 @@ from reports.types import Experiment
 
 NUMBERS = ("val_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens", "tokens_per_s", "mfu",
            "peak_allocated_mib", "peak_reserved_mib")  # fmt: skip
-RUN_COLUMNS = ("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", *NUMBERS, "first_crossing_s", "censored",
-               "node", "device", "gpu", "fingerprint", "stale", "stale_files", "imported", "self_reported", "metrics_digest", "run_id")  # fmt: skip
+RUN_COLUMNS = ("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", *NUMBERS, "first_crossing_s",
+               "censored", "node", "device", "gpu", "fingerprint", "stale", "stale_files", "imported", "self_reported",
+               "metrics_digest", "run_id")  # fmt: skip
 CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", "step", "val_loss", "train_time_s")
 OUTCOMES = ("finished", "diverged")
 
@@ -78,18 +81,18 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
                 store[run_id] = value
     _name_stale_files(rows, configs)
     table = pd.DataFrame(rows, columns=list(RUN_COLUMNS))
-    points = [c for c in curves if len(c)]
-    curve_table = (
-        pd.concat(points, ignore_index=True)[list(CURVE_COLUMNS)] if points else pd.DataFrame(columns=list(CURVE_COLUMNS))
-    )
+    drawn = [c for c in curves if len(c)]
+    empty = pd.DataFrame(columns=list(CURVE_COLUMNS))
+    curve_table: pd.DataFrame = pd.concat(drawn, ignore_index=True)[list(CURVE_COLUMNS)] if drawn else empty
     return Experiment(
-        name=plan["name"], plan=plan, runs=table, curves=curve_table, environments=environments, configs=configs, results=results_of,
-        accept_stale=accept_stale,
+        name=plan["name"], plan=plan, runs=table, curves=curve_table, environments=environments, configs=configs,
+        results=results_of, accept_stale=accept_stale,
     )  # fmt: skip
 
 
 def first_crossing(times: Any, losses: Any, target: float) -> float | None:
-    """Training seconds at the first validation point at or below the target, interpolated from the point before; None if never."""
+    """Training seconds at the first validation point at or below the target, interpolated from the point before; None if
+    never."""
     t, y = np.asarray(times, float), np.asarray(losses, float)
     below = np.flatnonzero(y <= target)
     if not len(below):

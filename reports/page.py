@@ -15,15 +15,18 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from reports.figures import NARROW, WIDE, Figure, Palette
+from reports.figures_budgets import budget_figure
 from reports.figures_curves import curve_figures
 from reports.figures_effects import effect_figures
 from reports.figures_runs import run_figures
-from reports.page_embed import embed_experiment, restore_experiment, script_json
+from reports.page_embed import embed_experiment, plain, restore_experiment, script_json
 from reports.page_numbers import show, visible
+from reports.page_sentences import answer, facts, notes, published_parts
 from reports.page_tables import WAITING, config_differences, environment_table, run_columns, run_rows, troubles
-from reports.page_verdicts import METRIC_WORDS, answer, facts, heads, notes, published_parts, verdict_rows
+from reports.page_verdicts import METRIC_WORDS, heads, verdict_rows
 from reports.types import Comparisons, Experiment
 
+# ruff: noqa: E501  # a table of sentences
 GENERAL_WORDS = (
     ("arm", "A baseline plus a set of changes; the same colour means the same arm in every figure."),
     ("seed and block", "A seed keys initial weights and data order. A block is all arms at one seed, run one after another."),
@@ -64,7 +67,7 @@ def render(experiments: Sequence[Experiment]) -> str:
         outcome = experiment.comparisons()
         figures = draw_all(experiment, outcome)
         views.append(view(experiment, outcome, figures, index))
-        data.append(embedded | {"figures": {f.key: {"columns": f.columns, "rows": f.rows} for f in figures}})
+        data.append(embedded | {"figures": {f.key: plain({"columns": f.columns, "rows": f.rows}) for f in figures}})
     names = " and ".join(e.name for e in experiments)
     return environment.from_string(asset("report.html.j2")).render(
         title=f"{names}: ablation report",
@@ -111,8 +114,10 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
         r["run_id"]: f"{r['arm']}, seed {r['seed']}: loss {show(r['val_loss'], 'loss')}, {show(r['step_ms'], 'ms')} ms a step"
         for r in runs.to_dict("records")
     }
+    budgets = budget_figure(runs, outcome, palette, unit=unit, target=target)
     return [
         *effect_figures(plan, outcome, palette),
+        *([budgets] if budgets else []),
         *curve_figures(experiment.curves, runs, palette, unit=unit, target=target, tips=tips),
         *run_figures(runs, experiment.results, palette, unit=unit, target=target, tips=tips),
     ]

@@ -16,10 +16,6 @@ from reports.types import Experiment
 
 LOSS_DIGITS, TIME_DIGITS = 6, 4
 OWN_KEYS = ("seed", "replicate")  # of a config: what differs between the runs of one arm
-RESULT_KEYS = (  # of result.json: what the tidy table holds too, so that the page keeps it once
-    "status", "val_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens", "tokens_per_s", "mfu",
-    "peak_allocated_mib", "peak_reserved_mib", "run_id",
-)  # fmt: skip
 UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 
 
@@ -47,8 +43,8 @@ def plain(value: Any) -> Any:
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand inside a <script> element: no text in it can end the element or open a comment."""
-    return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False).translate(UNSAFE)
+    """Plain values as JSON that may stand inside a <script> element: no text in it can end the element or open a comment."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).translate(UNSAFE)
 
 
 def embed_table(table: pd.DataFrame) -> dict[str, Any]:
@@ -67,12 +63,13 @@ def restore_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def embed_curves(curves: pd.DataFrame) -> dict[str, Any]:
+    """Every run's validation points, {run_id: {step, val_loss, train_time_s}}, rounded."""
+    rounded = curves.round({"val_loss": LOSS_DIGITS, "train_time_s": TIME_DIGITS})
     out = {}
-    for run_id, rows in curves.groupby("run_id", sort=False):
-        out[str(run_id)] = {
-            "step": [int(s) for s in rows["step"]],
-            "val_loss": [plain(round(float(v), LOSS_DIGITS)) if v == v else None for v in rows["val_loss"]],
-            "train_time_s": [plain(round(float(v), TIME_DIGITS)) if v == v else None for v in rows["train_time_s"]],
+    for run_id, rows in rounded.groupby("run_id", sort=False):
+        numbers = {k: rows[k].tolist() for k in ("val_loss", "train_time_s")}
+        out[str(run_id)] = {"step": [int(s) for s in rows["step"]]} | {
+            k: [v if math.isfinite(v) else None for v in values] for k, values in numbers.items()
         }
     return out
 
@@ -103,7 +100,7 @@ def embed_experiment(experiment: Experiment) -> dict[str, Any]:
         "curves": embed_curves(experiment.curves),
         "configs": pooled(experiment.configs),
         "environments": pooled(experiment.environments),
-        "results": {r: {k: v for k, v in result.items() if k not in RESULT_KEYS} for r, result in experiment.results.items()},
+        "results": plain(experiment.results),
         "result_digests": {r: short_digest(result) for r, result in experiment.results.items()},
     }
 
@@ -124,9 +121,6 @@ def restore_experiment(data: Mapping[str, Any]) -> Experiment:
         | {k: spread([by_id[run_id][k] for run_id, _ in found], lengths) for k in ("arm", "seed", "budget", "role")}
         | {k: [v for _, c in found for v in c[k]] for k in ("step", "val_loss", "train_time_s")}
     )
-    results = {
-        run_id: {**{k: v for k, v in by_id.get(run_id, {}).items() if k in RESULT_KEYS}, **own} for run_id, own in data["results"].items()
-    }
     return Experiment(
         name=data["name"],
         plan=data["plan"],
@@ -134,6 +128,6 @@ def restore_experiment(data: Mapping[str, Any]) -> Experiment:
         curves=curves.astype({"step": float, "val_loss": float, "train_time_s": float}),
         environments=unpooled(data["environments"]),
         configs=unpooled(data["configs"]),
-        results=results,
+        results=data["results"],
         accept_stale=data["accept_stale"],
     )

@@ -1,4 +1,4 @@
-"""How numbers are written on a page: one table from the kind of a quantity to its format, U+2212 for minus, an en dash for none."""
+"""How numbers are written on a page: a table from the kind of a quantity to its format; U+2212 for minus, an en dash for none."""
 
 import math
 import re

@@ -35,6 +35,7 @@ class Column:
     meaning: str
 
 
+# ruff: noqa: E501  # a table of sentences
 RUN_COLUMNS = (
     Column(name="seed", head="seed", kind=None, meaning="Keys the initial weights and the order of the data."),
     Column(name="replicate", head="replicate", kind=None, meaning="Counts repeated runs of one arm, seed and budget."),
@@ -75,7 +76,7 @@ def run_columns(runs: pd.DataFrame) -> list[Column]:
     return [c for c in RUN_COLUMNS if c.name in runs.columns and telling(c, runs)]
 
 
-def run_cell(column: Column, run: Mapping[str, Any]) -> Cell:
+def run_cell(column: Column, run: Mapping[Any, Any]) -> Cell:
     """One cell of the table of runs, from one row's values."""
     value = plain(run[column.name])
     if column.name == "stale":
@@ -100,7 +101,15 @@ def flat(mapping: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def in_words(value: Any) -> str:
-    return "off" if value is False or value is None else "on" if value is True else value if isinstance(value, str) else canonical(value)
+    return (
+        "off"
+        if value is False or value is None
+        else "on"
+        if value is True
+        else value
+        if isinstance(value, str)
+        else canonical(value)
+    )
 
 
 def config_differences(plan: Mapping[str, Any], configs: Mapping[str, Mapping[str, Any]], runs: pd.DataFrame) -> dict[str, Any]:
@@ -149,7 +158,13 @@ def environment_table(environments: Mapping[str, Mapping[str, Any]]) -> list[tup
         counts: dict[str, int] = {}
         for environment in environments.values():
             value = environment.get(key)
-            words = ", ".join(map(str, value)) if isinstance(value, list) else ", ".join(f"{k} {in_words(v)}" for k, v in flat(value).items()) if isinstance(value, dict) else value
+            words = (
+                ", ".join(map(str, value))
+                if isinstance(value, list)
+                else ", ".join(f"{k} {in_words(v)}" for k, v in flat(value).items())
+                if isinstance(value, dict)
+                else value
+            )
             if not missing(words):
                 counts[str(words)] = counts.get(str(words), 0) + 1
         if counts:

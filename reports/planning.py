@@ -1,4 +1,5 @@
-"""Before anything is spent: the smallest difference an experiment can detect, the seeds a difference needs, the budgets that bracket.
+"""Before anything is spent: the smallest difference an experiment can detect, the seeds a difference needs, the budgets that
+bracket.
 
 Power uses the noncentral t of the analysis that will be made (reports/contrasts.py), its multiplicity included.
 """
@@ -10,8 +11,8 @@ import numpy as np
 from scipy import optimize, stats
 
 from reports.contrasts import POOLED_UP_TO
+from reports.loss_model import Slope
 from reports.simultaneous import max_t_quantile, power_of_t
-from reports.time_to_target import Slope
 
 MAX_SEEDS = 1000
 

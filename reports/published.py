@@ -1,6 +1,7 @@
 """Our effect against the public benchmark's: the published side has errors too, often too large to test anything.
 
-Effects are log ratios of times (arm / baseline): times are never compared in seconds across machines. A record's published time is its
+Effects are log ratios of times (arm / baseline): times are never compared in seconds across machines. A record's published time
+is its
 logs' training time; its error is the run-to-run noise of the loss turned into steps by the era's slope (one run 0.004 in loss at
 0.0037 per 100 steps is 108 steps), because a record's step count was tuned until its loss just met the target.
 """
@@ -86,10 +87,8 @@ class Estimate:
 
 
 def difference(a: Estimate, b: Estimate) -> Estimate:
-    """a - b of independent estimates, Satterthwaite df."""
-    variance = a.se**2 + b.se**2
-    parts = sum(e.se**4 / e.df for e in (a, b) if math.isfinite(e.df) and e.se > 0)
-    return Estimate(value=a.value - b.value, se=math.sqrt(variance), df=variance**2 / parts if parts > 0 else math.inf)
+    """a - b of independent estimates with the smaller df: Satterthwaite's would say 'reproduced' at the margin in up to 6 %."""
+    return Estimate(value=a.value - b.value, se=math.hypot(a.se, b.se), df=min(a.df, b.df))
 
 
 def too_uncertain(published: Estimate, margin: float, alpha: float = 0.05) -> bool:

@@ -83,9 +83,7 @@ def track3_pair(
     if not all(map(math.isfinite, (old_mean, new_mean, slope))):
         raise ValueError("rule track3-pair: old_mean, new_mean and slope must be numbers")
     if slope < 0:
-        raise ValueError(
-            f"rule track3-pair: slope is {slope}, but must be what a step less costs in loss, a positive number such as 0.0045/100"
-        )
+        raise ValueError(f"rule track3-pair: slope is {slope}, but must be the loss that one step less costs, such as 0.0045/100")
     statistic = (old_mean - new_mean + slope * (old_steps - new_steps)) / math.sqrt(1 / new_n + 1 / old_n)
     return RuleResult(
         rule="track3-pair",

@@ -49,8 +49,8 @@ def usable(experiment: Experiment) -> Usable:
     prints = sorted(set(good["fingerprint"].dropna()))
     if len(prints) > 1:
         raise ValueError(
-            f"experiment '{experiment.name}' mixes runs of {len(prints)} different data sets ({', '.join(p[:8] for p in prints)}): "
-            "losses on different data cannot be compared, run all arms on one corpus"
+            f"experiment '{experiment.name}' mixes runs of {len(prints)} different data sets "
+            f"({', '.join(p[:8] for p in prints)}): losses on different data cannot be compared, run all arms on one corpus"
         )
     if (~runs["status"].isin((*OUTCOMES, *PENDING))).any():
         warnings.append(Warning.FAILED_RUNS)
@@ -58,7 +58,8 @@ def usable(experiment: Experiment) -> Usable:
 
 
 def duplicated(runs: pd.DataFrame) -> pd.Series:
-    """Copies: an earlier row of the arm has the same run_id, the same metrics file, or the same loss and time to the last digit."""
+    """Copies: an earlier row of the arm has the same run_id, the same metrics file, or the same loss and time to the last
+    digit."""
     key = ["arm", "budget", "role"]
     copy = runs.duplicated([*key, "run_id"])
     if "metrics_digest" in runs:
@@ -88,7 +89,8 @@ def at_budget(runs: pd.DataFrame, budget: int | None) -> pd.DataFrame:
 
 
 def sample(runs: pd.DataFrame, arm: str, metric: str) -> Sample:
-    """The arm's finite values of a metric (times as logarithms) with their blocks; diverged runs are counted for the loss alone."""
+    """The arm's finite values of a metric (times as logarithms) with their blocks; diverged runs are counted for the loss
+    alone."""
     own = runs[runs["arm"] == arm]
     done = own[(own["status"] == "finished") & own[metric].notna()]
     values = done[metric].to_numpy(float)
@@ -125,7 +127,8 @@ def outliers(runs: pd.DataFrame, arm: str) -> tuple[str, ...]:
 
 
 def unequal_noise(samples: list[Sample], alpha: float = 0.01) -> bool:
-    """Levene's test in its median form (Brown and Forsythe 1974) over arms with 3 runs or more: a warning, never a choice of analysis."""
+    """Levene's test in its median form (Brown and Forsythe 1974) over arms with 3 runs or more: a warning, never a choice of
+    analysis."""
     groups = [s.values for s in samples if len(s.values) >= 3]
     return len(groups) > 1 and all(np.ptp(g) > 0 for g in groups) and bool(stats.levene(*groups, center="median").pvalue < alpha)
 
@@ -137,7 +140,8 @@ def equivalent(a: np.ndarray, b: np.ndarray, margin: float, alpha: float = 0.05)
 
 
 def two_phase_verified(experiment: Experiment, runs: pd.DataFrame, baseline: str) -> bool:
-    """Whether losses of packed runs may stand for whole-node ones: trivially so with one phase or one world size, else by equivalence."""
+    """Whether losses of packed runs may stand for whole-node ones: trivially so with one phase or one world size, else by
+    equivalence."""
     own = runs[(runs["arm"] == baseline) & (runs["status"] == "finished")]
     phases = [own[own["role"] == role] for role in ("loss", "timing")]
     if not all(map(len, phases)):

@@ -1,6 +1,7 @@
 """Many arms against one baseline: the distribution of the largest |t| among correlated t statistics, and Holm's steps.
 
-max-t is Dunnett's idea for any linear model (Hothorn, Bretz and Westfall 2008): T ~ multivariate t with the estimates' correlation and
+max-t is Dunnett's idea for any linear model (Hothorn, Bretz and Westfall 2008): T ~ multivariate t with the estimates'
+correlation and
 the model's residual df, one critical value c with P(max |T| <= c) = level, so intervals and p values agree by construction.
 Arrays: m arms. corr is (m, m).
 """
@@ -30,7 +31,7 @@ def product_structure(corr: Array) -> Array | None:
     lam = np.concatenate([[np.sqrt(first)], corr[0, 1:] / np.sqrt(first)])
     expected = np.outer(lam, lam)
     np.fill_diagonal(expected, 1.0)
-    return lam if np.allclose(expected, corr, atol=1e-9) and (np.abs(lam) < 1).all() else None
+    return lam if np.allclose(expected, corr, rtol=0, atol=1e-9) and (np.abs(lam) < 1).all() else None
 
 
 @lru_cache(maxsize=64)
@@ -68,7 +69,8 @@ def _max_t_sample(corr_bytes: bytes, m: int, df: float) -> Array:
 
 
 def power_of_t(c: float, shift: float, df: float) -> float:
-    """P(|T| > c) for a noncentral t with noncentrality `shift`; by integration (scipy's nct gives nan for small df and large shifts)."""
+    """P(|T| > c) for a noncentral t with noncentrality `shift`; by integration (scipy's nct gives nan for small df and large
+    shifts)."""
     s, ws, _, _ = grids(df)
     return float(ws @ (ndtr(shift - c * s) + ndtr(-shift - c * s)))
 
@@ -101,7 +103,8 @@ def _max_t_quantile(level: float, corr_bytes: bytes, m: int, df: float) -> float
 
 
 def max_t_p(t: Array, corr: Array, df: float) -> Array:
-    """Adjusted two-sided p per arm, (m,): P(max |T| > |t_j|); far in the tail Bonferroni's, which is an upper bound and sharp there."""
+    """Adjusted two-sided p per arm, (m,): P(max |T| > |t_j|); far in the tail Bonferroni's, which is an upper bound and sharp
+    there."""
     resolution = 1e-9 if product_structure(corr) is not None else 1e-3
     p = np.array([1 - max_t_cdf(abs(float(v)), corr, df) for v in t])
     return np.where(p < resolution, np.minimum(1, len(t) * 2 * stats.t.sf(np.abs(t), df)), p)
@@ -116,7 +119,7 @@ def holm(p: Array) -> Array:
     return adjusted
 
 
-def agree_with_holm(delta: Array, low: Array, high: Array, p_adjusted: Array, alpha: float) -> tuple[Array, Array]:
+def agree_with_holm(delta: Array, low: Array, high: Array, p_adjusted: Array, *, alpha: float) -> tuple[Array, Array]:
     """Bonferroni intervals cut at zero where Holm, being sharper, already decided the sign: interval and verdict never differ."""
     decided = p_adjusted <= alpha
     return np.where(decided & (delta > 0), np.maximum(low, 0), low), np.where(decided & (delta < 0), np.minimum(high, 0), high)

@@ -1,4 +1,5 @@
-"""An experiment's time to target: the loss model over its budgets, the step times, and what both say per arm and against the baseline."""
+"""An experiment's time to target: the loss model over its budgets, the step times, and what both say per arm and against the
+baseline."""
 
 import math
 from collections.abc import Mapping
@@ -10,20 +11,13 @@ from scipy import stats
 
 from reports import samples
 from reports.contrasts import Effect, Sample, correlation, paired, paired_t
+from reports.intervals import Interval, add_intervals, p_of_interval
+from reports.loss_model import LossModel, Slope, fit, local_window
 from reports.published import Estimate
 from reports.sequential import attainable_p, t_mixture
-from reports.time_to_target import (
-    REACH,
-    Interval,
-    LossModel,
-    Slope,
-    add_intervals,
-    decompose,
-    fit,
-    local_window,
-    p_of_interval,
-)
 from reports.types import Decomposition, Experiment, TimeEstimate, Warning
+
+REACH = 1.2  # with a slope from outside, how far (as a factor of N) it may carry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +41,8 @@ class Clock:
         here = tuple(a for a in arms if (done["arm"] == a).any())
         step = {a: samples.sample(times_at, a, "step_ms") for a in arms}
         comparable = frozenset(a for a in arms if samples.same_hardware(times_at, a, arms[0]))
-        model, why, warnings = None, "", ()
+        warnings: tuple[Warning, ...] = ()
+        model, why = None, ""
         if target is None:
             why = "the experiment has no target loss"
         elif not here or here[0] != arms[0]:
@@ -105,7 +100,8 @@ class Clock:
         value, ends = self.log_ratio(arm, 0.05)
         if ends is None or any(self.extrapolated(a) for a in (arm, self.arms[0])):
             return None
-        return Estimate(value=value, se=(ends[1] - ends[0]) / 2 / float(stats.t.isf(0.025, self.model.df)), df=self.model.df)
+        df = self.model.shift_df(self.arms.index(arm))
+        return Estimate(value=value, se=(ends[1] - ends[0]) / 2 / float(stats.t.isf(0.025, df)), df=df)
 
     def extrapolated(self, arm: str) -> bool:
         """Whether the arm's budgets do not bracket the target (with a given slope: N* is further than REACH from the budget)."""
@@ -133,12 +129,12 @@ def time_estimates(clock: Clock) -> dict[str, TimeEstimate]:
 def _estimate(clock: Clock, arm: str) -> TimeEstimate:
     budgets = tuple(sorted(int(b) for b in set(clock.runs.loc[clock.runs["arm"] == arm, "budget"])))
     empty = dict(arm=arm, target=float(clock.target or 0.0), n_star=None, n_low=None, n_high=None, seconds=None, seconds_low=None,
-                 seconds_high=None, slope=None, slope_se=None, slope_given=False, extrapolated=False, budgets=budgets)  # fmt: skip
+                 seconds_high=None, slope=None, slope_se=None, slope_given=False, extrapolated=False,
+                 budgets=budgets)  # fmt: skip
     if clock.model is None:
         return TimeEstimate(**empty, reason=clock.why_not, warnings=clock.warnings)  # type: ignore[arg-type]
     model, i = clock.model, clock.arms.index(arm)
-    k = len(clock.arms)
-    known = {"slope": float(model.beta[i]), "slope_se": float(math.sqrt(model.cov[k + i, k + i])), "slope_given": model.given}
+    known = {"slope": float(model.beta[i]), "slope_se": model.slope_se(i), "slope_given": model.given}
     steps = model.theta_interval(i, 0.05)
     if steps is None or model.beta[i] >= 0:
         reason = Warning.SLOPE_UNSURE.text
@@ -161,7 +157,8 @@ def _estimate(clock: Clock, arm: str) -> TimeEstimate:
 
 
 def time_effects(clock: Clock, estimates: Mapping[str, TimeEstimate], *, level: float, anytime: bool) -> dict[str, Effect]:
-    """log time to target against the baseline, Bonferroni over arms; only arms and baselines whose N* is resolved and bracketed."""
+    """log time to target against the baseline, Bonferroni over arms; only arms and baselines whose N* is resolved and
+    bracketed."""
     if clock.model is None or not clock.arms:
         return {}
     good = [a for a in clock.arms if estimates[a].seconds is not None and not estimates[a].extrapolated and a in clock.comparable]
@@ -170,21 +167,18 @@ def time_effects(clock: Clock, estimates: Mapping[str, TimeEstimate], *, level: 
     m, out = max(len(clock.arms) - 1, 1), {}
     for arm in good[1:]:
         alpha = (1 - level) / m
-        base = clock.step[clock.arms[0]]
-        common = dict(
-            df=float(clock.model.df),
-            n_blocks=len(paired(clock.step[arm], base)[0]),
-            correlation=correlation(clock.step[arm], base),
-        )
+        base, df = clock.step[clock.arms[0]], clock.model.shift_df(clock.arms.index(arm))
         value, ends = clock.log_ratio(arm, alpha)
         if anytime:
             out[arm] = _sequence(clock, arm, alpha, m)
             continue
         p = p_of_interval(lambda a, arm=arm: clock.log_ratio(arm, a)[1]) if ends else None  # type: ignore[misc]
         out[arm] = Effect(
-            delta=value, low=ends[0] if ends else None, high=ends[1] if ends else None, p=min(1.0, m * p) if p is not None else None,
-            p_attainable=0.0 if ends else None, se=(ends[1] - ends[0]) / 2 / float(stats.t.isf(alpha / 2, clock.model.df)) if ends else None,
-            method="local slope, Fieller, Bonferroni" if ends else "difference only", **common,
+            delta=value, low=ends[0] if ends else None, high=ends[1] if ends else None,
+            p=min(1.0, m * p) if p is not None else None, p_attainable=0.0 if ends else None,
+            se=(ends[1] - ends[0]) / 2 / float(stats.t.isf(alpha / 2, df)) if ends else None,
+            method="local slope, Fieller, Bonferroni" if ends else "difference only", df=df,
+            n_blocks=len(paired(clock.step[arm], base)[0]), correlation=correlation(clock.step[arm], base),
         )  # fmt: skip
     return out
 
@@ -204,17 +198,21 @@ def _sequence(clock: Clock, arm: str, alpha: float, m: int) -> Effect:
         )
 
     a, b = paired(per_block(arm, i), per_block(base, 0))
-    n, value = len(a), clock.log_ratio(arm, alpha)[0]
-    d = a - b
+    n, d = len(a), a - b
     low, high, p = t_mixture(d, alpha)
-    centre = float(d.mean()) if n else 0.0
     known = n >= 2 and bool(d.std(ddof=1) > 0)
     return Effect(
-        delta=value, low=low - centre + value if known else None, high=high - centre + value if known else None,
+        delta=float(d.mean()) if n else clock.log_ratio(arm, alpha)[0], low=low if known else None, high=high if known else None,
         p=min(1.0, m * p) if known else None, p_attainable=min(1.0, m * attainable_p(n)) if known else None, df=None,
-        se=float(d.std(ddof=1) / math.sqrt(n)) if known else None, method="anytime-valid t-mixture at the fitted slope", n_blocks=n,
-        correlation=None,
+        se=float(d.std(ddof=1) / math.sqrt(n)) if known else None, n_blocks=n, correlation=None,
+        method="anytime-valid t-mixture at the fitted slope",
     )  # fmt: skip
+
+
+def decompose(n_baseline: float, s_baseline: float, n_arm: float, s_arm: float) -> tuple[float, float]:
+    """(learning, systems) parts of n_arm * s_arm - n_baseline * s_baseline: mid-points, so that they sum exactly."""
+    learning = (s_arm + s_baseline) / 2 * (n_arm - n_baseline)
+    return learning, (n_arm + n_baseline) / 2 * (s_arm - s_baseline)
 
 
 def decompositions(
@@ -244,7 +242,8 @@ def decompositions(
         learning, systems = decompose(n0, s0, n1, s1)
         t0 = n0 * s0
         out[arm] = Decomposition(
-            arm=arm, learning_s=learning if resolved else None, systems_s=systems, total_s=learning + systems if resolved else systems,
+            arm=arm, learning_s=learning if resolved else None, systems_s=systems,
+            total_s=learning + systems if resolved else systems,
             learning_percent=100 * learning / t0 if resolved else None, systems_percent=100 * systems / t0,
             total_percent=100 * ((learning + systems) if resolved else systems) / t0, n_baseline=n0, n_arm=n1,
             step_ms_baseline=s0 * 1e3, step_ms_arm=s1 * 1e3, note=note,

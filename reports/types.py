@@ -2,7 +2,7 @@
 
 How a report is assembled:
 
-    experiment = load("quickstart", results="results")    # reports/load.py: plan, tidy table, curves; reads files, computes nothing
+    experiment = load("quickstart", results="results")     # reports/load.py: plan, tidy table, curves
     outcome = compare_all(experiment)                      # reports/compare.py: everything below, pure; experiment.comparisons()
     outcome.baseline, outcome.arms                         # Cell per arm: what was measured
     outcome.of("untied_head", "val_loss")                  # Comparison or None
@@ -11,8 +11,10 @@ How a report is assembled:
     outcome.published                                      # PublishedVerdict or None
 
 One declared analysis serves the page, chosen by the number of blocks and never by the data (docs/statistics.md):
-n = 1 a difference without interval; 2 to 5 blocks the two-way model arm + block; 6 and more paired t per arm with Holm; Welch where
-blocks are not shared; anytime-valid sequences while the experiment is unfinished or was extended; permuted worst-rank trimmed means
+n = 1 a difference without interval; 2 to 5 blocks the two-way model arm + block; 6 and more paired t per arm with Holm; Welch
+where
+blocks are not shared; anytime-valid sequences while the experiment is unfinished or was extended; permuted worst-rank trimmed
+means
 where runs diverged.  Delta is always arm minus baseline in the metric's unit: below zero is better for every metric here.
 """
 
@@ -29,7 +31,7 @@ UNITS = {"val_loss": "nats", "step_ms": "ms", "train_time_s": "s", "time_to_targ
 Metric = Literal["val_loss", "step_ms", "train_time_s", "time_to_target"]
 
 
-class Warning(enum.Enum):  # noqa: A001
+class Warning(enum.Enum):
     """What to doubt about a number; the text says what is the matter and the cure. Order is the order of printing."""
 
     DIVERGED = "Some runs diverged: the loss effect is a worst-rank trimmed mean. Read the outcome table beside it."
@@ -109,8 +111,10 @@ class Cell:
 class Comparison:
     """One arm against the baseline on one metric.
 
-    delta, low, high are in the metric's unit, arm minus baseline. Times are analysed as logarithms: ratio, ratio_low and ratio_high
-    (arm / baseline) carry the result there and delta, low, high are the ratio times the baseline's geometric mean; None for a loss.
+    delta, low, high are in the metric's unit, arm minus baseline. Times are analysed as logarithms: ratio, ratio_low and
+    ratio_high
+    (arm / baseline) carry the result there and delta, low, high are the ratio times the baseline's geometric mean; None for a
+    loss.
     low and high are None with too little data (`n = 1`), or +-inf where an anytime-valid sequence is still unbounded.
     """
 
@@ -141,7 +145,9 @@ class Comparison:
     looks: int  # how often results were looked at, 1 for a planned analysis
     exploratory: bool
     estimand: str  # 'at-rate' or 'retuned'
-    verdict: str  # better | worse | faster | slower | no difference larger than x | undecided: n more seeds needed | too few runs | ...
+    # better | worse | faster | slower | no difference larger than x | undecided: n more seeds needed | too few runs |
+    # no error estimate
+    verdict: str
     kind: Literal["helps", "hurts", "equal", "undecided", "none"]  # the verdict for colours and exit codes
     more_seeds: int | None  # seeds per arm still needed, where undecided
     next_action: str  # what to do next, in words, with its cost in runs; '' when nothing is left to do

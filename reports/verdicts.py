@@ -1,4 +1,5 @@
-"""From an interval to words: what is known, and what to do next. The words follow from the interval alone, so they cannot disagree."""
+"""From an interval to words: what is known, and what to do next. The words follow from the interval alone, so they cannot
+disagree."""
 
 import itertools
 import math
@@ -27,7 +28,8 @@ class Verdict:
 def more_seeds(
     delta: float, se: float, n: int, *, margin: float | None, n_arms: int, anytime: bool, level: float = 0.95
 ) -> int | None:
-    """Seeds per arm beyond n until the interval would leave zero, or fit into the margin, were delta and noise as they look now."""
+    """Seeds per arm beyond n until the interval would leave zero, or fit into the margin, were delta and noise as they look
+    now."""
     sd = se * math.sqrt(n)  # of one block's difference
     reach = max(abs(delta), margin - abs(delta) if margin is not None else 0.0)
     if sd == 0 or reach <= 0:

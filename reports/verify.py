@@ -3,7 +3,7 @@
 Four checks, each of which returns sentences that say what does not agree:
 1. rows against the plan and the curves: every planned run has its row, its loss is its curve's last point, its status fits;
 2. means, deviations and counts of the verdict table, by plain sums over the rows (no pandas, none of the page's code);
-3. verdicts, effects, intervals, p values, sentences and figures' data, by running the comparison on the rows rebuilt from the page;
+3. verdicts, effects, intervals, p values, sentences and figures, by running the comparison on the rows rebuilt from the page;
 4. with a results directory, every row and curve against the run's files, and the files against their recorded digests.
 """
 
@@ -65,7 +65,9 @@ def check_rows(data: Mapping[str, Any], rows: list[dict[str, Any]]) -> Iterator[
 def check_aggregates(page: Page, index: int, data: Mapping[str, Any], rows: list[dict[str, Any]]) -> Iterator[str]:
     """Means, deviations and counts of the printed table, by plain sums over the page's rows."""
     arms = [a["name"] for a in data["plan"]["arms"]]
-    outcomes = originals([r for r in rows if r["status"] in ("finished", "diverged") and (data["accept_stale"] or not r["stale"])])
+    outcomes = originals(
+        [r for r in rows if r["status"] in ("finished", "diverged") and (data["accept_stale"] or not r["stale"])]
+    )
     for place, arm in enumerate(arms):
         printed = page.verdicts.get((index, place), {})
         if not printed:
@@ -76,7 +78,9 @@ def check_aggregates(page: Page, index: int, data: Mapping[str, Any], rows: list
             mean = math.fsum(values) / len(values) if values else None
             yield from agree(printed, f"{metric}.mean", (mean,), arm)
             if len(values) > 1 and mean is not None:
-                yield from agree(printed, f"{metric}.sd", (math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)),), arm)
+                yield from agree(
+                    printed, f"{metric}.sd", (math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)),), arm
+                )
         n_of = {status: float(sum(r["status"] == status for r in compared["val_loss"])) for status in ("finished", "diverged")}
         for status, n in n_of.items():
             if f"n.{status}" in printed or n:
@@ -91,9 +95,11 @@ def originals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     kept = []
     for r in rows:
         where = (r["arm"], r["budget"], r["role"])
-        marks = {("id", *where, r["run_id"])}
+        marks: set[tuple[Any, ...]] = {("id", *where, r["run_id"])}
         marks |= {("digest", *where, r["metrics_digest"])} if r.get("metrics_digest") else set()
-        marks |= {("values", *where, r["val_loss"], r["train_time_s"])} if None not in (r["val_loss"], r["train_time_s"]) else set()
+        marks |= (
+            {("values", *where, r["val_loss"], r["train_time_s"])} if None not in (r["val_loss"], r["train_time_s"]) else set()
+        )
         if not marks & seen:
             kept.append(r)
         seen |= marks
@@ -142,8 +148,14 @@ def check_rendered(page: Page) -> Iterator[str]:
         expected_parts, printed_parts = getattr(again, part), getattr(page, part)
         for key in dict.fromkeys([*expected_parts, *printed_parts]):
             if expected_parts.get(key) != printed_parts.get(key):
-                state = "is missing" if key not in printed_parts else "is not in the data" if key not in expected_parts else "differs"
-                told = f": printed '{printed_parts[key]}', expected '{expected_parts[key]}'" if state == "differs" and part != "drawings" else ""
+                state = (
+                    "is missing" if key not in printed_parts else "is not in the data" if key not in expected_parts else "differs"
+                )
+                told = (
+                    f": printed '{printed_parts[key]}', expected '{expected_parts[key]}'"
+                    if state == "differs" and part != "drawings"
+                    else ""
+                )
                 yield f"{words} {' '.join(map(str, key))} {state}{told}"
 
 
@@ -174,7 +186,11 @@ def check_results(data: Mapping[str, Any], rows: list[dict[str, Any]], results: 
 
 
 def check_curve(run_id: str, curve: Mapping[str, Any] | None, path: Path) -> Iterator[str]:
-    points = [p for line in path.read_text(encoding="utf-8").splitlines() if (p := json.loads(line)).get("kind") == "val"]
+    try:
+        points = [p for line in path.read_text(encoding="utf-8").splitlines() if (p := json.loads(line)).get("kind") == "val"]
+    except (OSError, ValueError) as error:
+        yield f"run {run_id}: {path.name} cannot be read: {error}"
+        return
     for column, digits in (("step", 0), ("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
         theirs = [None if p[column] is None else round(p[column], digits) for p in points]
         if (curve or {}).get(column, []) != theirs:

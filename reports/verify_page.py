@@ -45,8 +45,8 @@ class Reader(HTMLParser):
         return next((a.get("id") for tag, a in reversed(self._open) if tag == "figure"), None)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if (figure := self._figure()) and any(t == "svg" for t, _ in self._open) or tag == "svg":
-            key = (figure,)
+        if tag == "svg" or any(t == "svg" for t, _ in self._open):
+            key = (self._figure(),)
             self.page.drawings[key] = self.page.drawings.get(key, "") + f"<{tag} {attrs}>"
         if tag not in VOID:
             self._open.append((tag, dict(attrs)))
@@ -80,7 +80,9 @@ class Reader(HTMLParser):
         index, words = int(experiment), " ".join(text.split())
         key, arm, table = attributes.get("data-key"), self._attribute("data-arm"), self._attribute("data-table")
         if key and table == "verdicts" and arm is not None:
-            self.page.verdicts.setdefault((index, int(arm)), {})[key] = Printed(text=words, values=numbers(attributes.get("data-v")))
+            self.page.verdicts.setdefault((index, int(arm)), {})[key] = Printed(
+                text=words, values=numbers(attributes.get("data-v"))
+            )
         elif key and table != "runs":
             self.page.sentences[(index, key)] = f"{words} {attributes.get('data-v') or ''}".strip()
         elif tag == "tr" and (run := attributes.get("data-run")):

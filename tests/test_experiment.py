@@ -87,7 +87,9 @@ BAD = {  # text -> what the line must say
     GOOD.replace("r08.untied_head", "{model.n_layer: 1000000}"): "must be at most 1024",
     GOOD.replace("r08.untied_head", "{model.n_layer: 1024, model.d_model: 65536}"): "choose a smaller model",
     GOOD.replace("r08.untied_head", "{}"): "must be RECORD.CHANGE or a mapping",
-    GOOD.replace("  untied_head: r08.untied_head\n", ""): "model.head_init=zeros requires model.tied_head to be false, but it is true",
+    GOOD.replace(
+        "  untied_head: r08.untied_head\n", ""
+    ): "model.head_init=zeros requires model.tied_head to be false, but it is true",
     GOOD.replace("name: good", "name: ../../etc/passwd"): "must be a file name",
     GOOD.replace("name: good", "name: 7"): "name is 7, but must be text",
     GOOD.replace("scale: tiny", "scale: tyni"): "unknown scale 'tyni'; did you mean 'tiny'?",

@@ -67,7 +67,10 @@ def verify(
 
     if not page.is_file():
         raise UserError(f"{page}: no such file; `ablate report EXP` writes one")
-    problems = verify_page(page, results)
+    try:
+        problems = verify_page(page, results)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     for line in problems:
         print(line)
     print(f"{len(problems)} problems" if problems else f"{page}: every number and verdict follows from the embedded rows")

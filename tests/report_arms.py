@@ -1,0 +1,73 @@
+"""Arms for synthetic experiments: a ladder like record 8's, names that try to break out of a page, and arms by the dozen."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One arm of a synthetic experiment: its effect on the final loss (nats) and on the step time (a factor)."""
+
+    name: str
+    loss_effect: float = 0.0
+    step_factor: float = 1.0
+    changes: tuple[str, ...] = ()
+    fields: tuple[tuple[str, Any], ...] = ()
+
+
+LADDER = (
+    Arm(name="r07"),
+    Arm(
+        name="untied_head", loss_effect=-0.012, step_factor=1.02, changes=("untied_head",), fields=(("model.untied_head", True),)
+    ),
+    Arm(
+        name="untied_head + embed_norm",
+        loss_effect=-0.021,
+        step_factor=1.03,
+        changes=("untied_head", "embed_norm"),
+        fields=(("model.untied_head", True), ("model.embed_norm", True)),
+    ),
+    Arm(
+        name="untied_head + embed_norm + zero_head",
+        loss_effect=-0.035,
+        step_factor=0.97,
+        changes=("untied_head", "embed_norm", "zero_head"),
+        fields=(("model.untied_head", True), ("model.embed_norm", True), ("model.zero_head", True)),
+    ),
+    Arm(
+        name="r08",
+        loss_effect=-0.034,
+        step_factor=0.90,
+        changes=("untied_head", "embed_norm", "zero_head", "optim_split"),
+        fields=(
+            ("model.untied_head", True),
+            ("model.embed_norm", True),
+            ("model.zero_head", True),
+            ("optim.split", "three_way"),
+        ),
+    ),
+)
+HOSTILE = (
+    Arm(name="base</script><script>alert(1)</script>"),
+    Arm(
+        name="<script>alert(1)</script>", loss_effect=-0.02, changes=("<b>bold</b>",), fields=(("model.<i>x</i>", "<!-- & \" '"),)
+    ),
+    Arm(
+        name="]]>\u2028\u202e{{ 7*7 }} =HYPERLINK(1)",
+        loss_effect=0.01,
+        changes=('" onload="alert(1)',),
+        fields=(("model.y", "`x`"),),
+    ),
+)
+
+
+def many_arms(n_arms: int) -> tuple[Arm, ...]:
+    """n_arms arms: a baseline and arms with effects from -0.03 to +0.03."""
+    effects = np.linspace(-0.03, 0.03, n_arms - 1)
+    changed = (
+        Arm(name=f"change_{i:02d}", loss_effect=float(e), changes=(f"change_{i:02d}",), fields=((f"model.field_{i:02d}", True),))
+        for i, e in enumerate(effects)
+    )
+    return (Arm(name="base"), *changed)

@@ -1,0 +1,200 @@
+"""The page in a real browser: silent, offline, no wider than a phone, sortable and filterable, readable in both themes."""
+
+# ruff: noqa: E501  # JavaScript
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from report_arms import HOSTILE, LADDER
+from report_browser import Browser, chromium
+from report_fixtures import write_experiment
+
+from reports import load
+from reports.page import write_report
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CASES = {
+    "ladder": {"arms": LADDER, "n_seeds": 5, "published": "r08"},
+    "budgets": {"arms": LADDER, "n_seeds": 3, "budgets": (200, 300, 400), "target": 1.57},
+    "small": {"arms": LADDER[:2], "n_seeds": 3, "design": "add-one"},
+    "hostile": {"arms": HOSTILE, "n_seeds": 3, "design": "add-one"},
+    "waiting": {"arms": LADDER[:2], "n_seeds": 1, "outcome": {("r07", 0): "pending", ("untied_head", 0): "failed"}},
+}
+
+# Contrast (WCAG 2.2, 1.4.3): every text node against the background behind it, transparent backgrounds looked through.
+CONTRAST = """(() => {
+  const parse = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return m.length > 3 ? m : [...m, 1]; };
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] > 0) return c; } return [255, 255, 255, 1]; };
+  const low = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walk.nextNode()); ) {
+    const e = node.parentElement;
+    if (!node.textContent.trim() || e.closest("script, title, desc") || !e.getClientRects().length) continue;
+    const style = getComputedStyle(e);
+    const [a, b] = [light(parse(e.closest("svg") ? style.fill : style.color)), light(behind(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) low.push(`${ratio.toFixed(2)} ${e.tagName} ${e.className.baseVal ?? e.className}: ${node.textContent.trim().slice(0, 30)}`);
+  }
+  return [...new Set(low)];
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = chromium()
+    if program is None:
+        if os.environ.get("ABLATE_REQUIRE_BROWSER") == "1":
+            pytest.fail("no Chromium on PATH, and ABLATE_REQUIRE_BROWSER=1 asks for one: apt-get install chromium")
+        pytest.skip("no Chromium on PATH: apt-get install chromium")
+    with Browser(program) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("pages")
+    made = {}
+    for name, case in CASES.items():
+        write_experiment(root, name=name, **case)
+        made[name] = write_report([load(name, results=root)], root / f"{name}.html")
+    made["two"] = write_report([load(n, results=root) for n in ("small", "ladder")], root / "two.html")
+    return made
+
+
+@pytest.mark.parametrize("name", [*CASES, "two"])
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (360, False)])
+def test_a_page_is_silent_offline_and_no_wider_than_its_window(browser, pages, name, width, dark):
+    browser.open(pages[name], width=width, dark=dark)
+    assert browser.complaints() == []
+    assert browser.evaluate("performance.getEntriesByType('resource').length") == 0
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("name", ["ladder", "waiting"])
+def test_all_text_has_enough_contrast(browser, pages, name, dark):
+    browser.open(pages[name], dark=dark)
+    assert browser.evaluate(CONTRAST) == []
+
+
+def test_hostile_names_run_nothing(browser, pages):
+    browser.open(pages["hostile"])
+    assert not [e for e in browser.events if e["method"] == "Page.javascriptDialogOpening"]
+    assert browser.evaluate("document.querySelectorAll('main script, main b, main i').length") == 0
+
+
+COLUMN = "Array.from(document.querySelectorAll('table.runs tbody tr:not([hidden])'), (r) => r.querySelectorAll('td')[{}].dataset.v ?? '')"
+
+
+def test_tables_sort_by_a_click_and_again_the_other_way(browser, pages):
+    browser.open(pages["ladder"])
+    place = browser.evaluate(
+        "Array.from(document.querySelectorAll('table.runs th[data-key]')).findIndex((t) => t.dataset.key === 'val_loss')"
+    )
+    press = "document.querySelector('table.runs th[data-key=val_loss] button').click()"
+    browser.evaluate(press)
+    up = [float(v) for v in browser.evaluate(COLUMN.format(place - 1))]
+    assert up == sorted(up)
+    assert len(up) == 25
+    assert browser.evaluate("document.querySelector('th[data-key=val_loss]').getAttribute('aria-sort')") == "ascending"
+    browser.evaluate(press)
+    assert [float(v) for v in browser.evaluate(COLUMN.format(place - 1))] == sorted(up, reverse=True)
+
+
+def test_sorting_works_from_the_keyboard(browser, pages):
+    browser.open(pages["ladder"])
+    browser.evaluate("document.querySelector('table.runs th[data-key=step_ms] button').focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.send(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key="Enter",
+            code="Enter",
+            windowsVirtualKeyCode=13,
+            text="\r" if kind == "keyDown" else "",
+        )
+    assert browser.evaluate("document.querySelector('th[data-key=step_ms]').getAttribute('aria-sort')") == "ascending"
+
+
+def test_the_filter_keeps_rows_with_every_word_and_says_how_many(browser, pages):
+    browser.open(pages["ladder"])
+    browser.evaluate(
+        "(() => { const i = document.querySelector('input[data-filter]'); i.value = 'zero_head FINISHED'; i.dispatchEvent(new Event('input')); })()"
+    )
+    assert browser.evaluate("document.querySelectorAll('table.runs tbody tr:not([hidden])').length") == 5
+    assert browser.evaluate("document.querySelector('[role=status]').textContent") == "5 of 25 runs"
+
+
+def test_an_address_keeps_a_view(browser, pages):
+    browser.open(pages["ladder"], hash="#sort=val_loss:descending&filter=r08")
+    assert browser.evaluate("document.querySelector('th[data-key=val_loss]').getAttribute('aria-sort')") == "descending"
+    assert browser.evaluate("document.querySelectorAll('table.runs tbody tr:not([hidden])').length") == 5
+
+
+def test_a_mark_leads_to_its_run(browser, pages):
+    browser.open(pages["ladder"])
+    run = browser.evaluate(
+        "(() => { const m = document.querySelector('svg.wide [data-run]'); m.dispatchEvent(new MouseEvent('click', {bubbles: true})); return m.dataset.run; })()"
+    )
+    assert browser.evaluate("document.querySelector('tr.found').dataset.run") == run
+
+
+def test_the_legend_picks_one_arm_out(browser, pages):
+    browser.open(pages["ladder"])
+    state = browser.evaluate("""(() => {
+      const figure = document.querySelector('#loss_by_step-0'), button = figure.querySelectorAll('.legend button')[1];
+      const dimmed = () => figure.querySelectorAll('svg.wide .series.dim').length;
+      button.click(); const on = dimmed(); button.click();
+      return [on, dimmed()];
+    })()""")
+    assert state == [4, 0]
+
+
+def test_figures_and_tables_download_as_csv(browser, pages):
+    browser.open(pages["ladder"])
+    text = browser.evaluate("""(async () => {
+      let blob; const original = URL.createObjectURL;
+      URL.createObjectURL = (b) => { blob = b; return original(b); };
+      HTMLAnchorElement.prototype.click = () => {};
+      document.querySelector('button[data-csv=forest_val_loss]').click(); const figure = await blob.text();
+      document.querySelector('button[data-csv=curves]').click(); const curves = await blob.text();
+      return [figure, curves];
+    })()""")
+    figure, curves = (t.strip().split("\r\n") for t in text)
+    assert figure[0].startswith("arm,estimate,low,high")
+    assert len(figure) == 1 + 4
+    assert len(curves) == 1 + 25 * 16
+
+
+def test_every_figure_and_control_has_a_name_for_assistive_technology(browser, pages):
+    browser.open(pages["ladder"])
+    browser.send("Accessibility.enable")
+    nodes = browser.send("Accessibility.getFullAXTree")["nodes"]
+    asked = ("button", "image", "img", "searchbox", "link", "table", "region")
+    nameless = [
+        n["role"]["value"]
+        for n in nodes
+        if not n.get("ignored") and n.get("role", {}).get("value") in asked and not n.get("name", {}).get("value")
+    ]
+    shown = [n for n in nodes if not n.get("ignored") and n.get("role", {}).get("value") in ("image", "img")]
+    assert len(shown) >= 10
+    assert nameless == []
+
+
+def test_the_page_prints_with_its_tables_whole(browser, pages, tmp_path):
+    browser.open(pages["ladder"])
+    browser.pdf(tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    browser.send(
+        "Emulation.setDeviceMetricsOverride", width=703, height=1000, deviceScaleFactor=1, mobile=False
+    )  # A4 less its margins
+    cut = browser.evaluate(
+        "Array.from(document.querySelectorAll('.scroll')).filter((s) => s.scrollWidth > s.clientWidth + 1).map((s) => s.querySelector('table').className)"
+    )
+    browser.send("Emulation.setEmulatedMedia", media="")
+    assert cut == []
