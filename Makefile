@@ -8,7 +8,7 @@ EXP ?= quickstart
 # another wheel index for PyTorch, for example TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
 
-.PHONY: help install ablate report check test test-all bench proof gpu-check docs clean
+.PHONY: help install ablate report check test test-all proof docs clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /\1\t/' | expand -t 18
@@ -47,6 +47,9 @@ test-all: install  ## the slow tests and those that need a browser too, at most 
 docs: install  ## rewrite the generated documentation and the golden dumps of the presets
 	$(BIN)/python -m harness.reference
 	$(BIN)/python -m tests.golden
+
+proof: install  ## the simulation study with 10,000 replications: writes its table into docs/statistics.md
+	$(BIN)/python -m tests.proof
 
 clean:  ## remove the environment and caches; results and data stay
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

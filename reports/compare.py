@@ -27,8 +27,9 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     losses, times = samples.of_role(use.runs, "loss"), samples.of_role(use.runs, "timing")
     budget, time_budget = samples.shared_budget(losses, use.arms), samples.shared_budget(times, use.arms)
     losses_at, times_at = samples.at_budget(losses, budget), samples.at_budget(times, time_budget)
-    unfinished, extended = samples.pending(experiment) > 0, samples.extended(plan)
-    anytime = unfinished or extended or bool(plan.get("seeds_rule"))
+    adaptive, unfinished = bool(plan.get("seeds_rule")), samples.pending(experiment) > 0
+    extended = samples.extended(plan) and not adaptive  # a rule adds seeds as planned
+    anytime = adaptive or unfinished or extended
     looks = max(1, int(plan.get("looks") or 1))
     primary, warnings, notes = PRIMARY[plan.get("primary") or "val_loss"], list(use.warnings), []
     warnings += [Warning.UNFINISHED] * unfinished + [Warning.EXTENDED] * extended
@@ -49,9 +50,12 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         present = {arm: s for arm, s in present.items() if len(s.values) and len(base.values)}
         if metric != "val_loss":
             present = {arm: s for arm, s in present.items() if samples.same_hardware(table, arm, baseline)}
-        effects = sequences(present, base, level=level) if anytime else analyse(present, base, level=level, alters_noise=noisy)
+        if anytime:
+            effects, m = sequences(present, base, m=len(arms), level=level), len(arms)
+        else:
+            effects, m = analyse(present, base, level=level, alters_noise=noisy), len(present)
         for arm, effect in effects.items():
-            comparisons[arm, metric] = _comparison(metric, arm, baseline, effect, present[arm], base, table, context)
+            comparisons[arm, metric] = _comparison(metric, arm, baseline, effect, present[arm], base, table, context, m=m)
     if samples.unequal_noise([samples.sample(losses_at, a, "val_loss") for a in use.arms]):
         warnings.append(Warning.UNEQUAL_NOISE)
     if any(not samples.same_hardware(times_at, arm, baseline) for arm in arms):
@@ -59,10 +63,10 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
 
     clock = Clock.of(experiment, losses, times_at, use.arms)
     estimates = time_estimates(clock)
-    for arm, effect in time_effects(clock, estimates, level=level, anytime=anytime).items():
+    for arm, effect in time_effects(clock, estimates, m=len(arms), level=level, anytime=anytime).items():
         own, base = (clock.time_sample(a, estimates[a].seconds) for a in (arm, baseline))
         comparisons[arm, "time_to_target"] = _comparison("time_to_target", arm, baseline, effect, own, base, times_at, context,
-                                                         extra=estimates[arm].warnings)  # fmt: skip
+                                                         m=len(arms), extra=estimates[arm].warnings)  # fmt: skip
     if primary == "time_to_target" and not any(metric == primary for _, metric in comparisons):
         primary = "val_loss"
         notes.append("Time to target is not resolved for any arm, so the loss at equal steps decides: " + clock.why_not)
@@ -71,9 +75,9 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     except ValueError as error:
         notes.append(f"No published delta beside ours: {error}.")
     for arm in arms:
-        own = losses_at[losses_at["arm"] == arm]
-        if len(own) and (own["status"] == "diverged").all():
-            notes.append(f"All {len(own)} runs of {arm} diverged: there is no loss to compare, see the outcomes.")
+        rows = losses_at[losses_at["arm"] == arm]
+        if len(rows) and (rows["status"] == "diverged").all():
+            notes.append(f"All {len(rows)} runs of {arm} diverged: there is no loss to compare, see the outcomes.")
     if budget is None and len(losses):
         notes.append("The arms share no number of steps: losses are compared where each arm's own schedule ends.")
     return Comparisons(
@@ -94,9 +98,10 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     )
 
 
-def sequences(arms: Mapping[str, Sample], baseline: Sample, *, level: float) -> dict[str, Effect]:
-    """Anytime-valid effects at alpha / m each, on paired differences where two blocks are shared, else on independent samples."""
-    m, out = len(arms), {}
+def sequences(arms: Mapping[str, Sample], baseline: Sample, *, m: int, level: float) -> dict[str, Effect]:
+    """Anytime-valid effects at alpha / m each for m planned arms: on paired differences where two blocks are shared, else
+    on independent samples."""
+    out = {}
     for name, arm in arms.items():
         a, b = paired(arm, baseline)
         n, alpha = len(a), (1 - level) / m
@@ -127,13 +132,12 @@ def sequences(arms: Mapping[str, Sample], baseline: Sample, *, level: float) -> 
 
 def _comparison(
     metric: str, arm: str, baseline: str, effect: Effect, own: Sample, base: Sample, table: pd.DataFrame,
-    context: Mapping[str, Any], *, extra: tuple[Warning, ...] = (),
+    context: Mapping[str, Any], *, m: int, extra: tuple[Warning, ...] = (),
 ) -> Comparison:  # fmt: skip
     plan, is_loss = context["plan"], metric == "val_loss"
     (mean_arm, sd_arm), (mean_base, sd_base) = (samples.mean_sd(s.values if is_loss else np.exp(s.values)) for s in (own, base))
     reference = 1.0 if is_loss else float(np.exp(base.values.mean()))
     n = effect.n_blocks or min(len(own.values) + own.n_diverged, len(base.values) + base.n_diverged)
-    m = len(plan["arms"]) - 1
     alpha, permuted = 1 - context["level"], "permuted" in effect.method
     enough = enough_for_sequence(m, alpha) if context["anytime"] else enough_to_permute(m, alpha) if permuted else 2
     primary = PRIMARY[plan.get("primary") or "val_loss"] == metric

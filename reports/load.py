@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from harness.records import read_lines
 from reports.types import Experiment
 
 NUMBERS = ("val_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens", "tokens_per_s", "mfu",
            "peak_allocated_mib", "peak_reserved_mib")  # fmt: skip
-RUN_COLUMNS = ("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", *NUMBERS, "first_crossing_s",
+RUN_COLUMNS = ("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", "reason", *NUMBERS, "first_crossing_s",
                "censored", "node", "device", "gpu", "fingerprint", "stale", "stale_files", "imported", "self_reported",
                "metrics_digest", "run_id")  # fmt: skip
 CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", "step", "val_loss", "train_time_s")
@@ -50,6 +51,7 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
             yaml.load((run / "config.yaml").read_text(encoding="utf-8"), Loader=_YAML) if (run / "config.yaml").is_file() else {}
         )
         environment = _json(run / "environment.json") if (run / "environment.json").is_file() else {}
+        status, reason = (result["status"], result.get("reason")) if result else _ended(run)
         points = _validation(run / "metrics.jsonl")
         crossing = first_crossing(points["train_time_s"], points["val_loss"], target) if target is not None and result else None
         gpus = environment.get("gpus") or []
@@ -57,7 +59,8 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
             {
                 "experiment": plan["name"],
                 **{key: planned.get(key) for key in ("arm", "seed", "replicate", "budget", "role", "block")},
-                "status": result.get("status") or _status(run),
+                "status": status,
+                "reason": reason,
                 **{key: _number(result.get(key)) for key in NUMBERS},
                 "first_crossing_s": crossing if crossing is not None else math.nan,
                 "censored": bool(result) and target is not None and crossing is None,
@@ -79,7 +82,7 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
         for store, value in ((environments, environment), (configs, config), (results_of, result)):
             if value:
                 store[run_id] = value
-    _name_stale_files(rows, configs)
+    _name_stale_files(rows, configs, plan.get("source"))
     table = pd.DataFrame(rows, columns=list(RUN_COLUMNS))
     drawn = [c for c in curves if len(c)]
     empty = pd.DataFrame(columns=list(CURVE_COLUMNS))
@@ -129,29 +132,16 @@ def _existing(root: Path, planned: Mapping[str, Any]) -> tuple[str, bool]:
     return current, False
 
 
-def _status(run: Path) -> str:
-    """Of a run without a result: its last attempt's status, running while an attempt has no end, else pending."""
-    attempts = _lines(run / "attempts.jsonl")
+def _ended(run: Path) -> tuple[str, str | None]:
+    """(status, reason) of a run without a result: its last attempt's, running while an attempt has no end, else pending."""
+    attempts = read_lines(run / "attempts.jsonl")
     if not attempts:
-        return "pending"
-    return str(attempts[-1].get("status") or "running")
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """JSON lines; a last line cut off by a crash is left out."""
-    if not path.is_file():
-        return []
-    out = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            out.append(json.loads(line))
-        except ValueError:
-            continue
-    return out
+        return "pending", None
+    return str(attempts[-1].get("status") or "running"), attempts[-1].get("reason")
 
 
 def _validation(path: Path) -> pd.DataFrame:
-    rows = [r for r in _lines(path) if r.get("kind") == "val"]
+    rows = [r for r in read_lines(path) if r.get("kind") == "val"]
     columns = ["step", "val_loss", "train_time_s"]
     return pd.DataFrame([[_number(r.get(c)) for c in columns] for r in rows], columns=columns, dtype=float)
 
@@ -164,10 +154,12 @@ def _gpu(gpu: Any) -> str:
     return str(gpu.get("name")) if isinstance(gpu, Mapping) else str(gpu)
 
 
-def _name_stale_files(rows: list[dict[str, Any]], configs: Mapping[str, Mapping[str, Any]]) -> None:
-    """Name the files by which stale runs' code differs from the newest code seen in this experiment."""
-    fresh = next((configs[r["run_id"]] for r in rows if not r["stale"] and r["run_id"] in configs), None)
-    files = ((fresh or {}).get("source") or {}).get("files") or {}
+def _name_stale_files(
+    rows: list[dict[str, Any]], configs: Mapping[str, Mapping[str, Any]], source: Mapping[str, str] | None
+) -> None:
+    """Name the files by which stale runs' code differs from the source as it is, or from that of the runs that are not stale."""
+    fresh: Mapping[str, Any] = next((configs[r["run_id"]] for r in rows if not r["stale"] and r["run_id"] in configs), {})
+    files = source or (fresh.get("source") or {}).get("files") or {}
     for row in rows:
         if row["stale"] and files:
             own = ((configs.get(row["run_id"]) or {}).get("source") or {}).get("files") or {}

@@ -156,15 +156,16 @@ def _estimate(clock: Clock, arm: str) -> TimeEstimate:
     return TimeEstimate(**{**empty, **known, **found}, reason="", warnings=warnings)  # type: ignore[arg-type]
 
 
-def time_effects(clock: Clock, estimates: Mapping[str, TimeEstimate], *, level: float, anytime: bool) -> dict[str, Effect]:
-    """log time to target against the baseline, Bonferroni over arms; only arms and baselines whose N* is resolved and
-    bracketed."""
+def time_effects(
+    clock: Clock, estimates: Mapping[str, TimeEstimate], *, m: int, level: float, anytime: bool
+) -> dict[str, Effect]:
+    """log time to target against the baseline, Bonferroni over m planned arms; only where both N* are resolved and bracketed."""
     if clock.model is None or not clock.arms:
         return {}
     good = [a for a in clock.arms if estimates[a].seconds is not None and not estimates[a].extrapolated and a in clock.comparable]
     if clock.arms[0] not in good:
         return {}
-    m, out = max(len(clock.arms) - 1, 1), {}
+    out = {}
     for arm in good[1:]:
         alpha = (1 - level) / m
         base, df = clock.step[clock.arms[0]], clock.model.shift_df(clock.arms.index(arm))

@@ -324,3 +324,10 @@ def test_an_arm_that_always_diverges_is_said_to(tmp_path):
 
 def test_every_warning_names_a_cure():
     assert all(len(w.text) < 200 and w.text.endswith(".") and (":" in w.text or ". " in w.text or ";" in w.text) for w in Warning)
+
+
+def test_a_rules_own_seeds_are_no_extension(tmp_path):
+    experiment = adaptive(tmp_path, 6, {"decide": 0.05}, arms=STRONG)
+    experiment.plan["locks"][0]["plan"]["seeds"] = [0, 1, 2]
+    c = experiment.comparisons()
+    assert c.anytime and Warning.EXTENDED not in c.warnings and c.of("good", "val_loss").method == "anytime-valid t-mixture"
