@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 EXP ?= quickstart
 # another wheel index for PyTorch, for example TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
+# the tests of `make check`: one file for each part that is edited often
+FAST := $(addprefix tests/test_,experiment.py catalogue.py presets.py parity.py tree.py optim_schedule.py optim_orthogonalize.py \
+	data_shards.py stats_rules.py stats_simultaneous.py report_page.py)
 
 .PHONY: help install ablate report check test test-all proof docs clean
 
@@ -33,10 +36,10 @@ report: install  ## write the report of EXP again from its results
 	@$(BIN)/ablate report $(EXP)
 
 check: install  ## format, lint, types and the fast tests, about a minute
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not slow and not gpu and not browser" -k "not tree" -x tests/fast
+	$(BIN)/pytest -m "not slow and not gpu and not browser" $(FAST)
 
 test: install  ## all tests but the slow ones, at most 5 minutes on 2 cores
 	$(BIN)/pytest -m "not slow and not gpu and not browser"

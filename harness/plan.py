@@ -21,7 +21,7 @@ from harness.errors import UserError
 from harness.experiment import Arm, Experiment
 from harness.presets import to_config, with_budget
 from harness.provenance import environment_lock
-from harness.records import RunSpec, read_config, read_json
+from harness.records import RunSpec, read_json, run_id_of
 from harness.source import source_of
 from harness.store import write_json
 from harness.validate import check_config
@@ -169,7 +169,12 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
             for a in e.arms
         ],
         "protocol": e.baseline.config.timing.protocol,
-        "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "unit": corpus.unit},
+        "corpus": {
+            "name": corpus.name,
+            "fingerprint": corpus.fingerprint,
+            "unit": corpus.unit,
+            "bytes_per_token": corpus.bytes_per_token["val"] if corpus.bytes_per_token else None,
+        },
         "command": command,
         "plugins": [str(p) for p in plugins.paths()],
         "locks": locks,
@@ -212,19 +217,19 @@ def save_plan(results: Path, plan: Mapping[str, Any]) -> None:
 
 def up_to_date(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
     """The plan with run ids of the source and environment as they are now; what they replace is kept as older (stale) runs."""
-    files = [p for p in map(Path, plan.get("plugins", [])) if p.is_file()]
-    sources, environment = source_of(files), environment_lock()
+    if plan.get("imported"):
+        return plan
+    sources = source_of([p for p in map(Path, plan.get("plugins", [])) if p.is_file()])
+    now = {"source_digest": sources.digest, "environment_digest": environment_lock().digest}
     rows = []
     for r in plan["runs"]:
-        ids = [r["run_id"], *r["older"]]
-        made = next((results / "runs" / i for i in ids if (results / "runs" / i / "config.yaml").exists()), None)
-        if made is not None and not plan.get("imported"):
-            spec = replace(
-                RunSpec.from_mapping(read_config(made)), source_digest=sources.digest, environment_digest=environment.digest
-            )
-            r = {**r, "run_id": spec.run_id, "older": [i for i in ids if i != spec.run_id]}
-        rows.append(r)
-    return {**plan, "runs": rows}
+        current = run_id_of(r["intent_id"], **now)
+        rows.append(
+            r
+            if current == r["run_id"]
+            else {**r, "run_id": current, "older": [i for i in (r["run_id"], *r["older"]) if i != current]}
+        )
+    return {**plan, "source": dict(sources.files), "runs": rows}
 
 
 def count_look(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
