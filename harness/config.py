@@ -18,26 +18,48 @@ BLOCK = 128  # tokens in one block of a block window; fixed by the records' kern
 class ScheduleConfig:
     """Steps are optimizer updates. A budget rescales warm-up and cooldown with `steps`, momentum warm-up stays."""
 
-    steps: int = toggle(9536, record="r02", doc="optimizer updates", ge=1, le=10_000_000)
+    steps: int = toggle(
+        9536, record="r02", affects=("schedule", "clock", "validation", "loss"), doc="optimizer updates", ge=1, le=10_000_000
+    )
     warmup_steps: int = toggle(
-        0, record="r02", doc="learning rate rises linearly over this many updates", choices={256: "r02", 250: "r03"}, ge=0
+        0,
+        record="r02",
+        affects=("schedule", "loss"),
+        doc="learning rate rises linearly over this many updates",
+        choices={256: "r02", 250: "r03"},
+        ge=0,
     )
     cooldown_steps: int | None = toggle(
-        None, record="r02", doc="learning rate falls linearly over the last updates; the last one uses 1/cooldown_steps", ge=1
+        None,
+        record="r02",
+        affects=("schedule", "loss"),
+        example=3,
+        doc="learning rate falls linearly over the last updates; the last one uses 1/cooldown_steps",
+        ge=1,
     )
     cooldown_frac: float | None = toggle(
         None,
         record="r18",
+        affects=("schedule", "loss"),
         doc="the same as a fraction of the steps left",
         choices={0.4: "r18"},
         gt=0,
         le=1,
         conflicts={"*": {"schedule.cooldown_steps": ON}},
     )
-    lr_floor: float = toggle(0.0, record="r02", doc="the cooldown ends at this fraction of the rate", ge=0, lt=1)
+    lr_floor: float = toggle(
+        0.0,
+        record="r02",
+        affects=("schedule", "loss"),
+        example=0.1,
+        doc="the cooldown ends at this fraction of the rate",
+        ge=0,
+        lt=1,
+    )
     window_tokens: int = toggle(
         1024,
         record="r12",
+        affects=("schedule", "mask", "loss"),
         doc="attention window, or the end of its warm-up",
         choices={1024: "r12", 1792: "r13"},
         ge=64,
@@ -46,6 +68,7 @@ class ScheduleConfig:
     window_warmup: bool = toggle(
         False,
         record="r13",
+        affects=("schedule", "mask", "loss"),
         doc="the window grows linearly with the step from 64 tokens (one block)",
         requires={True: {"model.attn_window": ON}},
     )
@@ -53,38 +76,76 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    corpus: str = toggle("stdlib", record="r02", doc="name of a prepared corpus")
-    batch_tokens: int = toggle(524288, record="r02", doc="tokens per update over all ranks", ge=1, le=2**34, unit="tokens")
-    seq_len: int = toggle(1024, record="r02", doc="tokens of one sequence", choices={65536: "r12"}, ge=2, le=2**24, unit="tokens")
-    micro_tokens: int = toggle(65536, record="r02", doc="tokens of one forward pass", ge=2, le=2**28, unit="tokens")
-    ranks: int = toggle(8, record="r02", doc="ranks of the record, simulated by any number of processes", ge=1, le=1024)
+    corpus: str = toggle("stdlib", record="r02", affects=("data", "validation", "loss"), doc="name of a prepared corpus")
+    batch_tokens: int = toggle(
+        524288, record="r02", affects=("data", "loss"), doc="tokens per update over all ranks", ge=1, le=2**34, unit="tokens"
+    )
+    seq_len: int = toggle(
+        1024,
+        record="r02",
+        affects=("data", "mask", "validation", "loss"),
+        doc="tokens of one sequence",
+        choices={65536: "r12"},
+        ge=2,
+        le=2**24,
+        unit="tokens",
+    )
+    micro_tokens: int = toggle(
+        65536,
+        record="r02",
+        affects=("data", "validation", "loss"),
+        doc="tokens of one forward pass",
+        ge=2,
+        le=2**28,
+        unit="tokens",
+    )
+    ranks: int = toggle(
+        8, record="r02", affects=("data", "loss"), doc="ranks of the record, simulated by any number of processes", ge=1, le=1024
+    )
     loader: Literal["per_rank", "global"] = toggle(
-        "per_rank", record="r02", choices={"global": "r18"}, doc="a position per rank, its offset included, or one for all ranks"
+        "per_rank",
+        record="r02",
+        affects=("data", "loss"),
+        choices={"global": "r18"},
+        doc="a position per rank, its offset included, or one for all ranks",
     )
     shard_switch: Literal["exceeds", "reaches", "reaches_with_target"] = toggle(
         "exceeds",
         record="r02",
+        affects=("data", "loss"),
         choices={"exceeds": "r02", "reaches": "r12", "reaches_with_target": "r15"},
         doc="next shard when pos+G+1 > S, pos+G >= S, or pos+G+1 >= S; G tokens per round, S tokens in the shard",
     )
     first_batch_twice: bool = toggle(
         False,
         record="r04",
+        affects=("data", "loss"),
         doc="the loader is reset after its first batch, which is trained twice",
         requires={True: {"data.loader": ("per_rank",)}},
     )
     order: Literal["sequential", "shuffled"] = toggle(
         "sequential",
         record="r02",
+        affects=("data", "loss"),
         doc="tokens as they lie in the shards (the seed changes nothing), or sequences shuffled by seed",
         choices={"sequential": "r02"},
     )
-    val_tokens: int = toggle(10_485_760, record="r02", doc="validation tokens: the first of the set", ge=1, unit="tokens")
-    val_every: int = toggle(128, record="r02", doc="updates between validations", choices={125: "r04"}, ge=1)
-    input_dtype: Literal["int64", "int32"] = toggle(
-        "int64", record="r02", doc="dtype of the input ids on the device", choices={"int32": "r15"}
+    val_tokens: int = toggle(
+        10_485_760, record="r02", affects=("validation",), doc="validation tokens: the first of the set", ge=1, unit="tokens"
     )
-    pinned: bool = toggle(False, record="r15", doc="batches through pinned memory, copied asynchronously (CUDA)")
+    val_every: int = toggle(
+        128, record="r02", affects=("validation",), doc="updates between validations", choices={125: "r04"}, ge=1
+    )
+    input_dtype: Literal["int64", "int32"] = toggle(
+        "int64",
+        record="r02",
+        affects=("data", "validation"),
+        doc="dtype of the input ids on the device",
+        choices={"int32": "r15"},
+    )
+    pinned: bool = toggle(
+        False, record="r15", affects=("data",), doc="batches through pinned memory, copied asynchronously (CUDA)"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,48 +153,65 @@ class PrecisionConfig:
     mode: Literal["record", "fp32"] = toggle(
         "record",
         record="r02",
+        affects=("precision", "loss"),
         doc="the record's roundings, or fp32 throughout (every cast a no-op, by-dtype epsilon 2^-23)",
         choices={"record": "r02"},
     )
     policy: Literal["autocast", "bf16_model", "bf16_embeds"] = toggle(
         "autocast",
         record="r02",
+        affects=("parameters", "initial", "precision", "loss"),
         choices={"bf16_model": "r10", "bf16_embeds": "r18"},
         doc="fp32 parameters under bf16 autocast; all bf16 but the linears; bf16 tables only",
     )
     val_fp32: bool = toggle(
         False,
         record="r02",
+        affects=("validation",),
         doc="validation runs outside autocast, in fp32",
         choices={True: "r02"},
         requires={True: {"precision.policy": ("autocast",), "model.attn_kernel": ("sdpa", "math", "dense", "flex")}},
     )
-    val_grad: bool = toggle(False, record="r05", doc="validation keeps the graph (a compile problem was being dodged)")
+    val_grad: bool = toggle(
+        False, record="r05", affects=("validation",), doc="validation keeps the graph (a compile problem was being dodged)"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SystemConfig:
     accumulate: Literal["mean", "sum"] = toggle(
-        "mean", record="r02", choices={"sum": "r18"}, doc="micro-step gradients of a rank are averaged, or summed"
+        "mean",
+        record="r02",
+        affects=("loss",),
+        choices={"sum": "r18"},
+        doc="micro-step gradients of a rank are averaged, or summed",
     )
-    no_sync: bool = toggle(False, record="r04", doc="gradients are reduced on the last micro-step only")
-    bucket_view: bool = toggle(False, record="r16", doc="DDP gradients are views into its buckets")
-    broadcast_buffers: bool = toggle(True, record="r02", doc="DDP broadcasts buffers at every forward", choices={False: "r16"})
+    no_sync: bool = toggle(False, record="r04", affects=("comm",), doc="gradients are reduced on the last micro-step only")
+    bucket_view: bool = toggle(False, record="r16", affects=("comm",), doc="DDP gradients are views into its buckets")
+    broadcast_buffers: bool = toggle(
+        True, record="r02", affects=("comm",), doc="DDP broadcasts buffers at every forward", choices={False: "r16"}
+    )
     compile: Literal["auto", "on", "off"] = toggle(
         "auto",
         record="r02",
+        affects=("runtime",),
         doc="torch.compile of the model and the orthogonalisation; auto: on CUDA only",
         choices={"auto": "r02"},
     )
     coordinate_descent: bool = toggle(
-        False, record="r02", doc="Inductor's coordinate_descent_tuning", choices={True: "r02", False: "r18"}
+        False, record="r02", affects=("runtime",), doc="Inductor's coordinate_descent_tuning", choices={True: "r02", False: "r18"}
     )
-    skip_guards: bool = toggle(False, record="r16", doc="the compiler skips guard evaluation from step 5 on")
-    expandable_segments: bool = toggle(False, record="r17", doc="CUDA allocator with expandable segments")
-    cuda_warm_start: bool = toggle(False, record="r18", doc="a one-element backward pass before anything else on CUDA")
+    skip_guards: bool = toggle(
+        False, record="r16", affects=("runtime",), doc="the compiler skips guard evaluation from step 5 on"
+    )
+    expandable_segments: bool = toggle(False, record="r17", affects=("runtime",), doc="CUDA allocator with expandable segments")
+    cuda_warm_start: bool = toggle(
+        False, record="r18", affects=("runtime",), doc="a one-element backward pass before anything else on CUDA"
+    )
     checkpoint: Literal["none", "final", "every"] = toggle(
         "none",
         record="r02",
+        affects=("runtime",),
         doc="save model and optimizers never, at the end, or at each validation; outside the clock",
         choices={"every": "r02", "none": "r17"},
     )
@@ -144,10 +222,11 @@ class TimingConfig:
     protocol: Literal["warmup-restore", "skip10"] = toggle(
         "warmup-restore",
         record="r04",
+        affects=("clock",),
         choices={"skip10": "r04"},
         doc="warm up on dummy data, restore everything, then start the clock; or leave the first 10 updates untimed",
     )
-    exclusive_node: bool = toggle(False, record="r02", doc="a timing run has the node to itself")
+    exclusive_node: bool = toggle(False, record="r02", affects=("placement",), doc="a timing run has the node to itself")
 
 
 @dataclass(frozen=True, kw_only=True)

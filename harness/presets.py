@@ -43,7 +43,7 @@ def find(kind: str, name: str, what: str) -> Path:
 
 def names(kind: str) -> list[str]:
     found = {p.stem for folder in search(kind) for p in folder.glob("*.yaml")}
-    return sorted(found, key=lambda n: (n.rstrip("pre"), n != "r03", n) if kind == "records" else (n,))
+    return sorted(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +116,9 @@ class Scale:
     def apply(self, values: Values) -> Values:
         """Preset values at this scale. Learning rates scale the effective spectral rate lr * update scale."""
         out = {**values, **self.values}
+        idle = {"optim.muon_lr"} if values["optim.matrix_optimizer"] == "adamw" else set()  # record 2 has no such rate to scale
         for name, factor in self.factors.items():
-            if values.get(name) is not None:
+            if values.get(name) is not None and name not in idle:
                 out[name] = (
                     max(1, round(values[name] * factor)) if isinstance(values[name], int) else values[name] * float(factor)
                 )

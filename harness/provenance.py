@@ -35,14 +35,16 @@ SHOWN_VARIABLES = re.compile(
     r"(OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|WORLD_SIZE|LOCAL_RANK|RANK|"
     r"PYTORCH_CUDA_ALLOC_CONF|TORCHINDUCTOR_\w+|TORCH_\w+|NCCL_\w+|SLURM_JOB_ID|SLURM_NODELIST|ABLATE_\w+)"
 )
-_SECRET_NAME = (
-    r"[A-Za-z0-9_.-]*(?:token|secret|passw(?:or)?d|passwd|api[-_]?key|access[-_]?key|private[-_]?key|credential|auth)"
-    r"[A-Za-z0-9_.-]*"
+# lengths are bounded, for a line of a log may be very long; singular only, for tokens are what this project counts
+_SECRET = (
+    r"(?:[\w.-]{0,100}[_.-])?(?:token|secret|passw(?:or)?d|passphrase|credentials?|(?:api|access|private|secret)[-_]?key|auth)"
 )
 REDACTIONS = (
-    (re.compile(rf"(?i)\b({_SECRET_NAME})(\s*[=:]\s*|\s+)(\"[^\"]*\"|'[^']*'|[^\s,;]+)"), r"\1\2[redacted]"),
+    (re.compile(rf"(?i)((?<![\w-]){_SECRET}[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)"), r"\1[redacted]"),
+    (re.compile(rf"(?i)((?<![\w-])--?{_SECRET}\s+)(\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)"), r"\1[redacted]"),
+    (re.compile(r"(?i)\b(authorization:\s*\w+\s+)[^\s\"']+"), r"\1[redacted]"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 [redacted]"),
-    (re.compile(r"([a-z][a-z0-9+.-]*://)[^\s/@]+@"), r"\1[redacted]@"),
+    (re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)[^\s/@]{1,500}@"), r"\1[redacted]@"),
     (
         re.compile(
             r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|sk-[A-Za-z0-9_-]{16,}|xox[abprs]-[\w-]{10,}|"
@@ -59,6 +61,11 @@ def redact(text: str) -> str:
     for pattern, replacement in REDACTIONS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _shown(name: str, value: str) -> str:
+    """The value of an environment variable, redacted if its name or its look says so."""
+    return redact(f"{name}={value}").partition("=")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,5 +148,5 @@ def describe_environment(command: str | None = None) -> dict[str, Any]:
         **_node(),
         "gpus": _gpus(),
         "command": redact(command if command is not None else shlex.join(sys.argv)),
-        "variables": {k: redact(v) for k, v in sorted(os.environ.items()) if SHOWN_VARIABLES.fullmatch(k)},
+        "variables": {k: _shown(k, v) for k, v in sorted(os.environ.items()) if SHOWN_VARIABLES.fullmatch(k)},
     }

@@ -20,8 +20,17 @@ Status = Literal["finished", "diverged", "oom", "timeout", "failed", "preempted"
 RESULT_STATUSES = ("finished", "diverged")  # what result.json may hold; the others live in attempts.jsonl alone
 DIGESTED = ("config.yaml", "environment.json", "metrics.jsonl")
 MEASURED = (  # the numbers of a result, null where unknown
-    "val_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens", "tokens_per_s", "mfu",
-    "peak_allocated_mib", "peak_reserved_mib",
+    "val_loss",
+    "train_time_s",
+    "step_ms",
+    "step_ms_median",
+    "step_ms_p95",
+    "steps",
+    "tokens",
+    "tokens_per_s",
+    "mfu",
+    "peak_allocated_mib",
+    "peak_reserved_mib",
 )
 _Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -73,16 +82,15 @@ class RunSpec:
             "device": self.device,
         }
 
-    @property
+    @cached_property
     def intent_id(self) -> str:
         """Two runs of one intent differ by code or environment: the older one is stale."""
         return short_digest(self.asked())
 
-    @property
+    @cached_property
     def run_id(self) -> str:
-        return short_digest(
-            {**self.asked(), "source": {"digest": self.source_digest}, "environment": {"digest": self.environment_digest}}
-        )
+        """What was asked, with the code and the environment that do it."""
+        return run_id_of(self.intent_id, source_digest=self.source_digest, environment_digest=self.environment_digest)
 
     def to_mapping(self) -> dict[str, Any]:
         """What config.yaml holds."""
@@ -118,7 +126,7 @@ class RunSpec:
         )
 
     def to_yaml(self) -> str:
-        return yaml.safe_dump(self.to_mapping(), sort_keys=False, allow_unicode=True, width=130)
+        return yaml.safe_dump(self.to_mapping(), sort_keys=False, width=130)  # escaped: unicode line ends would not survive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,8 @@ class ResultsError(UserError):
     """The results folder cannot be written: nothing can go on, nothing that is there is lost."""
 
     def __init__(self, root: Path, error: OSError) -> None:
-        super().__init__(f"results folder {root}: {error.strerror or error}: make it writable, free some space, or name another with --results")
+        words = f"results folder {root}: {error.strerror or error}"
+        super().__init__(f"{words}: make it writable, free some space, or name another with --results")
 
 
 def now_iso() -> str:
@@ -203,8 +204,16 @@ class Store:
         from harness.writer import RunWriter
 
         run = self.directory(spec.run_id)
+        if (run / "result.json").exists():
+            return None
         attempts = run / "attempts"
-        me = {"host": socket.gethostname(), "machine": machine(), "pid": os.getpid(), "process_start": process_start(os.getpid()), "token": token}
+        me = {
+            "host": socket.gethostname(),
+            "machine": machine(),
+            "pid": os.getpid(),
+            "process_start": process_start(os.getpid()),
+            "token": token,
+        }
         try:
             attempts.mkdir(parents=True, exist_ok=True)
             beside = Path(tempfile.mkdtemp(prefix=".claim-", dir=attempts))

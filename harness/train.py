@@ -17,8 +17,8 @@ from harness.data.corpora import open_corpus
 from harness.data.corpus import Corpus
 from harness.data.loader import Layout, Prefetcher, TrainLoader, ValLoader
 from harness.errors import UserError
-from harness.records import Outcome, RunSpec
-from harness.store import RunWriter
+from harness.records import Outcome, RunSpec, Status
+from harness.writer import RunWriter, Silent
 from model.gpt import Tokens
 
 UNTIMED_STEPS = 10  # protocol skip10: the records' first steps, in which kernels are compiled and tuned
@@ -41,14 +41,15 @@ def join_group(world_size: int, device: str) -> int:
     return dist.get_rank()
 
 
-def set_runtime(config: RunConfig, device: str) -> None:
+def set_runtime(config: RunConfig, device: str, *, seed: int) -> None:
     """Process-wide settings, every one written for every run, so that nothing leaks from the run before."""
     if compiles(config, device):
         import torch._inductor.config as inductor
 
         torch._dynamo.reset()
-        inductor.coordinate_descent_tuning = config.system.coordinate_descent  # type: ignore[assignment]
-    torch.compiler.set_stance("default")
+        inductor.coordinate_descent_tuning = config.system.coordinate_descent
+        torch.compiler.set_stance("default")
+    torch.manual_seed(seed)  # for a plug-in that draws: the core's own draws are keyed by name and step
     if device == "cuda":
         torch.cuda.memory._set_allocator_settings(f"expandable_segments:{config.system.expandable_segments}")
         torch.cuda.reset_peak_memory_stats()
@@ -95,12 +96,12 @@ def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_si
 class Training:
     """A run in progress on this process: data to the device, steps, validations, and the account of its time."""
 
-    def __init__(self, spec: RunSpec, *, device: str, out: RunWriter) -> None:
+    def __init__(self, spec: RunSpec, *, device: str, out: RunWriter | Silent) -> None:
         self.config, self.out = from_plain(spec.config), out
         self.stopwatch = Stopwatch()
         with self.stopwatch.phase("build_s"):
             self.rank = join_group(spec.world_size, device)
-            set_runtime(self.config, device)
+            set_runtime(self.config, device, seed=spec.seed)
         with self.stopwatch.phase("data_s"):
             corpus = open_corpus(self.config.data.corpus)
             if corpus.fingerprint != spec.data_fingerprint:
@@ -108,12 +109,13 @@ class Training:
                     f"corpus '{corpus.name}' has fingerprint {corpus.fingerprint[:12]}, but the run was planned on "
                     f"{spec.data_fingerprint[:12]}: plan it again, or bring that corpus back"
                 )
-            self.stream, self.val = loaders(
-                self.config, corpus, seed=spec.seed, rank=self.rank, world_size=spec.world_size, device=device
-            )
         with self.stopwatch.phase("build_s"):
             tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=self.config.data.seq_len)
             self.core = Core(self.config, tokens, seed=spec.seed, device=device)
+        with self.stopwatch.phase("data_s"):
+            self.stream, self.val = loaders(
+                self.config, corpus, seed=spec.seed, rank=self.rank, world_size=spec.world_size, device=device
+            )
         self.compiled, self.vocab_size = compiles(self.config, device), corpus.vocab_size
         self.clock = Clock(self.core.device)
         self.losses: list[Tensor] = []  # since the last validation, on the device
@@ -128,7 +130,9 @@ class Training:
         d = self.config.data
         shape = (d.batch_tokens // (d.ranks * d.micro_tokens), d.micro_tokens // d.seq_len, d.seq_len)
         x = torch.zeros(shape, dtype=getattr(torch, d.input_dtype), device=self.core.device)
-        before = [p.detach().clone() for p in self.core.parameters]
+        state = [*self.core.parameters, *self.core.model.buffers()]
+        before = [t.detach().clone() for t in state]
+        random = torch.get_rng_state(), torch.cuda.get_rng_state() if self.core.device.type == "cuda" else None
         n_own = d.ranks // self.core.world
         with self.stopwatch.phase("compile_s" if self.compiled else "warmup_s"):
             self.core.update(0, [(x, x.long())] * n_own)
@@ -136,13 +140,16 @@ class Training:
         with self.stopwatch.phase("warmup_s"):
             self.core.update(1, [(x, x.long())] * n_own)
             with torch.no_grad():
-                for p, value in zip(self.core.parameters, before, strict=True):
-                    p.copy_(value)
+                for t, value in zip(state, before, strict=True):
+                    t.copy_(value)
                 for optimizer in self.core.optimizers:  # as made: every rule starts from zeros
-                    for state in optimizer.state.values():
-                        for value in state.values():
+                    for memory in optimizer.state.values():
+                        for value in memory.values():
                             if isinstance(value, Tensor):
                                 value.zero_()
+            torch.set_rng_state(random[0])
+            if random[1] is not None:
+                torch.cuda.set_rng_state(random[1])
 
     def validate(self, step: int) -> float:
         """Mean loss over the validation tokens of all processes, nats per token."""
@@ -153,7 +160,12 @@ class Training:
 
     def report(self, step: int, val_loss: float) -> bool:
         """Write what is known at a validation; True if the run has diverged."""
-        train = torch.stack(self.losses).mean(1).tolist() if self.losses else []
+        train: list[float] = []
+        if self.losses:
+            means = torch.stack(self.losses).mean(1)
+            if self.core.world > 1:
+                dist.all_reduce(means)
+            train = (means / self.core.world).tolist()
         first = step - len(train)
         self.losses.clear()
         for i, loss in enumerate(train):
@@ -164,7 +176,7 @@ class Training:
         bound = EXPLODED * max(self.first_val if math.isfinite(self.first_val) else 0.0, math.log(self.vocab_size))
         return not (math.isfinite(val_loss) and val_loss <= bound and all(map(math.isfinite, train)))
 
-    def run(self, stop: Callable[[], bool]) -> tuple[int, str]:
+    def run(self, stop: Callable[[], bool]) -> tuple[int, Status]:
         """The protocol: validate, stop, step. Returns the number of updates done and the status."""
         n_steps, every = self.config.schedule.steps, self.config.data.val_every
         untimed = UNTIMED_STEPS if self.config.timing.protocol == "skip10" else 0
@@ -219,7 +231,7 @@ class Training:
         }
 
 
-def train(spec: RunSpec, *, out: RunWriter, device: str, stop: Callable[[], bool]) -> Outcome:
+def train(spec: RunSpec, *, out: RunWriter | Silent, device: str, stop: Callable[[], bool]) -> Outcome:
     """Train the run that `spec` describes; its curve goes to `out`, its end is the outcome. Divergence and OOM are outcomes."""
     training: Training | None = None
     try:

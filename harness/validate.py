@@ -4,7 +4,8 @@
 before anything is allocated.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, replace
 from functools import cache
 from typing import Any, get_type_hints
@@ -64,6 +65,8 @@ def check_values(values: Mapping[str, Any], where: Callable[[str], str]) -> dict
 def _check_range(name: str, value: Any, facts: Mapping[str, Any], where: Callable[[str], str]) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
+    if not math.isfinite(value):
+        raise UserError(f"{where(name)}: {name} is {value!r}, but must be a finite number")
     tests = {"ge": lambda v, b: v >= b, "gt": lambda v, b: v > b, "le": lambda v, b: v <= b, "lt": lambda v, b: v < b}
     words = {"ge": "at least", "gt": "greater than", "le": "at most", "lt": "less than"}
     for key, holds in tests.items():
@@ -88,29 +91,31 @@ def _fits(value: Any, accepted: Any) -> bool:
     return value not in (None, (), False) if accepted == ON else value in accepted
 
 
-def check_requirements(config: RunConfig) -> None:
-    """Refuse the first combination that a toggle's requirements or conflicts exclude, naming both fields and the way out."""
+def refusals(config: RunConfig) -> Iterator[str]:
+    """Every combination that a toggle's requirements or conflicts exclude, naming both fields and the way out."""
     for name, f in toggles():
         value = get(config, name)
         for condition, needs in f.metadata.get("requires", {}).items():
-            if not _applies(name, condition, value, f.default):
-                continue
-            for other, accepted in needs.items():
+            for other, accepted in needs.items() if _applies(name, condition, value, f.default) else ():
                 if not _fits(get(config, other), accepted):
                     wanted = "switched on" if accepted == ON else " or ".join(_text(a) for a in accepted)
-                    raise UserError(
+                    yield (
                         f"{name}={_text(value)} requires {other} to be {wanted}, but it is {_text(get(config, other))}: "
                         f"set {other}, or leave {name} at {_text(f.default)}"
                     )
         for condition, clashes in f.metadata.get("conflicts", {}).items():
-            if not _applies(name, condition, value, f.default):
-                continue
-            for other, excluded in clashes.items():
+            for other, excluded in clashes.items() if _applies(name, condition, value, f.default) else ():
                 if _fits(get(config, other), excluded):
-                    raise UserError(
+                    yield (
                         f"{name}={_text(value)} conflicts with {other}={_text(get(config, other))}: "
                         f"leave {name} at {_text(f.default)} or switch {other} off"
                     )
+
+
+def check_requirements(config: RunConfig) -> None:
+    """Refuse the first such combination."""
+    for message in refusals(config):
+        raise UserError(message)
 
 
 def _refuse(condition: bool, message: str) -> None:
@@ -126,38 +131,48 @@ def check_sizes(c: RunConfig) -> None:
     )
     pairs = 4 if m.rope_pairs == "half" else 2
     _refuse(
-        m.head_dim % pairs != 0, f"model.head_dim={m.head_dim} must be a multiple of {pairs} for model.rope_pairs={m.rope_pairs}"
+        m.head_dim % pairs != 0,
+        f"model.head_dim={m.head_dim} must be a multiple of {pairs} for model.rope_pairs={m.rope_pairs}: round it up",
     )
     _refuse(
         m.attn_free_layers == "after_middle" and m.n_layer < 4,
-        f"model.attn_free_layers=after_middle needs model.n_layer of at least 4, not {m.n_layer}",
+        f"model.attn_free_layers=after_middle needs model.n_layer of at least 4, not {m.n_layer}: list the layers",
     )
     free = attention_free(m)
     _refuse(
         any(not 0 <= i < m.n_layer for i in free),
-        f"model.attn_free_layers={sorted(free)} lies outside the {m.n_layer} layers of model.n_layer",
+        f"model.attn_free_layers={sorted(free)} lies outside the {m.n_layer} layers of model.n_layer: count from 0",
     )
     _refuse(
-        len(free) == m.n_layer, f"model.attn_free_layers leaves none of the {m.n_layer} layers of model.n_layer with attention"
+        len(free) == m.n_layer,
+        f"model.attn_free_layers leaves none of the {m.n_layer} layers of model.n_layer with attention: leave one out",
     )
     _refuse(
         m.value_residual is not None and 0 in free,
         "model.value_residual needs layer 0's attention: take 0 out of model.attn_free_layers",
     )
-    _refuse(m.unet_skip and m.n_layer % 2 != 0, f"model.unet_skip needs an even model.n_layer, not {m.n_layer}")
+    _refuse(
+        m.unet_skip and m.n_layer % 2 != 0, f"model.unet_skip needs an even model.n_layer, not {m.n_layer}: add or drop a layer"
+    )
     if m.value_embed is not None:
         _refuse(
             m.value_embed == "mirrored" and m.n_layer % 2 != 0,
-            f"model.value_embed=mirrored needs an even model.n_layer, not {m.n_layer}",
+            f"model.value_embed=mirrored needs an even model.n_layer, not {m.n_layer}: add or drop a layer",
         )
         _refuse(
             m.value_embed == "ends" and m.n_layer < 6,
-            f"model.value_embed=ends needs model.n_layer of at least 6, not {m.n_layer}",
+            f"model.value_embed=ends needs model.n_layer of at least 6, not {m.n_layer}: list the tables, or deepen the model",
         )
         tables = table_of_layer(m)
         _refuse(
             len(tables) != m.n_layer,
             f"model.value_embed lists {len(tables)} layers, but model.n_layer is {m.n_layer}: list one entry per layer",
+        )
+        lost = [i for i in sorted(free) if m.value_embed == "each"]
+        _refuse(
+            bool(lost),
+            f"model.value_embed=each gives a table to layer {lost[:1]}, which model.attn_free_layers leaves without attention: "
+            "list the tables, or take the layer out of model.attn_free_layers",
         )
         used = sorted({t for t in tables if t is not None})
         _refuse(
@@ -170,16 +185,19 @@ def check_sizes(c: RunConfig) -> None:
             f"model.value_embed gives a table to layer {bad[:1]}, which model.attn_free_layers leaves without "
             "attention: make it null",
         )
-    _refuse(d.micro_tokens % d.seq_len != 0, f"data.micro_tokens={d.micro_tokens} must be a multiple of data.seq_len={d.seq_len}")
+    _refuse(
+        d.micro_tokens % d.seq_len != 0,
+        f"data.micro_tokens={d.micro_tokens} must be a multiple of data.seq_len={d.seq_len}: change one",
+    )
     per_round = d.ranks * d.micro_tokens
     _refuse(
         d.batch_tokens % per_round != 0,
         f"data.batch_tokens={d.batch_tokens} must be a multiple of data.ranks * data.micro_tokens = {d.ranks} * "
-        f"{d.micro_tokens} = {per_round}",
+        f"{d.micro_tokens} = {per_round}: change one of them",
     )
     _refuse(
         d.val_tokens % per_round != 0,
-        f"data.val_tokens={d.val_tokens} must be a multiple of data.ranks * data.micro_tokens = {per_round}",
+        f"data.val_tokens={d.val_tokens} must be a multiple of data.ranks * data.micro_tokens = {per_round}: change one of them",
     )
     if m.attn_mask == "document":
         _refuse(
@@ -190,21 +208,35 @@ def check_sizes(c: RunConfig) -> None:
         blocks = m.attn_window in ("block", "clipped") or m.attn_kernel == "flex"
         _refuse(
             blocks and d.seq_len % BLOCK != 0,
-            f"data.seq_len={d.seq_len} must be a multiple of {BLOCK} for model.attn_window={m.attn_window} or "
-            "model.attn_kernel=flex",
+            f"data.seq_len={d.seq_len} must be a multiple of {BLOCK} for model.attn_window={_text(m.attn_window)} and "
+            f"model.attn_kernel={m.attn_kernel}: round it up",
         )
     _refuse(
         m.attn_window == "block" and s.window_tokens < BLOCK and not s.window_warmup,
-        f"schedule.window_tokens={s.window_tokens} is less than one block of {BLOCK} for model.attn_window=block",
+        f"schedule.window_tokens={s.window_tokens} is less than one block of {BLOCK} for model.attn_window=block: widen it",
     )
     ramps = s.warmup_steps + (s.cooldown_steps or 0)
-    _refuse(ramps > s.steps, f"schedule.warmup_steps + schedule.cooldown_steps = {ramps} exceed schedule.steps={s.steps}")
+    _refuse(
+        ramps > s.steps,
+        f"schedule.warmup_steps + schedule.cooldown_steps = {ramps} exceed schedule.steps={s.steps}: shorten one of them",
+    )
+    ramps = s.warmup_steps + int((s.cooldown_frac or 0) * s.steps)
+    _refuse(
+        ramps > s.steps,
+        f"schedule.warmup_steps={s.warmup_steps} and the last schedule.cooldown_frac={s.cooldown_frac} of "
+        f"schedule.steps={s.steps} overlap: shorten one of them",
+    )
+    _refuse(
+        c.optim.qkv_split and m.mlp_ratio == 3,
+        "optim.qkv_split goes by the shape 3d x d, which model.mlp_ratio=3 gives the MLP as well: choose another ratio, or "
+        "switch optim.qkv_split off",
+    )
     _refuse(
         c.precision.mode == "fp32" and m.attn_kernel in ("cudnn", "flash"),
         f"model.attn_kernel={m.attn_kernel} computes in bf16 only, but precision.mode is fp32: use sdpa or math, "
         "or precision.mode=record",
     )
-    size = 12 * m.n_layer * m.d_model**2
+    size = (4 + 2 * m.mlp_ratio) * m.n_layer * m.d_model**2
     _refuse(
         size > MAX_PARAMETERS,
         f"model.n_layer={m.n_layer} x model.d_model={m.d_model} makes about {size:.1e} parameters: choose a smaller model",

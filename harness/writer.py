@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import wraps
 from typing import IO, Any
 
@@ -63,8 +64,10 @@ class RunWriter:
         """Note the end of an attempt that could not, and move what it left out of the way."""
         rows = read_lines(self.run / "attempts.jsonl")
         if rows and "ended" not in rows[-1]:
-            append_row(self.run / "attempts.jsonl", {
-                "attempt": rows[-1].get("attempt"), "ended": now_iso(), "status": "interrupted", "reason": "its process died"})
+            append_row(
+                self.run / "attempts.jsonl",
+                {"attempt": rows[-1].get("attempt"), "ended": now_iso(), "status": "interrupted", "reason": "its process died"},
+            )
         for name in LEFT_BEHIND:
             if (self.run / name).exists():
                 old = self.run / "attempts" / str(self.attempt - 1)
@@ -92,7 +95,8 @@ class RunWriter:
     def describe(self, environment: Mapping[str, Any]) -> None:
         """environment.json, and the head of the log: which toggles were on, in words."""
         write_json(self.run / "environment.json", environment)
-        for line in (f"run {self.spec.run_id}: seed {self.spec.seed}, {self.spec.budget} steps on {self.spec.device}", *self.spec.toggles):
+        spec = self.spec
+        for line in (f"run {spec.run_id}: seed {spec.seed}, {spec.budget} steps on {spec.device}", *spec.toggles):
             self.log(line)
 
     @_reported
@@ -104,7 +108,8 @@ class RunWriter:
             self._metrics.flush()
             os.fsync(self._metrics.fileno())
             self._last_val = clean["val_loss"]
-            self.log(f"step:{row['step']}/{self.spec.budget} val_loss:{row['val_loss']:.4f} train_time:{row['train_time_s'] * 1000:.0f}ms")
+            at = f"step:{row['step']}/{self.spec.budget}"
+            self.log(f"{at} val_loss:{row['val_loss']:.4f} train_time:{row['train_time_s'] * 1000:.0f}ms")
 
     @_reported
     def log(self, line: str) -> None:
@@ -141,13 +146,27 @@ class RunWriter:
                 write_text(self.run / "log.txt", redact(text))
             ended = now_iso()
             if outcome.status in RESULT_STATUSES:
-                write_json(self.run / "result.json", sealed({
-                    "schema": SCHEMA, "run_id": self.spec.run_id, "intent_id": self.spec.intent_id, "status": outcome.status,
-                    "reason": outcome.reason, "started": self.started, "ended": ended, "attempt": self.attempt, "host": socket.gethostname(),
-                    **{k: finite(outcome.final.get(k)) for k in MEASURED},
-                    "wall": dict(outcome.wall), "substituted": list(self.spec.substituted), "environment_effect": None,
-                    "digests": {name: file_digest(self.run / name) for name in DIGESTED},
-                }))
+                write_json(
+                    self.run / "result.json",
+                    sealed(
+                        {
+                            "schema": SCHEMA,
+                            "run_id": self.spec.run_id,
+                            "intent_id": self.spec.intent_id,
+                            "status": outcome.status,
+                            "reason": outcome.reason,
+                            "started": self.started,
+                            "ended": ended,
+                            "attempt": self.attempt,
+                            "host": socket.gethostname(),
+                            **{k: finite(outcome.final.get(k)) for k in MEASURED},
+                            "wall": dict(outcome.wall),
+                            "substituted": list(self.spec.substituted),
+                            "environment_effect": None,
+                            "digests": {name: file_digest(self.run / name) for name in DIGESTED},
+                        }
+                    ),
+                )
             peak = {k: v for k, v in outcome.final.items() if k.startswith("peak")} if outcome.status == "oom" else {}
             self._note({"ended": ended, "status": outcome.status, "reason": outcome.reason and redact(outcome.reason), **peak})
             if outcome.status in RESULT_STATUSES:  # later claims see the result: the number is needed no more
@@ -159,10 +178,8 @@ class RunWriter:
         """Give the run back."""
         self._released.set()
         for file in self._files:
-            try:
+            with suppress(OSError):  # a full disk: what is not written is not needed
                 file.close()
-            except OSError:
-                pass  # a full disk: what is not written is not needed
         for name in ("owner.json", "progress.json"):
             (self.folder / name).unlink(missing_ok=True)
 

@@ -12,12 +12,17 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 BLOCK = 128
 
-# window kind -> (query position, key position, window) -> inside the window; the window is in tokens, for "block" in blocks
+# window kind -> number of block diagonals that the window reaches; it is in tokens, for "block" in blocks
+DIAGONALS: dict[str | None, Callable[[Tensor], Tensor]] = {
+    "token": lambda w: (w + 2 * BLOCK - 2) // BLOCK,  # from the first position of a block, w - 1 tokens back
+    "block": lambda w: w,
+    "clipped": lambda w: (w + BLOCK - 1) // BLOCK,  # record 15: cuts pairs that the token rule would admit
+}
+# window kind -> (query position, key position, window) -> inside the window
 IN_WINDOW: dict[str | None, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "token": lambda q, k, w: q - k < w,
     "block": lambda q, k, w: q // BLOCK - k // BLOCK < w,
-    # record 15: its block list admits ceil(w/128) diagonals, which cuts pairs that the token rule would admit
-    "clipped": lambda q, k, w: (q - k < w) & (q // BLOCK - k // BLOCK < (w + BLOCK - 1) // BLOCK),
+    "clipped": lambda q, k, w: (q - k < w) & (q // BLOCK - k // BLOCK < DIAGONALS["clipped"](w)),
 }
 
 
@@ -39,11 +44,6 @@ def dense_mask(start: int, end: int, doc_T: Tensor, window: Tensor | None, kind:
     return allowed(q_Q[:, None], k_K[None, :], doc_T, window, kind)
 
 
-def block_window(window: Tensor, kind: str | None) -> Tensor:
-    """Number of block diagonals that a window reaches."""
-    return window if kind == "block" else (window + BLOCK - 1) // BLOCK
-
-
 def _ordered(blocks_NN: Tensor) -> tuple[Tensor, Tensor]:
     """Block pairs as FlexAttention's lists: counts (1, 1, N) and column indices (1, 1, N, N), listed columns first."""
     indices = blocks_NN.to(torch.int32).argsort(dim=-1, descending=True, stable=True).to(torch.int32)
@@ -63,8 +63,8 @@ def block_mask(doc_T: Tensor, window: Tensor | None, kind: str | None, builder: 
     low, high = doc_NB[:, 0], doc_NB[:, -1]
     i = torch.arange(T // BLOCK, device=doc_T.device)
     reach = i[:, None] >= i[None, :]
-    if window is not None:
-        reach = reach & (i[:, None] - i[None, :] < block_window(window, kind))
+    if kind is not None:
+        reach = reach & (i[:, None] - i[None, :] < DIAGONALS[kind](window))
     listed = reach & (low[:, None] <= high[None, :]) & (low[None, :] <= high[:, None])
     if builder == "partial":
         return BlockMask.from_kv_blocks(*_ordered(listed), BLOCK_SIZE=BLOCK, mask_mod=mask_mod)

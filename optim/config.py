@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 
 def toggle(default: Any, **facts: Any) -> Any:
-    """A configuration field with its facts: record, doc, choices, requires, conflicts, ge, gt, le, unit."""
-    return field(default=default, metadata=facts)
+    """A configuration field with its facts: record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit."""
+    return field(default=default, metadata={"affects": ("loss",), **facts})
 
 
 MUON_ONLY = {"optim.matrix_optimizer": ("muon",)}
@@ -18,10 +18,19 @@ class OptimConfig:
     """Learning rates are per step, unscaled by the schedule; `None` for a role's rate means adam_lr."""
 
     # --- Adam family: tables, head, scalars (and the matrices in record 2)
-    adam_lr: float = toggle(1.8e-3, record="r02", doc="rate of every Adam parameter without a rate of its own", gt=0, le=100)
+    adam_lr: float = toggle(
+        1.8e-3,
+        record="r02",
+        affects=("groups", "loss"),
+        example=1e-3,
+        doc="rate of every Adam parameter without a rate of its own",
+        gt=0,
+        le=100,
+    )
     embed_lr: float | None = toggle(
         None,
         record="r08",
+        affects=("groups", "loss"),
         doc="Adam rate of the token table",
         choices={0.3: "r08", 0.6: "r11"},
         gt=0,
@@ -31,6 +40,7 @@ class OptimConfig:
     head_lr: float | None = toggle(
         None,
         record="r08",
+        affects=("groups", "loss"),
         doc="Adam rate of the head",
         choices={0.002: "r08", 0.008: "r11"},
         gt=0,
@@ -40,23 +50,46 @@ class OptimConfig:
     value_embed_lr: float | None = toggle(
         None,
         record="r14",
+        affects=("groups", "loss"),
+        example=0.1,
         doc="Adam rate of the value tables; null: the token table's",
         gt=0,
         le=100,
         requires={"*": {"model.value_embed": "not null"}},
     )
     scalar_lr: float | None = toggle(
-        None, record="r09", doc="Adam rate of the mixing scalars", choices={0.02: "r09", 0.04: "r11"}, gt=0, le=100
+        None,
+        record="r09",
+        affects=("groups", "loss"),
+        doc="Adam rate of the mixing scalars",
+        choices={0.02: "r09", 0.04: "r11"},
+        gt=0,
+        le=100,
     )
-    adam_beta1: float = toggle(0.9, record="r02", doc="Adam first-moment decay", choices={0.8: "r13"}, ge=0, lt=1)
-    adam_beta2: float = toggle(0.95, record="r02", doc="Adam second-moment decay", ge=0, lt=1)
-    adam_eps: float = toggle(1e-8, record="r02", doc="Adam epsilon", gt=0, le=1)
+    adam_beta1: float = toggle(
+        0.9, record="r02", affects=("groups", "loss"), doc="Adam first-moment decay", choices={0.8: "r13"}, ge=0, lt=1
+    )
+    adam_beta2: float = toggle(
+        0.95, record="r02", affects=("groups", "loss"), example=0.99, doc="Adam second-moment decay", ge=0, lt=1
+    )
+    adam_eps: float = toggle(1e-8, record="r02", affects=("groups", "loss"), example=1e-6, doc="Adam epsilon", gt=0, le=1)
     weight_decay: float = toggle(
-        0.0, record="r02", doc="decoupled weight decay of the Adam parameters", choices={0.1: "r02"}, ge=0, le=10
+        0.0,
+        record="r02",
+        affects=("groups", "loss"),
+        doc="decoupled weight decay of the Adam parameters",
+        choices={0.1: "r02"},
+        ge=0,
+        le=10,
     )
-    adam_fused: bool = toggle(False, record="r03pre", doc="the library's fused Adam kernel")
+    adam_fused: bool = toggle(False, record="r03pre", affects=("groups", "rounding"), doc="the library's fused Adam kernel")
     adam_objects: Literal["split", "single"] = toggle(
-        "split", record="r08", choices={"single": "r18"}, doc="one Adam object per role, or one object with groups"
+        "split",
+        record="r08",
+        affects=("groups",),
+        choices={"single": "r18"},
+        doc="one Adam object per role, or one object with groups",
+        requires={"single": ORTHOGONAL},
     )
     grad_norm_per_tensor: bool = toggle(
         False, record="r02", doc="divide every gradient tensor by its L2 norm + 1e-6 (the code of June 2024)"
@@ -64,20 +97,36 @@ class OptimConfig:
 
     # --- matrices
     matrix_optimizer: Literal["adamw", "orthogonal_nesterov", "muon"] = toggle(
-        "adamw", record="r02", choices={"orthogonal_nesterov": "r03", "muon": "r04"}, doc="update rule of the block matrices"
+        "adamw",
+        record="r02",
+        affects=("groups", "schedule", "loss"),
+        choices={"orthogonal_nesterov": "r03", "muon": "r04"},
+        doc="update rule of the block matrices",
     )
     muon_lr: float = toggle(
         0.02,
         record="r03",
+        affects=("groups", "loss"),
+        example=0.05,
         doc="rate of the orthogonalised updates; belongs to an update scale",
         gt=0,
         le=100,
         requires={"*": ORTHOGONAL},
     )
-    muon_momentum: float = toggle(0.95, record="r03", doc="momentum after its warm-up", ge=0, lt=1, requires={"*": ORTHOGONAL})
+    muon_momentum: float = toggle(
+        0.95,
+        record="r03",
+        affects=("schedule", "loss"),
+        example=0.9,
+        doc="momentum after its warm-up",
+        ge=0,
+        lt=1,
+        requires={"*": ORTHOGONAL},
+    )
     muon_momentum_warmup_steps: int = toggle(
         0,
         record="r09",
+        affects=("schedule", "loss"),
         doc="momentum rises linearly from 0.85 over this many steps",
         choices={500: "r09", 300: "r13"},
         ge=0,
@@ -100,7 +149,7 @@ class OptimConfig:
         doc="orthogonalisation: quintic iteration, or exact U V^T",
         requires={"*": ORTHOGONAL},
     )
-    ns_steps: int = toggle(5, record="r03", doc="Newton-Schulz iterations", ge=1, le=100, requires={"*": ORTHOGONAL})
+    ns_steps: int = toggle(5, record="r03", example=6, doc="Newton-Schulz iterations", ge=1, le=100, requires={"*": ORTHOGONAL})
     ns_form: Literal["products", "polynomial"] = toggle(
         "products",
         record="r03",
@@ -136,11 +185,16 @@ class OptimConfig:
         requires={True: {"model.qkv_layout": ("merged",), **MUON_ONLY}},
     )
     muon_require_grad: bool = toggle(
-        False, record="r08", doc="a matrix without gradient is an error; off: it is left alone", requires={"*": MUON_ONLY}
+        False,
+        record="r08",
+        affects=("groups",),
+        doc="a matrix without gradient is an error; off: it is left alone",
+        requires={"*": MUON_ONLY},
     )
     muon_comm: Literal["redundant", "flat_all_reduce", "grouped_all_gather"] = toggle(
         "redundant",
         record="r03",
+        affects=("comm", "groups"),
         choices={"flat_all_reduce": "r06", "grouped_all_gather": "r15"},
         requires={"*": MUON_ONLY},
         doc="every rank updates every matrix; rank i % world owns matrix i, one flat SUM; groups by size, asynchronous gather",
@@ -148,6 +202,7 @@ class OptimConfig:
     muon_uneven: Literal["refuse", "handle"] = toggle(
         "handle",
         record="r15",
+        affects=("comm",),
         choices={"refuse": "r15", "handle": "r17"},
         doc="matrices of a size that do not divide by the world size are refused, or handled",
         requires={"refuse": {"optim.muon_comm": ("grouped_all_gather",)}},

@@ -27,7 +27,7 @@ Set = Annotated[
 ]
 Seeds = Annotated[int | None, typer.Option("--seeds", help="number of seeds instead of the file's")]
 FAILED = ("failed", "timeout", "oom")
-EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
+EXIT_FAILED, EXIT_STOPPED = 1, {"interrupted": 130, "preempted": 143}  # as shells say it: 128 + SIGINT, 128 + SIGTERM
 
 
 def parse_overrides(settings: list[str] | None, seeds: int | None) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def read_experiment(name: str, settings: list[str] | None = None, seeds: int | N
     """The experiment of a file, resolved for this machine, its embedded corpus prepared if need be."""
     from harness.data.corpora import data_root, prepare
     from harness.experiment import load_experiment
-    from harness.runner import find_device
+    from harness.slots import find_device
 
     experiment = load_experiment(name, device=find_device(), overrides=parse_overrides(settings, seeds))
     corpus = experiment.baseline.config.data.corpus
@@ -91,6 +91,7 @@ def run(
 ) -> None:
     """Run what is missing of an experiment. Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input."""
     from harness.plan import describe, plan_runs, read_plan, save_plan
+    from harness.provenance import redact
     from harness.store import Store
 
     if executor != "local":
@@ -104,8 +105,8 @@ def run(
     if dry_run:
         print_plan(loaded, planned, results)
         return
-    store = Store(results)
-    command = shlex.join(["ablate", *sys.argv[1:]])
+    store = Store.create(results)
+    command = redact(shlex.join(["ablate", *sys.argv[1:]]))
     summary = None
     while True:
         save_plan(results, describe(loaded, planned, before=read_plan(results, loaded.name), command=command))
@@ -162,7 +163,8 @@ def complete(
     """Run what has no result yet."""
     from harness.cli.progress import Progress, duration
     from harness.records import read_result
-    from harness.runner import Runner, Summary, make_slots
+    from harness.runner import Runner, Summary
+    from harness.slots import make_slots
 
     for p in planned:
         if wrong := store.repair(p.spec.run_id):
@@ -204,7 +206,7 @@ def finish(
             )
     if summary.stopped:
         print(f"{summary.stopped}: {n_done} of {len(planned)} runs are done; run the same command again to go on")
-        raise typer.Exit(EXIT_INTERRUPTED)
+        raise typer.Exit(EXIT_STOPPED[summary.stopped])
     state = "everything is finished" if n_done == len(planned) else f"{n_done} of {len(planned)} runs have a result"
     print(f"{experiment.name}: {state}: {n_done} runs, {n_diverged} diverged")
     if not no_report:

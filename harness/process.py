@@ -1,0 +1,134 @@
+"""A worker process, or a torchrun group of them, as the runner sees it: orders in, events out, and its death."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from typing import IO, Any
+
+from harness.slots import Slot
+
+GRACE_S = 20.0  # a worker whose input has ended has this long to be gone
+Event = dict[str, Any]
+OF_A_GROUP = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # of one we may run inside
+
+
+class WorkerProcess:
+    """The worker of one slot, started when first needed and again after it died."""
+
+    def __init__(self, slot: Slot, trainer: str, *, n_processes: int = 1, device: str = "cpu") -> None:
+        self.slot, self.n_processes = slot, n_processes
+        self.arguments = ["-m", "harness.worker", trainer]
+        if n_processes > 1:  # a rendezvous of its own, on a port that the system chooses
+            torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
+            self.arguments = [*torchrun, *self.arguments, str(n_processes), device]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.errors: IO[bytes] | None = None
+        self.buffer, self.ready = b"", False
+
+    def environment(self) -> dict[str, str]:
+        threads = str(self.slot.threads)
+        inherited = {k: v for k, v in os.environ.items() if k not in OF_A_GROUP}
+        return {
+            **inherited,
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+            "PYTHONUNBUFFERED": "1",
+            "CUDA_VISIBLE_DEVICES": ",".join(self.slot.gpus),
+        }
+
+    def _start(self) -> None:
+        self.kill()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _end)
+        # a session of its own: Ctrl-C reaches the runner alone, which then ends its workers
+        self.process = subprocess.Popen(
+            [sys.executable, *self.arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=self.environment(),
+            start_new_session=True,
+        )
+        self.buffer, self.ready = b"", False
+
+    def send(self, order: Event) -> None:
+        """Give it something to do; whether it lived to read it shows in the next event."""
+        if self.process is None or self.process.poll() is not None:
+            self._start()
+        assert self.process is not None
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(order).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def event(self, timeout_s: float) -> Event | None:
+        """Its answer, {"status": "died"} if it is no more, None if neither came in time."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        fd = self.process.stdout.fileno()
+        if b"\n" not in self.buffer and select.select([fd], [], [], timeout_s)[0]:
+            chunk = os.read(fd, 65536)
+            if not chunk:
+                return self._death()
+            self.buffer += chunk
+        if b"\n" not in self.buffer:
+            return None
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        event = json.loads(line)
+        if event["status"] == "ready":
+            self.ready = True
+            return None
+        return event
+
+    def _death(self) -> Event:
+        assert self.process is not None
+        try:
+            code = self.process.wait(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._signal()
+            code = self.process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        last = self._last_words()
+        never_ready = not self.ready and code > 0 and self.n_processes == 1
+        return {"status": "broken" if never_ready else "died", "reason": f"its worker {how}{f': {last}' if last else ''}"}
+
+    def _last_words(self) -> str:
+        """The last line of its standard error that says something."""
+        assert self.errors is not None
+        self.errors.seek(0)
+        lines = self.errors.read().decode(errors="replace").splitlines()
+        return next((line.strip()[:300] for line in reversed(lines) if any(c.isalpha() for c in line)), "")
+
+    def _signal(self) -> None:
+        assert self.process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it: its input ends, so it goes by itself, ranks of a group too."""
+        self._end(GRACE_S)
+
+    def kill(self) -> None:
+        """End it now. Ranks have sessions of their own: they go by the end of their input."""
+        self._end(0)
+
+    def _end(self, grace_s: float) -> None:
+        if self.process is None:
+            return
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(timeout=grace_s)
+        except subprocess.TimeoutExpired:
+            self._signal()
+            self.process.wait()
+        self.process.stdout.close()
+        if self.errors is not None:
+            self.errors.close()
+        self.process = None

@@ -1,0 +1,122 @@
+"""A matrix of fake runs through the real command line, for the tests of the runner."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.records import read_lines, read_result
+
+ROOT = Path(__file__).resolve().parent.parent
+EXPERIMENT = """
+name: fake
+question: Does the runner lose anything?
+base: r07
+scale: tiny
+set: {model.n_layer: 2, data.seq_len: 64, data.micro_tokens: 512, data.batch_tokens: 512, data.ranks: 1, data.val_tokens: 4096,
+      data.val_every: 5, schedule.steps: 20, data.first_batch_twice: false, optim.muon_comm: redundant, system.checkpoint: none}
+changes:
+  untied_head: r08.untied_head
+"""
+
+
+class Matrix:
+    """Two arms at some seeds in a results folder of its own."""
+
+    def __init__(
+        self, folder: Path, *, n_seeds: int = 2, results: Path | None = None, root: Path = ROOT, **environment: Any
+    ) -> None:
+        self.results, self.root = results or folder / "results", root
+        self.file = folder / "fake.yaml"
+        self.file.write_text(EXPERIMENT + f"seeds: {n_seeds}\n")
+        words = {k: v if isinstance(v, str) else json.dumps(v) for k, v in environment.items()}
+        paths = os.pathsep.join([str(root), str(root / "tests")])
+        self.environment = {**os.environ, "PYTHONPATH": paths, **words}
+
+    def start(self, *options: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, str(self.root / "tests" / "fake_trainer.py"), "run", str(self.file), "--no-report"]
+        return subprocess.Popen(
+            [*command, "--results", str(self.results), *options],
+            stdout=subprocess.PIPE,
+            cwd=self.root,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+
+    def run(self, *options: str) -> tuple[int, str, str]:
+        """(exit code, standard output, standard error) of one call."""
+        process = self.start(*options)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    def runs(self) -> dict[int, list[Path]]:
+        """Run directories by seed."""
+        by_seed: dict[int, list[Path]] = {}
+        for run in sorted((self.results / "runs").iterdir()):
+            config = run / "config.yaml"
+            found = [config] if config.exists() else sorted(run.glob("attempts/*/config.yaml"))
+            if found:
+                by_seed.setdefault(yaml.safe_load(found[0].read_text())["seed"], []).append(run)
+        return by_seed
+
+    def ends(self, seed: int) -> list[list[str]]:
+        """How every attempt at every run of a seed ended."""
+        return [[r["status"] for r in read_lines(run / "attempts.jsonl") if "ended" in r] for run in self.runs()[seed]]
+
+    def statuses(self) -> dict[str, str]:
+        """run_id -> status of the runs that have a result."""
+        return {p.name: r["status"] for p in (self.results / "runs").iterdir() if (r := read_result(p))}
+
+    def table(self) -> str:
+        """The exported table of runs, without the columns of times, hosts and attempts."""
+        from reports import load
+
+        table = load("fake", results=str(self.results)).runs
+        return table.drop(columns=[c for c in table if c in ("node", "host", "attempt")]).to_csv(index=False)
+
+    def trailing(self) -> list[str]:
+        """What is left of claims and of half-written files."""
+        return [str(p) for p in self.results.rglob("*") if p.name.startswith(".") or p.name == "owner.json"]
+
+
+def wait_for(condition: Any, timeout_s: float = 60.0) -> None:
+    """Until something holds; fails the test if it never does."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.01)
+
+
+def workers_of(pid: int) -> list[int]:
+    """Process ids of a runner's workers."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            command = (stat.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z" and b"harness.worker" in command:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def gone(pid: int) -> bool:
+    """Whether a process is no more."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
