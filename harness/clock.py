@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -18,7 +19,7 @@ class Clock:
         self.elapsed_s = 0.0
         self.step_ms: list[float] = []  # one entry for each step since the last reset
         self._since: float | None = None
-        self._marks: list[float | torch.cuda.Event] = []
+        self._marks: list[Any] = []  # device events, or the host's seconds
 
     def _wait(self) -> None:
         if self.cuda:
@@ -46,7 +47,7 @@ class Clock:
         self.elapsed_s += self.now() - self._since
         self._since = None
         for a, b in zip(self._marks, self._marks[1:], strict=False):
-            self.step_ms.append(a.elapsed_time(b) if self.cuda else (b - a) * 1000)  # type: ignore[union-attr,operator]
+            self.step_ms.append(a.elapsed_time(b) if self.cuda else (b - a) * 1000)
 
     def restart(self) -> None:
         """Forget what was counted so far, and go on."""

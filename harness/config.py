@@ -248,10 +248,9 @@ SECTIONS = ("model", "optim", "schedule", "data", "precision", "system", "timing
 
 def toggles() -> Iterator[tuple[str, Field]]:
     """Every toggle as (dotted name, dataclass field), in the order of declaration."""
-    for section in fields(RunConfig):
-        if section.name in SECTIONS:
-            for f in fields(section.default_factory()):  # type: ignore[misc,arg-type]
-                yield f"{section.name}.{f.name}", f
+    for section in SECTIONS:
+        for f in fields(getattr(RunConfig(), section)):
+            yield f"{section}.{f.name}", f
 
 
 def get(config: RunConfig, name: str) -> Any:
@@ -266,7 +265,9 @@ def with_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     for name, value in values.items():
         section, _, key = name.partition(".")
         by_section.setdefault(section, {})[key] = value
-    changed = {s: {**config.plugin, **v} if s == "plugin" else replace(getattr(config, s), **v) for s, v in by_section.items()}
+    changed: dict[str, Any] = {
+        s: {**config.plugin, **v} if s == "plugin" else replace(getattr(config, s), **v) for s, v in by_section.items()
+    }
     return replace(config, **changed)
 
 

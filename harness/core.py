@@ -5,6 +5,7 @@ It is fed batches and keeps no clock; harness/train.py is the protocol around it
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -39,7 +40,7 @@ class Core:
         self.model.initialize(seed)
         compiled = compiles(config, device)
         self.local = torch.compile(self.model, dynamic=False) if compiled else self.model  # validates: shares may be uneven
-        self.forward = self.local
+        self.forward: Any = self.local
         if self.world > 1:
             self.forward = DistributedDataParallel(
                 self.local, broadcast_buffers=config.system.broadcast_buffers, gradient_as_bucket_view=config.system.bucket_view
@@ -71,14 +72,14 @@ class Core:
             s = self.config.schedule
             self._window.fill_(
                 window_tokens(
-                    step, steps=s.steps, end=s.window_tokens, kind=self.config.model.attn_window, warmup=s.window_warmup
+                    step, steps=s.steps, end=s.window_tokens, kind=str(self.config.model.attn_window), warmup=s.window_warmup
                 )
             )
         return self._window
 
     def _sync(self, last: bool) -> AbstractContextManager[None]:
         skip = self.world > 1 and self.config.system.no_sync and not last
-        return self.forward.no_sync() if skip else nullcontext()  # type: ignore[operator,union-attr]
+        return self.forward.no_sync() if skip else nullcontext()
 
     def gradients(self, batches: Sequence[Batch], window: Tensor | None) -> Tensor:
         """Accumulate the gradient of this process's virtual ranks; returns every micro-step's loss (ranks * micro_steps,).

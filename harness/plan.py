@@ -65,7 +65,7 @@ def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
             config = arm.config if budget is None else at_budget(arm.config, budget)
             if config.data.ranks % world_size:
                 raise UserError(
-                    f"--gpus-per-run {world_size} does not divide data.ranks={config.data.ranks}, whose work the processes share: "
+                    f"--gpus-per-run {world_size} does not divide data.ranks={config.data.ranks}, which the processes share: "
                     f"choose a divisor, or --set data.ranks={world_size}"
                 )
             name = config.data.corpus

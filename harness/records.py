@@ -64,7 +64,7 @@ class RunSpec:
     replicate: int = 0
     role: Literal["loss", "timing"] = "loss"
     world_size: int = 1
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: str = "cpu"  # or cuda
     source_files: Mapping[str, str] = field(default_factory=dict)  # path -> digest, to name what changed
     toggles: tuple[str, ...] = ()  # in words, for the log; no part of the identity
     substituted: tuple[str, ...] = ()  # what this device replaced, in words; no part of the identity

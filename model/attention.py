@@ -5,6 +5,7 @@ B batch, T sequence, N heads, H head_dim. q, k, v are (B, N, T, H) in one dtype;
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +29,7 @@ def sdpa_only(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, backend: SDPBacken
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+def flex(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
     return flex_attention(q, k, v, block_mask=mask)
 
 

@@ -116,7 +116,7 @@ class Attention(nn.Module):
                 self.mix, self.value_mix = pair, parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
             elif has_table or c.value_residual is not None:
                 self.mix = lerp
-            if has_table and not is_pair or c.value_residual == "learned":
+            if (has_table and not is_pair) or c.value_residual == "learned":
                 self.value_mix = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
 
     def forward(self, x_BTC: Tensor, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -177,16 +177,17 @@ class ValueEmbeddings(nn.ModuleList):
         return [None if t is None else values[t] for t in self.tables]
 
 
-class PackedValueEmbeddings(Embedding):
+class PackedValueEmbeddings(nn.Module):
     """Value tables as slices of one wide table (r14, r15)."""
 
     def __init__(self, c: ModelConfig, rows: int, dtypes: Dtypes, tables: tuple[int | None, ...]) -> None:
-        self_tables = 1 + max(t for t in tables if t is not None)
-        super().__init__(rows, self_tables * c.d_model, role="value_embed", init="normal", dtype=dtypes.table)
-        self.tables, self.n_tables, self.dtype = tables, self_tables, dtypes.matmul
+        super().__init__()
+        self.n_tables = 1 + max(t for t in tables if t is not None)
+        self.weight = parameter((rows, self.n_tables * c.d_model), role="value_embed", init="normal", dtype=dtypes.table)
+        self.tables, self.dtype = tables, dtypes.matmul
 
     def forward(self, ids_BT: Tensor) -> list[Tensor | None]:
-        values = super().forward(ids_BT).to(self.dtype).chunk(self.n_tables, dim=-1)
+        values = F.embedding(ids_BT, self.weight).to(self.dtype).chunk(self.n_tables, dim=-1)
         return [None if t is None else values[t] for t in self.tables]
 
 

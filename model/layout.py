@@ -14,7 +14,7 @@ TABLE_PATTERNS: dict[str, Callable[[int, int], int | None]] = {
 
 def attention_free(c: ModelConfig) -> frozenset[int]:
     """Layers without attention; "after_middle" is record 17's layer 7 of 12."""
-    return frozenset({c.n_layer // 2 + 1} if c.attn_free_layers == "after_middle" else c.attn_free_layers)  # type: ignore[arg-type]
+    return frozenset({c.n_layer // 2 + 1} if c.attn_free_layers == "after_middle" else c.attn_free_layers)
 
 
 def table_of_layer(c: ModelConfig) -> tuple[int | None, ...]:

@@ -5,6 +5,7 @@ number of separators up to and including the position, so a separator opens its 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,13 +14,13 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 BLOCK = 128
 
 # window kind -> number of block diagonals that the window reaches; it is in tokens, for "block" in blocks
-DIAGONALS: dict[str | None, Callable[[Tensor], Tensor]] = {
+DIAGONALS: dict[str | None, Callable[[Any], Tensor]] = {
     "token": lambda w: (w + 2 * BLOCK - 2) // BLOCK,  # from the first position of a block, w - 1 tokens back
     "block": lambda w: w,
     "clipped": lambda w: (w + BLOCK - 1) // BLOCK,  # record 15: cuts pairs that the token rule would admit
 }
 # window kind -> (query position, key position, window) -> inside the window
-IN_WINDOW: dict[str | None, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+IN_WINDOW: dict[str | None, Callable[[Tensor, Tensor, Any], Tensor]] = {
     "token": lambda q, k, w: q - k < w,
     "block": lambda q, k, w: q // BLOCK - k // BLOCK < w,
     "clipped": lambda q, k, w: (q - k < w) & (q // BLOCK - k // BLOCK < DIAGONALS["clipped"](w)),

@@ -31,6 +31,10 @@ ROTATE = {"promote": rotate, "fp32": rotate_in_fp32}
 class Rotary(nn.Module):
     """The tables of positions 0..T-1, shared by all layers; stored as buffers of `buffer_len` positions if that is given."""
 
+    freq_P: Tensor
+    cos: Tensor
+    sin: Tensor
+
     def __init__(
         self, *, head_dim: int, base: float, pairs: str, freq_dtype: torch.dtype, table_dtype: torch.dtype, buffer_len: int | None
     ) -> None:

@@ -162,7 +162,8 @@ class OptimConfig:
         record="r03",
         choices={"bf16": "r05", "bf16_transposed": "r18"},
         requires={"*": ORTHOGONAL},
-        doc="Frobenius normalisation: norm of the fp32 gradient, fp32 result; of the bf16 copy, bf16 result; the same after the transpose",
+        doc="Frobenius normalisation: norm of the fp32 gradient, fp32 result; of the bf16 copy, bf16 result; "
+        "the same after the transpose",
     )
     update_scale: Literal["one", "unit_rms", "sqrt_max", "sqrt_ratio"] = toggle(
         "one",

@@ -20,9 +20,11 @@ from reports.types import Experiment
 
 NUMBERS = ("val_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens", "tokens_per_s", "mfu",
            "peak_allocated_mib", "peak_reserved_mib")  # fmt: skip
-RUN_COLUMNS = ("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", "reason", *NUMBERS, "first_crossing_s",
-               "censored", "node", "device", "gpu", "fingerprint", "stale", "stale_files", "imported", "self_reported",
-               "metrics_digest", "run_id")  # fmt: skip
+RUN_COLUMNS = (
+    *("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", "reason", *NUMBERS),
+    *("first_crossing_s", "censored", "node", "device", "gpu", "fingerprint", "stale", "stale_files", "imported"),
+    *("self_reported", "metrics_digest", "run_id"),
+)
 CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", "step", "val_loss", "train_time_s")
 OUTCOMES = ("finished", "diverged")
 

@@ -15,8 +15,11 @@ def parity(
     folder: Annotated[Path, typer.Argument(help="recorded trajectories: NAME.json with NAME.npz")], json: Json = False
 ) -> None:
     """Check the core against recorded trajectories; exit 1 beyond tolerance."""
+    import torch
+
     from harness.parity import BOUNDS, ORTHOGONAL_BOUND, check_directory
 
+    torch.set_num_threads(1)  # recordings are tiny: threads only wait for each other
     results = check_directory(folder)
     rows = [
         {"record": r.record, **{k: f"{v:.1e}" for k, v in r.deviations.items()}, "result": "pass" if r.passed else "FAIL"}
