@@ -183,12 +183,13 @@ class Training:
         self.clock.start()
         for step in range(n_steps + 1):  # one more than the updates, so that the last validation sees the last weights
             if step % every == 0 or step == n_steps:
-                with self.clock.stopped(), self.stopwatch.phase("validate_s"):
+                self.clock.stop()
+                with self.stopwatch.phase("validate_s"):
                     diverged = self.report(step, self.validate(step))
                     self.checkpoint(step)
                 if diverged or step == n_steps:
-                    self.clock.stop()
                     return step, "diverged" if diverged else "finished"
+                self.clock.start()
             if stop():
                 self.clock.stop()
                 return step, "interrupted"
