@@ -55,13 +55,6 @@ class Clock:
         self.elapsed_s, self.step_ms = 0.0, []
         self.start()
 
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Not running inside, running again after."""
-        self.stop()
-        yield
-        self.start()
-
 
 class Stopwatch:
     """Wall seconds by phase, for the account of where a run's time went."""

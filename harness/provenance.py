@@ -20,6 +20,7 @@ from typing import Any
 
 from harness.records import short_digest
 
+HERE = Path(__file__).resolve().parent.parent
 LOCKED = (
     "torch",
     "numpy",
@@ -121,10 +122,15 @@ def _gpus() -> list[dict[str, str]]:
 
 
 @cache
+def working_diff() -> str:
+    """What the tracked files differ from the last commit in, redacted; empty outside a repository. Kept once, by its digest."""
+    return redact(_output("git", "diff", "HEAD", cwd=HERE))
+
+
+@cache
 def _node() -> dict[str, Any]:
     """What stays the same while a process lives."""
-    here = Path(__file__).resolve().parent.parent
-    diff = _output("git", "diff", "HEAD", cwd=here)
+    diff = working_diff()
     return {
         "host": socket.gethostname(),
         "system": platform.platform(),
@@ -133,10 +139,9 @@ def _node() -> dict[str, Any]:
         "packages": sorted(f"{d.name}=={d.version}" for d in distributions()),
         "lock": dict(environment_lock().versions),
         "git": {
-            "commit": _output("git", "rev-parse", "HEAD", cwd=here) or None,
+            "commit": _output("git", "rev-parse", "HEAD", cwd=HERE) or None,
             "dirty": bool(diff),
-            "diff": redact(diff)[:100_000] or None,
-            "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None,
+            "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None,  # code/<this>.diff in the results folder
         },
     }
 

@@ -155,7 +155,11 @@ class Runner:
             if event["status"] == "broken":
                 raise UserError(event["reason"])
             if event["status"] == "died":
-                event = self._why(planned, token) or {"status": "failed", "reason": event["reason"], "again": deaths <= DEATHS}
+                left = self._left_by_rank(planned, token)
+                if left.get("status") == "oom":
+                    event = left
+                else:  # a rank's exception may only be the echo of another rank's death
+                    event = {"status": "failed", "reason": left.get("reason", event["reason"]), "again": deaths <= DEATHS}
             elif "by_runner" not in event:
                 return event
             self.store.note_end(spec.run_id, token=token, status=event["status"], reason=event["reason"])
@@ -163,13 +167,13 @@ class Runner:
                 return event
         raise AssertionError("the last death ends the run")
 
-    def _why(self, planned: PlannedRun, token: str) -> Event | None:
-        """What a further rank of a group left as the reason of its end."""
+    def _left_by_rank(self, planned: PlannedRun, token: str) -> Event:
+        """What a further rank of a group told of its end: status and reason; empty if nothing."""
         attempts = self.store.directory(planned.spec.run_id) / "attempts"
         for owner in attempts.glob("*/owner.json"):
             if (read_json(owner) or {}).get("token") == token:
-                return next((event for path in sorted(owner.parent.glob("rank*.json")) if (event := read_json(path))), None)
-        return None
+                return next((event for path in sorted(owner.parent.glob("rank*.json")) if (event := read_json(path))), {})
+        return {}
 
     def _answer(self, worker: WorkerProcess, planned: PlannedRun) -> Event:
         """The worker's answer, its death, or the end that this runner gives it: stopped, too long, silent."""

@@ -26,7 +26,7 @@ from typing import Any
 
 from harness import plugins
 from harness.errors import UserError
-from harness.provenance import describe_environment, environment_lock
+from harness.provenance import describe_environment, environment_lock, working_diff
 from harness.records import RESULT_STATUSES, Outcome, RunSpec
 from harness.source import changed_files, snapshot, source_of
 from harness.store import ResultsError, Store, write_json
@@ -35,6 +35,7 @@ from harness.writer import RunWriter, Silent
 Trainer = Callable[..., Outcome]
 Event = dict[str, Any]
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")  # how libraries say it without a type of their own
+FIRST_TELLS_S = 5.0  # what fails on every rank is the first one's to tell; a rank that fails alone ends the group after this
 _stop: str | None = None  # the status that a signal asks for: "interrupted" or "preempted"
 
 
@@ -129,23 +130,21 @@ def follow(order: Event, store: Store, ranks: Ranks, train: Trainer) -> None:
     spec = RunSpec.from_mapping(order["spec"])
     outcome = run(spec, Silent(), train)
     if outcome.status not in RESULT_STATUSES:
-        write_json(
-            store.directory(spec.run_id) / "attempts" / str(attempt) / f"rank{ranks.rank}.json",
-            {"status": outcome.status, "reason": f"rank {ranks.rank}: {outcome.reason}"},
-        )
+        left = store.directory(spec.run_id) / "attempts" / str(attempt) / f"rank{ranks.rank}.json"
+        write_json(left, {"status": outcome.status, "reason": f"rank {ranks.rank}: {outcome.reason}"})
+        time.sleep(FIRST_TELLS_S)
         os._exit(1)
 
 
 def _record(store: Store, spec: RunSpec, out: RunWriter, order: Event) -> None:
     """Environment, versions and code of the attempt."""
     environment = describe_environment(order.get("command"))
-    diff = environment["git"].pop("diff")
     out.describe(environment)
-    if diff is not None:
-        store.keep_once("code", environment["git"]["diff_sha256"], ".diff", diff.encode)
-    lock = json.dumps(environment["lock"], indent=1).encode()
-    store.keep_once("environments", spec.environment_digest, ".json", lambda: lock)
+    lock, diff = environment["lock"], environment["git"]["diff_sha256"]
+    store.keep_once("environments", spec.environment_digest, ".json", lambda: json.dumps(lock, indent=1).encode())
     store.keep_once("code", spec.source_digest, ".zip", lambda: snapshot(plugins.paths()))
+    if diff is not None:
+        store.keep_once("code", diff, ".diff", lambda: working_diff().encode())
 
 
 @contextmanager

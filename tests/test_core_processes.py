@@ -18,7 +18,7 @@ from harness.train import loaders
 from harness.validate import check_config, for_device
 from model.gpt import Tokens
 
-STEPS, RANKS = 4, 6
+STEPS, RANKS = 3, 6
 SIZES = {
     "model.n_layer": 6,
     "model.d_model": 32,
@@ -42,7 +42,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "r15": ("r15", {}),  # 24 and 12 matrices: even for two and for three
     "r18": ("r18", {}),  # 20 and 12 matrices: uneven for three
     "r18_merged": ("r18", {"model.qkv_layout": "merged"}),  # 5 merged matrices: uneven for two as well
-    "redundant": ("r18", {"optim.muon_comm": "redundant", "system.no_sync": True}),
 }
 UNEVEN = ("r15", {"model.n_layer": 4})  # 16 and 8 matrices on three processes
 SHARDS = (2049, 2048, 2050, 2049)  # a round of all ranks is 768 tokens: boundaries are crossed
@@ -101,7 +100,7 @@ WORLDS = (1, 2, 3)
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
     folder = tmp_path_factory.mktemp("processes")
     context = get_context("forkserver")
-    context.set_forkserver_preload(["torch"])
+    context.set_forkserver_preload(["harness.train", "harness.cli.runs"])
     for world in WORLDS:
         for rank in range(world):
             (folder / f"{world}_{rank}").mkdir()
@@ -149,7 +148,7 @@ def test_losses_and_weights_are_those_of_one_process(outcomes: Any, world: int, 
 def test_it_trained(outcomes: Any, name: str) -> None:
     """Losses that never move would agree, too."""
     losses = [float(torch.stack(gathered(outcomes[1], name, "losses", step)).mean()) for step in range(STEPS)]
-    assert losses[-1] < losses[0] - 0.02
+    assert losses[-1] < losses[0] - 0.01
 
 
 def test_record_15_refuses_uneven_counts_by_name(outcomes: Any) -> None:

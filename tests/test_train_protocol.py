@@ -152,7 +152,7 @@ def test_a_run_after_another_is_the_run_alone(spec_of: Callable[..., RunSpec]) -
 
 
 def test_an_absurd_rate_diverges_and_keeps_its_curve(spec_of: Callable[..., RunSpec]) -> None:
-    outcome, out = go(spec_of(optim__muon_lr=100))
+    outcome, out = go(spec_of(optim__muon_lr=100, optim__adam_lr=10))
     assert outcome.status == "diverged"
     assert "not finite or exploded" in outcome.reason
     curve = [r["val_loss"] for r in out.rows if r["kind"] == "val"]
