@@ -35,7 +35,9 @@ from harness.writer import RunWriter, Silent
 Trainer = Callable[..., Outcome]
 Event = dict[str, Any]
 NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")  # how libraries say it without a type of their own
-FIRST_TELLS_S = 5.0  # what fails on every rank is the first one's to tell; a rank that fails alone ends the group after this
+# A rank whose peer died fails too: the launcher ends it while it waits, so that only the death is told. What fails on every
+# rank is the first one's to tell; a further rank that fails alone ends the group, later.
+FIRST_TELLS_S, FURTHER_ENDS_S = 3.0, 10.0
 _stop: str | None = None  # the status that a signal asks for: "interrupted" or "preempted"
 
 
@@ -115,6 +117,8 @@ def lead(order: Event, store: Store, ranks: Ranks, train: Trainer, import_s: flo
         _record(store, spec, out, order)
         with _into_log(out):
             outcome = run(spec, out, train)
+        if ranks.n_processes > 1 and outcome.status == "failed":
+            time.sleep(FIRST_TELLS_S)
         wall = {"import_s": import_s, **outcome.wall, "total_s": import_s + time.perf_counter() - began}
         out.finish(Outcome(status=outcome.status, reason=outcome.reason, final=outcome.final, wall=wall))
     finally:
@@ -132,7 +136,7 @@ def follow(order: Event, store: Store, ranks: Ranks, train: Trainer) -> None:
     if outcome.status not in RESULT_STATUSES:
         left = store.directory(spec.run_id) / "attempts" / str(attempt) / f"rank{ranks.rank}.json"
         write_json(left, {"status": outcome.status, "reason": f"rank {ranks.rank}: {outcome.reason}"})
-        time.sleep(FIRST_TELLS_S)
+        time.sleep(FURTHER_ENDS_S)
         os._exit(1)
 
 

@@ -15,7 +15,10 @@ from harness.validate import check_config, refusals
 from model.config import AFFECTS, ON
 from model.layout import table_of_layer
 
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # at an import
+pytestmark = [
+    pytest.mark.slow,  # every toggle, every choice: minutes in all
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),  # at an import
+]
 ROUNDING = 2e-2  # of a loss of about 5, in bf16
 
 Observe = Callable[[RunConfig], Observation]
