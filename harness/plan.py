@@ -56,12 +56,9 @@ def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
     """All runs of an experiment, block by block: randomised complete blocks, the order fixed by the experiment's name."""
     sources, environment = source_of(plugins.paths()), environment_lock()
     corpora: dict[str, Corpus] = {}
-    runs = []
-    for block, seed in enumerate(e.seeds):
-        cells = [(arm, budget) for arm in e.arms for budget in (e.budgets or (None,))]
-        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
-        for order, index in enumerate(rng.permutation(len(cells))):
-            arm, budget = cells[index]
+    cells: list[tuple[str, RunSpec]] = []  # arm and specification, without its seed
+    for arm in e.arms:
+        for budget in e.budgets or (None,):
             config = arm.config if budget is None else at_budget(arm.config, budget)
             if config.data.ranks % world_size:
                 raise UserError(
@@ -70,33 +67,31 @@ def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
                 )
             name = config.data.corpus
             corpora[name] = corpora.get(name) or open_corpus(name)
-            runs.append(
-                PlannedRun(
-                    arm=arm.name,
-                    block=block,
-                    order=order,
-                    spec=RunSpec(
-                        config=plain(config),
-                        seed=int(seed),
-                        replicate=0,
-                        budget=config.schedule.steps,
-                        role="loss",
-                        data_name=name,
-                        data_fingerprint=corpora[name].fingerprint,
-                        world_size=world_size,
-                        device=e.device,
-                        source_digest=sources.digest,
-                        source_files=sources.files,
-                        environment_digest=environment.digest,
-                        toggles=in_words(arm),
-                        substituted=arm.substituted,
-                    ),
-                )
+            spec = RunSpec(
+                config=plain(config),
+                seed=0,
+                budget=config.schedule.steps,
+                data_name=name,
+                data_fingerprint=corpora[name].fingerprint,
+                world_size=world_size,
+                device=e.device,
+                source_digest=sources.digest,
+                source_files=sources.files,
+                environment_digest=environment.digest,
+                toggles=in_words(arm),
+                substituted=arm.substituted,
             )
+            cells.append((arm.name, spec))
     if len({c.fingerprint for c in corpora.values()}) > 1:
         raise UserError(
             f"{e.path}: its arms read different corpora ({', '.join(corpora)}): losses on different text are not compared"
         )
+    runs = []
+    for block, seed in enumerate(e.seeds):
+        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
+        for order, index in enumerate(rng.permutation(len(cells))):
+            label, spec = cells[index]
+            runs.append(PlannedRun(arm=label, block=block, order=order, spec=replace(spec, seed=int(seed))))
     return runs
 
 

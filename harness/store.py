@@ -19,6 +19,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -66,7 +67,19 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    """A mapping or a list, one entry a line."""
+
+    def lines(v: Any) -> str:
+        if isinstance(v, Mapping) and v:
+            return "{\n" + ",\n".join(f" {json.dumps(k)}: {entries(x)}" for k, x in v.items()) + "\n}"
+        return entries(v)
+
+    def entries(v: Any) -> str:
+        if isinstance(v, list) and any(isinstance(x, Mapping) for x in v):
+            return "[\n" + ",\n".join(f"  {json.dumps(x, ensure_ascii=False)}" for x in v) + "\n ]"
+        return json.dumps(v, ensure_ascii=False)
+
+    write_text(path, lines(value) + "\n")
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -80,19 +93,15 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 def _sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY)
-    try:
+    with suppress(OSError):  # some network file systems cannot flush a folder; the rename is still atomic there
         os.fsync(fd)
-    except OSError:
-        pass  # some network file systems cannot flush a folder; the rename is still atomic there
-    finally:
-        os.close(fd)
+    os.close(fd)
 
 
 def _read(path: str) -> str:
-    try:
+    with suppress(OSError):
         return Path(path).read_text().strip()
-    except OSError:
-        return ""
+    return ""
 
 
 @cache
@@ -137,15 +146,15 @@ class Store:
 
     # ------------------------------------------------------------ what is done
 
-    def result(self, run_id: str) -> dict[str, Any] | None:
-        """The result of a finished run, None if it has none; repair() first sets damaged ones aside."""
-        return read_result(self.directory(run_id))
+    def is_done(self, run_id: str) -> bool:
+        """Whether a run has a result; repair() has looked at it before."""
+        return os.path.exists(f"{self.runs}/{run_id}/result.json")
 
     def repair(self, run_id: str) -> str | None:
         """Set a damaged finished run aside, so that it is run again; returns what was wrong with it, None if nothing."""
         run = self.directory(run_id)
         result = read_result(run)
-        if result is None and not (run / "result.json").exists():
+        if result is None and not self.is_done(run_id):
             return None
         wrong = f"{run / 'result.json'} is damaged" if result is None else damage(run, result)
         if wrong is not None:

@@ -164,14 +164,13 @@ def complete(
 ) -> "Summary":
     """Run what has no result yet."""
     from harness.cli.progress import Progress, duration
-    from harness.records import read_result
     from harness.runner import Runner, Summary
     from harness.slots import make_slots
 
     for p in planned:
         if wrong := store.repair(p.spec.run_id):
             print(f"{wrong}: set aside, it is run again", flush=True)
-    missing = [p for p in planned if read_result(store.directory(p.spec.run_id)) is None]
+    missing = [p for p in planned if not store.is_done(p.spec.run_id)]
     if not missing:
         return Summary()
     exclusive = any(p.spec.config["timing"]["exclusive_node"] for p in missing)

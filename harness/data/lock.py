@@ -61,7 +61,11 @@ def folder_lock(path: Path) -> Iterator[None]:
 
 def release_if_dead(path: Path) -> None:
     """Remove the lock of a process of this machine that no longer lives."""
-    for owner in path.glob("*"):
+    try:
+        owners = list(path.glob("*"))
+    except FileNotFoundError:  # it was freed meanwhile
+        return
+    for owner in owners:
         host, _, pid = owner.name.rpartition(".")
         try:
             if host == socket.gethostname():
