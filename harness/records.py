@@ -33,6 +33,7 @@ MEASURED = (  # the numbers of a result, null where unknown
     "peak_allocated_mib",
     "peak_reserved_mib",
 )
+_digests: dict[int, tuple[Mapping[str, Any], str]] = {}
 _Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -44,6 +45,16 @@ def canonical(value: Any) -> bytes:
 def short_digest(value: Any) -> str:
     """16 hex digits of the sha256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value)).hexdigest()[:16]
+
+
+def digest_of_config(config: Mapping[str, Any]) -> str:
+    """short_digest of a configuration, which many runs share: remembered for as long as the very object lives."""
+    known = _digests.get(id(config))
+    if known is None or known[0] is not config:
+        if len(_digests) >= 1000:
+            _digests.clear()
+        known = _digests[id(config)] = (config, short_digest(config))
+    return known[1]
 
 
 def run_id_of(intent_id: str, *, source_digest: str, environment_digest: str) -> str:
@@ -86,7 +97,7 @@ class RunSpec:
     @cached_property
     def intent_id(self) -> str:
         """Two runs of one intent differ by code or environment: the older one is stale."""
-        return short_digest(self.asked())
+        return short_digest({**self.asked(), "config": digest_of_config(self.config)})
 
     @cached_property
     def run_id(self) -> str:
@@ -173,16 +184,23 @@ def sealed(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, "digest": short_digest(content)}
 
 
-def damage(run: Path, result: Mapping[str, Any]) -> str | None:
-    """Which file of a finished run is missing or not what the run wrote, None if all is well."""
+def damage(run: Path, result: Mapping[str, Any], *, every_byte: bool = True) -> str | None:
+    """Which file of a finished run is missing or not what the run wrote, None if all is well.
+
+    Without every_byte, a file that kept its size and is no newer than the result is taken for untouched.
+    """
     if sealed(result)["digest"] != result.get("digest"):
         return f"{run / 'result.json'} is not the file that the run wrote"
-    for path in (f"{run}/{name}" for name in DIGESTED):
-        try:
-            if file_digest(path) != result["digests"].get(os.path.basename(path)):
+    try:
+        written = os.stat(f"{run}/result.json").st_mtime_ns
+        for name in DIGESTED:
+            path = f"{run}/{name}"
+            now = os.stat(path)
+            touched = every_byte or now.st_size != result["bytes"][name] or now.st_mtime_ns > written
+            if touched and file_digest(path) != result["digests"][name]:
                 return f"{path} is not the file that the run wrote"
-        except OSError as error:
-            return f"{path}: {error.strerror}"
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
     return None
 
 

@@ -156,7 +156,7 @@ class Store:
         result = read_result(run)
         if result is None and not self.is_done(run_id):
             return None
-        wrong = f"{run / 'result.json'} is damaged" if result is None else damage(run, result)
+        wrong = f"{run / 'result.json'} is damaged" if result is None else damage(run, result, every_byte=False)
         if wrong is not None:
             aside = self.root / "aside" / f"{run_id}-{uuid.uuid4().hex[:8]}"
             try:

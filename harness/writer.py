@@ -164,6 +164,7 @@ class RunWriter:
                             "substituted": list(self.spec.substituted),
                             "environment_effect": None,
                             "digests": {name: file_digest(self.run / name) for name in DIGESTED},
+                            "bytes": {name: (self.run / name).stat().st_size for name in DIGESTED},
                         }
                     ),
                 )

@@ -94,7 +94,9 @@ def test_a_stop_leaves_no_worker_and_says_how_to_go_on(tmp_path: Path, number: i
     matrix = Matrix(tmp_path, FAKE={"1": "slow"})
     process = matrix.start()
     wait_for(lambda: (matrix.results / "runs").is_dir() and len(matrix.statuses()) == N)
-    wait_for(lambda: any(p.name == "progress.json" for p in matrix.results.rglob("*.json")))
+    wait_for(
+        lambda: any(p.parents[2].name not in matrix.statuses() for p in matrix.results.glob("runs/*/attempts/*/progress.json"))
+    )
     workers = workers_of(process.pid)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
