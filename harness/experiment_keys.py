@@ -1,0 +1,76 @@
+"""The keys of an experiment beside its arms: how often, how long, to what end. Each is read and checked here."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from harness.experiment_file import ExperimentFile
+from harness.presets import names, near
+
+PRIMARY = ("val_loss", "time_to_target", "step_time")
+CONFIRM_SEEDS_FROM = 1000  # a confirmatory experiment draws from here on, so that no exploratory run can confirm itself
+MAX_SEEDS = 10_000
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+SeedsRule = Mapping[str, Any]  # min, max, stop
+
+
+def read_name(file: ExperimentFile) -> str:
+    name = file.value("name", str, None, "text")
+    if not NAME.fullmatch(name) or len(name) > 100:
+        raise file.fail(f"name {name!r} must be a file name of letters, digits, '.', '_' and '-'", "name")
+    return str(name)
+
+
+def read_margin(file: ExperimentFile) -> float | None:
+    margin = file.value("margin", (int, float), None, "a positive number")
+    if margin is not None and not 0 < margin < float("inf"):
+        raise file.fail(f"margin is {margin}, but must be positive: the largest difference that does not matter", "margin")
+    return None if margin is None else float(margin)
+
+
+def read_seeds(file: ExperimentFile, *, confirm: bool) -> tuple[tuple[int, ...], SeedsRule | None]:
+    """The seeds to begin with, and the rule that adds more."""
+    value, first = file.data.get("seeds", 3), CONFIRM_SEEDS_FROM if confirm else 0
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SEEDS:
+        return tuple(range(first, first + value)), None
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(v, int) and 0 <= v < 2**31 for v in value)
+        and len(set(value)) == len(value)
+    ):
+        return tuple(value), None
+    if isinstance(value, dict) and set(value) == {"min", "max", "stop"}:
+        low, high, stop = value["min"], value["max"], value["stop"]
+        numbers = isinstance(low, int) and isinstance(high, int) and 2 <= low <= high <= MAX_SEEDS
+        if numbers and isinstance(stop, dict) and len(stop) == 1 and set(stop) <= {"decide", "half_width"}:
+            return tuple(range(first, first + low)), value
+    raise file.fail(
+        f"seeds is {value!r}, but must be a number from 1 to {MAX_SEEDS}, a list of different seeds, or "
+        "{min: 3, max: 20, stop: {decide: 0.05}}",
+        "seeds",
+    )
+
+
+def read_budgets(file: ExperimentFile) -> tuple[int, ...]:
+    budgets = tuple(file.items("budgets", int))
+    if any(not 1 <= b <= 10**7 for b in budgets) or len(set(budgets)) != len(budgets):
+        raise file.fail(f"budgets {list(budgets)} must be different numbers of training steps", "budgets")
+    return budgets
+
+
+def read_target(file: ExperimentFile) -> Mapping[str, Any] | None:
+    value = file.data.get("target")
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("val_loss"), int | float) or set(value) - {"val_loss", "reason"}:
+        raise file.fail(f"target is {value!r}, but must be {{val_loss: 3.28}}, with its reason if you like", "target")
+    return {"val_loss": float(value["val_loss"]), "reason": value.get("reason")}
+
+
+def read_published(file: ExperimentFile) -> str | None:
+    """The record whose published delta stands beside ours."""
+    record = file.value("published", str, None, "the name of a record")
+    if record is not None and record not in names("records"):
+        raise file.fail(f"published is '{record}', which is no record{near(record, names('records'))}", "published")
+    return None if record is None else str(record)
