@@ -28,10 +28,10 @@ class ExperimentFile:
     def __init__(self, path: Path, keys: Iterable[str], overrides: Mapping[str, Any]) -> None:
         keys, self.file = list(keys), YamlFile(path)
         self.path, self.data = path, dict(self.file.data)
+        self.given = {k: v for k, v in overrides.items() if k in keys}  # --set scale=tiny, --set seeds=2
         for key in self.data:
             if key not in keys:
                 raise self.fail(f"unknown key '{key}'{near(str(key), keys)}", str(key))
-        self.given = {k: v for k, v in overrides.items() if k in keys}  # --set scale=tiny, --set seeds=2
         self.overrides = {k: v for k, v in overrides.items() if k not in keys}
         self.data |= self.given
 
