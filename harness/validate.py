@@ -227,6 +227,11 @@ def check_sizes(c: RunConfig) -> None:
         f"schedule.steps={s.steps} overlap: shorten one of them",
     )
     _refuse(
+        s.lr_floor > 0 and not s.cooldown_steps and not s.cooldown_frac,
+        f"schedule.lr_floor={s.lr_floor} ends a cooldown, but there is none: set schedule.cooldown_steps or "
+        "schedule.cooldown_frac, or leave schedule.lr_floor at 0.0",
+    )
+    _refuse(
         c.optim.qkv_split and m.mlp_ratio == 3,
         "optim.qkv_split goes by the shape 3d x d, which model.mlp_ratio=3 gives the MLP as well: choose another ratio, or "
         "switch optim.qkv_split off",

@@ -66,6 +66,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"data.loader": "global", "data.first_batch_twice": True}, ["data.first_batch_twice=true", "data.loader"]),
     ({"schedule.cooldown_steps": 9000, "schedule.warmup_steps": 1000}, ["schedule.warmup_steps", "schedule.cooldown_steps"]),
     ({"schedule.cooldown_frac": 0.5, "schedule.warmup_steps": 9000}, ["schedule.warmup_steps=9000", "cooldown_frac=0.5"]),
+    ({"schedule.lr_floor": 0.1}, ["schedule.lr_floor=0.1", "set schedule.cooldown_steps or schedule.cooldown_frac"]),
     ({"schedule.cooldown_frac": 0.5, "schedule.cooldown_steps": 9}, ["schedule.cooldown_frac=0.5", "schedule.cooldown_steps=9"]),
     ({"model.n_layer": 1024, "model.d_model": 65536}, ["model.n_layer=1024", "model.d_model=65536", "smaller"]),
 ]  # fmt: skip

@@ -34,8 +34,11 @@ SIZES = {
     "schedule.cooldown_frac": None,
     "optim.muon_momentum_warmup_steps": 2,
     "precision.mode": "fp32",
-    "optim.adam_eps": 1e-4,  # or the order of a sum would decide which way a weight without gradient goes
+    # Adam moves a weight by its gradient's sign alone: where the gradient is rounding, the order of a sum would decide
+    "optim.adam_eps": 1e-4,
 }
+# one micro-step of one virtual rank each: two processes add the very numbers in the very order of one, at the records' epsilon
+EXACT = {"data.batch_tokens": 2 * 128, "data.ranks": 2, "data.val_tokens": 2 * 128, "optim.adam_eps": 1e-8}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "r07": ("r07", {}),
     "r08": ("r08", {}),
@@ -48,6 +51,7 @@ SHARDS = (2049, 2048, 2050, 2049)  # a round of all ranks is 768 tokens: boundar
 
 
 def config(case: tuple[str, dict[str, Any]]) -> RunConfig:
+    """A record at these sizes, with changes."""
     record, changes = case
     made, _ = for_device(to_config({**preset_values(record)[0], **SIZES, **changes}), "cpu", frozenset({"precision.mode"}))
     check_config(made)
@@ -85,6 +89,10 @@ def worker(rank: int, world: int, folder: str) -> None:
     if world > 1:
         dist.init_process_group("gloo", init_method=f"file://{folder}/store{world}", rank=rank, world_size=world)
     outcome: dict[str, Any] = {name: train(config(case), corpus, rank, world) for name, case in CASES.items()}
+    if world <= 2:
+        outcome["exact"] = {
+            name: train(config((record, {**changes, **EXACT})), corpus, rank, world) for name, (record, changes) in CASES.items()
+        }
     outcome["refusal"] = refusal(config(UNEVEN))
     torch.save(outcome, f"{folder}/{world}_{rank}.pt")
     if world > 1:
@@ -142,6 +150,15 @@ def test_losses_and_weights_are_those_of_one_process(outcomes: Any, world: int, 
         assert all(torch.equal(r[name]["weights"][i], ranks[0][name]["weights"][i]) for r in ranks), (
             "replicas must stay identical"
         )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_are_one_bit_for_bit_where_the_order_of_sums_is_the_same(outcomes: Any, name: str) -> None:
+    (alone,), ranks = ([r["exact"][name] for r in outcomes[w]] for w in (1, 2))
+    for step in range(STEPS):
+        assert torch.equal(torch.cat([r["losses"][step] for r in ranks]), alone["losses"][step])
+    for rank in ranks:
+        assert all(map(torch.equal, rank["weights"], alone["weights"]))
 
 
 @pytest.mark.parametrize("name", CASES)
