@@ -154,3 +154,15 @@ def test_a_matrix_goes_the_whole_way_and_a_second_call_does_nothing(ablate: Any)
     assert all(r["status"] == "finished" for r in ablate("status", "minute", "--results", "r", "--json").json)
     ablate("export", "minute", "-o", "t.csv", "--results", "r")
     assert len(Path("t.csv").read_text().splitlines()) == 7
+
+
+def test_a_fault_of_the_program_is_one_line_too(ablate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise TypeError("unhashable\nand more")
+
+    monkeypatch.setattr("harness.doctor.examine", broken)
+    ran = ablate("doctor")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "TypeError: unhashable; nothing was lost; run it again with --debug" in ran.err
+    with pytest.raises(TypeError):
+        main(["doctor", "--debug"])
