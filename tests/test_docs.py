@@ -248,6 +248,16 @@ def test_the_toggle_of_the_page_is_listed_and_trains(tree):
     python(tree, "-c", TRAINING)
 
 
+@pytest.mark.slow
+def test_the_law_tests_pick_the_toggle_of_the_page_up(tree):
+    shutil.copytree(ROOT / "tests", tree / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tree)
+    laws = ["-m", "pytest", "-p", "no:cacheprovider", "-rA", "tests/test_laws_toggles.py", "-k", "model.mlp_gain"]
+    said = python(tree, *laws)
+    for law in ("on_changes_what_it_states", "off_is_the_baseline", "no_parameter_without_gradient", "nobody_reads"):
+        assert re.search(rf"PASSED .*{law}.*model\.mlp_gain", said), said
+
+
 SIZES = ("data.corpus=own", "data.batch_tokens=256", "data.micro_tokens=256", "data.val_tokens=1024", "schedule.steps=6")
 SMALL = [argument for size in SIZES for argument in ("--set", size)]
 
