@@ -15,8 +15,9 @@ import numpy as np
 
 from harness import plugins
 from harness.config import RunConfig, flat, plain
-from harness.data.corpora import open_corpus
-from harness.data.corpus import Corpus
+from harness.data.config import DataConfig
+from harness.data.corpora import check_fits, open_corpus, open_heldout
+from harness.data.corpus import Corpus, HeldOut
 from harness.errors import UserError
 from harness.experiment import Arm, Experiment
 from harness.presets import to_config, with_budget
@@ -52,10 +53,16 @@ def in_words(arm: Arm) -> tuple[str, ...]:
     return tuple(f"{k} = {v}" for k, v in arm.fields.items()) or ("the baseline: nothing is changed",)
 
 
+def heldout_of(config: RunConfig, corpus: Corpus) -> HeldOut | None:
+    """The text that data.heldout names, None where it names none."""
+    return open_heldout(config.data.heldout, corpus) if config.data.heldout else None
+
+
 def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
     """All runs of an experiment, block by block: randomised complete blocks, the order fixed by the experiment's name."""
     sources, environment = source_of(plugins.paths()), environment_lock()
     corpora: dict[str, Corpus] = {}
+    second: dict[DataConfig, HeldOut | None] = {}
     cells: list[tuple[str, RunSpec]] = []  # arm and specification, without its seed
     for arm in e.arms:
         for budget in e.budgets or (None,):
@@ -67,12 +74,17 @@ def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
                 )
             name = config.data.corpus
             corpora[name] = corpora.get(name) or open_corpus(name)
+            if config.data not in second:
+                second[config.data] = heldout_of(config, corpora[name])
+                check_fits(corpora[name], second[config.data], config.data)
+            heldout = second[config.data]
             spec = RunSpec(
                 config=plain(config),
                 seed=0,
                 budget=config.schedule.steps,
                 data_name=name,
                 data_fingerprint=corpora[name].fingerprint,
+                heldout_fingerprint=heldout.fingerprint if heldout else None,
                 world_size=world_size,
                 device=e.device,
                 source_digest=sources.digest,
@@ -86,6 +98,8 @@ def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
         raise UserError(
             f"{e.path}: its arms read different corpora ({', '.join(corpora)}): losses on different text are not compared"
         )
+    if len({h.fingerprint for h in second.values() if h}) > 1:
+        raise UserError(f"{e.path}: its arms name different held-out text in data.heldout: name one for all of them")
     runs = []
     for block, seed in enumerate(e.seeds):
         rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
@@ -134,6 +148,7 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
         locks.append({"locked": datetime.now(UTC).isoformat(timespec="seconds"), "digest": digest(plan), "plan": plan})
     older = {r["intent_id"]: [r["run_id"], *r["older"]] for r in before["runs"]}
     corpus = open_corpus(e.baseline.config.data.corpus)
+    heldout = heldout_of(e.baseline.config, corpus)
     rows = [
         {
             "arm": r.arm,
@@ -169,6 +184,7 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
             "fingerprint": corpus.fingerprint,
             "unit": corpus.unit,
             "bytes_per_token": corpus.bytes_per_token["val"] if corpus.bytes_per_token else None,
+            "heldout": {"name": heldout.name, "fingerprint": heldout.fingerprint} if heldout else None,
         },
         "command": command,
         "plugins": [str(p) for p in plugins.paths()],

@@ -22,6 +22,7 @@ RESULT_STATUSES = ("finished", "diverged")  # what result.json may hold; the oth
 DIGESTED = ("config.yaml", "environment.json", "metrics.jsonl")
 MEASURED = (  # the numbers of a result, null where unknown
     "val_loss",
+    "heldout_loss",
     "train_time_s",
     "step_ms",
     "step_ms_median",
@@ -71,6 +72,7 @@ class RunSpec:
     budget: int  # training steps
     data_name: str
     data_fingerprint: str
+    heldout_fingerprint: str | None = None  # of data.heldout's text
     source_digest: str
     environment_digest: str
     replicate: int = 0
@@ -89,7 +91,7 @@ class RunSpec:
             "replicate": self.replicate,
             "budget": self.budget,
             "role": self.role,
-            "data": {"name": self.data_name, "fingerprint": self.data_fingerprint},
+            "data": {"name": self.data_name, "fingerprint": self.data_fingerprint, "heldout": self.heldout_fingerprint},
             "world_size": self.world_size,
             "device": self.device,
         }
@@ -128,6 +130,7 @@ class RunSpec:
             role=m["role"],
             data_name=m["data"]["name"],
             data_fingerprint=m["data"]["fingerprint"],
+            heldout_fingerprint=m["data"].get("heldout"),
             world_size=m["world_size"],
             device=m["device"],
             source_digest=m["source"]["digest"],

@@ -26,6 +26,7 @@ TRAINING_PART = (
     "harness/clock.py",
     "harness/config.py",
     "harness/plugins.py",
+    "harness/data/config.py",
     "harness/data/loader.py",
     "harness/data/positions.py",
     "harness/data/shards.py",

@@ -3,7 +3,8 @@
 import math
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor
 from harness.clock import Clock, Stopwatch
 from harness.config import RunConfig, from_plain
 from harness.core import Batch, Core, compiles
-from harness.data.corpora import open_corpus
+from harness.data.cache import cache_locally
+from harness.data.corpora import open_corpus, open_heldout
 from harness.data.corpus import Corpus
 from harness.data.loader import Layout, Prefetcher, TrainLoader, ValLoader
 from harness.errors import UserError
@@ -68,7 +70,6 @@ def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_si
         world_size=world_size,
         process=rank,
     )
-    pinned = d.pinned and device == "cuda"
     train = TrainLoader(
         corpus.train,
         layout,
@@ -78,19 +79,34 @@ def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_si
         seed=seed,
         first_batch_twice=d.first_batch_twice,
         input_dtype=d.input_dtype,
-        pinned=pinned,
+        pinned=d.pinned and device == "cuda",
     )
-    val = ValLoader(
-        corpus.val,
-        val_tokens=d.val_tokens,
+    val = val_loader(config, corpus.val, d.val_tokens, rank=rank, world_size=world_size, device=device)
+    return Prefetcher(train) if device == "cuda" else train, val
+
+
+def val_loader(config: RunConfig, shards: Sequence[Path], n_tokens: int, *, rank: int, world_size: int, device: str) -> ValLoader:
+    """This process's share of the first n_tokens of a set."""
+    d = config.data
+    return ValLoader(
+        shards,
+        val_tokens=n_tokens,
         micro_tokens=d.micro_tokens,
         seq_len=d.seq_len,
         world_size=world_size,
         process=rank,
         input_dtype=d.input_dtype,
-        pinned=pinned,
+        pinned=d.pinned and device == "cuda",
     )
-    return Prefetcher(train) if device == "cuda" else train, val
+
+
+def refuse_other(what: str, found: str, planned: str) -> None:
+    """Raises UserError unless the text is the one that the run was planned on."""
+    if found != planned:
+        raise UserError(
+            f"{what} has fingerprint {found[:12]}, but the run was planned on {planned[:12]}: "
+            "plan it again, or bring that corpus back"
+        )
 
 
 class Training:
@@ -104,11 +120,12 @@ class Training:
             set_runtime(self.config, device, seed=spec.seed)
         with self.stopwatch.phase("data_s"):
             corpus = open_corpus(self.config.data.corpus)
-            if corpus.fingerprint != spec.data_fingerprint:
-                raise UserError(
-                    f"corpus '{corpus.name}' has fingerprint {corpus.fingerprint[:12]}, but the run was planned on "
-                    f"{spec.data_fingerprint[:12]}: plan it again, or bring that corpus back"
-                )
+            refuse_other(f"corpus '{corpus.name}'", corpus.fingerprint, spec.data_fingerprint)
+            if self.config.data.cache == "local":
+                corpus = cache_locally(corpus)
+            heldout = open_heldout(self.config.data.heldout, corpus) if self.config.data.heldout else None
+            if heldout is not None:
+                refuse_other(f"the held-out text of '{heldout.name}'", heldout.fingerprint, str(spec.heldout_fingerprint))
         with self.stopwatch.phase("build_s"):
             tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=self.config.data.seq_len)
             self.core = Core(self.config, tokens, seed=spec.seed, device=device)
@@ -116,10 +133,16 @@ class Training:
             self.stream, self.val = loaders(
                 self.config, corpus, seed=spec.seed, rank=self.rank, world_size=spec.world_size, device=device
             )
+            self.heldout: ValLoader | None = None
+            if heldout is not None:
+                n_tokens = heldout.first_tokens(self.config.data.val_tokens, self.config.data.micro_tokens)
+                self.heldout = val_loader(
+                    self.config, heldout.shards, n_tokens, rank=self.rank, world_size=spec.world_size, device=device
+                )
         self.compiled, self.vocab_size = compiles(self.config, device), corpus.vocab_size
         self.clock = Clock(self.core.device)
         self.losses: list[Tensor] = []  # since the last validation, on the device
-        self.first_val = self.last_val = math.nan
+        self.first_val = self.last_val = self.heldout_loss = math.nan
 
     def on_device(self, batches: Any) -> list[Batch]:
         pinned = self.config.data.pinned
@@ -151,12 +174,19 @@ class Training:
             if random[1] is not None:
                 torch.cuda.set_rng_state(random[1])
 
-    def validate(self, step: int) -> float:
-        """Mean loss over the validation tokens of all processes, nats per token."""
-        total = self.core.evaluate(step, (self.on_device([b])[0] for b in self.val)).double().sum()
+    def validate(self, step: int, val: ValLoader) -> float:
+        """Mean loss over a set's tokens on all processes, nats per token."""
+        total = self.core.evaluate(step, (self.on_device([b])[0] for b in val)).double().sum()
         if self.core.world > 1:
             dist.all_reduce(total)
-        return float(total) / self.val.n_micro
+        return float(total) / val.n_micro
+
+    def validate_heldout(self, step: int) -> None:
+        """The second metric: the last weights on other text."""
+        if self.heldout is not None:
+            self.heldout_loss = self.validate(step, self.heldout)
+            self.out.metric({"kind": "heldout", "step": step, "heldout_loss": self.heldout_loss})
+            self.out.log(f"step:{step}/{self.config.schedule.steps} heldout_loss:{self.heldout_loss:.4f}")
 
     def report(self, step: int, val_loss: float) -> bool:
         """Write what is known at a validation; True if the run has diverged."""
@@ -185,7 +215,9 @@ class Training:
             if step % every == 0 or step == n_steps:
                 self.clock.stop()
                 with self.stopwatch.phase("validate_s"):
-                    diverged = self.report(step, self.validate(step))
+                    diverged = self.report(step, self.validate(step, self.val))
+                    if step == n_steps and not diverged:
+                        self.validate_heldout(step)
                     self.checkpoint(step)
                 if diverged or step == n_steps:
                     return step, "diverged" if diverged else "finished"
@@ -219,6 +251,7 @@ class Training:
         mean = statistics.fmean(ms) if ms else None
         cuda = self.core.device.type == "cuda"
         return {
+            "heldout_loss": self.heldout_loss,
             "train_time_s": self.clock.elapsed_s,
             "steps": step,
             "tokens": step * batch,

@@ -13,7 +13,7 @@ from reports.contrasts import Effect, Sample, analyse, block_means, correlation,
 from reports.outcomes import exact_rate
 from reports.sequential import attainable_p, independent_t_mixture, t_mixture
 from reports.time_estimates import Clock, decompositions, time_effects, time_estimates
-from reports.types import METRICS, UNITS, Cell, Comparison, Comparisons, Experiment, NoiseFloor, PublishedVerdict, Warning
+from reports.types import LOSSES, METRICS, UNITS, Cell, Comparison, Comparisons, Experiment, NoiseFloor, PublishedVerdict, Warning
 from reports.verdicts import enough_for_sequence, enough_to_permute, verdict
 
 PRIMARY = {"val_loss": "val_loss", "step_time": "step_ms", "time_to_target": "time_to_target"}
@@ -43,12 +43,12 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     declared = {a["name"]: a for a in plan["arms"]}
     noisy = frozenset(name for name, a in declared.items() if a.get("alters_noise"))
     context = dict(plan=plan, declared=declared, anytime=anytime, looks=looks, level=level)
-    for metric in METRICS[:3]:
-        table = losses_at if metric == "val_loss" else times_at
+    for metric in METRICS[:-1]:  # time to target is estimated below
+        table = losses_at if metric in LOSSES else times_at
         base = samples.sample(table, baseline, metric)
         present = {arm: samples.sample(table, arm, metric) for arm in arms}
         present = {arm: s for arm, s in present.items() if len(s.values) and len(base.values)}
-        if metric != "val_loss":
+        if metric not in LOSSES:
             present = {arm: s for arm, s in present.items() if samples.same_hardware(table, arm, baseline)}
         if anytime:
             effects, m = sequences(present, base, m=len(arms), level=level), len(arms)
@@ -134,7 +134,7 @@ def _comparison(
     metric: str, arm: str, baseline: str, effect: Effect, own: Sample, base: Sample, table: pd.DataFrame,
     context: Mapping[str, Any], *, m: int, extra: tuple[Warning, ...] = (),
 ) -> Comparison:  # fmt: skip
-    plan, is_loss = context["plan"], metric == "val_loss"
+    plan, is_loss = context["plan"], metric in LOSSES
     (mean_arm, sd_arm), (mean_base, sd_base) = (samples.mean_sd(s.values if is_loss else np.exp(s.values)) for s in (own, base))
     reference = 1.0 if is_loss else float(np.exp(base.values.mean()))
     n = effect.n_blocks or min(len(own.values) + own.n_diverged, len(base.values) + base.n_diverged)
@@ -195,8 +195,9 @@ def _cell(experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm
     low, high = exact_rate(n_diverged, n) if n else (None, None)
     mean: dict[str, float] = {}
     sd: dict[str, float] = {}
-    for metric in ("val_loss", "steps", "peak_allocated_mib", "step_ms", "train_time_s", "tokens_per_s", "mfu"):
-        values = (own if metric in ("val_loss", "steps", "peak_allocated_mib") else timed)[metric].dropna().to_numpy(float)
+    of_loss = (*LOSSES, "bits_per_byte", "steps", "peak_allocated_mib")
+    for metric in (*of_loss, "step_ms", "train_time_s", "tokens_per_s", "mfu"):
+        values = (own if metric in of_loss else timed)[metric].dropna().to_numpy(float)
         if len(values):
             mean[metric], spread = samples.mean_sd(values)
             sd |= {} if spread is None else {metric: spread}

@@ -6,10 +6,11 @@ from typing import Any
 
 from reports.figures import WIDE, Figure, Palette, Scale, dot, extent, line, mark, shorten, text, x_axis, y_axis
 from reports.page_numbers import interval, known, show
-from reports.types import Comparison, Comparisons
+from reports.types import LOSSES, Comparison, Comparisons
 
 TITLES = {  # metric -> title of its forest plot, and its axis: losses as differences, times as percent of the baseline
     "val_loss": ("Effect on the loss", "difference in validation loss to {}; below zero is better"),
+    "heldout_loss": ("Effect on the held-out loss", "difference in held-out loss to {}; below zero is better"),
     "step_ms": ("Effect on the step time", "step time against {}, %; below zero is better"),
     "train_time_s": ("Effect on the training time", "training time against {}, %; below zero is better"),
     "time_to_target": ("Effect on the time to target", "time to target against {}, %; below zero is better"),
@@ -33,7 +34,7 @@ def effect_text(c: Comparison) -> str:
 def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette, margin: float | None) -> Figure:
     """Estimate and simultaneous interval per arm; unbounded ends run to the edge; the grey zone is the margin of equivalence."""
     title, axis = TITLES[metric]
-    factor = 1.0 if metric == "val_loss" else 100.0
+    factor = 1.0 if metric in LOSSES else 100.0
     values = {arm: tuple(None if v is None else v * factor for v in effect(c)) for arm, c in comparisons.items()}
     inside = [v for triple in values.values() for v in triple if v is not None and math.isfinite(v)]
     x_range = extent(inside, around=[0.0, *([-margin, margin] if margin else [])])
@@ -51,7 +52,7 @@ def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette,
                 bottom,
                 axis.format(shorten(palette.baseline, 160))
                 if not above
-                else f"difference to the baseline{'' if metric == 'val_loss' else ', %'}",
+                else f"difference to the baseline{'' if metric in LOSSES else ', %'}",
                 n=5,
             )
         ]
@@ -234,7 +235,7 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
 def effect_figures(plan: Mapping[str, Any], outcome: Comparisons, palette: Palette) -> list[Figure]:
     """Forest plots of every compared metric, the primary one first, waterfalls for a ladder, and the two gains."""
     figures: list[Figure | None] = []
-    metrics = sorted(("val_loss", "step_ms", "time_to_target"), key=lambda m: m != outcome.primary)
+    metrics = sorted(("val_loss", "heldout_loss", "step_ms", "time_to_target"), key=lambda m: m != outcome.primary)
     for metric in metrics:
         found = {a: c for a in outcome.arms if (c := outcome.of(a, metric)) is not None}
         if found:

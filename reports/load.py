@@ -18,10 +18,11 @@ import yaml
 from harness.records import read_lines
 from reports.types import Experiment
 
-NUMBERS = ("val_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens", "tokens_per_s", "mfu",
-           "peak_allocated_mib", "peak_reserved_mib")  # fmt: skip
+NUMBERS = ("val_loss", "heldout_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens",
+           "tokens_per_s", "mfu", "peak_allocated_mib", "peak_reserved_mib")  # fmt: skip
 RUN_COLUMNS = (
-    *("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", "reason", *NUMBERS),
+    *("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", "reason"),
+    *("val_loss", "bits_per_byte", *NUMBERS[1:]),
     *("first_crossing_s", "censored", "node", "device", "gpu", "fingerprint", "stale", "stale_files", "imported"),
     *("self_reported", "metrics_digest", "run_id"),
 )
@@ -45,6 +46,7 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
     configs: dict[str, Mapping[str, Any]] = {}
     results_of: dict[str, Mapping[str, Any]] = {}
     target = (plan.get("target") or {}).get("val_loss")
+    bytes_per_token = (plan.get("corpus") or {}).get("bytes_per_token") or math.nan
     for planned in plan["runs"]:
         run_id, stale = _existing(root, planned)
         run = root / run_id
@@ -64,6 +66,7 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
                 "status": status,
                 "reason": reason,
                 **{key: _number(result.get(key)) for key in NUMBERS},
+                "bits_per_byte": _number(result.get("val_loss")) / math.log(2) / bytes_per_token,
                 "first_crossing_s": crossing if crossing is not None else math.nan,
                 "censored": bool(result) and target is not None and crossing is None,
                 "node": environment.get("host"),

@@ -176,9 +176,10 @@ def lead(plan: Mapping[str, Any], outcome: Comparisons) -> str:
 
 def run_on(plan: Mapping[str, Any], experiment: Experiment) -> list[tuple[str, list[tuple[str, int]]]]:
     """How it was run: what the plan says of data and clock, then what the runs recorded of their machines."""
-    corpus = plan["corpus"]
+    corpus, other = plan["corpus"], plan["corpus"].get("heldout")
     planned = [
         ("corpus", f"{corpus['name']}, losses in {corpus['unit']}, fingerprint {str(corpus['fingerprint'])[:16]}"),
+        *([("held-out text", f"{other['name']}, fingerprint {str(other['fingerprint'])[:16]}")] if other else []),
         ("timing protocol", str(plan.get("protocol") or "not recorded")),
         ("design", f"{plan.get('design')}, from {plan.get('base')} at scale {plan.get('scale')}"),
     ]

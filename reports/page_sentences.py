@@ -1,6 +1,5 @@
 """The sentences around the verdict table: the answer, the facts beside it, the notes below it, and the published delta."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,9 +87,6 @@ def facts(plan: Mapping[str, Any], outcome: Comparisons, runs: pd.DataFrame, *, 
     if outcome.noise.sd is not None:
         floor = f"{show(outcome.noise.sd, 'sd')} {plan['corpus']['unit']}"
         out.append(Fact(text=f"noise floor {floor} (sd of {outcome.noise.n} baseline runs)"))
-    bytes_per_token, loss = plan["corpus"].get("bytes_per_token"), outcome.cells[outcome.baseline].mean.get("val_loss")
-    if bytes_per_token and loss is not None:
-        out.append(Fact(text=f"baseline {show(loss / math.log(2) / bytes_per_token, 'loss')} bits per byte"))
     if len(stale):
         files = sorted({f for f in stale["stale_files"].dropna().astype(str) if f})
         runs_words = "run" if len(stale) == 1 else "runs"

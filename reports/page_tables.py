@@ -43,6 +43,8 @@ RUN_COLUMNS = (
     Column(name="role", head="role", kind=None, meaning="Whether the run was made to measure loss or time."),
     Column(name="status", head="status", kind=None, meaning="How the run ended; a run without a result is listed with what it is waiting for."),
     Column(name="val_loss", head="loss", kind="loss", meaning="Validation loss after the last step, on the fixed validation tokens."),
+    Column(name="bits_per_byte", head="bits/byte", kind="loss", meaning="The loss in bits per byte of text, comparable between tokenizers: loss / ln 2 / bytes per token of the validation set."),
+    Column(name="heldout_loss", head="held-out loss", kind="loss", meaning="Loss on the text that data.heldout names, after the last step: is the gain real on other text?"),
     Column(name="steps", head="steps", kind="count", meaning="Optimizer updates made."),
     Column(name="step_ms", head="step, ms", kind="ms", meaning="Mean time of one training step."),
     Column(name="train_time_s", head="time, s", kind="s", meaning="The training clock: steps alone, without imports, compilation, warm-up or validation."),

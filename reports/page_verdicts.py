@@ -15,6 +15,7 @@ from reports.types import Comparison, Comparisons
 # ruff: noqa: E501  # a table of sentences
 METRIC_WORDS = {
     "val_loss": "validation loss",
+    "heldout_loss": "held-out loss",
     "step_ms": "step time",
     "train_time_s": "training time",
     "time_to_target": "time to target",
@@ -107,6 +108,13 @@ def measured_cell(outcome: Comparisons, arm: str, metric: str, kind: str) -> Ver
     return VerdictCell(parts=tuple(parts), css="num")
 
 
+def loss_cell(outcome: Comparisons, arm: str) -> VerdictCell:
+    """Validation loss, in bits per byte too where the corpus knows its bytes."""
+    bits = outcome.cells[arm].mean.get("bits_per_byte")
+    more = (number("bits_per_byte.mean", "loss", bits, unit=" bits/byte"),) if known(bits) else ()
+    return VerdictCell(parts=measured_cell(outcome, arm, "val_loss", "loss").parts + more, css="num")
+
+
 def step_cell(outcome: Comparisons, arm: str) -> VerdictCell:
     """Step time with the steps per run below it."""
     steps = outcome.cells[arm].mean.get("steps")
@@ -168,6 +176,8 @@ def heads(outcome: Comparisons, plan: Mapping[str, Any]) -> list[Head]:
         Head(text="verdict", meaning=f"The judgement on {METRIC_WORDS[outcome.primary]}, the metric declared before the first run, and what to do next."),
         Head(text="loss", css="num", meaning=f"Mean validation loss of the arm's finished runs in {unit}, and the standard deviation over its runs."),
         Head(text="Δ loss", css="num", meaning=f"Arm minus {base}, so below zero is better; the interval holds for all arms at once, p is adjusted for their number."),
+        Head(text="held-out loss", css="num", meaning=f"The same on the held-out text, {unit}: is the gain real on text of another kind?"),
+        Head(text="Δ held-out loss", css="num", meaning=f"Held-out loss, arm minus {base}; interval and p as for the loss, over its own comparisons."),
         Head(text="step, ms", css="num", meaning="Mean time of one training step in milliseconds, its standard deviation over runs, and the steps per run."),
         Head(text="Δ step time", css="num", meaning=f"Step time against {base} in percent; below zero is faster. Interval and p as for the loss."),
         Head(text="time to target", css="num", meaning="Seconds to the target loss: the steps a schedule would need to end at the target, times the step time; not the first crossing of one curve."),
@@ -176,6 +186,8 @@ def heads(outcome: Comparisons, plan: Mapping[str, Any]) -> list[Head]:
         Head(text="runs", meaning="Finished runs that the comparison of losses counts, and what became of the others."),
     ]  # fmt: skip
     absent = set()
+    if not any("heldout_loss" in cell.mean for cell in outcome.cells.values()):
+        absent |= {"held-out loss", "Δ held-out loss"}
     if not any(t.seconds is not None for t in outcome.times.values()):
         absent |= {"time to target"}
     if not any(outcome.of(a, "time_to_target") for a in outcome.arms):
@@ -195,8 +207,10 @@ def verdict_rows(outcome: Comparisons, columns: Sequence[Head], css: Mapping[str
             "verdict": VerdictCell(parts=(words("verdict", "baseline"),), css="words", tone="base")
             if base
             else verdict_cell(outcome.of(arm, outcome.primary)),
-            "loss": measured_cell(outcome, arm, "val_loss", "loss"),
+            "loss": loss_cell(outcome, arm),
             "Δ loss": effect_cell(outcome.of(arm, "val_loss"), "val_loss"),
+            "held-out loss": measured_cell(outcome, arm, "heldout_loss", "loss"),
+            "Δ held-out loss": effect_cell(outcome.of(arm, "heldout_loss"), "heldout_loss"),
             "step, ms": step_cell(outcome, arm),
             "Δ step time": effect_cell(outcome.of(arm, "step_ms"), "step_ms"),
             "time to target": target_cell(outcome, arm),

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from reports.contrasts import Sample, welch
-from reports.types import Experiment, Warning
+from reports.types import LOSSES, Experiment, Warning
 
 OUTCOMES = ("finished", "diverged")
 PENDING = ("pending", "running", "interrupted", "preempted", "claimed")
@@ -94,14 +94,14 @@ def sample(runs: pd.DataFrame, arm: str, metric: str) -> Sample:
     own = runs[runs["arm"] == arm]
     done = own[(own["status"] == "finished") & own[metric].notna()]
     values = done[metric].to_numpy(float)
-    if metric != "val_loss" and (values <= 0).any():
+    if metric not in LOSSES and (values <= 0).any():
         raise ValueError(
             f"arm '{arm}': {metric} of {values.min():g} in run {done['run_id'].iloc[int(values.argmin())]} is no time"
         )
     return Sample(
-        values=values if metric == "val_loss" else np.log(values),
+        values=values if metric in LOSSES else np.log(values),
         blocks=tuple(None if pd.isna(b) else b for b in done["block"]),
-        n_diverged=int((own["status"] == "diverged").sum()) if metric == "val_loss" else 0,
+        n_diverged=int((own["status"] == "diverged").sum()) if metric in LOSSES else 0,
     )
 
 

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-METRICS = ("val_loss", "step_ms", "train_time_s", "time_to_target")
-UNITS = {"val_loss": "nats", "step_ms": "ms", "train_time_s": "s", "time_to_target": "s"}
-Metric = Literal["val_loss", "step_ms", "train_time_s", "time_to_target"]
+LOSSES = ("val_loss", "heldout_loss")  # compared as differences; times as logarithms
+METRICS = (*LOSSES, "step_ms", "train_time_s", "time_to_target")
+UNITS = {"val_loss": "nats", "heldout_loss": "nats", "step_ms": "ms", "train_time_s": "s", "time_to_target": "s"}
 
 
 class Warning(enum.Enum):

@@ -10,6 +10,7 @@ from reports.sequential import critical_t
 
 WORDS = {
     "val_loss": ("better", "worse"),
+    "heldout_loss": ("better", "worse"),
     "step_ms": ("faster", "slower"),
     "train_time_s": ("faster", "slower"),
     "time_to_target": ("faster", "slower"),

@@ -19,7 +19,13 @@ from reports.page_embed import LOSS_DIGITS, TIME_DIGITS, restore_experiment, sho
 from reports.verify_page import Page, Printed, read_page
 
 ROUNDING = 0.51
-MEANS = {"val_loss": "loss", "step_ms": "timing", "steps": "loss"}  # metric of the printed table -> the role it is taken from
+MEANS = {
+    "val_loss": "loss",
+    "heldout_loss": "loss",
+    "bits_per_byte": "loss",
+    "step_ms": "timing",
+    "steps": "loss",
+}  # metric of the printed table -> the role it is taken from
 
 
 def verify(report_path: Path, results: Path | None = None) -> list[str]:
@@ -179,7 +185,7 @@ def check_results(data: Mapping[str, Any], rows: list[dict[str, Any]], results: 
             if not (folder / name).is_file() or hashlib.sha256((folder / name).read_bytes()).hexdigest() != recorded:
                 yield f"run {run_id}: {name} does not have the digest that result.json recorded"
         row = by_id.get(run_id, {})
-        for key in ("status", "val_loss", "train_time_s", "step_ms", "steps", "tokens", "peak_allocated_mib"):
+        for key in ("status", "val_loss", "heldout_loss", "train_time_s", "step_ms", "steps", "tokens", "peak_allocated_mib"):
             if row.get(key) != result.get(key):
                 yield f"run {run_id}: {key} is {row.get(key)} on the page and {result.get(key)} in result.json"
         yield from check_curve(run_id, data["curves"].get(run_id), folder / "metrics.jsonl")

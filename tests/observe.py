@@ -25,6 +25,7 @@ import harness.train
 import model.mask
 from harness.config import RunConfig, plain
 from harness.core import Core
+from harness.data.corpus import HeldOut
 from harness.data.shards import write_shard
 from harness.records import RunSpec
 from harness.writer import Silent
@@ -141,13 +142,19 @@ class Rows(Silent):
 def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
     """One run on the CPU, compilation recorded instead of made."""
     spec = RunSpec(config=plain(config), seed=0, budget=config.schedule.steps, data_name="x", data_fingerprint="f" * 64,
-                   source_digest="", environment_digest="")  # fmt: skip
-    out, made, stances, restarts, warmed = Rows(), [], [], [], []
+                   heldout_fingerprint="e" * 64, source_digest="", environment_digest="")  # fmt: skip
+    out, made, stances, restarts, warmed, cached = Rows(), [], [], [], [], []
+
+    def heldout(name: str, corpus: Any) -> HeldOut:
+        return HeldOut(name=name, shards=tuple(corpora[name].val), n_tokens=2049, bytes_per_token=None, fingerprint="e" * 64)
+
     restart = harness.train.Clock.restart
     with ExitStack() as stack:
         for target, name, value in (
             (harness.train, "Core", Spy),
             (harness.train, "open_corpus", corpora.__getitem__),
+            (harness.train, "open_heldout", heldout),
+            (harness.train, "cache_locally", lambda corpus: (cached.append(corpus.name), corpus)[1]),
             (harness.train, "UNTIMED_STEPS", 2),
             (harness.train, "GUARDED_STEPS", 2),
             (harness.train.Training, "warm_up", lambda self: warmed.append(True)),
@@ -157,7 +164,7 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
         ):
             stack.enter_context(patch.object(target, name, value))
         outcome = harness.train.train(spec, out=out, device="cpu", stop=lambda: False)
-    validated = [r["step"] for r in out.rows if r["kind"] == "val"]
+    validated = [(r["kind"], r["step"]) for r in out.rows if r["kind"] in ("val", "heldout")]
     core = Spy.last
     return {
         "status": outcome.status,
@@ -165,7 +172,7 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
         "weights": [digest(p) for p in core.model.parameters()],
         "precision": core.seen,
         "validation": (validated, core.validated[0] == core.seen, core.validated[1]),
-        "runtime": (made, stances, out.saved),
+        "runtime": (made, stances, out.saved, cached),
         "clock": (warmed, restarts, outcome.final["steps"]),
         "grads": core.grads,
     }

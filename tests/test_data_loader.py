@@ -12,10 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.data.loader import Layout, Prefetcher, TrainLoader, ValLoader
+from harness.data.loader import Layout, Prefetcher, TokenStream, TrainLoader, ValLoader
 from harness.data.positions import SHARD_SWITCH, Global, PerRank, permutation
 from harness.data.shards import write_shard
 from harness.errors import UserError
+from model.mask import document_ids
 
 RULES = {  # the model's words: may a read that is not a shard's first begin at p? G tokens a round, S in the shard
     "exceeds": lambda p, G, S: p + G + 1 <= S,
@@ -68,7 +69,7 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
         "layout": dict(
             batch_tokens=batch_tokens, micro_tokens=seq_len * rows, seq_len=seq_len, ranks=ranks, world_size=world_size
         ),
-        "lengths": draw(st.lists(st.integers(batch_tokens + 1, 4 * batch_tokens + 3), min_size=1, max_size=4)),
+        "lengths": draw(st.lists(st.integers(batch_tokens + 1, 4 * batch_tokens + 3), min_size=1, max_size=9)),
         "loader": draw(st.sampled_from(["per_rank", "global"])),
         "shard_switch": draw(st.sampled_from(list(RULES))),
     }
@@ -133,6 +134,60 @@ def test_rules_differ_by_one_token_where_the_ladder_says() -> None:
         assert [shard for shard, _ in islice(cursor, 6)].index(1) == taken
 
 
+@SMALL
+@given(problems(), st.lists(st.integers(0, 1), min_size=50, max_size=50), st.booleans())
+def test_documents_of_a_batch_are_those_of_the_text(problem: dict[str, Any], pattern: list[int], shuffled: bool) -> None:
+    """Two positions of a sequence are one document to the mask if and only if no separator lies between them in the text."""
+    layout, lengths = problem["layout"], problem["lengths"]
+    text = np.arange(1, sum(lengths) + 1)
+    text[np.resize(pattern, len(text)) == 1] = 0  # the separator
+    document_of = {int(token): n for n, part in enumerate(np.split(text, np.flatnonzero(text == 0))) for token in part if token}
+    with TemporaryDirectory() as folder:
+        paths, start = [], 0
+        for n, length in enumerate(lengths):
+            paths.append(Path(folder, f"x_train_{n:06d}.bin"))
+            write_shard(paths[-1], text[start : start + length])
+            start += length
+        order = "shuffled" if shuffled else "sequential"
+        loader = TrainLoader(paths, Layout(**layout), loader=problem["loader"], shard_switch=problem["shard_switch"], order=order)
+        for _ in range(3):
+            for x, _ in next(loader):
+                for row in x.view(-1, layout["seq_len"]):
+                    seen = document_ids(row, separator=0).tolist()
+                    pairs = [(s, document_of[int(token)]) for s, token in zip(seen, row) if token]
+                    assert len(set(pairs)) == len({s for s, _ in pairs}) == len({d for _, d in pairs})
+
+
+@SMALL
+@given(problems(), st.booleans())
+def test_no_process_reads_more_than_its_part(problem: dict[str, Any], shuffled: bool) -> None:
+    """Every token is fetched by the process that trains on it and no other, but for the one target behind each read."""
+    layout, steps = problem["layout"], 4
+    with TemporaryDirectory() as folder:
+        paths = write_shards(folder, problem["lengths"])
+        for process in range(layout["world_size"]):
+            here = Layout(**layout, process=process)
+            order = "shuffled" if shuffled else "sequential"
+            loader = TrainLoader(paths, here, loader=problem["loader"], shard_switch=problem["shard_switch"], order=order)
+            fetched: list[list[int]] = []
+            loader.stream = Watched(loader.stream, fetched)  # type: ignore[assignment]
+            used = [token for _ in range(steps) for x, _ in next(loader) for token in x.flatten().tolist()]
+            assert sorted(token for tokens in fetched for token in tokens[:-1]) == sorted(used)
+            assert len(used) == layout["batch_tokens"] // layout["ranks"] * len(here.own_ranks) * steps
+
+
+class Watched:
+    """A stream that notes what is read from it."""
+
+    def __init__(self, stream: TokenStream, fetched: list[list[int]]) -> None:
+        self.stream, self.fetched = stream, fetched
+
+    def read(self, shard: int, pos: int, n_tokens: int) -> Any:
+        tokens = self.stream.read(shard, pos, n_tokens)
+        self.fetched.append(tokens.tolist())
+        return tokens
+
+
 def test_targets_cross_nothing(tmp_path: Path) -> None:
     """The loader never reads past a shard: the last target of a rank's read lies in the same shard as its inputs."""
     lengths = [49, 50, 51]
@@ -166,6 +221,8 @@ def test_shuffled_deals_every_chunk_once_an_epoch(problem: dict[str, Any], seed:
     chunks = [row[0] // seq_len for row in dealt]
     for epoch in (0, 1):
         assert sorted(chunks[epoch * n_chunks : (epoch + 1) * n_chunks]) == list(range(n_chunks))
+    order = np.concatenate([permutation(seed, epoch, n_chunks) for epoch in range(2 + len(chunks) // n_chunks)])
+    assert chunks == order[: len(chunks)].tolist()  # whatever the ranks, processes and batches: the same for every arm
 
 
 def test_the_seed_alone_decides_the_shuffled_order() -> None:

@@ -211,6 +211,70 @@ def test_a_killed_preparation_is_no_corpus_and_starts_again_cleanly(tree: Path, 
     assert not list((tmp_path / "mine").glob("*.partial"))
 
 
+KILLED_AT = """
+import os, signal, sys
+from pathlib import Path
+from harness.data.corpora import prepare_text
+from harness.data.corpus import read_corpus
+
+def die_at(n):
+    calls = iter(range(1_000_000))
+    def dying(function):
+        def inner(*args, **options):
+            if next(calls) == n:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **options)
+        return inner
+    os.fsync, Path.replace, Path.unlink = dying(os.fsync), dying(Path.replace), dying(Path.unlink)
+
+tree, root, n, whole = sys.argv[1], Path(sys.argv[2]), 0, sys.argv[3]
+while True:
+    child = os.fork()
+    if child == 0:
+        die_at(n)
+        prepare_text([tree], name="mine", root=root, shard_tokens=1500)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+    if (root / "mine" / "corpus.json").exists():
+        assert read_corpus(root / "mine").fingerprint == whole, f"a half corpus after a kill at call {n}"
+    n += 1
+assert read_corpus(root / "mine").fingerprint == whole
+assert not list((root / "mine").glob("*.partial"))
+print(n)
+"""
+
+
+def test_whenever_it_is_killed_there_is_a_whole_corpus_or_none(tree: Path, tmp_path: Path) -> None:
+    """Killed before each flush, rename and removal in turn, every time into what the kill before left."""
+    whole = prepare_text([tree], name="whole", root=tmp_path, shard_tokens=1500).fingerprint
+    command = [sys.executable, "-c", KILLED_AT, str(tree), str(tmp_path), whole]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20
+
+
+def peak_kib(tmp_path: Path, n_mib: int) -> int:
+    """Peak memory of a process that prepares so much text, by the kernel's count."""
+    (tmp_path / "small.txt").write_text("validation")
+    with open(tmp_path / "large.txt", "wb") as file:
+        for _ in range(n_mib):
+            file.write(b"sixteen letters\n" * 65536)
+    code = (
+        "import sys; from pathlib import Path; from harness.data.corpora import prepare_text\n"
+        "prepare_text(sys.argv[2:], name='x', root=sys.argv[1], shard_tokens=1 << 21)\n"
+        "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path), str(tmp_path / "small.txt"), str(tmp_path / "large.txt")]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True)
+    return int(done.stdout)
+
+
+def test_peak_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
+    """48 MiB of text, 96 MiB of tokens: no more than 8 MiB above what 2 MiB of text take."""
+    assert peak_kib(tmp_path, 48) < peak_kib(tmp_path, 2) + 8 * 1024
+
+
 def test_a_failed_preparation_leaves_no_corpus(tree: Path, tmp_path: Path) -> None:
     prepare_text([tree], name="mine", root=tmp_path)
 

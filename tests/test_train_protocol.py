@@ -194,5 +194,5 @@ def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(spec_of:
     assert store.repair(spec.run_id) is None
     assert [r["val_loss"] for r in read_lines(out.run / "metrics.jsonl") if r["kind"] == "val"][-1] == result["val_loss"]
     missing = [k for k, v in result.items() if v is None]
-    assert set(missing) <= {"reason", "environment_effect", "mfu", "peak_allocated_mib", "peak_reserved_mib"}
+    assert set(missing) <= {"reason", "heldout_loss", "environment_effect", "mfu", "peak_allocated_mib", "peak_reserved_mib"}
     assert {"build_s", "data_s", "train_s", "validate_s"} <= set(result["wall"])

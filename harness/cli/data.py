@@ -56,6 +56,9 @@ def prepare(
         Path | None, typer.Option(help="for text with gpt2: a vocabulary file, where there is no network")
     ] = None,
     by: Annotated[str, typer.Option(help="for text: one document per file, line or paragraph")] = "file",
+    heldout: Annotated[
+        list[Path] | None, typer.Option(help="for text: files and folders of other text, for a second metric; repeatable")
+    ] = None,
     shards: Annotated[int | None, typer.Option(help="for fineweb10B: the first N training shards")] = None,
     root: Root = None,
 ) -> None:
@@ -67,7 +70,14 @@ def prepare(
         if not paths or not corpus:
             raise UserError("data prepare text: name the files and the corpus: ablate data prepare text PATH... --name NAME")
         made = prepare_text(
-            paths, name=corpus, root=root, tokenizer=tokenizer, vocabulary=vocabulary, documents=by, progress=progress
+            paths,
+            name=corpus,
+            root=root,
+            tokenizer=tokenizer,
+            vocabulary=vocabulary,
+            documents=by,
+            heldout=heldout or (),
+            progress=progress,
         )
     elif paths:
         raise UserError(f"data prepare {name}: takes no paths; for your own text: ablate data prepare text PATH... --name NAME")

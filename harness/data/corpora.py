@@ -1,20 +1,24 @@
 """The corpora that have a name: list them, prepare them, open them. What the command line's `data` commands call."""
 
 import difflib
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.data.corpus import BUILT_IN, Corpus, corpus_folder, data_root, describe, read_corpus
+from harness.data.config import DataConfig
+from harness.data.corpus import BUILT_IN, Corpus, HeldOut, corpus_folder, data_root, describe, read_corpus
 from harness.data.fineweb import prepare_fineweb
 from harness.data.lock import lock
+from harness.data.positions import refuse_short_train, refuse_short_val
+from harness.data.shards import count_tokens
 from harness.data.stdlib import prepare_stdlib
 from harness.data.text import prepare_text
 from harness.data.writer import Progress, quiet
 from harness.errors import UserError
 
-__all__ = ["KNOWN", "Corpus", "data_root", "list_corpora", "open_corpus", "prepare", "prepare_text"]
+__all__ = ["KNOWN", "Corpus", "data_root", "list_corpora", "open_corpus", "open_heldout", "prepare", "prepare_text"]
 
 # name -> how to make it in a folder
 KNOWN: dict[str, Callable[..., Corpus]] = dict(zip(BUILT_IN, (prepare_stdlib, prepare_fineweb)))
@@ -53,6 +57,51 @@ def open_corpus(name: str, root: Path | str | None = None) -> Corpus:
         f"no corpus '{name}' in {folder.parent}{near_miss(name, names)}: "
         f"`ablate data list` shows what is there, `ablate data prepare text PATH... --name {name}` makes it from your own text"
     )
+
+
+def open_heldout(name: str, corpus: Corpus, root: Path | str | None = None) -> HeldOut:
+    """What data.heldout names: the held-out text of a corpus, or the validation text of one that has none and is another.
+
+    Raises UserError where the corpus is not there, is `corpus` itself without held-out text, or has other tokens.
+    """
+    other = corpus if name == corpus.name else open_corpus(name, root)
+    role = "heldout" if other.heldout else "val"
+    if role == "val" and other.fingerprint == corpus.fingerprint:
+        raise UserError(
+            f"data.heldout: corpus '{name}' has no held-out text beside its validation set: "
+            "prepare it with --heldout PATH, or name another corpus"
+        )
+    if (other.vocab_size, other.separator) != (corpus.vocab_size, corpus.separator):
+        raise UserError(
+            f"data.heldout: corpus '{name}' has a vocabulary of {other.vocab_size} tokens, '{corpus.name}' one of "
+            f"{corpus.vocab_size}: prepare it with the same tokenizer"
+        )
+    shards = other.shards[role]
+    return HeldOut(
+        name=name,
+        shards=shards,
+        n_tokens=other.tokens[role],
+        bytes_per_token=other.bytes_per_token[role] if other.bytes_per_token else None,
+        fingerprint=hashlib.sha256(" ".join(other.files[path.name] for path in shards).encode()).hexdigest(),
+    )
+
+
+def check_fits(corpus: Corpus, heldout: HeldOut | None, d: DataConfig) -> None:
+    """Refuse, with the numbers, text too short for what a run would read of it, as its loaders would."""
+    lengths = [count_tokens(path) for path in corpus.train]
+    refuse_short_train(
+        corpus.train,
+        lengths,
+        batch_tokens=d.batch_tokens,
+        micro_tokens=d.micro_tokens,
+        ranks=d.ranks,
+        loader=d.loader,
+        order=d.order,
+    )
+    refuse_short_val(corpus.val, [corpus.tokens["val"]], val_tokens=d.val_tokens, round_tokens=d.ranks * d.micro_tokens)
+    if heldout is not None:
+        n = heldout.first_tokens(d.val_tokens, d.micro_tokens)
+        refuse_short_val(heldout.shards, [heldout.n_tokens], val_tokens=n, round_tokens=d.micro_tokens)
 
 
 def near_miss(name: str, names: list[str]) -> str:

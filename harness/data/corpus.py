@@ -67,6 +67,21 @@ class Corpus:
         return None if self.bytes_per_token is None else loss / math.log(2) / self.bytes_per_token[role]
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Text beside the validation set, for a second metric: the held-out shards of a corpus, or its validation shards."""
+
+    name: str  # of the corpus that holds it
+    shards: tuple[Path, ...]
+    n_tokens: int
+    bytes_per_token: float | None
+    fingerprint: str  # of the shards' content
+
+    def first_tokens(self, at_most: int, micro_tokens: int) -> int:
+        """How many tokens are validated on: `at_most`, or the whole micro-batches there are; at least one, to be refused."""
+        return max(micro_tokens, min(at_most, (self.n_tokens - 1) // micro_tokens * micro_tokens))
+
+
 def fingerprint_of(vocab_size: int, separator: int, sha256s: Mapping[str, Sequence[str]]) -> str:
     """sha256 over what training and validation read: the shards' contents in order, the vocabulary, the separator."""
     content = {"vocab_size": vocab_size, "separator": separator, **{role: list(sha256s[role]) for role in ("train", "val")}}

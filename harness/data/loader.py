@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.data.positions import Global, PerRank, Shuffled, locate
+from harness.data.positions import Global, PerRank, Shuffled, locate, refuse_short_train, refuse_short_val
 from harness.data.shards import Tokens, count_tokens, open_shard
 from harness.errors import UserError
 
@@ -117,13 +117,21 @@ class TrainLoader(Iterator[list[Batch]]):
     ) -> None:
         self.stream, self.layout = TokenStream(shards), layout
         self.first_batch_twice, self.input_dtype, self.pinned = first_batch_twice, input_dtype, pinned
+        refuse_short_train(
+            shards,
+            self.stream.lengths,
+            batch_tokens=layout.batch_tokens,
+            micro_tokens=layout.micro_tokens,
+            ranks=layout.ranks,
+            loader=loader,
+            order=order,
+        )
         self.read_tokens = layout.micro_tokens  # tokens of one read, and reads of one draw
         self.reads_per_draw = 1
         self.draws_per_step = layout.micro_steps
         self.cursors: Sequence[PerRank | Shuffled]
         if order == "shuffled":
             self.read_tokens, self.reads_per_draw = layout.seq_len, layout.rows
-            self._refuse_small("the training shards together hold", sum(self.stream.lengths), layout.batch_tokens)
             self.cursors = [
                 Shuffled(
                     self.stream.lengths, rank=rank, ranks=layout.ranks, read_tokens=layout.seq_len, rows=layout.rows, seed=seed
@@ -133,8 +141,6 @@ class TrainLoader(Iterator[list[Batch]]):
         else:
             if loader == "global":
                 self.read_tokens, self.draws_per_step = layout.micro_tokens * layout.micro_steps, 1
-            for path, length in zip(self.stream.shards, self.stream.lengths):
-                self._refuse_small(f"{path} holds", length, layout.ranks * self.read_tokens)
             self.cursors = [
                 {"per_rank": PerRank, "global": Global}[loader](
                     self.stream.lengths, rank=rank, ranks=layout.ranks, read_tokens=self.read_tokens, shard_switch=shard_switch
@@ -142,14 +148,6 @@ class TrainLoader(Iterator[list[Batch]]):
                 for rank in layout.own_ranks
             ]
         self.reset()
-
-    @staticmethod
-    def _refuse_small(what: str, n_tokens: int, needed: int) -> None:
-        if n_tokens < needed + 1:
-            raise UserError(
-                f"{what} {n_tokens} tokens, but the ranks together read {needed} + 1: "
-                "use a larger corpus, or smaller data.batch_tokens and data.micro_tokens"
-            )
 
     def reset(self) -> None:
         """Back to the first step."""
@@ -245,12 +243,7 @@ class ValLoader:
                 "each must be a multiple of the next, so that the mean is exact"
             )
         self.stream = TokenStream(shards)
-        available = sum(self.stream.lengths)
-        if available < val_tokens + 1:
-            raise UserError(
-                f"{shards[0]}: the validation set holds {available} tokens, data.val_tokens {val_tokens} needs {val_tokens + 1} "
-                f"(the last one's target): set data.val_tokens to at most {(available - 1) // micro_tokens * micro_tokens}"
-            )
+        refuse_short_val(shards, self.stream.lengths, val_tokens=val_tokens, round_tokens=micro_tokens)
         self.n_micro = val_tokens // micro_tokens
         self.micro_tokens, self.shape = micro_tokens, (micro_tokens // seq_len, seq_len)
         self.world_size, self.process = world_size, process

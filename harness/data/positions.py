@@ -6,9 +6,12 @@ ranks read together in one round. A record's ranks are virtual: any number of pr
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from harness.errors import UserError
 
 Read = tuple[int, int]  # (shard, position of the first token in it)
 
@@ -18,6 +21,46 @@ SHARD_SWITCH: dict[str, Callable[[int, int, int], bool]] = {
     "reaches": lambda pos, G, S: pos + G >= S,
     "reaches_with_target": lambda pos, G, S: pos + G + 1 >= S,
 }
+
+
+def refuse_short_train(
+    shards: Sequence[Path],
+    lengths: Sequence[int],
+    *,
+    batch_tokens: int,
+    micro_tokens: int,
+    ranks: int,
+    loader: str,
+    order: str,
+) -> None:
+    """Raises UserError with the numbers where one round of all ranks does not fit: into a shard, or, shuffled, into them all."""
+    together = order == "shuffled"
+    needed = batch_tokens if together or loader == "global" else ranks * micro_tokens
+    held = (
+        [("the training shards together hold", sum(lengths))]
+        if together
+        else [(f"{p} holds", n) for p, n in zip(shards, lengths)]
+    )
+    for what, n_tokens in held:
+        if n_tokens < needed + 1:
+            raise UserError(
+                f"{what} {n_tokens} tokens, but the ranks together read {needed} + 1: "
+                "use a larger corpus, or smaller data.batch_tokens and data.micro_tokens"
+            )
+
+
+def refuse_short_val(shards: Sequence[Path], lengths: Sequence[int], *, val_tokens: int, round_tokens: int) -> None:
+    """Raises UserError with the numbers where a validation set does not hold val_tokens, a multiple of round_tokens, and the
+    last one's target.
+    """
+    available = sum(lengths)
+    if available < val_tokens + 1:
+        most = (available - 1) // round_tokens * round_tokens
+        mend = f"set data.val_tokens to at most {most}" if most > 0 else "use more text, or smaller data.micro_tokens"
+        raise UserError(
+            f"{shards[0]}: the validation set holds {available} tokens, data.val_tokens {val_tokens} needs {val_tokens + 1} "
+            f"(the last one's target): {mend}"
+        )
 
 
 class PerRank(Iterator[Read]):
