@@ -42,10 +42,10 @@ check: install  ## format, lint, types and the fast tests, about a minute
 	$(BIN)/pytest -m "not slow and not gpu and not browser" $(FAST)
 
 test: install  ## all tests but the slow ones, at most 5 minutes on 2 cores
-	$(BIN)/pytest -m "not slow and not gpu and not browser"
+	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not gpu and not browser"
 
 test-all: install  ## the slow tests and those that need a browser too, at most 20 minutes
-	$(BIN)/pytest -m "not gpu"
+	$(BIN)/pytest -n auto --dist loadfile -m "not gpu"
 
 docs: install  ## rewrite the generated documentation and the golden dumps of the presets
 	$(BIN)/python -m harness.reference
