@@ -1,38 +1,43 @@
-"""From an experiment's `base`, `scale`, `set`, `changes` and `design` to its arms, each with its whole configuration."""
+"""From an experiment's `base`, `scale`, `set`, `changes`, `design` and `axes` to its arms, each with its whole configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness import plugins
+from harness.axes import Point, arm_name, at_point, grid, read_axes
+from harness.changes import read_changes, read_fixed
 from harness.config import RunConfig, flat
-from harness.designs import BASELINE, DESIGNS, LIMITS, Changes, labels
+from harness.designs import BASELINE, DESIGNS, LIMITS, Changes
 from harness.errors import UserError
 from harness.experiment_file import ExperimentFile
-from harness.presets import (
-    Values,
-    check_names,
-    frozen,
-    load_preset,
-    load_scale,
-    names,
-    near,
-    preset_values,
-    to_config,
-    with_budget,
-)
+from harness.presets import Values, load_scale, names, near, preset_values, to_config, with_budget
 from harness.validate import check_config, check_requirements, check_values, for_device
+
+ALL_TOGETHER = ("leave-one-out", "shapley")  # designs in which all changes stand together
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A baseline plus changes, resolved for a device."""
+    """A baseline plus changes, at a point of the axes where there are some, resolved for a device."""
 
     name: str
     changes: Changes
     config: RunConfig
     fields: Mapping[str, Any]  # what differs from the baseline: dotted field -> value
     substituted: tuple[str, ...]  # what this device replaces, in words
+    of: str  # its name without the point
+    point: Point  # axis -> '0.01' or 'x0.5'; empty where nothing is crossed
+
+
+def differences(config: RunConfig, base: RunConfig) -> dict[str, Any]:
+    """Dotted field -> value where the configuration differs from another."""
+    before = flat(base)
+    return {k: v for k, v in flat(config).items() if before.get(k) != v}
+
+
+def identity(config: RunConfig) -> str:
+    """Equal for configurations that are equal, plug-in toggles included."""
+    return repr(sorted(flat(config).items()))
 
 
 class Resolver:
@@ -48,92 +53,91 @@ class Resolver:
             raise file.fail(f"unknown scale '{self.scale_name}'{near(self.scale_name, names('scales'))}", "scale")
         self.scale = load_scale(self.scale_name)
         self.design = file.choice("design", (*DESIGNS, "explicit"), "add-one", "design '{value}' is unknown")
-        self.fixed = self._fixed()
-        self.changes = {n: self._change(n, v) for n, v in file.value("changes", dict, {}, "a mapping").items()}
-        for name, (_, values) in self.changes.items():
-            for field in values:
-                if field in self.fixed:
-                    message = f"change '{name}' sets {field}, which `set` fixes for every arm: take it out of one of them"
+        self.fixed, self.changes, self.axes = read_fixed(file), read_changes(file), read_axes(file)
+        absolute = {field for axis in self.axes if not axis.relative for field in axis.fields}
+        for name, entry in self.changes.items():
+            for field in entry.values:
+                setter = "`set` fixes for" if field in self.fixed else "an axis moves in" if field in absolute else ""
+                if setter:
+                    message = f"change '{name}' sets {field}, which {setter} every arm: take it out of one of them"
                     raise file.fail(message, "changes", name)
+        self.absent = self._absent()
+        self.left_out = [f"{name}: needs CUDA, which this machine lacks" for name in self.absent]  # what became no arm, in words
 
-    def arms(self) -> tuple[Arm, ...]:
-        """The baseline first, then the design's arms in its order."""
-        config, substituted = self._resolve(())
-        base = flat(config)
-        out = [Arm(name=BASELINE, changes=(), config=config, fields={}, substituted=substituted)]
-        for label, chosen in self._sets().items():
+    def arms(self, *, crossed: bool = True) -> tuple[Arm, ...]:
+        """The baseline first, then the design's arms in its order, each at every point of the axes where `crossed`."""
+        base, substituted = self._resolve(())
+        first = Arm(name=BASELINE, changes=(), config=base, fields={}, substituted=substituted, of=BASELINE, point={})
+        out = {identity(base): first}
+        for label, chosen in {BASELINE: (), **self._sets()}.items():
             config, substituted = self._resolve(chosen)
-            fields = {k: v for k, v in flat(config).items() if base.get(k) != v}
-            if not fields:
-                raise self.file.fail(
-                    f"arm '{label}' is the baseline on this machine ({'; '.join(substituted) or 'it changes nothing'}): "
-                    "leave it out, or run it where it differs",
-                    "changes",
-                )
-            out.append(Arm(name=label, changes=chosen, config=config, fields=fields, substituted=substituted))
-        return tuple(out)
+            for point in grid(self.axes if crossed else ()):
+                at = at_point(config, self.axes, point, self.file.at("axes"))
+                check_config(at)
+                name = label if at == config else arm_name(label, self.axes, point)
+                if (key := identity(at)) in out and name != BASELINE:
+                    raise self.file.fail(same(name, out[key], substituted), "changes")
+                out[key] = Arm(name=name, changes=chosen, config=at, fields=differences(at, base), substituted=substituted,
+                              of=label, point=point)  # fmt: skip
+        return tuple(out.values())
 
-    def _fixed(self) -> Values:
-        """`set` and the fields of --set: values of every arm."""
-        overrides = self.file.overrides
-        where = lambda field: self.file.where("set", field) if field not in overrides else "--set"  # noqa: E731
-        fixed = {**self.file.value("set", dict, {}, "a mapping of dotted fields to values"), **overrides}
-        check_names(fixed, where, plugins.declared())
-        return check_values({k: frozen(v) for k, v in fixed.items()}, where)
-
-    def _change(self, name: str, value: Any) -> tuple[bool, Values]:
-        """(whether its values are a record's, its values) of one entry of `changes`."""
-        fail = self.file.fail
-        if isinstance(value, str):
-            record, _, change = value.partition(".")
-            if record not in names("records"):
-                message = f"change '{name}' is taken from unknown record '{record}'{near(record, names('records'))}"
-                raise fail(message, "changes", name)
-            available = load_preset(record).changes
-            if change not in available:
-                raise fail(f"unknown change '{change}' of {record}{near(change, available)}", "changes", name)
-            return True, dict(available[change].values)
-        if not isinstance(value, dict) or not value:
-            raise fail(f"change '{name}' must be RECORD.CHANGE or a mapping of dotted fields to values", "changes", name)
-        where = self.file.at("changes", name)
-        check_names(value, where, plugins.declared())
-        return False, check_values({k: frozen(v) for k, v in value.items()}, where)
+    def _absent(self) -> tuple[str, ...]:
+        """The changes of `gpu_only` on a machine without CUDA, where the file wants them left out."""
+        listed = self.file.items("gpu_only", str)
+        for name in listed:
+            if name not in self.changes:
+                raise self.file.fail(f"gpu_only: unknown change '{name}'{near(name, self.changes)}", "gpu_only")
+        return tuple(listed) if self.device == "cpu" else ()
 
     def _sets(self) -> Mapping[str, Changes]:
         """Arm name -> its changes."""
-        order = tuple(self.changes)
         if self.design == "explicit":
             return self._explicit()
+        order = tuple(c for c in self.changes if c not in self.absent)
         limit = LIMITS.get(self.design, 64)
         if len(order) > limit:
             raise self.file.fail(f"design {self.design} takes at most {limit} changes, not {len(order)}", "design")
-        sets = list(dict.fromkeys(s for s in DESIGNS[self.design](order, self._feasible) if s))
+        if self.design in ALL_TOGETHER and order and (why := self._refusal(order)):
+            raise self.file.fail(f"design {self.design} needs all changes to stand together, but {why}", "design")
+        sets = DESIGNS[self.design](order, lambda chosen: not self._refusal(chosen))
+        alone = {name: self._unmet((name,)) for name in order if not any(name in s for s in sets.values())}
+        for name, why in alone.items():
+            if not why:
+                self._resolve((name,))  # a size that does not fit is the file's fault, not the design's
+                alone[name] = self._refusal(order)
         if not sets:
-            raise self.file.fail("no change can stand on this baseline: " + self._why_not(order), "changes")
-        return dict(zip(labels(self.design, order, sets), sets, strict=True))
+            reason = next((f"{name}: {why}" for name, why in alone.items()), "there are none")
+            raise self.file.fail(f"no change can stand on this baseline: {reason}", "changes")
+        self.left_out += [f"{name}, which cannot stand: {why}" for name, why in alone.items()]
+        return sets
 
     def _explicit(self) -> dict[str, Changes]:
         value = self.file.data.get("arms")
         if isinstance(value, list) and all(isinstance(v, list) for v in value):
             value = {" + ".join(map(str, v)): v for v in value if v}
         if not isinstance(value, dict) or not value or not all(isinstance(v, list) for v in value.values()):
-            where = "arms" if "arms" in self.file.data else "design"
-            raise self.file.fail("an explicit design needs `arms`: a list of lists of changes, or names with such lists", where)
+            place = "arms" if "arms" in self.file.data else "design"
+            raise self.file.fail("an explicit design needs `arms`: a list of lists of changes, or names with such lists", place)
+        out: dict[str, Changes] = {}
         for label, chosen in value.items():
             for c in chosen:
                 if c not in self.changes:
-                    raise self.file.fail(f"unknown change '{c}'{near(str(c), self.changes)}", "arms", label)
+                    raise self.file.fail(f"unknown change '{c}'{near(str(c), self.changes)}", "arms", str(label))
             if not str(label).isprintable() or label == BASELINE:
-                raise self.file.fail(f"arm name {label!r} must be printable and not '{BASELINE}'", "arms", label)
-        return {str(k): tuple(v) for k, v in value.items()}
+                raise self.file.fail(f"arm name {label!r} must be printable and not '{BASELINE}'", "arms", str(label))
+            here = tuple(dict.fromkeys(c for c in chosen if c not in self.absent))
+            if here and (len(here) == len(chosen) or here not in out.values()):
+                out[str(label)] = here
+        if not out:
+            raise self.file.fail("no arm is left on this machine: " + "; ".join(self.left_out), "arms")
+        return out
 
     def _values(self, chosen: Changes) -> tuple[Values, frozenset[str]]:
         """Dotted values of an arm and the fields that the user set: preset, then records' changes, scale, set, own changes."""
         values, _ = preset_values(self.base)
         own: Values = {}
-        for name in chosen:
-            from_record, change = self.changes[name]
-            (values if from_record else own).update(change)
+        for entry in (self.changes[name] for name in chosen):
+            (values if entry.from_record else own).update(entry.values)
         scaled = self.scale.apply(values)
         given = {**self.fixed, **own}
         out = {**scaled, **given}
@@ -142,6 +146,7 @@ class Resolver:
         return out, frozenset(self.fixed) | frozenset(own)
 
     def _resolve(self, chosen: Changes) -> tuple[RunConfig, tuple[str, ...]]:
+        """An arm's configuration and what this device replaces; raises UserError naming the arm."""
         label = " + ".join(chosen) or BASELINE
         values, asked = self._values(chosen)
         try:
@@ -153,17 +158,35 @@ class Resolver:
             raise self.file.fail(f"arm '{label}': {error}", *(("changes", chosen[0]) if chosen else ("base",))) from None
         return config, substituted
 
-    def _feasible(self, chosen: Changes) -> bool:
+    def _unmet(self, chosen: Changes) -> str:
+        """The requirement or conflict between toggles that excludes these changes; '' where there is none."""
         try:
             check_requirements(to_config(self._values(chosen)[0]))
-        except UserError:
-            return False
-        return True
+        except UserError as error:
+            return str(error)
+        return ""
 
-    def _why_not(self, order: Changes) -> str:
-        for name in order:
-            try:
-                check_requirements(to_config(self._values((name,))[0]))
-            except UserError as error:
-                return f"{name}: {error}"
-        return "there are none"
+    def _refusal(self, chosen: Changes) -> str:
+        """Why changes cannot stand together, by their requirements or by sizes; '' where they can.
+
+        What this machine lacks is no such reason: such an arm is refused by name when it is resolved."""
+        if why := self._unmet(chosen):
+            return why
+        values, asked = self._values(chosen)
+        try:
+            config, _ = for_device(to_config(values), self.device, asked)
+        except UserError:
+            return ""
+        try:
+            check_config(config)
+        except UserError as error:
+            return str(error)
+        return ""
+
+
+def same(name: str, other: Arm, substituted: tuple[str, ...]) -> str:
+    """The refusal of an arm whose runs would be another's."""
+    if other.name == BASELINE:
+        why = "; ".join(substituted) or "it changes nothing"
+        return f"arm '{name}' is the baseline on this machine ({why}): leave it out, or run it where it differs"
+    return f"arms '{other.name}' and '{name}' are one and the same on this machine: leave one of them out"

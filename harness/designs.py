@@ -1,69 +1,90 @@
-"""Designs: which sets of changes become arms. Pure functions of the changes' names and of what is feasible.
+"""Designs: which sets of changes become arms, and what each arm is called. Pure functions of names and of what is feasible.
 
 An infeasible set is never an arm. `feasible(changes)` tells; it is asked for sets in the order of the experiment's changes.
+A design of another kind (fractional, Plackett-Burman, sampled orderings) is one more function in DESIGNS.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import combinations
 
 Changes = tuple[str, ...]
 Feasible = Callable[[Changes], bool]
+Named = dict[str, Changes]  # arm name -> its changes, no two alike
 BASELINE = "baseline"
 MAX_SUBSETS = 10  # changes of a factorial design; shapley stays exact up to five
 
 
-def largest_feasible(changes: Changes, without: str, feasible: Feasible) -> Changes:
-    """The changes without one of them and without whatever then lacks what it needs: the largest such set, earliest first."""
-    rest = tuple(c for c in changes if c != without)
-    for size in range(len(rest), -1, -1):
-        for kept in combinations(rest, size):
-            if feasible(kept):
-                return kept
-    return ()
-
-
-def add_one(changes: Changes, feasible: Feasible) -> list[Changes]:
+def add_one(changes: Changes, feasible: Feasible) -> Named:
     """Each change alone on the baseline, where it can stand alone."""
-    return [(c,) for c in changes if feasible((c,))]
+    return {c: (c,) for c in changes if feasible((c,))}
 
 
-def leave_one_out(changes: Changes, feasible: Feasible) -> list[Changes]:
-    """All changes, and all but each one of them."""
-    return [changes, *(largest_feasible(changes, c, feasible) for c in changes)]
+def leave_one_out(changes: Changes, feasible: Feasible) -> Named:
+    """All changes, and all but each one of them; nothing where they cannot stand together."""
+    if not feasible(changes):
+        return {}
+    out = {"all": changes}
+    for left_out in changes:
+        kept = largest_feasible(changes, left_out, feasible)
+        with_it = [c for c in changes if c not in (*kept, left_out)]
+        needing = f" (and {' and '.join(with_it)}, which need{'s' * (len(with_it) == 1)} it)" if with_it else ""
+        if kept and kept not in out.values():
+            out[f"all but {left_out}{needing}"] = kept
+    return out
 
 
-def ladder(changes: Changes, feasible: Feasible) -> list[Changes]:
+def largest_feasible(changes: Changes, without: str, feasible: Feasible) -> Changes:
+    """The changes without one of them and without whatever then lacks what it needs.
+
+    Grown from nothing by one change, or by two that need each other, until no more can stand: the largest such set, since sets
+    that can stand side by side within `changes` can also stand together.
+    """
+    kept: Changes = ()
+    grew = True
+    while grew:
+        grew = False
+        for size in (1, 2):
+            missing = [c for c in changes if c != without and c not in kept]
+            for more in combinations(missing, size):
+                candidate = tuple(c for c in changes if c in kept or c in more)
+                if not set(more) & set(kept) and feasible(candidate):
+                    kept, grew = candidate, True
+            if grew:
+                break
+    return kept
+
+
+def ladder(changes: Changes, feasible: Feasible) -> Named:
     """The changes added one after the other; a step that cannot stand yet waits for the next."""
-    return [changes[:n] for n in range(1, len(changes) + 1) if feasible(changes[:n])]
+    out: Named = {}
+    before: Changes = ()
+    for n in range(1, len(changes) + 1):
+        if feasible(changes[:n]):
+            out[" ".join(f"+{c}" for c in changes[len(before) : n])] = before = changes[:n]
+    return out
 
 
-def factorial(changes: Changes, feasible: Feasible) -> list[Changes]:
+def factorial(changes: Changes, feasible: Feasible) -> Named:
     """Every feasible subset but the empty one, which is the baseline."""
-    return [s for n in range(1, len(changes) + 1) for s in combinations(changes, n) if feasible(s)]
+    sets = (s for n in range(1, len(changes) + 1) for s in combinations(changes, n))
+    return {" + ".join(s): s for s in sets if feasible(s)}
 
 
-DESIGNS: Mapping[str, Callable[[Changes, Feasible], list[Changes]]] = {
+def shapley(changes: Changes, feasible: Feasible) -> Named:
+    """Every feasible subset too; nothing unless the changes can be added one by one in some order, which the shares are of."""
+    out = factorial(changes, feasible)
+    reached = {frozenset[str]()}
+    for s in sorted(map(frozenset, out.values()), key=len):
+        if any(s - {c} in reached for c in s):
+            reached.add(s)
+    return out if frozenset(changes) in reached else {}
+
+
+DESIGNS: Mapping[str, Callable[[Changes, Feasible], Named]] = {
     "add-one": add_one,
     "leave-one-out": leave_one_out,
     "ladder": ladder,
     "factorial": factorial,
-    "shapley": factorial,
+    "shapley": shapley,
 }
 LIMITS = {"factorial": MAX_SUBSETS, "shapley": 5}
-
-
-def labels(design: str, changes: Changes, arms: Sequence[Changes]) -> list[str]:
-    """A name for every arm that says what it holds: 'a', 'a + b', or 'all but b (and c, which needs it)'."""
-    out = []
-    for arm in arms:
-        missing = [c for c in changes if c not in arm]
-        if design == "leave-one-out":
-            out.append(
-                "all" if not missing else f"all but {missing[0]}" if len(missing) == 1 else f"all but {' and '.join(missing)}"
-            )
-        elif design == "ladder":
-            previous = arms[arms.index(arm) - 1] if arms.index(arm) else ()
-            out.append(" ".join(f"+{c}" for c in arm if c not in previous))
-        else:
-            out.append(" + ".join(arm))
-    return out

@@ -1,21 +1,24 @@
 """An experiment: a question, a baseline, changes, a design; read from its file and resolved into arms.
 
-experiment_file.py knows the file and its lines, experiment_keys.py every key beside the arms, arms.py the arms, designs.py
-which sets of changes become one.
+experiment_file.py knows the file and its lines, experiment_keys.py every key beside the arms, changes.py and axes.py what is set,
+arms.py the arms, designs.py which sets of changes become one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness import plugins
-from harness.arms import Arm, Resolver
+from harness.arms import Arm, Resolver, differences
+from harness.axes import Axis, at_point
 from harness.errors import UserError
 from harness.experiment_file import ExperimentFile, experiment_path
 from harness.experiment_keys import (
+    ESTIMANDS,
     NAME,
     PRIMARY,
+    RETUNED_SEEDS_FROM,
     SeedsRule,
     read_budgets,
     read_margin,
@@ -27,8 +30,9 @@ from harness.experiment_keys import (
 
 KEYS = (
     *("name", "question", "base", "scale", "set", "changes", "design", "arms", "seeds", "budgets", "target", "primary"),
-    *("margin", "confirm", "published", "plugins"),
+    *("margin", "confirm", "published", "plugins", "axes", "estimand", "gpu_only", "at_scale"),
 )
+MIN_POINTS = 3  # of a grid through which a quadratic goes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,10 @@ class Experiment:
     margin: float | None
     confirm: bool
     published: str | None
+    estimand: str
+    axes: tuple[Axis, ...]
+    grid: "Experiment | None"  # retuned: the grid that comes first and decides at which rates these arms are measured
+    left_out: tuple[str, ...]  # what could not become an arm, in words
     device: str
     path: Path
 
@@ -65,29 +73,64 @@ def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | No
         plugins.use([(file.path.parent / p) for p in file.items("plugins", str)])
     except UserError as error:
         raise file.fail(str(error), "plugins") from None
-    confirm = file.value("confirm", bool, False, "true or false")
-    name, margin, budgets, target = read_name(file), read_margin(file), read_budgets(file), read_target(file)
-    primary = file.choice("primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}")
-    seeds, rule = read_seeds(file, confirm=confirm)
     resolver = Resolver(file, device)
-    return Experiment(
-        name=name,
+    confirm = file.value("confirm", bool, False, "true or false")
+    estimand = file.choice("estimand", ESTIMANDS, "at-rate", "estimand '{value}' is not one of {known}")
+    seeds, rule = read_seeds(file, confirm=confirm)
+    arms = resolver.arms(crossed=estimand == "at-rate")
+    found = Experiment(
+        name=read_name(file),
         question=file.value("question", str, "", "text"),
         base=resolver.base,
         scale=resolver.scale_name,
         design=resolver.design,
-        arms=resolver.arms(),
+        arms=arms,
         seeds=seeds,
         seeds_rule=rule,
-        budgets=budgets,
-        target=target,
-        primary=primary,
-        margin=margin,
+        budgets=read_budgets(file, arms[0].config.schedule.steps),
+        target=read_target(file),
+        primary=file.choice("primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"),
+        margin=read_margin(file),
         confirm=confirm,
         published=read_published(file),
+        estimand=estimand,
+        axes=resolver.axes,
+        grid=None,
+        left_out=tuple(resolver.left_out),
         device=device,
         path=file.path,
     )
+    return found if estimand == "at-rate" else _retuned(found, file, resolver)
 
 
-__all__ = ["KEYS", "NAME", "PRIMARY", "Arm", "Experiment", "experiment_path", "load_experiment"]
+def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experiment:
+    """The same arms twice: over the grid, at the experiment's longest budget, and then at their best rates on fresh seeds."""
+    if len(e.axes) != 1 or not e.axes[0].relative or len(e.axes[0].points) < MIN_POINTS:
+        raise file.fail(
+            f"estimand retuned needs one axis of at least {MIN_POINTS} factors, e.g. optim.*_lr: [x0.5, x1, x2]", "estimand"
+        )
+    if not isinstance(file.data.get("seeds", 3), int):
+        raise file.fail(
+            "estimand retuned needs `seeds` to be a number: grid and measurement draw from ranges of their own", "seeds"
+        )
+    question = f"At which {e.axes[0].name} does each arm of {e.name} learn best?"
+    grid = replace(
+        e, name=f"{e.name}.grid", question=question, arms=resolver.arms(), budgets=tuple(sorted(e.budgets)[-1:]), target=None,
+        estimand="at-rate", primary="val_loss", margin=None, confirm=False, published=None,
+    )  # fmt: skip
+    return replace(e, grid=grid, seeds=tuple(s + RETUNED_SEEDS_FROM for s in e.seeds), axes=())
+
+
+def at_rates(e: Experiment, factors: Mapping[str, float]) -> Experiment:
+    """A retuned experiment's second part: every arm at the factor that was best for it."""
+    assert e.grid is not None
+    axis = e.grid.axes[0]
+    configs = {
+        a.name: at_point(a.config, (axis,), {axis.name: f"x{factors[a.name]:.6g}"}, lambda field: str(e.path)) for a in e.arms
+    }
+    base = configs[e.baseline.name]
+    arms = [replace(a, config=configs[a.name], fields=differences(configs[a.name], base)) for a in e.arms]
+    return replace(e, arms=tuple(arms), grid=None)
+
+
+__all__ = ["ESTIMANDS", "KEYS", "NAME", "PRIMARY", "Arm", "Experiment", "experiment_path", "load_experiment"]

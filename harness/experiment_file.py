@@ -1,22 +1,42 @@
 """An experiment's YAML file: its keys, the overrides of the command line, and messages that name file and line."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.presets import find, names, near
+from harness.presets import names, near, search
 from harness.yamlfile import YamlFile
+
+FACTOR = re.compile(r"x([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)")
+NOT_EXPERIMENTS = ("records", "scales")  # folders of experiments/ that hold something else
+SCALED = ("set", "budgets", "target", "margin", "seeds", "axes", "primary", "published")  # keys that may depend on the scale
+
+
+def experiment_names() -> list[str]:
+    """Every experiment by its name: 'quickstart', 'deltas/r08'."""
+    found = {p.relative_to(folder).with_suffix("") for folder in search(".") for p in folder.rglob("*.yaml")}
+    return sorted(str(p) for p in found if p.parts[0] not in NOT_EXPERIMENTS)
 
 
 def experiment_path(text: str) -> Path:
-    """The file of EXP: a path, or a name in experiments/."""
+    """The file of EXP: a path, or a name in experiments/ such as quickstart or deltas/r08."""
     if text.endswith((".yaml", ".yml")):
         path = Path(text)
         if not path.is_file():
-            raise UserError(f"{path}: no such experiment file{near(path.stem, names('.'))}")
+            raise UserError(f"{path}: no such experiment file{near(path.stem, experiment_names())}")
         return path
-    return find(".", text, "experiment")
+    for folder in search("."):
+        if text in experiment_names() and (folder / f"{text}.yaml").is_file():
+            return folder / f"{text}.yaml"
+    raise UserError(f"unknown experiment '{text}'{near(text, experiment_names())}")
+
+
+def factor_of(value: Any) -> float | None:
+    """0.5 of 'x0.5'; None of what is no factor."""
+    match = FACTOR.fullmatch(value) if isinstance(value, str) else None
+    return float(match[1]) or None if match else None
 
 
 class ExperimentFile:
@@ -34,10 +54,35 @@ class ExperimentFile:
                 raise self.fail(f"unknown key '{key}'{near(str(key), keys)}", str(key))
         self.overrides = {k: v for k, v in overrides.items() if k not in keys}
         self.data |= self.given
+        self.data |= self._at_scale() | self.given
 
     def where(self, *keys: str) -> str:
         """'file:line' of the innermost key of the path that the file has, or '--set' where that replaced it."""
-        return "--set" if keys and keys[0] in self.given else self.file.where(*keys)
+        if keys and keys[0] in self.given:
+            return "--set"
+        here = ("at_scale", self.scale, *keys)
+        return self.file.where(*(here if keys and here in self.file.lines else keys))
+
+    @property
+    def scale(self) -> str:
+        return str(self.data.get("scale", "gpt2"))
+
+    def _at_scale(self) -> dict[str, Any]:
+        """The keys that hold at this experiment's scale alone; its `set` adds to the file's."""
+        sections = self.value("at_scale", dict, {}, "a mapping of scales to keys")
+        for scale, section in sections.items():
+            place = ("at_scale", str(scale))
+            if scale not in names("scales"):
+                raise self.fail(f"at_scale: unknown scale '{scale}'{near(str(scale), names('scales'))}", *place)
+            if not isinstance(section, dict):
+                raise self.fail(f"at_scale: {scale} must be a mapping of keys to values", *place)
+            for key in section:
+                if key not in SCALED:
+                    raise self.fail(f"at_scale may hold {', '.join(SCALED)}, not '{key}'{near(str(key), SCALED)}", *place, key)
+        own, general = dict(sections.get(self.scale, {})), self.data.get("set")
+        if isinstance(own.get("set"), dict) and isinstance(general, dict):
+            own["set"] = {**general, **own["set"]}
+        return own
 
     def fail(self, message: str, *keys: str) -> UserError:
         return UserError(f"{self.where(*keys)}: {message}")
@@ -53,7 +98,7 @@ class ExperimentFile:
             raise self.fail(f"{key} is {value!r}, but must be {words}", key)
         return value
 
-    def items(self, key: str, kind: type) -> list[Any]:
+    def items(self, key: str, kind: type | tuple[type, ...]) -> list[Any]:
         """The list of a key, [] where it is absent."""
         value = self.data.get(key) or []
         if not isinstance(value, list) or any(not isinstance(v, kind) or isinstance(v, bool) for v in value):

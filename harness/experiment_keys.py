@@ -4,12 +4,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from harness.experiment_file import ExperimentFile
+from harness.experiment_file import ExperimentFile, factor_of
 from harness.presets import names, near
 
 PRIMARY = ("val_loss", "time_to_target", "step_time")
-CONFIRM_SEEDS_FROM = 1000  # a confirmatory experiment draws from here on, so that no exploratory run can confirm itself
-MAX_SEEDS = 10_000
+ESTIMANDS = ("at-rate", "retuned")
+MAX_SEEDS = 1000  # and the first seed of the next range: no two of them share a run
+CONFIRM_SEEDS_FROM = MAX_SEEDS  # a confirmatory experiment draws from here on, so that no exploratory run can confirm itself
+RETUNED_SEEDS_FROM = 2 * MAX_SEEDS  # after a grid the chosen rates are measured on these, or (confirming) on the range above
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 SeedsRule = Mapping[str, Any]  # min, max, stop
 
@@ -39,6 +41,9 @@ def read_seeds(file: ExperimentFile, *, confirm: bool) -> tuple[tuple[int, ...],
         and all(isinstance(v, int) and 0 <= v < 2**31 for v in value)
         and len(set(value)) == len(value)
     ):
+        if confirm and min(value) < CONFIRM_SEEDS_FROM:
+            message = f"seeds {value} are those of exploratory runs: a confirmatory experiment draws from {CONFIRM_SEEDS_FROM} on"
+            raise file.fail(message, "seeds")
         return tuple(value), None
     if isinstance(value, dict) and set(value) == {"min", "max", "stop"}:
         low, high, stop = value["min"], value["max"], value["stop"]
@@ -52,10 +57,12 @@ def read_seeds(file: ExperimentFile, *, confirm: bool) -> tuple[tuple[int, ...],
     )
 
 
-def read_budgets(file: ExperimentFile) -> tuple[int, ...]:
-    budgets = tuple(file.items("budgets", int))
-    if any(not 1 <= b <= 10**7 for b in budgets) or len(set(budgets)) != len(budgets):
-        raise file.fail(f"budgets {list(budgets)} must be different numbers of training steps", "budgets")
+def read_budgets(file: ExperimentFile, steps: int) -> tuple[int, ...]:
+    """Training steps: whole numbers, or factors such as x0.9 on the baseline's own `steps`."""
+    given = file.items("budgets", (int, str))
+    budgets = tuple(round(steps * factor) if (factor := factor_of(b)) else b for b in given)
+    if any(isinstance(b, str) or not 1 <= b <= 10**7 for b in budgets) or len(set(budgets)) != len(budgets):
+        raise file.fail(f"budgets {given} must be different numbers of training steps, or factors such as x0.9", "budgets")
     return budgets
 
 

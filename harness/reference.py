@@ -13,7 +13,8 @@ from typing import Any, get_type_hints
 from harness.catalogue import choices
 from harness.config import SECTIONS, RunConfig, toggles
 from harness.designs import DESIGNS
-from harness.experiment import NAME, PRIMARY
+from harness.experiment import ESTIMANDS, NAME, PRIMARY
+from harness.experiment_file import FACTOR, SCALED
 from harness.validate import allowed_text
 from harness.yamlfile import YamlFile
 from model.config import ON
@@ -141,12 +142,13 @@ def experiment_schema() -> dict[str, Any]:
     text, flag, count = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 1}
     names = {"type": "array", "items": text}
     fields = {"$ref": "#/$defs/fields"}
+    factor = {"type": "string", "pattern": f"^{FACTOR.pattern}$"}
     seeds_rule = {
         "type": "object",
         "required": ["min", "max", "stop"],
         "properties": {"min": count, "max": count, "stop": {"type": "object"}},
     }
-    properties = {
+    properties: dict[str, Any] = {
         "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
         "question": text,
         "base": {"type": "string", "description": "a record: ablate records"},
@@ -154,19 +156,24 @@ def experiment_schema() -> dict[str, Any]:
         "set": {**fields, "description": "fields of every arm"},
         "changes": {
             "type": "object",
-            "additionalProperties": {"anyOf": [{"type": "string", "description": "RECORD.CHANGE"}, fields]},
+            "additionalProperties": {"anyOf": [{"type": "string", "description": "RECORD.CHANGE"}, names, fields]},
         },
         "design": {"enum": [*DESIGNS, "explicit"]},
         "arms": {"anyOf": [{"type": "array", "items": names}, {"type": "object", "additionalProperties": names}]},
         "seeds": {"anyOf": [count, {"type": "array", "items": {"type": "integer", "minimum": 0}}, seeds_rule]},
-        "budgets": {"type": "array", "items": count},
+        "budgets": {"type": "array", "items": {"anyOf": [count, factor]}},
         "target": {"type": "object", "required": ["val_loss"], "properties": {"val_loss": {"type": "number"}, "reason": text}},
         "primary": {"enum": list(PRIMARY)},
         "margin": {"type": "number", "exclusiveMinimum": 0},
         "confirm": flag,
         "published": text,
         "plugins": names,
+        "axes": {"type": "object", "additionalProperties": {"type": "array", "items": {"anyOf": [{"type": "number"}, factor]}}},
+        "estimand": {"enum": list(ESTIMANDS)},
+        "gpu_only": {**names, "description": "changes that a machine without CUDA leaves out"},
     }
+    scaled = {"type": "object", "additionalProperties": False, "properties": {key: properties[key] for key in SCALED}}
+    properties["at_scale"] = {"type": "object", "additionalProperties": scaled}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "an experiment",
