@@ -91,6 +91,25 @@ class Scale:
         return [k * step for k in range(first, last + 1)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class LogScale(Scale):
+    """The same map of logarithms; low and high above zero."""
+
+    def __call__(self, value: float) -> float:
+        part = math.log(value / self.low) / math.log(self.high / self.low) if value > 0 else 0.0
+        return self.start + part * (self.end - self.start)
+
+    def ticks(self, n: int = 5) -> list[float]:
+        """Round numbers inside [low, high]: those of the coarsest of three series that gives at least 3, else the finest."""
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        found: list[float] = []
+        for series in ((1,), (1, 2, 5), (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)):
+            found = [m * 10.0**d for d in decades for m in series if self.low <= m * 10.0**d <= self.high]
+            if len(found) >= 3:
+                break
+        return found
+
+
 def extent(values: Iterable[float], *, around: Sequence[float] = (), pad: float = 0.06) -> tuple[float, float]:
     """Lowest and highest finite value, with `around` included and a margin; (0, 1) when there is nothing to show."""
     finite = [v for v in (*values, *around) if v is not None and math.isfinite(v)]

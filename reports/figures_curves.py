@@ -10,7 +10,22 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from reports.figures import WIDE, Figure, Palette, Scale, clipped, extent, line, mark, path_of, shorten, text, x_axis, y_axis
+from reports.figures import (
+    WIDE,
+    Figure,
+    LogScale,
+    Palette,
+    Scale,
+    clipped,
+    extent,
+    line,
+    mark,
+    path_of,
+    shorten,
+    text,
+    x_axis,
+    y_axis,
+)
 
 MAX_POINTS = 60  # per drawn line: what 700 px can show; the table behind the figure keeps every point of the means
 MAX_RUN_LINES = 60
@@ -30,13 +45,13 @@ class Bundle:
     runs: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]  # run_id -> steps, times, losses
 
 
-def bundles(curves: pd.DataFrame, runs: pd.DataFrame, arms: Sequence[str]) -> dict[str, Bundle]:
-    """The curves of finished runs by arm, at the longest budget and in role `loss` where there is such a run."""
+def bundles(curves: pd.DataFrame, runs: pd.DataFrame, arms: Sequence[str], budget: int | None = None) -> dict[str, Bundle]:
+    """The curves of finished runs by arm, at the budget (None: each arm's longest), in role `loss` where there is such a run."""
     finished = runs[runs["status"] == "finished"]
     if len(finished) and (finished["role"] == "loss").any():
         finished = finished[finished["role"] == "loss"]
     if len(finished):
-        finished = finished[finished["budget"] == finished["budget"].max()]
+        finished = finished[finished["budget"] == (budget or finished.groupby("arm")["budget"].transform("max"))]
     shown = curves[curves["run_id"].isin(set(finished["run_id"]))]
     out = {}
     for arm, rows in shown.groupby("arm", sort=False):
@@ -73,19 +88,26 @@ def band(xs: np.ndarray, low: np.ndarray, high: np.ndarray, x: Scale, y: Scale) 
 def curve_figure(
     key: str, data: dict[str, Bundle], palette: Palette, seeds: dict[str, str], unit: str, target: float | None
 ) -> Figure:
-    """Loss over steps (`key` loss_by_step) or over seconds (loss_by_time); `seeds` maps run_id to words for its tooltip."""
-    by_time = key == "loss_by_time"
+    """Loss over steps (`key` loss_by_step, loss_whole on logarithmic axes) or over seconds (loss_by_time).
+
+    `seeds` maps run_id to words for its tooltip."""
+    by_time, whole = key == "loss_by_time", key == "loss_whole"
     across = {arm: b.time_s if by_time else b.steps for arm, b in data.items()}
-    late = [v for b in data.values() for side in (b.low, b.high) for v in side[b.steps >= BURN_IN * b.steps[-1]]]
-    y_range = extent(late, around=[] if target is None else [target], pad=0.03)
+    burn_in = 0.0 if whole else BURN_IN
+    shown = [v for b in data.values() for side in (b.low, b.high) for v in side[b.steps >= burn_in * b.steps[-1]]]
+    y_range = extent(shown, around=[] if target is None else [target], pad=0.0 if whole else 0.03)
     x_range = (0.0, max((float(xs[-1]) for xs in across.values() if len(xs)), default=1.0) or 1.0)
+    if whole:
+        x_range = (min(float(s[s > 0][0]) for s in across.values() if (s > 0).any()), x_range[1])
+        y_range = (y_range[0] / 1.03, y_range[1] * 1.03)
+    scale = LogScale if whole else Scale
     n_runs = sum(len(b.runs) for b in data.values())
 
     def draw(width: int) -> tuple[str, float]:
         height = 400 if width == WIDE else 300
-        x = Scale(low=x_range[0], high=x_range[1], start=52, end=width - 12)
-        y = Scale(low=y_range[0], high=y_range[1], start=height - 48, end=30)
-        label = "training time, s" if by_time else "step"
+        x = scale(low=x_range[0], high=x_range[1], start=52, end=width - 12)
+        y = scale(low=y_range[0], high=y_range[1], start=height - 48, end=30)
+        label = "training time, s" if by_time else "step, logarithmic" if whole else "step"
         parts = [y_axis(y, 52, width - 12, f"validation loss, {unit}"), x_axis(x, 30, height - 48, label, n=width // 110)]
         inside = []
         for arm, b in data.items():
@@ -93,7 +115,7 @@ def curve_figure(
             shape = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">']
             if len(b.runs) > 1 and len(data) <= 8:
                 shape.append(band(across[arm][at], b.low[at], b.high[at], x, y))
-            if n_runs <= MAX_RUN_LINES:
+            if n_runs <= MAX_RUN_LINES and not whole:
                 for run_id, (steps, times, losses) in b.runs.items():
                     some = thin(len(steps))
                     points = [(x(a), y(v)) for a, v in zip((times if by_time else steps)[some], losses[some])]
@@ -112,12 +134,12 @@ def curve_figure(
     ends = "; ".join(f"{arm} ends at {b.mean[-1]:.4f}" for arm, b in list(data.items())[:12])
     return Figure(
         key=key,
-        title="Loss by training time" if by_time else "Loss by step",
+        title="Loss by training time" if by_time else "Loss by step, the whole course" if whole else "Loss by step",
         caption=(
             "Mean over finished runs"
             + (", band from the lowest to the highest run" if len(data) <= 8 else "")
-            + ("; thin lines are single runs" if n_runs <= MAX_RUN_LINES else "")
-            + ". The first steep part runs off the top."
+            + ("; thin lines are single runs" if n_runs <= MAX_RUN_LINES and not whole else "")
+            + (". Both axes are logarithmic." if whole else ". The first steep part runs off the top.")
         ),
         alt=f"Line chart of validation loss over {'seconds of training' if by_time else 'steps'}. {ends}.",
         columns=("arm", "step", "mean_train_time_s", "mean_val_loss", "lowest", "highest", "n_runs"),
@@ -133,15 +155,16 @@ def curve_figure(
 
 def differences(data: dict[str, Bundle], runs: pd.DataFrame, baseline: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Arm -> (steps, one row of differences to the baseline per block both finished; else one row of mean differences)."""
-    seed_of = runs.set_index("run_id")["seed"].to_dict()
+    blocked = runs[runs["block"].notna()]  # runs of no block (imported ones) are never paired
+    block_of = dict(zip(blocked["run_id"], blocked["block"]))
     base = data[baseline]
-    base_by_seed = {seed_of[r]: dict(zip(s, loss)) for r, (s, _, loss) in base.runs.items()}
+    base_of = {block_of[r]: dict(zip(s, loss)) for r, (s, _, loss) in base.runs.items() if r in block_of}
     out = {}
     for arm, b in data.items():
         if arm == baseline:
             continue
         steps = np.intersect1d(b.steps, base.steps)
-        pairs = [(dict(zip(s, loss)), base_by_seed.get(seed_of[r])) for r, (s, _, loss) in b.runs.items()]
+        pairs = [(dict(zip(s, loss)), base_of.get(block_of.get(r))) for r, (s, _, loss) in b.runs.items()]
         rows = [[own.get(t, np.nan) - other.get(t, np.nan) for t in steps] for own, other in pairs if other]
         if not rows:
             rows = [list(b.mean[np.isin(b.steps, steps)] - base.mean[np.isin(base.steps, steps)])]
@@ -198,14 +221,21 @@ def difference_figure(data: dict[str, Bundle], runs: pd.DataFrame, palette: Pale
     )
 
 
+def positive(data: dict[str, Bundle]) -> bool:
+    """Whether logarithmic axes can show the curves: losses above zero, and more than one step after the first."""
+    return all((b.low > 0).all() and (b.steps > 0).sum() > 1 for b in data.values())
+
+
 def curve_figures(
-    curves: pd.DataFrame, runs: pd.DataFrame, palette: Palette, *, unit: str, target: float | None, tips: dict[str, str]
-) -> list[Figure]:
+    curves: pd.DataFrame, runs: pd.DataFrame, palette: Palette,
+    *, unit: str, target: float | None, tips: dict[str, str], budget: int | None = None,
+) -> list[Figure]:  # fmt: skip
     """Every figure that shows curves; none where no run has finished."""
-    data = bundles(curves, runs, palette.arms)
+    data = bundles(curves, runs, palette.arms, budget)
     if not data:
         return []
-    figures = [curve_figure(key, data, palette, tips, unit, target) for key in ("loss_by_step", "loss_by_time")]
+    keys = ("loss_by_step", "loss_by_time") + (("loss_whole",) if positive(data) else ())
+    figures = [curve_figure(key, data, palette, tips, unit, target) for key in keys]
     if palette.baseline in data and len(data) > 1:
         figures.append(difference_figure(data, runs, palette, unit))
     return figures

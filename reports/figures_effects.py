@@ -1,10 +1,11 @@
 """Figures of the verdicts: effects with their intervals, the waterfall of a ladder, learning gain against systems gain."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.figures import WIDE, Figure, Palette, Scale, dot, extent, line, mark, shorten, text, x_axis, y_axis
+from reports.figures import CHAR_PX, WIDE, Figure, Palette, Scale, dot, extent, line, mark, shorten, text, x_axis, y_axis
 from reports.page_numbers import interval, known, show
 from reports.types import LOSSES, Comparison, Comparisons
 
@@ -97,15 +98,32 @@ def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette,
     )
 
 
+WATERFALLS = {  # metric -> unit, kinds of the level and of a step, words
+    "time_to_target": ("s", "s", "s_delta", "time to target"),
+    "train_time_s": ("s", "s", "s_delta", "training time"),
+    "step_ms": ("ms", "ms", "ms_delta", "step time"),
+    "val_loss": ("nats", "loss", "loss_delta", "validation loss"),
+}
+
+
+def levels_of(metric: str, arms: Sequence[str], outcome: Comparisons) -> dict[str, float]:
+    """Arm -> its level of a metric: the estimated time to target where it is not extrapolated, else the mean of its runs."""
+    if metric == "time_to_target":
+        found = {a: outcome.times[a] for a in arms if a in outcome.times}
+        return {a: t.seconds for a, t in found.items() if t.seconds is not None and not t.extrapolated}
+    means = {a: outcome.cells[a].mean.get(metric) for a in arms if a in outcome.cells}
+    return {a: v for a, v in means.items() if v is not None and known(v)}
+
+
 def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: Palette) -> Figure | None:
     """From the baseline to the full ladder: each bar is what one more change added to the mean; whiskers are the interval of
     the whole difference to the baseline up to there."""
-    levels = {a: outcome.cells[a].mean[metric] for a in arms if a in outcome.cells and known(outcome.cells[a].mean.get(metric))}
+    levels = levels_of(metric, arms, outcome)
     if len(levels) < 3 or palette.baseline not in levels:
         return None
     names = list(levels)
     base = levels[palette.baseline]
-    unit, kind, delta_kind = ("s", "s", "s_delta") if metric == "train_time_s" else ("nats", "loss", "loss_delta")
+    unit, kind, delta_kind, axis = WATERFALLS[metric]
     ends: dict[str, tuple[float | None, float | None]] = {}
     for arm in names[1:]:
         c = outcome.of(arm, metric)
@@ -119,7 +137,7 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
         height = 340
         y = Scale(low=y_range[0], high=y_range[1], start=height - 66, end=34)
         slot = (width - 56) / len(names)
-        parts = [y_axis(y, 52, width - 4, f"{'training time' if unit == 's' else 'validation loss'}, {unit}")]
+        parts = [y_axis(y, 52, width - 4, f"{axis}, {unit}")]
         for i, arm in enumerate(names):
             left, wide = 56 + slot * i + slot * 0.14, slot * 0.72
             top, foot = (y(levels[arm]), height - 66) if i == 0 else sorted((y(levels[arm]), y(levels[names[i - 1]])))
@@ -146,7 +164,7 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
     def draw_rows(width: int) -> tuple[str, float]:
         x = Scale(low=y_range[0], high=y_range[1], start=4, end=width - 4)
         bottom = 8 + 44 * len(names)
-        parts = [x_axis(x, 4, bottom, f"{'training time' if unit == 's' else 'validation loss'}, {unit}", n=3)]
+        parts = [x_axis(x, 4, bottom, f"{axis}, {unit}", n=3)]
         for i, arm in enumerate(names):
             row = 8 + 44 * i
             words = show(levels[arm], kind) if i == 0 else show(levels[arm] - levels[names[i - 1]], delta_kind)
@@ -161,11 +179,13 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
         return "".join(parts), bottom + 44
 
     words = "; ".join(f"{arm} {show(v, kind)}" for arm, v in levels.items())
+    whiskers = any(low is not None for low, _ in ends.values())
     return Figure(
         key=f"waterfall_{metric}",
-        title="From baseline to full: training time" if unit == "s" else "From baseline to full: loss",
-        caption="Each bar is what one more change added to the mean; the line through it is the interval of the whole "
-        "difference to the baseline up to there. The axis does not start at zero.",
+        title=f"From baseline to full: {axis}",
+        caption="Each bar is what one more change added to the mean"
+        + ("; the line through it is the interval of the whole difference to the baseline up to there" if whiskers else "")
+        + ". The axis does not start at zero.",
         alt=f"Waterfall of the ladder's means in {unit}: {words}.",
         columns=("arm", "mean", "added", "low_of_total", "high_of_total"),
         rows=tuple(
@@ -180,8 +200,20 @@ def wrapped(name: str, px: float) -> list[str]:
     """A bar's label on up to three lines; a ladder's long names keep only their last change, which is what the bar shows."""
     last = name.split(" + ")[-1]
     name = ("+ " if last != name else "") + last
-    room = max(6, int(px / 6.4))
-    return [shorten(name[k : k + room], px) for k in range(0, min(len(name), 3 * room), room)]
+    room = max(6, int(px / CHAR_PX))
+    lines = textwrap.wrap(name.replace("_", "_\u200b"), room, break_on_hyphens=False, break_long_words=False) or [name]
+    lines = [piece for line in lines for piece in broken(line, room)]
+    return [shorten(part, px) for part in (*lines[:2], " ".join(lines[2:]))[: len(lines)]]
+
+
+def broken(line: str, room: int) -> list[str]:
+    """A line that is too long, cut after underscores where there are any."""
+    out = [""]
+    for piece in line.split("\u200b"):
+        if out[-1] and len(out[-1]) + len(piece) > room:
+            out.append("")
+        out[-1] += piece
+    return out
 
 
 def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
@@ -233,14 +265,18 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
 
 
 def effect_figures(plan: Mapping[str, Any], outcome: Comparisons, palette: Palette) -> list[Figure]:
-    """Forest plots of every compared metric, the primary one first, waterfalls for a ladder, and the two gains."""
+    """Waterfalls for a ladder, the two gains, and forest plots of every compared metric, the primary one first."""
     figures: list[Figure | None] = []
-    metrics = sorted(("val_loss", "heldout_loss", "step_ms", "time_to_target"), key=lambda m: m != outcome.primary)
-    for metric in metrics:
-        found = {a: c for a in outcome.arms if (c := outcome.of(a, metric)) is not None}
-        if found:
-            figures.append(forest(metric, found, palette, plan.get("margin") if metric == "val_loss" else None))
     if plan.get("design") == "ladder":
-        figures += [waterfall(m, palette.arms, outcome, palette) for m in ("train_time_s", "val_loss")]
-    figures.append(gains(outcome, palette))
+        resolved = len(levels_of("time_to_target", palette.arms, outcome)) >= 3
+        time = "time_to_target" if resolved else "train_time_s"
+        steps = ("step_ms",) if plan.get("evidence") else ()
+        figures += [waterfall(m, palette.arms, outcome, palette) for m in (time, *steps, "val_loss")]
+    if not plan.get("evidence"):  # published rows are compared one by one, in their table
+        figures.append(gains(outcome, palette))
+        metrics = sorted(("val_loss", "heldout_loss", "step_ms", "time_to_target"), key=lambda m: m != outcome.primary)
+        for metric in metrics:
+            found = {a: c for a in outcome.arms if (c := outcome.of(a, metric)) is not None}
+            if found:
+                figures.append(forest(metric, found, palette, plan.get("margin") if metric == "val_loss" else None))
     return [f for f in figures if f is not None]

@@ -220,14 +220,15 @@ def key_row(words: Sequence[str], width: int) -> list[str]:
 
 def run_figures(
     runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: Palette,
-    *, unit: str, target: float | None, tips: Mapping[str, str],
+    *, unit: str, target: float | None, tips: Mapping[str, str], steps: Figure | None = None,
 ) -> list[Figure]:  # fmt: skip
-    """Every figure of single runs that the data can fill."""
+    """Every figure of single runs that the data can fill; `steps`, the distribution of step times, among them."""
     started = {run_id: str(r["started"]) for run_id, r in results.items() if r.get("started")}
     candidates = [
         scatter(runs, palette, tips, unit=unit, target=target),
         strip("step_time", "Step time", "Dots are runs' means, ticks the arms'; bars run from median to 95th percentile.",
               "step time, ms", "step_ms", runs, palette, tips, low="step_ms_median", high="step_ms_p95"),
+        steps,
         drift(runs, palette, tips, started),
         strip("memory", "Peak memory", "Highest allocated memory of each run.", "peak allocated, MiB", "peak_allocated_mib",
               runs, palette, tips, from_zero=True),

@@ -27,7 +27,7 @@ RUN_COLUMNS = (
     *("self_reported", "metrics_digest", "run_id"),
 )
 CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", "step", "val_loss", "train_time_s")
-OUTCOMES = ("finished", "diverged")
+POINT = ("step", "val_loss", "train_time_s")
 
 
 def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_stale: bool = False) -> Experiment:
@@ -41,7 +41,8 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
         raise ValueError(f"{folder}: no experiment '{Path(name_or_dir).name}' here; {hint}")
     plan = _json(folder / "experiment.json")
     root = folder.parent.parent / "runs"
-    rows, curves = [], []
+    rows: list[dict[str, Any]] = []
+    curves: dict[str, list[Any]] = {c: [] for c in CURVE_COLUMNS}
     environments: dict[str, Mapping[str, Any]] = {}
     configs: dict[str, Mapping[str, Any]] = {}
     results_of: dict[str, Mapping[str, Any]] = {}
@@ -57,7 +58,8 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
         environment = _json(run / "environment.json") if (run / "environment.json").is_file() else {}
         status, reason = (result["status"], result.get("reason")) if result else _ended(run)
         points = _validation(run / "metrics.jsonl")
-        crossing = first_crossing(points["train_time_s"], points["val_loss"], target) if target is not None and result else None
+        at = {key: points[i::3] for i, key in enumerate(POINT)}
+        crossing = first_crossing(at["train_time_s"], at["val_loss"], target) if target is not None and result else None
         gpus = environment.get("gpus") or []
         rows.append(
             {
@@ -81,19 +83,16 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
                 "run_id": run_id,
             }
         )
-        points["val_loss"] = points["val_loss"].astype(float)
-        facts = {key: planned.get(key) for key in ("arm", "seed", "budget", "role")}
-        curves.append(points.assign(run_id=run_id, **facts))
+        facts = {"run_id": run_id} | {key: planned.get(key) for key in ("arm", "seed", "budget", "role")}
+        for key, values in (at | {k: [v] * len(at["step"]) for k, v in facts.items()}).items():
+            curves[key] += values
         for store, value in ((environments, environment), (configs, config), (results_of, result)):
             if value:
                 store[run_id] = value
     _name_stale_files(rows, configs, plan.get("source"))
     table = pd.DataFrame(rows, columns=list(RUN_COLUMNS))
-    drawn = [c for c in curves if len(c)]
-    empty = pd.DataFrame(columns=list(CURVE_COLUMNS))
-    curve_table: pd.DataFrame = pd.concat(drawn, ignore_index=True)[list(CURVE_COLUMNS)] if drawn else empty
     return Experiment(
-        name=plan["name"], plan=plan, runs=table, curves=curve_table, environments=environments, configs=configs,
+        name=plan["name"], plan=plan, runs=table, curves=pd.DataFrame(curves), environments=environments, configs=configs,
         results=results_of, accept_stale=accept_stale,
     )  # fmt: skip
 
@@ -145,10 +144,9 @@ def _ended(run: Path) -> tuple[str, str | None]:
     return str(attempts[-1].get("status") or "running"), attempts[-1].get("reason")
 
 
-def _validation(path: Path) -> pd.DataFrame:
-    rows = [r for r in read_lines(path) if r.get("kind") == "val"]
-    columns = ["step", "val_loss", "train_time_s"]
-    return pd.DataFrame([[_number(r.get(c)) for c in columns] for r in rows], columns=columns, dtype=float)
+def _validation(path: Path) -> list[float]:
+    """step, val_loss, train_time_s of every validation point, one after the other."""
+    return [_number(r.get(c)) for r in read_lines(path) if r.get("kind") == "val" for c in POINT]
 
 
 def _number(value: Any) -> float:

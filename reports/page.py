@@ -18,12 +18,17 @@ from reports.figures import NARROW, WIDE, Figure, Palette
 from reports.figures_budgets import budget_figure
 from reports.figures_curves import curve_figures
 from reports.figures_effects import effect_figures
+from reports.figures_interactions import interaction_figure
 from reports.figures_runs import run_figures
+from reports.figures_steps import step_distribution
+from reports.interactions import interplay
 from reports.page_embed import embed_experiment, plain, restore_experiment, script_json
-from reports.page_numbers import show, visible
+from reports.page_numbers import known, show, visible
+from reports.page_published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page_sentences import answer, facts, notes, published_parts
 from reports.page_tables import WAITING, config_differences, environment_table, run_columns, run_rows, troubles
 from reports.page_verdicts import METRIC_WORDS, heads, verdict_rows
+from reports.samples import at_budget
 from reports.types import Comparisons, Experiment
 
 # ruff: noqa: E501  # a table of sentences
@@ -39,8 +44,8 @@ GENERAL_WORDS = (
 )  # fmt: skip
 
 
-def write_report(experiments: Sequence[Experiment], out: Path) -> Path:
-    """Write the page for these experiments to `out`, whole or not at all; returns out.
+def write_report(experiments: Sequence[Experiment], out: Path, *, refresh_s: float | None = None) -> Path:
+    """Write the page for these experiments to `out`, whole or not at all; returns out. refresh_s: it loads itself again so often.
 
     Raises ValueError where no experiment is given.
     """
@@ -49,14 +54,14 @@ def write_report(experiments: Sequence[Experiment], out: Path) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        beside.write_text(render(experiments), encoding="utf-8")
+        beside.write_text(render(experiments, refresh_s=refresh_s), encoding="utf-8")
         beside.replace(out)
     finally:
         beside.unlink(missing_ok=True)
     return out
 
 
-def render(experiments: Sequence[Experiment]) -> str:
+def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None) -> str:
     """The page's text: the same experiments give the same bytes."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=shown)
     environment.filters["code"] = code
@@ -75,6 +80,7 @@ def render(experiments: Sequence[Experiment]) -> str:
         js=Markup(asset("report.js")),
         data=Markup(script_json({"format": 1, "experiments": data})),
         experiments=views,
+        refresh_s=refresh_s,
         footer="Written by `ablate report` from the results directory. `ablate verify` recomputes every number and verdict on this "
         "page from the data inside it.",
     )
@@ -111,16 +117,27 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     palette, unit = palette_of(plan), plan["corpus"]["unit"]
     target = (plan.get("target") or {}).get("val_loss")
     tips = {
-        r["run_id"]: f"{r['arm']}, seed {r['seed']}: loss {show(r['val_loss'], 'loss')}, {show(r['step_ms'], 'ms')} ms a step"
+        r["run_id"]: f"{r['arm']}, {run_name(r)}: loss {show(r['val_loss'], 'loss')}, {show(r['step_ms'], 'ms')} ms a step"
         for r in runs.to_dict("records")
     }
-    budgets = budget_figure(runs, outcome, palette, unit=unit, target=target)
+    losses = at_budget(runs[runs["status"] == "finished"], outcome.budget)
+    singles = [
+        interaction_figure(interplay(losses, plan), unit),
+        None if plan.get("evidence") else budget_figure(runs, outcome, palette, unit=unit, target=target),
+    ]
+    skip_first = str(plan.get("protocol")).startswith("skip10")
+    steps = step_distribution(experiment.curves, runs, palette, skip_first=skip_first)
     return [
         *effect_figures(plan, outcome, palette),
-        *([budgets] if budgets else []),
-        *curve_figures(experiment.curves, runs, palette, unit=unit, target=target, tips=tips),
-        *run_figures(runs, experiment.results, palette, unit=unit, target=target, tips=tips),
+        *(f for f in singles if f is not None),
+        *curve_figures(experiment.curves, runs, palette, unit=unit, target=target, tips=tips, budget=outcome.budget),
+        *run_figures(runs, experiment.results, palette, unit=unit, target=target, tips=tips, steps=steps),
     ]
+
+
+def run_name(run: Mapping[Any, Any]) -> str:
+    """What tells an arm's runs apart: the seed, or the run's id where it has none (imported logs)."""
+    return f"seed {run['seed']:.0f}" if known(run["seed"]) else str(run["run_id"])
 
 
 def view(experiment: Experiment, outcome: Comparisons, figures: Sequence[Figure], index: int) -> dict[str, Any]:
@@ -128,19 +145,27 @@ def view(experiment: Experiment, outcome: Comparisons, figures: Sequence[Figure]
     plan, runs = experiment.plan, experiment.runs
     palette = palette_of(plan)
     css = {arm: palette.css(arm) for arm in palette.arms}
-    columns, table = heads(outcome, plan), run_columns(runs)
+    table = run_columns(runs)
     waiting = runs["status"].isin(WAITING)
+    if plan.get("evidence"):
+        columns, rows = evidence_heads(plan), evidence_rows(experiment, outcome, css)
+        headline, under, remarks = evidence_answer(experiment, outcome), evidence_lead(plan), list(plan["remarks"])
+    else:
+        columns = heads(outcome, plan)
+        rows = verdict_rows(outcome, columns, css, final=bool(plan.get("imported")))
+        headline, under, remarks = answer(outcome), lead(plan, outcome), notes(outcome)
     return {
         "index": index,
         "name": experiment.name,
         "question": plan.get("question") or f"What do the changes of {experiment.name} do?",
-        "answer": answer(outcome),
-        "lead": lead(plan, outcome),
+        "answer": headline,
+        "lead": under,
+        "section": "What was published" if plan.get("evidence") else "Verdicts",
         "facts": facts(plan, outcome, runs, accept_stale=experiment.accept_stale),
-        "notes": notes(outcome),
+        "notes": remarks,
         "published": published_parts(outcome.published) if outcome.published else (),
         "verdict_heads": columns,
-        "verdict_rows": verdict_rows(outcome, columns, css),
+        "verdict_rows": rows,
         "troubles": troubles(runs[~waiting], experiment.results),
         "waiting": int(waiting.sum()),
         "figures": [figure_view(f, palette, index) for f in figures],

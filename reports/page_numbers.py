@@ -30,6 +30,11 @@ def significant(value: float, digits: int) -> str:
     return f"{value:.{max(0, digits - 1 - magnitude)}f}"
 
 
+def bare(number: str) -> str:
+    """A number below one without zeros at its end: what is that small is a difference of few digits."""
+    return number.rstrip("0").rstrip(".") if number.lstrip("-").startswith("0.") else number
+
+
 def p_value(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
@@ -39,9 +44,9 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "loss_delta": lambda v: f"{v:+.4f}",
     "sd": lambda v: significant(v, 2),
     "ms": lambda v: significant(v, 4),
-    "ms_delta": lambda v: ("+" if v > 0 else "") + significant(v, 3),
+    "ms_delta": lambda v: ("+" if v > 0 else "") + bare(significant(v, 3)),
     "s": lambda v: significant(v, 4),
-    "s_delta": lambda v: ("+" if v > 0 else "") + significant(v, 3),
+    "s_delta": lambda v: ("+" if v > 0 else "") + bare(significant(v, 3)),
     "percent": lambda v: f"{100 * v:+.1f} %",
     "s_gain": lambda v: ("+" if v > 0 else "") + significant(v, 2),
     "rate": lambda v: f"{100 * v:.0f} %",

@@ -1,5 +1,6 @@
 """The sentences around the verdict table: the answer, the facts beside it, the notes below it, and the published delta."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,9 @@ class Fact:
 
 def facts(plan: Mapping[str, Any], outcome: Comparisons, runs: pd.DataFrame, *, accept_stale: bool) -> list[Fact]:
     """What a reader must know to weigh the verdicts: confirmed or not, estimand, looks, nodes, stale results, the locked plan."""
+    if plan.get("evidence"):
+        gpus = sorted(runs["gpu"].dropna().astype(str).unique())
+        return [Fact(text="published by others, not run here"), *(Fact(text=t) for t in (f"{len(plan['arms'])} rows", *gpus))]
     exploratory = not plan.get("confirm")
     estimands = sorted({str(a.get("estimand", "at-rate")) for a in plan["arms"]})
     meaning = {
@@ -72,13 +76,12 @@ def facts(plan: Mapping[str, Any], outcome: Comparisons, runs: pd.DataFrame, *, 
         "retuned": "retuned: every arm at its own best learning rate",
     }
     nodes = sorted(str(n) for n in runs["node"].dropna().unique())
-    n_seeds = len(plan["seeds"])
     kind = "anytime-valid" if outcome.anytime else "fixed-n"
     stale = runs[runs["stale"].astype(bool)]
     out = [
         Fact(text="exploratory", warn=exploratory) if exploratory else Fact(text="confirmed on fresh seeds"),
         *(Fact(text=meaning.get(e, e)) for e in estimands),
-        Fact(text=f"{len(plan['arms'])} arms, {n_seeds} {'seed' if n_seeds == 1 else 'seeds'}"),
+        Fact(text=f"{len(plan['arms'])} arms, " + counted_seeds(plan, runs)),
         Fact(text=f"{outcome.looks} {'look' if outcome.looks == 1 else 'looks'}, {kind} intervals"),
         Fact(text="no node known")
         if not nodes
@@ -100,10 +103,25 @@ def facts(plan: Mapping[str, Any], outcome: Comparisons, runs: pd.DataFrame, *, 
     if locks:
         out.append(Fact(text="plan.lock", code=str(locks[-1]["digest"])[:12]))
     if len(locks) > 1:
-        out.append(Fact(text=f"the plan was changed {len(locks) - 1} times after the first launch", warn=True))
+        times = "once" if len(locks) == 2 else f"{len(locks) - 1} times"
+        keys = ", ".join(changed_keys(locks))
+        out.append(Fact(text=f"the plan was changed {times} after the first launch" + (f": {keys}" if keys else ""), warn=True))
     if not locks:
-        out.append(Fact(text="no plan was locked", warn=True))
+        said = "imported logs: nothing was planned before they were made" if plan.get("imported") else "no plan was locked"
+        out.append(Fact(text=said, warn=True))
     return out
+
+
+def counted_seeds(plan: Mapping[str, Any], runs: pd.DataFrame) -> str:
+    """How many seeds, or, where runs have none (imported logs), how many runs."""
+    n, word = (len(plan["seeds"]), "seed") if runs["seed"].notna().any() else (len(runs), "run")
+    return f"{n} {word}" + ("" if n == 1 else "s")
+
+
+def changed_keys(locks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What of the plan differs between any two locks that follow each other, in the order of the plan."""
+    plans = [lock.get("plan") or {} for lock in locks]
+    return list(dict.fromkeys(k for a, b in itertools.pairwise(plans) for k in {**a, **b} if a.get(k) != b.get(k)))
 
 
 def notes(outcome: Comparisons) -> list[str]:

@@ -74,13 +74,17 @@ def words(key: str, text: str) -> Part:
     return Part(text=text, key=key)
 
 
-def verdict_cell(c: Comparison | None) -> VerdictCell:
+def verdict_cell(c: Comparison | None, n_waiting: int, *, final: bool) -> VerdictCell:
+    """The verdict, whether it is exploratory, what is still to come and what to do next (nothing, where runs are `final`)."""
+    waiting = words("unfinished", f"unfinished: {n_waiting} {'run' if n_waiting == 1 else 'runs'} to come" if n_waiting else "")
     if c is None:
-        return VerdictCell(parts=(words("verdict", "no result yet"),), css="words", tone="open")
+        return VerdictCell(
+            parts=tuple(p for p in (words("verdict", "no result yet"), waiting) if p.text), css="words", tone="open"
+        )
     parts = [words("verdict", c.verdict)]
     if c.exploratory and c.kind in ("helps", "hurts"):
         parts.append(words("exploratory", "exploratory"))
-    parts.append(words("next_action", c.next_action))
+    parts += [waiting, words("next_action", "" if final else c.next_action)]
     return VerdictCell(parts=tuple(p for p in parts if p.text), css="words", tone=TONES[c.kind])
 
 
@@ -197,8 +201,12 @@ def heads(outcome: Comparisons, plan: Mapping[str, Any]) -> list[Head]:
     return [h for h in columns if h.text not in absent]
 
 
-def verdict_rows(outcome: Comparisons, columns: Sequence[Head], css: Mapping[str, str]) -> list[VerdictRow]:
-    """The baseline's row, then one per arm in the plan's order; `css` maps every arm of the plan, in its order, to its colour."""
+def verdict_rows(
+    outcome: Comparisons, columns: Sequence[Head], css: Mapping[str, str], *, final: bool = False
+) -> list[VerdictRow]:
+    """The baseline's row, then one per arm in the plan's order; `css` maps every arm of the plan, in its order, to its colour.
+
+    final: the runs are all there will ever be (imported logs), so that no more of them are asked for."""
     rows = []
     places = list(css)
     for arm in (outcome.baseline, *outcome.arms):
@@ -206,7 +214,7 @@ def verdict_rows(outcome: Comparisons, columns: Sequence[Head], css: Mapping[str
         by_head = {
             "verdict": VerdictCell(parts=(words("verdict", "baseline"),), css="words", tone="base")
             if base
-            else verdict_cell(outcome.of(arm, outcome.primary)),
+            else verdict_cell(outcome.of(arm, outcome.primary), outcome.cells[arm].n_pending, final=final),
             "loss": loss_cell(outcome, arm),
             "Δ loss": effect_cell(outcome.of(arm, "val_loss"), "val_loss"),
             "held-out loss": measured_cell(outcome, arm, "heldout_loss", "loss"),

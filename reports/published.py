@@ -15,16 +15,23 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from reports.intervals import Estimate
 from reports.types import PublishedVerdict
 
-RUNS = Path(__file__).parent.parent / "results" / "published" / "official_runs.csv"
+PUBLISHED = Path(__file__).parent.parent / "results" / "published"
+RUNS = PUBLISHED / "official_runs.csv"
 POWER = 0.8  # a published delta that a perfect measurement would confirm less often than this is too uncertain to test
-LATE_2024_SD, LATER_SD = 0.004, 0.002  # one run's final loss, from the logs of records 4 to 14 and 15 to 18
+ERA_SD = ((14, 0.004), (18, 0.002))  # up to this record: one run's sd of the final loss, from the public logs
+TODAY_SD = 0.0013  # recipes after January 2025: 0.0012 to 0.0015
 NATS_PER_LOG_STEP = (
     0.0037 / 100 * 5100
 )  # the slope of late 2024 as d loss / d log N: 0.19; recipes of 2026 (0.0145 per 100 at 1300) agree
-# records whose logs are not in the file: runs, mean final loss, mean time in s, steps (computed from the public logs)
-SUMMARIES = {"r14": (38, 3.27761, 264.63, 1530), "r16": (40, 3.27850, 231.01, 1480)}
+
+
+def era_sd(record: str) -> float:
+    """One run's sd of the final loss in the era of a record, or of an ablation named after one; today's for any other name."""
+    number = int(record[-2:]) if record[-2:].isdigit() else math.inf
+    return next((sd for last, sd in ERA_SD if number <= last), TODAY_SD)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +43,27 @@ class PublishedRecord:
     steps: int
 
     @property
-    def loss_sd(self) -> float:
-        return LATE_2024_SD if int(self.record[1:]) <= 14 else LATER_SD
-
-    @property
     def log_time_se(self) -> float:
         """Standard error of log(time to target): loss noise over slope; timing noise is several times smaller."""
-        return self.loss_sd / NATS_PER_LOG_STEP / math.sqrt(self.n)
+        return era_sd(self.record) / NATS_PER_LOG_STEP / math.sqrt(self.n)
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The rows of a published table; raises ValueError where the file is missing."""
+    if not path.is_file():
+        raise ValueError(f"{path}: the published runs are missing: restore the file from the repository")
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def final_rows(path: Path = RUNS) -> dict[tuple[str, str, str], dict[str, str]]:
     """(record, arm, run) -> the last validation row of each published run."""
-    if not path.is_file():
-        raise ValueError(f"{path}: the published runs are missing: restore the file from the repository")
-    with path.open(newline="", encoding="utf-8") as file:
-        return {(r["record"], r["arm"], r["run"]): r for r in csv.DictReader(file)}
+    return {(r["record"], r["arm"], r["run"]): r for r in read_table(path)}
+
+
+def summaries(path: Path = PUBLISHED / "records.csv") -> dict[str, dict[str, str]]:
+    """record -> its row of the table of records, for those that are known as the mean of many logs."""
+    return {r["record"]: r for r in read_table(path) if r["source"].startswith("mean of")}
 
 
 def published_losses(record: str, path: Path = RUNS) -> list[float]:
@@ -60,13 +73,15 @@ def published_losses(record: str, path: Path = RUNS) -> list[float]:
 
 def published_record(record: str, path: Path = RUNS) -> PublishedRecord:
     """A record's official runs in five numbers; raises ValueError naming the records there are."""
-    if record in SUMMARIES:
-        n, loss, time_s, steps = SUMMARIES[record]
-        return PublishedRecord(record=record, n=n, loss=loss, time_s=time_s, steps=steps)
-    final = final_rows(path)
+    final, means = final_rows(path), summaries()
     rows = [r for (rec, arm, _), r in final.items() if rec == record and (arm == record or arm.endswith(f"(= {record})"))]
+    if not rows and record in means:
+        r = means[record]
+        return PublishedRecord(
+            record=record, n=int(r["n_runs"]), loss=float(r["val_loss"]), time_s=float(r["train_time_s"]), steps=int(r["steps"])
+        )
     if not rows:
-        known = sorted({rec for rec, _, _ in final if rec.startswith("r")} | set(SUMMARIES))
+        known = sorted({rec for rec, _, _ in final if rec.startswith("r")} | set(means))
         raise ValueError(f"no published runs of '{record}': there are {', '.join(known)}")
     return PublishedRecord(
         record=record,
@@ -75,15 +90,6 @@ def published_record(record: str, path: Path = RUNS) -> PublishedRecord:
         time_s=float(np.mean([float(r["train_time_ms"]) for r in rows])) / 1e3,
         steps=int(rows[0]["total_steps"]),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """An effect as a log ratio with its standard error; df inf where the error is known."""
-
-    value: float
-    se: float
-    df: float = math.inf
 
 
 def difference(a: Estimate, b: Estimate) -> Estimate:

@@ -17,12 +17,21 @@ if TYPE_CHECKING:
 
 Results = Annotated[Path, typer.Option("--results", help="the results folder")]
 AcceptStale = Annotated[bool, typer.Option("--accept-stale", help="count runs of an older source; the page says so")]
-RESULTS = Path("results")
+RESULTS, PUBLISHED = Path("results"), "published/"
 COMPARE_SCHEMA = 1
 
 
 def load_for_report(name: str, results: Path, accept_stale: bool = False, *, look: bool = False) -> "Experiment":
-    """The experiment as the results folder holds it, stale runs known as such; `look` counts this as a look at its results."""
+    """The experiment as the results folder holds it, stale runs known as such; `look` counts this as a look at its results.
+
+    published/NAME is the benchmark's own evidence, which needs no results folder."""
+    if name.startswith(PUBLISHED):
+        from reports.published_pages import published_experiment
+
+        try:
+            return published_experiment(name.removeprefix(PUBLISHED))
+        except ValueError as error:
+            raise UserError(str(error)) from None
     from harness.cli.runs import plan_of
     from harness.plan import count_look, save_plan
     from reports import load
