@@ -54,6 +54,7 @@ class Experiment:
     estimand: str
     axes: tuple[Axis, ...]
     grid: "Experiment | None"  # retuned: the grid that comes first and decides at which rates these arms are measured
+    rates: Mapping[str, Mapping[str, Any]]  # retuned: arm -> axis, factor, at_edge, how; known when the grid is complete
     left_out: tuple[str, ...]  # what could not become an arm, in words
     device: str
     path: Path
@@ -96,6 +97,7 @@ def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | No
         estimand=estimand,
         axes=resolver.axes,
         grid=None,
+        rates={},
         left_out=tuple(resolver.left_out),
         device=device,
         path=file.path,
@@ -121,16 +123,18 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
     return replace(e, grid=grid, seeds=tuple(s + RETUNED_SEEDS_FROM for s in e.seeds), axes=())
 
 
-def at_rates(e: Experiment, factors: Mapping[str, float]) -> Experiment:
-    """A retuned experiment's second part: every arm at the factor that was best for it."""
+def at_rates(e: Experiment, rates: Mapping[str, Mapping[str, Any]]) -> Experiment:
+    """A retuned experiment's second part: every arm at the `factor` of its rate, which was best for it."""
     assert e.grid is not None
     axis = e.grid.axes[0]
-    configs = {
-        a.name: at_point(a.config, (axis,), {axis.name: f"x{factors[a.name]:.6g}"}, lambda field: str(e.path)) for a in e.arms
-    }
+
+    def place(field: str) -> str:
+        return f"{e.path}: at the best {axis.name}"
+
+    configs = {a.name: at_point(a.config, (axis,), {axis.name: f"x{rates[a.name]['factor']:.6g}"}, place) for a in e.arms}
     base = configs[e.baseline.name]
     arms = [replace(a, config=configs[a.name], fields=differences(configs[a.name], base)) for a in e.arms]
-    return replace(e, arms=tuple(arms), grid=None)
+    return replace(e, arms=tuple(arms), rates={name: {"axis": axis.name, **rate} for name, rate in rates.items()})
 
 
 __all__ = ["ESTIMANDS", "KEYS", "NAME", "PRIMARY", "Arm", "Experiment", "experiment_path", "load_experiment"]

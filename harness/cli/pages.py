@@ -60,9 +60,13 @@ def report(
 
 
 def write_page(names: Sequence[str], results: Path, *, out: Path | None = None, accept_stale: bool = False) -> Path:
+    from harness.plan import read_plan
     from reports.page import write_report
 
     loaded = [load_for_report(name, results, accept_stale, look=True) for name in names]
+    there = {e.name for e in loaded}
+    grids = [g for e in loaded if (g := e.plan.get("grid")) and g not in there and read_plan(results, g)]
+    loaded += [load_for_report(grid, results, accept_stale, look=True) for grid in grids]
     return write_report(loaded, out or results / "experiments" / loaded[0].name / "report.html")
 
 
