@@ -10,12 +10,15 @@ from scipy import stats
 
 from reports import published, samples
 from reports.contrasts import Effect, Sample, analyse, block_means, correlation, paired
+from reports.intervals import Estimate
 from reports.outcomes import exact_rate
-from reports.sequential import attainable_p, independent_t_mixture, t_mixture
+from reports.sequential import attainable_p, independent_t_mixture, rate_sequence, t_mixture
 from reports.time_estimates import Clock, decompositions, time_effects, time_estimates
+from reports.time_sequences import SHARE
 from reports.types import LOSSES, METRICS, UNITS, Cell, Comparison, Comparisons, Experiment, NoiseFloor, PublishedVerdict, Warning
 from reports.verdicts import enough_for_sequence, enough_to_permute, verdict
 
+ONE_SIDED = float(stats.norm.isf(0.05))  # turns a sequence's reach into the se of which two one-sided tests ask so much
 PRIMARY = {"val_loss": "val_loss", "step_time": "step_ms", "time_to_target": "time_to_target"}
 ENVIRONMENT_RECORDS = {"r07": "record 7 is a change of torch version: it needs an arm with that environment"}
 
@@ -62,8 +65,8 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         warnings.append(Warning.MIXED_HARDWARE)
 
     clock = Clock.of(experiment, losses, times_at, use.arms)
-    estimates = time_estimates(clock)
-    for arm, effect in time_effects(clock, estimates, m=len(arms), level=level, anytime=anytime).items():
+    estimates = time_estimates(clock, anytime=anytime)
+    for arm, effect in time_effects(clock, m=len(arms), level=level, anytime=anytime).items():
         own, base = (clock.time_sample(a, estimates[a].seconds) for a in (arm, baseline))
         comparisons[arm, "time_to_target"] = _comparison("time_to_target", arm, baseline, effect, own, base, times_at, context,
                                                          m=len(arms), extra=estimates[arm].warnings)  # fmt: skip
@@ -71,7 +74,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         primary = "val_loss"
         notes.append("Time to target is not resolved for any arm, so the loss at equal steps decides: " + clock.why_not)
     try:
-        published_effect = _published(experiment, clock)
+        published_effect = _published(experiment, clock, anytime)
     except ValueError as error:
         notes.append(f"No published delta beside ours: {error}.")
     for arm in arms:
@@ -84,11 +87,11 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         baseline=baseline,
         arms=arms,
         primary=primary,
-        cells={arm: _cell(experiment, losses_at, times_at, arm) for arm in use.arms},
+        cells={arm: _cell(experiment, losses_at, times_at, arm, anytime) for arm in use.arms},
         comparisons=comparisons,
         times=estimates,
         decompositions=decompositions(clock, estimates, times_at, budget),
-        noise=noise_floor(samples.sample(losses_at, baseline, "val_loss").values),
+        noise=noise_floor(samples.sample(losses_at, baseline, "val_loss").values, anytime=anytime),
         published=published_effect,
         anytime=anytime,
         looks=looks,
@@ -139,7 +142,8 @@ def _comparison(
     reference = 1.0 if is_loss else float(np.exp(base.values.mean()))
     n = effect.n_blocks or min(len(own.values) + own.n_diverged, len(base.values) + base.n_diverged)
     alpha, permuted = 1 - context["level"], "permuted" in effect.method
-    enough = enough_for_sequence(m, alpha) if context["anytime"] else enough_to_permute(m, alpha) if permuted else 2
+    share = SHARE if metric == "time_to_target" else 1.0  # the slope's sequence takes the rest
+    enough = enough_for_sequence(m, alpha * share) if context["anytime"] else enough_to_permute(m, alpha) if permuted else 2
     primary = PRIMARY[plan.get("primary") or "val_loss"] == metric
     margin = plan.get("margin") if primary else None
     words = verdict(
@@ -179,20 +183,20 @@ def _comparison(
     )  # fmt: skip
 
 
-def noise_floor(values: np.ndarray, level: float = 0.95) -> NoiseFloor:
-    """sd of the baseline's losses with the chi square interval."""
+def noise_floor(values: np.ndarray, level: float = 0.95, *, anytime: bool = False) -> NoiseFloor:
+    """sd of the baseline's losses with the chi square interval, which holds for a planned number of runs only."""
     n, (_, sd) = len(values), samples.mean_sd(values)
-    if sd is None:
-        return NoiseFloor(n=n, sd=None, low=None, high=None)
+    if sd is None or anytime:
+        return NoiseFloor(n=n, sd=sd, low=None, high=None)
     low, high = (sd * math.sqrt((n - 1) / stats.chi2.ppf(q, n - 1)) for q in ((1 + level) / 2, (1 - level) / 2))
     return NoiseFloor(n=n, sd=sd, low=low, high=high)
 
 
-def _cell(experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm: str) -> Cell:
+def _cell(experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm: str, anytime: bool) -> Cell:
     planned = experiment.runs[experiment.runs["arm"] == arm]
     own, timed = (t[(t["arm"] == arm) & (t["status"] == "finished")] for t in (losses, times))
     n_diverged, n = int((losses[losses["arm"] == arm]["status"] == "diverged").sum()), len(losses[losses["arm"] == arm])
-    low, high = exact_rate(n_diverged, n) if n else (None, None)
+    low, high = (None, None) if not n else rate_sequence(n_diverged, n, 0.05) if anytime else exact_rate(n_diverged, n)
     mean: dict[str, float] = {}
     sd: dict[str, float] = {}
     of_loss = (*LOSSES, "bits_per_byte", "steps", "peak_allocated_mib")
@@ -213,7 +217,7 @@ def _cell(experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm
     )  # fmt: skip
 
 
-def _published(experiment: Experiment, clock: Clock) -> PublishedVerdict | None:
+def _published(experiment: Experiment, clock: Clock, anytime: bool) -> PublishedVerdict | None:
     """The published delta beside ours, on the time to target of the arm that holds the whole record."""
     plan = experiment.plan
     record = plan.get("published")
@@ -236,5 +240,15 @@ def _published(experiment: Experiment, clock: Clock) -> PublishedVerdict | None:
     if (plan.get("scale") or "gpt2") != "gpt2" or not corpus.lower().startswith("fineweb"):
         here = f"{plan.get('scale') or 'gpt2'} on {corpus or 'other data'}"
         why = f"the published delta belongs to the full size on FineWeb, these runs are {here}"
-    own = clock.log_ratio_estimate(arm)
-    return published.published_verdict(record, published.predecessor(record, plan.get("base")), arm, own=own, not_testable=why)
+    own = clock.log_ratio(arm)
+    if own is not None and anytime:
+        ends, _ = clock.sequence((arm, clock.arms[0]), 0.05)
+        own = None if ends is None else Estimate(value=own.value, se=max(ends[1] - own.value, own.value - ends[0]) / ONE_SIDED)
+    if own is not None and not math.isfinite(own.se):
+        own = None
+    margin, base = plan.get("margin"), clock.log_step(clock.arms[0]) if clock.arms else None
+    in_log = None  # a margin of another metric than time says nothing here: half the published delta then
+    if margin is not None and plan.get("primary") == "time_to_target" and clock.model is not None and base is not None:
+        in_log = margin / math.exp(clock.model.log_steps(0).value + base.value - math.log(1e3))
+    against = published.predecessor(record, plan.get("base"))
+    return published.published_verdict(record, against, arm, own=own, not_testable=why, margin=in_log)

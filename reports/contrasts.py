@@ -1,7 +1,7 @@
 """Arms against the baseline with a fixed number of runs: the one declared analysis, on arrays.
 
 `analyse` chooses by the number of blocks and by what the plan declares, never by the values:
-    2 to 5 blocks   two-way model arm + block, residual df (n-1)(k-1) for k arms, max-t over the arms
+    2 to 5 blocks   two-way model arm + block, the larger of two errors (reports/two_way.py), max-t over the arms
     6 and more      paired t per arm over shared blocks, Holm over the arms
     no blocks       Welch's t per arm, Holm
     alters_noise    an arm declared so is not pooled: paired t, and its share of the error rate
@@ -9,7 +9,7 @@
 A family of m arms spends alpha once: the pooled arms share alpha * m_pooled / m, the others the rest by Holm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy import stats
 
 from reports.outcomes import permuted_effect
 from reports.simultaneous import Array, agree_with_holm, holm, max_t_p, max_t_quantile
+from reports.two_way import two_way
 
 POOLED_UP_TO = 5  # blocks: above it every arm's own variance is known well enough
 
@@ -68,27 +69,6 @@ def correlation(arm: Sample, baseline: Sample) -> float | None:
     if len(a) < 3 or not np.ptp(a) or not np.ptp(b):
         return None
     return float(np.corrcoef(a, b)[0, 1])
-
-
-def two_way(values: Array, arm: Sequence[int], block: Sequence[int]) -> tuple[Array, Array, float, int]:
-    """Least squares for arm + block: (delta (m,), unscaled covariance (m, m), residual variance, residual df); arm 0 is the
-    baseline.
-
-    Cells may be missing or repeated; raises ValueError where an arm shares no block with the rest."""
-    arm_i, block_i = np.asarray(arm), np.asarray(block)
-    m, n = int(arm_i.max()), len(np.unique(block_i))
-    x_arm = (arm_i[:, None] == np.arange(1, m + 1)).astype(float)
-    x_block = (np.searchsorted(np.unique(block_i), block_i)[:, None] == np.arange(n)).astype(float)
-    x = np.hstack([x_arm, x_block])
-    if np.linalg.matrix_rank(x) < m + n:
-        raise ValueError(
-            "an arm shares no block with the baseline, so the arm + block model has no answer: complete the missing runs"
-        )
-    inverse = np.linalg.inv(x.T @ x)
-    beta = inverse @ x.T @ values
-    df = len(values) - m - n
-    rss = float(((values - x @ beta) ** 2).sum())
-    return beta[:m], inverse[:m, :m], rss / df if df > 0 else np.nan, df
 
 
 def welch(a: Array, b: Array) -> tuple[float, float, float]:
@@ -147,28 +127,22 @@ def _pooled(arms: Mapping[str, Sample], baseline: Sample, names: list[str], alph
     values = np.concatenate([s.values for s in samples])
     arm = [i for i, s in enumerate(samples) for _ in s.values]
     index = {block: i for i, block in enumerate(dict.fromkeys(b for s in samples for b in s.blocks))}
-    delta, unscaled, s2, df = two_way(values, arm, [index[b] for s in samples for b in s.blocks])
-    scale = np.sqrt(np.diag(unscaled))
-    corr = unscaled / np.outer(scale, scale)
-    share = m / len(names)
-    if df < 1 or s2 <= 1e-24 * max(1.0, float(np.abs(values).max()) ** 2):  # nothing left over, or nothing but rounding
-        half, p = np.full(len(names), np.nan), np.full(len(names), np.nan)
-    else:
-        half = max_t_quantile(1 - alpha, corr, df) * scale * np.sqrt(s2)
-        p = np.minimum(1, share * max_t_p(delta / (scale * np.sqrt(s2)), corr, df))
-    return {
-        name: _effect(
-            float(delta[i]),
-            half[i],
-            float(p[i]),
-            float(df),
-            float(scale[i] * np.sqrt(s2)),
-            "two-way model, max-t",
-            arms[name],
-            baseline,
+    fitted = two_way(values, arm, [index[b] for s in samples for b in s.blocks])
+    share, level = m / len(names), 1 - alpha
+    halves = [max_t_quantile(level, fitted.corr, e.df) * e.se for e in fitted.errors]
+    ps = [np.minimum(1, share * max_t_p(fitted.delta / np.maximum(e.se, 1e-300), fitted.corr, e.df)) for e in fitted.errors]
+    out = {}
+    for i, name in enumerate(names):
+        wider = max(range(len(halves)), key=lambda j: halves[j][i], default=None)
+        half, p, df, se = (
+            (np.nan,) * 4
+            if wider is None
+            else (halves[wider][i], max(p[i] for p in ps), fitted.errors[wider].df, fitted.errors[wider].se[i])
         )
-        for i, name in enumerate(names)
-    }
+        out[name] = _effect(
+            float(fitted.delta[i]), float(half), float(p), df, float(se), "two-way model, max-t", arms[name], baseline
+        )
+    return out
 
 
 def _separate(arms: Mapping[str, Sample], baseline: Sample, alpha: float, m: int) -> dict[str, Effect]:

@@ -1,9 +1,37 @@
-"""Intervals that are built from others: Fieller's for a ratio, variance recovery for a sum, and p values from either."""
+"""Estimates with their errors, and Fieller's interval for a ratio."""
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
+
+from scipy import stats
 
 Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A value with its standard error; df inf where the error is known."""
+
+    value: float
+    se: float
+    df: float = math.inf
+
+    def interval(self, alpha: float) -> Interval:
+        half = float(stats.t.isf(alpha / 2, self.df)) * self.se
+        return self.value - half, self.value + half
+
+    @property
+    def p(self) -> float:
+        """Two-sided, against zero; below alpha exactly when interval(alpha) leaves zero."""
+        return float(2 * stats.t.sf(abs(self.value) / self.se, self.df)) if self.se > 0 else float(self.value == 0)
+
+
+def total(*parts: Estimate) -> Estimate:
+    """Sum of independent estimates, df by Satterthwaite (1946)."""
+    variance = sum(e.se**2 for e in parts)
+    shares = sum(e.se**4 / e.df for e in parts)
+    df = variance**2 / shares if shares > 0 else min(e.df for e in parts)
+    return Estimate(value=sum(e.value for e in parts), se=math.sqrt(variance), df=df)
 
 
 def fieller(u: float, v: float, var_u: float, var_v: float, cov_uv: float, t: float) -> Interval | None:
@@ -16,29 +44,3 @@ def fieller(u: float, v: float, var_u: float, var_v: float, cov_uv: float, t: fl
         return None
     root = math.sqrt(max(b * b - a * c, 0.0))  # u / v itself is in the set, so below zero is rounding
     return float((b - root) / a), float((b + root) / a)
-
-
-def add_intervals(*parts: tuple[float, Interval]) -> Interval:
-    """Interval of a sum of independent estimates from their own intervals (variance recovery, Zou and Donner 2008)."""
-    total = sum(estimate for estimate, _ in parts)
-    below = math.sqrt(sum((estimate - low) ** 2 for estimate, (low, _) in parts))
-    above = math.sqrt(sum((high - estimate) ** 2 for estimate, (_, high) in parts))
-    return total - below, total + above
-
-
-def p_of_interval(interval: Callable[[float], Interval | None], *, floor: float = 1e-9) -> float:
-    """Two-sided p: the smallest alpha whose interval excludes zero, by bisection; `floor` or 1 at the ends."""
-
-    def excludes(alpha: float) -> bool:
-        ends = interval(alpha)
-        return ends is not None and (ends[0] > 0 or ends[1] < 0)
-
-    low, high = floor, 0.999
-    if excludes(low):
-        return low
-    if not excludes(high):
-        return 1.0
-    for _ in range(50):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if excludes(middle) else (middle, high)
-    return high

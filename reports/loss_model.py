@@ -1,22 +1,22 @@
 """Loss against steps from runs annealed to several budgets, and the steps N* at which it meets a target.
 
 The rate decays to the last step, so N* is not where one curve crosses the target: it solves E[final loss | budget N] = target.
-Locally  loss = mu_arm + beta (log N - x0) + block,  one slope for all arms unless an arm-by-budget interaction shows (F test, 5
-%);
-theta = (target - mu) / beta is log(N* / N0). Two arms under one slope: theta_arm - theta_base = (mu_base - mu_arm) / beta.
-Both are ratios of normals: Fieller's interval. Every arm's own residual variance is used where the arm alone has OWN_DF residual
-degrees of freedom (a matter of the design, not of the data), Satterthwaite's df for the combination; else one pooled variance.
-Arrays: K arms, the baseline first; z = (mu, beta) has 2K entries.
+Locally  loss = mu_arm + beta (log N - x0) + block,  one slope for all arms unless an arm-by-budget interaction shows (F test,
+5 %); theta = (target - mu) / beta is log(N* / N0), a ratio of normals: Fieller's interval. In sums (time to target) and
+differences (of two arms) its error comes by the delta method. Every arm's own residual variance is used where the arm alone has
+OWN_DF residual degrees of freedom (a matter of the design, not of the data), Satterthwaite's df for the combination; else one
+pooled variance. Arrays: K arms, the baseline first; z = (mu, beta) has 2K entries.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import stats
 
-from reports.intervals import Interval, add_intervals, fieller
+from reports.intervals import Estimate, Interval, fieller
 from reports.simultaneous import Array
 
 WINDOW = 3  # budgets: the fit stays local
@@ -68,35 +68,35 @@ class LossModel:
         return float((self.target - self.z[i]) / self.beta[i])
 
     def theta_interval(self, i: int, alpha: float) -> Interval | None:
-        return self._ratio(self.target, -self._unit(i), self._unit(len(self.z) // 2 + i), alpha)[0]
+        """Fieller's; None where the slope is not resolved from zero."""
+        u, v = self.target - float(self.z[i]), float(self.beta[i])
+        above, below = -self._unit(i), self._unit(len(self.z) // 2 + i)
+        t = float(stats.t.isf(alpha / 2, self._error(self._gradient(i))[1]))
+        cov = self.parts.sum(axis=0)
+        return fieller(u, v, above @ cov @ above, below @ cov @ below, above @ cov @ below, t)
 
-    def shift(self, i: int) -> float:
-        """log(N*_i / N*_0)."""
-        return self.theta(i) - self.theta(0)
+    def log_steps(self, i: int) -> Estimate:
+        """log N* of an arm, its error by the delta method."""
+        se, df = self._error(self._gradient(i))
+        return Estimate(value=self.x0 + self.theta(i), se=se, df=df)
 
-    def shift_interval(self, i: int, alpha: float) -> Interval | None:
-        if self.common:
-            return self._ratio(0.0, self._unit(0) - self._unit(i), self._unit(len(self.z) // 2), alpha)[0]
-        own, base = self.theta_interval(i, alpha), self.theta_interval(0, alpha)
-        if own is None or base is None:
-            return None
-        return add_intervals((self.theta(i), own), (-self.theta(0), (-base[1], -base[0])))
+    def shift(self, i: int) -> Estimate:
+        """log(N*_i / N*_0), its error by the delta method: what both arms share, the slope above all, cancels."""
+        se, df = self._error(self._gradient(i) - self._gradient(0))
+        return Estimate(value=self.theta(i) - self.theta(0), se=se, df=df)
 
-    def shift_df(self, i: int) -> float:
-        """Satterthwaite df behind shift_interval."""
-        return self._ratio(0.0, self._unit(0) - self._unit(i), self._unit(len(self.z) // 2), 0.05)[1]
+    def _gradient(self, i: int) -> Array:
+        """d theta_i / d z."""
+        return -(self._unit(i) + self.theta(i) * self._unit(len(self.z) // 2 + i)) / self.beta[i]
+
+    def _error(self, gradient: Array) -> tuple[float, float]:
+        """(standard error, Satterthwaite df) of gradient @ z."""
+        each = np.einsum("i,pij,j->p", gradient, self.parts, gradient)
+        df = float(each.sum() ** 2 / (each**2 / self.part_df).sum()) if each.any() else float(self.part_df.min())
+        return math.sqrt(float(each.sum())), df
 
     def _unit(self, j: int) -> Array:
         return np.eye(len(self.z))[j]
-
-    def _ratio(self, constant: float, above: Array, below: Array, alpha: float) -> tuple[Interval | None, float]:
-        u, v = constant + float(above @ self.z), float(below @ self.z)
-        c = above - u / v * below
-        each = np.einsum("i,pij,j->p", c, self.parts, c)
-        df = float(each.sum() ** 2 / (each**2 / self.part_df).sum()) if each.any() else float(self.part_df.min())
-        cov = self.parts.sum(axis=0)
-        ends = fieller(u, v, above @ cov @ above, below @ cov @ below, above @ cov @ below, float(stats.t.isf(alpha / 2, df)))
-        return ends, df
 
 
 def local_window(budgets: Array, losses: Array, target: float) -> tuple[float, ...]:
@@ -160,11 +160,21 @@ def _block_columns(block: Sequence[object]) -> Array:
 
 
 def _solve(design: Array, loss: Array) -> Solution | None:
-    if len(loss) - design.shape[1] < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
+    found = _least_squares(np.ascontiguousarray(design).tobytes(), len(loss))
+    if found is None:
+        return None
+    solver, remainder = found
+    return solver @ loss, solver, remainder @ loss, remainder
+
+
+@lru_cache(maxsize=64)  # the same design is fitted again and again: for every arm's p, every look, every simulated experiment
+def _least_squares(design_bytes: bytes, n: int) -> tuple[Array, Array] | None:
+    """(map from losses to coefficients, I - hat matrix); None where the runs do not determine them."""
+    design = np.frombuffer(design_bytes).reshape(n, -1)
+    if n - design.shape[1] < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
         return None
     solver = np.linalg.inv(design.T @ design) @ design.T
-    coefficients = solver @ loss
-    return coefficients, solver, loss - design @ coefficients, np.eye(len(loss)) - design @ solver
+    return solver, np.eye(n) - design @ solver
 
 
 def _covariance(solution: Solution, arm: Array, k: int, lift: Array) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ from scipy import optimize, stats
 
 from reports.contrasts import POOLED_UP_TO
 from reports.loss_model import Slope
+from reports.sequential import critical_t
 from reports.simultaneous import max_t_quantile, power_of_t
 
 MAX_SEEDS = 1000
@@ -19,7 +20,7 @@ MAX_SEEDS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Detectable:
-    """What n seeds per arm can see with power 0.8; None where n = 1 leaves no error to judge by."""
+    """What n seeds per arm can see with power 0.8; None where too few seeds leave no error to judge by."""
 
     n: int
     n_arms: int
@@ -27,8 +28,7 @@ class Detectable:
     loss: float | None
     steps: float | None  # needs a slope
     seconds: float | None  # needs a slope and a step time
-    runs: int  # arms and baseline
-    price_s: float | None  # machine seconds, where the cost of one run is known
+    runs: int  # arms and baseline, at one budget
 
 
 def detectable(*, sd: float, n: int, df: float, alpha: float = 0.05, power: float = 0.8, critical: float | None = None) -> float:
@@ -43,7 +43,7 @@ def detectable(*, sd: float, n: int, df: float, alpha: float = 0.05, power: floa
 def planned_critical(n: int, n_arms: int, level: float = 0.95) -> tuple[float, float]:
     """(critical t, df) of the declared analysis for n blocks and n_arms besides the baseline."""
     if n <= POOLED_UP_TO:
-        df = (n - 1) * n_arms
+        df = 4 * (n - 1) * n_arms / (n_arms + 3)  # of reports/two_way.py in complete blocks
         return max_t_quantile(level, 0.5 * (np.eye(n_arms) + 1), df), df
     return float(stats.t.isf((1 - level) / 2 / n_arms, n - 1)), n - 1
 
@@ -57,15 +57,16 @@ def plan_detectable(
     level: float = 0.95,
     slope: Slope | None = None,
     step_ms: float | None = None,
-    run_s: float | None = None,
+    anytime: bool = False,
 ) -> Detectable:
-    """The smallest difference of an experiment with its own analysis; independent runs are assumed, pairing can only help."""
+    """The smallest difference of an experiment with its own analysis; independent runs are assumed, pairing can only help.
+
+    anytime: n is the most an adaptive design may reach, and what it decides by then counts."""
     loss = None
     if n >= 2:
-        critical, df = planned_critical(n, n_arms, level)
-        loss = detectable(sd=sd, n=n, df=df, power=power, critical=critical)
-    steps = loss / slope.per_step if loss is not None and slope is not None else None
-    runs = n * (n_arms + 1)
+        critical, df = (float(critical_t(n, (1 - level) / n_arms)), n - 1.0) if anytime else planned_critical(n, n_arms, level)
+        loss = detectable(sd=sd, n=n, df=df, power=power, critical=critical) if math.isfinite(critical) else None
+    steps = loss / slope.per_step if loss is not None and slope is not None and slope.per_step > 0 else None
     return Detectable(
         n=n,
         n_arms=n_arms,
@@ -73,18 +74,19 @@ def plan_detectable(
         loss=loss,
         steps=steps,
         seconds=steps * step_ms / 1e3 if steps is not None and step_ms is not None else None,
-        runs=runs,
-        price_s=runs * run_s if run_s is not None else None,
+        runs=n * (n_arms + 1),
     )
 
 
-def seeds_needed(difference: float, *, sd: float, n_arms: int, power: float = 0.8, level: float = 0.95) -> int | None:
+def seeds_needed(
+    difference: float, *, sd: float, n_arms: int, power: float = 0.8, level: float = 0.95, anytime: bool = False
+) -> int | None:
     """Smallest n that detects `difference`; None above MAX_SEEDS."""
-    if difference <= 0:
+    if not 0 < difference < math.inf:
         raise ValueError(f"seeds for a difference of {difference}: give a positive difference in loss")
 
     def enough(n: int) -> bool:
-        loss = plan_detectable(sd=sd, n=n, n_arms=n_arms, power=power, level=level).loss
+        loss = plan_detectable(sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime).loss
         return loss is not None and loss <= difference
 
     for n in range(2, POOLED_UP_TO + 1):

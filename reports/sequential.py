@@ -7,10 +7,15 @@ so P(ever e_n >= 1/alpha) <= alpha under mu0, and {mu0: e_n < 1/alpha} covers at
 (1 + n g)^(1/2) / alpha >= (1 + n g)^(n/2), that is up to n = 4 at alpha = 0.05.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import optimize
+from scipy.special import betaln
 
+from reports.intervals import Interval
 from reports.simultaneous import Array
 
 PRIOR_VARIANCE = 1.0  # g: tuned to effects of about one sd of the paired difference; any value is valid
@@ -66,3 +71,36 @@ def independent_t_mixture(a: Array, b: Array, alpha: float) -> tuple[float, floa
     low_a, high_a, _ = t_mixture(a, alpha / 2)
     low_b, high_b, _ = t_mixture(b, alpha / 2)
     return low_a - high_b, high_a - low_b
+
+
+def rate_sequence(count: int, n: int, alpha: float) -> Interval:
+    """Interval of a rate of `count` in `n`, valid at every n: rates against which the mixture of rates drawn from
+    Beta(1/2, 1/2) has not gathered evidence of 1 / alpha (Robbins 1970)."""
+    mixture = float(betaln(count + 0.5, n - count + 0.5) - betaln(0.5, 0.5)) + math.log(alpha)
+
+    def evidence(rate: float) -> float:
+        return mixture - count * math.log(rate) - (n - count) * math.log1p(-rate)
+
+    seen, edge = min(max(count / n, 1e-9), 1 - 1e-9), 1e-12
+    low = 0.0 if count == 0 else float(optimize.brentq(evidence, edge, seen))
+    high = 1.0 if count == n else float(optimize.brentq(evidence, seen, 1 - edge))
+    return low, high
+
+
+def smallest_alpha(interval: Callable[[float], Interval | None], *, floor: float = 1e-9) -> float:
+    """p of a sequence without a closed form: the smallest alpha whose interval leaves zero, by bisection; `floor` or 1 at the
+    ends."""
+
+    def leaves_zero(alpha: float) -> bool:
+        ends = interval(alpha)
+        return ends is not None and (ends[0] > 0 or ends[1] < 0)
+
+    low, high = floor, 0.999
+    if leaves_zero(low):
+        return low
+    if not leaves_zero(high):
+        return 1.0
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if leaves_zero(middle) else (middle, high)
+    return high

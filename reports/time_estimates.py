@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from reports import samples
-from reports.contrasts import Effect, Sample, correlation, paired, paired_t
-from reports.intervals import Interval, add_intervals, p_of_interval
+from reports.contrasts import Effect, Sample, block_means, correlation, paired, paired_t
+from reports.intervals import Estimate, Interval, total
 from reports.loss_model import LossModel, Slope, fit, local_window
-from reports.published import Estimate
-from reports.sequential import attainable_p, t_mixture
+from reports.sequential import smallest_alpha
+from reports.time_sequences import attainable, sequence
 from reports.types import Decomposition, Experiment, TimeEstimate, Warning
 
 REACH = 1.2  # with a slope from outside, how far (as a factor of N) it may carry
@@ -73,35 +72,32 @@ class Clock:
             arms=here, target=target, model=model, runs=done, step=step, comparable=comparable, why_not=why, warnings=warnings
         )
 
-    def log_step(self, arm: str, alpha: float = 0.05) -> tuple[float, Interval | None]:
+    def log_step(self, arm: str) -> Estimate | None:
+        """log of an arm's milliseconds per step; None for a single run, which has no error."""
         x = self.step[arm].values
         if len(x) < 2:
-            return (float(x.mean()) if len(x) else math.nan), None
-        half = stats.t.isf(alpha / 2, len(x) - 1) * x.std(ddof=1) / math.sqrt(len(x))
-        return float(x.mean()), (float(x.mean() - half), float(x.mean() + half))
+            return None
+        return Estimate(value=float(x.mean()), se=float(x.std(ddof=1)) / math.sqrt(len(x)), df=len(x) - 1.0)
 
-    def log_ratio(self, arm: str, alpha: float) -> tuple[float, Interval | None]:
-        """log of time to target, arm over baseline, with its interval at 1 - alpha; None where not resolved."""
-        assert self.model is not None
-        i = self.arms.index(arm)
-        own, base = self.step[arm], self.step[self.arms[0]]
-        delta, se, df, _ = paired_t(own, base)
-        steps = self.model.shift_interval(i, alpha)
-        estimate = self.model.shift(i) + delta
-        if steps is None or not math.isfinite(se):
-            return estimate, None
-        half = stats.t.isf(alpha / 2, df) * se
-        return estimate, add_intervals((self.model.shift(i), steps), (delta, (delta - half, delta + half)))
+    def log_ratio(self, arm: str) -> Estimate | None:
+        """log of time to target, arm over baseline: steps and step time by the delta method; None where not resolved.
 
-    def log_ratio_estimate(self, arm: str) -> Estimate | None:
-        """The same as estimate and standard error, for the comparison with a published ratio."""
+        se is nan where a single timed run leaves none."""
+        both = (arm, self.arms[0])
         if self.model is None or arm not in self.arms[1:] or arm not in self.comparable:
             return None
-        value, ends = self.log_ratio(arm, 0.05)
-        if ends is None or any(self.extrapolated(a) for a in (arm, self.arms[0])):
+        i = self.arms.index(arm)
+        unresolved = any(self.model.beta[j] >= 0 or self.model.theta_interval(j, 0.05) is None for j in (0, i))
+        if unresolved or any(self.extrapolated(a) or not len(self.step[a].values) for a in both):
             return None
-        df = self.model.shift_df(self.arms.index(arm))
-        return Estimate(value=value, se=(ends[1] - ends[0]) / 2 / float(stats.t.isf(0.025, df)), df=df)
+        delta, se, df, _ = paired_t(*(self.step[a] for a in both))
+        return total(self.model.shift(i), Estimate(value=delta, se=se, df=df))
+
+    def sequence(self, arms: tuple[str, ...], alpha: float, *, steps_only: bool = False) -> tuple[Interval | None, int]:
+        """Anytime-valid: (interval of log time to target of an arm, or of the first over the second; blocks it rests on)."""
+        assert self.model is not None
+        step = None if steps_only else [block_means(self.step[a]) for a in arms]
+        return sequence(self.runs, self.model, arms, alpha, step)
 
     def extrapolated(self, arm: str) -> bool:
         """Whether the arm's budgets do not bracket the target (with a given slope: N* is further than REACH from the budget)."""
@@ -119,14 +115,14 @@ class Clock:
         return Sample(values=self.step[arm].values + shift, blocks=self.step[arm].blocks)
 
 
-def time_estimates(clock: Clock) -> dict[str, TimeEstimate]:
+def time_estimates(clock: Clock, *, anytime: bool = False) -> dict[str, TimeEstimate]:
     """N* and time to target of every arm that has runs; empty without a target."""
     if clock.target is None:
         return {}
-    return {arm: _estimate(clock, arm) for arm in clock.arms}
+    return {arm: _estimate(clock, arm, anytime) for arm in clock.arms}
 
 
-def _estimate(clock: Clock, arm: str) -> TimeEstimate:
+def _estimate(clock: Clock, arm: str, anytime: bool) -> TimeEstimate:
     budgets = tuple(sorted(int(b) for b in set(clock.runs.loc[clock.runs["arm"] == arm, "budget"])))
     empty = dict(arm=arm, target=float(clock.target or 0.0), n_star=None, n_low=None, n_high=None, seconds=None, seconds_low=None,
                  seconds_high=None, slope=None, slope_se=None, slope_given=False, extrapolated=False,
@@ -135,79 +131,59 @@ def _estimate(clock: Clock, arm: str) -> TimeEstimate:
         return TimeEstimate(**empty, reason=clock.why_not, warnings=clock.warnings)  # type: ignore[arg-type]
     model, i = clock.model, clock.arms.index(arm)
     known = {"slope": float(model.beta[i]), "slope_se": model.slope_se(i), "slope_given": model.given}
-    steps = model.theta_interval(i, 0.05)
-    if steps is None or model.beta[i] >= 0:
+    if model.theta_interval(i, 0.05) is None or model.beta[i] >= 0:
         reason = Warning.SLOPE_UNSURE.text
         return TimeEstimate(**{**empty, **known}, reason=reason, warnings=(*clock.warnings, Warning.SLOPE_UNSURE))  # type: ignore[arg-type]
-    theta, extrapolated = model.theta(i), clock.extrapolated(arm)
-    log_step, step_ends = clock.log_step(arm)
-    to_seconds = model.x0 + math.log(1e-3)
-    ends = None if step_ends is None else add_intervals((theta, steps), (log_step, step_ends))
+    extrapolated, log_step = clock.extrapolated(arm), clock.step[arm].values
+    log_seconds = model.log_steps(i).value + float(log_step.mean()) - math.log(1e3) if len(log_step) else None
+    steps, seconds = _ends(clock, arm, anytime)
     found = {
-        "n_star": math.exp(model.x0 + theta),
-        "n_low": math.exp(model.x0 + steps[0]),
-        "n_high": math.exp(model.x0 + steps[1]),
-        "seconds": math.exp(to_seconds + theta + log_step) if math.isfinite(log_step) else None,
-        "seconds_low": math.exp(to_seconds + ends[0]) if ends else None,
-        "seconds_high": math.exp(to_seconds + ends[1]) if ends else None,
+        "n_star": math.exp(model.log_steps(i).value),
+        "n_low": math.exp(steps[0]) if steps else None,
+        "n_high": math.exp(steps[1]) if steps else None,
+        "seconds": math.exp(log_seconds) if log_seconds is not None else None,
+        "seconds_low": math.exp(seconds[0]) / 1e3 if seconds else None,
+        "seconds_high": math.exp(seconds[1]) / 1e3 if seconds else None,
         "extrapolated": extrapolated,
     }
     warnings = (*clock.warnings, *((Warning.NOT_BRACKETED,) * extrapolated))
     return TimeEstimate(**{**empty, **known, **found}, reason="", warnings=warnings)  # type: ignore[arg-type]
 
 
-def time_effects(
-    clock: Clock, estimates: Mapping[str, TimeEstimate], *, m: int, level: float, anytime: bool
-) -> dict[str, Effect]:
-    """log time to target against the baseline, Bonferroni over m planned arms; only where both N* are resolved and bracketed."""
-    if clock.model is None or not clock.arms:
-        return {}
-    good = [a for a in clock.arms if estimates[a].seconds is not None and not estimates[a].extrapolated and a in clock.comparable]
-    if clock.arms[0] not in good:
-        return {}
-    out = {}
-    for arm in good[1:]:
-        alpha = (1 - level) / m
-        base, df = clock.step[clock.arms[0]], clock.model.shift_df(clock.arms.index(arm))
-        value, ends = clock.log_ratio(arm, alpha)
-        if anytime:
-            out[arm] = _sequence(clock, arm, alpha, m)
-            continue
-        p = p_of_interval(lambda a, arm=arm: clock.log_ratio(arm, a)[1]) if ends else None  # type: ignore[misc]
-        out[arm] = Effect(
-            delta=value, low=ends[0] if ends else None, high=ends[1] if ends else None,
-            p=min(1.0, m * p) if p is not None else None, p_attainable=0.0 if ends else None,
-            se=(ends[1] - ends[0]) / 2 / float(stats.t.isf(alpha / 2, df)) if ends else None,
-            method="local slope, Fieller, Bonferroni" if ends else "difference only", df=df,
-            n_blocks=len(paired(clock.step[arm], base)[0]), correlation=correlation(clock.step[arm], base),
-        )  # fmt: skip
-    return out
-
-
-def _sequence(clock: Clock, arm: str, alpha: float, m: int) -> Effect:
-    """Anytime-valid: per shared block the log ratio from its mean losses and step times, at the fitted slope."""
+def _ends(clock: Clock, arm: str, anytime: bool) -> tuple[Interval | None, Interval | None]:
+    """95 % intervals of log N* and of log milliseconds to the target."""
     assert clock.model is not None
-    i, base = clock.arms.index(arm), clock.arms[0]
+    if anytime:
+        return clock.sequence((arm,), 0.05, steps_only=True)[0], clock.sequence((arm,), 0.05)[0]
+    i, x0, log_step = clock.arms.index(arm), clock.model.x0, clock.log_step(arm)
+    low, high = clock.model.theta_interval(i, 0.05) or (-math.inf, math.inf)
+    return (x0 + low, x0 + high), total(clock.model.log_steps(i), log_step).interval(0.05) if log_step else None
 
-    def per_block(name: str, j: int) -> Sample:
-        own = clock.runs[(clock.runs["arm"] == name) & clock.runs["block"].notna()]
-        mean = own.groupby("block")["val_loss"].mean() / -float(clock.model.beta[j])  # type: ignore[union-attr]
-        step = dict(zip(clock.step[name].blocks, clock.step[name].values, strict=True))
-        average = float(clock.step[name].values.mean())
-        return Sample(
-            values=mean.to_numpy(float) + np.array([step.get(b, average) for b in mean.index]), blocks=tuple(mean.index)
-        )
 
-    a, b = paired(per_block(arm, i), per_block(base, 0))
-    n, d = len(a), a - b
-    low, high, p = t_mixture(d, alpha)
-    known = n >= 2 and bool(d.std(ddof=1) > 0)
-    return Effect(
-        delta=float(d.mean()) if n else clock.log_ratio(arm, alpha)[0], low=low if known else None, high=high if known else None,
-        p=min(1.0, m * p) if known else None, p_attainable=min(1.0, m * attainable_p(n)) if known else None, df=None,
-        se=float(d.std(ddof=1) / math.sqrt(n)) if known else None, n_blocks=n, correlation=None,
-        method="anytime-valid t-mixture at the fitted slope",
-    )  # fmt: skip
+def time_effects(clock: Clock, *, m: int, level: float, anytime: bool) -> dict[str, Effect]:
+    """log time to target against the baseline, Bonferroni over m planned arms; only where both N* are resolved and bracketed."""
+    effects = {}
+    for arm in clock.arms[1:]:
+        found = clock.log_ratio(arm)
+        if found is None:
+            continue
+        alpha, pairing, known = (1 - level) / m, (clock.step[arm], clock.step[clock.arms[0]]), math.isfinite(found.se)
+        if anytime:
+            both = (arm, clock.arms[0])
+            bounded, n = clock.sequence(both, alpha)
+            ends = bounded or (-math.inf, math.inf)
+            p, floor = smallest_alpha(lambda a, both=both: clock.sequence(both, a)[0]), attainable(n)  # type: ignore[misc]
+            method = "anytime-valid t-mixture over the slope's sequence"
+        else:
+            ends, n = found.interval(alpha), len(paired(*pairing)[0])
+            p, floor, method = found.p, 0.0, "local slope, delta method, Bonferroni"
+        effects[arm] = Effect(
+            delta=found.value, low=ends[0] if known else None, high=ends[1] if known else None,
+            p=min(1.0, m * p) if known else None, p_attainable=min(1.0, m * floor) if known else None,
+            df=found.df if known and not anytime else None, se=found.se if known else None, n_blocks=n,
+            correlation=correlation(*pairing), method=method if known else "difference only",
+        )  # fmt: skip
+    return effects
 
 
 def decompose(n_baseline: float, s_baseline: float, n_arm: float, s_arm: float) -> tuple[float, float]:

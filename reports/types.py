@@ -158,7 +158,8 @@ class Comparison:
 class TimeEstimate:
     """Steps and seconds an arm needs for the target loss (N* and N* x step time); None where not resolved, with the reason.
 
-    Intervals are 95 % for this arm alone (not simultaneous). `slope` is d loss / d log N (below zero)."""
+    Intervals are 95 % for this arm alone (not simultaneous), anytime-valid where the comparisons are; None while those are
+    unbounded. `slope` is d loss / d log N (below zero)."""
 
     arm: str
     target: float
@@ -229,7 +230,8 @@ class PublishedVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseFloor:
-    """sd of the baseline's final loss over seeds, with its 95 % interval (chi square); None below two runs."""
+    """sd of the baseline's final loss over seeds, with its 95 % interval (chi square); None below two runs, and the interval
+    also while the page shows sequences."""
 
     n: int
     sd: float | None

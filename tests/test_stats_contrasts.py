@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.contrasts import Sample, analyse, correlation, two_way, welch
+from reports.contrasts import Sample, analyse, correlation, welch
 from reports.outcomes import exact_rate, permuted_effect
+from reports.simultaneous import max_t_quantile
+from reports.two_way import two_way
 
 
 def blocked(values, n_diverged: int = 0) -> Sample:
@@ -21,20 +23,34 @@ def free(values, n_diverged: int = 0) -> Sample:
 def test_two_way_is_the_randomised_block_anova_by_hand():
     # three arms in three blocks; row means 3, 5, 4 and column means 2, 4, 6; residual sum of squares 4 on (3-1)(3-1) = 4 df
     y = np.array([[1.0, 2.0, 6.0], [3.0, 6.0, 6.0], [2.0, 4.0, 6.0]])
-    delta, unscaled, s2, df = two_way(y.ravel(), [0, 1, 2] * 3, [0] * 3 + [1] * 3 + [2] * 3)
-    assert delta == pytest.approx([2.0, 4.0]) and df == 4
-    assert s2 == pytest.approx(1.0)
-    assert unscaled == pytest.approx(np.array([[2 / 3, 1 / 3], [1 / 3, 2 / 3]]))
+    fitted = two_way(y.ravel(), [0, 1, 2] * 3, [0] * 3 + [1] * 3 + [2] * 3)
+    one, own = fitted.errors
+    assert fitted.delta == pytest.approx([2.0, 4.0]) and fitted.corr == pytest.approx(np.array([[1, 0.5], [0.5, 1]]))
+    assert one.df == 4 and one.se == pytest.approx([math.sqrt(2 / 3)] * 2)
+    # baseline - mean of the arms is -3, -3, -3 shifted by block: (1-4, 3-6, 2-5), variance 0; the arms alone leave 4 on 2 df
+    assert own.df == pytest.approx(4 * 2 * 2 / 5) and own.se == pytest.approx([math.sqrt((0 + 2 * (1 - 1 / 2)) / 3)] * 2)
+
+
+def test_the_baselines_own_variance_is_the_textbooks_in_complete_blocks():
+    rng = np.random.default_rng(3)
+    n, m = 4, 3
+    y = rng.normal(size=(n, m + 1))
+    fitted = two_way(y.ravel(), [0, 1, 2, 3] * n, np.repeat(np.arange(n), m + 1).tolist())
+    arms = y[:, 1:] - y[:, 1:].mean(0) - y[:, 1:].mean(1, keepdims=True) + y[:, 1:].mean()
+    variance = np.var(y[:, 0] - y[:, 1:].mean(1), ddof=1) + (arms**2).sum() / (n - 1) / (m - 1) * (1 - 1 / m)
+    own = fitted.errors[1]
+    assert own.se == pytest.approx([math.sqrt(variance / n)] * m) and own.df == pytest.approx(4 * (n - 1) * m / (m + 3))
 
 
 def test_two_way_with_a_missing_cell_is_least_squares():
     rng = np.random.default_rng(5)
     arm, block = np.array([0, 0, 0, 1, 1, 1, 2, 2]), np.array([0, 1, 2, 0, 1, 2, 0, 2])
     y = rng.normal(size=8)
-    delta, _, s2, df = two_way(y, arm, block)
+    fitted = two_way(y, arm, block)
     x = np.column_stack([np.ones(8), arm == 1, arm == 2, block == 1, block == 2]).astype(float)
     beta, rss, *_ = np.linalg.lstsq(x, y, rcond=None)
-    assert delta == pytest.approx(beta[1:3]) and df == 3 and s2 == pytest.approx(rss[0] / 3)
+    se = np.sqrt(rss[0] / 3 * np.diag(np.linalg.inv(x.T @ x))[1:3])
+    assert fitted.delta == pytest.approx(beta[1:3]) and fitted.errors[0].df == 3 and fitted.errors[0].se == pytest.approx(se)
 
 
 def test_two_way_refuses_an_arm_without_shared_blocks():
@@ -66,9 +82,26 @@ def test_unblocked_runs_are_scipys_welch():
 def test_five_blocks_pool_and_six_do_not():
     rng = np.random.default_rng(1)
     y = rng.normal(size=(6, 4))
-    for n, method, df in ((5, "two-way model, max-t", 12), (6, "paired t, Holm", 5)):
+    for n, method, dfs in ((5, "two-way model, max-t", (12, 8)), (6, "paired t, Holm", (5,))):
         effects = analyse({f"a{j}": blocked(y[:n, j]) for j in (1, 2, 3)}, blocked(y[:n, 0]))
-        assert {e.method for e in effects.values()} == {method} and {e.df for e in effects.values()} == {df}
+        assert {e.method for e in effects.values()} == {method}
+        assert all(any(e.df == pytest.approx(df) for df in dfs) for e in effects.values())
+
+
+@pytest.mark.parametrize("sd", [1.0, 3.0])
+def test_the_larger_error_counts(sd):
+    """With a noisy baseline its own variance decides; never is an interval narrower than that of the textbook's one variance."""
+    rng = np.random.default_rng(9)
+    wider = 0
+    for _ in range(50):
+        y = rng.normal(size=(4, 4)) * [sd, 1, 1, 1]
+        effects = analyse({f"a{j}": blocked(y[:, j]) for j in (1, 2, 3)}, blocked(y[:, 0]))
+        rest = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
+        textbook = max_t_quantile(0.95, 0.5 * (np.eye(3) + 1), 9) * math.sqrt((rest**2).sum() / 9 * 2 / 4)
+        halves = [(e.high - e.low) / 2 for e in effects.values()]
+        assert min(halves) >= textbook * (1 - 1e-9)
+        wider += halves[0] > textbook * 1.2
+    assert wider > 30 if sd == 3 else wider < 30
 
 
 def test_an_arm_that_alters_noise_is_not_pooled_and_the_family_still_spends_its_level_once():
@@ -77,7 +110,7 @@ def test_an_arm_that_alters_noise_is_not_pooled_and_the_family_still_spends_its_
     arms = {f"a{j}": blocked(y[:, j]) for j in (1, 2, 3)}
     effects = analyse(arms, blocked(y[:, 0]), alters_noise=frozenset({"a3"}))
     assert effects["a3"].method == "paired t, Holm" and effects["a3"].df == 3
-    assert effects["a1"].method == "two-way model, max-t" and effects["a1"].df == 6
+    assert effects["a1"].method == "two-way model, max-t" and effects["a1"].df < 7
     d = y[:, 3] - y[:, 0]
     assert effects["a3"].high - d.mean() == pytest.approx(stats.t.isf(0.025 / 3, 3) * d.std(ddof=1) / 2)
     everything = analyse(arms, blocked(y[:, 0]))
@@ -109,7 +142,8 @@ def test_replicates_of_the_baseline_in_a_block_sharpen_it():
     rng = np.random.default_rng(8)
     base = Sample(values=rng.normal(size=6), blocks=(0, 0, 1, 1, 2, 2))
     effects = analyse({"a": blocked(rng.normal(size=3)), "b": blocked(rng.normal(size=3))}, base)
-    assert effects["a"].df == 12 - 2 - 3
+    twice = two_way(np.arange(12.0) ** 0.5, [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 0, 1, 1, 2, 2] + [0, 1, 2] * 2)
+    assert [e.df for e in twice.errors] == pytest.approx([12 - 2 - 3, effects["a"].df])
     assert effects["a"].delta == pytest.approx(effects["a"].low / 2 + effects["a"].high / 2)
 
 

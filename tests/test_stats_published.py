@@ -6,7 +6,8 @@ import math
 import pytest
 
 from reports import load
-from reports.published import Estimate, difference, judge, own_arm, published_record, published_verdict, too_uncertain
+from reports.intervals import Estimate
+from reports.published import difference, judge, own_arm, published_record, published_verdict, too_uncertain
 from tests.report_fixtures import Arm, write_experiment
 
 SURE = Estimate(value=-0.10, se=0.005)  # a published effect of 10 % known to 0.5 %

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.intervals import add_intervals, fieller, p_of_interval
+from reports.intervals import Estimate, fieller, total
 from reports.loss_model import Slope, fit, local_window
 from reports.planning import bracketing_budgets, detectable, plan_detectable, seeds_needed, smallest_p, upper_sd
 from reports.time_estimates import decompose
@@ -38,18 +38,19 @@ def test_fieller_is_unbounded_where_the_slope_is_unsure():
     assert fieller(1.0, 0.1, 0.01, 0.01, 0.0, 2.0) is None
 
 
-def test_adding_symmetric_intervals_is_the_delta_method():
-    low, high = add_intervals((1.0, (0.7, 1.3)), (2.0, (1.6, 2.4)))
-    assert (low, high) == pytest.approx((2.5, 3.5))
+def test_sums_of_estimates_are_welchs_in_the_case_he_solved():
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(0, 1, 6), rng.normal(1, 3, 4)
+    one, other = (Estimate(value=x.mean(), se=x.std(ddof=1) / math.sqrt(len(x)), df=len(x) - 1) for x in (a, -b))
+    expected = stats.ttest_ind(a, b, equal_var=False)
+    both = total(one, other)
+    assert both.df == pytest.approx(expected.df) and both.p == pytest.approx(expected.pvalue)
+    assert both.interval(0.05) == pytest.approx(tuple(expected.confidence_interval(0.95)))
 
 
-def test_p_of_an_interval_inverts_it():
-    def interval(alpha: float) -> tuple[float, float]:
-        half = stats.t.isf(alpha / 2, 7)
-        return 2.5 - half, 2.5 + half
-
-    assert p_of_interval(interval) == pytest.approx(2 * stats.t.sf(2.5, 7), rel=1e-6)
-    assert p_of_interval(lambda alpha: None) == 1.0
+def test_known_errors_have_the_normals_quantiles():
+    e = total(Estimate(value=1.0, se=0.3), Estimate(value=2.0, se=0.4))
+    assert (e.value, e.se, e.df) == (3.0, pytest.approx(0.5), math.inf) and e.p == pytest.approx(2 * stats.norm.sf(6.0))
 
 
 def runs(effects, budgets, n, rng, noise=0.001, beta=-0.19):
@@ -63,7 +64,7 @@ def runs(effects, budgets, n, rng, noise=0.001, beta=-0.19):
 def test_n_star_is_exact_without_noise():
     model = fit(**runs([0.0, -0.01], (2700, 3300), 3, np.random.default_rng(0), noise=1e-9))
     assert math.exp(model.x0 + model.theta(0)) == pytest.approx(3000, rel=1e-5)
-    assert math.exp(model.shift(1)) == pytest.approx(math.exp(-0.01 / 0.19), rel=1e-5)
+    assert math.exp(model.shift(1).value) == pytest.approx(math.exp(-0.01 / 0.19), rel=1e-5)
 
 
 def test_inverse_prediction_of_one_arm_is_the_textbook_fieller():
@@ -98,10 +99,28 @@ def test_one_budget_needs_a_slope_and_carries_its_error():
     assert fit(**data) is None
     sure = fit(**data, slope=Slope(per_step=0.0045 / 100, se=0.0))
     unsure = fit(**data, slope=Slope(per_step=0.0045 / 100, se=0.0010 / 100))
-    assert sure.given and sure.shift(1) == pytest.approx(unsure.shift(1))
-    widths = [m.shift_interval(1, 0.05)[1] - m.shift_interval(1, 0.05)[0] for m in (sure, unsure)]
-    assert widths[1] > widths[0]
-    assert fit(**data, slope=Slope(per_step=0.0045 / 100, se=0.0030 / 100)).shift_interval(1, 0.05) is None
+    assert sure.given and sure.shift(1).value == pytest.approx(unsure.shift(1).value)
+    assert unsure.shift(1).se > sure.shift(1).se
+    relative = 0.0010 / 0.0045 * unsure.shift(1).value  # of the slope's error, to first order
+    assert unsure.shift(1).se ** 2 == pytest.approx(sure.shift(1).se ** 2 + relative**2)
+    assert fit(**data, slope=Slope(per_step=0.0045 / 100, se=0.0030 / 100)).theta_interval(1, 0.05) is None
+
+
+def test_the_delta_method_is_the_slope_of_the_answer():
+    """Standard errors against numerical derivatives of N* with respect to every loss, at the pooled residual variance."""
+    data = runs([0.0, -0.006], (2700, 3000, 3300), 1, np.random.default_rng(6))
+    model = fit(**data)
+
+    def answer(losses: np.ndarray) -> tuple[float, float]:
+        again = fit(**{**data, "loss": losses})
+        return again.log_steps(1).value, again.shift(1).value
+
+    base, h = np.array(answer(data["loss"])), 1e-7
+    slopes = np.array([(np.array(answer(data["loss"] + h * e)) - base) / h for e in np.eye(6)])
+    x = np.column_stack([data["arm"] == 0, data["arm"] == 1, np.log(data["budget"])]).astype(float)
+    rss = np.linalg.lstsq(x, data["loss"], rcond=None)[1][0]
+    expected = np.sqrt((slopes**2).sum(0) * rss / 3)
+    assert [model.log_steps(1).se, model.shift(1).se] == pytest.approx(expected.tolist(), rel=1e-4)
 
 
 def test_the_window_stays_near_the_target():
@@ -129,10 +148,10 @@ def test_planned_power_is_what_simulation_gives(n, n_arms):
     assert planned_power(n, n_arms, 6000, 1.0, effect) == pytest.approx(0.8, abs=0.025)
 
 
-def test_plans_speak_of_steps_seconds_and_price():
-    plan = plan_detectable(sd=0.0013, n=5, n_arms=8, slope=Slope(per_step=0.0045 / 100, se=0), step_ms=150, run_s=200)
+def test_plans_speak_of_steps_and_seconds():
+    plan = plan_detectable(sd=0.0013, n=5, n_arms=8, slope=Slope(per_step=0.0045 / 100, se=0), step_ms=150)
     assert plan.steps == pytest.approx(plan.loss / 4.5e-5) and plan.seconds == pytest.approx(plan.steps * 0.15)
-    assert plan.runs == 45 and plan.price_s == 9000
+    assert plan.runs == 45
     assert plan_detectable(sd=0.0013, n=1, n_arms=8).loss is None
 
 

@@ -4,7 +4,8 @@ import re
 import sys
 from pathlib import Path
 
-from tests.proof.study import Row, study
+from tests.proof.row import Row
+from tests.proof.study import study
 
 DOCS = Path(__file__).parents[2] / "docs" / "statistics.md"
 BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"

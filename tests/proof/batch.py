@@ -30,11 +30,19 @@ def declared_analysis(y_RNK: np.ndarray, *, level: float = 0.95, noisy: frozense
     own = np.array(sorted(noisy), dtype=int)
     low, high = np.empty_like(delta), np.empty_like(delta)
     if len(pooled):
-        y = y_RNK[:, :, [0, *(pooled + 1)]]
+        y, m_in = y_RNK[:, :, 1:][:, :, pooled], len(pooled)
+        gap = y_RNK[:, :, 0] - y.mean(2)
         residual = y - y.mean(1, keepdims=True) - y.mean(2, keepdims=True) + y.mean((1, 2), keepdims=True)
-        df = (n - 1) * len(pooled)
-        c = max_t_quantile(1 - alpha * len(pooled) / m, 0.5 * (np.eye(len(pooled)) + 1), df)
-        half = c * np.sqrt((residual**2).sum((1, 2)) / df * 2 / n)[:, None]
+        arms = (residual**2).sum((1, 2)) / (n - 1) / max(m_in - 1, 1)
+        variance = gap.var(axis=1, ddof=1) + arms * (1 - 1 / m_in)  # the baseline's noise and one arm's
+        corr, level = 0.5 * (np.eye(m_in) + 1), 1 - alpha * m_in / m
+        whole = y_RNK[:, :, [0, *(pooled + 1)]]
+        left = whole - whole.mean(1, keepdims=True) - whole.mean(2, keepdims=True) + whole.mean((1, 2), keepdims=True)
+        df = (n - 1) * m_in
+        half = np.maximum(
+            max_t_quantile(level, corr, df) * np.sqrt((left**2).sum((1, 2)) / df * 2 / n),
+            max_t_quantile(level, corr, 4 * (n - 1) * m_in / (m_in + 3)) * np.sqrt(variance / n),
+        )[:, None]
         low[:, pooled], high[:, pooled] = delta[:, pooled] - half, delta[:, pooled] + half
     if len(own):
         part = _separate(d_RNM[:, :, own], delta[:, own], alpha, m, np.arange(len(own)))

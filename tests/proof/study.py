@@ -1,62 +1,22 @@
 """The rows of the study. Truths are known, seeds are fixed, and every row says which bar it is held to."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy import stats
 
+from reports.compare import noise_floor
 from reports.contrasts import Sample, analyse
-from reports.intervals import add_intervals
-from reports.loss_model import Slope, fit
+from reports.intervals import Estimate
+from reports.outcomes import exact_rate
 from reports.planning import planned_critical
-from reports.published import Estimate, judge
-from reports.sequential import critical_t
+from reports.published import judge
+from reports.sequential import critical_t, rate_sequence
 from reports.simultaneous import max_t_quantile
 from tests.proof.batch import declared_analysis, welch_interval
-
-SIZES = (3, 5, 10, 20)
-COVERAGE, FAMILY, WIDTH, POWER = 0.93, 0.05, 1.5, 0.80
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One line of the table; None where a column does not apply. `held` is False for a row shown as a caution only."""
-
-    kind: str
-    n: str
-    noise: str
-    replications: int
-    coverage: float | None = None  # of the single interval that covers least
-    simultaneous: float | None = None  # of all intervals of a family at once
-    family_error: float | None = None
-    width: float | None = None  # median, over the oracle's
-    unbounded: float | None = None
-    power: float | None = None
-    held: bool = True
-
-    def misses(self) -> list[str]:
-        """Bars this row misses by more than three standard errors of its own simulation."""
-
-        def slack(p: float) -> float:
-            return 3 * math.sqrt(p * (1 - p) / self.replications)
-
-        out = []
-        for name, value in (("coverage", self.coverage), ("simultaneous coverage", self.simultaneous)):
-            if value is not None and value < COVERAGE:
-                out.append(f"{name} {value:.3f}")
-        if self.family_error is not None and self.family_error > FAMILY + slack(FAMILY):
-            out.append(f"family error {self.family_error:.3f}")
-        if self.width is not None and self.width > WIDTH:
-            out.append(f"width {self.width:.2f}")
-        if self.power is not None and self.power < POWER - slack(POWER):
-            out.append(f"power {self.power:.3f}")
-        return out if self.held else []
-
-
-def study(replications: int) -> list[Row]:
-    return [row for part in (families, welch_rows, ratios, times, sequences, diverged, equivalence) for row in part(replications)]
+from tests.proof.row import SIZES, Row
+from tests.proof.times import anytime_times, times
 
 
 def families(r: int) -> Iterator[Row]:
@@ -67,7 +27,9 @@ def families(r: int) -> Iterator[Row]:
         "one arm 1.5 x": (np.array([1, 1, 1, 1, 1.5]), frozenset()),
         "one arm 2 x, declared": (np.array([1, 1, 1, 1, 2.0]), frozenset({m - 1})),
         "all arms 2 x, declared": (np.array([1, 2, 2, 2, 2.0]), frozenset(range(m))),
-        "baseline 1.5 x, undeclared": (np.array([1.5, 1, 1, 1, 1.0]), frozenset()),
+        "baseline 1.5 x": (np.array([1.5, 1, 1, 1, 1.0]), frozenset()),
+        "baseline 2 x": (np.array([2, 1, 1, 1, 1.0]), frozenset()),
+        "all arms 2 x": (np.array([1, 2, 2, 2, 2.0]), frozenset()),
     }
     effects = np.array([0.0, 0.0, 1.0, 2.0])
     for n in SIZES:
@@ -88,8 +50,7 @@ def families(r: int) -> Iterator[Row]:
                 coverage=float(covers.mean(0).min()),
                 simultaneous=float(covers.all(1).mean()),
                 family_error=float(max(false_null, false_mixed)),
-                width=float(np.median((null.high - null.low) / 2 / oracle)) if noise == "equal" or n > 5 else None,
-                held=not (noise == "baseline 1.5 x, undeclared" and n <= 5),
+                width=float(np.median((null.high - null.low) / 2 / oracle)) if "declared" not in noise or n > 5 else None,
             )
     for n in SIZES:
         rng = np.random.default_rng([2, n])
@@ -136,63 +97,10 @@ def ratios(r: int) -> Iterator[Row]:
         node = rng.normal(0, 0.02, size=(r, n, 1))
         y = np.log(150 * np.exp(node + rng.normal(0, 0.003, size=(r, n, 2)))) + [0.0, truth]
         b = declared_analysis(y)
+        oracle = 2 * stats.t.isf(0.025, n - 1) * 0.003 * math.sqrt(2 / n)
         yield Row(kind="ratio of step times", n=str(n), noise="equal", replications=r,
-                  coverage=float(((b.low <= truth) & (truth <= b.high)).mean()))  # fmt: skip
-
-
-def times(r: int) -> Iterator[Row]:
-    """Losses linear in log N at two or three budgets, three arms: N*, time, and time against the baseline, with production
-    code."""
-    r = max(r // 2, 200)
-    for n in SIZES:
-        for noise, sds, budgets in (
-            ("equal, 3 budgets", (1.0, 1.0, 1.0), (2700.0, 3000.0, 3300.0)),
-            ("one arm 1.5 x, 2 budgets", (1.0, 1.0, 1.5), (2600.0, 3400.0)),
-        ):
-            rng = np.random.default_rng([5, n, len(budgets)])
-            yield from _time_rows(rng, r, n, noise, np.array(sds), budgets)
-    rng = np.random.default_rng([6])
-    for n in SIZES:
-        yield from _time_rows(rng, r, n, "slope given, 1 budget", np.ones(3), (3000.0,))
-
-
-def _time_rows(
-    rng: np.random.Generator, r: int, n: int, noise: str, sds: np.ndarray, budgets: tuple[float, ...]
-) -> Iterator[Row]:
-    beta, target, effects, log_s = -0.19, 3.28, np.array([0.0, -0.004, -0.008]), np.log([150.0, 151.0, 147.0])
-    arm, block, budget = (x.ravel() for x in np.meshgrid(np.arange(3), np.arange(n), budgets, indexing="ij"))
-    truth = (effects / -beta) + math.log(3000)  # log N*, every arm at the target near 3000 steps
-    hits, unbounded = np.zeros(3), np.zeros(3)
-    for _ in range(r):
-        loss = target + effects[arm] + beta * np.log(budget / 3000) + rng.normal(0, 0.0013, len(arm)) * sds[arm]
-        step = log_s[:, None] + rng.normal(0, 0.002, (3, n))
-        slope = None
-        if len(budgets) == 1:
-            slope = Slope(per_step=(-beta + rng.normal(0, 0.01)) / budgets[0], se=0.01 / budgets[0])
-        model = fit(arm=arm, budget=budget, loss=loss, block=list(block), target=target, slope=slope)
-        assert model is not None
-        steps = model.theta_interval(2, 0.05)
-        shift = model.shift_interval(2, 0.05)
-        if steps is None:
-            unbounded[:2] += 1
-            hits[:2] += 1
-        else:
-            hits[0] += steps[0] <= truth[2] - model.x0 <= steps[1]
-            half = stats.t.isf(0.025, n - 1) * step[2].std(ddof=1) / math.sqrt(n)
-            low, high = add_intervals((model.theta(2), steps), (step[2].mean(), (step[2].mean() - half, step[2].mean() + half)))
-            hits[1] += low <= truth[2] - model.x0 + log_s[2] <= high
-        if shift is None:
-            unbounded[2] += 1
-            hits[2] += 1
-        else:
-            d = step[2] - step[0]
-            half = stats.t.isf(0.025, n - 1) * d.std(ddof=1) / math.sqrt(n)
-            low, high = add_intervals((model.shift(2), shift), (d.mean(), (d.mean() - half, d.mean() + half)))
-            hits[2] += low <= truth[2] - truth[0] + log_s[2] - log_s[0] <= high
-    for i, kind in enumerate(("steps to target N*", "time to target", "time to target, ratio")):
-        yield Row(
-            kind=kind, n=str(n), noise=noise, replications=r, coverage=float(hits[i] / r), unbounded=float(unbounded[i] / r)
-        )
+                  coverage=float(((b.low <= truth) & (truth <= b.high)).mean()),
+                  width=float(np.median(b.high - b.low)) / oracle)  # fmt: skip
 
 
 def sequences(r: int) -> Iterator[Row]:
@@ -267,6 +175,27 @@ def equivalence(r: int) -> Iterator[Row]:
         yield Row(kind="'reproduced' at the margin", n=str(n), noise="equal", replications=r, family_error=float(np.mean(said)))
 
 
+def descriptions(r: int) -> Iterator[Row]:
+    """What is printed beside the comparisons: the baseline's sd with its chi square interval, rates of diverged runs."""
+    r = max(r // 4, 200)
+    for n in SIZES:
+        rng = np.random.default_rng([12, n])
+        floors = [noise_floor(y) for y in rng.normal(size=(r, n))]
+        covered = [f.low is not None and f.high is not None and f.low <= 1 <= f.high for f in floors]
+        yield Row(kind="noise floor", n=str(n), noise="equal", replications=r, coverage=float(np.mean(covered)))
+    ends = np.array([exact_rate(k, 10) for k in range(11)])
+    looks = np.array([[rate_sequence(k, n, 0.05) if k <= n else (0.0, 1.0) for k in range(21)] for n in range(1, 21)])
+    for rate in (0.1, 0.3):
+        lost = np.random.default_rng([13, int(10 * rate)]).random((r, 20)) < rate
+        count = lost[:, :10].sum(1)
+        yield Row(kind="rate of diverged runs", n="10", noise=f"rate {rate:g}", replications=r,
+                  coverage=float(((ends[count, 0] <= rate) & (rate <= ends[count, 1])).mean()))  # fmt: skip
+        seen = looks[np.arange(20)[None, :], lost.cumsum(1)]  # (R, 20, 2)
+        inside = ((seen[..., 0] <= rate) & (rate <= seen[..., 1])).all(1)
+        yield Row(kind="rate of diverged runs, anytime-valid", n="1 to 20", noise=f"rate {rate:g}", replications=r,
+                  coverage=float(inside.mean()))  # fmt: skip
+
+
 def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: float) -> float:
     """Simulated share of experiments whose declared analysis finds `effect` in one of n_arms arms: checks reports.planning."""
     rng = np.random.default_rng([11, n, n_arms])
@@ -276,3 +205,12 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
     b = declared_analysis(y)
     assert np.isfinite(critical)
     return float((b.low[:, 0] > 0).mean())
+
+
+PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
+    families, welch_rows, ratios, times, sequences, anytime_times, diverged, equivalence, descriptions,
+)  # fmt: skip
+
+
+def study(replications: int) -> list[Row]:
+    return [row for part in PARTS for row in part(replications)]

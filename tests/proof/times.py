@@ -1,0 +1,109 @@
+"""N*, time to target and their ratio, by production code: with planned seeds, and looked at after every block."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from reports.intervals import Estimate, total
+from reports.loss_model import LossModel, Slope, fit
+from reports.time_sequences import log_time_interval
+from tests.proof.row import SIZES, Row
+
+BETA, TARGET, EFFECTS, LOSS_SD, STEP_SD, SLOPE_SE = -0.19, 3.28, np.array([0.0, -0.004, -0.008]), 0.0013, 0.002, 0.01
+LOG_STEP = np.log([150.0, 151.0, 147.0])
+TRUTH = EFFECTS / -BETA + math.log(3000)  # log N*, every arm at the target near 3000 steps
+KINDS = ("steps to target N*", "time to target", "time to target, ratio")
+DESIGNS = {  # budgets, sd of the arms, sd of the loss
+    "equal, 3 budgets": ((2700.0, 3000.0, 3300.0), (1.0, 1.0, 1.0), LOSS_SD),
+    "one arm 1.5 x, 2 budgets": ((2600.0, 3400.0), (1.0, 1.0, 1.5), LOSS_SD),
+    "baseline 1.5 x, 2 budgets, weak slope": ((2700.0, 3300.0), (1.5, 1.0, 1.0), 3 * LOSS_SD),
+    "slope given, 1 budget": ((3000.0,), (1.0, 1.0, 1.0), LOSS_SD),
+}
+
+
+def draw(rng: np.random.Generator, n: int, design: str) -> tuple[pd.DataFrame, np.ndarray, Slope | None]:
+    """Losses of three arms in n blocks at every budget, log step times (3, n), and the slope where it is given."""
+    budgets, ratios, sd = DESIGNS[design]
+    arm, block, budget = (x.ravel() for x in np.meshgrid(np.arange(3), np.arange(n), budgets, indexing="ij"))
+    loss = TARGET + EFFECTS[arm] + BETA * np.log(budget / 3000) + rng.normal(0, sd, len(arm)) * np.array(ratios)[arm]
+    slope = Slope(per_step=(-BETA + rng.normal(0, SLOPE_SE)) / 3000, se=SLOPE_SE / 3000) if len(budgets) == 1 else None
+    runs = pd.DataFrame({"arm": arm, "block": block, "budget": budget, "val_loss": loss})
+    return runs, LOG_STEP[:, None] + rng.normal(0, STEP_SD, (3, n)), slope
+
+
+def fitted(runs: pd.DataFrame, slope: Slope | None) -> LossModel:
+    columns = {c: runs[c].to_numpy() for c in ("arm", "budget", "val_loss")}
+    model = fit(arm=columns["arm"], budget=columns["budget"], loss=columns["val_loss"], block=list(runs["block"]), target=TARGET,
+                slope=slope)  # fmt: skip
+    assert model is not None
+    return model
+
+
+def mean_of(x: np.ndarray) -> Estimate:
+    return Estimate(value=float(x.mean()), se=float(x.std(ddof=1)) / math.sqrt(len(x)), df=len(x) - 1)
+
+
+def oracle(n: int, design: str) -> np.ndarray:
+    """Widths for one who knows the slope and the ratios of all sds: N*, time, ratio, each with one t of the arms' full df."""
+    budgets, ratios, sd = DESIGNS[design]
+    given = SLOPE_SE / BETA * EFFECTS if len(budgets) == 1 else np.zeros(3)  # nobody knows a given slope better than its error
+    loss = (sd * np.array(ratios) / BETA) ** 2 / n / len(budgets)
+    step = STEP_SD**2 / n
+    variance = [loss[2] + given[2] ** 2 / BETA**2, loss[2] + given[2] ** 2 / BETA**2 + step,
+                loss[2] + loss[0] + (given[2] - given[0]) ** 2 / BETA**2 + 2 * step]  # fmt: skip
+    return 2 * stats.t.isf(0.025, 3 * (n * len(budgets) - 1)) * np.sqrt(variance)
+
+
+def times(r: int) -> Iterator[Row]:
+    """Planned seeds: losses linear in log N."""
+    for design in DESIGNS:
+        for n in SIZES:
+            rng = np.random.default_rng([5, n, len(design)])
+            hits, unbounded, widths = np.zeros(3), np.zeros(3), np.full((r, 3), np.inf)
+            for k in range(r):
+                runs, step, slope = draw(rng, n, design)
+                model = fitted(runs, slope)
+                truth = (TRUTH[2], TRUTH[2] + LOG_STEP[2], TRUTH[2] - TRUTH[0] + LOG_STEP[2] - LOG_STEP[0])
+                steps = model.theta_interval(2, 0.05)
+                if steps is None or model.theta_interval(0, 0.05) is None:
+                    unbounded += 1
+                    hits += 1
+                    continue
+                found = (
+                    (steps[0] + model.x0, steps[1] + model.x0),
+                    total(model.log_steps(2), mean_of(step[2])).interval(0.05),
+                    total(model.shift(2), mean_of(step[2] - step[0])).interval(0.05),
+                )
+                hits += [low <= t <= high for (low, high), t in zip(found, truth, strict=True)]
+                widths[k] = [high - low for low, high in found]
+            ratio = np.median(widths, axis=0) / oracle(n, design)
+            for i, kind in enumerate(KINDS):
+                yield Row(kind=kind, n=str(n), noise=design, replications=r, coverage=float(hits[i] / r), width=float(ratio[i]),
+                          unbounded=float(unbounded[i] / r))  # fmt: skip
+
+
+def anytime_times(r: int) -> Iterator[Row]:
+    """Looked at after every block up to 12: the share of experiments in which every interval that was shown held the truth."""
+    r = max(r // 10, 100)
+    truth = (TRUTH[2], TRUTH[2] + LOG_STEP[2], TRUTH[2] - TRUTH[0] + LOG_STEP[2] - LOG_STEP[0])
+    for design, (budgets, _, _) in DESIGNS.items():
+        rng, x = np.random.default_rng([14, len(design)]), np.log(budgets)
+        hits, unbounded = np.ones((r, 3), bool), np.zeros(3)
+        for k in range(r):
+            runs, step, slope = draw(rng, 12, design)
+            loss = runs["val_loss"].to_numpy().reshape(3, 12, len(budgets)).transpose(1, 0, 2)  # (n, A, B)
+            for n in range(4, 13):
+                model = fitted(runs[runs["block"] < n], slope)
+                found = (
+                    log_time_interval(loss[:n, [2]], x, model, 0.05, None),
+                    log_time_interval(loss[:n, [2]], x, model, 0.05, step[[2], :n].T),
+                    log_time_interval(loss[:n, [2, 0]], x, model, 0.05, step[[2, 0], :n].T),
+                )
+                hits[k] &= [ends is None or ends[0] <= t <= ends[1] for ends, t in zip(found, truth, strict=True)]
+            unbounded += [ends is None for ends in found]
+        for i, kind in enumerate(KINDS):
+            yield Row(kind=f"{kind}, anytime-valid", n="4 to 12", noise=design, replications=r, coverage=float(hits[:, i].mean()),
+                      unbounded=float(unbounded[i] / r))  # fmt: skip
