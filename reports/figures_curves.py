@@ -234,8 +234,9 @@ def curve_figures(
     data = bundles(curves, runs, palette.arms, budget)
     if not data:
         return []
-    keys = ("loss_by_step", "loss_by_time") + (("loss_whole",) if positive(data) else ())
-    figures = [curve_figure(key, data, palette, tips, unit, target) for key in keys]
+    timed = {arm: b for arm, b in data.items() if all(np.isfinite(times).all() for _, times, _ in b.runs.values())}
+    shown = {"loss_by_step": data, "loss_by_time": timed, "loss_whole": data if positive(data) else {}}  # old logs have no times
+    figures = [curve_figure(key, drawn, palette, tips, unit, target) for key, drawn in shown.items() if drawn]
     if palette.baseline in data and len(data) > 1:
         figures.append(difference_figure(data, runs, palette, unit))
     return figures

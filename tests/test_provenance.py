@@ -17,6 +17,8 @@ SECRETS = [
     "xoxb-1234567890-abcdef",
     "AKIA" + "ABCD1234EFGH5678",
     "glpat-" + "x1y2z3w4" * 3,
+    "ASIA" + "ABCD1234EFGH5678",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
 ]
 ASSIGNED = [
     "WANDB_API_KEY={}",
@@ -34,6 +36,15 @@ ASSIGNED = [
     "-H 'Authorization: token {}'",
     "https://host/x?access_token={}&y=1",
     "DB_PASSWD='{} and more'",
+    'hf_token: str = "{}"',
+    'hf_token: str | None = "{}"',
+    "githubToken={}",
+    "githubtoken={}",
+    "apiKey: '{}'",
+    '"clientSecret": "{}"',
+    "aws_secret_access_key = {}",
+    "AWS_SESSION_TOKEN={}",
+    "db.password = '{}'",
 ]
 HARMLESS = [
     "ablate run minute --set data.batch_tokens=8192 --set data.val_tokens=65536",
@@ -43,6 +54,14 @@ HARMLESS = [
     "step:10/20 val_loss:2.1000 train_time:5ms",
     "token ids and targets, both (rows, seq_len)",
     "window_tokens=1024",
+    "SEPARATOR_TOKEN = 256",
+    "separator_token: 50256",
+    "eos_token=50256, pad_token=0",
+    "token: str",
+    "def read(token: str | None = None, auth: bool = False) -> None:",
+    "token = None",
+    'choices={"token": "r13", "clipped": "r15"}',
+    '"token": lambda w: w - 1,',
     "https://host.example/path?x=1",
     "a@b.example",
     "self.tokens = count_tokens(path)",
@@ -65,6 +84,11 @@ def test_what_is_called_a_secret_is_redacted(text: str) -> None:
 @pytest.mark.parametrize("text", HARMLESS)
 def test_the_words_of_this_project_are_left_alone(text: str) -> None:
     assert redact(text) == text
+
+
+def test_a_number_may_be_a_password_and_a_long_one_a_token() -> None:
+    assert redact("password = 123456") == "password = [redacted]"
+    assert redact("token = 123456789012") == "token = [redacted]"
 
 
 def test_a_private_key_is_redacted_whole_even_if_cut_short() -> None:

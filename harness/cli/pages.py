@@ -1,6 +1,7 @@
 """What comes out: the report, its verification, the verdicts as a table, exports, the benchmark's rules."""
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 Results = Annotated[Path, typer.Option("--results", help="the results folder")]
 AcceptStale = Annotated[bool, typer.Option("--accept-stale", help="count runs of an older source; the page says so")]
 RESULTS, PUBLISHED = Path("results"), "published/"
+UNFINISHED = ("pending", "running", "interrupted", "preempted")
 COMPARE_SCHEMA = 1
 
 
@@ -34,6 +36,7 @@ def load_for_report(name: str, results: Path, accept_stale: bool = False, *, loo
             raise UserError(str(error)) from None
     from harness.cli.runs import plan_of
     from harness.plan import count_look, save_plan
+    from harness.store import Store
     from reports import load
 
     plan = plan_of(name, results)
@@ -43,9 +46,13 @@ def load_for_report(name: str, results: Path, accept_stale: bool = False, *, loo
         if not (results / "experiments" / plan["name"]).is_dir():
             raise  # else a read-only folder can still be read
     try:
-        return load(plan["name"], results=results, accept_stale=accept_stale)
+        experiment = load(plan["name"], results=results, accept_stale=accept_stale)
     except ValueError as error:
         raise UserError(str(error)) from None
+    runs, store = experiment.runs, Store(results)
+    going = runs["status"] == "running"  # as the run's files say; whether its process lives the store knows
+    runs.loc[going, "status"] = [store.state(str(r))["status"] for r in runs.loc[going, "run_id"]]
+    return experiment
 
 
 @app.command()
@@ -54,20 +61,57 @@ def report(
     out: Annotated[Path | None, typer.Option("-o", help="the page; default results/experiments/EXP/report.html")] = None,
     results: Results = RESULTS,
     accept_stale: AcceptStale = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="write it again whenever a run gets further, until all have ended")
+    ] = False,
+    every: Annotated[float, typer.Option("--every", help="with --watch: seconds between looks into the folder")] = 5.0,
 ) -> None:
     """Write the HTML report from results alone; while runs are still going too."""
-    print(write_page(experiments, results, out=out, accept_stale=accept_stale))
+    if every <= 0:
+        raise UserError(f"--every {every:g}: must be a positive number of seconds")
+    if not watch:
+        print(write_page(experiments, results, out=out, accept_stale=accept_stale))
+        return
+    seen: object = None
+    while True:
+        if (now := progress(experiments, results)) != seen:
+            loaded, seen = load_page(experiments, results, accept_stale), now
+            to_come = sum(int(e.runs["status"].isin(UNFINISHED).sum()) for e in loaded)
+            page = write_loaded(loaded, results, out, refresh_s=every if to_come else None)
+            print(f"{page}: {to_come} runs to come" if to_come else page, flush=True)
+            if not to_come:
+                return
+        time.sleep(every)
+
+
+def progress(names: Sequence[str], results: Path) -> list[tuple[str, int]]:
+    """How far the runs of some experiments are: every file of theirs that a page is made from, with its time."""
+    from harness.plan import read_plan
+
+    plans = [read_plan(results, Path(name).stem if name.endswith((".yaml", ".yml")) else name) for name in names]
+    folders = [results / "runs" / r["run_id"] for plan in plans for r in (plan or {"runs": []})["runs"]]
+    files = [folder / name for folder in folders for name in ("metrics.jsonl", "attempts.jsonl", "result.json")]
+    return [(str(f), f.stat().st_mtime_ns) for f in files if f.exists()]
 
 
 def write_page(names: Sequence[str], results: Path, *, out: Path | None = None, accept_stale: bool = False) -> Path:
-    from harness.plan import read_plan
+    return write_loaded(load_page(names, results, accept_stale), results, out)
+
+
+def write_loaded(loaded: "Sequence[Experiment]", results: Path, out: Path | None, *, refresh_s: float | None = None) -> Path:
     from reports.page import write_report
+
+    return write_report(loaded, out or results / "experiments" / loaded[0].name / "report.html", refresh_s=refresh_s)
+
+
+def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[Experiment]":
+    """The experiments of a page, with the rate grids that retuned ones were chosen from."""
+    from harness.plan import read_plan
 
     loaded = [load_for_report(name, results, accept_stale, look=True) for name in names]
     there = {e.name for e in loaded}
     grids = [g for e in loaded if (g := e.plan.get("grid")) and g not in there and read_plan(results, g)]
-    loaded += [load_for_report(grid, results, accept_stale, look=True) for grid in grids]
-    return write_report(loaded, out or results / "experiments" / loaded[0].name / "report.html")
+    return loaded + [load_for_report(grid, results, accept_stale, look=True) for grid in grids]
 
 
 @app.command()
