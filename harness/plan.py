@@ -16,18 +16,19 @@ import numpy as np
 from harness import plugins
 from harness.config import RunConfig, flat, plain
 from harness.data.config import DataConfig
-from harness.data.corpora import check_fits, open_corpus, open_heldout
+from harness.data.corpora import KNOWN, check_fits, data_root, open_corpus, open_heldout
 from harness.data.corpus import Corpus, HeldOut
 from harness.errors import UserError
 from harness.experiment import Arm, Experiment
+from harness.files import write_json
 from harness.presets import to_config, with_budget
 from harness.provenance import environment_lock
 from harness.records import RunSpec, read_json, run_id_of
 from harness.source import source_of
-from harness.store import write_json
 from harness.validate import check_config
 
 SCHEMA = 1
+NO_DATA = "not prepared"  # the fingerprint of a corpus that is not here, in a plan that is only looked at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +59,19 @@ def heldout_of(config: RunConfig, corpus: Corpus) -> HeldOut | None:
     return open_heldout(config.data.heldout, corpus) if config.data.heldout else None
 
 
-def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
-    """All runs of an experiment, block by block: randomised complete blocks, the order fixed by the experiment's name."""
+def corpus_of(name: str, *, need_data: bool) -> Corpus | None:
+    """A prepared corpus; None for a known one that is yet to be prepared, unless it is needed."""
+    if not need_data and name in KNOWN and not (data_root() / name / "corpus.json").exists():
+        return None
+    return open_corpus(name)
+
+
+def plan_runs(e: Experiment, *, world_size: int = 1, need_data: bool = True) -> list[PlannedRun]:
+    """All runs of an experiment, block by block: randomised complete blocks, the order fixed by the experiment's name.
+
+    need_data=False plans for a corpus that is not prepared too: `ablate plan` may look at that, nothing can run it."""
     sources, environment = source_of(plugins.paths()), environment_lock()
-    corpora: dict[str, Corpus] = {}
+    corpora: dict[str, Corpus | None] = {}
     second: dict[DataConfig, HeldOut | None] = {}
     cells: list[tuple[str, RunSpec]] = []  # arm and specification, without its seed
     for arm in e.arms:
@@ -73,17 +83,17 @@ def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
                     f"choose a divisor, or --set data.ranks={world_size}"
                 )
             name = config.data.corpus
-            corpora[name] = corpora.get(name) or open_corpus(name)
-            if config.data not in second:
-                second[config.data] = heldout_of(config, corpora[name])
-                check_fits(corpora[name], second[config.data], config.data)
-            heldout = second[config.data]
+            corpus = corpora[name] = corpora.get(name) or corpus_of(name, need_data=need_data)
+            if corpus and config.data not in second:
+                second[config.data] = heldout_of(config, corpus)
+                check_fits(corpus, second[config.data], config.data)
+            heldout = second.get(config.data)
             spec = RunSpec(
                 config=plain(config),
                 seed=0,
                 budget=config.schedule.steps,
                 data_name=name,
-                data_fingerprint=corpora[name].fingerprint,
+                data_fingerprint=corpus.fingerprint if corpus else NO_DATA,
                 heldout_fingerprint=heldout.fingerprint if heldout else None,
                 world_size=world_size,
                 device=e.device,
@@ -94,7 +104,14 @@ def plan_runs(e: Experiment, *, world_size: int = 1) -> list[PlannedRun]:
                 substituted=arm.substituted,
             )
             cells.append((arm.name, spec))
-    if len({c.fingerprint for c in corpora.values()}) > 1:
+    arm_of: dict[str, str] = {}
+    for label, spec in cells:
+        other = arm_of.setdefault(spec.intent_id, label)
+        if other != label:
+            raise UserError(
+                f"{e.path}: arms '{other}' and '{label}' are one and the same at {spec.budget} steps: leave one of them out"
+            )
+    if len({c.fingerprint if c else NO_DATA for c in corpora.values()}) > 1:
         raise UserError(
             f"{e.path}: its arms read different corpora ({', '.join(corpora)}): losses on different text are not compared"
         )
@@ -125,7 +142,10 @@ def locked_plan(e: Experiment) -> dict[str, Any]:
         "budgets": list(e.budgets),
         "target": e.target,
         "margin": e.margin,
-        "estimand": "at-rate",
+        "estimand": e.estimand,
+        "axes": {a.name: list(a.points) for a in e.axes},
+        "grid": e.grid.name if e.grid else None,
+        "rates": {name: dict(rate) for name, rate in e.rates.items()},
         "confirm": e.confirm,
         "published": e.published,
     }
@@ -160,6 +180,7 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
             "order": r.order,
             "intent_id": r.spec.intent_id,
             "run_id": r.spec.run_id,
+            "environment": r.spec.environment_digest,
             "older": [i for i in older.get(r.spec.intent_id, []) if i != r.spec.run_id],
         }
         for r in runs
@@ -173,7 +194,9 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
                 "name": a.name,
                 "changes": list(a.changes),
                 "fields": {k: _plain(v) for k, v in a.fields.items()},
-                "estimand": "at-rate",
+                "estimand": e.estimand,
+                "of": a.of,
+                "point": dict(a.point),
                 "substituted": list(a.substituted),
             }
             for a in e.arms
@@ -188,6 +211,7 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
         },
         "command": command,
         "plugins": [str(p) for p in plugins.paths()],
+        "left_out": list(e.left_out),
         "locks": locks,
         "looks": before["looks"],
         "looked_at": before.get("looked_at", 0),
@@ -227,20 +251,38 @@ def save_plan(results: Path, plan: Mapping[str, Any]) -> None:
 
 
 def up_to_date(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
-    """The plan with run ids of the source and environment as they are now; what they replace is kept as older (stale) runs."""
-    if plan.get("imported"):
+    """The plan with run ids of the source as it is now; what they replace is kept as older (stale) runs.
+
+    A run keeps the environment it was planned in: to read results on another machine makes nothing stale. Nor does it where a
+    plug-in's file is not at hand: its code cannot be compared.
+    """
+    plugged = [Path(p) for p in plan.get("plugins", [])]
+    if plan.get("imported") or plan.get("foreign") or not all(p.is_file() for p in plugged):
         return plan
-    sources = source_of([p for p in map(Path, plan.get("plugins", [])) if p.is_file()])
-    now = {"source_digest": sources.digest, "environment_digest": environment_lock().digest}
+    sources = source_of(plugged)
     rows = []
     for r in plan["runs"]:
-        current = run_id_of(r["intent_id"], **now)
+        environment = r.get("environment") or environment_lock().digest
+        current = run_id_of(r["intent_id"], source_digest=sources.digest, environment_digest=environment)
         rows.append(
             r
             if current == r["run_id"]
             else {**r, "run_id": current, "older": [i for i in (r["run_id"], *r["older"]) if i != current]}
         )
     return {**plan, "source": dict(sources.files), "runs": rows}
+
+
+def cancel(results: Path, name: str) -> None:
+    """Ask whoever runs an experiment, here or on another machine, to stop."""
+    write_json(folder(results, name) / "cancelled.json", {"at": datetime.now(UTC).isoformat()})
+
+
+def cancel_mark(results: Path, name: str) -> bytes | None:
+    """What `cancel` left last: a runner stops when this is no longer what it was at its start."""
+    try:
+        return (folder(results, name) / "cancelled.json").read_bytes()
+    except OSError:
+        return None
 
 
 def count_look(results: Path, plan: dict[str, Any]) -> dict[str, Any]:

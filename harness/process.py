@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import IO, Any
 
 from harness.slots import Slot
@@ -17,15 +18,37 @@ Event = dict[str, Any]
 OF_A_GROUP = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # of one we may run inside
 
 
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The processes of a worker: one, or a torchrun group on this node or on several."""
+
+    n_per_node: int = 1
+    n_nodes: int = 1
+    node: int = 0
+    meeting: str | None = None  # address:port of the first node; None: a rendezvous of its own, on a port that the system chooses
+
+    @property
+    def size(self) -> int:
+        return self.n_per_node * self.n_nodes
+
+    def arguments(self, trainer: str, device: str) -> list[str]:
+        """Of the interpreter."""
+        worker = ["-m", "harness.worker", trainer]
+        if self.size == 1:
+            return worker
+        address, _, port = (self.meeting or "").rpartition(":")
+        several = ["--nnodes", str(self.n_nodes), "--node-rank", str(self.node), "--master-addr", address, "--master-port", port]
+        rendezvous = ["--standalone"] if self.meeting is None else several
+        torchrun = ["-m", "torch.distributed.run", *rendezvous, "--nproc-per-node", str(self.n_per_node)]
+        return [*torchrun, *worker, str(self.size), device]
+
+
 class WorkerProcess:
     """The worker of one slot, started when first needed and again after it died."""
 
-    def __init__(self, slot: Slot, trainer: str, *, n_processes: int = 1, device: str = "cpu") -> None:
-        self.slot, self.n_processes = slot, n_processes
-        self.arguments = ["-m", "harness.worker", trainer]
-        if n_processes > 1:  # a rendezvous of its own, on a port that the system chooses
-            torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
-            self.arguments = [*torchrun, *self.arguments, str(n_processes), device]
+    def __init__(self, slot: Slot, trainer: str, *, device: str = "cpu", group: Group | None = None) -> None:
+        self.slot, self.trainer, self.device = slot, trainer, device
+        self.group = group or Group(n_per_node=slot.size)
         self.process: subprocess.Popen[bytes] | None = None
         self.errors: IO[bytes] | None = None
         self.buffer, self.ready = b"", False
@@ -46,7 +69,7 @@ class WorkerProcess:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _end)
         # a session of its own: Ctrl-C reaches the runner alone, which then ends its workers
         self.process = subprocess.Popen(
-            [sys.executable, *self.arguments],
+            [sys.executable, *self.group.arguments(self.trainer, self.device)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -55,9 +78,12 @@ class WorkerProcess:
         )
         self.buffer, self.ready = b"", False
 
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def send(self, order: Event) -> None:
         """Give it something to do; whether it lived to read it shows in the next event."""
-        if self.process is None or self.process.poll() is not None:
+        if not self.alive():
             self._start()
         assert self.process is not None
         assert self.process.stdin is not None
@@ -93,7 +119,7 @@ class WorkerProcess:
             code = self.process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         last = self._last_words()
-        never_ready = not self.ready and code > 0 and self.n_processes == 1
+        never_ready = not self.ready and code > 0 and self.group.size == 1
         return {"status": "broken" if never_ready else "died", "reason": f"its worker {how}{f': {last}' if last else ''}"}
 
     def _last_words(self) -> str:

@@ -146,16 +146,22 @@ class RunSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run ended; a value, never an exception. final: the numbers of result.json; wall: seconds by phase."""
+    """How a run ended; a value, never an exception. final: the numbers of result.json; wall: seconds by phase; marks: what
+    else result.json says of a run that our own trainer did not make."""
 
     status: Status
     reason: str | None = None
     final: Mapping[str, Any] = field(default_factory=dict)
     wall: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, Any] = field(default_factory=dict)
 
 
 def finite(value: Any) -> Any:
-    """The value, None for a number that is not finite: JSON has no word for it."""
+    """The value with None for every number that is not finite, in lists and mappings too: JSON has no word for it."""
+    if isinstance(value, Mapping):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

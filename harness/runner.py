@@ -1,30 +1,30 @@
-"""The local runner: fills this node's slots with what is missing of a matrix, and loses nothing.
+"""The local runner: fills this node's devices with what is missing of a matrix, and loses nothing.
 
-Runs start in the order of the plan, block after block. A run that another runner has is passed over and looked at again at
-the end. Whatever happens to a worker becomes the outcome of its attempt; only a results folder that cannot be written, a
-source that changed meanwhile, or a worker that cannot start ends the whole call.
+Runs start in the order of the plan, block after block: the next one waits until it fits, and none overtakes it. A run that
+another runner has is passed over and looked at again at the end. Whatever happens to a worker becomes the outcome of its
+attempt; only a results folder that cannot be written, a source that changed meanwhile, or a worker that cannot start ends the
+whole call.
 """
 
 import signal
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from harness.errors import UserError
+from harness.attempt import Limits, execute
 from harness.plan import PlannedRun
 from harness.process import Event, WorkerProcess
-from harness.records import RESULT_STATUSES, read_json
-from harness.slots import Slot
+from harness.records import RESULT_STATUSES, RunSpec, short_digest
+from harness.slots import Node, Slot
 from harness.store import FAILED, Store
 
 TRAINER = "harness.train:train"
 POLL_S = 0.2
 ELSEWHERE_S = 1.0  # between two looks at runs that another runner has
-DEATHS = 2  # a run whose worker died (killed, crashed interpreter) is tried this many times more
 STOPS = {signal.SIGINT: "interrupted", signal.SIGHUP: "interrupted", signal.SIGTERM: "preempted"}
 
 
@@ -37,29 +37,47 @@ class Summary:
     stopped: str | None = None  # "interrupted" or "preempted"
 
 
+def is_exclusive(spec: RunSpec) -> bool:
+    """Whether nothing else may run on the node meanwhile: timing runs, and where timing.exclusive_node says so."""
+    return spec.role == "timing" or bool(spec.config["timing"]["exclusive_node"])
+
+
+def kernel_cache(spec: RunSpec, store: Store) -> Path | None:
+    """Where the kernels that a run compiles are kept for its siblings; None if it compiles none."""
+    wish = spec.config["system"]["compile"]
+    if wish == "off" or (wish == "auto" and spec.device != "cuda"):
+        return None
+    return store.root / "cache" / short_digest([spec.config, spec.device, spec.world_size, spec.environment_digest])
+
+
 class Runner:
-    """One call of `ablate run`: its slots, what is left to do, and how it is going."""
+    """One call of `ablate run`: its node, what is left to do, and how it is going."""
 
     def __init__(
         self,
         runs: Sequence[PlannedRun],
         store: Store,
-        slots: Sequence[Slot],
+        node: Node,
         *,
         command: str,
         trainer: str = TRAINER,
         warm: bool = True,
-        wall_limit_s: float | None = None,
-        silence_limit_s: float = 3600.0,
+        limits: Limits | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
         on_event: Callable[[Event], None] = lambda event: None,
     ) -> None:
-        self.store, self.slots, self.command, self.trainer = store, slots, command, trainer
-        self.warm, self.wall_limit_s, self.silence_limit_s, self.on_event = warm, wall_limit_s, silence_limit_s, on_event
+        for size in {p.spec.world_size for p in runs}:
+            node.check(size)
+        self.store, self.node, self.command, self.trainer, self.warm = store, node, command, trainer, warm
+        self.limits, self.cancelled, self.on_event = limits or Limits(), cancelled, on_event
         self.todo = deque(runs)
         self.elsewhere: list[PlannedRun] = []
         self.running: dict[str, PlannedRun] = {}
+        self.idle: list[WorkerProcess] = []
+        self.filling: set[Path | None] = set()  # caches whose first run is compiling: siblings wait for it
         self.summary = Summary()
-        self.lock = threading.Lock()
+        self.changed = threading.Condition()
+        self.looked = 0.0
         self.stop: str | None = None
         self.error: BaseException | None = None
 
@@ -68,14 +86,16 @@ class Runner:
         before = {n: h for n in STOPS if (h := signal.getsignal(n)) is not signal.SIG_IGN}  # nohup stays nohup
         for number in before:
             signal.signal(number, self._on_signal)
-        threads = [threading.Thread(target=self._work, args=(slot,), daemon=True) for slot in self.slots]
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive():  # short waits: a signal is seen at once
-                    thread.join(POLL_S)
+            with self.changed:
+                while self._go_on():
+                    self.changed.wait(POLL_S)  # short: a signal is seen at once
         finally:
+            self.stop = self.stop or ("interrupted" if self.running else None)
+            with self.changed:
+                self.changed.wait_for(lambda: not self.running)
+            for worker in self.idle:
+                worker.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
         if self.error is not None:
@@ -86,117 +106,106 @@ class Runner:
     def _on_signal(self, number: int, frame: Any) -> None:
         self.stop = self.stop or STOPS[signal.Signals(number)]
 
-    def _work(self, slot: Slot) -> None:
-        worker: WorkerProcess | None = None
+    def _go_on(self) -> bool:
+        """Start what fits; False once nothing is left, running or elsewhere."""
+        if self.stop is None and self.cancelled():
+            self.stop = "interrupted"
+        if self.stop is None:
+            if not self.todo and self.elsewhere and time.monotonic() - self.looked > ELSEWHERE_S:
+                self._look_elsewhere()
+            while self.todo and self._start(self.todo[0]):
+                self.todo.popleft()
+        return bool(self.running) or (self.stop is None and bool(self.todo or self.elsewhere))
+
+    def _look_elsewhere(self) -> None:
+        """Runs that another runner has: note those that ended, take back those that it gave up."""
+        waiting, self.elsewhere, self.looked = self.elsewhere, [], time.monotonic()
+        for planned in waiting:
+            state = self.store.state(planned.spec.run_id)
+            if state["status"] in (*RESULT_STATUSES, *FAILED):
+                self._settle(planned, state)
+            else:
+                (self.elsewhere if state["status"] == "running" else self.todo).append(planned)
+
+    def _start(self, planned: PlannedRun) -> bool:
+        """Start a run if it fits now."""
+        spec, cache = planned.spec, kernel_cache(planned.spec, self.store)
+        if cache is not None and cache in self.filling:
+            return False
+        slot = self.node.take(spec.world_size, exclusive=is_exclusive(spec), rather=[w.slot for w in self.idle])
+        if slot is None:
+            return False
+        if cache is not None and not cache.exists():
+            self.filling.add(cache)
+        self.running[spec.run_id] = planned
+        threading.Thread(target=self._work, args=(planned, slot, cache), daemon=True).start()
+        return True
+
+    def _worker(self, slot: Slot) -> WorkerProcess:
+        """The warm worker of a slot, or a new one; idle ones that hold one of its devices go."""
+        with self.changed:
+            mine = next((w for w in self.idle if w.slot == slot), None)
+            in_the_way = [w for w in self.idle if w is not mine and {*w.slot.held} & {*slot.held}]
+            self.idle = [w for w in self.idle if w is not mine and w not in in_the_way]
+        for worker in in_the_way:
+            worker.close()
+        return mine or WorkerProcess(slot, self.trainer)
+
+    def _work(self, planned: PlannedRun, slot: Slot, cache: Path | None) -> None:
+        """One run to its end, in a thread of its own."""
+        worker, ended = None, None
+
+        def first_step() -> None:
+            with self.changed:
+                self.filling.discard(cache)
+                self.changed.notify()
+
         try:
-            while (planned := self._next()) is not None:
-                n_processes = planned.spec.world_size
-                if worker is None or worker.n_processes != n_processes:
-                    if worker is not None:
-                        worker.close()
-                    worker = WorkerProcess(slot, self.trainer, n_processes=n_processes, device=planned.spec.device)
-                self.on_event({"event": "started", "run": planned})
-                ended = self._execute(worker, planned)
-                if not self.warm or ended["status"] not in (*RESULT_STATUSES, "taken"):
-                    worker.close()  # whatever went wrong, the next run starts clean
-                self._settle(planned, ended)
+            worker = self._worker(slot)
+            worker.device = planned.spec.device
+            self.on_event({"event": "started", "run": planned})
+            ended = execute(
+                worker,
+                planned.spec,
+                self.store,
+                command=self.command,
+                cache=cache,
+                limits=self.limits,
+                stop=lambda: self.stop,
+                first_step=first_step,
+            )
+            if not self.warm or ended["status"] not in (*RESULT_STATUSES, "taken"):
+                worker.close()  # whatever went wrong, the next run starts clean
         except BaseException as error:  # nothing can go on: stop everything, say it once
             self.error = self.error or error
             self.stop = self.stop or "interrupted"
-        finally:
             if worker is not None:
                 worker.close()
-
-    def _next(self) -> PlannedRun | None:
-        """The next run of the plan; once there is none, a run of another runner that it gave up; waits while it has some."""
-        while self.stop is None:
-            with self.lock:
-                if self.todo:
-                    planned = self.todo.popleft()
-                    self.running[planned.spec.run_id] = planned
-                    return planned
-                if not self.elsewhere:
-                    return None
-                waiting, self.elsewhere = self.elsewhere, []
-            for planned in waiting:
-                state = self.store.state(planned.spec.run_id)
-                if state["status"] in (*RESULT_STATUSES, *FAILED):
-                    self._settle(planned, state)
-                else:
-                    with self.lock:
-                        (self.elsewhere if state["status"] == "running" else self.todo).append(planned)
-            if not self.todo:
-                time.sleep(ELSEWHERE_S)
-        return None
+        with self.changed:
+            self.filling.discard(cache)
+            self.node.give(slot)
+            self.running.pop(planned.spec.run_id)
+            if worker is not None and worker.alive():
+                self.idle.append(worker)
+            if ended is not None:
+                self._settle(planned, ended)
+            self.changed.notify()
 
     def _settle(self, planned: PlannedRun, ended: Event) -> None:
         """Take note of how a run ended, or that another runner has it."""
         run_id, status, reason = planned.spec.run_id, ended["status"], ended.get("reason")
-        with self.lock:
-            self.running.pop(run_id, None)
-            if status == "taken":
-                self.elsewhere.append(planned)
-                return
-            if status == "preempted" and self.stop is None:  # the worker alone was told to go
-                self.todo.append(planned)
-            self.summary.statuses[run_id] = status
-            if reason:
-                self.summary.reasons[run_id] = reason
+        if status == "taken":
+            self.elsewhere.append(planned)
+            return
+        if status == "preempted" and self.stop is None:  # the worker alone was told to go
+            self.todo.append(planned)
+        self.summary.statuses[run_id] = status
+        if reason:
+            self.summary.reasons[run_id] = reason
         self.on_event({"event": "ended", "run": planned, "status": status, "reason": reason, "val_loss": ended.get("val_loss")})
-
-    def _execute(self, worker: WorkerProcess, planned: PlannedRun) -> Event:
-        """One run to its end, with a new worker where one died."""
-        spec = planned.spec
-        order = {"results": str(self.store.root.resolve()), "spec": spec.to_mapping(), "command": self.command}
-        for deaths in range(1, DEATHS + 2):
-            token = uuid.uuid4().hex
-            worker.send({**order, "token": token})
-            event = self._answer(worker, planned)
-            if event["status"] == "broken":
-                raise UserError(event["reason"])
-            if event["status"] == "died":
-                left = self._left_by_rank(planned, token)
-                if left.get("status") == "oom":
-                    event = left
-                else:  # a rank's exception may only be the echo of another rank's death
-                    event = {"status": "failed", "reason": left.get("reason", event["reason"]), "again": deaths <= DEATHS}
-            elif "by_runner" not in event:
-                return event
-            self.store.note_end(spec.run_id, token=token, status=event["status"], reason=event["reason"])
-            if not event.get("again"):
-                return event
-        raise AssertionError("the last death ends the run")
-
-    def _left_by_rank(self, planned: PlannedRun, token: str) -> Event:
-        """What a further rank of a group told of its end: status and reason; empty if nothing."""
-        attempts = self.store.directory(planned.spec.run_id) / "attempts"
-        for owner in attempts.glob("*/owner.json"):
-            if (read_json(owner) or {}).get("token") == token:
-                return next((event for path in sorted(owner.parent.glob("rank*.json")) if (event := read_json(path))), {})
-        return {}
-
-    def _answer(self, worker: WorkerProcess, planned: PlannedRun) -> Event:
-        """The worker's answer, its death, or the end that this runner gives it: stopped, too long, silent."""
-        began = moved = time.monotonic()
-        seen: Any = None
-        while (event := worker.event(POLL_S)) is None:
-            now = time.monotonic()
-            if now - moved > min(1.0, self.silence_limit_s / 4) and (shown := self.store.progress(planned.spec.run_id)) != seen:
-                seen, moved = shown, now
-            end = None
-            if self.stop is not None:
-                end = {"status": self.stop, "reason": "stopped by a signal"}
-            elif self.wall_limit_s is not None and now - began > self.wall_limit_s:
-                end = {"status": "timeout", "reason": f"it ran longer than its wall limit of {self.wall_limit_s:g} s"}
-            elif now - moved > self.silence_limit_s:
-                end = {"status": "timeout", "reason": f"it made no step for {self.silence_limit_s:g} s"}
-            if end is not None:
-                worker.kill()
-                return {**end, "by_runner": True}
-        return event
 
     def progress(self) -> list[tuple[PlannedRun, Event]]:
         """The runs in progress with where they are: step, steps, val_loss."""
-        with self.lock:
+        with self.changed:
             running = list(self.running.values())
         return [(r, self.store.progress(r.spec.run_id) or {}) for r in running]

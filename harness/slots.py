@@ -1,4 +1,4 @@
-"""What this node has room for: disjoint sets of devices, one run at a time on each."""
+"""What this node has room for: disjoint sets of devices, one run on each."""
 
 import os
 import subprocess
@@ -12,10 +12,12 @@ from harness.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """Devices that one run has to itself: GPUs by index or identifier, or none for a CPU slot with its threads per process."""
+    """What one run has to itself: the devices it holds, the GPUs among them that its processes see, threads per process."""
 
+    held: tuple[str, ...]
     gpus: tuple[str, ...] = ()
     threads: int = 1
+    size: int = 1  # processes
 
 
 def find_gpus() -> list[str]:
@@ -47,23 +49,51 @@ def find_cpus() -> int:
         return bound
 
 
-def make_slots(
-    device: str,
-    *,
-    gpus_per_run: int = 1,
-    max_parallel: int | None = None,
-    gpus: Sequence[str] | None = None,
-    n_cpus: int | None = None,
-) -> list[Slot]:
-    """Disjoint slots of this node; raises UserError where a run needs more than there is."""
-    if device == "cuda":
-        found = list(find_gpus() if gpus is None else gpus)
-        if gpus_per_run > len(found):
-            raise UserError(f"--gpus-per-run {gpus_per_run}: this node shows {len(found)} GPUs; ask for fewer")
-        groups = [tuple(found[i : i + gpus_per_run]) for i in range(0, len(found) - gpus_per_run + 1, gpus_per_run)]
-        slots = [Slot(gpus=g) for g in groups]
-    else:
-        cpus = n_cpus or find_cpus()
-        n_slots = max(1, min(cpus // gpus_per_run, max_parallel or cpus))
-        slots = [Slot(threads=max(1, cpus // (n_slots * gpus_per_run)))] * n_slots
-    return slots[: max_parallel or len(slots)]
+class Node:
+    """The devices that runs may use here: GPUs by index or identifier, else CPUs. No device is ever in two runs."""
+
+    def __init__(self, *, gpus: Sequence[str] = (), n_cpus: int = 1, max_parallel: int | None = None) -> None:
+        self.gpus, self.n_cpus = tuple(gpus), n_cpus
+        self.devices = self.gpus or tuple(f"cpu{i}" for i in range(n_cpus))
+        self.free = list(self.devices)
+        self.max_parallel, self.n_running = max_parallel or len(self.devices), 0
+
+    @classmethod
+    def here(cls, device: str, *, max_parallel: int | None = None) -> "Node":
+        """This machine, as the processes started now will see it."""
+        return cls(gpus=find_gpus() if device == "cuda" else (), n_cpus=find_cpus(), max_parallel=max_parallel)
+
+    def check(self, size: int) -> None:
+        """Raises UserError where a run of this size can never start. CPUs may be shared by more processes than there are."""
+        if self.gpus and size > len(self.gpus):
+            raise UserError(f"--gpus-per-run {size}: this node shows {len(self.gpus)} GPUs; ask for fewer")
+
+    def at_once(self, size: int, *, exclusive: bool = False) -> int:
+        """How many runs of this size fit."""
+        return 1 if exclusive else max(1, min(len(self.devices) // size, self.max_parallel))
+
+    def threads(self, size: int) -> int:
+        """Threads of each process of a run, so that as many such runs as fit share the CPUs evenly."""
+        return 1 if self.gpus else max(1, self.n_cpus // (self.at_once(size) * size))
+
+    def take(self, size: int, *, exclusive: bool = False, rather: Sequence["Slot"] = ()) -> "Slot | None":
+        """Devices for a run of `size` processes, None if it does not fit now. exclusive: nothing else runs beside it.
+
+        rather: slots to use again if they are free (their workers are warm).
+        """
+        threads = self.threads(size)
+        n_held = len(self.devices) if exclusive else min(size * threads, len(self.devices))
+        if self.n_running >= self.max_parallel or n_held > len(self.free):
+            return None
+        warm = (
+            s.held for s in rather if (s.size, s.threads, len(s.held)) == (size, threads, n_held) and {*s.held} <= {*self.free}
+        )
+        held = next(warm, tuple(self.free[:n_held]))
+        self.free = [d for d in self.free if d not in held]
+        self.n_running += 1
+        return Slot(held=held, gpus=held[:size] if self.gpus else (), threads=threads, size=size)
+
+    def give(self, slot: "Slot") -> None:
+        """The devices of a run that ended."""
+        self.free = [d for d in self.devices if d in self.free or d in slot.held]
+        self.n_running -= 1

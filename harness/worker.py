@@ -1,7 +1,8 @@
 """A worker: takes run after run on its devices, each from a clean state, and tells how it ended.
 
 `python -m harness.worker MODULE:FUNCTION [N_PROCESSES DEVICE]`. Orders are JSON lines on standard input: {"results": folder,
-"spec": config.yaml's mapping, "command": text, "token": text}. One JSON line answers each: {"status", "reason", "val_loss"},
+"spec": config.yaml's mapping, "command": text, "token": text, "cache": folder of compiled kernels or null}, and
+"micro_tokens" where memory ran out before. One JSON line answers each: {"status", "reason", "val_loss"},
 where the status may also be "taken" (the run is done, or somebody else's) or "broken" (nothing can go on).
 With N_PROCESSES it is one rank of a torchrun group: the first rank reads the orders, claims and writes, all of them train.
 A worker dies with its runner: the end of its input ends it at once.
@@ -11,25 +12,30 @@ import gc
 import json
 import os
 import queue
+import resource
 import select
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from harness import plugins
+from harness.data.corpora import open_corpus
 from harness.errors import UserError
+from harness.files import write_json
+from harness.gpus import Sampler
 from harness.provenance import describe_environment, environment_lock, working_diff
 from harness.records import RESULT_STATUSES, Outcome, RunSpec
 from harness.source import changed_files, snapshot, source_of
-from harness.store import ResultsError, Store, write_json
+from harness.store import ResultsError, Store
 from harness.writer import RunWriter, Silent
 
 Trainer = Callable[..., Outcome]
@@ -38,6 +44,7 @@ NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")  # h
 # A rank whose peer died fails too: the launcher ends it while it waits, so that only the death is told. What fails on every
 # rank is the first one's to tell; a further rank that fails alone ends the group, later.
 FIRST_TELLS_S, FURTHER_ENDS_S = 3.0, 10.0
+KERNEL_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 _stop: str | None = None  # the status that a signal asks for: "interrupted" or "preempted"
 
 
@@ -65,7 +72,8 @@ def run(spec: RunSpec, out: RunWriter | Silent, train: Trainer) -> Outcome:
             out.log(line)
         words = f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0][:500]
         no_memory = isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY)
-        return Outcome(status="oom" if no_memory else "failed", reason=words)
+        peak = {"peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024} if no_memory else {}
+        return Outcome(status="oom" if no_memory else "failed", reason=words, final=peak)
     if outcome.status == "interrupted" and _stop is not None:
         return Outcome(status=_stop, reason="stopped by a signal")  # type: ignore[arg-type]
     return outcome
@@ -79,6 +87,38 @@ def check_unchanged(spec: RunSpec) -> None:
         raise UserError(f"the source changed since the run was planned ({names}): run the same command again")
     if environment_lock().digest != spec.environment_digest:
         raise UserError("the environment changed since the run was planned: run the same command again")
+
+
+def look_at(name: str) -> dict[str, tuple[int, ...]]:
+    """Size, time and place of every file that a corpus's runs read; nothing where it cannot be read, which the run will say."""
+    try:
+        shards = open_corpus(name).shards
+        paths = [p for role in ("train", "val") for p in shards[role]]
+        return {str(p): (s.st_size, s.st_mtime_ns, s.st_ino) for p in paths if (s := p.stat())}
+    except (OSError, UserError):
+        return {}
+
+
+def check_data(name: str, before: Mapping[str, tuple[int, ...]], outcome: Outcome) -> Outcome:
+    """The outcome, or a failure: a result made from data that changed meanwhile is none."""
+    after = look_at(name)
+    if outcome.status not in RESULT_STATUSES or before == after:
+        return outcome
+    changed = ", ".join(Path(p).name for p in {**before, **after} if before.get(p) != after.get(p))
+    return Outcome(status="failed", reason=f"its data changed while it ran ({changed}): prepare the corpus again, then run again")
+
+
+def as_ordered(order: Event) -> tuple[RunSpec, RunSpec]:
+    """The run, and how it is to be trained: in smaller pieces where memory ran out before. Sets where kernels are kept."""
+    spec = RunSpec.from_mapping(order["spec"])
+    for variable in KERNEL_CACHES if order.get("cache") else ():
+        os.environ[variable] = order["cache"]
+    if "micro_tokens" not in order:
+        return spec, spec
+    data = {**spec.config["data"], "micro_tokens": order["micro_tokens"]}
+    words = f"data.micro_tokens={order['micro_tokens']} instead of {spec.config['data']['micro_tokens']}: memory ran out before"
+    spec = replace(spec, substituted=(*spec.substituted, words))
+    return spec, replace(spec, config={**spec.config, "data": data})
 
 
 class Ranks:
@@ -105,9 +145,9 @@ class Ranks:
         return box[0]
 
 
-def lead(order: Event, store: Store, ranks: Ranks, train: Trainer, import_s: float) -> Event:
-    """One order on the first rank: claim, train, finish."""
-    spec = RunSpec.from_mapping(order["spec"])
+def lead(order: Event, store: Store, ranks: Ranks, train: Trainer, wall: Mapping[str, float]) -> Event:
+    """One order on the first rank: claim, train, finish. wall: what the worker itself cost this run so far."""
+    spec, trained = as_ordered(order)
     began = time.perf_counter()
     out = store.claim(spec, token=order["token"])
     ranks.share(None if out is None else out.attempt)
@@ -115,12 +155,14 @@ def lead(order: Event, store: Store, ranks: Ranks, train: Trainer, import_s: flo
         return {"status": "taken"}
     try:
         _record(store, spec, out, order)
-        with _into_log(out):
-            outcome = run(spec, out, train)
+        data = look_at(spec.data_name)
+        with _into_log(out), Sampler(out.metric) as sampler:
+            outcome = run(trained, out, train)
+        outcome = check_data(spec.data_name, data, outcome)
         if ranks.n_processes > 1 and outcome.status == "failed":
             time.sleep(FIRST_TELLS_S)
-        wall = {"import_s": import_s, **outcome.wall, "total_s": import_s + time.perf_counter() - began}
-        out.finish(Outcome(status=outcome.status, reason=outcome.reason, final=outcome.final, wall=wall))
+        wall = {**wall, **outcome.wall, "total_s": wall.get("import_s", 0.0) + time.perf_counter() - began}
+        out.finish(replace(outcome, wall=wall, marks={**outcome.marks, "gpu": sampler.summary()}))
     finally:
         out.release()
     return {"status": outcome.status, "reason": outcome.reason, "val_loss": outcome.final.get("val_loss")}
@@ -128,11 +170,11 @@ def lead(order: Event, store: Store, ranks: Ranks, train: Trainer, import_s: flo
 
 def follow(order: Event, store: Store, ranks: Ranks, train: Trainer) -> None:
     """One order on a further rank. If it fails here, the group ends, and this rank's reason is left for the runner."""
+    spec, trained = as_ordered(order)
     attempt = ranks.share(None)
     if attempt is None:
         return
-    spec = RunSpec.from_mapping(order["spec"])
-    outcome = run(spec, Silent(), train)
+    outcome = run(trained, Silent(), train)
     if outcome.status not in RESULT_STATUSES:
         left = store.directory(spec.run_id) / "attempts" / str(attempt) / f"rank{ranks.rank}.json"
         write_json(left, {"status": outcome.status, "reason": f"rank {ranks.rank}: {outcome.reason}"})
@@ -194,7 +236,6 @@ def serve(trainer: str, n_processes: int = 1, device: str = "cpu") -> None:
     threading.Thread(target=_wait_for_end if follows else _read_orders, args=() if follows else (orders,), daemon=True).start()
     train, ranks = load_trainer(trainer), Ranks(n_processes, device)
     gc.freeze()  # what the imports made stays; collecting after a run is quick then
-    import_s = time.perf_counter() - began
 
     def answer(event: Event) -> None:
         answers.write(json.dumps(event) + "\n")
@@ -206,15 +247,18 @@ def serve(trainer: str, n_processes: int = 1, device: str = "cpu") -> None:
             follow(order, Store(Path(order["results"])), ranks, train)
             gc.collect()
     answer({"status": "ready"})
+    wall = {"import_s": time.perf_counter() - began}
     while True:
+        began = time.perf_counter()
         order = json.loads(orders.get())
+        wall["idle_s"] = time.perf_counter() - began
         try:
             check_unchanged(RunSpec.from_mapping(order["spec"]))
             store = Store(Path(order["results"]))
-            answer(lead(ranks.share(order), store, ranks, train, import_s))
+            answer(lead(ranks.share(order), store, ranks, train, wall))
         except (OSError, UserError) as error:
             answer({"status": "broken", "reason": str(error)})
-        import_s = 0.0  # paid once
+        wall = {}  # imports are paid once
         gc.collect()
 
 

@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
+from pathlib import Path
 from typing import IO, Any
 
+from harness.claims import last_attempt
+from harness.files import append_row, now_iso, write_json, write_text, write_whole
 from harness.provenance import redact
 from harness.records import DIGESTED, MEASURED, RESULT_STATUSES, SCHEMA, Outcome, RunSpec, file_digest, finite, read_lines, sealed
-from harness.store import ResultsError, Store, append_row, last_attempt, now_iso, write_json, write_text, write_whole
+from harness.store import ResultsError, Store
 
 PROGRESS_S = 1.0  # progress.json is written at most once in this time
 ALIVE_S = 10.0  # owner.json is touched once in this time, compiling or not
@@ -42,7 +45,7 @@ class RunWriter:
         self.run = store.directory(spec.run_id)
         self.folder = self.run / "attempts" / str(attempt)
         self._files: list[IO[str]] = []
-        self._released = threading.Event()
+        self._released, self._writing = threading.Event(), threading.Lock()
         self._shown_s, self._last_val = float("-inf"), None
         try:
             self._clear()
@@ -96,20 +99,31 @@ class RunWriter:
         """environment.json, and the head of the log: which toggles were on, in words."""
         write_json(self.run / "environment.json", environment)
         spec = self.spec
-        for line in (f"run {spec.run_id}: seed {spec.seed}, {spec.budget} steps on {spec.device}", *spec.toggles):
+        steps = f"{spec.budget} steps" if spec.budget else "its own number of steps"
+        for line in (f"run {spec.run_id}: seed {spec.seed}, {steps} on {spec.device}", *spec.toggles):
             self.log(line)
 
     @_reported
     def metric(self, row: Mapping[str, Any]) -> None:
         """Append a row to metrics.jsonl; numbers that are not finite become null. Validation rows reach the disk at once."""
-        clean = {k: finite(v) for k, v in row.items()}
-        self._metrics.write(json.dumps(clean) + "\n")
+        clean = finite(row)
+        with self._writing:  # the GPUs are read in the background
+            self._metrics.write(json.dumps(clean) + "\n")
         if row.get("kind") == "val":
             self._metrics.flush()
             os.fsync(self._metrics.fileno())
             self._last_val = clean["val_loss"]
+            if "trainer" in self.spec.config:
+                return  # a foreign trainer has printed it
             at = f"step:{row['step']}/{self.spec.budget}"
             self.log(f"{at} val_loss:{row['val_loss']:.4f} train_time:{row['train_time_s'] * 1000:.0f}ms")
+
+    @_reported
+    def forget_metrics(self) -> None:
+        """Empty metrics.jsonl: what was taken for measurements was none."""
+        with self._writing:
+            self._metrics.seek(0)
+            self._metrics.truncate()
 
     @_reported
     def log(self, line: str) -> None:
@@ -146,28 +160,8 @@ class RunWriter:
                 write_text(self.run / "log.txt", redact(text))
             ended = now_iso()
             if outcome.status in RESULT_STATUSES:
-                write_json(
-                    self.run / "result.json",
-                    sealed(
-                        {
-                            "schema": SCHEMA,
-                            "run_id": self.spec.run_id,
-                            "intent_id": self.spec.intent_id,
-                            "status": outcome.status,
-                            "reason": outcome.reason,
-                            "started": self.started,
-                            "ended": ended,
-                            "attempt": self.attempt,
-                            "host": socket.gethostname(),
-                            **{k: finite(outcome.final.get(k)) for k in MEASURED},
-                            "wall": dict(outcome.wall),
-                            "substituted": list(self.spec.substituted),
-                            "environment_effect": None,
-                            "digests": {name: file_digest(self.run / name) for name in DIGESTED},
-                            "bytes": {name: (self.run / name).stat().st_size for name in DIGESTED},
-                        }
-                    ),
-                )
+                result = result_of(self.run, self.spec, outcome, started=self.started, ended=ended, attempt=self.attempt)
+                write_json(self.run / "result.json", result)
             peak = {k: v for k, v in outcome.final.items() if k.startswith("peak")} if outcome.status == "oom" else {}
             self._note({"ended": ended, "status": outcome.status, "reason": outcome.reason and redact(outcome.reason), **peak})
             if outcome.status in RESULT_STATUSES:  # later claims see the result: the number is needed no more
@@ -183,6 +177,30 @@ class RunWriter:
                 file.close()
         for name in ("owner.json", "progress.json"):
             (self.folder / name).unlink(missing_ok=True)
+
+
+def result_of(run: Path, spec: RunSpec, outcome: Outcome, *, started: str | None, ended: str, attempt: int) -> dict[str, Any]:
+    """The content of result.json for the files that lie in the folder `run`."""
+    return sealed(
+        {
+            "schema": SCHEMA,
+            "run_id": spec.run_id,
+            "intent_id": spec.intent_id,
+            "status": outcome.status,
+            "reason": outcome.reason,
+            "started": started,
+            "ended": ended,
+            "attempt": attempt,
+            "host": socket.gethostname(),
+            **{k: finite(outcome.final.get(k)) for k in MEASURED},
+            "wall": dict(outcome.wall),
+            "substituted": list(spec.substituted),
+            "environment_effect": None,
+            **outcome.marks,
+            "digests": {name: file_digest(run / name) for name in DIGESTED},
+            "bytes": {name: (run / name).stat().st_size for name in DIGESTED},
+        }
+    )
 
 
 class Silent:

@@ -109,10 +109,13 @@ def main() -> None:
     from functools import partial
 
     import harness.__main__
+    import harness.attempt
     import harness.runner
 
-    silence = {"silence_limit_s": float(os.environ["FAKE_SILENCE_S"])} if "FAKE_SILENCE_S" in os.environ else {}
-    harness.runner.Runner = partial(harness.runner.Runner, trainer="fake_trainer:train", **silence)  # type: ignore[misc]
+    if "FAKE_SILENCE_S" in os.environ:
+        silence = float(os.environ["FAKE_SILENCE_S"])
+        harness.attempt.Limits = partial(harness.attempt.Limits, silence_s=silence)  # type: ignore[misc]
+    harness.runner.Runner = partial(harness.runner.Runner, trainer="fake_trainer:train")  # type: ignore[misc]
     harness.__main__.main(sys.argv[1:])
 
 

@@ -1,38 +1,144 @@
-"""Slots: no device twice, nothing left over that would fit, and what this node shows."""
+"""Placement: no device twice, nothing beside an exclusive run, the order of the plan kept, nothing left waiting that fits."""
 
+import random
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_store_claims import SPEC
 
+from harness import runner as runner_module
 from harness.errors import UserError
-from harness.slots import find_gpus, make_slots
+from harness.plan import PlannedRun
+from harness.runner import Runner, is_exclusive
+from harness.slots import Node, Slot, find_gpus
+from harness.store import Store
 
 counts = st.integers(1, 16)
+SIZES = (1, 2, 4, 8)
+wishes = st.lists(st.tuples(st.sampled_from(SIZES), st.booleans(), st.booleans()), min_size=1, max_size=24)
 
 
-@given(n_gpus=counts, per_run=counts, most=st.none() | counts)
-def test_gpu_slots_are_disjoint_and_as_many_as_fit(n_gpus: int, per_run: int, most: int | None) -> None:
-    gpus = [str(i) for i in range(n_gpus)]
-    if per_run > n_gpus:
-        with pytest.raises(UserError, match=f"this node shows {n_gpus} GPUs"):
-            make_slots("cuda", gpus_per_run=per_run, gpus=gpus)
+def node_of(n_devices: int, gpus: bool, most: int | None = None) -> Node:
+    return Node(gpus=[str(i) for i in range(n_devices)] if gpus else (), n_cpus=n_devices, max_parallel=most)
+
+
+@given(n_devices=counts, gpus=st.booleans(), size=counts, most=st.none() | counts)
+def test_as_many_runs_of_one_size_as_fit_start_at_once(n_devices: int, gpus: bool, size: int, most: int | None) -> None:
+    node = node_of(n_devices, gpus, most)
+    if gpus and size > n_devices:
+        with pytest.raises(UserError, match=f"this node shows {n_devices} GPUs"):
+            node.check(size)
         return
-    slots = make_slots("cuda", gpus_per_run=per_run, max_parallel=most, gpus=gpus)
-    used = [g for s in slots for g in s.gpus]
-    assert len(used) == len(set(used)) == per_run * len(slots)
-    assert set(used) <= set(gpus)
-    assert len(slots) == min(n_gpus // per_run, most or n_gpus)
+    node.check(size)
+    slots: list[Slot] = []
+    while (slot := node.take(size)) is not None:
+        slots.append(slot)
+    held = [d for s in slots for d in s.held]
+    assert len(slots) == node.at_once(size) == max(1, min(n_devices // size, most or n_devices))
+    assert len(held) == len(set(held)) <= n_devices
+    assert all(len(s.gpus) == (size if gpus else 0) and s.threads >= 1 for s in slots)
+    assert sum(s.threads * s.size for s in slots) <= max(n_devices, size)
+    for slot in slots:
+        node.give(slot)
+    assert node.free == list(node.devices)
+    assert node.take(size, rather=slots[-1:]) == slots[-1]  # its worker is warm
 
 
-@given(n_cpus=counts, per_run=counts, most=st.none() | counts)
-def test_cpu_slots_use_no_more_threads_than_there_are_cpus(n_cpus: int, per_run: int, most: int | None) -> None:
-    slots = make_slots("cpu", gpus_per_run=per_run, max_parallel=most, n_cpus=n_cpus)
-    assert 1 <= len(slots) <= (most or n_cpus)
-    assert all(s.gpus == () and s.threads >= 1 for s in slots)
-    assert sum(s.threads * per_run for s in slots) <= max(n_cpus, per_run)
+class Held:
+    """A thread that waits to be told to run."""
+
+    waiting: list["Held"] = []
+
+    def __init__(self, *, target: Callable[..., None], args: tuple[Any, ...], daemon: bool) -> None:
+        self.target, self.args = target, args
+
+    def start(self) -> None:
+        Held.waiting.append(self)
+
+    def run(self) -> None:
+        self.target(*self.args)
+
+
+class NoWorker:
+    """A worker that does nothing, and stays warm."""
+
+    def __init__(self, slot: Slot, trainer: str) -> None:
+        self.slot, self.device, self.open = slot, "", True
+
+    def alive(self) -> bool:
+        return self.open
+
+    def close(self) -> None:
+        self.open = False
+
+
+def planned(i: int, size: int, exclusive: bool, timing: bool) -> PlannedRun:
+    config = {"timing": {"exclusive_node": exclusive}, "system": {"compile": "off"}}
+    spec = replace(SPEC, config=config, seed=i, world_size=size, role="timing" if timing else "loss")
+    return PlannedRun(arm="a", block=i, order=0, spec=spec)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    wishes=wishes, n_devices=st.sampled_from([8, 9, 16]), gpus=st.booleans(), most=st.none() | counts, seed=st.integers(0, 999)
+)
+def test_a_mixed_matrix_is_placed_lawfully_to_its_end(
+    wishes: list[tuple[int, bool, bool]], n_devices: int, gpus: bool, most: int | None, seed: int
+) -> None:
+    rng, plan = random.Random(seed), [planned(i, *w) for i, w in enumerate(wishes)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner_module.threading, "Thread", Held)
+        patch.setattr(runner_module, "WorkerProcess", NoWorker)
+        patch.setattr(runner_module, "execute", lambda *_, **__: {"status": "finished"})
+        Held.waiting = []
+        node = node_of(n_devices, gpus, most)
+        r = Runner(plan, Store(Path("nowhere")), node, command="")
+        started: list[int] = []
+        while r._go_on():
+            running = [(p.spec, slot) for p, slot, _ in (h.args for h in Held.waiting)]
+            held = [d for _, slot in running for d in slot.held]
+            assert len(held) == len(set(held))
+            assert set(held) <= set(node.devices)
+            assert set(held).isdisjoint(node.free)
+            assert 1 <= len(running) <= node.max_parallel
+            assert all(len(slot.gpus) == (spec.world_size if gpus else 0) for spec, slot in running)
+            if any(is_exclusive(spec) for spec, _ in running):
+                assert len(running) == 1
+            started += [s.seed for s, _ in running if s.seed not in started]
+            assert started == list(range(len(started)))  # none overtakes another
+            if r.todo:  # what waits does not fit
+                spec = r.todo[0].spec
+                assert node.take(spec.world_size, exclusive=is_exclusive(spec)) is None
+            Held.waiting.pop(rng.randrange(len(Held.waiting))).run()
+            idle = [d for w in r.idle for d in w.slot.held]
+            assert len(idle) == len(set(idle))  # no device is kept by two warm workers
+        assert sorted(started) == list(range(len(plan)))
+        assert set(r.summary.statuses.values()) == {"finished"}
+
+
+def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(tmp_path: Path, monkeypatch: Any) -> None:
+    """Siblings wait until it has made a step; others do not overtake them."""
+    Held.waiting = []
+    monkeypatch.setattr(runner_module.threading, "Thread", Held)
+    plan = [planned(i, 1, False, False) for i in range(3)]
+    compiled = [replace(p, spec=replace(p.spec, config={**p.spec.config, "system": {"compile": "on"}})) for p in plan]
+    r = Runner(compiled, Store(tmp_path), node_of(8, True), command="")
+    assert r._go_on()
+    assert len(Held.waiting) == 1
+    cache = Held.waiting[0].args[2]
+    assert cache.parent == tmp_path / "cache"
+    assert r._go_on()
+    assert len(Held.waiting) == 1
+    r.filling.discard(cache)  # what its first step does
+    cache.mkdir(parents=True)  # what the compiler does
+    assert r._go_on()
+    assert len(Held.waiting) == 3
 
 
 @pytest.mark.parametrize(

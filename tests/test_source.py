@@ -26,6 +26,8 @@ OUTSIDE = {  # what harness.train imports beside the training part, and why a ch
     "harness.records": "the identity and the result's form; what it hands to training is the resolved configuration",
     "harness.writer": "writes what training measured",
     "harness.store": "where it is written",
+    "harness.files": "how it is written",
+    "harness.claims": "who writes it",
     "harness.provenance": "describes the machine",
     "harness.source": "makes this digest",
     "harness.data.corpora": "finds a corpus by name; its content has its own fingerprint",

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from harness.claims import DEAD_AFTER_S
 from harness.records import Outcome, RunSpec, read_lines, read_result
-from harness.store import DEAD_AFTER_S, Store
+from harness.store import Store
 from harness.writer import RunWriter
 
 SPEC = RunSpec(

@@ -15,8 +15,9 @@ from fake_matrix import Matrix
 from test_store_claims import DONE, SPEC, claimed, finish
 
 from harness.errors import UserError
+from harness.files import append_row, write_text
 from harness.records import read_lines, read_result
-from harness.store import Store, append_row, write_text
+from harness.store import Store
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.runner import Runner
@@ -13,11 +14,23 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+WALL = ("import", "build", "data", "compile", "warmup", "train", "validate", "idle")  # the phases of a result's `wall`, as NAME_s
+
+
+def wall_words(walls: Sequence[Mapping[str, float]]) -> str:
+    """Where the wall time of runs went, as shares of it all; idle: workers that waited for a run."""
+    seconds = {name: sum(w.get(f"{name}_s", 0.0) for w in walls) for name in WALL}
+    seconds["rest"] = max(0.0, sum(w.get("total_s", 0.0) for w in walls) - sum(seconds.values()) + seconds["idle"])
+    whole = sum(seconds.values())
+    parts = [f"{name} {100 * s / whole:.0f} %" for name, s in seconds.items() if whole and s / whole >= 0.005]
+    return ", ".join([duration(whole), *parts])
+
+
 class Progress:
     """Listens to a runner's events; on a terminal it also redraws the runs in progress."""
 
-    def __init__(self, n_done: int, n_all: int, n_slots: int) -> None:
-        self.n_done, self.n_all, self.n_slots = n_done, n_all, n_slots
+    def __init__(self, n_done: int, n_all: int) -> None:
+        self.n_done, self.n_all = n_done, n_all
         self.began, self.n_ended = time.monotonic(), 0
         self.lock, self.live = threading.Lock(), sys.stdout.isatty()
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import app
-from harness.cli.catalogue import Json
-from harness.cli.table import print_json, print_table
+from harness.cli.stages import current_part, next_part
 from harness.errors import UserError
 
 if TYPE_CHECKING:
+    from harness.attempt import Limits
     from harness.experiment import Experiment
     from harness.plan import PlannedRun
     from harness.runner import Summary
@@ -61,16 +61,23 @@ def plan_of(name: str, results: Path) -> dict[str, Any]:
     """experiment.json as it is now: of the results folder, or made from the experiment's file if it was never launched."""
     from harness.plan import describe, plan_runs, read_plan, up_to_date
 
-    known = read_plan(results, Path(name).stem if name.endswith((".yaml", ".yml")) else name)
-    if known is not None:
-        return up_to_date(results, known)
-    experiment = read_experiment(name)
-    known = read_plan(results, experiment.name)
-    return (
-        up_to_date(results, known)
-        if known
-        else describe(experiment, plan_runs(experiment), before=None, command=f"ablate run {name}")
-    )
+    known = read_plan(results, name_of(name))
+    if known is None:
+        experiment = current_part(read_experiment(name), results)
+        known = read_plan(results, experiment.name)
+        if known is None:
+            return describe(experiment, plan_runs(experiment), before=None, command=f"ablate run {name}")
+    return up_to_date(results, known)
+
+
+def name_of(text: str) -> str:
+    """The name in the results folder of EXP: that of the file, where EXP is one; else EXP itself."""
+    from harness.experiment_file import experiment_names, experiment_path
+    from harness.yamlfile import YamlFile
+
+    if text.endswith((".yaml", ".yml")) or text in experiment_names():
+        return str(YamlFile(experiment_path(text)).data.get("name"))
+    return text
 
 
 @app.command()
@@ -85,11 +92,15 @@ def run(
     wall_limit: Annotated[
         float | None, typer.Option("--wall-limit", help="seconds after which a run is ended as timeout")
     ] = None,
+    oom_retries: Annotated[
+        int, typer.Option("--oom-retries", help="times a run out of memory is tried again with half the tokens in a pass")
+    ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False,
     no_report: Annotated[bool, typer.Option("--no-report")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Run what is missing of an experiment. Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input."""
+    from harness.attempt import Limits
     from harness.plan import describe, plan_runs, read_plan, save_plan
     from harness.provenance import redact
     from harness.store import Store
@@ -100,7 +111,9 @@ def run(
         raise UserError(f"--worker {worker}: must be warm or fresh")
     if gpus_per_run < 1 or (max_parallel is not None and max_parallel < 1):
         raise UserError("--gpus-per-run and --max-parallel must be at least 1")
-    loaded = read_experiment(experiment, settings, seeds)
+    limits = Limits(wall_s=wall_limit, oom_retries=oom_retries)
+    whole = read_experiment(experiment, settings, seeds)
+    loaded = current_part(whole, results, world_size=gpus_per_run)
     planned = plan_runs(loaded, world_size=gpus_per_run)
     if dry_run:
         from harness.cli.plans import print_plan
@@ -112,38 +125,13 @@ def run(
     summary = None
     while True:
         save_plan(results, describe(loaded, planned, before=read_plan(results, loaded.name), command=command))
-        step = complete(store, planned, command, gpus_per_run, max_parallel, warm=worker == "warm", wall_limit_s=wall_limit)
+        step = complete(loaded.name, store, planned, command, max_parallel, warm=worker == "warm", limits=limits)
         summary = merge(summary, step)
-        if step.stopped or loaded.seeds_rule is None:
+        following = None if step.stopped else next_part(whole, loaded, results, world_size=gpus_per_run)
+        if following is None:
             break
-        more = next_seeds(loaded, results)
-        if not more:
-            break
-        loaded = loaded_with(loaded, more)
-        planned = plan_runs(loaded, world_size=gpus_per_run)
+        loaded, planned = following, plan_runs(following, world_size=gpus_per_run)
     finish(loaded, planned, store, summary, results, no_report)
-
-
-def loaded_with(experiment: "Experiment", seeds: tuple[int, ...]) -> "Experiment":
-    from harness.plan import with_seeds
-
-    return with_seeds(experiment, (*experiment.seeds, *seeds))
-
-
-def next_seeds(experiment: "Experiment", results: Path) -> tuple[int, ...]:
-    """Seeds of the blocks to add, asked of the statistics between blocks; none when it is decided or the limit is reached."""
-    from harness.cli.pages import load_for_report
-    from reports.sequential import Continue
-    from reports.stopping import decide
-
-    decision = decide(load_for_report(experiment.name, results, look=True))
-    assert experiment.seeds_rule is not None
-    room = experiment.seeds_rule["max"] - len(experiment.seeds)
-    n = min(decision.n, room) if isinstance(decision, Continue) else 0
-    first = max(experiment.seeds) + 1
-    if n > 0:
-        print(f"{decision.reason}: {n} more", flush=True)
-    return tuple(range(first, first + n))
 
 
 def merge(a: "Summary | None", b: "Summary") -> "Summary":
@@ -153,19 +141,20 @@ def merge(a: "Summary | None", b: "Summary") -> "Summary":
 
 
 def complete(
+    name: str,
     store: "Store",
     planned: "list[PlannedRun]",
     command: str,
-    gpus_per_run: int,
     max_parallel: int | None,
     *,
     warm: bool,
-    wall_limit_s: float | None,
+    limits: "Limits",
 ) -> "Summary":
     """Run what has no result yet."""
     from harness.cli.progress import Progress, duration
-    from harness.runner import Runner, Summary
-    from harness.slots import make_slots
+    from harness.plan import cancel_mark
+    from harness.runner import Runner, Summary, is_exclusive
+    from harness.slots import Node
 
     for p in planned:
         if wrong := store.repair(p.spec.run_id):
@@ -173,12 +162,22 @@ def complete(
     missing = [p for p in planned if not store.is_done(p.spec.run_id)]
     if not missing:
         return Summary()
-    exclusive = any(p.spec.config["timing"]["exclusive_node"] for p in missing)
-    slots = make_slots(planned[0].spec.device, gpus_per_run=gpus_per_run, max_parallel=1 if exclusive else max_parallel)
-    slots = slots[: len(missing)]
-    print(f"{len(missing)} of {len(planned)} runs to do, {len(slots)} at a time", flush=True)
-    progress = Progress(len(planned) - len(missing), len(planned), len(slots))
-    runner = Runner(missing, store, slots, command=command, warm=warm, wall_limit_s=wall_limit_s, on_event=progress.on_event)
+    before = cancel_mark(store.root, name)
+    node = Node.here(missing[0].spec.device, max_parallel=max_parallel)
+    progress = Progress(len(planned) - len(missing), len(planned))
+    runner = Runner(
+        missing,
+        store,
+        node,
+        command=command,
+        warm=warm,
+        limits=limits,
+        cancelled=lambda: cancel_mark(store.root, name) != before,
+        on_event=progress.on_event,
+    )
+    first = missing[0].spec
+    at_once = min(len(missing), node.at_once(first.world_size, exclusive=is_exclusive(first)))
+    print(f"{len(missing)} of {len(planned)} runs to do, {at_once} at a time", flush=True)
     done = threading.Event()
     painter = threading.Thread(target=progress.watch, args=(runner, done), daemon=True)
     painter.start()
@@ -227,38 +226,3 @@ def finish(
             page = write_page([experiment.name], results)
         print(f"report: {page}")
     raise typer.Exit(EXIT_FAILED if n_done < len(planned) else 0)
-
-
-@app.command()
-def status(
-    experiment: Annotated[str | None, typer.Argument(metavar="[EXP]")] = None, results: Results = RESULTS, json: Json = False
-) -> None:
-    """Every run: state, step, loss, time, host, attempts."""
-    from harness.store import Store
-
-    if not (results / "runs").is_dir():
-        raise UserError(f"results folder {results}: no runs here; `ablate run EXP` makes some, or name another with --results")
-    store = Store(results)
-    if experiment is None:
-        rows = [{"run": i, **s} for i, s in sorted(store.states())]
-    else:
-        rows = [
-            {"arm": r["arm"], "seed": r["seed"], "run": r["run_id"], **store.state(r["run_id"])}
-            for r in plan_of(experiment, results)["runs"]
-        ]
-    columns = [
-        *(["arm", "seed"] if experiment else []),
-        "run",
-        "status",
-        "step",
-        "steps",
-        "val_loss",
-        "train_time_s",
-        "host",
-        "attempt",
-        "reason",
-    ]
-    if json:
-        print_json([{c: r.get(c) for c in columns} for r in rows])
-    else:
-        print_table(rows, columns)

@@ -21,16 +21,24 @@ def text(value: Any, digits: int = 4) -> str:
     return str(value)
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
     """Rows as a table with a header; nothing for no rows."""
     if not rows:
-        return
+        return ""
     columns = columns or list(rows[0])
     cells = [[text(row.get(c)) for c in columns] for row in rows]
     widths = [max(len(c), *(len(line[i]) for line in cells)) for i, c in enumerate(columns)]
     right = [all(isinstance(row.get(c), int | float | None) for row in rows) for c in columns]
-    for line in [list(columns), *cells]:
-        print("  ".join(v.rjust(w) if r else v.ljust(w) for v, w, r in zip(line, widths, right, strict=True)).rstrip())
+    return "\n".join(
+        "  ".join(v.rjust(w) if r else v.ljust(w) for v, w, r in zip(line, widths, right, strict=True)).rstrip()
+        for line in [list(columns), *cells]
+    )
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+    """text_table, printed; nothing for no rows."""
+    if rows:
+        print(text_table(rows, columns))
 
 
 def print_json(value: Any) -> None:

@@ -1,0 +1,122 @@
+"""One run on one worker, to its end: a new worker where one died, smaller micro-batches where memory ran out."""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.process import Event, WorkerProcess
+from harness.records import RunSpec, read_json
+from harness.store import Store
+
+POLL_S = 0.2
+START_S = 600.0  # a worker may take this long to import, to find its GPUs and its peers
+DEATHS = 2  # a run whose worker died (killed, crashed interpreter) is tried this many times more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What the runner allows a run."""
+
+    wall_s: float | None = None
+    silence_s: float = 3600.0  # without a step; long enough for the longest compilation
+    oom_retries: int = 0  # each with half the tokens in a forward pass
+
+
+def split_finer(spec: RunSpec) -> RunSpec | None:
+    """The run with half the tokens in a forward pass and twice the passes in an update: the same mathematics.
+
+    None where it would be another: passes that are summed instead of averaged, rows that cannot be halved, validation tokens
+    that would no longer be the same ones.
+    """
+    data = spec.config["data"]
+    micro, seq = data["micro_tokens"], data["seq_len"]
+    same_val = data["val_tokens"] % micro == 0
+    if spec.config["system"]["accumulate"] != "mean" or micro % (2 * seq) or not same_val:
+        return None
+    return replace(spec, config={**spec.config, "data": {**data, "micro_tokens": micro // 2}})
+
+
+def execute(
+    worker: WorkerProcess,
+    spec: RunSpec,
+    store: Store,
+    *,
+    command: str,
+    cache: Path | None = None,
+    limits: Limits = Limits(),
+    stop: Callable[[], str | None] = lambda: None,
+    first_step: Callable[[], None] = lambda: None,
+) -> Event:
+    """How the run ended: status and reason; "taken" if somebody else has it. Raises UserError where nothing can go on.
+
+    stop: the status that the run is to end with at once, None to go on. first_step is called when the run makes one.
+    """
+    order: Event = {"results": str(store.root.resolve()), "spec": spec.to_mapping(), "command": command}
+    order["cache"] = None if cache is None else str(cache.resolve())
+    deaths, retries, trained = 0, 0, spec
+    while True:
+        token = uuid.uuid4().hex
+        finer = {} if trained is spec else {"micro_tokens": trained.config["data"]["micro_tokens"]}
+        worker.send({**order, **finer, "token": token})
+        event = _answer(worker, spec, store, limits, stop, first_step)
+        if event["status"] == "broken":
+            raise UserError(event["reason"])
+        again = False
+        if event["status"] == "died":
+            left = _left_by_rank(store, spec, token)
+            if left.get("status") == "oom":
+                event = {**left, "note": True}
+            else:  # a rank's exception may only be the echo of another rank's death
+                deaths += 1
+                again = deaths <= DEATHS
+                event = {"status": "failed", "reason": left.get("reason", event["reason"]), "note": True}
+        if event["status"] == "oom" and retries < limits.oom_retries and (smaller := split_finer(trained)) is not None:
+            retries, trained, again = retries + 1, smaller, True
+        if event.get("note"):
+            store.note_end(spec.run_id, token=token, status=event["status"], reason=event["reason"])
+        if not again:
+            return event
+
+
+def _left_by_rank(store: Store, spec: RunSpec, token: str) -> Event:
+    """What a further rank of a group told of its end: status and reason; empty if nothing."""
+    for owner in (store.directory(spec.run_id) / "attempts").glob("*/owner.json"):
+        if (read_json(owner) or {}).get("token") == token:
+            return next((event for path in sorted(owner.parent.glob("rank*.json")) if (event := read_json(path))), {})
+    return {}
+
+
+def _answer(
+    worker: WorkerProcess,
+    spec: RunSpec,
+    store: Store,
+    limits: Limits,
+    stop: Callable[[], str | None],
+    first_step: Callable[[], None],
+) -> Event:
+    """The worker's answer, its death, or the end that the runner gives it: stopped, too long, silent."""
+    began = moved = time.monotonic()
+    seen, ready = None, worker.ready
+    while (event := worker.event(POLL_S)) is None:
+        now = time.monotonic()
+        if worker.ready != ready:
+            ready, began, moved = worker.ready, now, now  # its start is no part of the run
+        silence_s = limits.silence_s if ready else max(limits.silence_s, START_S)
+        if now - moved > min(1.0, silence_s / 4) and (shown := store.progress(spec.run_id)) != seen:
+            if seen is None:
+                first_step()
+            seen, moved = shown, now
+        end = None
+        if (status := stop()) is not None:
+            end = {"status": status, "reason": "stopped by a signal"}
+        elif limits.wall_s is not None and now - began > limits.wall_s:
+            end = {"status": "timeout", "reason": f"it ran longer than its wall limit of {limits.wall_s:g} s"}
+        elif now - moved > silence_s:
+            end = {"status": "timeout", "reason": f"it made no step for {silence_s:g} s"}
+        if end is not None:
+            worker.kill()
+            return {**end, "note": True}
+    return event

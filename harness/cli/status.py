@@ -1,0 +1,92 @@
+"""How runs stand: once, or watched from another terminal; and how to stop them."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.cli import app
+from harness.cli.catalogue import Json
+from harness.cli.progress import duration, wall_words
+from harness.cli.runs import RESULTS, Exp, Results, plan_of
+from harness.cli.table import print_json, print_table, text_table
+from harness.errors import UserError
+
+COLUMNS = ("run", "status", "step", "steps", "val_loss", "train_time_s", "host", "attempt", "reason")
+CANCEL_WAIT_S, LOOK_S = 60.0, 0.5  # a runner looks for the request a few times a second
+
+
+def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
+    """Every run of an experiment, or of the folder, with its state."""
+    from harness.store import Store
+
+    if not (results / "runs").is_dir():
+        raise UserError(f"results folder {results}: no runs here; `ablate run EXP` makes some, or name another with --results")
+    store = Store(results)
+    if experiment is None:
+        return [{"run": i, **s} for i, s in sorted(store.states())]
+    return [
+        {"arm": r["arm"], "seed": r["seed"], "role": r["role"], "run": r["run_id"], **store.state(r["run_id"])}
+        for r in plan_of(experiment, results)["runs"]
+    ]
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many runs are in which state, about how long the rest takes, and where the wall time of finished ones went."""
+    counts = Counter(r["status"] for r in rows)
+    walls = [r["wall"] for r in rows if r.get("wall")]
+    left, known = counts["running"] + counts["pending"], [w["total_s"] for w in walls if w.get("total_s")]
+    words = ", ".join(f"{n} {status}" for status, n in counts.most_common()) or "no runs"
+    if left and known:
+        words += f"; about {duration(sum(known) / len(known) * left / max(1, counts['running']))} left"
+    return words + (f"\nwall time: {wall_words(walls)}" if walls else "")
+
+
+@app.command()
+def status(
+    experiment: Annotated[str | None, typer.Argument(metavar="[EXP]")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="look again and again, until every run has ended")] = False,
+    every: Annotated[float, typer.Option("--every", metavar="S", help="seconds between two looks of --watch")] = 2.0,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Every run: state, step, loss, time, host, attempts."""
+    columns = [*(["arm", "seed"] if experiment else []), *COLUMNS]
+    if every <= 0:
+        raise UserError(f"--every {every:g}: must be a positive number of seconds")
+    rows, shown = state_rows(experiment, results), ""
+    while watch:
+        if sys.stdout.isatty():
+            print(f"\033[H\033[2J{text_table(rows, columns)}\n{summary(rows)}", flush=True)
+        elif (now := summary(rows)) != shown:  # a log: a line when something changed
+            print(now.splitlines()[0], flush=True)
+            shown = now
+        if all(r["status"] not in ("running", "pending") for r in rows):
+            return
+        time.sleep(every)
+        rows = state_rows(experiment, results)
+    if json:
+        print_json([{**{c: r.get(c) for c in columns}, "role": r.get("role"), "wall": r.get("wall")} for r in rows])
+    else:
+        print_table(rows, columns)
+        print(summary(rows))
+
+
+@app.command()
+def cancel(experiment: Exp, results: Results = RESULTS) -> None:
+    """Stop whoever runs an experiment, on this machine or another one; what is finished stays."""
+    from harness import plan
+
+    name = plan_of(experiment, results)["name"]
+    if plan.read_plan(results, name) is None:
+        raise UserError(f"experiment '{name}' was never launched in {results}: nothing to cancel")
+    plan.cancel(results, name)
+    waited = time.monotonic() + CANCEL_WAIT_S
+    while (n := sum(r["status"] == "running" for r in state_rows(name, results))) and time.monotonic() < waited:
+        time.sleep(LOOK_S)
+    print(f"{name}: {f'{n} runs have not stopped yet' if n else 'stopped'}: {summary(state_rows(name, results)).splitlines()[0]}")
+    raise typer.Exit(1 if n else 0)

@@ -1,0 +1,65 @@
+"""Files of the results folder: written whole or not at all (beside, flush, rename), rows added one at a time."""
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+
+def now_iso() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file beside its place, flush it to the disk, rename it into place."""
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        with beside.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda file: file.write(text.encode()))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A mapping or a list, one entry a line."""
+
+    def lines(v: Any) -> str:
+        if isinstance(v, Mapping) and v:
+            return "{\n" + ",\n".join(f" {json.dumps(k)}: {entries(x)}" for k, x in v.items()) + "\n}"
+        return entries(v)
+
+    def entries(v: Any) -> str:
+        if isinstance(v, list) and any(isinstance(x, Mapping) for x in v):
+            return "[\n" + ",\n".join(f"  {json.dumps(x, ensure_ascii=False)}" for x in v) + "\n ]"
+        return json.dumps(v, ensure_ascii=False)
+
+    write_text(path, lines(value) + "\n")
+
+
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Add a row to a .jsonl file and flush it to the disk; a torn line before it stays a line of its own."""
+    with path.open("ab+") as file:
+        torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
+        file.write((b"\n" if torn else b"") + json.dumps(row).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    with suppress(OSError):  # some network file systems cannot flush a folder; the rename is still atomic there
+        os.fsync(fd)
+    os.close(fd)
