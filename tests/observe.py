@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
-import harness.cli.runs
 import harness.core
 import harness.train
 import model.mask
@@ -28,6 +27,7 @@ from harness.core import Core
 from harness.data.corpus import HeldOut
 from harness.data.shards import write_shard
 from harness.records import RunSpec
+from harness.runner import is_exclusive
 from harness.writer import Silent
 from model.attention import KERNELS
 from model.config import AFFECTS
@@ -315,26 +315,9 @@ def cuda_settings(config: RunConfig) -> list[Any]:
     return asked
 
 
-class Placed(Exception):
-    """Raised when the runner has been told how many runs may go at once."""
-
-
-def placement(config: RunConfig) -> Any:
-    """How many runs at once `ablate run` allows, of any number."""
-    said: list[Any] = []
-
-    def make_slots(*args: Any, **kwargs: Any) -> None:
-        said.append(kwargs)
-        raise Placed
-
-    planned = SimpleNamespace(spec=SimpleNamespace(config=plain(config), run_id="x", device="cpu"))
-    store = SimpleNamespace(repair=lambda run_id: None, directory=lambda run_id: Path("nowhere"))
-    with patch("harness.slots.make_slots", make_slots):
-        try:
-            harness.cli.runs.complete(store, [planned], "", 1, None, warm=True, wall_limit_s=None)  # type: ignore[arg-type,list-item]
-        except Placed:
-            return said
-    raise AssertionError("make_slots was not asked")
+def placement(config: RunConfig) -> bool:
+    """Whether a run of it gets its node for itself."""
+    return is_exclusive(SimpleNamespace(config=plain(config), role="loss"))
 
 
 # ---------------------------------------------------------------- all of it
