@@ -1,0 +1,75 @@
+"""Other interpreters and containers: what is installed there, asked of them without importing it."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.provenance import LOCKED, Lock, environment_lock
+from harness.records import short_digest
+
+TIMEOUT_S = 300.0  # a container may have to be unpacked first
+KINDS = ("python", "container")  # the path of an interpreter, or a command in front of the trainer's
+ASK = """
+import importlib.metadata as m, json, platform
+versions = {"python": platform.python_version(), "machine": platform.machine()}
+for name in %r:
+    try:
+        versions[name] = m.version(name)
+    except m.PackageNotFoundError:
+        pass
+print(json.dumps(versions))
+"""
+
+
+def prefix(environment: Mapping[str, str]) -> list[str]:
+    """The words in front of a command: those of a container, or none."""
+    return shlex.split(environment.get("container", ""))
+
+
+def search_path(environment: Mapping[str, str]) -> str:
+    """PATH with the interpreter's folder in front, so that python and torchrun are its own."""
+    interpreter = environment.get("python", sys.executable)
+    return os.pathsep.join([str(Path(interpreter).parent), os.environ.get("PATH", os.defpath)])
+
+
+def lock_of(environment: Mapping[str, str]) -> Lock:
+    """The versions in an environment; {} is this one. Raises UserError where it cannot be started."""
+    return _asked(tuple(sorted(environment.items()))) if environment else environment_lock()
+
+
+@cache
+def _asked(items: tuple[tuple[str, str], ...]) -> Lock:
+    environment = dict(items)
+    interpreter = environment.get("python", "python" if "container" in environment else sys.executable)
+    command = [*prefix(environment), interpreter, "-c", ASK % (LOCKED,)]
+    if shutil.which(command[0]) is None:
+        raise UserError(f"environment: {command[0]}: no such program: name an interpreter such as /opt/venv/bin/python")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        versions = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
+        said = (done.stderr.strip().splitlines() or [""])[-1] if isinstance(error, ValueError | IndexError) else error
+        raise UserError(f"environment: `{shlex.join(command[:-2])}` does not run Python: {said}") from None
+    if "container" in environment:
+        versions["container"] = environment["container"]
+    return Lock(digest=short_digest(versions), versions=versions)
+
+
+def effect(environment: Mapping[str, str]) -> str | None:
+    """What an environment changes, in words: 'torch 2.6.0 instead of 2.13.0'; None for this one."""
+    if not environment:
+        return None
+    here, there = environment_lock().versions, lock_of(environment).versions
+    changed = [
+        f"{k} {there.get(k, 'absent')} instead of {here.get(k, 'absent')}"
+        for k in {**here, **there}
+        if here.get(k) != there.get(k)
+    ]
+    return ", ".join(changed) or "the same versions"

@@ -1,0 +1,179 @@
+"""The runs of an experiment with foreign trainers, and what the results folder keeps of it; the same for imported logs."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.foreign.environments import lock_of
+from harness.foreign.experiment import ForeignExperiment
+from harness.foreign.side import ForeignArm
+from harness.plan import SCHEMA, PlannedRun, digest
+from harness.records import RunSpec, read_json
+from harness.store import Store
+
+OWN_STEPS = 0  # the budget of a run whose script alone knows its number of steps
+NO_CORPUS = {"name": "the script's own", "fingerprint": "not recorded", "unit": "nats", "bytes_per_token": None}
+
+
+def spec_of(e: ForeignExperiment, arm: ForeignArm) -> RunSpec:
+    """A run of the arm, without its seed or number."""
+    source = arm.code.source
+    return RunSpec(
+        config={"trainer": dict(arm.trainer)},
+        seed=0,
+        budget=OWN_STEPS,
+        data_name=", ".join(arm.trainer["data"]) or NO_CORPUS["name"] or "",
+        data_fingerprint=e.fingerprint,
+        source_digest=source.digest,
+        source_files=source.files,
+        environment_digest=arm.environment_digest,
+        device="cuda" if arm.trainer["gpus"] else "cpu",
+        toggles=tuple(f"{k} = {v}" for k, v in arm.fields.items()) or ("the baseline: nothing is changed",),
+    )
+
+
+def plan_foreign(e: ForeignExperiment) -> list[PlannedRun]:
+    """All runs, block by block: every arm once in each, in random order. Arms that are the same code get other numbers."""
+    specs = [spec_of(e, arm) for arm in e.arms]
+    twins = [sum(s.run_id == before.run_id for before in specs[:i]) for i, s in enumerate(specs)]
+    runs = []
+    for block, seed in enumerate(e.seeds):
+        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
+        for order, i in enumerate(rng.permutation(len(specs))):
+            arm = e.arms[i]
+            number = {"seed": seed, "replicate": twins[i]} if arm.seeded else {"replicate": seed * (max(twins) + 1) + twins[i]}
+            runs.append(PlannedRun(arm=arm.name, block=block, order=order, spec=replace(specs[i], **number)))
+    return runs
+
+
+def row(arm: str, spec: RunSpec, **more: Any) -> dict[str, Any]:
+    """A run as experiment.json lists it."""
+    known = {
+        "arm": arm,
+        "seed": None,
+        "replicate": spec.replicate,
+        "budget": spec.budget,
+        "role": "loss",
+        "block": None,
+        "order": None,
+    }
+    ids = {"intent_id": spec.intent_id, "run_id": spec.run_id, "environment": spec.environment_digest, "older": []}
+    return {**known, **ids, "self_reported": True, **more}
+
+
+def plan_mapping(
+    *,
+    name: str,
+    arms: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
+    question: str = "",
+    command: str = "",
+    **more: Any,
+) -> dict[str, Any]:
+    """experiment.json of runs that are not our own trainer's: the first arm is the baseline unless `baseline` says otherwise."""
+    return {
+        "schema": SCHEMA,
+        "name": name,
+        "question": question,
+        "base": arms[0]["name"],
+        "scale": "its own",
+        "baseline": arms[0]["name"],
+        "design": "explicit",
+        "baseline_config": {},
+        "primary": "val_loss",
+        "seeds": [],
+        "seeds_rule": None,
+        "budgets": [],
+        "target": None,
+        "margin": None,
+        "estimand": "at-rate",
+        "confirm": False,
+        "published": None,
+        "arms": [{"changes": [], "fields": {}, "estimand": "at-rate", "substituted": [], **a} for a in arms],
+        "protocol": "self-reported: the script's own clock",
+        "corpus": NO_CORPUS,
+        "command": command,
+        "plugins": [],
+        "locks": [],
+        "looks": 0,
+        "looked_at": 0,
+        "runs": list(rows),
+        **more,
+    }
+
+
+def describe_foreign(
+    e: ForeignExperiment, runs: Sequence[PlannedRun], *, before: Mapping[str, Any] | None, command: str
+) -> dict[str, Any]:
+    """The content of experiment.json. `before` is the one it replaces: its locks, looks and older runs are kept."""
+    seeded = {arm.name: arm.seeded for arm in e.arms}
+    older = {r["intent_id"]: [r["run_id"], *r["older"]] for r in (before or {}).get("runs", [])}
+    rows = []
+    for r in runs:
+        numbered = {"seed": r.spec.seed, "block": r.block} if seeded[r.arm] else {}
+        stale = [i for i in older.get(r.spec.intent_id, []) if i != r.spec.run_id]
+        rows.append(row(r.arm, r.spec, order=r.order, **numbered, older=stale))
+    locked = {
+        "question": e.question,
+        "baseline": e.baseline.name,
+        "arms": {a.name: {"trainer": dict(a.trainer), "code": a.code.source.digest} for a in e.arms},
+        "primary": e.primary,
+        "seeds": list(e.seeds),
+        "target": e.target,
+        "margin": e.margin,
+        "confirm": e.confirm,
+    }
+    locks = list((before or {}).get("locks", []))
+    if not locks or locks[-1]["digest"] != digest(locked):
+        locks.append({"locked": datetime.now(UTC).isoformat(timespec="seconds"), "digest": digest(locked), "plan": locked})
+    arms = [
+        {
+            "name": a.name,
+            "changes": list(a.changes),
+            "fields": dict(a.fields),
+            "environment_effect": _environment_effect(a, e.baseline),
+            "hints": [asdict(h) for h in a.hints],
+        }
+        for a in e.arms
+    ]
+    data = e.baseline.trainer["data"]
+    corpus = {**NO_CORPUS, "name": ", ".join(data), "fingerprint": e.fingerprint} if data else NO_CORPUS
+    known = {k: (before or {}).get(k, 0) for k in ("looks", "looked_at")}
+    kept = {k: locked[k] for k in ("primary", "seeds", "target", "margin", "confirm")}
+    return plan_mapping(
+        name=e.name, arms=arms, rows=rows, question=e.question, command=command, design=e.design,
+        base=e.baseline.trainer["script"],
+                corpus=corpus, foreign=True, locks=locks, **known, **kept,
+    )  # fmt: skip
+
+
+def _environment_effect(arm: ForeignArm, baseline: ForeignArm) -> str | None:
+    """In words, where an arm runs in another environment than the baseline."""
+    if arm.environment_digest == baseline.environment_digest:
+        return None
+    here, there = (lock_of(a.trainer["environment"]).versions for a in (baseline, arm))
+    return ", ".join(
+        f"{k} {there.get(k, 'absent')} instead of {here.get(k, 'absent')}"
+        for k in {**here, **there}
+        if here.get(k) != there.get(k)
+    )
+
+
+def keep_code(e: ForeignExperiment, store: Store) -> None:
+    """What the runs will unpack: code/<digest>.zip, patches applied."""
+    for arm in e.arms:
+        store.keep_once("code", arm.code.source.digest, ".zip", arm.code.zipped)
+
+
+def with_steps(results: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan with the number of steps that each run turned out to have."""
+    rows = []
+    for r in plan["runs"]:
+        result = read_json(results / "runs" / r["run_id"] / "result.json") or {}
+        rows.append({**r, "budget": result.get("budget") or r["budget"]})
+    return {**plan, "runs": rows}

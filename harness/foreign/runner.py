@@ -1,0 +1,140 @@
+"""Foreign runs, one after the other on this node's slots: claimed, watched, tried again where they may be, never lost."""
+
+import json
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.errors import UserError
+from harness.foreign import environments
+from harness.foreign.trainer import POLL_S, Limits, account, train
+from harness.plan import PlannedRun
+from harness.process import Event
+from harness.records import RESULT_STATUSES, Outcome
+from harness.runner import ELSEWHERE_S, STOPS, Summary
+from harness.slots import Slot, find_cpus, find_gpus
+from harness.store import FAILED, Store
+
+
+def make_slots(gpus_per_run: int, max_parallel: int) -> list[Slot]:
+    """Disjoint devices for so many runs at a time, fewer where this node has fewer; raises UserError where it has too few."""
+    if not gpus_per_run:
+        return [Slot(held=(), threads=max(1, find_cpus() // max_parallel))] * max_parallel
+    found = find_gpus()
+    if gpus_per_run > len(found):
+        raise UserError(f"a run needs {gpus_per_run} GPUs, this node shows {len(found)}: ask for fewer, 0 for a CPU run")
+    groups = [tuple(found[i : i + gpus_per_run]) for i in range(0, len(found) - gpus_per_run + 1, gpus_per_run)]
+    return [Slot(held=g, gpus=g) for g in groups[:max_parallel]]
+
+
+class ForeignRunner:
+    """One call of `ablate ab`, or of `ablate run` for foreign trainers."""
+
+    def __init__(
+        self,
+        runs: Sequence[PlannedRun],
+        store: Store,
+        slots: Sequence[Slot],
+        *,
+        limits: Limits,
+        on_event: Callable[[Event], None] = lambda event: None,
+    ) -> None:
+        self.store, self.slots, self.limits, self.on_event = store, slots, limits, on_event
+        self.todo = deque(runs)
+        self.elsewhere: list[PlannedRun] = []
+        self.tries: Counter[str] = Counter()
+        self.summary = Summary()
+        self.lock = threading.Lock()
+        self.stop: str | None = None
+        self.error: BaseException | None = None
+
+    def run(self) -> Summary:
+        """Work until nothing is left or a signal stops it."""
+        before = {n: h for n in STOPS if (h := signal.getsignal(n)) is not signal.SIG_IGN}  # nohup stays nohup
+        for number in before:
+            signal.signal(number, self._on_signal)
+        threads = [threading.Thread(target=self._work, args=(slot,), daemon=True) for slot in self.slots]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():  # short waits: a signal is seen at once
+                    thread.join(POLL_S)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self.error is not None:
+            raise self.error
+        self.summary.stopped = self.stop
+        return self.summary
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self.stop = self.stop or STOPS[signal.Signals(number)]
+
+    def _work(self, slot: Slot) -> None:
+        try:
+            while (planned := self._next()) is not None:
+                self._settle(planned, self._execute(planned, slot))
+        except BaseException as error:  # nothing can go on: stop everything, say it once
+            self.error = self.error or error
+            self.stop = self.stop or "interrupted"
+
+    def _next(self) -> PlannedRun | None:
+        """The next run of the plan; once there is none, a run of another runner that it gave up; waits while it has some."""
+        while self.stop is None:
+            with self.lock:
+                if self.todo:
+                    return self.todo.popleft()
+                if not self.elsewhere:
+                    return None
+                waiting, self.elsewhere = self.elsewhere, []
+            for planned in waiting:
+                state = self.store.state(planned.spec.run_id)
+                if state["status"] in (*RESULT_STATUSES, *FAILED):
+                    self._note(planned, state["status"], state.get("reason"), None)
+                else:
+                    with self.lock:
+                        (self.elsewhere if state["status"] == "running" else self.todo).append(planned)
+            if not self.todo:
+                time.sleep(ELSEWHERE_S)
+        return None
+
+    def _execute(self, planned: PlannedRun, slot: Slot) -> Outcome | None:
+        """One attempt; None if the run is somebody else's, or done."""
+        spec = planned.spec
+        out = self.store.claim(spec)
+        if out is None:
+            return None
+        try:
+            lock = environments.lock_of(spec.config["trainer"]["environment"])
+            self.store.keep_once("environments", lock.digest, ".json", lambda: json.dumps(dict(lock.versions), indent=1).encode())
+            out.describe(account(spec))
+            archive = self.store.root / "code" / f"{spec.source_digest}.zip"
+            try:
+                outcome = train(spec, out=out, archive=archive, slot=slot, stop=lambda: self.stop, limits=self.limits)
+            except OSError as error:
+                outcome = Outcome(status="failed", reason=f"its clean copy cannot be made: {error}")
+            out.finish(outcome)
+        finally:
+            out.release()
+        return outcome
+
+    def _settle(self, planned: PlannedRun, outcome: Outcome | None) -> None:
+        with self.lock:
+            if outcome is None:
+                self.elsewhere.append(planned)
+                return
+            self.tries[planned.spec.run_id] += 1
+            if outcome.status in FAILED and self.tries[planned.spec.run_id] <= self.limits.retries:
+                self.todo.append(planned)
+        self._note(planned, outcome.status, outcome.reason, outcome.final)
+
+    def _note(self, planned: PlannedRun, status: str, reason: str | None, final: Any) -> None:
+        self.summary.statuses[planned.spec.run_id] = status
+        self.summary.reasons.pop(planned.spec.run_id, None)
+        if reason:
+            self.summary.reasons[planned.spec.run_id] = reason
+        self.on_event({"event": "ended", "run": planned, "status": status, "reason": reason, "final": final or {}})

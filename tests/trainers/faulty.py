@@ -1,0 +1,41 @@
+"""A trainer that fails as KIND says: crash, raise, oom, hang, forever, nan, short (no final validation), silent (no lines at
+all), flaky (the first time only)."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+KIND, STEPS = os.environ["KIND"], 8
+
+
+def happen() -> None:
+    if KIND == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if KIND == "raise":
+        raise ValueError("the shapes do not match")
+    if KIND == "oom":
+        raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+    if KIND == "hang":  # with a child in a session of its own, as torchrun's workers are
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        with open(os.environ["CHILD"], "w") as f:
+            f.write(str(child.pid))
+        time.sleep(600)
+    if KIND == "flaky" and not os.path.exists(os.environ["MARK"]):
+        open(os.environ["MARK"], "w").close()
+        sys.exit(3)
+    while KIND == "forever":
+        print("still here")
+        time.sleep(0.02)
+
+
+for step in range(STEPS + 1):
+    if step == 4:
+        happen()
+    if KIND == "silent" or (KIND == "short" and step == STEPS):
+        continue
+    loss = "nan" if KIND == "nan" and step >= 4 else f"{10.9 - step:.4f}"
+    print(f"step:{step}/{STEPS} val_loss:{loss} train_time:{step * 10}ms step_avg:10.00ms")
+if KIND == "nan":
+    time.sleep(600)  # nobody waits for a run that has diverged
