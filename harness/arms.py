@@ -51,7 +51,7 @@ class Resolver:
         self.scale_name = file.value("scale", str, "gpt2", "the name of a scale")
         if self.scale_name not in names("scales"):
             raise file.fail(f"unknown scale '{self.scale_name}'{near(self.scale_name, names('scales'))}", "scale")
-        self.scale = load_scale(self.scale_name)
+        self.scale, self.preset = load_scale(self.scale_name), preset_values(self.base)[0]
         self.design = file.choice("design", (*DESIGNS, "explicit"), "add-one", "design '{value}' is unknown")
         self.fixed, self.changes, self.axes = read_fixed(file), read_changes(file), read_axes(file)
         absolute = {field for axis in self.axes if not axis.relative for field in axis.fields}
@@ -134,8 +134,7 @@ class Resolver:
 
     def _values(self, chosen: Changes) -> tuple[Values, frozenset[str]]:
         """Dotted values of an arm and the fields that the user set: preset, then records' changes, scale, set, own changes."""
-        values, _ = preset_values(self.base)
-        own: Values = {}
+        values, own = dict(self.preset), Values()
         for entry in (self.changes[name] for name in chosen):
             (values if entry.from_record else own).update(entry.values)
         scaled = self.scale.apply(values)

@@ -30,7 +30,14 @@ def experiment_path(text: str) -> Path:
     for folder in search("."):
         if text in experiment_names() and (folder / f"{text}.yaml").is_file():
             return folder / f"{text}.yaml"
-    raise UserError(f"unknown experiment '{text}'{near(text, experiment_names())}")
+    known = experiment_names()
+    by_hand = [name for name in known if "/" not in name]  # where nothing is near: the catalogue is too long for a list
+    raise UserError(f"unknown experiment '{text}'{near(text, known) or near(text, by_hand)}")
+
+
+def in_folder(text: str) -> list[str]:
+    """The experiments of a folder of experiments/ such as 'deltas'; EXP alone where it is none."""
+    return [name for name in experiment_names() if name.startswith(f"{text}/")] or [text]
 
 
 def factor_of(value: Any) -> float | None:
