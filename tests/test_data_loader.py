@@ -23,7 +23,7 @@ RULES = {  # the model's words: may a read that is not a shard's first begin at 
     "reaches": lambda p, G, S: p + G < S,
     "reaches_with_target": lambda p, G, S: p + G + 1 < S,
 }
-SMALL = settings(max_examples=40, deadline=None)
+SMALL = settings(max_examples=25, deadline=None)
 
 
 def write_shards(folder: str | Path, lengths: list[int]) -> list[Path]:

@@ -18,6 +18,7 @@ import torch
 from report_arms import LADDER
 from report_fixtures import write_experiment
 
+from harness.__main__ import main
 from harness.config import from_plain
 from harness.data.cache import cache_locally, cache_root
 from harness.data.corpora import open_corpus, open_heldout, prepare_text
@@ -115,6 +116,22 @@ def other_tokens(root: Path) -> Corpus:
     for paths in shards.values():
         write_shard(paths[0], np.arange(3000))
     return write_corpus(folder, shards, vocab_size=50257, separator=50256, unit="nats per token", source="a test")
+
+
+def test_the_command_line_takes_held_out_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = ["--heldout", str(place / "b.txt"), "--heldout", str(place / "c.txt")]
+    with pytest.raises(SystemExit) as ended:
+        main(["data", "prepare", "text", str(place / "a.txt"), "--name", "cli", "--by", "line", *paths])
+    assert ended.value.code == 0
+    assert f"{open_corpus('cli').tokens['heldout']} held-out" in capsys.readouterr().out
+    assert open_corpus("cli").documents["heldout"] == 4050
+
+
+def test_a_text_too_short_is_bad_input_with_the_numbers(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(place / "second.yaml"), "--set", "data.val_tokens=1048576", "--results", str(place / "results")])
+    assert ended.value.code == 2
+    assert "holds 3814 tokens, data.val_tokens 1048576 needs 1048577" in capsys.readouterr().err
 
 
 def test_what_cannot_be_a_second_text_is_refused(place: Path) -> None:
@@ -291,8 +308,8 @@ def test_the_validation_loss_is_one_for_every_world_and_number_of_ranks(spec_of:
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Five arms at four seeds: on the held-out text none of them gains anything but the last, which loses."""
-    write_experiment(tmp_path, n_seeds=4)
+    """Two arms and the baseline at four seeds: on the held-out text one gains nothing, the other loses."""
+    write_experiment(tmp_path, arms=(*LADDER[:2], LADDER[-1]), n_seeds=4, n_points=4, design="add-one")
     plan_file = tmp_path / "experiments" / "split" / "experiment.json"
     plan = json.loads(plan_file.read_text())
     plan["corpus"] |= {"bytes_per_token": 4.0, "heldout": {"name": "other", "fingerprint": "e" * 64}}

@@ -20,7 +20,7 @@ MAX_LINES = 350
 BOUNDARY_ONLY = {"pydantic", "pandas", "rich", "typer"}  # a bare GPU image trains without them
 CORE = (
     *("train", "core", "clock", "config", "plugins", "validate", "presets", "parity", "errors", "records", "writer", "yamlfile"),
-    *("data/loader", "data/positions", "data/shards", "data/corpora", "data/corpus"),
+    *("data/loader", "data/positions", "data/shards", "data/corpora", "data/corpus", "data/config", "data/cache"),
 )
 
 

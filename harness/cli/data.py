@@ -83,10 +83,9 @@ def prepare(
         raise UserError(f"data prepare {name}: takes no paths; for your own text: ablate data prepare text PATH... --name NAME")
     else:
         made = prepare_known(name, root, n_shards=shards, progress=progress)
-    print(
-        f"{made.name}: {made.tokens['train']} training and {made.tokens['val']} validation tokens in {made.folder}, "
-        f"fingerprint {made.fingerprint[:12]}"
-    )
+    words = {"train": "training", "val": "validation", "heldout": "held-out"}
+    held = ", ".join(f"{n} {words[role]}" for role, n in made.tokens.items())
+    print(f"{made.name}: {held} tokens in {made.folder}, fingerprint {made.fingerprint[:12]}")
 
 
 @data.command()

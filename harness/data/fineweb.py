@@ -1,5 +1,6 @@
 """The benchmark's tokens: FineWeb in GPT-2 tokens, from the public dataset, or from files you put in place yourself."""
 
+import logging
 from importlib import import_module
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def fetch(name: str, folder: Path) -> None:
         hub = import_module("huggingface_hub")  # optional, so imported by name where it is used
     except ImportError:
         raise UserError(f"{name}: downloading needs huggingface_hub: pip install huggingface_hub, {by_hand}") from None
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries; what they end in is said below
     try:
         hub.hf_hub_download(repo_id=REPOSITORY, filename=name, repo_type="dataset", local_dir=folder)
     except Exception as error:  # whatever its HTTP library raises

@@ -1,19 +1,21 @@
 """Your own text as a corpus: .txt, .md, .jsonl, source trees; documents by file, line or paragraph.
 
-Files come in the order of a hash of their path, so that training and validation are alike. Whole files are split by size;
-smaller documents by a hash of their content, so that equal ones fall to the same side.
+Files come in the order of a hash of their path, so that training and validation are alike. Whole files are split by size,
+smaller documents by a hash of their content; equal ones fall to the same side.
 """
 
 import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.data.corpus import BUILT_IN, Corpus, corpus_folder
 from harness.data.lock import lock
+from harness.data.shards import sha256_of
 from harness.data.tokenizers import open_tokenizer
 from harness.data.writer import SHARD_TOKENS, VAL_SHARE, CorpusWriter, Progress, quiet, split_roles
 from harness.errors import UserError
@@ -52,8 +54,7 @@ def prepare_text(
         raise UserError(f"'{name}' is the name of a built-in corpus: give your text another")
     tokens_of = open_tokenizer(tokenizer, vocabulary)
     texts, others = find_texts(paths), find_texts(heldout)
-    whole = [text for text in texts if reader_of(text, documents) == "file"]
-    roles = dict(zip((text.path for text in whole), split_roles([text.size for text in whole])))
+    roles = split_files([text for text in texts if reader_of(text, documents) == "file"])
     total, done = sum(text.size for text in texts + others), 0
     folder = corpus_folder(name, root)
     with lock(folder), CorpusWriter(folder, tokens_of, shard_tokens) as writer:
@@ -68,6 +69,17 @@ def prepare_text(
             done += text.size
             progress(done, total)
         return writer.finish(f"text: {', '.join(str(path) for path in paths)}; documents by {documents}; tokenizer {tokenizer}")
+
+
+def split_files(texts: Sequence[TextFile]) -> dict[Path, str]:
+    """The role of each whole file, by size; copies of one text fall to the same side."""
+    of_size = Counter(text.size for text in texts)
+    copies: dict[tuple[int, str], list[TextFile]] = {}
+    for text in texts:
+        content = sha256_of(text.path) if of_size[text.size] > 1 else ""
+        copies.setdefault((text.size, content), []).append(text)
+    roles = split_roles([sum(text.size for text in same) for same in copies.values()])
+    return {text.path: role for same, role in zip(copies.values(), roles) for text in same}
 
 
 def reader_of(text: TextFile, documents: str) -> str:
