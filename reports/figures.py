@@ -93,10 +93,10 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class LogScale(Scale):
-    """The same map of logarithms; low and high above zero."""
+    """The same map of logarithms; low and high above zero; nan for what has no logarithm."""
 
     def __call__(self, value: float) -> float:
-        part = math.log(value / self.low) / math.log(self.high / self.low) if value > 0 else 0.0
+        part = math.log(value / self.low) / math.log(self.high / self.low) if value > 0 else math.nan
         return self.start + part * (self.end - self.start)
 
     def ticks(self, n: int = 5) -> list[float]:

@@ -4,6 +4,7 @@ Lines are means over an arm's finished runs, bands run from the lowest to the hi
 (drawn while there are few).  Losses in the corpus's unit, times in seconds of the training clock.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,11 +96,12 @@ def curve_figure(
     across = {arm: b.time_s if by_time else b.steps for arm, b in data.items()}
     burn_in = 0.0 if whole else BURN_IN
     shown = [v for b in data.values() for side in (b.low, b.high) for v in side[b.steps >= burn_in * b.steps[-1]]]
-    y_range = extent(shown, around=[] if target is None else [target], pad=0.0 if whole else 0.03)
+    y_range = extent(shown, around=[] if target is None else [target], pad=0.03)
     x_range = (0.0, max((float(xs[-1]) for xs in across.values() if len(xs)), default=1.0) or 1.0)
     if whole:
         x_range = (min(float(s[s > 0][0]) for s in across.values() if (s > 0).any()), x_range[1])
-        y_range = (y_range[0] / 1.03, y_range[1] * 1.03)
+        lowest = min(v for v in (*shown, target or shown[0]) if math.isfinite(v))
+        y_range = (0.97 * lowest, 1.03 * max(v for v in shown if math.isfinite(v)))
     scale = LogScale if whole else Scale
     n_runs = sum(len(b.runs) for b in data.values())
 
@@ -172,9 +174,13 @@ def differences(data: dict[str, Bundle], runs: pd.DataFrame, baseline: str) -> d
     return out
 
 
-def difference_figure(data: dict[str, Bundle], runs: pd.DataFrame, palette: Palette, unit: str) -> Figure:
-    """Small multiples, one panel per arm on common axes: loss minus the baseline's in the same block, below zero is better."""
-    deltas = {a: (s, rows) for a, (s, rows) in differences(data, runs, palette.baseline).items() if len(s)}
+def difference_figure(data: dict[str, Bundle], runs: pd.DataFrame, palette: Palette, unit: str) -> Figure | None:
+    """Small multiples, one panel per arm on common axes: loss minus the baseline's in the same block, below zero is better.
+
+    None where no arm was validated at steps of the baseline's."""
+    deltas = {a: (s, rows) for a, (s, rows) in differences(data, runs, palette.baseline).items() if len(s) > 1}
+    if not deltas:
+        return None
     means = {arm: rows.mean(axis=0) for arm, (_, rows) in deltas.items()}
     late = [v for arm, (s, rows) in deltas.items() for v in rows[:, s >= BURN_IN * s[-1]].ravel()]
     y_range = extent(late, around=[0.0])
@@ -185,7 +191,8 @@ def difference_figure(data: dict[str, Bundle], runs: pd.DataFrame, palette: Pale
         n_columns = (1 if n == 1 else 2 if n <= 4 else 3 if n <= 9 else 4) if width == WIDE else (1 if n <= 4 else 2)
         panel_w = (width - 20 * (n_columns - 1)) / n_columns
         panel_h = 150 if n <= 9 else 104
-        parts = [text(0, 12, f"difference in validation loss, {unit}; below zero is better", css="axis")]
+        words = f"difference in validation loss, {unit}; below zero is better" if width == WIDE else f"difference in {unit}"
+        parts = [text(0, 12, words, css="axis")]
         for i, (arm, (steps, rows)) in enumerate(deltas.items()):
             left, top = (panel_w + 20) * (i % n_columns), 34 + (panel_h + 46) * (i // n_columns)
             x = Scale(low=0, high=float(last), start=left + 46, end=left + panel_w)
@@ -237,6 +244,6 @@ def curve_figures(
     timed = {arm: b for arm, b in data.items() if all(np.isfinite(times).all() for _, times, _ in b.runs.values())}
     shown = {"loss_by_step": data, "loss_by_time": timed, "loss_whole": data if positive(data) else {}}  # old logs have no times
     figures = [curve_figure(key, drawn, palette, tips, unit, target) for key, drawn in shown.items() if drawn]
-    if palette.baseline in data and len(data) > 1:
-        figures.append(difference_figure(data, runs, palette, unit))
+    if palette.baseline in data and (difference := difference_figure(data, runs, palette, unit)) is not None:
+        figures.append(difference)
     return figures

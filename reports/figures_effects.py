@@ -230,7 +230,13 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
         x = Scale(low=x_range[0], high=x_range[1], start=left, end=width - 60)
         bottom = 10 + step * len(rows)
         parts = [
-            x_axis(x, 4, bottom, "change of the time to target, % of the baseline; below zero is time saved", n=width // 120),
+            x_axis(
+                x,
+                4,
+                bottom,
+                "time to target, % of the baseline" + ("" if above else "; below zero is time saved"),
+                n=width // 120,
+            ),
             line(x(0), 4, x(0), bottom, "zero"),
         ]
         for i, (arm, d) in enumerate(rows):

@@ -87,6 +87,8 @@ def facts(plan: Mapping[str, Any], outcome: Comparisons, runs: pd.DataFrame, *, 
         if not nodes
         else Fact(text=f"one node: {nodes[0]}" if len(nodes) == 1 else f"{len(nodes)} nodes"),
     ]
+    if runs["self_reported"].astype(bool).any():
+        out.append(Fact(text="times are the scripts' own account (self-reported)", warn=True))
     if outcome.noise.sd is not None:
         floor = f"{show(outcome.noise.sd, 'sd')} {plan['corpus']['unit']}"
         out.append(Fact(text=f"noise floor {floor} (sd of {outcome.noise.n} baseline runs)"))
@@ -157,14 +159,18 @@ def published_parts(verdict: PublishedVerdict) -> tuple[Part, ...]:
     reproduced = (
         ()
         if p.percent is None
-        else (words("published.here", ", here"), ours, number("published.ours_interval", "percent", *bounds))
+        else (words("published.here", "here"), ours, number("published.ours_interval", "percent", *bounds))
     )
     return (
         words("published.verdict", p.verdict),
         words("published.record", f"{p.record} against {p.against}, training time: published"),
         theirs,
         number("published.interval", "percent", *their_bounds),
-        Part(text=f"({p.n_published[0]} against {p.n_published[1]} runs)", key="published.n", values=p.n_published),
+        Part(
+            text=f"({p.n_published[0]} against {p.n_published[1]} runs)" + (";" if reproduced else ""),
+            key="published.n",
+            values=p.n_published,
+        ),
         *reproduced,
         words("published.why", f"{p.why[:1].upper()}{p.why[1:].rstrip('.')}." if p.why else ""),
     )

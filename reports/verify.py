@@ -1,10 +1,11 @@
 """Check a report: recompute every number and verdict that it prints from the raw rows inside it, by a second path.
 
-Four checks, each of which returns sentences that say what does not agree:
+Five checks, each of which returns sentences that say what does not agree:
 1. rows against the plan and the curves: every planned run has its row, its loss is its curve's last point, its status fits;
 2. means, deviations and counts of the verdict table, by plain sums over the rows (no pandas, none of the page's code);
-3. verdicts, effects, intervals, p values, sentences and figures, by running the comparison on the rows rebuilt from the page;
-4. with a results directory, every row and curve against the run's files, and the files against their recorded digests.
+3. effects, intervals, p values and verdict words, by formulas that share no code with the statistics (verify_effects.py);
+4. every word, number, row and figure, by running the comparison again on the rows rebuilt from the page;
+5. with a results directory, every row and curve against the run's files, and the files against their recorded digests.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from typing import Any
 
 from reports.page import render
 from reports.page_embed import LOSS_DIGITS, TIME_DIGITS, restore_experiment, short_digest
+from reports.verify_effects import check_effects, check_word, is_anytime
 from reports.verify_page import Page, Printed, read_page
 
 ROUNDING = 0.51
@@ -38,6 +40,8 @@ def verify(report_path: Path, results: Path | None = None) -> list[str]:
         name = data["plan"]["name"]
         rows = [dict(zip(data["runs"]["columns"], row)) for row in data["runs"]["rows"]]
         checks = [check_rows(data, rows), check_aggregates(page, index, data, rows)]
+        if not data["plan"].get("evidence"):
+            checks.append(check_statistics(page, index, data, rows))
         if results is not None:
             checks.append(check_results(data, rows, results))
         found += [f"{name}: {sentence}" for check in checks for sentence in check]
@@ -73,9 +77,7 @@ def check_rows(data: Mapping[str, Any], rows: list[dict[str, Any]]) -> Iterator[
 def check_aggregates(page: Page, index: int, data: Mapping[str, Any], rows: list[dict[str, Any]]) -> Iterator[str]:
     """Means, deviations and counts of the printed table, by plain sums over the page's rows."""
     arms = [a["name"] for a in data["plan"]["arms"]]
-    outcomes = originals(
-        [r for r in rows if r["status"] in ("finished", "diverged") and (data["accept_stale"] or not r["stale"])]
-    )
+    outcomes = outcomes_of(data, rows)
     for place, arm in enumerate(arms):
         printed = page.verdicts.get((index, place), {})
         if not printed:
@@ -95,6 +97,24 @@ def check_aggregates(page: Page, index: int, data: Mapping[str, Any], rows: list
                 carried = printed[f"n.{status}"].values[0] if f"n.{status}" in printed else None
                 if carried != n:
                     yield f"arm {arm!r}: n.{status} is printed as {carried} but the rows give {n:.0f}"
+
+
+def check_statistics(page: Page, index: int, data: Mapping[str, Any], rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Effects, intervals, p values and verdict words of the printed table, by the second path."""
+    plan = data["plan"]
+    arms = [a["name"] for a in plan["arms"]]
+    printed = {arm: page.verdicts.get((index, place), {}) for place, arm in enumerate(arms)}
+    for metric, role in (("val_loss", "loss"), ("step_ms", "timing")):
+        compared = compared_rows(outcomes_of(data, rows), arms, role)
+        yield from check_effects(metric, compared, printed, plan, anytime=is_anytime(plan, rows))
+    for arm in arms:
+        if arm != plan["baseline"]:
+            yield from check_word(printed[arm], plan, arm)
+
+
+def outcomes_of(data: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that count: those with an outcome, once each, the stale ones where they were admitted."""
+    return originals([r for r in rows if r["status"] in ("finished", "diverged") and (data["accept_stale"] or not r["stale"])])
 
 
 def originals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
