@@ -73,6 +73,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     if primary == "time_to_target" and not any(metric == primary for _, metric in comparisons):
         primary = "val_loss"
         notes.append("Time to target is not resolved for any arm, so the loss at equal steps decides: " + clock.why_not)
+    notes += [f"{a['name']}: environment effect: {a['environment_effect']}." for a in plan["arms"] if a.get("environment_effect")]
     try:
         published_effect = _published(experiment, clock, anytime)
     except ValueError as error:
@@ -149,7 +150,7 @@ def _comparison(
     words = verdict(
         metric=metric, delta=effect.delta, low=effect.low, high=effect.high, p_attainable=effect.p_attainable, se=effect.se, n=n,
         enough=enough, n_arms=m, anytime=context["anytime"], margin=margin if is_loss or margin is None else margin / reference,
-        scale=reference, unit=f" {UNITS[metric]}", level=context["level"],
+        scale=reference, unit=f" {UNITS[metric]}", level=context["level"], n_budgets=max(1, len(plan.get("budgets") or ())),
     )  # fmt: skip
 
     def to_unit(value: float | None) -> float | None:
@@ -179,7 +180,8 @@ def _comparison(
         level=context["level"], n_comparisons=m, method=effect.method, p=effect.p, p_attainable=effect.p_attainable, df=effect.df,
         correlation=effect.correlation, looks=context["looks"], exploratory=not plan.get("confirm"),
         estimand=context["declared"][arm].get("estimand") or "at-rate", verdict=words.text, kind=words.kind,  # type: ignore[arg-type]
-        more_seeds=words.more_seeds, next_action=words.next_action, warnings=tuple(dict.fromkeys(warnings)),
+        more_seeds=words.more_seeds, next_action=words.next_action, next_runs=words.next_runs,
+        warnings=tuple(dict.fromkeys(warnings)),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ class Known:
 
     sd: float  # of one run's final loss: the 80 % upper bound of what was seen, or the era's published value
     sd_source: str
-    slope: Slope | None  # loss per step near `steps`
+    slope: Slope  # loss per step near `steps`
     step_ms: float | None
     step_source: str
     n_star: tuple[float, ...]  # of every arm whose steps to target are resolved, extrapolated ones too
@@ -31,13 +31,15 @@ def known(experiment: Experiment | None, *, base: str, scale: str, steps: int, s
     """From finished runs where two of the baseline's can tell, else from the published figures of `base`, a record.
 
     steps: the budget at which a difference in loss is turned into steps; slope: as the experiment gives it."""
-    abroad = "" if scale == "gpt2" else ", at full size on FineWeb: yours is known after two runs of the baseline"
+    abroad = (
+        "" if scale == "gpt2" else ", at full size on FineWeb; smaller runs are noisier: yours is known after two of the baseline"
+    )
     sd, source = era_sd(base), f"published for the era of {base}{abroad}"
     step_ms, step_source = None, "known after one run"
     if scale == "gpt2" and (time := _published_step_ms(base)):
         step_ms, step_source = time, f"published for {base} on 8 H100"
-    out = dict(slope=slope or Slope(per_step=NATS_PER_LOG_STEP / steps, se=0.0, source=f"published for late 2024{abroad}"),
-               n_star=(), bracketed=False)  # fmt: skip
+    late_2024 = Slope(per_step=NATS_PER_LOG_STEP / steps, se=0.0, source="published for late 2024, at full size on FineWeb")
+    out = {"slope": slope or late_2024, "n_star": (), "bracketed": False}
     if experiment is None:
         return Known(sd=sd, sd_source=source, step_ms=step_ms, step_source=step_source, **out)  # type: ignore[arg-type]
     use = samples.usable(experiment)

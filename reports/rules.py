@@ -39,7 +39,15 @@ def _losses(losses: Sequence[float], rule: str) -> np.ndarray:
     if not np.isfinite(x).all():
         raise ValueError(f"rule {rule} got a loss that is not a number (run {int(np.argmin(np.isfinite(x))) + 1} of {len(x)}): "
                          "a diverged run misses the target, the rule has no place for it")  # fmt: skip
+    if (x <= 0).any():
+        raise ValueError(f"rule {rule} got a loss of {x.min():g}: a validation loss is above zero")
     return x
+
+
+def _target(target: float, rule: str) -> float:
+    if not 0 < target < math.inf:
+        raise ValueError(f"rule {rule}: the target is {target:g}, but must be a loss above zero, such as {TARGET}")
+    return target
 
 
 def track1(losses: Sequence[float], target: float = TARGET) -> RuleResult:
@@ -50,7 +58,7 @@ def track1(losses: Sequence[float], target: float = TARGET) -> RuleResult:
     sd = float(x.std(ddof=1))
     if sd == 0:
         raise ValueError(f"rule track1: all {len(x)} losses are equal, so their sd is 0: is one run given several times?")
-    t = float((x.mean() - target) / (sd / math.sqrt(len(x))))
+    t = float((x.mean() - _target(target, "track1")) / (sd / math.sqrt(len(x))))
     p = float(stats.t.cdf(t, len(x) - 1))
     return RuleResult(
         rule="track1", n=len(x), mean=float(x.mean()), sd=sd, statistic=t, p=p, threshold=TRACK1_P, significant=p < TRACK1_P
@@ -60,7 +68,7 @@ def track1(losses: Sequence[float], target: float = TARGET) -> RuleResult:
 def track3(losses: Sequence[float], target: float = TARGET) -> RuleResult:
     """(target - mean) * sqrt(n) >= 0.004: a one-sided z test with the declared sigma 0.0013."""
     x = _losses(losses, "track3")
-    statistic = float((target - x.mean()) * math.sqrt(len(x)))
+    statistic = float((_target(target, "track3") - x.mean()) * math.sqrt(len(x)))
     return RuleResult(
         rule="track3",
         n=len(x),
@@ -97,6 +105,9 @@ def track3_pair(
     )
 
 
+SINGLE = {"track1": track1, "track3": track3}  # rules on one list of losses
+
+
 def parse_numbers(text: str) -> list[float]:
     """Numbers separated by spaces, commas, semicolons, newlines or as a Python or numpy list; names what is not a number."""
     words = [
@@ -109,7 +120,8 @@ def parse_numbers(text: str) -> list[float]:
         try:
             numbers.append(float(word.strip("'\"").replace("\u2212", "-")))
         except ValueError:
-            raise ValueError(f"'{word}' is not a number: give losses separated by spaces, commas or newlines") from None
+            message = f"'{word}' is not a number: give losses separated by spaces, commas or newlines, or EXP --arm ARM"
+            raise ValueError(message) from None
     return numbers
 
 

@@ -39,6 +39,10 @@ def usable(experiment: Experiment) -> Usable:
             f"experiment '{experiment.name}' has runs of '{unknown[0]}', which is none of its arms: {', '.join(arms)}"
         )
     good, warnings = runs[runs["status"].isin(OUTCOMES)], []
+    lost = (good["status"] == "finished") & ~np.isfinite(good["val_loss"])
+    if lost.any():
+        warnings.append(Warning.NOT_A_NUMBER)
+        good = good.assign(status=good["status"].mask(lost, "diverged"))
     if good["stale"].any():
         warnings.append(Warning.STALE_ACCEPTED if experiment.accept_stale else Warning.STALE)
         good = good if experiment.accept_stale else good[~good["stale"].astype(bool)]
@@ -103,6 +107,23 @@ def sample(runs: pd.DataFrame, arm: str, metric: str) -> Sample:
         blocks=tuple(None if pd.isna(b) else b for b in done["block"]),
         n_diverged=int((own["status"] == "diverged").sum()) if metric in LOSSES else 0,
     )
+
+
+def final_losses(experiment: Experiment, arm: str) -> tuple[list[float], tuple[Warning, ...]]:
+    """(losses of an arm's runs at the compared budget, what is doubtful about them); raises ValueError where it diverged."""
+    use = usable(experiment)
+    if arm not in use.arms:
+        raise ValueError(f"experiment '{experiment.name}' has no arm '{arm}': there is {', '.join(use.arms)}")
+    runs = of_role(use.runs, "loss")
+    own = sample(at_budget(runs, shared_budget(runs, use.arms)), arm, "val_loss")
+    if own.n_diverged:
+        runs_word = "run" if own.n_diverged == 1 else "runs"
+        raise ValueError(f"{own.n_diverged} {runs_word} of '{arm}' diverged: a diverged run misses the target, the benchmark's "
+                         "rules have no place for it")  # fmt: skip
+    if not len(own.values):
+        raise ValueError(f"'{arm}' of experiment '{experiment.name}' has no finished run yet: ablate run {experiment.name}")
+    kept = (Warning.DUPLICATE_RUN, Warning.STALE, Warning.STALE_ACCEPTED, Warning.FAILED_RUNS)
+    return [float(v) for v in own.values], tuple(w for w in use.warnings if w in kept)
 
 
 def pending(experiment: Experiment) -> int:

@@ -35,6 +35,7 @@ class Warning(enum.Enum):
     """What to doubt about a number; the text says what is the matter and the cure. Order is the order of printing."""
 
     DIVERGED = "Some runs diverged: the loss effect is a worst-rank trimmed mean. Read the outcome table beside it."
+    NOT_A_NUMBER = "A finished run's loss is not a number: it counts as diverged. Read its log."
     FAILED_RUNS = (
         "Some planned runs failed and have no result: run the experiment again to complete them, or read why in the run table."
     )
@@ -151,6 +152,7 @@ class Comparison:
     kind: Literal["helps", "hurts", "equal", "undecided", "none"]  # the verdict for colours and exit codes
     more_seeds: int | None  # seeds per arm still needed, where undecided
     next_action: str  # what to do next, in words, with its cost in runs; '' when nothing is left to do
+    next_runs: int | None  # runs that it costs, None where it is not a matter of runs
     warnings: tuple[Warning, ...]
 
 

@@ -4,6 +4,7 @@ disagree."""
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from reports.planning import planned_critical
 from reports.sequential import critical_t
@@ -15,7 +16,15 @@ WORDS = {
     "train_time_s": ("faster", "slower"),
     "time_to_target": ("faster", "slower"),
 }
+VERDICTS = (
+    "better", "worse", "faster", "slower", "no difference larger than", "undecided", "too few runs", "no error estimate",
+)  # fmt: skip
 MANY_SEEDS = 100  # a difference that needs more than this is answered by its bound, not by more runs
+
+
+def words_of(metric: str) -> tuple[str, ...]:
+    """The verdicts that a metric can get."""
+    return WORDS[metric] + VERDICTS[4:]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +33,7 @@ class Verdict:
     kind: str
     more_seeds: int | None
     next_action: str
+    next_runs: int | None = None
 
 
 def more_seeds(
@@ -58,6 +68,7 @@ def verdict(
     scale: float = 1.0,
     unit: str = "",
     level: float = 0.95,
+    n_budgets: int = 1,
 ) -> Verdict:
     """Words for one comparison. delta, low, high, margin are on the scale of the analysis; `scale` turns them into `unit`.
 
@@ -65,7 +76,7 @@ def verdict(
     good, bad = WORDS[metric]
     if n < 2 or (p_attainable is not None and p_attainable > 1 - level):
         need = max(enough - n, 1)
-        return Verdict(text="too few runs", kind="none", more_seeds=need, next_action=_seeds(need, n_arms))
+        return Verdict(text="too few runs", kind="none", more_seeds=need, **_seeds(need, n_arms, n_budgets))
     if low is None or high is None:
         return Verdict(text="no error estimate", kind="none", more_seeds=None, next_action="see the warnings of this comparison")
     if high < 0 or (high == 0 and delta < 0):
@@ -80,7 +91,7 @@ def verdict(
     more = more_seeds(delta, se, n, margin=margin, n_arms=n_arms, anytime=anytime, level=level) if se is not None else None
     if more is not None:
         return Verdict(
-            text=f"undecided: {more} more seeds needed", kind="undecided", more_seeds=more, next_action=_seeds(more, n_arms)
+            text=f"undecided: {more} more seeds needed", kind="undecided", more_seeds=more, **_seeds(more, n_arms, n_budgets)
         )
     if margin is None and math.isfinite(reach):
         return Verdict(
@@ -102,8 +113,9 @@ def enough_for_sequence(n_arms: int, alpha: float) -> int:
     return next(n for n in itertools.count(2) if math.isfinite(critical_t(n, alpha / n_arms)))
 
 
-def _seeds(more: int, n_arms: int) -> str:
-    return f"run {more} more seed{'s' if more > 1 else ''}: {more * (n_arms + 1)} runs"
+def _seeds(more: int, n_arms: int, n_budgets: int) -> dict[str, Any]:
+    runs = more * (n_arms + 1) * n_budgets
+    return {"next_action": f"run {more} more seed{'s' if more > 1 else ''}: {runs} runs", "next_runs": runs}
 
 
 def _number(value: float) -> str:

@@ -7,9 +7,10 @@ import typer
 
 from harness.cli import app
 from harness.cli.catalogue import Json
-from harness.cli.runs import RESULTS, Exp, Results, Seeds, Set, read_experiment
+from harness.cli.foreign import print_foreign_plan, read_foreign
+from harness.cli.runs import RESULTS, Results, Seeds, Set, read_experiment
+from harness.cli.stages import current_part
 from harness.cli.table import print_json, print_table
-from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.experiment import Experiment
@@ -18,26 +19,41 @@ if TYPE_CHECKING:
 
 @app.command()
 def plan(
-    experiment: Exp,
+    experiments: Annotated[
+        list[str], typer.Argument(metavar="EXP...", help="as for run; several, or a folder such as deltas, make one table")
+    ],
     seeds: Seeds = None,
     settings: Set = None,
     results: Results = RESULTS,
     detect: Annotated[
-        float | None, typer.Option(help="the smallest difference worth knowing: how many seeds does it need?")
+        float | None, typer.Option(help="the smallest difference in loss worth knowing: how many seeds does it need?")
     ] = None,
-    gpus_per_run: Annotated[int, typer.Option("--gpus-per-run")] = 1,
+    price: Annotated[
+        float | None, typer.Option(help="of a GPU-hour, in any currency (on a CPU: of an hour of one slot)", min=0.0)
+    ] = None,
+    gpus_per_run: Annotated[int | None, typer.Option("--gpus-per-run", min=1)] = None,
     json: Json = False,
 ) -> None:
     """Arms, runs, what is done, what can be detected, what it costs."""
+    from harness.experiment_file import in_folder
     from harness.plan import plan_runs
 
-    loaded = read_experiment(experiment, settings, seeds)
-    print_plan(loaded, plan_runs(loaded, world_size=gpus_per_run), results, detect=detect, json=json)
+    if len(experiments) == 1 and (foreign := read_foreign(experiments[0], settings, seeds, gpus_per_run)) is not None:
+        return print_foreign_plan(foreign, results, json=json)
+    named = [name for text in experiments for name in in_folder(text)]
+    parts = [current_part(read_experiment(name, settings, seeds), results, world_size=gpus_per_run) for name in named]
+    plans = [(part, plan_runs(part, world_size=gpus_per_run, need_data=False)) for part in parts]
+    if len(plans) == 1:
+        print_plan(*plans[0], results, detect=detect, price=price, json=json)
+    else:
+        print_overview([plan_facts(*p, results, detect=detect, price=price) for p in plans], json=json)
 
 
-def print_plan(
-    e: "Experiment", planned: "list[PlannedRun]", results: Path, *, detect: float | None = None, json: bool = False
-) -> None:
+def plan_facts(
+    e: "Experiment", planned: "list[PlannedRun]", results: Path, *, detect: float | None = None, price: float | None = None
+) -> dict[str, Any]:
+    """What `plan --json` prints of an experiment."""
+    from harness.cli.power import known_of, power_of, price_of
     from harness.cost import estimate
     from harness.records import read_result
 
@@ -53,67 +69,67 @@ def print_plan(
         }
         for a in e.arms
     ]
-    cost = estimate(planned, done, results)
-    power = power_of(e, results, detect)
+    known = known_of(e, results)
+    cost = price_of(e, planned, done, estimate(planned, done, results), known, price)
+    power = power_of(e, planned, cost, known, detect)
+    return {
+        "name": e.name,
+        "question": e.question,
+        "arms": arms,
+        "runs": len(planned),
+        "done": len(done),
+        "seeds": list(e.seeds),
+        "left_out": list(e.left_out),
+        "follows": f"then every arm at its best {e.axes[0].name}" if e.name.endswith(".grid") else None,
+        "cost": cost,
+        "power": power,
+    }
+
+
+def print_overview(plans: list[dict[str, Any]], *, json: bool) -> None:
+    """Several experiments as one table."""
     if json:
-        print_json(
-            {
-                "name": e.name,
-                "question": e.question,
-                "arms": arms,
-                "runs": len(planned),
-                "done": len(done),
-                "seeds": list(e.seeds),
-                "cost": cost,
-                "power": power,
-            }
-        )
+        print_json(plans)
         return
-    print(f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {len(done)} done")
-    print_table(arms, ["arm", "runs", "done", "steps", "changes"])
+    rows = [{**p, "arms": len(p["arms"]), "seeds": len(p["seeds"]), "hours": hours_of(p),
+             "detectable": p["power"]["detectable"]} for p in plans]  # fmt: skip
+    print_table(rows, ["name", "arms", "seeds", "runs", "done", "hours", "detectable", "question"])
+    print(f"{len(plans)} experiments, {sum(p['runs'] for p in plans)} runs, {sum(p['done'] for p in plans)} done")
+
+
+def hours_of(plan: dict[str, Any]) -> float | None:
+    hours = plan["cost"]["hours"]
+    return None if hours is None else round(hours, 1)
+
+
+def print_plan(
+    e: "Experiment",
+    planned: "list[PlannedRun]",
+    results: Path,
+    *,
+    detect: float | None = None,
+    price: float | None = None,
+    json: bool = False,
+) -> None:
+    from harness.plan import NO_DATA
+
+    facts = plan_facts(e, planned, results, detect=detect, price=price)
+    if json:
+        print_json(facts)
+        return
+    cost, power = facts["cost"], facts["power"]
+    print(f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {facts['done']} done")
+    print_table(facts["arms"], ["arm", "runs", "done", "steps", "changes"])
     for note in dict.fromkeys(s for a in e.arms for s in a.substituted):
         print(f"substituted on this machine: {note}")
+    for note in e.left_out:
+        print(f"left out: {note}")
+    if facts["follows"]:
+        print(f"a grid of rates; when it is complete, {facts['follows']} on fresh seeds")
+    if any(p.spec.data_fingerprint == NO_DATA for p in planned):
+        print(
+            f"not prepared yet: corpus {e.baseline.config.data.corpus}; run `ablate data prepare {e.baseline.config.data.corpus}`"
+        )
     print(cost["words"])
     for line in power["words"]:
         print(line)
-
-
-def power_of(e: "Experiment", results: Path, detect: float | None) -> dict[str, Any]:
-    """What this many seeds can detect and how many a given difference needs, from the baseline's measured noise."""
-    from reports.planning import plan_detectable, seeds_needed
-
-    sd, source = known_noise(e, results)
-    n, k = len(e.seeds), len(e.arms) - 1
-    if sd is None:
-        return {"words": ["smallest detectable difference: not known before the baseline has finished at two seeds"]}
-    loss = plan_detectable(sd=sd, n=n, n_arms=k).loss
-    words = [
-        f"noise of the baseline: sd {sd:.4f} ({source})",
-        "one seed: no difference can be tested"
-        if loss is None
-        else f"smallest difference that {n} seeds detect (power 0.8, {k} comparisons): {loss:.4f}",
-    ]
-    needed = None
-    if detect is not None:
-        try:
-            needed = seeds_needed(detect, sd=sd, n_arms=k)
-        except ValueError as error:
-            raise UserError(f"--detect: {error}") from None
-        words.append(f"a difference of {detect} needs {needed or 'more than 1000'} seeds per arm")
-    return {"sd": sd, "source": source, "detectable": loss, "detect": detect, "seeds_needed": needed, "words": words}
-
-
-def known_noise(e: "Experiment", results: Path) -> tuple[float | None, str]:
-    """sd of the baseline's final loss over its finished runs, as its upper 80 % bound; None below two of them."""
-    from statistics import stdev
-
-    from harness.plan import read_plan
-    from harness.records import read_result
-    from reports.planning import upper_sd
-
-    plan = read_plan(results, e.name) or {"runs": []}
-    found = [read_result(results / "runs" / r["run_id"]) for r in plan["runs"] if r["arm"] == e.baseline.name]
-    losses = [r["val_loss"] for r in found if r and r["status"] == "finished"]
-    if len(losses) < 2:
-        return None, ""
-    return upper_sd(stdev(losses), len(losses)), f"upper 80 % bound from {len(losses)} runs"

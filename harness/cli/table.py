@@ -17,16 +17,16 @@ def text(value: Any, digits: int = 4) -> str:
     if isinstance(value, float):
         return f"{value:.{digits}f}" if 1e-3 <= abs(value) < 1e6 or value == 0 else f"{value:.3g}"
     if isinstance(value, list | tuple):
-        return " ".join(text(v) for v in value)
+        return " ".join(text(v, digits) for v in value)
     return str(value)
 
 
-def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 4) -> str:
     """Rows as a table with a header; nothing for no rows."""
     if not rows:
         return ""
     columns = columns or list(rows[0])
-    cells = [[text(row.get(c)) for c in columns] for row in rows]
+    cells = [[text(row.get(c), digits) for c in columns] for row in rows]
     widths = [max(len(c), *(len(line[i]) for line in cells)) for i, c in enumerate(columns)]
     right = [all(isinstance(row.get(c), int | float | None) for row in rows) for c in columns]
     return "\n".join(
@@ -35,10 +35,10 @@ def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None 
     )
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 4) -> None:
     """text_table, printed; nothing for no rows."""
     if rows:
-        print(text_table(rows, columns))
+        print(text_table(rows, columns, digits))
 
 
 def print_json(value: Any) -> None:
