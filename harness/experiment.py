@@ -19,10 +19,13 @@ from harness.experiment_keys import (
     NAME,
     PRIMARY,
     RETUNED_SEEDS_FROM,
+    Phase,
+    Role,
     SeedsRule,
     read_budgets,
     read_margin,
     read_name,
+    read_phases,
     read_published,
     read_seeds,
     read_target,
@@ -30,7 +33,7 @@ from harness.experiment_keys import (
 
 KEYS = (
     *("name", "question", "base", "scale", "set", "changes", "design", "arms", "seeds", "budgets", "target", "primary"),
-    *("margin", "confirm", "published", "plugins", "axes", "estimand", "gpu_only", "at_scale"),
+    *("margin", "confirm", "published", "plugins", "axes", "estimand", "gpu_only", "at_scale", "phases"),
 )
 MIN_POINTS = 3  # of a grid through which a quadratic goes
 
@@ -45,6 +48,7 @@ class Experiment:
     arms: tuple[Arm, ...]  # the baseline first
     seeds: tuple[int, ...]
     seeds_rule: SeedsRule | None  # min, max, stop: seeds are added by whole blocks
+    phases: Mapping[Role, Phase]  # role -> how its runs are made; the loss runs first
     budgets: tuple[int, ...]  # training steps; empty: each arm's own schedule.steps
     target: Mapping[str, Any] | None
     primary: str
@@ -88,6 +92,7 @@ def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | No
         arms=arms,
         seeds=seeds,
         seeds_rule=rule,
+        phases=read_phases(file),
         budgets=read_budgets(file, arms[0].config.schedule.steps),
         target=read_target(file),
         primary=file.choice("primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"),
@@ -118,7 +123,7 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
     question = f"At which {e.axes[0].name} does each arm of {e.name} learn best?"
     grid = replace(
         e, name=f"{e.name}.grid", question=question, arms=resolver.arms(), budgets=tuple(sorted(e.budgets)[-1:]), target=None,
-        estimand="at-rate", primary="val_loss", margin=None, confirm=False, published=None,
+        estimand="at-rate", primary="val_loss", margin=None, confirm=False, published=None, phases={"loss": e.phases["loss"]},
     )  # fmt: skip
     return replace(e, grid=grid, seeds=tuple(s + RETUNED_SEEDS_FROM for s in e.seeds), axes=())
 

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 from harness.experiment_file import ExperimentFile, factor_of
 from harness.presets import names, near
@@ -12,8 +13,20 @@ ESTIMANDS = ("at-rate", "retuned")
 MAX_SEEDS = 1000  # and the first seed of the next range: no two of them share a run
 CONFIRM_SEEDS_FROM = MAX_SEEDS  # a confirmatory experiment draws from here on, so that no exploratory run can confirm itself
 RETUNED_SEEDS_FROM = 2 * MAX_SEEDS  # after a grid the chosen rates are measured on these, or (confirming) on the range above
+PHASE_KEYS = ("gpus_per_run", "seeds")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+STOPS = {"decide": 1.0, "half_width": float("inf")}  # the rules, and what their number must be below
 SeedsRule = Mapping[str, Any]  # min, max, stop
+Role = Literal["loss", "timing"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """How the runs of one role are made. seeds: how many of the experiment's, None for all of them."""
+
+    gpus_per_run: int = 1
+    seeds: int | None = None
 
 
 def read_name(file: ExperimentFile) -> str:
@@ -48,7 +61,13 @@ def read_seeds(file: ExperimentFile, *, confirm: bool) -> tuple[tuple[int, ...],
     if isinstance(value, dict) and set(value) == {"min", "max", "stop"}:
         low, high, stop = value["min"], value["max"], value["stop"]
         numbers = isinstance(low, int) and isinstance(high, int) and 2 <= low <= high <= MAX_SEEDS
-        if numbers and isinstance(stop, dict) and len(stop) == 1 and set(stop) <= {"decide", "half_width"}:
+        if numbers and isinstance(stop, dict) and len(stop) == 1 and set(stop) <= set(STOPS):
+            ((kind, limit),) = stop.items()
+            if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < STOPS[kind]:
+                must = (
+                    "an error rate between 0 and 1" if kind == "decide" else "a positive half width, in the primary metric's unit"
+                )
+                raise file.fail(f"seeds: stop {kind} is {limit!r}, but must be {must}", "seeds")
             return tuple(range(first, first + low)), value
     raise file.fail(
         f"seeds is {value!r}, but must be a number from 1 to {MAX_SEEDS}, a list of different seeds, or "
@@ -64,6 +83,27 @@ def read_budgets(file: ExperimentFile, steps: int) -> tuple[int, ...]:
     if any(isinstance(b, str) or not 1 <= b <= 10**7 for b in budgets) or len(set(budgets)) != len(budgets):
         raise file.fail(f"budgets {given} must be different numbers of training steps, or factors such as x0.9", "budgets")
     return budgets
+
+
+def read_phases(file: ExperimentFile) -> Mapping[Role, Phase]:
+    """Role -> how its runs are made: losses packed one GPU each, times on the whole node. Loss runs alone where not given."""
+    words = "a mapping such as {loss: {gpus_per_run: 1}, timing: {gpus_per_run: 8, seeds: 3}}"
+    given = file.value("phases", dict, {"loss": {}}, words)
+    for role, phase in given.items():
+        if role not in ROLES:
+            raise file.fail(f"phases: '{role}' is not one of {', '.join(ROLES)}{near(str(role), ROLES)}", "phases", str(role))
+        if not isinstance(phase, dict):
+            raise file.fail(f"phases: {role} must be a mapping such as {{gpus_per_run: 8, seeds: 3}}", "phases", role)
+        for key, value in phase.items():
+            if key not in PHASE_KEYS:
+                raise file.fail(f"phases: unknown key '{key}' of {role}{near(str(key), PHASE_KEYS)}", "phases", role, str(key))
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SEEDS:
+                raise file.fail(
+                    f"phases: {key} of {role} is {value!r}, but must be a whole number from 1 on", "phases", role, key
+                )
+    if "loss" not in given:
+        raise file.fail("phases: loss is missing: a time means nothing without the losses it buys", "phases")
+    return {role: Phase(**given[role]) for role in ROLES if role in given}
 
 
 def read_target(file: ExperimentFile) -> Mapping[str, Any] | None:

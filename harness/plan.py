@@ -66,10 +66,14 @@ def corpus_of(name: str, *, need_data: bool) -> Corpus | None:
     return open_corpus(name)
 
 
-def plan_runs(e: Experiment, *, world_size: int = 1, need_data: bool = True) -> list[PlannedRun]:
-    """All runs of an experiment, block by block: randomised complete blocks, the order fixed by the experiment's name.
+def plan_runs(e: Experiment, *, world_size: int | None = None, need_data: bool = True) -> list[PlannedRun]:
+    """All runs of an experiment: the loss runs, then the timing runs if it has any, each block by block.
 
+    world_size: processes of a run, where that is not for the experiment's phases to say.
     need_data=False plans for a corpus that is not prepared too: `ablate plan` may look at that, nothing can run it."""
+    if world_size is not None and len(e.phases) > 1:
+        raise UserError(f"{e.path}: its phases say how many GPUs a run of each role has: leave --gpus-per-run out")
+    phases = [(role, phase, world_size or phase.gpus_per_run) for role, phase in e.phases.items()]
     sources, environment = source_of(plugins.paths()), environment_lock()
     corpora: dict[str, Corpus | None] = {}
     second: dict[DataConfig, HeldOut | None] = {}
@@ -77,11 +81,12 @@ def plan_runs(e: Experiment, *, world_size: int = 1, need_data: bool = True) -> 
     for arm in e.arms:
         for budget in e.budgets or (None,):
             config = arm.config if budget is None else at_budget(arm.config, budget)
-            if config.data.ranks % world_size:
-                raise UserError(
-                    f"--gpus-per-run {world_size} does not divide data.ranks={config.data.ranks}, which the processes share: "
-                    f"choose a divisor, or --set data.ranks={world_size}"
-                )
+            for _, _, size in phases:
+                if config.data.ranks % size:
+                    raise UserError(
+                        f"--gpus-per-run {size} does not divide data.ranks={config.data.ranks}, which the processes share: "
+                        f"choose a divisor, or --set data.ranks={size}"
+                    )
             name = config.data.corpus
             corpus = corpora[name] = corpora.get(name) or corpus_of(name, need_data=need_data)
             if corpus and config.data not in second:
@@ -95,7 +100,6 @@ def plan_runs(e: Experiment, *, world_size: int = 1, need_data: bool = True) -> 
                 data_name=name,
                 data_fingerprint=corpus.fingerprint if corpus else NO_DATA,
                 heldout_fingerprint=heldout.fingerprint if heldout else None,
-                world_size=world_size,
                 device=e.device,
                 source_digest=sources.digest,
                 source_files=sources.files,
@@ -117,12 +121,24 @@ def plan_runs(e: Experiment, *, world_size: int = 1, need_data: bool = True) -> 
         )
     if len({h.fingerprint for h in second.values() if h}) > 1:
         raise UserError(f"{e.path}: its arms name different held-out text in data.heldout: name one for all of them")
+    longest = max(e.budgets, default=None)
     runs = []
-    for block, seed in enumerate(e.seeds):
+    for role, phase, size in phases:
+        own = [(arm, replace(spec, role=role, world_size=size)) for arm, spec in cells]
+        if role == "timing" and longest is not None:  # the time of a step is the same at every budget
+            own = [(arm, spec) for arm, spec in own if spec.budget == longest]
+        runs += blocks(e, own, e.seeds[: phase.seeds])
+    return runs
+
+
+def blocks(e: Experiment, cells: Sequence[tuple[str, RunSpec]], seeds: Sequence[int]) -> list[PlannedRun]:
+    """Randomised complete blocks: every cell once at each seed, in an order fixed by the experiment's name."""
+    runs = []
+    for block, seed in enumerate(seeds):
         rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
         for order, index in enumerate(rng.permutation(len(cells))):
-            label, spec = cells[index]
-            runs.append(PlannedRun(arm=label, block=block, order=order, spec=replace(spec, seed=int(seed))))
+            arm, spec = cells[index]
+            runs.append(PlannedRun(arm=arm, block=block, order=order, spec=replace(spec, seed=int(seed))))
     return runs
 
 
@@ -137,8 +153,9 @@ def locked_plan(e: Experiment) -> dict[str, Any]:
         "arms": {a.name: {"changes": list(a.changes), "fields": {k: _plain(v) for k, v in a.fields.items()}} for a in e.arms},
         "baseline_config": plain(e.baseline.config),
         "primary": e.primary,
-        "seeds": list(e.seeds),
+        "seeds": list(e.seeds[: e.seeds_rule["min"]] if e.seeds_rule else e.seeds),  # what a rule adds is no change of plan
         "seeds_rule": e.seeds_rule,
+        "phases": {role: vars(phase) for role, phase in e.phases.items()},
         "budgets": list(e.budgets),
         "target": e.target,
         "margin": e.margin,
@@ -189,6 +206,7 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
         "schema": SCHEMA,
         "name": e.name,
         **plan,
+        "seeds": list(e.seeds),
         "arms": [
             {
                 "name": a.name,

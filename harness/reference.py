@@ -15,6 +15,7 @@ from harness.config import SECTIONS, RunConfig, toggles
 from harness.designs import DESIGNS
 from harness.experiment import ESTIMANDS, NAME, PRIMARY
 from harness.experiment_file import FACTOR, SCALED
+from harness.experiment_keys import PHASE_KEYS, ROLES
 from harness.validate import allowed_text
 from harness.yamlfile import YamlFile
 from model.config import ON
@@ -143,6 +144,7 @@ def experiment_schema() -> dict[str, Any]:
     names = {"type": "array", "items": text}
     fields = {"$ref": "#/$defs/fields"}
     factor = {"type": "string", "pattern": f"^{FACTOR.pattern}$"}
+    phase = {"type": "object", "additionalProperties": False, "properties": {key: count for key in PHASE_KEYS}}
     seeds_rule = {
         "type": "object",
         "required": ["min", "max", "stop"],
@@ -170,6 +172,13 @@ def experiment_schema() -> dict[str, Any]:
         "plugins": names,
         "axes": {"type": "object", "additionalProperties": {"type": "array", "items": {"anyOf": [{"type": "number"}, factor]}}},
         "estimand": {"enum": list(ESTIMANDS)},
+        "phases": {
+            "type": "object",
+            "properties": {role: phase for role in ROLES},
+            "required": ["loss"],
+            "additionalProperties": False,
+            "description": "how the runs that give losses, and those that give times, are made",
+        },
         "gpu_only": {**names, "description": "changes that a machine without CUDA leaves out"},
     }
     scaled = {"type": "object", "additionalProperties": False, "properties": {key: properties[key] for key in SCALED}}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from harness.experiment import Experiment
 
 
-def current_part(whole: "Experiment", results: Path, *, world_size: int = 1) -> "Experiment":
+def current_part(whole: "Experiment", results: Path, *, world_size: int | None = None) -> "Experiment":
     """What is to be run now: the experiment; of a retuned one the grid, and once that is complete the arms at their rates."""
     from harness.experiment import at_rates
     from harness.plan import plan_runs, read_plan
@@ -21,7 +21,7 @@ def current_part(whole: "Experiment", results: Path, *, world_size: int = 1) -> 
     from reports.retune import best_rates
 
     if whole.grid is None:
-        return whole
+        return resumed(whole, results)
     planned = {p.spec.run_id for p in plan_runs(whole.grid, world_size=world_size, need_data=False)}
     saved = read_plan(results, whole.grid.name)
     launched = saved is not None and planned == {r["run_id"] for r in saved["runs"]}
@@ -34,7 +34,20 @@ def current_part(whole: "Experiment", results: Path, *, world_size: int = 1) -> 
     return at_rates(whole, {arm: vars(rate) for arm, rate in rates.items()})
 
 
-def next_part(whole: "Experiment", part: "Experiment", results: Path, *, world_size: int = 1) -> "Experiment | None":
+def resumed(experiment: "Experiment", results: Path) -> "Experiment":
+    """An adaptive experiment with the seeds that its rule had added when it was last run."""
+    from harness.plan import read_plan
+
+    saved = read_plan(results, experiment.name) if experiment.seeds_rule else None
+    seeds = tuple(saved["seeds"]) if saved and saved["seeds_rule"] == experiment.seeds_rule else ()
+    return (
+        with_more(experiment, seeds[len(experiment.seeds) :])
+        if seeds[: len(experiment.seeds)] == experiment.seeds
+        else experiment
+    )
+
+
+def next_part(whole: "Experiment", part: "Experiment", results: Path, *, world_size: int | None = None) -> "Experiment | None":
     """What follows a part whose runs have ended: the retuned arms after their grid, more seeds by the rule, or nothing."""
     if whole.grid is not None and part.name == whole.grid.name:
         following = current_part(whole, results, world_size=world_size)

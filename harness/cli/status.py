@@ -55,10 +55,10 @@ def status(
     json: Json = False,
 ) -> None:
     """Every run: state, step, loss, time, host, attempts."""
-    columns = [*(["arm", "seed"] if experiment else []), *COLUMNS]
     if every <= 0:
         raise UserError(f"--every {every:g}: must be a positive number of seconds")
     rows, shown = state_rows(experiment, results), ""
+    columns = [*(["arm", "seed", "role"] if experiment else []), *COLUMNS]
     while watch:
         if sys.stdout.isatty():
             print(f"\033[H\033[2J{text_table(rows, columns)}\n{summary(rows)}", flush=True)
@@ -70,7 +70,7 @@ def status(
         time.sleep(every)
         rows = state_rows(experiment, results)
     if json:
-        print_json([{**{c: r.get(c) for c in columns}, "role": r.get("role"), "wall": r.get("wall")} for r in rows])
+        print_json([{**{c: r.get(c) for c in columns}, "wall": r.get("wall")} for r in rows])
     else:
         print_table(rows, columns)
         print(summary(rows))
