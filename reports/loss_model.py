@@ -9,7 +9,7 @@ pooled variance. Arrays: K arms, the baseline first; z = (mu, beta) has 2K entri
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -84,6 +84,10 @@ class LossModel:
         """log(N*_i / N*_0), its error by the delta method: what both arms share, the slope above all, cancels."""
         se, df = self._error(self._gradient(i) - self._gradient(0))
         return Estimate(value=self.theta(i) - self.theta(0), se=se, df=df)
+
+    def error_of(self, weights: Mapping[int, float]) -> tuple[float, float]:
+        """(standard error, df) of the sum of weights[i] log N*_i: what the arms share, runs and slope, counts once."""
+        return self._error(np.sum([w * self._gradient(i) for i, w in weights.items()], axis=0))
 
     def _gradient(self, i: int) -> Array:
         """d theta_i / d z."""

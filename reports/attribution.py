@@ -1,0 +1,156 @@
+"""What each change contributes, three ways side by side: alone, as its Shapley share, and as what is lost when it is left out.
+
+The three agree where changes add up and differ where they interact. Each is a contrast of arm means, so that one rule gives its
+error, the covariance of shared runs included. From complete blocks: the contrast within each block where there are six or more
+(t, n - 1 df), the residual variance of the two-way model arm + block where there are two to five ((n - 1)(k - 1) df). Steps and
+seconds to target come from the loss model over budgets (reports/loss_model.py) by the delta method. Intervals hold for all
+changes of a column at once (Bonferroni). Main effects and interactions: reports/interactions.py.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from reports import samples
+from reports.contrasts import POOLED_UP_TO
+from reports.intervals import Estimate
+from reports.shapley import Contrast, Subset, alone_contrasts, left_out_contrasts, shapley_contrasts
+from reports.simultaneous import Array
+from reports.time_estimates import Clock
+from reports.types import Experiment
+
+COMPLETE = ("factorial", "shapley")  # designs that run every subset that can stand
+LARGEST = (*COMPLETE, "leave-one-out")  # designs in which a change leaves with what needs it
+COLUMNS = ("alone", "shapley", "left_out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """One contribution in the metric's unit, below zero where the change helps; no interval where the runs allow none."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribution:
+    """The table of one metric: change -> column -> Share, a missing one being unknown; `total` is all changes together."""
+
+    metric: str  # val_loss, steps, seconds
+    unit: str
+    shares: Mapping[str, Mapping[str, Share]]
+    leaves_with: Mapping[str, tuple[str, ...]]  # what is left out with a change, because it needs it
+    total: Share | None
+    note: str
+
+
+Error = Callable[[Mapping[str, float]], Estimate]  # contrast of arms -> estimate; df nan where there is no error
+
+
+def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribution]:
+    """The tables there are to show: loss, steps to target, seconds; [] where the design has no two ways to compare."""
+    arms = {frozenset(a["changes"]): a["name"] for a in experiment.plan["arms"] if a.get("of", a["name"]) == a["name"]}
+    columns = contrasts_of(experiment.plan["design"], arms)
+    if len(columns) < 2:
+        return []
+    use = samples.usable(experiment)
+    losses = samples.of_role(use.runs, "loss")
+    budget = samples.shared_budget(losses, use.arms)
+    times_at = samples.at_budget(samples.of_role(use.runs, "timing"), samples.shared_budget(use.runs, use.arms))
+    out = []
+    for metric, unit, error, note in (
+        ("val_loss", "nats", blocked(samples.at_budget(losses, budget), "val_loss", [*arms.values()]), ""),
+        *time_errors(Clock.of(experiment, losses, times_at, use.arms), times_at, [*arms.values()]),
+    ):
+        if error is not None:
+            out.append(tabulate(metric, unit, columns, arms, error, note, level=level))
+    return out
+
+
+def contrasts_of(design: str, arms: Mapping[Subset, str]) -> dict[str, Mapping[str, Contrast]]:
+    """Column -> change -> contrast over sets, the columns that an experiment's arms can fill."""
+    changes = list(dict.fromkeys(c for s in arms for c in sorted(s)))
+    columns = {
+        "alone": alone_contrasts(arms, changes),
+        "shapley": shapley_contrasts(arms, changes) if design in COMPLETE else {},
+        "left_out": left_out_contrasts(arms, changes, with_what_needs_it=design in LARGEST),
+    }
+    return {name: contrasts for name, contrasts in columns.items() if contrasts} if len(changes) > 1 else {}
+
+
+def tabulate(
+    metric: str, unit: str, columns: Mapping[str, Mapping[str, Contrast]], arms: Mapping[Subset, str], error: Error, note: str,
+    *, level: float,
+) -> Attribution:  # fmt: skip
+    changes = list(dict.fromkeys(c for s in arms for c in sorted(s)))
+    everything, nothing = frozenset(changes), frozenset[str]()
+    shares: dict[str, dict[str, Share]] = {c: {} for c in changes}
+    for column, contrasts in columns.items():
+        for change, contrast in contrasts.items():
+            named = {arms[s]: float(w) for s, w in contrast.items()}
+            shares[change][column] = share(error(named), 1 - (1 - level) / len(contrasts))
+    left_out = columns.get("left_out", {})
+    leaves_with = {c: tuple(sorted(everything - min(left_out[c], key=len) - {c})) for c in left_out}
+    whole = {arms[everything]: 1.0, arms[nothing]: -1.0} if everything in arms else None
+    total = share(error(whole), level) if whole else None
+    return Attribution(metric=metric, unit=unit, shares=shares, leaves_with=leaves_with, total=total, note=note)
+
+
+def share(e: Estimate, level: float) -> Share:
+    half = float(stats.t.isf((1 - level) / 2, e.df)) * e.se if math.isfinite(e.se) and e.df > 0 else None
+    return Share(value=e.value, low=None if half is None else e.value - half, high=None if half is None else e.value + half)
+
+
+def blocked(runs: pd.DataFrame, metric: str, arms: list[str]) -> Error | None:
+    """Contrasts of arm means over the blocks in which every arm has finished; None where there is no such block."""
+    done = runs[(runs["status"] == "finished") & runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(arms)]
+    if set(done["arm"]) != set(arms) or (runs.loc[runs["arm"].isin(arms), "status"] == "diverged").any():
+        return None
+    table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")[arms].dropna()
+    y: Array = table.to_numpy(float)
+    return (lambda contrast: contrast_of(y, np.array([contrast.get(a, 0.0) for a in arms]))) if len(y) else None
+
+
+def contrast_of(y: Array, c: Array) -> Estimate:
+    """The contrast c (k,) of the arm means of complete blocks y (n, k), with its standard error and df."""
+    n, k = y.shape
+    value = float(y.mean(axis=0) @ c)
+    if n > POOLED_UP_TO:
+        return Estimate(value=value, se=float((y @ c).std(ddof=1) / math.sqrt(n)), df=n - 1.0)
+    if n < 2 or k < 2:
+        return Estimate(value=value, se=math.nan, df=math.nan)
+    residual = y - y.mean(axis=0) - y.mean(axis=1, keepdims=True) + y.mean()
+    df = (n - 1) * (k - 1)
+    return Estimate(value=value, se=math.sqrt(float((residual**2).sum()) / df * float(c @ c) / n), df=float(df))
+
+
+def time_errors(clock: Clock, times_at: pd.DataFrame, arms: list[str]) -> list[tuple[str, str, Error | None, str]]:
+    """Steps and seconds to target where they are resolved for every arm; else seconds at equal steps."""
+    model = clock.model
+    if model is None or any(a not in clock.arms or clock.extrapolated(a) or model.beta[clock.arms.index(a)] >= 0 for a in arms):
+        note = "at equal steps: steps to target are not resolved for every arm"
+        return [("seconds", "s", blocked(times_at, "train_time_s", arms), note)]
+    place = {a: clock.arms.index(a) for a in arms}
+    steps = {a: math.exp(model.log_steps(place[a]).value) for a in arms}
+    log_step = {a: e for a in arms if (e := clock.log_step(a)) is not None}
+
+    def in_steps(contrast: Mapping[str, float]) -> Estimate:
+        parts = {a: w * steps[a] for a, w in contrast.items()}
+        se, df = model.error_of({place[a]: part for a, part in parts.items()})
+        return Estimate(value=math.fsum(parts.values()), se=se, df=df)
+
+    def in_seconds(contrast: Mapping[str, float]) -> Estimate:
+        parts = {a: w * steps[a] * math.exp(log_step[a].value) / 1e3 for a, w in contrast.items()}
+        errors = [model.error_of({place[a]: part for a, part in parts.items()})]
+        errors += [(part * log_step[a].se, log_step[a].df) for a, part in parts.items()]
+        variance = math.fsum(se**2 for se, _ in errors)
+        df = variance**2 / math.fsum(se**4 / df for se, df in errors) if variance else math.nan  # Satterthwaite
+        return Estimate(value=math.fsum(parts.values()), se=math.sqrt(variance), df=df)
+
+    out: list[tuple[str, str, Error | None, str]] = [("steps", "steps", in_steps, "to the target")]
+    return [*out, ("seconds", "s", in_seconds, "to the target")] if len(log_step) == len(arms) else out
