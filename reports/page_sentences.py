@@ -93,12 +93,10 @@ def facts(plan: Mapping[str, Any], outcome: Comparisons, runs: pd.DataFrame, *, 
         floor = f"{show(outcome.noise.sd, 'sd')} {plan['corpus']['unit']}"
         out.append(Fact(text=f"noise floor {floor} (sd of {outcome.noise.n} baseline runs)"))
     if len(stale):
-        files = sorted({f for f in stale["stale_files"].dropna().astype(str) if f})
-        runs_words = "run" if len(stale) == 1 else "runs"
+        files = sorted({f for names in stale["stale_files"].dropna().astype(str) for f in names.split(", ") if f})
+        named = f": {listing(files, most=3)}" if files else ""
         kept = "counted as asked" if accept_stale else "left out"
-        out.append(
-            Fact(text=f"{len(stale)} stale {runs_words} {kept}" + (f": {', '.join(files[:3])}" if files else ""), warn=True)
-        )
+        out.append(Fact(text=f"{len(stale)} stale {'run' if len(stale) == 1 else 'runs'} {kept}{named}", warn=True))
     else:
         out.append(Fact(text="no stale runs"))
     locks = plan.get("locks") or []

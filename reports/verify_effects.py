@@ -155,7 +155,8 @@ def check_small_blocks(table: Table, here: Sequence[str], printed: Mapping[str, 
 def beyond(c: float, m: int, df: float) -> float:
     """P(max |T| > c) of m contrasts with one baseline in complete blocks (correlation 1/2), by sums over a grid."""
     z = np.linspace(-8.5, 8.5, 341)[:, None]
-    s = np.linspace(*(stats.chi.ppf(q, df) / math.sqrt(df) for q in (1e-9, 1 - 1e-9)), 301)
+    low, high = (float(stats.chi.ppf(q, df)) / math.sqrt(df) for q in (1e-9, 1 - 1e-9))
+    s = np.linspace(low, high, 301)
     weight = stats.chi.pdf(s * math.sqrt(df), df)
     reach = math.sqrt(2.0) * c * s
     inside = (special.ndtr(z + reach) - special.ndtr(z - reach)) ** m

@@ -1,5 +1,6 @@
 """Arms for synthetic experiments: a ladder like record 8's, names that try to break out of a page, and arms by the dozen."""
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,19 @@ LADDER = (
             ("optim.split", "three_way"),
         ),
     ),
+)
+PARTS = {"softcap": -0.01, "untied_head": -0.02, "value_residual": 0.006}  # and what the first two lose together:
+LOST_TOGETHER = 0.012
+FACTORIAL = tuple(
+    Arm(
+        name=" + ".join(chosen) or "base",
+        loss_effect=sum(PARTS[c] for c in chosen) + LOST_TOGETHER * ({"softcap", "untied_head"} <= set(chosen)),
+        step_factor=1 + 0.01 * n,
+        changes=chosen,
+        fields=tuple((f"model.{c}", True) for c in chosen),
+    )
+    for n in range(4)
+    for chosen in itertools.combinations(PARTS, n)
 )
 HOSTILE = (
     Arm(name="base</script><script>alert(1)</script>"),

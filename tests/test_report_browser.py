@@ -1,4 +1,6 @@
-"""The page in a real browser: silent, offline, no wider than a phone, sortable and filterable, readable in both themes."""
+"""The page in a real browser: silent, offline, no wider than a phone, sortable and filterable, readable in both themes.
+
+ABLATE_SHOTS names a folder for screenshots of the pages."""
 
 # ruff: noqa: E501  # JavaScript
 import os
@@ -6,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from report_arms import HOSTILE, LADDER
+from report_arms import FACTORIAL, HOSTILE, LADDER, many_arms
 from report_browser import Browser, chromium
 from report_fixtures import write_experiment
 
 from reports import load
 from reports.page import write_report
+from reports.published_pages import published_experiment
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -20,6 +23,8 @@ CASES = {
     "budgets": {"arms": LADDER, "n_seeds": 3, "budgets": (200, 300, 400), "target": 1.57},
     "small": {"arms": LADDER[:2], "n_seeds": 3, "design": "add-one"},
     "hostile": {"arms": HOSTILE, "n_seeds": 3, "design": "add-one"},
+    "factorial": {"arms": FACTORIAL, "n_seeds": 5, "design": "factorial"},
+    "many": {"arms": many_arms(40), "n_seeds": 3, "design": "add-one", "n_nodes": 2},
     "waiting": {"arms": LADDER[:2], "n_seeds": 1, "outcome": {("r07", 0): "pending", ("untied_head", 0): "failed"}},
 }
 
@@ -61,11 +66,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, case in CASES.items():
         write_experiment(root, name=name, **case)
         made[name] = write_report([load(name, results=root)], root / f"{name}.html")
+    made["published"] = write_report([published_experiment("ladder")], root / "published.html")
     made["two"] = write_report([load(n, results=root) for n in ("small", "ladder")], root / "two.html")
     return made
 
 
-@pytest.mark.parametrize("name", [*CASES, "two"])
+@pytest.mark.parametrize("name", [*CASES, "two", "published"])
 @pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (360, False)])
 def test_a_page_is_silent_offline_and_no_wider_than_its_window(browser, pages, name, width, dark):
     browser.open(pages[name], width=width, dark=dark)
@@ -75,7 +81,7 @@ def test_a_page_is_silent_offline_and_no_wider_than_its_window(browser, pages, n
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("name", ["ladder", "waiting"])
+@pytest.mark.parametrize("name", ["ladder", "factorial", "waiting", "published"])
 def test_all_text_has_enough_contrast(browser, pages, name, dark):
     browser.open(pages[name], dark=dark)
     assert browser.evaluate(CONTRAST) == []
@@ -103,6 +109,36 @@ def test_tables_sort_by_a_click_and_again_the_other_way(browser, pages):
     assert browser.evaluate("document.querySelector('th[data-key=val_loss]').getAttribute('aria-sort')") == "ascending"
     browser.evaluate(press)
     assert [float(v) for v in browser.evaluate(COLUMN.format(place - 1))] == sorted(up, reverse=True)
+
+
+def test_the_verdict_table_sorts_by_its_numbers(browser, pages):
+    browser.open(pages["many"])
+    shown = "Array.from(document.querySelectorAll('table.verdicts tbody tr'), (r) => r.querySelector('[data-key=\"val_loss.mean\"]').dataset.v)"
+    browser.evaluate("document.querySelectorAll('table.verdicts thead button')[2].click()")
+    values = [float(v) for v in browser.evaluate(shown)]
+    assert len(values) == 40
+    assert values == sorted(values)
+
+
+def test_many_arms_can_be_filtered_by_name_and_verdict(browser, pages):
+    browser.open(pages["many"])
+    browser.evaluate(
+        "(() => { const i = document.querySelector('input[data-what=arms]'); i.value = 'change_0'; i.dispatchEvent(new Event('input')); })()"
+    )
+    assert browser.evaluate("document.querySelectorAll('table.verdicts tbody tr:not([hidden])').length") == 10
+    assert browser.evaluate("document.querySelector('[role=status]').textContent") == "10 of 40 arms"
+
+
+def test_screenshots_show_something(browser, pages, tmp_path):
+    folder = Path(os.environ.get("ABLATE_SHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("ladder", "factorial", "many", "published"):
+        for kind, width, dark in (("desktop", 1280, False), ("dark", 1280, True), ("phone", 390, False)):
+            browser.open(pages[name], width=width, dark=dark)
+            shot = folder / f"{name}-{kind}.png"
+            browser.screenshot(shot)
+            assert shot.stat().st_size > 50_000
+        browser.pdf(folder / f"{name}-print.pdf")
 
 
 def test_sorting_works_from_the_keyboard(browser, pages):

@@ -4,10 +4,10 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
 
-  // Sorting: a header button sorts its table by data-v where a cell has one, else by its text; empty cells go last.
+  // Sorting: a header button sorts its table by the first data-v of a cell, else by its text; empty cells go last.
   const value = (row, column) => {
     const cell = row.cells[column];
-    const own = cell.dataset.v ?? cell.textContent.trim();
+    const own = (cell.dataset.v ?? cell.querySelector("[data-v]")?.dataset.v.split(",")[0] ?? cell.textContent).trim();
     return own === "" || own === "–" ? null : own !== "" && isFinite(own) ? Number(own) : own;
   };
   const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
@@ -43,7 +43,7 @@
         row.hidden = !words.every((word) => text.includes(word));
         shown += row.hidden ? 0 : 1;
       });
-      count.textContent = `${shown} of ${rows.length} runs`;
+      count.textContent = `${shown} of ${rows.length} ${input.dataset.what}`;
     };
     input.addEventListener("input", apply);
     apply();
@@ -100,7 +100,7 @@
       const lines = [table.columns, ...table.rows].map((row) => row.map(cell).join(","));
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob([lines.join("\r\n") + "\r\n"], { type: "text/csv" }));
-      link.download = `${experiment.plan.name}-${name}.csv`;
+      link.download = `${experiment.plan.name.replaceAll("/", "-")}-${name}.csv`;
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     }),
@@ -114,7 +114,7 @@
     const column = all("thead th", runs).findIndex((th) => th.dataset.key === key);
     if (column >= 0) sort(runs, column, direction === "descending" ? "descending" : "ascending");
   }
-  const box = document.querySelector("input[data-filter]");
+  const box = document.querySelector("input[data-filter][data-what=runs]");
   if (box && view.get("filter")) {
     box.value = view.get("filter");
     box.dispatchEvent(new Event("input"));
