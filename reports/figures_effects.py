@@ -153,7 +153,8 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
             if i + 1 < len(names):
                 group.append(line(left + wide, y(levels[arm]), left + slot + slot * 0.02, y(levels[arm]), "zero"))
             peak = min(top, y(high) if high is not None else top)
-            group.append(text(left + wide / 2, peak - 7, words, anchor="middle", css="value"))
+            raised = 13 if i % 2 and len(words) * CHAR_PX > slot else 0  # crowded: every other number stands higher
+            group.append(text(left + wide / 2, peak - 7 - raised, words, anchor="middle", css="value"))
             group += [
                 text(left + wide / 2, height - 48 + 14 * k, part, anchor="middle", css="tick")
                 for k, part in enumerate(wrapped(arm, slot))

@@ -67,7 +67,7 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
         for i, e in enumerate(effects):
             y = 8 + 44 * i + 30
             parts += [
-                text(0, y - 15, shorten(name_of(e), width - 130), css="label"),
+                text(0, y - 15, shorten(name_of(e), width - 190), css="label"),
                 text(width, y - 15, words_of(e), anchor="end", css="tick"),
             ]
             if e.low is not None and e.high is not None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from reports.page import render
-from reports.page_embed import LOSS_DIGITS, TIME_DIGITS, restore_experiment, short_digest
+from reports.page_embed import LOSS_DIGITS, TIME_DIGITS, embed_experiment, plain, restore_experiment, short_digest
+from reports.published_pages import published_experiment
 from reports.verify_effects import check_effects, check_word, is_anytime
 from reports.verify_page import Page, Printed, read_page
 
@@ -40,9 +41,11 @@ def verify(report_path: Path, results: Path | None = None) -> list[str]:
         name = data["plan"]["name"]
         rows = [dict(zip(data["runs"]["columns"], row)) for row in data["runs"]["rows"]]
         checks = [check_rows(data, rows), check_aggregates(page, index, data, rows)]
-        if not data["plan"].get("evidence"):
+        if data["plan"].get("evidence"):
+            checks.append(check_published(data))
+        else:
             checks.append(check_statistics(page, index, data, rows))
-        if results is not None:
+        if results is not None and not data["plan"].get("evidence"):
             checks.append(check_results(data, rows, results))
         found += [f"{name}: {sentence}" for check in checks for sentence in check]
     return found + list(check_rendered(page))
@@ -110,6 +113,14 @@ def check_statistics(page: Page, index: int, data: Mapping[str, Any], rows: list
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)
+
+
+def check_published(data: Mapping[str, Any]) -> Iterator[str]:
+    """A page of published evidence against the published tables, read again."""
+    own = plain(embed_experiment(published_experiment(data["plan"]["name"].removeprefix("published/"))))
+    for key, value in own.items():
+        if value != data[key]:
+            yield f"its {key} are not those of results/published"
 
 
 def outcomes_of(data: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
