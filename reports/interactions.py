@@ -36,9 +36,10 @@ def interplay(runs: pd.DataFrame, plan: Mapping[str, Any], metric: str = "val_lo
     """Main effects of all changes, then all interactions that the runs can tell; [] where there is no interaction to tell.
 
     `runs`: the finished runs that count, at one budget."""
-    sets = {a["name"]: frozenset(a["changes"]) for a in plan["arms"]}
-    changes = list(dict.fromkeys(c for a in plan["arms"] for c in a["changes"]))
-    done = runs[runs[metric].notna() & runs["block"].notna()]
+    plain = [a for a in plan["arms"] if a.get("of", a["name"]) == a["name"]]  # off the axes, where one set is one arm
+    sets = {a["name"]: frozenset(a["changes"]) for a in plain}
+    changes = list(dict.fromkeys(c for a in plain for c in a["changes"]))
+    done = runs[runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(sets)]
     means: dict[Any, dict[Subset, float]] = {}
     table = done.groupby(["block", "arm"], as_index=False)[metric].mean()
     for block, arm, value in zip(table["block"], table["arm"], table[metric]):
