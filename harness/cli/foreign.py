@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -90,3 +90,80 @@ def tell_failed(summary: "Summary", planned: "list[PlannedRun]", store: "Store",
         status = summary.statuses.get(p.spec.run_id)
         print(f"{p.arm}, block {p.block + 1}: {status}: {reason} ({log})", file=sys.stderr if quiet else sys.stdout)
     return len(failed)
+
+
+# ---------------------------------------------------------------- experiment files with `trainer`
+
+
+def read_foreign(
+    name: str, settings: list[str] | None = None, seeds: int | None = None, gpus_per_run: int | None = None
+) -> "ForeignExperiment | None":
+    """The experiment of a file whose arms are foreign trainers; None where EXP is no such file."""
+    from harness.cli.runs import parse_overrides
+    from harness.experiment_file import experiment_path
+    from harness.foreign.experiment import load_foreign
+    from harness.yamlfile import YamlFile
+
+    try:
+        path = experiment_path(name)
+        if "trainer" not in YamlFile(path).data:
+            return None
+    except UserError:
+        return None  # whatever is wrong with it, the reader of ordinary experiments says it
+    return load_foreign(path, parse_overrides(settings, seeds), gpus=gpus_per_run)
+
+
+def foreign_plan(e: "ForeignExperiment", command: str) -> dict[str, Any]:
+    """experiment.json of one that was never launched."""
+    from harness.foreign.plan import describe_foreign, plan_foreign
+
+    return describe_foreign(e, plan_foreign(e), before=None, command=command)
+
+
+def run_experiment(
+    e: "ForeignExperiment", results: Path, *, max_parallel: int, wall_limit_s: float | None, dry_run: bool, no_report: bool
+) -> None:
+    """`ablate run` of such an experiment: what is missing, the report, the exit code."""
+    from dataclasses import replace
+
+    from harness.cli.pages import write_page
+
+    if dry_run:
+        print_foreign_plan(e, results, json=False)
+        return
+    if wall_limit_s is not None:
+        e = replace(e, limits=replace(e.limits, wall_s=wall_limit_s))
+    summary, planned, store = run_foreign(e, results, max_parallel=max_parallel)
+    stop_if_stopped(summary, e, planned, store)
+    n_failed = tell_failed(summary, planned, store, quiet=False)
+    n_done = len(planned) - n_failed
+    print(
+        f"{e.name}: {f'{n_done} of {len(planned)} runs have a result' if n_failed else f'everything is finished: {n_done} runs'}"
+    )
+    if not no_report:
+        print(f"report: {write_page([e.name], results)}")
+    raise typer.Exit(1 if n_failed else 0)
+
+
+def print_foreign_plan(e: "ForeignExperiment", results: Path, *, json: bool) -> None:
+    """Arms, runs, what is done, and what the static look at each script found."""
+    from harness.cli.table import print_json, print_table
+    from harness.foreign.plan import plan_foreign
+    from harness.store import Store
+
+    planned, store = plan_foreign(e), Store(results)
+    done = {p.spec.run_id for p in planned if store.is_done(p.spec.run_id)}
+    rows = []
+    for arm in e.arms:
+        own = [p.spec.run_id for p in planned if p.arm == arm.name]
+        changes = [f"{k}={v}" for k, v in arm.fields.items()]
+        rows.append({"arm": arm.name, "runs": len(own), "done": len(done.intersection(own)), "changes": changes})
+    if json:
+        facts = {"name": e.name, "question": e.question, "arms": rows, "runs": len(planned), "done": len(done)}
+        print_json({**facts, "seeds": list(e.seeds)})
+        return
+    print(f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms, {len(done)} done")
+    print_table(rows)
+    for arm in e.arms:
+        for hint in arm.hints:
+            print(f"{arm.name}, {arm.code.script}:{hint.line}: {hint.text}")

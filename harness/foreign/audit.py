@@ -40,8 +40,11 @@ def _is_clock(node: ast.AST) -> bool:
 
 
 def _starts(statement: ast.stmt) -> bool:
-    """t0 = time.perf_counter()"""
-    return isinstance(statement, ast.Assign) and _is_clock(statement.value)
+    """t0 = time.perf_counter(), also as one of several values"""
+    if not isinstance(statement, ast.Assign):
+        return False
+    values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
+    return any(_is_clock(v) for v in values)
 
 
 def _stops(statement: ast.stmt) -> bool:
@@ -116,10 +119,10 @@ def _set_back(tree: ast.Module) -> Iterator[Hint]:
     """if step == 10: t0 = time.perf_counter()"""
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and any(_starts(s) for s in node.body):
-            values = [n.value for n in ast.walk(node.test) if isinstance(n, ast.Constant) and isinstance(n.value, int)]
-            is_step = any(isinstance(n, ast.Name) and "step" in n.id for n in ast.walk(node.test))
-            if values and is_step and isinstance(node.test.ops[0], ast.Eq):
-                yield Hint(line=node.lineno, text=f"the clock starts anew at step {values[0]}: what was before is not counted")
+            at, is_equal = node.test.comparators[0], isinstance(node.test.ops[0], ast.Eq)
+            is_step = isinstance(node.test.left, ast.Name) and "step" in node.test.left.id
+            if is_step and is_equal and isinstance(at, ast.Constant) and isinstance(at.value, int):
+                yield Hint(line=node.lineno, text=f"the clock starts anew at step {at.value}: what was before is not counted")
 
 
 def _lines(events: list[_Event]) -> str:

@@ -62,14 +62,12 @@ def _asked(items: tuple[tuple[str, str], ...]) -> Lock:
     return Lock(digest=short_digest(versions), versions=versions)
 
 
+def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
+    """In words: 'torch 2.6.0 instead of 2.13.0'."""
+    changed = [k for k in {**here, **there} if here.get(k) != there.get(k)]
+    return ", ".join(f"{k} {there.get(k, 'absent')} instead of {here.get(k, 'absent')}" for k in changed) or "the same versions"
+
+
 def effect(environment: Mapping[str, str]) -> str | None:
-    """What an environment changes, in words: 'torch 2.6.0 instead of 2.13.0'; None for this one."""
-    if not environment:
-        return None
-    here, there = environment_lock().versions, lock_of(environment).versions
-    changed = [
-        f"{k} {there.get(k, 'absent')} instead of {here.get(k, 'absent')}"
-        for k in {**here, **there}
-        if here.get(k) != there.get(k)
-    ]
-    return ", ".join(changed) or "the same versions"
+    """What an environment changes against this one; None for this one."""
+    return difference(environment_lock().versions, lock_of(environment).versions) if environment else None

@@ -62,9 +62,11 @@ class ForeignExperiment:
         return self.arms[0]
 
 
-def load_foreign(path: Path, overrides: Mapping[str, Any]) -> ForeignExperiment:
-    """Read and check an experiment file with `trainer`; raises UserError with file and line."""
-    return _Reader(ExperimentFile(path, KEYS, dict(overrides))).experiment()
+def load_foreign(path: Path, overrides: Mapping[str, Any], *, gpus: int | None = None) -> ForeignExperiment:
+    """Read and check an experiment file with `trainer`; raises UserError with file and line. gpus: instead of the file's."""
+    reader = _Reader(ExperimentFile(path, KEYS, dict(overrides)))
+    reader.trainer |= {} if gpus is None else {"gpus": gpus}
+    return reader.experiment()
 
 
 class _Reader:
@@ -73,7 +75,7 @@ class _Reader:
         if file.overrides:
             key = next(iter(file.overrides))
             raise UserError(f"--set {key}: a foreign trainer has no such field; put arguments into the file's trainer or changes")
-        self.trainer = self._section(file.value("trainer", dict, {}, "a mapping"), TRAINER_KEYS, "trainer")
+        self.trainer = dict(self._section(file.value("trainer", dict, {}, "a mapping"), TRAINER_KEYS, "trainer"))
         if ("file" in self.trainer) == ("repo" in self.trainer):
             raise file.fail("trainer needs either `file`, a script, or `repo`, a git repository", "trainer")
         changes = file.value("changes", dict, {}, "a mapping of names to changes")

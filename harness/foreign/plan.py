@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.foreign.environments import lock_of
+from harness.foreign.environments import difference, lock_of
 from harness.foreign.experiment import ForeignExperiment
 from harness.foreign.side import ForeignArm
 from harness.plan import SCHEMA, PlannedRun, digest
@@ -153,15 +153,9 @@ def describe_foreign(
 
 
 def _environment_effect(arm: ForeignArm, baseline: ForeignArm) -> str | None:
-    """In words, where an arm runs in another environment than the baseline."""
-    if arm.environment_digest == baseline.environment_digest:
-        return None
-    here, there = (lock_of(a.trainer["environment"]).versions for a in (baseline, arm))
-    return ", ".join(
-        f"{k} {there.get(k, 'absent')} instead of {here.get(k, 'absent')}"
-        for k in {**here, **there}
-        if here.get(k) != there.get(k)
-    )
+    """What another environment than the baseline's changes, in words."""
+    own, base = arm.trainer["environment"], baseline.trainer["environment"]
+    return None if own == base else difference(lock_of(base).versions, lock_of(own).versions)
 
 
 def keep_code(e: ForeignExperiment, store: Store) -> None:

@@ -138,7 +138,8 @@ class _Watch:
             now = time.monotonic()
             heard = now if lines else heard
             for line in lines:
-                self.take(line)
+                if self.reading.exploded is None:
+                    self.take(line)
             if (status := stop()) is not None:
                 return Outcome(status=status, reason="stopped by a signal")  # type: ignore[arg-type]
             if self.reading.exploded is not None:
@@ -183,7 +184,7 @@ class _Watch:
             how = f"was killed by signal {code - 128}" if 128 < code < 128 + 65 else f"ended with exit code {code}"
             said = self.raised or self.last_words
             reason = f"its command {how}{f': {said}' if said else ''}"
-            return Outcome(status="oom" if self.no_memory else "failed", reason=reason, final=self.reading.final(), wall=wall)
+            return Outcome(status="oom" if self.no_memory else "failed", reason=reason, wall=wall)
         if wrong := self.reading.lacks():
             return Outcome(status="failed", reason=f"its log: {wrong}", wall=wall)
         return self.result("finished", None, wall)
