@@ -26,6 +26,7 @@ from reports.page_embed import embed_experiment, plain, restore_experiment, scri
 from reports.page_numbers import known, show, visible
 from reports.page_published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page_sentences import answer, facts, notes, published_parts
+from reports.page_studies import studies
 from reports.page_tables import WAITING, config_differences, environment_table, run_columns, run_rows, troubles
 from reports.page_verdicts import METRIC_WORDS, heads, verdict_rows
 from reports.samples import at_budget
@@ -166,11 +167,13 @@ def view(experiment: Experiment, outcome: Comparisons, figures: Sequence[Figure]
         "published": published_parts(outcome.published) if outcome.published else (),
         "verdict_heads": columns,
         "verdict_rows": rows,
+        "studies": studies(experiment),
         "troubles": troubles(runs[~waiting], experiment.results),
         "waiting": int(waiting.sum()),
         "figures": [figure_view(f, palette, index) for f in figures],
         "differences": config_differences(plan, experiment.configs, runs),
         "environment": run_on(plan, experiment),
+        "hints": [(a["name"], h) for a in plan["arms"] for h in a.get("hints") or ()],
         "commands": commands(experiment.name, plan),
         "run_columns": table,
         "run_rows": [(run_id, arm, css[arm], cells) for run_id, arm, cells in run_rows(runs, table)],
