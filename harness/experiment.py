@@ -22,18 +22,21 @@ from harness.experiment_keys import (
     Phase,
     Role,
     SeedsRule,
+    read_alters_noise,
     read_budgets,
     read_margin,
     read_name,
     read_phases,
     read_published,
     read_seeds,
+    read_slope,
     read_target,
 )
 
 KEYS = (
     *("name", "question", "base", "scale", "set", "changes", "design", "arms", "seeds", "budgets", "target", "primary"),
     *("margin", "confirm", "published", "plugins", "axes", "estimand", "gpu_only", "at_scale", "phases"),
+    *("alters_noise", "slope"),
 )
 MIN_POINTS = 3  # of a grid through which a quadratic goes
 
@@ -60,6 +63,8 @@ class Experiment:
     grid: "Experiment | None"  # retuned: the grid that comes first and decides at which rates these arms are measured
     rates: Mapping[str, Mapping[str, Any]]  # retuned: arm -> axis, factor, at_edge, how; known when the grid is complete
     left_out: tuple[str, ...]  # what could not become an arm, in words
+    alters_noise: tuple[str, ...]  # changes whose arms are not pooled with others
+    slope: Mapping[str, Any] | None  # loss per step from elsewhere: per_step, se, source
     device: str
     path: Path
 
@@ -104,6 +109,8 @@ def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | No
         grid=None,
         rates={},
         left_out=tuple(resolver.left_out),
+        alters_noise=read_alters_noise(file),
+        slope=read_slope(file),
         device=device,
         path=file.path,
     )

@@ -115,6 +115,29 @@ def read_target(file: ExperimentFile) -> Mapping[str, Any] | None:
     return {"val_loss": float(value["val_loss"]), "reason": value.get("reason")}
 
 
+def read_alters_noise(file: ExperimentFile) -> tuple[str, ...]:
+    """The changes whose arms have another noise than the rest: their variance is never pooled with that of others."""
+    given = file.items("alters_noise", str)
+    changes = file.data.get("changes") or {}
+    for name in given:
+        if name not in changes:
+            raise file.fail(f"alters_noise: unknown change '{name}'{near(name, changes)}", "alters_noise")
+    return tuple(given)
+
+
+def read_slope(file: ExperimentFile) -> Mapping[str, Any] | None:
+    """Loss per step near the target, from elsewhere, with its standard error; used where one budget gives none."""
+    value = file.data.get("slope")
+    if value is None:
+        return None
+    keys = set(value) if isinstance(value, dict) else set()
+    numbers = [value[k] for k in ("per_step", "se") if k in keys and type(value[k]) in (int, float)]
+    if len(numbers) < 2 or keys - {"per_step", "se", "source"} or not numbers[0] > 0 <= numbers[1]:
+        example = "{per_step: 0.000145, se: 0.000008}: the loss that one step less costs, and its error"
+        raise file.fail(f"slope is {value!r}, but must be such as {example}", "slope")
+    return {"per_step": float(numbers[0]), "se": float(numbers[1]), "source": str(value.get("source", "given"))}
+
+
 def read_published(file: ExperimentFile) -> str | None:
     """The record whose published delta stands beside ours."""
     record = file.value("published", str, None, "the name of a record")

@@ -165,6 +165,8 @@ def locked_plan(e: Experiment) -> dict[str, Any]:
         "rates": {name: dict(rate) for name, rate in e.rates.items()},
         "confirm": e.confirm,
         "published": e.published,
+        "alters_noise": list(e.alters_noise),
+        "slope": e.slope,
     }
 
 
@@ -213,6 +215,7 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
                 "changes": list(a.changes),
                 "fields": {k: _plain(v) for k, v in a.fields.items()},
                 "estimand": e.estimand,
+                "alters_noise": bool(set(a.changes) & set(e.alters_noise)),
                 "of": a.of,
                 "point": dict(a.point),
                 "substituted": list(a.substituted),

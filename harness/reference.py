@@ -172,6 +172,17 @@ def experiment_schema() -> dict[str, Any]:
         "plugins": names,
         "axes": {"type": "object", "additionalProperties": {"type": "array", "items": {"anyOf": [{"type": "number"}, factor]}}},
         "estimand": {"enum": list(ESTIMANDS)},
+        "alters_noise": names,
+        "slope": {
+            "type": "object",
+            "required": ["per_step", "se"],
+            "additionalProperties": False,
+            "properties": {
+                "per_step": {"type": "number", "exclusiveMinimum": 0},
+                "se": {"type": "number", "minimum": 0},
+                "source": text,
+            },
+        },
         "phases": {
             "type": "object",
             "properties": {role: phase for role in ROLES},

@@ -6,7 +6,7 @@ import pytest
 from reports.contrasts import Sample, analyse
 from tests.proof.__main__ import BEGIN, DOCS, END, table
 from tests.proof.batch import declared_analysis
-from tests.proof.study import study
+from tests.proof.study import PARTS
 
 
 @pytest.mark.parametrize("n", [2, 4, 6, 9])
@@ -37,6 +37,9 @@ def test_the_table_has_its_place_in_the_docs():
         "adaptive stop",
         "trimmed",
         "reproduced",
+        "time to target, anytime-valid",
+        "noise floor",
+        "rate of diverged runs",
     ):
         assert kind in written
     assert written.strip().splitlines()[:2] == table([]).splitlines()
@@ -44,6 +47,7 @@ def test_the_table_has_its_place_in_the_docs():
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_every_printed_interval_meets_its_bar():
-    missed = [f"{row.kind}, n {row.n}, {row.noise}: {why}" for row in study(2000) for why in row.misses()]
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_every_printed_interval_meets_its_bar(part):
+    missed = [f"{row.kind}, n {row.n}, {row.noise}: {why}" for row in part(2000) for why in row.misses()]
     assert missed == []

@@ -75,14 +75,45 @@ ARMS = (
 )
 
 
-def experiment(root, *, published, scale="gpt2", corpus="fineweb10B", base="r14", arms=ARMS):
+def experiment(
+    root, *, published, scale="gpt2", corpus="fineweb10B", base="r14", arms=ARMS, primary="val_loss", margin=0.01, **how
+):
     """Losses near 1.58 at 300 steps, with a slope of 0.15 per unit of 300 / N; time to target follows from three budgets."""
-    write_experiment(root, arms=arms, n_seeds=4, budgets=(250, 300, 350), target=1.575, sd=0.0005, published=published)
+    how = {"n_seeds": 4, "sd": 0.0005, **how}
+    write_experiment(root, arms=arms, budgets=(250, 300, 350), target=1.575, published=published, **how)
     path = root / "experiments" / "split" / "experiment.json"
     plan = json.loads(path.read_text())
-    plan |= {"scale": scale, "base": base, "corpus": {**plan["corpus"], "name": corpus}}
+    plan |= {"scale": scale, "base": base, "corpus": {**plan["corpus"], "name": corpus}, "primary": primary, "margin": margin}
     path.write_text(json.dumps(plan))
     return load("split", root).comparisons().published
+
+
+def test_record_7_to_8_is_too_uncertain_from_the_logs_alone(tmp_path):
+    """Whatever we measure, however well: one run against one run."""
+    seen = experiment(tmp_path, published="r08", base="r07")
+    assert seen.verdict == "published delta too uncertain to test" and seen.percent is not None
+    assert seen.published_s == pytest.approx(-73.8, abs=0.05) and "even a perfect repetition would seldom pass" in seen.why
+
+
+def test_a_wide_interval_is_not_resolved(tmp_path):
+    seen = experiment(tmp_path, published="r15", sd=0.03)
+    assert seen.verdict == "not resolved" and seen.percent_high - seen.percent_low > 10
+
+
+def test_the_margin_is_the_plans_where_time_decides(tmp_path):
+    """In seconds of the baseline's time to target; a margin of another metric is none for time."""
+    by_default = experiment(tmp_path / "a", published="r15")
+    seconds = experiment(tmp_path / "b", published="r15", primary="time_to_target", margin=0.25)
+    assert by_default.margin_percent == pytest.approx(50 * abs(math.log(236.86 / 264.63)), abs=0.01)
+    baseline_s = 300 * 0.018  # about what 300 steps of the fixture take
+    assert seconds.margin_percent == pytest.approx(100 * 0.25 / baseline_s, rel=0.15)
+
+
+@pytest.mark.slow
+def test_an_unfinished_repetition_is_judged_by_its_sequence(tmp_path):
+    planned = experiment(tmp_path / "a", published="r15", n_seeds=9)
+    early = experiment(tmp_path / "b", published="r15", n_seeds=9, outcome={("whole", 8): "pending"})
+    assert early.percent_low < planned.percent_low and early.percent_high > planned.percent_high
 
 
 def test_an_experiment_at_another_scale_is_not_testable_here(tmp_path):

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from reports.sequential import attainable_p, critical_t, independent_t_mixture, log_e_value, t_mixture
+from reports.sequential import (
+    attainable_p,
+    critical_t,
+    independent_t_mixture,
+    log_e_value,
+    rate_sequence,
+    smallest_alpha,
+    t_mixture,
+)
 
 
 @pytest.mark.parametrize(("t", "n"), [(0.3, 3), (2.0, 5), (4.0, 12), (-3.0, 30)])
@@ -58,3 +66,21 @@ def test_independent_samples_add_two_sequences():
     low, high = independent_t_mixture(a, b, 0.05)
     one, other = t_mixture(a, 0.025), t_mixture(b, 0.025)
     assert (low, high) == pytest.approx((one[0] - other[1], one[1] - other[0])) and 0 < low < 1 < high
+
+
+def test_the_rates_interval_holds_what_the_mixture_has_no_evidence_against():
+    for count, n in ((0, 6), (2, 9), (9, 9)):
+        low, high = rate_sequence(count, n, 0.05)
+        for rate, inside in ((low - 1e-6, False), (low + 1e-6, True), (high - 1e-6, True), (high + 1e-6, False)):
+            if 0 < rate < 1:
+                mixture = stats.betabinom.pmf(count, n, 0.5, 0.5)
+                assert (mixture / stats.binom.pmf(count, n, rate) < 20) == inside
+    fixed = stats.binomtest(2, 9).proportion_ci(0.95, method="exact")
+    low, high = rate_sequence(2, 9, 0.05)
+    assert low < fixed.low and high > fixed.high
+
+
+def test_the_smallest_alpha_inverts_a_sequence():
+    d = np.random.default_rng(5).normal(1.0, 1.0, 12)
+    assert smallest_alpha(lambda alpha: t_mixture(d, alpha)[:2]) == pytest.approx(t_mixture(d, 0.05)[2], rel=1e-4)
+    assert smallest_alpha(lambda alpha: None) == 1.0

@@ -20,11 +20,12 @@ def known_of(e: "Experiment", results: Path) -> "Known":
     from harness.plan import read_plan
     from reports import load
     from reports.known import known
+    from reports.loss_model import Slope
 
     steps = max(e.budgets, default=e.baseline.config.schedule.steps)
     try:
         own = load(e.name, results=results) if read_plan(results, e.name) is not None else None
-        return known(own, base=e.base, scale=e.scale, steps=steps)
+        return known(own, base=e.base, scale=e.scale, steps=steps, slope=None if e.slope is None else Slope(**e.slope))
     except ValueError as error:
         raise UserError(str(error)) from None
 

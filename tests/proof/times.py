@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from reports.intervals import Estimate, total
@@ -24,20 +23,18 @@ DESIGNS = {  # budgets, sd of the arms, sd of the loss
 }
 
 
-def draw(rng: np.random.Generator, n: int, design: str) -> tuple[pd.DataFrame, np.ndarray, Slope | None]:
-    """Losses of three arms in n blocks at every budget, log step times (3, n), and the slope where it is given."""
+def draw(rng: np.random.Generator, n: int, design: str) -> tuple[np.ndarray, np.ndarray, Slope | None]:
+    """Losses (A, n, B) of three arms in n blocks at every budget, log step times (A, n), and the slope where it is given."""
     budgets, ratios, sd = DESIGNS[design]
-    arm, block, budget = (x.ravel() for x in np.meshgrid(np.arange(3), np.arange(n), budgets, indexing="ij"))
-    loss = TARGET + EFFECTS[arm] + BETA * np.log(budget / 3000) + rng.normal(0, sd, len(arm)) * np.array(ratios)[arm]
+    mean = TARGET + EFFECTS[:, None, None] + BETA * np.log(np.array(budgets) / 3000)
+    loss = mean + rng.normal(0, sd, (3, n, len(budgets))) * np.array(ratios)[:, None, None]
     slope = Slope(per_step=(-BETA + rng.normal(0, SLOPE_SE)) / 3000, se=SLOPE_SE / 3000) if len(budgets) == 1 else None
-    runs = pd.DataFrame({"arm": arm, "block": block, "budget": budget, "val_loss": loss})
-    return runs, LOG_STEP[:, None] + rng.normal(0, STEP_SD, (3, n)), slope
+    return loss, LOG_STEP[:, None] + rng.normal(0, STEP_SD, (3, n)), slope
 
 
-def fitted(runs: pd.DataFrame, slope: Slope | None) -> LossModel:
-    columns = {c: runs[c].to_numpy() for c in ("arm", "budget", "val_loss")}
-    model = fit(arm=columns["arm"], budget=columns["budget"], loss=columns["val_loss"], block=list(runs["block"]), target=TARGET,
-                slope=slope)  # fmt: skip
+def fitted(loss_AnB: np.ndarray, budgets: tuple[float, ...], slope: Slope | None) -> LossModel:
+    arm, block, which = (i.ravel() for i in np.indices(loss_AnB.shape))
+    model = fit(arm=arm, budget=np.array(budgets)[which], loss=loss_AnB.ravel(), block=block.tolist(), target=TARGET, slope=slope)
     assert model is not None
     return model
 
@@ -64,8 +61,8 @@ def times(r: int) -> Iterator[Row]:
             rng = np.random.default_rng([5, n, len(design)])
             hits, unbounded, widths = np.zeros(3), np.zeros(3), np.full((r, 3), np.inf)
             for k in range(r):
-                runs, step, slope = draw(rng, n, design)
-                model = fitted(runs, slope)
+                loss, step, slope = draw(rng, n, design)
+                model = fitted(loss, DESIGNS[design][0], slope)
                 truth = (TRUTH[2], TRUTH[2] + LOG_STEP[2], TRUTH[2] - TRUTH[0] + LOG_STEP[2] - LOG_STEP[0])
                 steps = model.theta_interval(2, 0.05)
                 if steps is None or model.theta_interval(0, 0.05) is None:
@@ -93,10 +90,10 @@ def anytime_times(r: int) -> Iterator[Row]:
         rng, x = np.random.default_rng([14, len(design)]), np.log(budgets)
         hits, unbounded = np.ones((r, 3), bool), np.zeros(3)
         for k in range(r):
-            runs, step, slope = draw(rng, 12, design)
-            loss = runs["val_loss"].to_numpy().reshape(3, 12, len(budgets)).transpose(1, 0, 2)  # (n, A, B)
+            loss_AnB, step, slope = draw(rng, 12, design)
+            loss = loss_AnB.transpose(1, 0, 2)
             for n in range(4, 13):
-                model = fitted(runs[runs["block"] < n], slope)
+                model = fitted(loss_AnB[:, :n], budgets, slope)
                 found = (
                     log_time_interval(loss[:n, [2]], x, model, 0.05, None),
                     log_time_interval(loss[:n, [2]], x, model, 0.05, step[[2], :n].T),
