@@ -13,7 +13,6 @@ from harness.store import Store
 
 POLL_S = 0.2
 START_S = 600.0  # a worker may take this long to import, to find its GPUs and its peers
-DEATHS = 2  # a run whose worker died (killed, crashed interpreter) is tried this many times more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +21,7 @@ class Limits:
 
     wall_s: float | None = None
     silence_s: float = 3600.0  # without a step; long enough for the longest compilation
+    deaths: int = 2  # a run whose worker died (killed, crashed interpreter) is tried this many times more
     oom_retries: int = 0  # each with half the tokens in a forward pass
 
 
@@ -49,16 +49,18 @@ def execute(
     limits: Limits = Limits(),
     stop: Callable[[], str | None] = lambda: None,
     first_step: Callable[[], None] = lambda: None,
+    name: str = "",
 ) -> Event:
     """How the run ended: status and reason; "taken" if somebody else has it. Raises UserError where nothing can go on.
 
     stop: the status that the run is to end with at once, None to go on. first_step is called when the run makes one.
+    name: of the job that does it, if one does.
     """
     order: Event = {"results": str(store.root.resolve()), "spec": spec.to_mapping(), "command": command}
     order["cache"] = None if cache is None else str(cache.resolve())
     deaths, retries, trained = 0, 0, spec
     while True:
-        token = uuid.uuid4().hex
+        token = f"{name}/{uuid.uuid4().hex}"
         finer = {} if trained is spec else {"micro_tokens": trained.config["data"]["micro_tokens"]}
         worker.send({**order, **finer, "token": token})
         event = _answer(worker, spec, store, limits, stop, first_step)
@@ -71,7 +73,7 @@ def execute(
                 event = {**left, "note": True}
             else:  # a rank's exception may only be the echo of another rank's death
                 deaths += 1
-                again = deaths <= DEATHS
+                again = deaths <= limits.deaths
                 event = {"status": "failed", "reason": left.get("reason", event["reason"]), "note": True}
         if event["status"] == "oom" and retries < limits.oom_retries and (smaller := split_finer(trained)) is not None:
             retries, trained, again = retries + 1, smaller, True

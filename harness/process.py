@@ -14,6 +14,7 @@ from typing import IO, Any
 from harness.slots import Slot
 
 GRACE_S = 20.0  # a worker whose input has ended has this long to be gone
+DEAF = ("sh", "-c", 'trap "" USR2; exec "$0" "$@"')  # Slurm tells every process of a job that its time is up; one is to act
 Event = dict[str, Any]
 OF_A_GROUP = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # of one we may run inside
 
@@ -64,12 +65,12 @@ class WorkerProcess:
             "CUDA_VISIBLE_DEVICES": ",".join(self.slot.gpus),
         }
 
-    def _start(self) -> None:
+    def start(self) -> None:
         self.kill()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _end)
         # a session of its own: Ctrl-C reaches the runner alone, which then ends its workers
         self.process = subprocess.Popen(
-            [sys.executable, *self.group.arguments(self.trainer, self.device)],
+            [*DEAF, sys.executable, *self.group.arguments(self.trainer, self.device)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -84,7 +85,7 @@ class WorkerProcess:
     def send(self, order: Event) -> None:
         """Give it something to do; whether it lived to read it shows in the next event."""
         if not self.alive():
-            self._start()
+            self.start()
         assert self.process is not None
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):

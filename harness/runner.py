@@ -10,10 +10,10 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harness.attempt import Limits, execute
 from harness.plan import PlannedRun
@@ -35,6 +35,19 @@ class Summary:
     statuses: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     stopped: str | None = None  # "interrupted" or "preempted"
+
+
+@contextmanager
+def stop_signals(tell: Callable[[str], None]) -> Iterator[None]:
+    """Meanwhile a signal that asks this process to stop is told as the status that it means."""
+    before = {n: h for n in STOPS if (h := signal.getsignal(n)) is not signal.SIG_IGN}  # nohup stays nohup
+    for number in before:
+        signal.signal(number, lambda number, frame: tell(STOPS[signal.Signals(number)]))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def is_exclusive(spec: RunSpec) -> bool:
@@ -83,28 +96,24 @@ class Runner:
 
     def run(self) -> Summary:
         """Work until nothing is left or a signal stops it; every run that was started has an end in its attempts."""
-        before = {n: h for n in STOPS if (h := signal.getsignal(n)) is not signal.SIG_IGN}  # nohup stays nohup
-        for number in before:
-            signal.signal(number, self._on_signal)
-        try:
-            with self.changed:
-                while self._go_on():
-                    self.changed.wait(POLL_S)  # short: a signal is seen at once
-        finally:
-            self.stop = self.stop or ("interrupted" if self.running else None)
-            with self.changed:
-                self.changed.wait_for(lambda: not self.running)
-            for worker in self.idle:
-                worker.close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with stop_signals(self._on_signal):
+            try:
+                with self.changed:
+                    while self._go_on():
+                        self.changed.wait(POLL_S)  # short: a signal is seen at once
+            finally:
+                self.stop = self.stop or ("interrupted" if self.running else None)
+                with self.changed:
+                    self.changed.wait_for(lambda: not self.running)
+                for worker in self.idle:
+                    worker.close()
         if self.error is not None:
             raise self.error
         self.summary.stopped = self.stop
         return self.summary
 
-    def _on_signal(self, number: int, frame: Any) -> None:
-        self.stop = self.stop or STOPS[signal.Signals(number)]
+    def _on_signal(self, status: str) -> None:
+        self.stop = self.stop or status
 
     def _go_on(self) -> bool:
         """Start what fits; False once nothing is left, running or elsewhere."""
@@ -203,6 +212,11 @@ class Runner:
         if reason:
             self.summary.reasons[run_id] = reason
         self.on_event({"event": "ended", "run": planned, "status": status, "reason": reason, "val_loss": ended.get("val_loss")})
+
+    def at_once(self) -> int:
+        """How many runs of the first one's size are in progress at a time."""
+        first = self.todo[0].spec
+        return min(len(self.todo), self.node.at_once(first.world_size, exclusive=is_exclusive(first)))
 
     def progress(self) -> list[tuple[PlannedRun, Event]]:
         """The runs in progress with where they are: step, steps, val_loss."""

@@ -172,6 +172,15 @@ class Store:
         except OSError as error:
             raise ResultsError(self.root, error) from None
 
+    def note_lost(self, run_id: str, *, status: str, reason: str) -> None:
+        """Note how a run ended before its process made an attempt."""
+        try:
+            self.directory(run_id).mkdir(exist_ok=True)
+            row = {"attempt": None, "ended": now_iso(), "status": status, "reason": reason}
+            append_row(self.directory(run_id) / "attempts.jsonl", row)
+        except OSError as error:
+            raise ResultsError(self.root, error) from None
+
     def keep_once(self, kind: str, digest: str, suffix: str, content: Callable[[], bytes]) -> None:
         """Store code or an environment under its digest, if it is not there yet."""
         path = self.root / kind / f"{digest}{suffix}"

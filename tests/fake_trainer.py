@@ -75,6 +75,10 @@ def happen(kind: str, out: Any) -> None:
         raise ValueError("the shapes do not match")
     if kind == "memory":
         raise MemoryError
+    if kind == "slow once":
+        mark = Path(os.environ["FAKE_MARKS"]) / kind
+        kind = "train" if mark.exists() else "slow"
+        mark.touch()
     if kind == "slow":
         for step in range(10_000):
             out.heartbeat(step, 10_000)
@@ -111,11 +115,13 @@ def main() -> None:
     import harness.__main__
     import harness.attempt
     import harness.runner
+    import harness.slurm.executor
 
     if "FAKE_SILENCE_S" in os.environ:
         silence = float(os.environ["FAKE_SILENCE_S"])
         harness.attempt.Limits = partial(harness.attempt.Limits, silence_s=silence)  # type: ignore[misc]
-    harness.runner.Runner = partial(harness.runner.Runner, trainer="fake_trainer:train")  # type: ignore[misc]
+    for module, name in ((harness.runner, "Runner"), (harness.slurm.executor, "SlurmRunner")):
+        setattr(module, name, partial(getattr(module, name), trainer="fake_trainer:train"))
     harness.__main__.main(sys.argv[1:])
 
 

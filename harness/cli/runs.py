@@ -3,20 +3,23 @@
 import shlex
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli import app
+from harness.cli.foreign import foreign_plan, read_foreign, run_experiment
 from harness.cli.stages import current_part, next_part
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.attempt import Limits
     from harness.experiment import Experiment
     from harness.plan import PlannedRun
-    from harness.runner import Summary
+    from harness.runner import Runner, Summary
+    from harness.slurm.executor import SlurmRunner
     from harness.store import Store
 
 RESULTS = Path("results")
@@ -43,13 +46,15 @@ def parse_overrides(settings: list[str] | None, seeds: int | None) -> dict[str, 
     return out | ({"seeds": seeds} if seeds is not None else {})
 
 
-def read_experiment(name: str, settings: list[str] | None = None, seeds: int | None = None) -> "Experiment":
-    """The experiment of a file, resolved for this machine, its embedded corpus prepared if need be."""
+def read_experiment(
+    name: str, settings: list[str] | None = None, seeds: int | None = None, *, device: str | None = None
+) -> "Experiment":
+    """The experiment of a file, resolved for a device (this machine's if none is named), its embedded corpus prepared."""
     from harness.data.corpora import data_root, prepare
     from harness.experiment import load_experiment
     from harness.slots import find_device
 
-    experiment = load_experiment(name, device=find_device(), overrides=parse_overrides(settings, seeds))
+    experiment = load_experiment(name, device=device or find_device(), overrides=parse_overrides(settings, seeds))
     corpus = experiment.baseline.config.data.corpus
     if corpus == "stdlib" and not (data_root() / corpus / "corpus.json").exists():
         print(f"preparing corpus {corpus} in {data_root()}", file=sys.stderr)
@@ -63,6 +68,8 @@ def plan_of(name: str, results: Path) -> dict[str, Any]:
 
     known = read_plan(results, name_of(name))
     if known is None:
+        if (foreign := read_foreign(name)) is not None:
+            return foreign_plan(foreign, f"ablate run {name}")
         experiment = current_part(read_experiment(name), results)
         known = read_plan(results, experiment.name)
         if known is None:
@@ -84,8 +91,12 @@ def name_of(text: str) -> str:
 def run(
     experiment: Exp,
     seeds: Seeds = None,
-    executor: Annotated[str, typer.Option(help="local")] = "local",
-    gpus_per_run: Annotated[int, typer.Option("--gpus-per-run", help="processes of one run")] = 1,
+    executor: Annotated[str, typer.Option(help="local or slurm")] = "local",
+    cluster: Annotated[
+        Path | None, typer.Option("--cluster", metavar="FILE", help="settings for --executor slurm; default: cluster.yaml here")
+    ] = None,
+    gpus_per_run: Annotated[int | None, typer.Option("--gpus-per-run", help="processes of one run on each of its nodes")] = None,
+    nodes_per_run: Annotated[int, typer.Option("--nodes-per-run", min=1, help="nodes of one run, with --executor slurm")] = 1,
     max_parallel: Annotated[int | None, typer.Option("--max-parallel", help="runs at a time; default: as many as fit")] = None,
     settings: Set = None,
     worker: Annotated[str, typer.Option(help="warm (one process takes run after run) or fresh")] = "warm",
@@ -103,16 +114,27 @@ def run(
     from harness.attempt import Limits
     from harness.plan import describe, plan_runs, read_plan, save_plan
     from harness.provenance import redact
+    from harness.slurm.cluster import read_cluster
+    from harness.slurm.executor import SlurmRunner
     from harness.store import Store
 
-    if executor != "local":
-        raise UserError(f"--executor {executor}: this version has the executor 'local'")
+    if executor not in ("local", "slurm"):
+        raise UserError(f"--executor {executor}: must be local or slurm")
+    if executor == "local" and (cluster is not None or nodes_per_run > 1):
+        raise UserError("--cluster and --nodes-per-run are for --executor slurm: add that, or leave them out")
     if worker not in ("warm", "fresh"):
         raise UserError(f"--worker {worker}: must be warm or fresh")
-    if gpus_per_run < 1 or (max_parallel is not None and max_parallel < 1):
+    if (gpus_per_run is not None and gpus_per_run < 1) or (max_parallel is not None and max_parallel < 1):
         raise UserError("--gpus-per-run and --max-parallel must be at least 1")
     limits = Limits(wall_s=wall_limit, oom_retries=oom_retries)
-    whole = read_experiment(experiment, settings, seeds)
+    if (foreign := read_foreign(experiment, settings, seeds, gpus_per_run)) is not None:
+        shared = {"wall_limit_s": wall_limit, "dry_run": dry_run, "no_report": no_report}
+        run_experiment(foreign, results, max_parallel=max_parallel or 1, **shared)  # type: ignore[arg-type]
+        return
+    site = read_cluster(cluster) if executor == "slurm" else None
+    if nodes_per_run > 1:
+        gpus_per_run = (gpus_per_run or 1) * nodes_per_run
+    whole = read_experiment(experiment, settings, seeds, device=site.device if site else None)
     loaded = current_part(whole, results, world_size=gpus_per_run)
     planned = plan_runs(loaded, world_size=gpus_per_run)
     if dry_run:
@@ -125,7 +147,13 @@ def run(
     summary = None
     while True:
         save_plan(results, describe(loaded, planned, before=read_plan(results, loaded.name), command=command))
-        step = complete(loaded.name, store, planned, command, max_parallel, warm=worker == "warm", limits=limits)
+        start = (
+            partial(SlurmRunner, cluster=site, name=loaded.name, n_nodes=nodes_per_run)
+            if site
+            else partial(local_runner, warm=worker == "warm")
+        )
+        how = partial(start, command=command, limits=limits, max_parallel=max_parallel)
+        step = complete(loaded.name, store, planned, how)
         summary = merge(summary, step)
         following = None if step.stopped else next_part(whole, loaded, results, world_size=gpus_per_run)
         if following is None:
@@ -140,21 +168,19 @@ def merge(a: "Summary | None", b: "Summary") -> "Summary":
     return b
 
 
-def complete(
-    name: str,
-    store: "Store",
-    planned: "list[PlannedRun]",
-    command: str,
-    max_parallel: int | None,
-    *,
-    warm: bool,
-    limits: "Limits",
-) -> "Summary":
-    """Run what has no result yet."""
+def local_runner(missing: "list[PlannedRun]", store: "Store", *, max_parallel: int | None, **options: Any) -> "Runner":
+    """A runner for this machine."""
+    from harness.runner import Runner
+    from harness.slots import Node
+
+    return Runner(missing, store, Node.here(missing[0].spec.device, max_parallel=max_parallel), **options)
+
+
+def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Callable[..., Runner | SlurmRunner]") -> "Summary":
+    """Run what has no result yet. start: makes the runner of the missing ones."""
     from harness.cli.progress import Progress, duration
     from harness.plan import cancel_mark
-    from harness.runner import Runner, Summary, is_exclusive
-    from harness.slots import Node
+    from harness.runner import Summary
 
     for p in planned:
         if wrong := store.repair(p.spec.run_id):
@@ -163,21 +189,9 @@ def complete(
     if not missing:
         return Summary()
     before = cancel_mark(store.root, name)
-    node = Node.here(missing[0].spec.device, max_parallel=max_parallel)
     progress = Progress(len(planned) - len(missing), len(planned))
-    runner = Runner(
-        missing,
-        store,
-        node,
-        command=command,
-        warm=warm,
-        limits=limits,
-        cancelled=lambda: cancel_mark(store.root, name) != before,
-        on_event=progress.on_event,
-    )
-    first = missing[0].spec
-    at_once = min(len(missing), node.at_once(first.world_size, exclusive=is_exclusive(first)))
-    print(f"{len(missing)} of {len(planned)} runs to do, {at_once} at a time", flush=True)
+    runner = start(missing, store, cancelled=lambda: cancel_mark(store.root, name) != before, on_event=progress.on_event)
+    print(f"{len(missing)} of {len(planned)} runs to do, {runner.at_once()} at a time", flush=True)
     done = threading.Event()
     painter = threading.Thread(target=progress.watch, args=(runner, done), daemon=True)
     painter.start()

@@ -1,0 +1,230 @@
+"""The runner on the login node: sends what is missing as job arrays, and follows it by the results folder and the queue.
+
+The results folder says how a run went, the queue only whether its job is still there: a job that was killed, cancelled or lost
+with its node cannot keep anybody waiting. Jobs outlive this runner; the next call finds them in the queue and follows them.
+"""
+
+import io
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
+
+from harness.attempt import Limits
+from harness.data.corpora import data_root
+from harness.errors import UserError
+from harness.files import append_row
+from harness.plan import PlannedRun
+from harness.process import Event
+from harness.records import RESULT_STATUSES, read_lines
+from harness.runner import TRAINER, Summary, is_exclusive, kernel_cache, stop_signals
+from harness.slurm.cluster import Cluster, minutes
+from harness.slurm.job import Job, jobs_of
+from harness.slurm.queue import ALIVE, cancel_jobs, check_slurm, job_states
+from harness.store import FAILED, Store
+
+POLL_S = 2.0
+GONE_LOOKS = 3  # a job that the queue does not know is gone after so many looks: it may not know it yet
+SENT_AGAIN = 2  # times that a run is sent again whose job was killed or preempted for good
+ENDS = {  # state of a job that is over -> how its run ended, if that could not say so itself; whether it is sent again
+    "CANCELLED": ("interrupted", "its job was cancelled", False),
+    "TIMEOUT": ("timeout", "its job reached its time limit", False),
+    "DEADLINE": ("timeout", "its job reached its deadline", False),
+    "OUT_OF_MEMORY": ("oom", "its job was killed: out of memory", False),
+    "PREEMPTED": ("preempted", "its job was preempted", True),
+    "NODE_FAIL": ("preempted", "its node failed", True),
+    "BOOT_FAIL": ("preempted", "its node did not start", True),
+}
+KILLED = ("failed", "its job was killed", True)
+
+
+class SlurmRunner:
+    """One call of `ablate run --executor slurm`, with the interface of the local Runner."""
+
+    def __init__(
+        self,
+        runs: Sequence[PlannedRun],
+        store: Store,
+        cluster: Cluster,
+        *,
+        name: str,
+        command: str,
+        n_nodes: int = 1,
+        max_parallel: int | None = None,
+        trainer: str = TRAINER,
+        limits: Limits | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
+        on_event: Callable[[Event], None] = lambda event: None,
+    ) -> None:
+        check_slurm()
+        for run in runs:
+            if run.spec.world_size % n_nodes:
+                raise UserError(f"--nodes-per-run {n_nodes} does not divide {run.spec.world_size} processes: choose a divisor")
+        self.store, self.cluster, self.name, self.command, self.n_nodes = store, cluster, name, command, n_nodes
+        self.max_parallel, self.trainer, self.limits = max_parallel, trainer, limits or Limits()
+        self.cancelled, self.on_event = cancelled, on_event
+        self.left = {p.spec.run_id: p for p in runs}
+        self.jobs: dict[str, str] = {}  # run_id -> job
+        self.unknown: Counter[str] = Counter()  # job -> looks at which the queue did not know it
+        self.sent: Counter[str] = Counter()  # run_id -> times it was sent by this call
+        self.folder = store.root.resolve() / "experiments" / name / "slurm"
+        self.summary = Summary()
+        self.stop: str | None = None
+
+    def run(self) -> Summary:
+        """Follow every run to its end. A signal ends the following, not the jobs; `ablate cancel` ends both."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with stop_signals(self._on_signal):
+            self._adopt()
+            self._send([p for i, p in self.left.items() if i not in self.jobs])
+            while self.left and self.stop is None:
+                if self.cancelled():
+                    cancel_jobs(self.jobs[i] for i in self.left if i in self.jobs)
+                    self.stop = "interrupted"
+                time.sleep(POLL_S)
+                self._look()
+        if self.cancelled():
+            self.stop = "interrupted"
+        elif self.left:
+            print(
+                f"{len(self.left)} runs stay in the queue: the same command follows them, `ablate cancel {self.name}` ends them"
+            )
+        self.summary.stopped = self.stop if self.left or self.cancelled() else None
+        return self.summary
+
+    def _on_signal(self, status: str) -> None:
+        self.stop = self.stop or status
+
+    def _adopt(self) -> None:
+        """Jobs that an earlier call sent and that are still there."""
+        last = {row["run_id"]: row["job"] for row in jobs_of(self.folder) if row["run_id"] in self.left}
+        states = job_states(last.values()) or {}
+        self.jobs = {run_id: job for run_id, job in last.items() if states.get(job) in ALIVE}
+        if self.jobs:
+            print(f"{len(self.jobs)} runs are in the queue already", flush=True)
+
+    def _send(self, runs: Sequence[PlannedRun]) -> None:
+        """Each size of run is a job array, in the order of the plan."""
+        for size, exclusive in dict.fromkeys((p.spec.world_size, is_exclusive(p.spec)) for p in runs):
+            own = [p for p in runs if (p.spec.world_size, is_exclusive(p.spec)) == (size, exclusive)]
+            for planned, job in zip(own, self._array(own, size, exclusive), strict=True):
+                run_id = planned.spec.run_id
+                self.jobs[run_id] = job
+                self.sent[run_id] += 1
+                append_row(self.folder / "jobs.jsonl", {"run_id": run_id, "job": job})
+
+    def _array(self, runs: Sequence[PlannedRun], size: int, exclusive: bool) -> list[str]:
+        """Names of the jobs, one for each run. Raises UserError where sbatch refuses."""
+        import submitit
+        from submitit.core.utils import FailedJobError
+
+        os.environ["ABLATE_DATA"] = str(data_root().resolve())  # jobs inherit it; they may start elsewhere
+        executor = submitit.SlurmExecutor(folder=self.folder, max_num_timeout=self.cluster.requeues, python=self.cluster.python)
+        per_node = size // self.n_nodes
+        options = dict(self.cluster.sbatch)
+        if self.cluster.device == "cuda" and not self.cluster.asks_for_gpus():
+            options["gpus_per_node"] = per_node
+        if self.cluster.device == "cpu":
+            options.setdefault("cpus_per_task", per_node)
+        if exclusive:
+            options["exclusive"] = True
+        executor.update_parameters(
+            job_name=f"ablate-{self.name}",
+            time=minutes(str(options.get("time", ""))),
+            nodes=self.n_nodes,
+            ntasks_per_node=1,
+            array_parallelism=self.max_parallel or len(runs),
+            signal_delay_s=self.cluster.signal_delay_s,
+            setup=list(self.cluster.setup),
+            srun_args=list(self.cluster.srun),
+            wckey=None,
+            additional_parameters={**({} if "time" in options else {"time": "UNLIMITED"}), **options},
+        )
+        try:
+            with redirect_stderr(io.StringIO()), executor.batch():  # submitit repeats what sbatch says
+                sent = [executor.submit(self._job(p)) for p in runs]
+            return [job.job_id for job in sent]
+        except FailedJobError as error:
+            said = next((line for line in reversed(str(error).splitlines()) if line.startswith("sbatch: ")), str(error))
+            raise UserError(f"{said.removeprefix('sbatch: error: ')}: change it in cluster.yaml") from None
+
+    def _job(self, planned: PlannedRun) -> Job:
+        cache = kernel_cache(planned.spec, self.store)
+        return Job(
+            results=str(self.store.root.resolve()),
+            spec=planned.spec.to_mapping(),
+            command=self.command,
+            trainer=self.trainer,
+            n_nodes=self.n_nodes,
+            cache=None if cache is None else str(cache.resolve()),
+            limits={"wall_s": self.limits.wall_s, "silence_s": self.limits.silence_s, "oom_retries": self.limits.oom_retries},
+            folder=str(self.folder),
+        )
+
+    def _look(self) -> None:
+        """Note what has ended, send again what was lost."""
+        states = job_states(self.jobs[i] for i in self.left)
+        if states is None:
+            return
+        again = []
+        for run_id, planned in list(self.left.items()):
+            state = self.store.state(run_id)
+            job = states[self.jobs[run_id]]
+            self.unknown[self.jobs[run_id]] += job == "GONE"
+            if state["status"] in RESULT_STATUSES:
+                self._settle(planned, state)
+            elif job in ALIVE or (job == "GONE" and self.unknown[self.jobs[run_id]] < GONE_LOOKS):
+                continue
+            elif job == "COMPLETED" and state["status"] == "running":
+                continue  # another runner has it
+            else:
+                status, reason, lost = self._end(run_id, job)
+                if lost and self.stop is None and self.sent[run_id] <= SENT_AGAIN:
+                    again.append(planned)
+                else:
+                    self._settle(planned, {"status": status, "reason": reason})
+        if again:
+            self._send(again)
+
+    def _end(self, run_id: str, job: str) -> tuple[str, str, bool]:
+        """How a run ended whose job is over, noted where the run could not: status, reason, whether it is to be sent again."""
+        status, reason, lost = ENDS.get(job, KILLED)
+        rows = [r for r in read_lines(self.store.directory(run_id) / "attempts.jsonl") if "attempt" in r]
+        own = [r for r in rows if str(r.get("token", "")).startswith(f"{self.jobs[run_id]}/")]
+        ended = [r for r in rows if own and r["attempt"] == own[-1]["attempt"] and "ended" in r]
+        if ended and ended[-1]["status"] in FAILED:
+            return ended[-1]["status"], ended[-1]["reason"], False
+        if own and not ended:
+            self.store.note_end(run_id, token=own[-1]["token"], status=status, reason=reason)
+        elif not own:
+            self.store.note_lost(run_id, status=status, reason=reason)
+        return status, reason, lost
+
+    def _settle(self, planned: PlannedRun, ended: Event) -> None:
+        run_id, status, reason = planned.spec.run_id, ended["status"], ended.get("reason")
+        del self.left[run_id]
+        self.summary.statuses[run_id] = status
+        if reason:
+            self.summary.reasons[run_id] = reason
+        self.on_event({"event": "ended", "run": planned, "status": status, "reason": reason, "val_loss": ended.get("val_loss")})
+
+    def at_once(self) -> int:
+        """How many jobs may run at a time, for all we ask."""
+        return min(len(self.left), self.max_parallel or len(self.left))
+
+    def progress(self) -> list[tuple[PlannedRun, Event]]:
+        """The runs in progress with where they are: step, steps, val_loss."""
+        shown = [(p, self.store.progress(i)) for i, p in list(self.left.items())]
+        return [(p, at) for p, at in shown if at is not None]
+
+
+def cancel_experiment(results: Path, name: str) -> int:
+    """End the jobs of an experiment that are still in the queue; how many there were."""
+    jobs = {row["job"] for row in jobs_of(results / "experiments" / name / "slurm")}
+    states: dict[str, Any] = dict((job_states(jobs) if jobs else None) or {})
+    alive = [job for job, state in states.items() if state in ALIVE]
+    cancel_jobs(alive)
+    return len(alive)

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# A Slurm cluster of two nodes with four pretended GPUs each, all on this machine: up.sh FOLDER. Needs Debian's slurm-wlm and
+# munge, and root. `export SLURM_CONF=FOLDER/slurm.conf` to use it; down.sh FOLDER ends it.
+set -euo pipefail
+folder=$(realpath -m "$1")
+host=$(hostname -s)
+mkdir -p "$folder"/{spool,state,log} /run/munge
+chown munge:munge /run/munge
+[ -S /run/munge/munge.socket.2 ] || runuser -u munge -- /usr/sbin/munged --force
+
+cat > "$folder/slurm.conf" <<END
+ClusterName=lab
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=16817
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=cred_expire=5
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+ReturnToService=2
+MinJobAge=3600
+KillWait=5
+MaxArraySize=2000
+GresTypes=gpu
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+StateSaveLocation=$folder/state
+SlurmctldPidFile=$folder/slurmctld.pid
+SlurmctldLogFile=$folder/log/slurmctld.log
+SlurmdPidFile=$folder/slurmd-%n.pid
+SlurmdLogFile=$folder/log/%n.log
+SlurmdSpoolDir=$folder/spool/%n
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=17001 CPUs=4 RealMemory=2000 Gres=gpu:fake:4
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=17002 CPUs=4 RealMemory=2000 Gres=gpu:fake:4
+PartitionName=main Nodes=n[1-2] Default=YES State=UP
+END
+: > "$folder/gres.conf"
+for node in n1 n2; do
+  for gpu in 0 1 2 3; do
+    [ -e "$folder/gpu.$node.$gpu" ] || mknod "$folder/gpu.$node.$gpu" c 1 3  # slurmd wants a device file
+  done
+  echo "NodeName=$node Name=gpu Type=fake File=$folder/gpu.$node.[0-3]" >> "$folder/gres.conf"
+done
+
+export SLURM_CONF="$folder/slurm.conf"
+slurmctld -c
+slurmd -N n1
+slurmd -N n2
+for _ in $(seq 100); do
+  [ "$(sinfo -h -N -o %T 2>/dev/null | grep -c idle)" = 2 ] && exit 0
+  sleep 0.2
+done
+echo "the nodes did not come up: see $folder/log" >&2
+exit 1
