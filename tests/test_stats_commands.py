@@ -179,13 +179,15 @@ TINY = {"model.n_layer": 1, "model.d_model": 32, "data.seq_len": 64, "data.micro
 )
 def test_the_command_line_asks_for_seeds_between_blocks(ablate: Any, stop: dict[str, float], n: int, reason: str) -> None:
     document = {"name": "adaptive", "base": "r07", "scale": "tiny", "set": TINY, "changes": {"untied_head": "r08.untied_head"},
-                "seeds": {"min": 5, "max": 6, "stop": stop}}  # fmt: skip
+                "seeds": {"min": 5, "max": 6, "stop": stop}, "alters_noise": ["untied_head"],
+                "slope": {"per_step": 0.001, "se": 0.0001}}  # fmt: skip
     Path("adaptive.yaml").write_text(yaml.safe_dump(document))
     ran = ablate("run", "adaptive.yaml", "--results", "r", "--no-report")
     assert ran.code == 0, ran.err
     plan = json.loads(Path("r/experiments/adaptive/experiment.json").read_text())
     assert reason in ran.out and plan["seeds_rule"]["stop"] == stop
     assert len(plan["seeds"]) <= n and (stop.keys() != {"half_width"} or len(plan["seeds"]) == n)
+    assert [a["alters_noise"] for a in plan["arms"]] == [False, True] and plan["slope"]["se"] == 0.0001
     assert len(plan["locks"]) == 1  # seeds that the rule adds are no change of plan
     again = ablate("run", "adaptive.yaml", "--results", "r", "--no-report")
     assert again.code == 0 and "to do" not in again.out
