@@ -19,6 +19,7 @@ from harness.data.corpora import open_corpus, open_heldout
 from harness.data.corpus import Corpus
 from harness.data.loader import Layout, Prefetcher, TrainLoader, ValLoader
 from harness.errors import UserError
+from harness.flops import mfu
 from harness.records import Outcome, RunSpec, Status
 from harness.writer import RunWriter, Silent
 from model.gpt import Tokens
@@ -59,8 +60,8 @@ def set_runtime(config: RunConfig, device: str, *, seed: int) -> None:
             torch.ones(1, device="cuda", requires_grad=True).backward()
 
 
-def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str) -> tuple[Any, ValLoader]:
-    """The training stream and the validation set of this process."""
+def train_loader(config: RunConfig, shards: Sequence[Path], *, seed: int, rank: int, world_size: int, device: str) -> TrainLoader:
+    """The training steps of this process."""
     d = config.data
     layout = Layout(
         batch_tokens=d.batch_tokens,
@@ -70,8 +71,8 @@ def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_si
         world_size=world_size,
         process=rank,
     )
-    train = TrainLoader(
-        corpus.train,
+    return TrainLoader(
+        shards,
         layout,
         loader=d.loader,
         shard_switch=d.shard_switch,
@@ -81,7 +82,12 @@ def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_si
         input_dtype=d.input_dtype,
         pinned=d.pinned and device == "cuda",
     )
-    val = val_loader(config, corpus.val, d.val_tokens, rank=rank, world_size=world_size, device=device)
+
+
+def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str) -> tuple[Any, ValLoader]:
+    """The training stream and the validation set of this process."""
+    train = train_loader(config, corpus.train, seed=seed, rank=rank, world_size=world_size, device=device)
+    val = val_loader(config, corpus.val, config.data.val_tokens, rank=rank, world_size=world_size, device=device)
     return Prefetcher(train) if device == "cuda" else train, val
 
 
@@ -249,7 +255,13 @@ class Training:
         """The numbers of result.json."""
         ms, batch = self.clock.step_ms, self.config.data.batch_tokens
         mean = statistics.fmean(ms) if ms else None
-        cuda = self.core.device.type == "cuda"
+        tokens_per_s, device = batch / mean * 1000 if mean else None, self.core.device.type
+        cuda = device == "cuda"
+        memory = {
+            "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
+            "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20 if cuda else None,
+        }  # read before the device's rate is measured
+        dtype, world = self.core.precision.matmul, self.core.world
         return {
             "heldout_loss": self.heldout_loss,
             "train_time_s": self.clock.elapsed_s,
@@ -258,10 +270,11 @@ class Training:
             "step_ms": mean,
             "step_ms_median": statistics.median(ms) if ms else None,
             "step_ms_p95": statistics.quantiles(ms, n=20)[-1] if len(ms) > 1 else None,
-            "tokens_per_s": batch / mean * 1000 if mean else None,
-            "mfu": None,
-            "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
-            "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20 if cuda else None,
+            "tokens_per_s": tokens_per_s,
+            "mfu": mfu(self.config, self.vocab_size, tokens_per_s, device=device, dtype=dtype, world=world)
+            if tokens_per_s
+            else None,
+            **memory,
         }
 
 

@@ -3,6 +3,7 @@
 B batch, T sequence, N heads, H head_dim. q, k, v are (B, N, T, H) in one dtype; the scale is H^-1/2 everywhere.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.utils.checkpoint import checkpoint
 
 from model.mask import block_mask, dense_mask
+from model.precision import FP32
 
 QUERIES = 2048  # queries of one dense mask: it holds QUERIES x T booleans, whatever the length
 Mask = None | Tensor | BlockMask | Callable[[int, int], Tensor]
@@ -59,10 +61,16 @@ KERNELS: dict[str, Callable[[Tensor, Tensor, Tensor, Mask], Tensor]] = {
 }
 
 
-def make_mask(kernel: str, doc_T: Tensor, window: Tensor | None, kind: str | None, builder: str) -> Mask:
-    """The mask that a document-mask kernel takes, made once per forward pass and shared by all layers."""
+def make_mask(
+    kernel: str, doc_T: Tensor, window: Tensor | None, kind: str | None, builder: str, dtype: torch.dtype = FP32
+) -> Mask:
+    """The mask that a document-mask kernel takes, made once per forward pass and shared by all layers.
+
+    A dense one is added to the scores, in their dtype: from booleans SDPA would make it again in every layer.
+    """
     if kernel == "flex":
         return block_mask(doc_T, window, kind, builder)
     if doc_T.shape[0] <= QUERIES:
-        return dense_mask(0, doc_T.shape[0], doc_T, window, kind)
+        seen = dense_mask(0, doc_T.shape[0], doc_T, window, kind)
+        return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -math.inf)
     return lambda start, end: dense_mask(start, end, doc_T, window, kind)

@@ -63,8 +63,25 @@ class Embedding(nn.Module):
 # ---------------------------------------------------------------- MLP
 
 
+class ReLU2(torch.autograd.Function):
+    """max(x, 0)^2 in the lifted dtype; the gradient 2 max(x, 0) in one product, where the library's takes a power and a mask."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, lifted: torch.dtype | None) -> Tensor:
+        y = F.relu(x)
+        ctx.save_for_backward(y)
+        return y.to(lifted or x.dtype).square()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (y,) = ctx.saved_tensors
+        return (2 * y.to(grad.dtype)).mul_(grad).to(y.dtype), None
+
+
 def relu2(x: Tensor, lifted: torch.dtype | None) -> Tensor:
-    return F.relu(x).to(lifted or x.dtype).square()
+    if torch.compiler.is_compiling():  # which fuses the library's own operators
+        return F.relu(x).to(lifted or x.dtype).square()
+    return ReLU2.apply(x, lifted)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor, torch.dtype | None], Tensor]] = {"gelu": lambda x, lifted: F.gelu(x), "relu2": relu2}
@@ -92,7 +109,8 @@ def lerp(v: Tensor, source: Tensor | None, mix: Tensor | float) -> Tensor:
 
 
 def pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
-    return mix[0] * v if source is None else mix[0] * v + mix[1] * source
+    own, other = mix.unbind()
+    return own * v if source is None else own * v + other * source
 
 
 class Attention(nn.Module):
@@ -152,7 +170,8 @@ class Block(nn.Module):
         """The residual stream after this block (B, T, C), and its attention's own values."""
         own_v = None
         if self.residual_mix is not None:
-            x = self.residual_mix[0] * x + self.residual_mix[1] * x0
+            own, first = self.residual_mix.unbind()
+            x = own * x + first * x0
         if self.attn is not None:
             branch, own_v = self.attn(self.norm(x), rotary, mask, source)
             x = x + (branch if self.attn_scale is None else self.attn_scale * branch)
@@ -240,7 +259,7 @@ class GPT(nn.Module):
         if self.mask_args is None:
             return None
         kernel, kind, builder = self.mask_args
-        return make_mask(kernel, document_ids(ids_BT[0], self.separator), window, kind, builder)
+        return make_mask(kernel, document_ids(ids_BT[0], self.separator), window, kind, builder, self.matmul_dtype)
 
     def logits(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
         """Token ids (B, T) to fp32 logits (B, T, V). window: 0-d integer tensor, in tokens or blocks as the mask counts."""
@@ -251,10 +270,11 @@ class GPT(nn.Module):
         rotary, mask = self.rotary(ids_BT.shape[1]), self.mask(ids_BT, window)
         sources = self.value_embeds(ids_BT) if self.value_embeds is not None else [None] * len(self.blocks)
         n_encoder = len(self.blocks) // 2
+        weights = self.skip_weights.unbind() if self.skip_weights is not None else ()
         skips: list[Tensor] = []
         for i, block in enumerate(self.blocks):
-            if self.skip_weights is not None and i >= n_encoder and skips:
-                x = x + self.skip_weights[i - n_encoder] * skips.pop()
+            if i >= n_encoder and skips:
+                x = x + weights[i - n_encoder] * skips.pop()
             x, own_v = block(x, x0, rotary, mask, first_v if self.first_values else sources[i])
             first_v = own_v if first_v is None else first_v
             if self.skip_weights is not None and i < n_encoder:

@@ -1,6 +1,7 @@
 """Rotary position embedding: split halves, rotated by minus p * w_j (ladder 2.0.2).
 
 y_j = x_j cos + x_{j+H/2} sin ;  y_{j+H/2} = -x_j sin + x_{j+H/2} cos.   T sequence, H head_dim, P = H/2 pairs.
+The tables hold cos twice and sin with both signs, so that one product each rotates both halves.
 """
 
 import torch
@@ -15,9 +16,8 @@ def frequencies(head_dim: int, base: float, pairs: str) -> Tensor:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate (B, T, N, H) by tables (T, 1, P), in the promoted dtype of both."""
-    x1, x2 = x.chunk(2, dim=-1)
-    return torch.cat([x1 * cos + x2 * sin, x2 * cos - x1 * sin], dim=-1)
+    """Rotate (B, T, N, H) by tables (T, 1, H), in the promoted dtype of both."""
+    return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin
 
 
 def rotate_in_fp32(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -49,7 +49,8 @@ class Rotary(nn.Module):
 
     def tables(self, T: int) -> tuple[Tensor, Tensor]:
         theta_TP = torch.outer(torch.arange(T, dtype=torch.float32, device=self.freq_P.device), self.freq_P)
-        return theta_TP.cos()[:, None].to(self.table_dtype), theta_TP.sin()[:, None].to(self.table_dtype)
+        cos, sin = theta_TP.cos()[:, None].to(self.table_dtype), theta_TP.sin()[:, None].to(self.table_dtype)
+        return torch.cat([cos, cos], dim=-1), torch.cat([sin, -sin], dim=-1)
 
     def forward(self, T: int) -> tuple[Tensor, Tensor]:
         return self.tables(T) if self.buffer_len is None else (self.cos[:T], self.sin[:T])

@@ -197,7 +197,9 @@ def test_rotary_tables_are_rounded_as_the_record_rounded_them(name: str) -> None
                     table_dtype=dtype[values["model.rope_table_dtype"]], buffer_len=2048 if m.rope_buffers else None)  # fmt: skip
     w = frequencies(name)
     np.testing.assert_allclose(rotary.freq_P.numpy(), w, rtol=5e-7 if name not in ("r14", "r16") else 0)
-    cos, sin = (t[:, 0] for t in rotary(2048))
+    cos, sin = (t[:, 0] for t in rotary(2048))  # both halves: cos twice, sin with both signs
+    assert torch.equal(torch.cat([cos[:, :64], -sin[:, :64]], -1), torch.cat([cos[:, 64:], sin[:, 64:]], -1))
+    cos, sin = cos[:, :64], sin[:, :64]
     stored = FP32 if name == "r18" else BF16
     assert cos.dtype == sin.dtype == stored
     theta = POSITIONS[:2048, None] * rotary.freq_P.numpy()[None, :]  # fp32: the records' kernels never rounded an angle
