@@ -133,7 +133,7 @@ def time_errors(clock: Clock, times_at: pd.DataFrame, arms: list[str]) -> list[t
     """Steps and seconds to target where they are resolved for every arm; else seconds at equal steps."""
     model = clock.model
     if model is None or any(a not in clock.arms or clock.extrapolated(a) or model.beta[clock.arms.index(a)] >= 0 for a in arms):
-        note = "at equal steps: steps to target are not resolved for every arm"
+        note = "at equal steps (steps to target are not resolved for every arm)"
         return [("seconds", "s", blocked(times_at, "train_time_s", arms), note)]
     place = {a: clock.arms.index(a) for a in arms}
     steps = {a: math.exp(model.log_steps(place[a]).value) for a in arms}

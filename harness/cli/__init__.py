@@ -19,4 +19,4 @@ def options(debug: Annotated[bool, typer.Option("--debug", help="show where an e
     """Options of every command; --debug is read by harness/__main__.py, wherever it stands."""
 
 
-from harness.cli import ab, catalogue, data, folder, imports, pages, plans, runs, scaffold, status, story, submit, tools, verdicts  # noqa: E402, F401  (they register their commands)
+from harness.cli import ab, bench, catalogue, confirm, data, folder, imports, pages, plans, runs, scaffold, status, story, submit, tools, verdicts  # noqa: E402, F401  (they register their commands)
