@@ -31,10 +31,13 @@ def strip(
     if not len(shown):
         return None
     names = [c for c in (low, column, high) if c]
+    shown = shown[["arm", "seed", "run_id", *names]]
     spread = [float(v) for c in names for v in shown[c].dropna()]
     x_range = extent(spread, around=[0.0] if from_zero else [])
     arms = [a for a in palette.arms if (shown["arm"] == a).any()]
     grouped = {arm: shown[shown["arm"] == arm] for arm in arms}
+    records = {arm: rows.to_dict("records") for arm, rows in grouped.items()}
+    means = {arm: float(rows[column].mean()) for arm, rows in grouped.items()}
     beside = 26 if len(arms) <= 12 else 20
 
     def draw(width: int) -> tuple[str, float]:
@@ -49,18 +52,17 @@ def strip(
             name = text(left if above else left - 12, y - 12 if above else y + 4, shorten(arm, width - 24 if above else 216),
                         anchor="start" if above else "end", css="label")  # fmt: skip
             group = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">', name]
-            rows = grouped[arm]
-            for place, run in enumerate(rows.to_dict("records")):
+            for place, run in enumerate(records[arm]):
                 shift = ((place * 0.618) % 1.0 - 0.5) * beside * 0.5
                 if low and high and len(shown) <= MAX_WHISKERS and pd.notna(run[low]) and pd.notna(run[high]):
                     group.append(line(x(run[low]), y + shift, x(run[high]), y + shift, "whisker"))
                 group.append(dot(x(run[column]), y + shift, r=3, css="dot", run=run["run_id"], tip=tips[run["run_id"]]))
-            mean = float(rows[column].mean())
-            group.append(mark(f'path d="M{x(mean):.1f} {y - 9:.1f}v18"', css="center", tip=f"{arm}: mean {mean:.4g}"))
+            tip = f"{arm}: mean {means[arm]:.4g}"
+            group.append(mark(f'path d="M{x(means[arm]):.1f} {y - 9:.1f}v18"', css="center", tip=tip))
             parts.append("".join(group) + "</g>")
         return "".join(parts), bottom + 44
 
-    words = "; ".join(f"{arm} {float(rows[column].mean()):.4g}" for arm, rows in list(grouped.items())[:12])
+    words = "; ".join(f"{arm} {mean:.4g}" for arm, mean in list(means.items())[:12])
     return Figure(
         key=key,
         title=title,
@@ -74,9 +76,12 @@ def strip(
 
 def scatter(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], *, unit: str, target: float | None) -> Figure | None:
     """Final loss against training time, a dot per run; the target is a line."""
-    shown = runs[runs["val_loss"].notna() & runs["train_time_s"].notna()]
+    shown = runs.loc[
+        runs["val_loss"].notna() & runs["train_time_s"].notna(), ["arm", "seed", "run_id", "train_time_s", "val_loss"]
+    ]
     if not len(shown):
         return None
+    records = {str(arm): rows.to_dict("records") for arm, rows in shown.groupby("arm", sort=False)}
     x_range = extent(shown["train_time_s"])
     y_range = extent(shown["val_loss"], around=[] if target is None else [target])
 
@@ -90,10 +95,9 @@ def scatter(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], *, un
             parts.append(line(60, y(target), width - 12, y(target), "target"))
             parts.append(text(width - 14, y(target) - 6, f"target {target:g}", anchor="end", css="note"))
         for arm in palette.arms:
-            rows = shown[shown["arm"] == arm]
             marks = [
                 dot(x(r["train_time_s"]), y(r["val_loss"]), r=4, css="dot", run=r["run_id"], tip=tips[r["run_id"]])
-                for r in rows.to_dict("records")
+                for r in records.get(arm, ())
             ]
             parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{"".join(marks)}</g>')
         return "".join(parts), height

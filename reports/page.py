@@ -73,7 +73,7 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
         outcome = experiment.comparisons()
         figures = draw_all(experiment, outcome)
         views.append(view(experiment, outcome, figures, index))
-        data.append(embedded | {"figures": {f.key: plain({"columns": f.columns, "rows": f.rows}) for f in figures}})
+        data.append(embedded | {"figures": figure_data(figures)})
     names = " and ".join(e.name for e in experiments)
     return environment.from_string(asset("report.html.j2")).render(
         title=f"{names}: ablation report",
@@ -85,6 +85,16 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
         footer="Written by `ablate report` from the results directory. `ablate verify` recomputes every number and verdict on this "
         "page from the data inside it.",
     )
+
+
+def figure_data(figures: Sequence[Figure]) -> dict[str, Any]:
+    """The table behind each figure; one that draws another's table again names it."""
+    out: dict[str, Any] = {}
+    first: dict[int, str] = {}
+    for f in figures:
+        same = first.setdefault(hash((f.columns, f.rows)), f.key)
+        out[f.key] = plain({"columns": f.columns, "rows": f.rows}) if same == f.key else {"same_as": same}
+    return out
 
 
 def shown(value: Any) -> Any:

@@ -82,7 +82,9 @@ def run_cell(column: Column, run: Mapping[Any, Any]) -> Cell:
     """One cell of the table of runs, from one row's values."""
     value = plain(run[column.name])
     if column.name == "stale":
-        return Cell(text=str(run.get("stale_files") or "yes") if value else "", key="stale", css="none" if not value else "")
+        files = [f for f in str(run.get("stale_files") or "").split(", ") if f]
+        words = ", ".join(files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "") or "yes"
+        return Cell(text=words if value else "", key="stale", css="none" if not value else "")
     if column.kind is None:
         return Cell(text=NONE if missing(value) else str(value), key=column.name, css="num" if known(value) else "")
     return Cell(text=show(value, column.kind), key=column.name, v=value if known(value) else None, css="num")

@@ -96,7 +96,7 @@
     button.addEventListener("click", () => {
       const experiment = data.experiments[Number(button.dataset.experiment)];
       const name = button.dataset.csv;
-      const table = (tables[name] ?? ((e) => e.figures[name]))(experiment);
+      const table = (tables[name] ?? ((e) => e.figures[e.figures[name].same_as ?? name]))(experiment);
       const lines = [table.columns, ...table.rows].map((row) => row.map(cell).join(","));
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob([lines.join("\r\n") + "\r\n"], { type: "text/csv" }));
