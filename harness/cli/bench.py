@@ -1,0 +1,99 @@
+"""How fast a preset trains on this machine, and where a step's time goes."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli import app
+from harness.cli.catalogue import Json
+from harness.cli.runs import parse_overrides
+from harness.cli.table import print_json, print_table
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.bench import Candidate, Text
+
+UNITS = {"flops_per_token": 1e6, "attention_flops_per_token": 1e6, "optimizer_flops_per_token": 1e6, "matrix_flops_per_s": 1e9}
+WORDS = {1e6: "million", 1e9: "billion"}
+
+
+def side(text: str, preset: str | None) -> tuple[str, dict[str, Any]]:
+    """One side of --compare: a preset's name, or KEY=VALUE,... on the preset of the command."""
+    if "=" not in text:
+        return text, {}
+    if preset is None:
+        raise UserError(f"--compare {text}: a setting needs a preset, for example `ablate bench r08 --compare {text} ...`")
+    return preset, parse_overrides(text.split(","), None)
+
+
+def candidate(preset: str, settings: dict[str, Any], *, scale: str, device: str, text: "Text | None" = None) -> "Candidate":
+    """The configuration, ready to train on its corpus (prepared if it is the embedded one)."""
+    from harness.bench import Candidate, Text, resolve
+    from harness.data.corpora import data_root, open_corpus, prepare
+
+    config, _ = resolve(preset, scale=scale, device=device, settings=settings)
+    name = config.data.corpus
+    if name == "stdlib" and not (data_root() / name / "corpus.json").exists():
+        prepare(name)
+    corpus = open_corpus(name)
+    return Candidate(
+        config,
+        Text(name=name, shards=corpus.train, vocab_size=corpus.vocab_size, separator=corpus.separator),
+        device=device,
+    )
+
+
+@app.command()
+def bench(
+    preset: Annotated[str | None, typer.Argument(help="a record, for example r08")] = None,
+    scale: Annotated[str | None, typer.Option(help="tiny, small or gpt2; default: gpt2 on a GPU, tiny on a CPU")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a field")] = None,
+    steps: Annotated[int, typer.Option(help="timed steps, or rounds of a comparison")] = 10,
+    compare: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="A B", help="interleave two presets, or two settings KEY=VALUE,...")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Step time, throughput, utilisation, memory of a preset on this machine, and where a step's time goes."""
+    from harness.bench import compare as interleaved
+    from harness.bench import measure, resolve
+    from harness.profile import breakdown
+    from harness.provenance import describe_environment
+    from harness.slots import find_device
+
+    if steps < 1:
+        raise UserError(f"--steps {steps}: must be at least 1")
+    if preset is None and compare is None:
+        raise UserError("bench needs a preset: `ablate bench r08`; `ablate records` lists them")
+    device = find_device()
+    scale = scale or ("gpt2" if device == "cuda" else "tiny")
+    common = parse_overrides(settings, None)
+    machine = describe_environment(None)["lock"]
+    about = {"scale": scale, "device": device, "torch": machine.get("torch"), "preset": preset}
+    if compare is not None:
+        sides = [side(text, preset) for text in compare]
+        made = [candidate(name, {**common, **own}, scale=scale, device=device) for name, own in sides]
+        result = {**about, "a": compare[0], "b": compare[1], **interleaved(*made, steps=steps)}
+        print_json(result) if json else print_table([{k: result[k] for k in COMPARED}])
+        return
+    assert preset is not None
+    one = candidate(preset, common, scale=scale, device=device)
+    substituted = resolve(preset, scale=scale, device=device, settings=common)[1]
+    result = {**about, "corpus": one.text.name, "substituted": list(substituted), **measure(one, steps=steps)}
+    parts = breakdown(one)
+    if json:
+        print_json({**result, "breakdown": parts})
+        return
+    print_table([row for name, value in result.items() if value is not None for row in [line(name, value)]])
+    print()
+    print_table([{**row, "share": f"{100 * row['share']:.1f} %"} for row in parts])
+
+
+COMPARED = ("a", "b", "rounds", "a_ms", "b_ms", "ratio", "low", "high")
+
+
+def line(name: str, value: Any) -> dict[str, Any]:
+    """A row of the table: large numbers in millions or billions, the utilisation in percent."""
+    if name in UNITS:
+        return {"what": name, "value": f"{value / UNITS[name]:.4g} {WORDS[UNITS[name]]}"}
+    return {"what": name, "value": f"{100 * value:.1f} %" if name == "mfu" else value}

@@ -1,0 +1,80 @@
+"""Where a step's time goes: data, forward, backward, each optimizer, communication, and the gaps between them.
+
+From torch.profiler, whose events nest: an event belongs to the part that its name says, else to that of the event around it.
+On CUDA the parts hold the time of the kernels they launched, and a gap is time in which the device waits.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from harness.bench import Candidate
+
+PARTS = (  # beginning of an event's name -> part; the library names backward nodes, optimizers and collectives by itself
+    ("bench::data", "data"),
+    ("bench::gradients", "forward"),
+    ("autograd::engine::evaluate_function", "backward"),
+    ("Optimizer.step#", "optimizer"),
+    ("Optimizer.zero_grad#", "optimizer"),
+    ("c10d::", "communication"),
+    ("nccl:", "communication"),
+    ("gloo:", "communication"),
+)
+
+
+def part_of(name: str) -> str | None:
+    for beginning, part in PARTS:
+        if name.startswith(beginning):
+            kind = name.partition("#")[2].partition(".")[0]
+            return f"{part} {kind}" if kind and name.startswith("Optimizer.step") else part
+    return None
+
+
+def owner(event: Any) -> Any:
+    """The next event outwards that has a part."""
+    event = event.cpu_parent
+    while event is not None and part_of(event.name) is None:
+        event = event.cpu_parent
+    return event
+
+
+def shares(events: Iterable[Any], cuda: bool) -> Iterator[tuple[str, float]]:
+    """(part, microseconds) of every event that has a part; what lies within an inner part is taken off the outer one."""
+    for event in events:
+        part = part_of(event.name)
+        if part is None or event.device_type != torch.autograd.DeviceType.CPU:
+            continue
+        spent = event.device_time_total if cuda else event.cpu_time_total
+        yield part, spent
+        outer = owner(event)
+        if outer is not None:
+            yield str(part_of(outer.name)), -spent
+
+
+def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
+    """Parts of a step with their share of its time under the profiler, the dearest first; `gaps` is what no part accounts for."""
+    cuda = candidate.device == "cuda"
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
+    candidate.timed(1)
+    with profile(activities=activities) as recorded:
+        began = time.perf_counter()
+        for _ in range(steps):
+            with record_function("bench::data"):
+                batches = candidate.batches()
+            window = candidate.core.set_step(min(candidate.steps_done, candidate.config.schedule.steps - 1))
+            with record_function("bench::gradients"):
+                candidate.core.gradients(batches, window)
+            candidate.core.step()
+            candidate.steps_done += 1
+        if cuda:
+            torch.cuda.synchronize()
+        wall_us = (time.perf_counter() - began) * 1e6
+    parts: dict[str, float] = {}
+    for part, microseconds in shares(recorded.events(), cuda):
+        parts[part] = parts.get(part, 0.0) + microseconds
+    parts["gaps"] = wall_us - sum(parts.values())
+    rows = [{"part": part, "ms": us / steps / 1000, "share": us / wall_us} for part, us in parts.items()]
+    return sorted(rows, key=lambda row: -row["share"])
