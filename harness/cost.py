@@ -1,29 +1,120 @@
-"""What a matrix will cost before it starts: from runs measured on this kind of machine, else in tokens alone."""
+"""What a matrix will cost before it starts: from its own finished runs where there are any, else from FLOPs and the card."""
 
-from collections.abc import Collection, Sequence
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from harness.errors import UserError
 from harness.plan import PlannedRun
-from harness.records import read_result
+from harness.records import RunSpec, digest_of_config, read_result
+from harness.runner import is_exclusive
+from harness.slots import Node
+
+# dense bf16 FLOP/s of a card, from its maker's data sheet; the first name found in the device's own counts
+CARDS = {
+    "B200": 2.25e15,
+    "H200": 9.9e14,
+    "H100": 9.9e14,
+    "GH200": 9.9e14,
+    "A100": 3.1e14,
+    "L40": 1.8e14,
+    "4090": 1.65e14,
+    "A10": 1.25e14,
+}
+ASSUMED = "H100"  # where no card can be asked: on a login node
+SHARE = 0.35  # of a card's FLOP/s that a small GPT's training makes
+CPU_FLOPS = 2e10  # of one processor in such training: small matrices in fp32
+GPT2_VOCABULARY = 50257
+
+
+@cache
+def card() -> str:
+    """The name of this machine's first GPU, or the assumed one."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ASSUMED
+    said = done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else ""
+    return next((name for name in CARDS if name in said), ASSUMED)
+
+
+def by_flops(spec: RunSpec) -> float:
+    """Seconds of a run, training and validation, from what it computes and what its devices can."""
+    from harness.config import from_plain
+    from harness.flops import flops_per_token
+
+    config = from_plain(spec.config)
+    d = config.data
+    flops = flops_per_token(config, 257 if d.corpus == "stdlib" else GPT2_VOCABULARY)
+    n_validations = spec.budget // d.val_every + 1
+    total = (flops.model + flops.optimizer) * spec.budget * d.batch_tokens + flops.model / 3 * n_validations * d.val_tokens
+    return total / (spec.world_size * (CARDS[card()] * SHARE if spec.device == "cuda" else CPU_FLOPS))
+
+
+def measured(planned: Sequence[PlannedRun], done: Collection[str], results: Path) -> Mapping[str, list[float]]:
+    """Seconds of the plan's finished runs, without their worker's imports: by configuration and size."""
+    seconds: dict[str, list[float]] = {}
+    for p in planned:
+        result = read_result(results / "runs" / p.spec.run_id) if p.spec.run_id in done else None
+        if result and (wall := result.get("wall") or {}).get("total_s"):
+            seconds.setdefault(_kind(p.spec), []).append(wall["total_s"] - wall.get("import_s", 0.0))
+    return seconds
+
+
+def _kind(spec: RunSpec) -> str:
+    return f"{digest_of_config(spec.config)} {spec.world_size}"
 
 
 def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path) -> dict[str, Any]:
-    """Runs and tokens still to do; hours of one slot from the measured wall time of this plan's finished runs, else None."""
+    """Runs and tokens still to do; hours of one slot, GPU-hours (None on a CPU), wall hours on this machine, and from what."""
     missing = [p for p in planned if p.spec.run_id not in done]
     tokens = sum(p.spec.budget * p.spec.config["data"]["batch_tokens"] for p in missing)
-    measured = [
-        r["wall"]["total_s"] / (p.spec.budget * p.spec.config["data"]["batch_tokens"])
-        for p in planned
-        if p.spec.run_id in done and (r := read_result(results / "runs" / p.spec.run_id)) and r["wall"].get("total_s")
-    ]
-    hours = fmean(measured) * tokens / 3600 if measured else None
-    gpu_hours = hours * planned[0].spec.world_size if hours is not None and planned[0].spec.device == "cuda" else None
-    words = f"to do: {len(missing)} runs, {tokens / 1e6:.1f}M training tokens"
-    words += (
-        f", about {hours:.2f} h of one slot (from {len(measured)} finished runs)"
-        if hours is not None
-        else "; time not known before a run is done"
+    known = measured(planned, done, results)
+    of_kind = {_kind(p.spec): p.spec for p in planned}
+    # how much slower, or faster, than the estimate the measured kinds were: unmeasured ones are taken to be so too
+    scale = fmean(fmean(s) / by_flops(of_kind[k]) for k, s in known.items()) if known else 1.0
+    seconds = {k: fmean(known[k]) if k in known else scale * by_flops(spec) for k, spec in of_kind.items()}
+    slot = gpu = wall = 0.0
+    if missing:
+        node = Node.here(missing[0].spec.device)
+        for p in missing:
+            run_s, exclusive = seconds[_kind(p.spec)], is_exclusive(p.spec)
+            slot += run_s
+            gpu += run_s * (max(len(node.gpus), p.spec.world_size) if exclusive else p.spec.world_size)
+            wall += run_s / node.at_once(p.spec.world_size, exclusive=exclusive)
+    n_known = sum(map(len, known.values()))
+    on_gpus = bool(planned) and planned[0].spec.device == "cuda"
+    source = (
+        f"{n_known} finished runs"
+        if known
+        else f"FLOPs on {'an ' + card() if on_gpus else 'this CPU'}, to a factor of two or three"
     )
-    return {"runs": len(missing), "tokens": tokens, "slot_hours": hours, "gpu_hours": gpu_hours, "words": words}
+    words = f"to do: {len(missing)} runs, {tokens / 1e6:.1f}M training tokens"
+    if missing:
+        amount = f"{gpu / 3600:.2f} GPU-hours" if on_gpus else f"{slot / 3600:.2f} h of one slot"
+        words += f", about {amount}, {wall / 3600:.2f} h on this machine (from {source})"
+    return {
+        "runs": len(missing),
+        "tokens": tokens,
+        "slot_hours": slot / 3600,
+        "gpu_hours": gpu / 3600 if on_gpus else None,
+        "wall_hours": wall / 3600,
+        "source": source,
+        "words": words,
+    }
+
+
+def check_limit(cost: Mapping[str, Any], most: float | None) -> None:
+    """Raises UserError where a matrix would cost more GPU-hours than the user allows (on a CPU: hours of one slot)."""
+    hours = cost["gpu_hours"] if cost["gpu_hours"] is not None else cost["slot_hours"]
+    if most is not None and hours > most:
+        unit = "GPU-hours" if cost["gpu_hours"] is not None else "hours of one slot"
+        raise UserError(
+            f"{cost['runs']} runs need about {hours:.3g} {unit} (from {cost['source']}), more than --max-gpu-hours {most:g}: "
+            "nothing was started; take fewer --seeds or steps, or allow more"
+        )

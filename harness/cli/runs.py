@@ -106,14 +106,20 @@ def run(
     oom_retries: Annotated[
         int, typer.Option("--oom-retries", help="times a run out of memory is tried again with half the tokens in a pass")
     ] = 0,
+    max_gpu_hours: Annotated[
+        float | None, typer.Option("--max-gpu-hours", metavar="H", help="start nothing if the estimate is more than this")
+    ] = None,
+    price: Annotated[float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False,
     no_report: Annotated[bool, typer.Option("--no-report")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Run what is missing of an experiment. Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input."""
     from harness.attempt import Limits
+    from harness.cost import check_limit, estimate
     from harness.plan import describe, plan_runs, read_plan, save_plan
     from harness.provenance import redact
+    from harness.records import read_result
     from harness.slurm.cluster import read_cluster
     from harness.slurm.executor import SlurmRunner
     from harness.store import Store
@@ -140,7 +146,11 @@ def run(
     if dry_run:
         from harness.cli.plans import print_plan
 
-        print_plan(loaded, planned, results)
+        print_plan(loaded, planned, results, price=price)
+    if max_gpu_hours is not None:
+        done = {p.spec.run_id for p in planned if read_result(results / "runs" / p.spec.run_id) is not None}
+        check_limit(estimate(planned, done, results), max_gpu_hours)
+    if dry_run:
         return
     store = Store.create(results)
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
