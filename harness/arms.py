@@ -27,6 +27,7 @@ class Arm:
     substituted: tuple[str, ...]  # what this device replaces, in words
     of: str  # its name without the point
     point: Point  # axis -> '0.01' or 'x0.5'; empty where nothing is crossed
+    runs_in: Mapping[str, str]  # the environment of its workers, empty: this one
 
 
 def differences(config: RunConfig, base: RunConfig) -> dict[str, Any]:
@@ -67,18 +68,20 @@ class Resolver:
     def arms(self, *, crossed: bool = True) -> tuple[Arm, ...]:
         """The baseline first, then the design's arms in its order, each at every point of the axes where `crossed`."""
         base, substituted = self._resolve(())
-        first = Arm(name=BASELINE, changes=(), config=base, fields={}, substituted=substituted, of=BASELINE, point={})
+        first = Arm(name=BASELINE, changes=(), config=base, fields={}, substituted=substituted, of=BASELINE, point={},
+                    runs_in={})  # fmt: skip
         out = {identity(base): first}
         for label, chosen in {BASELINE: (), **self._sets()}.items():
             config, substituted = self._resolve(chosen)
+            runs_in = {k: v for name in chosen for k, v in self.changes[name].runs_in.items()}
             for point in grid(self.axes if crossed else ()):
                 at = at_point(config, self.axes, point, self.file.at("axes"))
                 check_config(at)
                 name = label if at == config else arm_name(label, self.axes, point)
-                if (key := identity(at)) in out and name != BASELINE:
+                if (key := identity(at) + str(runs_in or "")) in out and name != BASELINE:
                     raise self.file.fail(same(name, out[key], substituted), "changes")
                 out[key] = Arm(name=name, changes=chosen, config=at, fields=differences(at, base), substituted=substituted,
-                              of=label, point=point)  # fmt: skip
+                              of=label, point=point, runs_in=runs_in)  # fmt: skip
         return tuple(out.values())
 
     def _absent(self) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 """What an experiment file sets: `set` for every arm, and `changes`, taken from records or spelled out."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness import plugins
 from harness.designs import BASELINE
 from harness.experiment_file import ExperimentFile
+from harness.foreign.environments import is_environment
 from harness.presets import Values, check_names, frozen, load_preset, names, near
 from harness.validate import check_values
 
@@ -16,6 +18,7 @@ class Entry:
 
     values: Values
     from_record: bool
+    runs_in: Mapping[str, str] = field(default_factory=dict)  # another environment: {python: PATH} or {container: COMMAND}
 
 
 def read_fixed(file: ExperimentFile) -> Values:
@@ -42,8 +45,13 @@ def _entry(file: ExperimentFile, name: Any, value: Any) -> Entry:
     if not isinstance(value, dict) or not value:
         raise file.fail(f"change '{name}' must be RECORD.CHANGE or a mapping of dotted fields to values", *place)
     where = file.at(*place)
+    runs_in = value.get("environment", {})
+    if "environment" in value and not is_environment(runs_in):
+        message = f"environment is {runs_in!r}, but must be {{python: PATH}} or {{container: COMMAND}}"
+        raise file.fail(message, *place, "environment")
+    value = {k: v for k, v in value.items() if k != "environment"}
     check_names(value, where, plugins.declared())
-    return Entry(values=check_values({k: frozen(v) for k, v in value.items()}, where), from_record=False)
+    return Entry(values=check_values({k: frozen(v) for k, v in value.items()}, where), from_record=False, runs_in=runs_in)
 
 
 def _of_record(file: ExperimentFile, name: str, text: str) -> Values:

@@ -21,6 +21,7 @@ from harness.data.corpus import Corpus, HeldOut
 from harness.errors import UserError
 from harness.experiment import Arm, Experiment
 from harness.files import write_json
+from harness.foreign.environments import effect, lock_of
 from harness.presets import to_config, with_budget
 from harness.provenance import environment_lock
 from harness.records import RunSpec, read_json, run_id_of
@@ -51,7 +52,7 @@ def at_budget(config: RunConfig, steps: int) -> RunConfig:
 
 def in_words(arm: Arm) -> tuple[str, ...]:
     """Which toggles an arm sets, for the head of its log."""
-    return tuple(f"{k} = {v}" for k, v in arm.fields.items()) or ("the baseline: nothing is changed",)
+    return tuple(f"{k} = {v}" for k, v in {**arm.fields, **arm.runs_in}.items()) or ("the baseline: nothing is changed",)
 
 
 def heldout_of(config: RunConfig, corpus: Corpus) -> HeldOut | None:
@@ -74,7 +75,7 @@ def plan_runs(e: Experiment, *, world_size: int | None = None, need_data: bool =
     if world_size is not None and len(e.phases) > 1:
         raise UserError(f"{e.path}: its phases say how many GPUs a run of each role has: leave --gpus-per-run out")
     phases = [(role, phase, world_size or phase.gpus_per_run) for role, phase in e.phases.items()]
-    sources, environment = source_of(plugins.paths()), environment_lock()
+    sources = source_of(plugins.paths())
     corpora: dict[str, Corpus | None] = {}
     second: dict[DataConfig, HeldOut | None] = {}
     cells: list[tuple[str, RunSpec]] = []  # arm and specification, without its seed
@@ -103,7 +104,8 @@ def plan_runs(e: Experiment, *, world_size: int | None = None, need_data: bool =
                 device=e.device,
                 source_digest=sources.digest,
                 source_files=sources.files,
-                environment_digest=environment.digest,
+                environment_digest=lock_of(arm.runs_in).digest,
+                runs_in=arm.runs_in,
                 toggles=in_words(arm),
                 substituted=arm.substituted,
             )
@@ -219,6 +221,7 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
                 "of": a.of,
                 "point": dict(a.point),
                 "substituted": list(a.substituted),
+                "environment_effect": effect(a.runs_in),
             }
             for a in e.arms
         ],

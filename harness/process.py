@@ -5,12 +5,14 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
+from harness.foreign.environments import EFFECT, effect, start_of
+from harness.provenance import HERE
 from harness.slots import Slot
 
 GRACE_S = 20.0  # a worker whose input has ended has this long to be gone
@@ -47,8 +49,16 @@ class Group:
 class WorkerProcess:
     """The worker of one slot, started when first needed and again after it died."""
 
-    def __init__(self, slot: Slot, trainer: str, *, device: str = "cpu", group: Group | None = None) -> None:
-        self.slot, self.trainer, self.device = slot, trainer, device
+    def __init__(
+        self,
+        slot: Slot,
+        trainer: str,
+        *,
+        device: str = "cpu",
+        group: Group | None = None,
+        runs_in: Mapping[str, str] | None = None,
+    ) -> None:
+        self.slot, self.trainer, self.device, self.runs_in = slot, trainer, device, dict(runs_in or {})
         self.group = group or Group(n_per_node=slot.size)
         self.process: subprocess.Popen[bytes] | None = None
         self.errors: IO[bytes] | None = None
@@ -57,8 +67,11 @@ class WorkerProcess:
     def environment(self) -> dict[str, str]:
         threads = str(self.slot.threads)
         inherited = {k: v for k, v in os.environ.items() if k not in OF_A_GROUP}
+        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        elsewhere = {"PYTHONPATH": path, EFFECT: effect(self.runs_in) or ""} if self.runs_in else {}
         return {
             **inherited,
+            **elsewhere,
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "PYTHONUNBUFFERED": "1",
@@ -70,7 +83,7 @@ class WorkerProcess:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _end)
         # a session of its own: Ctrl-C reaches the runner alone, which then ends its workers
         self.process = subprocess.Popen(
-            [*DEAF, sys.executable, *self.group.arguments(self.trainer, self.device)],
+            [*DEAF, *start_of(self.runs_in), *self.group.arguments(self.trainer, self.device)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -79,6 +79,7 @@ class RunSpec:
     role: Literal["loss", "timing"] = "loss"
     world_size: int = 1
     device: str = "cpu"  # or cuda
+    runs_in: Mapping[str, str] = field(default_factory=dict)  # {python: PATH} or {container: COMMAND}; empty: this environment
     source_files: Mapping[str, str] = field(default_factory=dict)  # path -> digest, to name what changed
     toggles: tuple[str, ...] = ()  # in words, for the log; no part of the identity
     substituted: tuple[str, ...] = ()  # what this device replaced, in words; no part of the identity
@@ -94,6 +95,7 @@ class RunSpec:
             "data": {"name": self.data_name, "fingerprint": self.data_fingerprint, "heldout": self.heldout_fingerprint},
             "world_size": self.world_size,
             "device": self.device,
+            **({"runs_in": dict(self.runs_in)} if self.runs_in else {}),
         }
 
     @cached_property
@@ -133,6 +135,7 @@ class RunSpec:
             heldout_fingerprint=m["data"].get("heldout"),
             world_size=m["world_size"],
             device=m["device"],
+            runs_in=m.get("runs_in", {}),
             source_digest=m["source"]["digest"],
             source_files=m["source"]["files"],
             environment_digest=m["environment"]["digest"],

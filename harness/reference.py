@@ -145,6 +145,8 @@ def experiment_schema() -> dict[str, Any]:
     fields = {"$ref": "#/$defs/fields"}
     factor = {"type": "string", "pattern": f"^{FACTOR.pattern}$"}
     phase = {"type": "object", "additionalProperties": False, "properties": {key: count for key in PHASE_KEYS}}
+    environments = {"type": "object", "properties": {"python": text, "container": text}, "maxProperties": 1, "minProperties": 1}
+    elsewhere = {"type": "object", "required": ["environment"], "properties": {"environment": environments}}
     seeds_rule = {
         "type": "object",
         "required": ["min", "max", "stop"],
@@ -158,7 +160,7 @@ def experiment_schema() -> dict[str, Any]:
         "set": {**fields, "description": "fields of every arm"},
         "changes": {
             "type": "object",
-            "additionalProperties": {"anyOf": [{"type": "string", "description": "RECORD.CHANGE"}, names, fields]},
+            "additionalProperties": {"anyOf": [{"type": "string", "description": "RECORD.CHANGE"}, names, fields, elsewhere]},
         },
         "design": {"enum": [*DESIGNS, "explicit"]},
         "arms": {"anyOf": [{"type": "array", "items": names}, {"type": "object", "additionalProperties": names}]},

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,15 +150,15 @@ class Runner:
         threading.Thread(target=self._work, args=(planned, slot, cache), daemon=True).start()
         return True
 
-    def _worker(self, slot: Slot) -> WorkerProcess:
+    def _worker(self, slot: Slot, runs_in: Mapping[str, str]) -> WorkerProcess:
         """The warm worker of a slot, or a new one; idle ones that hold one of its devices go."""
         with self.changed:
-            mine = next((w for w in self.idle if w.slot == slot), None)
+            mine = next((w for w in self.idle if w.slot == slot and w.runs_in == runs_in), None)
             in_the_way = [w for w in self.idle if w is not mine and {*w.slot.held} & {*slot.held}]
             self.idle = [w for w in self.idle if w is not mine and w not in in_the_way]
         for worker in in_the_way:
             worker.close()
-        return mine or WorkerProcess(slot, self.trainer)
+        return mine or WorkerProcess(slot, self.trainer, runs_in=runs_in)
 
     def _work(self, planned: PlannedRun, slot: Slot, cache: Path | None) -> None:
         """One run to its end, in a thread of its own."""
@@ -170,7 +170,7 @@ class Runner:
                 self.changed.notify()
 
         try:
-            worker = self._worker(slot)
+            worker = self._worker(slot, planned.spec.runs_in)
             worker.device = planned.spec.device
             self.on_event({"event": "started", "run": planned})
             ended = execute(

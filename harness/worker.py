@@ -31,6 +31,7 @@ from harness import plugins
 from harness.data.corpora import open_corpus
 from harness.errors import UserError
 from harness.files import write_json
+from harness.foreign.environments import EFFECT
 from harness.gpus import Sampler
 from harness.provenance import describe_environment, environment_lock, working_diff
 from harness.records import RESULT_STATUSES, Outcome, RunSpec
@@ -89,22 +90,29 @@ def check_unchanged(spec: RunSpec) -> None:
         raise UserError("the environment changed since the run was planned: run the same command again")
 
 
-def look_at(name: str) -> dict[str, tuple[int, ...]]:
-    """Size, time and place of every file that a corpus's runs read; nothing where it cannot be read, which the run will say."""
+def _facts(path: str) -> tuple[int, ...] | None:
+    """Size, time and place of a file; None where it is not there."""
+    try:
+        s = os.stat(path)
+    except OSError:
+        return None
+    return s.st_size, s.st_mtime_ns, s.st_ino
+
+
+def look_at(name: str) -> dict[str, tuple[int, ...] | None]:
+    """The facts of every file that a corpus's runs read; nothing where there is no such corpus, which the run will say."""
     try:
         shards = open_corpus(name).shards
-        paths = [p for role in ("train", "val") for p in shards[role]]
-        return {str(p): (s.st_size, s.st_mtime_ns, s.st_ino) for p in paths if (s := p.stat())}
-    except (OSError, UserError):
+    except UserError:
         return {}
+    return {str(p): _facts(str(p)) for role in ("train", "val") for p in shards[role]}
 
 
-def check_data(name: str, before: Mapping[str, tuple[int, ...]], outcome: Outcome) -> Outcome:
+def check_data(before: Mapping[str, tuple[int, ...] | None], outcome: Outcome) -> Outcome:
     """The outcome, or a failure: a result made from data that changed meanwhile is none."""
-    after = look_at(name)
-    if outcome.status not in RESULT_STATUSES or before == after:
+    changed = ", ".join(Path(p).name for p, facts in before.items() if _facts(p) != facts)
+    if outcome.status not in RESULT_STATUSES or not changed:
         return outcome
-    changed = ", ".join(Path(p).name for p in {**before, **after} if before.get(p) != after.get(p))
     return Outcome(status="failed", reason=f"its data changed while it ran ({changed}): prepare the corpus again, then run again")
 
 
@@ -158,11 +166,12 @@ def lead(order: Event, store: Store, ranks: Ranks, train: Trainer, wall: Mapping
         data = look_at(spec.data_name)
         with _into_log(out), Sampler(out.metric) as sampler:
             outcome = run(trained, out, train)
-        outcome = check_data(spec.data_name, data, outcome)
+        outcome = check_data(data, outcome)
         if ranks.n_processes > 1 and outcome.status == "failed":
             time.sleep(FIRST_TELLS_S)
         wall = {**wall, **outcome.wall, "total_s": wall.get("import_s", 0.0) + time.perf_counter() - began}
-        out.finish(replace(outcome, wall=wall, marks={**outcome.marks, "gpu": sampler.summary()}))
+        effect = {"environment_effect": os.environ[EFFECT]} if EFFECT in os.environ else {}
+        out.finish(replace(outcome, wall=wall, marks={**outcome.marks, "gpu": sampler.summary(), **effect}))
     finally:
         out.release()
     return {"status": outcome.status, "reason": outcome.reason, "val_loss": outcome.final.get("val_loss")}

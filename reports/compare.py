@@ -233,7 +233,7 @@ def _published(experiment: Experiment, clock: Clock, anytime: bool) -> Published
 
     def torches(name: str) -> set[str | None]:
         ids = experiment.runs.loc[experiment.runs["arm"] == name, "run_id"]
-        return {experiment.environments.get(r, {}).get("torch") for r in ids} - {None}
+        return {(experiment.environments.get(r, {}).get("lock") or {}).get("torch") for r in ids} - {None}
 
     versions = {a: torches(a) for a in (arm, plan["baseline"])}
     if why and versions[arm] and versions[plan["baseline"]] and not versions[arm] & versions[plan["baseline"]]:

@@ -2,7 +2,7 @@
 
 import random
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,8 @@ class Held:
 class NoWorker:
     """A worker that does nothing, and stays warm."""
 
-    def __init__(self, slot: Slot, trainer: str) -> None:
-        self.slot, self.device, self.open = slot, "", True
+    def __init__(self, slot: Slot, trainer: str, *, runs_in: Mapping[str, str]) -> None:
+        self.slot, self.runs_in, self.device, self.open = slot, runs_in, "", True
 
     def alive(self) -> bool:
         return self.open

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UserError
 from harness.provenance import LOCKED, Lock, environment_lock
 from harness.records import short_digest
 
 TIMEOUT_S = 300.0  # a container may have to be unpacked first
+EFFECT = "ABLATE_ENVIRONMENT_EFFECT"  # the variable that tells a worker what its environment changes
 KINDS = ("python", "container")  # the path of an interpreter, or a command in front of the trainer's
 ASK = """
 import importlib.metadata as m, json, platform
@@ -26,6 +28,16 @@ for name in %r:
         pass
 print(json.dumps(versions))
 """
+
+
+def is_environment(value: Any) -> bool:
+    """Whether a file's value names one: one of KINDS with its text."""
+    return isinstance(value, dict) and len(value) == 1 and all(k in KINDS and isinstance(v, str) for k, v in value.items())
+
+
+def start_of(environment: Mapping[str, str]) -> list[str]:
+    """The words that start Python there."""
+    return [*prefix(environment), environment.get("python", "python" if "container" in environment else sys.executable)]
 
 
 def prefix(environment: Mapping[str, str]) -> list[str]:
@@ -47,8 +59,7 @@ def lock_of(environment: Mapping[str, str]) -> Lock:
 @cache
 def _asked(items: tuple[tuple[str, str], ...]) -> Lock:
     environment = dict(items)
-    interpreter = environment.get("python", "python" if "container" in environment else sys.executable)
-    command = [*prefix(environment), interpreter, "-c", ASK % (LOCKED,)]
+    command = [*start_of(environment), "-c", ASK % (LOCKED,)]
     if shutil.which(command[0]) is None:
         raise UserError(f"environment: {command[0]}: no such program: name an interpreter such as /opt/venv/bin/python")
     try:
@@ -57,8 +68,6 @@ def _asked(items: tuple[tuple[str, str], ...]) -> Lock:
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
         said = (done.stderr.strip().splitlines() or [""])[-1] if isinstance(error, ValueError | IndexError) else error
         raise UserError(f"environment: `{shlex.join(command[:-2])}` does not run Python: {said}") from None
-    if "container" in environment:
-        versions["container"] = environment["container"]
     return Lock(digest=short_digest(versions), versions=versions)
 
 

@@ -91,7 +91,7 @@ class _Reader:
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise self.file.fail(f"{at[-1]}: {key} is {value!r}, but must be {words}", *at, key)
         environment = given.get("environment")
-        if environment is not None and (len(environment) != 1 or set(environment) - set(environments.KINDS)):
+        if environment is not None and not environments.is_environment(environment):
             raise self.file.fail(
                 f"{at[-1]}: environment is {environment!r}, but must be {{python: PATH}} or {{container: COMMAND}}", *at
             )

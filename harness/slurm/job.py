@@ -79,7 +79,7 @@ class Job:
         gpus = tuple(g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g) if spec.device == "cuda" else ()
         slot = Slot(held=gpus, gpus=gpus, threads=max(1, find_cpus() // size) if spec.device == "cpu" else 1, size=size)
         group = Group(n_per_node=size, n_nodes=self.n_nodes, node=node, meeting=meeting)
-        return WorkerProcess(slot, self.trainer, device=spec.device, group=group)
+        return WorkerProcess(slot, self.trainer, device=spec.device, group=group, runs_in=spec.runs_in)
 
     def _run(self, meeting: Path) -> None:
         """The first node."""
