@@ -10,6 +10,7 @@ trimming redone for every relabelling; the interval is what no shift of the arm'
 import itertools
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import stats
@@ -40,6 +41,7 @@ def exact_rate(count: int, n: int, level: float = 0.95) -> tuple[float, float]:
     return low, high
 
 
+@lru_cache(maxsize=8)
 def _labels(n_arm: int, n: int) -> np.ndarray:
     """(R, n) bool: which runs are called arm, the observed labelling first."""
     total = math.comb(n, n_arm)
