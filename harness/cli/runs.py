@@ -142,7 +142,7 @@ def run(
         gpus_per_run = (gpus_per_run or 1) * nodes_per_run
     whole = read_experiment(experiment, settings, seeds, device=site.device if site else None)
     loaded = current_part(whole, results, world_size=gpus_per_run)
-    planned = plan_runs(loaded, world_size=gpus_per_run)
+    planned = plan_runs(loaded, world_size=gpus_per_run, need_data=not dry_run)
     if dry_run:
         from harness.cli.plans import print_plan
 
