@@ -51,9 +51,25 @@ def without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
+def in_words(node: object) -> str:
+    """A syntax tree as text: what `ast.dump` of Python 3.11 says, whatever the version (3.12 added type_params, 3.13 leaves
+    empty lists out)."""
+    if isinstance(node, list):
+        return f"[{', '.join(map(in_words, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    words = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if (value is None and getattr(type(node), name, ...) is None) or (name == "type_params" and not value):
+            continue
+        words.append(f"{name}={in_words(value)}")
+    return f"{type(node).__name__}({', '.join(words)})"
+
+
 def code_digest(text: str) -> str:
-    """16 hex digits that comments, docstrings and layout do not move."""
-    return hashlib.sha256(ast.dump(without_docstrings(ast.parse(text))).encode()).hexdigest()[:16]
+    """16 hex digits that comments, docstrings and layout do not move, nor the version of Python."""
+    return hashlib.sha256(in_words(without_docstrings(ast.parse(text))).encode()).hexdigest()[:16]
 
 
 def source_files(plugins: Iterable[Path] = (), root: Path = ROOT) -> dict[str, Path]:

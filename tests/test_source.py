@@ -19,7 +19,7 @@ from test_store_claims import SPEC
 
 from harness.errors import UserError
 from harness.records import RunSpec, run_id_of
-from harness.source import ROOT, TRAINING_PART, changed_files, code_digest, snapshot, source_files, source_of
+from harness.source import ROOT, TRAINING_PART, changed_files, code_digest, in_words, snapshot, source_files, source_of
 
 OUTSIDE = {  # what harness.train imports beside the training part, and why a change there is none of a result
     "harness.errors": "the words of errors",
@@ -238,3 +238,12 @@ def test_an_edit_between_two_calls_makes_the_old_runs_stale_and_a_word_in_report
     code, out, _ = matrix.run()
     assert (code, "2 of 2 runs to do" in out) == (0, True)
     assert stale() == {("False", "")}
+
+
+def test_a_digest_is_what_python_3_11_makes_of_the_syntax_tree_whatever_the_version() -> None:
+    code = "class A:\n    x: int = 1\ndef f(a, /, b=2, *c, d=None, **e) -> str:\n    return f'{a!r:>4}' + b'x'\nlambda: (yield)\n"
+    assert code_digest(code) == "3d14b87040edd761"
+    if sys.version_info[:2] == (3, 11):
+        for path in source_files().values():
+            tree = ast.parse(path.read_text())
+            assert in_words(tree) == ast.dump(tree)
