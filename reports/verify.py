@@ -120,7 +120,7 @@ def check_published(data: Mapping[str, Any]) -> Iterator[str]:
     own = plain(embed_experiment(published_experiment(data["plan"]["name"].removeprefix("published/"))))
     for key, value in own.items():
         if value != data[key]:
-            yield f"its {key} are not those of results/published"
+            yield f"its {key} is not that of results/published"
 
 
 def outcomes_of(data: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -224,6 +224,11 @@ def check_results(data: Mapping[str, Any], rows: list[dict[str, Any]], results: 
         yield from check_curve(run_id, data["curves"].get(run_id), folder / "metrics.jsonl")
 
 
+def rounded(a: float | None, b: float | None, digits: int) -> bool:
+    """Whether a is b rounded, either way where b lies half between."""
+    return a is b or (a is not None and b is not None and abs(a - b) <= ROUNDING * 10.0**-digits)
+
+
 def check_curve(run_id: str, curve: Mapping[str, Any] | None, path: Path) -> Iterator[str]:
     try:
         points = [p for line in path.read_text(encoding="utf-8").splitlines() if (p := json.loads(line)).get("kind") == "val"]
@@ -231,7 +236,7 @@ def check_curve(run_id: str, curve: Mapping[str, Any] | None, path: Path) -> Ite
         yield f"run {run_id}: {path.name} cannot be read: {error}"
         return
     for column, digits in (("step", 0), ("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
-        theirs = [None if p[column] is None else round(p[column], digits) for p in points]
-        if (curve or {}).get(column, []) != theirs:
+        here, theirs = (curve or {}).get(column, []), [p[column] for p in points]
+        if len(here) != len(theirs) or not all(rounded(a, b, digits) for a, b in zip(here, theirs)):
             yield f"run {run_id}: the curve's {column} on the page is not that of {path.name}"
             return

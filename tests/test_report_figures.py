@@ -1,6 +1,7 @@
 """What figures draw follows from the runs: interactions, the distribution of step times, logarithmic axes, waterfalls."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,12 +10,17 @@ from report_arms import FACTORIAL, LADDER, LOST_TOGETHER, PARTS, Arm
 from report_fixtures import write_experiment
 
 from reports import load
-from reports.figures import LogScale, Palette
+from reports.figures import Figure, LogScale, Palette
 from reports.figures_effects import wrapped
 from reports.figures_steps import step_distribution, stretches
 from reports.interactions import interplay
-from reports.page import render
-from reports.verify_page import read_page
+from reports.page import draw_all, render
+
+
+def figures_of(results: Path) -> dict[str, Figure]:
+    experiment = load("split", results=results)
+    return {f.key: f for f in draw_all(experiment, experiment.comparisons())}
+
 
 PLAN = {
     "arms": [
@@ -53,8 +59,7 @@ def test_a_block_with_a_hole_is_left_out_of_what_it_lacks():
 
 def test_a_factorial_shows_the_interaction_that_is_in_it(tmp_path):
     write_experiment(tmp_path, arms=FACTORIAL, n_seeds=6, design="factorial", sd=0.0005)
-    figures = read_page(render([load("split", results=tmp_path)])).data["experiments"][0]["figures"]
-    found = {(r[0], r[1]): r for r in figures["interactions"]["rows"]}
+    found = {(r[0], r[1]): r for r in figures_of(tmp_path)["interactions"].rows}
     *_, low, high, n_blocks, n_contexts = found["softcap", "untied_head"]
     assert low < LOST_TOGETHER < high
     assert low > 0
@@ -106,13 +111,11 @@ def test_a_logarithmic_axis_is_a_logarithmic_axis():
 
 def test_a_ladder_with_budgets_is_a_waterfall_of_the_time_to_target(tmp_path):
     write_experiment(tmp_path, arms=LADDER, n_seeds=3, budgets=(200, 300, 400), target=1.57)
-    experiment = load("split", results=tmp_path)
-    figure = read_page(render([experiment])).data["experiments"][0]["figures"]["waterfall_time_to_target"]
-    times = experiment.comparisons().times
-    levels = [r[1] for r in figure["rows"]]
+    rows, times = figures_of(tmp_path)["waterfall_time_to_target"].rows, load("split", results=tmp_path).comparisons().times
+    levels = [r[1] for r in rows]
     assert levels == pytest.approx([times[a.name].seconds for a in LADDER])
-    assert levels[0] + sum(r[2] for r in figure["rows"][1:]) == pytest.approx(levels[-1])
-    assert all(low < level < high for _, level, _, low, high in figure["rows"][1:])
+    assert levels[0] + sum(r[2] for r in rows[1:]) == pytest.approx(levels[-1])
+    assert all(low < level < high for _, level, _, low, high in rows[1:])
 
 
 @pytest.mark.parametrize(

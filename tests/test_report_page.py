@@ -25,9 +25,15 @@ TROUBLE = {
 }
 
 
+MADE: dict[str, str] = {}  # the same experiment gives the same page: each is drawn once
+
+
 def page_text(tmp_path: Path, **how) -> str:
-    write_experiment(tmp_path, **how)
-    return render([load(how.get("name", "split"), results=tmp_path)])
+    key = repr(sorted(how.items()))
+    if key not in MADE:
+        write_experiment(tmp_path, **how)
+        MADE[key] = render([load(how.get("name", "split"), results=tmp_path)])
+    return MADE[key]
 
 
 def page_of(tmp_path: Path, **how) -> Page:
@@ -100,6 +106,7 @@ def test_a_page_asks_no_network_for_anything(tmp_path):
     assert "default-src 'none'" in text
 
 
+@pytest.mark.slow
 def test_the_same_experiment_gives_the_same_bytes(tmp_path):
     write_experiment(tmp_path)
     experiment = load("split", results=tmp_path)

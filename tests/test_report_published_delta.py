@@ -7,10 +7,8 @@ from report_arms import LADDER
 from report_fixtures import write_experiment
 
 from reports import load
-from reports.page import render
 from reports.page_sentences import published_parts
 from reports.types import PublishedVerdict
-from reports.verify_page import read_page
 
 VERDICTS = get_args(PublishedVerdict.__annotations__["verdict"])
 
@@ -38,10 +36,9 @@ def test_there_are_seven_verdicts():
     assert len(VERDICTS) == 7
 
 
-def test_an_experiment_that_names_a_record_prints_the_published_delta(tmp_path):
+def test_an_experiment_that_names_a_record_has_the_published_delta_beside_its_own(tmp_path):
     write_experiment(tmp_path, arms=LADDER, n_seeds=3, budgets=(200, 300, 400), target=1.57, published="r08")
-    page = read_page(render([load("split", results=tmp_path)]))
-    said = {key[1]: words for key, words in page.sentences.items() if str(key[1]).startswith("published.")}
+    said = {p.key: p.text for p in published_parts(load("split", results=tmp_path).comparisons().published)}
     assert said["published.verdict"] == "not testable here"
-    assert said["published.theirs"].startswith("−10.2 %")
+    assert said["published.theirs"] == "−10.2 %"
     assert said["published.ours"].startswith("−")

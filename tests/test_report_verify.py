@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,11 +18,19 @@ from reports.verify import verify
 TROUBLE = {("r07", 0): "diverged", ("untied_head", 1): "diverged", ("r08", 3): "failed", ("r08", 2): "pending"}
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of a ladder with diverged and failed runs, and its page."""
+    root = write_experiment(tmp_path_factory.mktemp("original"), n_seeds=4, outcome=TROUBLE)
+    write_report([load("split", results=root)], root / "report.html")
+    return root
+
+
 @pytest.fixture
-def made(tmp_path: Path) -> tuple[Path, Path]:
-    """(page, results) of a ladder with diverged and failed runs."""
-    write_experiment(tmp_path, n_seeds=4, outcome=TROUBLE)
-    return write_report([load("split", results=tmp_path)], tmp_path / "report.html"), tmp_path
+def made(original: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """(page, results) to be tampered with."""
+    shutil.copytree(original, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "report.html", tmp_path
 
 
 def with_data(page: Path, change: Callable[[dict], None]) -> Path:
@@ -47,6 +56,7 @@ def test_an_honest_page_passes_with_and_without_its_results(made):
     assert verify(page, results) == []
 
 
+@pytest.mark.slow
 def test_pages_of_every_kind_pass(tmp_path):
     write_experiment(tmp_path, name="hostile", arms=HOSTILE, n_seeds=3, design="add-one")
     write_experiment(tmp_path, name="six", arms=LADDER[:3], n_seeds=6, confirm=True, sd=0.001, published="r08")
@@ -67,6 +77,7 @@ def test_a_changed_aggregate_is_found(made):
     assert any("val_loss.mean" in f and lower in f for f in found)
 
 
+@pytest.mark.slow
 def test_an_aggregate_changed_in_text_and_value_alike_is_found_by_plain_sums(made):
     page, _ = made
     printed = re.search(r'data-key="val_loss.mean" data-v="([^"]+)" class="value">([\d.]+)<', page.read_text(encoding="utf-8"))
@@ -88,6 +99,7 @@ def test_a_changed_row_is_found(made):
     assert any("in result.json" in f for f in verify(page, results))
 
 
+@pytest.mark.slow
 def test_a_row_changed_together_with_its_curve_is_found_with_the_results(made):
     page, results = made
 
@@ -111,6 +123,7 @@ def test_a_changed_verdict_word_is_found(made):
     assert any("verdict is printed as 'faster'" in f for f in found)
 
 
+@pytest.mark.slow
 def test_a_changed_headline_is_found(made):
     page, _ = made
     found = verify(with_markup(page, '<p class="answer" data-key="answer">', '<p class="answer" data-key="answer">Certain: '))
@@ -130,6 +143,7 @@ def test_a_dropped_diverged_run_is_found(made):
     assert any("n.diverged" in f for f in found)
 
 
+@pytest.mark.slow
 def test_a_diverged_run_dropped_from_rows_results_and_plan_is_found_by_what_is_printed(made):
     page, _ = made
 
@@ -144,6 +158,7 @@ def test_a_diverged_run_dropped_from_rows_results_and_plan_is_found_by_what_is_p
     assert any("n.diverged" in f for f in verify(with_data(page, drop)))
 
 
+@pytest.mark.slow
 def test_a_changed_figure_and_a_changed_table_row_are_found(made):
     page, _ = made
     drawn = re.search(r'<circle cx="([\d.]+)"', page.read_text(encoding="utf-8"))

@@ -44,6 +44,7 @@ def test_intervals_of_small_blocks_that_are_too_narrow_are_found(tmp_path, monke
     assert any("step_ms.interval has the error rate" in s for s in said)
 
 
+@pytest.mark.slow
 def test_p_values_of_small_blocks_that_are_too_small_are_found(tmp_path, monkeypatch):
     real = reports.contrasts.max_t_p
     monkeypatch.setattr(reports.contrasts, "max_t_p", lambda *a: 0.8 * real(*a))
@@ -55,6 +56,7 @@ def test_p_values_without_their_adjustment_are_found(tmp_path, monkeypatch):
     assert any(".p is printed as" in s for s in found(tmp_path, **PAIRED, sd=0.02))
 
 
+@pytest.mark.slow
 def test_a_wrong_paired_error_is_found(tmp_path, monkeypatch):
     real = reports.contrasts.paired_t
 
@@ -72,6 +74,7 @@ def test_a_sequence_that_is_too_narrow_is_found(tmp_path, monkeypatch):
     assert any("is not where the sequence ends" in s for s in found(tmp_path, **WATCHED))
 
 
+@pytest.mark.slow
 def test_estimates_that_drop_a_run_are_found(tmp_path, monkeypatch):
     real = reports.contrasts.two_way
 
