@@ -66,12 +66,13 @@ class ScheduleConfig:
         ge=64,
         unit="tokens",
     )
-    window_warmup: bool = toggle(
-        False,
+    window_warmup: Literal["tokens", "blocks"] | None = toggle(
+        None,
         record="r13",
         affects=("schedule", "mask", "loss"),
-        doc="the window grows linearly with the step from 64 tokens (one block)",
-        requires={True: {"model.attn_window": ON}},
+        choices={"tokens": "r13", "blocks": "r18"},
+        doc="the window grows linearly with the step from 64 tokens (one block), interpolated in tokens or in whole blocks",
+        requires={"tokens": {"model.attn_window": ON}, "blocks": {"model.attn_window": ("block",)}},
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harness.config import BLOCK
 from harness.core import Core
 from harness.errors import UserError
 from harness.presets import Values, preset_values, to_config
@@ -32,7 +33,7 @@ BATCHES = ("train/inputs", "train/targets", "val/inputs", "val/targets")
 MASK_STEPS = (0, 5, 11)  # updates whose mask is recorded
 META = ("record", "config", "parameter_order", "shapes", "optimizer_groups")
 SIZES = (
-    *("layers", "model_dim", "head_dim", "mlp_hidden", "sequence_length", "rows_per_micro_batch", "micro_steps"),
+    *("vocab_embed", "layers", "model_dim", "head_dim", "mlp_hidden", "sequence_length", "rows_per_micro_batch", "micro_steps"),
     *("num_iterations", "decay_iterations", "cooldown_frac", "separator_token", "window_fixed_tokens", "window_end_tokens"),
 )
 ORTHOGONAL_BOUND = 1e-5
@@ -153,6 +154,10 @@ def read(stem: Path) -> Recording:
     if missing := [name for name in (*BATCHES, *COMPARED) if name not in recording.arrays]:
         raise recording.refuse(".npz", f"{missing[0]} is missing")
     c = meta["config"]
+    if c.get("block_size") not in (None, BLOCK):
+        raise recording.refuse(".json", f"config.block_size is {c['block_size']}, but blocks hold {BLOCK} tokens here")
+    if c["mlp_hidden"] % c["model_dim"]:
+        raise recording.refuse(".json", f"config.mlp_hidden={c['mlp_hidden']} is no multiple of model_dim={c['model_dim']}")
     tokens = c["sequence_length"] * c["rows_per_micro_batch"]
     for name in BATCHES:
         array, n_micro = recording.arrays[name], c["micro_steps"] if name.startswith("train") else 1
@@ -172,8 +177,9 @@ def build(recording: Recording) -> Core:
     values, _ = preset_values(meta["record"])
     config, _ = for_device(to_config(sized(values, c)), "cpu", frozenset())
     check_config(config)
-    separator, seq_len = c["separator_token"], c["sequence_length"]
-    core = Core(config, Tokens(vocab_size=separator + 1, separator=separator, seq_len=seq_len), seed=0)
+    # the table's rows are the vocabulary, or already a multiple of what they are padded to
+    tokens = Tokens(vocab_size=c["vocab_embed"], separator=c["separator_token"], seq_len=c["sequence_length"])
+    core = Core(config, tokens, seed=0)
     ours = {n: list(p.shape) for n, p in core.model.named_parameters()}
     theirs = {n: list(meta["shapes"][n]) for n in meta["parameter_order"]}
     if wrong := sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n)):
@@ -289,6 +295,9 @@ def check_directory(folder: Path) -> list[Parity]:
     """Every recording of a folder, records in order, the orthogonalisation cases last."""
     orthogonal = folder / "orthogonalize.npz"
     stems = sorted({p.with_suffix("") for kind in ("*.json", "*.npz") for p in folder.glob(kind) if p != orthogonal})
+    below = sorted({p.parent.name for p in folder.glob("*/*.npz")})
+    if not stems and below:
+        raise UserError(f"{folder}: its recorded trajectories lie in folders of it: name one of {', '.join(below)}")
     if not stems and not orthogonal.is_file():
         raise UserError(f"{folder}: no recorded trajectories here: it must hold NAME.json with NAME.npz")
     return [check_record(s) for s in stems] + ([check_orthogonalize(orthogonal)] if orthogonal.is_file() else [])

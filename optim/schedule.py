@@ -35,15 +35,16 @@ def muon_momentum(step: int, *, end: float, warmup_steps: int, start: float = 0.
     return (1 - fraction) * start + fraction * end
 
 
-def window_tokens(step: int, *, steps: int, end: int, kind: str, warmup: bool) -> int:
+def window_tokens(step: int, *, steps: int, end: int, kind: str, warmup: str | None) -> int:
     """Attention window at `step`: in tokens for the kinds token and clipped, in blocks of 128 for the kind block.
 
-    end: the window, or where its warm-up ends, in tokens for every kind. The warm-up rises linearly, from 64 tokens to `end`
-    in multiples of 64 (record 13), or from one block to (end + 64) // 128 blocks (record 16); `end` is only reached at
-    step == steps, the last validation. Integer arithmetic: exact where the scripts' floats could miss a boundary.
+    end: the window, or where its warm-up ends, in tokens for every kind. The warm-up rises linearly: from 64 tokens to `end`
+    in multiples of 64 (record 13), rounded to the nearest block for the kind block (record 16), or from one block to
+    (end + 64) tokens, rounded down (record 18). Blocks are interpolated in the scripts' own floating-point order, which
+    decides at a boundary. `end` is only reached at step == steps, the last validation.
     """
-    start, unit = (128, 128) if kind == "block" else (64, 64)
-    count = (start * steps + (end - 64) * step) // (unit * steps) if warmup else end // unit
+    f = step / steps
     if kind == "block":
-        return count
-    return unit * count if warmup else end
+        blocks = {None: end, "tokens": (1 - f) * 64 + f * end + 64, "blocks": (1 - f) * 128 + f * (end + 64)}
+        return int(blocks[warmup] // 128)
+    return 64 * ((64 * steps + (end - 64) * step) // (64 * steps)) if warmup else end

@@ -26,7 +26,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.attn_kernel": "flex"}, ["model.attn_kernel=flex", "model.attn_mask"]),
     ({"model.attn_window": "token"}, ["model.attn_window=token", "model.attn_mask"]),
     ({**DOCUMENTS, "model.block_mask": "partial"}, ["model.block_mask=partial", "model.attn_kernel"]),
-    ({"schedule.window_warmup": True}, ["schedule.window_warmup", "model.attn_window", "switched on"]),
+    ({"schedule.window_warmup": "tokens"}, ["schedule.window_warmup", "model.attn_window", "switched on"]),
     ({**DOCUMENTS, "model.attn_window": "block", "data.seq_len": 1000, "data.micro_tokens": 1000, "data.batch_tokens": 8000,
       "data.val_tokens": 8000}, ["data.seq_len=1000", "128", "model.attn_window=block"]),
     ({**DOCUMENTS, "data.micro_tokens": 2048}, ["model.attn_mask=document", "data.micro_tokens=2048", "data.seq_len=1024"]),

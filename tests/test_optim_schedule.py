@@ -12,6 +12,7 @@ from optim.schedule import lr_factor, muon_momentum, window_tokens
 GOLDEN = Path(__file__).parent / "data" / "golden"
 RECORDS = sorted(path.stem for path in GOLDEN.glob("r*.json"))
 WINDOW_KIND = {"r12": "token", "r14": "token", "r15": "clipped", "r17": "block", "r18": "block"}
+WARMUP = {"r14": "tokens", "r15": "tokens", "r17": "tokens", "r18": "blocks"}
 
 
 def recorded(record: str) -> tuple[dict, dict[str, np.ndarray]]:
@@ -54,16 +55,16 @@ def test_momentum_is_that_of_the_record(record: str) -> None:
 def test_window_is_that_of_the_record(record: str) -> None:
     facts, arrays = recorded(record)
     config, kind = facts["config"], WINDOW_KIND[record]
-    warmup = config["window_end_tokens"] is not None
+    warmup = WARMUP[record] if config["window_end_tokens"] else None
     end = config["window_end_tokens"] or config["window_fixed_tokens"]
     steps = config["num_iterations"]
     windows = [window_tokens(step, steps=steps, end=end, kind=kind, warmup=warmup) for step in range(steps + 1)]
     np.testing.assert_array_equal(windows, arrays["schedule/window"])
 
 
-def change_points(steps: int, kind: str) -> list[tuple[int, int]]:
+def change_points(steps: int, kind: str, warmup: str = "tokens") -> list[tuple[int, int]]:
     """(step, new window), for every step whose window is not that of the step before."""
-    windows = [window_tokens(step, steps=steps, end=1792, kind=kind, warmup=True) for step in range(steps + 1)]
+    windows = [window_tokens(step, steps=steps, end=1792, kind=kind, warmup=warmup) for step in range(steps + 1)]
     return [(step, new) for step, (old, new) in enumerate(pairwise(windows), start=1) if new != old]
 
 
@@ -76,8 +77,23 @@ def change_points(steps: int, kind: str) -> list[tuple[int, int]]:
     ],
 )
 def test_block_window_changes_at_the_published_steps(steps: int, at: list[int]) -> None:
-    assert change_points(steps, "block") == list(zip(at, range(2, 15)))
-    assert window_tokens(0, steps=steps, end=1792, kind="block", warmup=True) == 1
+    for warmup in ("tokens", "blocks"):
+        assert change_points(steps, "block", warmup) == list(zip(at, range(2, 15)))
+        assert window_tokens(0, steps=steps, end=1792, kind="block", warmup=warmup) == 1
+
+
+@pytest.mark.parametrize("end", [448, 512, 640, 1024, 1792])
+def test_block_windows_are_the_scripts_own_to_the_last_rounding(end: int) -> None:
+    """At a boundary floating-point order decides; integers would be right at other steps (12 steps to 1792: step 8)."""
+    for steps in range(8, 25):
+        for step in range(steps + 1):
+            f = step / steps
+            for warmup, script in {
+                "tokens": int(((1 - f) * 64 + f * end + 64) // 128),
+                "blocks": int(((1 - f) * 128 + f * (end + 64)) // 128),
+            }.items():
+                assert window_tokens(step, steps=steps, end=end, kind="block", warmup=warmup) == script
+    assert window_tokens(8, steps=12, end=1792, kind="block", warmup="tokens") == 9
 
 
 @pytest.mark.parametrize(
@@ -95,7 +111,7 @@ def test_token_window_changes_at_the_published_steps(steps: int, kind: str, firs
 @pytest.mark.parametrize("step", [0, 700, 1480])
 def test_without_warmup_the_window_is_constant(step: int) -> None:
     for kind, expected in {"token": 1000, "clipped": 1000, "block": 7}.items():
-        assert window_tokens(step, steps=1480, end=1000, kind=kind, warmup=False) == expected
+        assert window_tokens(step, steps=1480, end=1000, kind=kind, warmup=None) == expected
 
 
 # records 2, 3, 8, 9, 12: steps, warm-up, cooldown, first decayed step (ladder 1E)

@@ -114,7 +114,8 @@ def record(stem: Path, preset: str, **sizes: Any) -> Recording:
         "num_iterations": 6,
         "decay_iterations": None if preset == "r18" else 3,
         "cooldown_frac": 0.4 if preset == "r18" else None,
-        "separator_token": 60,
+        "separator_token": 5,  # not the last id
+        "vocab_embed": 128,  # 61 ids, padded
         "window_fixed_tokens": None,
         "window_end_tokens": 192 if preset == "r18" else None,
         **sizes,
@@ -136,7 +137,7 @@ def record(stem: Path, preset: str, **sizes: Any) -> Recording:
 def described(preset: str, c: dict[str, Any]) -> dict[str, Any]:
     """What a recording says of its parameters and optimizers."""
     config, _ = for_device(to_config(sized(preset_values(preset)[0], c)), "cpu", frozenset())
-    core = Core(config, Tokens(vocab_size=61, separator=60, seq_len=c["sequence_length"]), seed=0)
+    core = Core(config, Tokens(vocab_size=61, separator=5, seq_len=c["sequence_length"]), seed=0)
     shapes = {n: list(p.shape) for n, p in core.model.named_parameters()}
     groups = [{"params": g["names"], "base_lr": g["base_lr"]} for o in core.optimizers for g in o.param_groups]
     return {"parameter_order": list(shapes), "shapes": shapes, "optimizer_groups": groups}
@@ -256,6 +257,8 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "wrong names": (edited("parameter_order", lambda o: o.__setitem__(0, "nowhere")), "nowhere"),
     "wrong group": (edited("optimizer_groups", lambda g: g[0].update(params=["nowhere"])), "nowhere"),
     "impossible size": (edited("config", lambda c: c.update(head_dim=7)), "model.head_dim"),
+    "other blocks": (edited("config", lambda c: c.update(block_size=64)), "config.block_size is 64"),
+    "a broken ratio": (edited("config", lambda c: c.update(mlp_hidden=100)), "config.mlp_hidden=100"),
     "not JSON": (lambda stem: stem.with_suffix(".json").write_text("{"), "not JSON"),  # type: ignore[dict-item,return-value]
     "no npz": (lambda stem: stem.with_suffix(".npz").unlink(), "no such file"),
     "no JSON": (lambda stem: stem.with_suffix(".json").unlink(), "no such file"),
@@ -285,6 +288,12 @@ def test_a_folder_without_recordings_is_refused(folder: str, tmp_path: Path) -> 
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no recorded trajectories"):
         check_directory(tmp_path / folder)
+
+
+def test_a_folder_of_folders_names_them(recorded: Path) -> None:
+    shutil.copy(ORTHOGONALIZE, recorded.parent / "orthogonalize.npz")
+    with pytest.raises(UserError, match=f"name one of .*{recorded.name}"):
+        check_directory(recorded.parent)
 
 
 # ---------------------------------------------------------------- no shortcuts

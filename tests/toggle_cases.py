@@ -65,6 +65,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "optim.muon_uneven": {"model.n_layer": 3},
     "schedule.lr_floor": {"schedule.cooldown_steps": 3},
     "schedule.window_tokens": {"model.attn_window": "token"},
+    "schedule.window_warmup": {"schedule.window_tokens": 256},
     "data.micro_tokens": {"data.batch_tokens": 1024},
     "data.loader": {"data.batch_tokens": 1024},
     "precision.policy": ROUNDED,
