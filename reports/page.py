@@ -164,7 +164,8 @@ def view(experiment: Experiment, outcome: Comparisons, figures: Sequence[Figure]
     else:
         columns = heads(outcome, plan)
         rows = verdict_rows(outcome, columns, css, final=bool(plan.get("imported")))
-        headline, under, remarks = answer(outcome), lead(plan, outcome), notes(outcome)
+        headline, under = answer(outcome), lead(plan, outcome)
+        remarks = [*notes(outcome), *(f"Left out: {text}." for text in plan.get("left_out") or ())]
     return {
         "index": index,
         "name": experiment.name,

@@ -40,7 +40,9 @@ def test_the_page_says_where_a_sign_depends_on_the_rate(tmp_path: Path) -> None:
     assert found["b"].words == "better at every point"
     assert found["c"].words == "not told apart from zero at any point"
     assert [e.delta for e in found["a"].effects] == pytest.approx([0.02, 0.0, -0.03], abs=2e-3)  # like against like
-    page = render([crossed(tmp_path / "again", flips)])
+    again = crossed(tmp_path / "again", flips)
+    page = render([replace(again, plan={**again.plan, "left_out": ["cudnn: needs CUDA, which this machine lacks"]})])
+    assert "Left out: cudnn: needs CUDA, which this machine lacks." in page
     assert "Does the sign hold?" in page
     assert "the sign depends on the point" in page
 
