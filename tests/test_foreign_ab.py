@@ -55,7 +55,9 @@ def write(folder: Path, **experiment: Any) -> Path:
 
 
 def test_two_scripts_with_a_known_difference(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ablate("ab", "old.py", "new.py", "-n", 3, *CPU, "--target", "3.4", "--json") == 0
+    Path("marks").mkdir()
+    marks = ("--env", f"MARKS={folder / 'marks'}")
+    assert ablate("ab", "old.py", "new.py", "-n", 3, *CPU, *marks, "--target", "3.4", "--json") == 0
     verdict = json.loads(capsys.readouterr().out)
     old, new = verdict["arms"]
     assert (old["arm"], old["runs"], old["steps"], new["arm"], new["runs"]) == ("old", 3, 20, "new", 3)
@@ -72,13 +74,15 @@ def test_two_scripts_with_a_known_difference(folder: Path, capsys: pytest.Captur
 
 
 def test_a_second_call_does_what_is_missing_and_judges(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ablate("ab", "old.py", "new.py", "-n", 3, *CPU, "--fail-on", "better") == 1
+    Path("marks").mkdir()
+    options = (*CPU, "--env", f"MARKS={folder / 'marks'}")
+    assert ablate("ab", "old.py", "new.py", "-n", 3, *options, "--fail-on", "better") == 1
     capsys.readouterr()
-    assert ablate("ab", "old.py", "new.py", "-n", 3, *CPU, "--fail-on", "worse") == 0
+    assert ablate("ab", "old.py", "new.py", "-n", 3, *options, "--fail-on", "worse") == 0
     out = capsys.readouterr().out
     assert "runs to do" not in out
     assert "1 look at the results" in out
-    assert ablate("ab", "old.py", "new.py", "-n", 4, *CPU) == 0
+    assert ablate("ab", "old.py", "new.py", "-n", 4, *options) == 0
     out = capsys.readouterr().out
     assert "2 of 8 runs to do" in out
     assert "2 looks at the results" in out
@@ -142,6 +146,15 @@ def test_every_run_has_a_clean_copy_with_its_data_linked(folder: Path) -> None:
     assert not list(Path("results/runs").glob("*/attempts/*/copy"))
 
 
+def test_nothing_to_judge_is_told_and_is_no_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(TRAINERS / "faulty.py", "faulty.py")
+    options = (*CPU, "-n", 1, "--experiment", "x", "--env", "KIND=nan")
+    assert ablate("ab", "old.py", "faulty.py", *options) == 0  # a diverged run is a finding
+    assert "diverged" in capsys.readouterr().out
+    assert ablate("ab", "old.py", "faulty.py", *options, "--fail-on", "worse") == 1
+    assert ablate("ab", "faulty.py", "old.py", *CPU, "-n", 1, "--experiment", "y", "--env", "KIND=raise") == 1
+
+
 # ---------------------------------------------------------------- how runs end
 
 ENDS = {
@@ -191,7 +204,7 @@ def test_a_script_that_goes_on_for_ever_meets_its_wall_limit(folder: Path) -> No
     assert statuses("foreign") == {"baseline": "finished", "forever": "timeout"}
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_killed_call_leaves_no_process_and_goes_on(folder: Path, number: signal.Signals) -> None:
     Path("slow.py").write_text(
         "import os, time, pathlib\npathlib.Path(os.environ['PIDS'], str(os.getpid())).touch()\n"
@@ -211,7 +224,7 @@ def test_a_killed_call_leaves_no_process_and_goes_on(folder: Path, number: signa
         time.sleep(0.05)
     process.send_signal(number)
     process.communicate(timeout=60)
-    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert process.returncode == (143 if number == signal.SIGTERM else -number)
     while psutil.pid_exists(int(pids[0])) and time.monotonic() < end:
         time.sleep(0.05)
     assert not psutil.pid_exists(int(pids[0]))
@@ -230,6 +243,15 @@ def test_a_script_that_prints_its_own_code_first_is_read_right(folder: Path) -> 
     run = known.runs.set_index("arm").loc["own", "run_id"]
     assert (read_result(Path("results/runs") / run) or {})["val_loss"] == 3.0
     assert list(known.curves.loc[known.curves["run_id"] == run, "val_loss"]) == [3.0]
+
+
+def test_a_run_is_made_again_from_the_code_it_ran(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU, "--env", "SEED={seed}", "--experiment", "x") == 0
+    Path("old.py").unlink()
+    Path("new.py").write_text("raise SystemExit('edited since')\n")
+    capsys.readouterr()
+    assert ablate("rerun", load("x").runs["run_id"][0]) == 0
+    assert "bit for bit as before" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- experiment files

@@ -173,6 +173,6 @@ def test_fifteen_hundred_logs_and_one_of_100_mb(folder: Path, capsys: pytest.Cap
     with (folder / "logs" / "arm0" / "huge.txt").open("w") as file:
         for _ in range(1000):
             file.write(("z" * 99 + "\n") * 1000)
-        file.write(text)
+        file.write(year_2025(3.29, steps=1390))
     assert ablate("import", "logs", "--experiment", "x") == 0
     assert "1501 runs imported" in capsys.readouterr().out

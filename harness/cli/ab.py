@@ -99,7 +99,7 @@ def ab(
     n_failed = tell_failed(summary, planned, store, quiet=json)
     print_json(verdict) if json else print_verdict(verdict)
     words = [c["verdict"] for c in verdict["comparisons"] if c["metric"] in JUDGED]
-    failed_on = fail_on is not None and any(w.startswith(fail_on) for w in words)
+    failed_on = fail_on is not None and (not words or any(w.startswith(fail_on) for w in words))  # nothing to judge is no pass
     raise typer.Exit(1 if n_failed or failed_on else 0)
 
 

@@ -19,6 +19,7 @@ def house_verdict(e: "ForeignExperiment", results: Path, target: float, *, no_re
     """The house table as data: arms, differences, the benchmark's rules, looks, the report's path."""
     from harness.cli.pages import load_for_report, write_page
     from harness.cli.verdicts import row
+    from reports.samples import usable
 
     page = None if no_report else write_page([e.name], results)
     known = load_for_report(e.name, results, look=no_report)
@@ -42,7 +43,7 @@ def house_verdict(e: "ForeignExperiment", results: Path, target: float, *, no_re
         "experiment": e.name,
         "arms": arms,
         "comparisons": [row(c) for c in outcome.comparisons.values()],
-        "rules": rules_of(outcome, known.runs, e.arms, target),
+        "rules": rules_of(outcome, usable(known).runs, e.arms, target),
         "looks": outcome.looks,
         "notes": list(outcome.notes),
         "hints": [{"arm": a.name, "line": h.line, "text": h.text, "doubt": h.doubt} for a in e.arms for h in a.hints],
@@ -93,6 +94,8 @@ def print_verdict(verdict: dict[str, Any]) -> None:
     print(f"\n{new} minus {old}:")
     keep = ("metric", "delta", "low", "high", "p", "n", "verdict", "next_action")
     print_table([{k: c[k] for k in keep} for c in verdict["comparisons"] if c["metric"] in (*JUDGED, "step_ms")])
+    for note in verdict["notes"]:
+        print(note)
     print("\nthe benchmark's rules:")
     print_table(verdict["rules"], ["rule", "n", "mean", "statistic", "p", "threshold", "significant"])
     for rule in verdict["rules"]:

@@ -115,8 +115,10 @@ def rerun(
 ) -> None:
     """Repeat a run from its record. A result stays what it is: its repetition goes to RESULTS/reruns and is compared with it."""
     from harness import plugins
+    from harness.foreign.environments import lock_of
+    from harness.foreign.runner import run_again
     from harness.plan import PlannedRun
-    from harness.provenance import environment_lock, redact
+    from harness.provenance import redact
     from harness.records import RunSpec, read_config, read_result
     from harness.runner import Runner
     from harness.slots import Node
@@ -128,21 +130,25 @@ def rerun(
     belongs = experiments_of(results, run_id)
     plugins.use(Path(p) for e in belongs[:1] for p in e["plugins"])
     source = source_of(plugins.paths())
-    if source.digest != spec.source_digest:
+    trainer = spec.config.get("trainer")  # a foreign one; its code is kept whole
+    if "log" in spec.config:
+        raise UserError(f"run {run_id} was imported from a log: there is nothing that could run again")
+    if trainer is None and source.digest != spec.source_digest:
         changed = ", ".join(changed_files(spec.source_files, source.files))
         raise UserError(
             f"run {run_id} was made by other code ({changed}): bring that code back (it is in {results}/code/"
             f"{spec.source_digest}.zip), or run its experiment again with the present code"
         )
-    if environment_lock().digest != spec.environment_digest:
+    if lock_of(trainer["environment"] if trainer else spec.runs_in).digest != spec.environment_digest:
         raise UserError(
             f"run {run_id} was made with other versions: install those of {results}/environments/{spec.environment_digest}.json"
         )
     again = again_in(store, run_id, aside=before is not None, replace=replace)
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
     planned = PlannedRun(arm=belongs[0]["arm"] if belongs else run_id, block=0, order=0, spec=spec)
-    print(f"{planned.arm}, seed {spec.seed}: {spec.budget} steps, in {again.directory(run_id)}", flush=True)
-    summary = Runner([planned], again, Node.here(spec.device), command=command).run()
+    print(f"{planned.arm}, seed {spec.seed}: {spec.budget or 'its own'} steps, in {again.directory(run_id)}", flush=True)
+    own = Runner([planned], again, Node.here(spec.device), command=command) if trainer is None else None
+    summary = own.run() if own else run_again(planned, store, again)
     if summary.stopped:
         raise typer.Exit(EXIT_STOPPED[summary.stopped])
     after = read_result(again.directory(run_id))

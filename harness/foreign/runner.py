@@ -138,3 +138,13 @@ class ForeignRunner:
         if reason:
             self.summary.reasons[planned.spec.run_id] = reason
         self.on_event({"event": "ended", "run": planned, "status": status, "reason": reason, "final": final or {}})
+
+
+def run_again(planned: PlannedRun, store: Store, again: Store) -> Summary:
+    """A run of `store` once more in another folder, from the code that it ran."""
+    spec = planned.spec
+    archive = store.root / "code" / f"{spec.source_digest}.zip"
+    if not archive.is_file():
+        raise UserError(f"{archive}: the code of run {spec.run_id} is gone: run its experiment again")
+    again.keep_once("code", spec.source_digest, ".zip", archive.read_bytes)
+    return ForeignRunner([planned], again, make_slots(spec.config["trainer"]["gpus"], 1), limits=Limits()).run()
