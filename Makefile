@@ -11,7 +11,7 @@ TORCH_INDEX ?=
 FAST := $(addprefix tests/test_,experiment.py catalogue.py presets.py parity.py tree.py optim_schedule.py optim_orthogonalize.py \
 	data_shards.py stats_rules.py stats_simultaneous.py report_page.py)
 
-.PHONY: help install ablate report check test test-all proof docs clean
+.PHONY: help install ablate report check test test-all proof bench gpu-check docs clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /\1\t/' | expand -t 18
@@ -53,6 +53,13 @@ docs: install  ## rewrite the generated documentation and the golden dumps of th
 
 proof: install  ## the simulation study with 10,000 replications: writes its table into docs/statistics.md
 	$(BIN)/python -m tests.proof
+
+bench: install  ## the core against plain scripts of the same recipes: losses, step time, memory
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks $(if $(ROUNDS),--rounds $(ROUNDS))
+
+# needs no install where there is a Python with torch, numpy and PyYAML
+gpu-check:  ## accept a GPU machine: kernels, speed, memory, 200 steps; one JSON and one page (DRY=1: tiny, on a CPU)
+	@$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m harness.gpu_check $(if $(DRY),--dry-run)
 
 clean:  ## remove the environment and caches; results and data stay
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

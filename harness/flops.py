@@ -90,7 +90,8 @@ def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = No
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
     """FLOP/s of the best of a few large square products on this device, with this process's threads."""
     n = RATE_SIDE[device]
-    a, b = torch.ones(n, n, dtype=dtype, device=device), torch.ones(n, n, dtype=dtype, device=device)
+    draw = torch.Generator(device).manual_seed(0)  # its own; and not ones, which cost a GPU less power than numbers do
+    a, b = (torch.randn(n, n, dtype=dtype, device=device, generator=draw) for _ in range(2))
     out, best = torch.empty_like(a), float("inf")
     for _ in range(RATE_REPEATS):
         if device == "cuda":

@@ -41,17 +41,23 @@ def owner(event: Any) -> Any:
     return event
 
 
-def shares(events: Iterable[Any], cuda: bool) -> Iterator[tuple[str, float]]:
+def host_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
     """(part, microseconds) of every event that has a part; what lies within an inner part is taken off the outer one."""
     for event in events:
-        part = part_of(event.name)
-        if part is None or event.device_type != torch.autograd.DeviceType.CPU:
-            continue
-        spent = event.device_time_total if cuda else event.cpu_time_total
-        yield part, spent
-        outer = owner(event)
-        if outer is not None:
-            yield str(part_of(outer.name)), -spent
+        part, outer = part_of(event.name), owner(event)
+        if part is not None:
+            yield part, event.cpu_time_total
+            if outer is not None:
+                yield str(part_of(outer.name)), -event.cpu_time_total
+
+
+def kernel_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
+    """(part, microseconds) of every event that launched kernels. A range appears among its own kernels: it is none."""
+    for event in events:
+        spent = sum(kernel.duration for kernel in event.kernels if kernel.name != event.name)
+        if spent:
+            outer = owner(event)
+            yield part_of(event.name) or (str(part_of(outer.name)) if outer is not None else "other"), spent
 
 
 def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
@@ -73,7 +79,8 @@ def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
             torch.cuda.synchronize()
         wall_us = (time.perf_counter() - began) * 1e6
     parts: dict[str, float] = {}
-    for part, microseconds in shares(recorded.events(), cuda):
+    events = [e for e in recorded.events() if e.device_type == torch.autograd.DeviceType.CPU]
+    for part, microseconds in (kernel_time if cuda else host_time)(events):
         parts[part] = parts.get(part, 0.0) + microseconds
     parts["gaps"] = wall_us - sum(parts.values())
     rows = [{"part": part, "ms": us / steps / 1000, "share": us / wall_us} for part, us in parts.items()]
