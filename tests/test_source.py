@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import json
 import shutil
 import subprocess
 import sys
@@ -235,8 +236,12 @@ def test_an_edit_between_two_calls_makes_the_old_runs_stale_and_a_word_in_report
     assert stale() == {("False", "")}
     edit("optim/orthogonalize.py", "3.4445", "3.4446")
     assert stale() == {("True", "optim/orthogonalize.py")}
+    status = [sys.executable, "-m", "harness", "status", "fake", "--results", str(matrix.results), "--json"]
+    rows = json.loads(subprocess.run(status, check=True, cwd=copy, env=matrix.environment, capture_output=True).stdout)
+    why = "stale: optim/orthogonalize.py changed since its result"
+    assert {(r["status"], r["reason"]) for r in rows} == {("pending", why)}
     code, out, _ = matrix.run()
-    assert (code, "2 of 2 runs to do" in out) == (0, True)
+    assert (code, "2 of 2 runs to do" in out, f"2 {why}; they are run again" in out) == (0, True, True)
     assert stale() == {("False", "")}
 
 

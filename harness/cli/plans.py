@@ -55,8 +55,12 @@ def plan_facts(
     """What `plan --json` prints of an experiment."""
     from harness.cli.power import known_of, power_of, price_of
     from harness.cost import estimate
+    from harness.plan import read_plan, up_to_date
     from harness.records import read_result
+    from harness.staleness import stale_runs
 
+    known_plan = read_plan(results, e.name)
+    stale, why = stale_runs(results, up_to_date(results, known_plan)) if known_plan else ((), "")
     done = {p.spec.run_id for p in planned if read_result(results / "runs" / p.spec.run_id) is not None}
     arms = [
         {
@@ -78,6 +82,7 @@ def plan_facts(
         "arms": arms,
         "runs": len(planned),
         "done": len(done),
+        "stale": f"{len(stale)} {why}" if stale else None,
         "seeds": list(e.seeds),
         "left_out": list(e.left_out),
         "follows": f"then every arm at its best {e.axes[0].name}" if e.name.endswith(".grid") else None,
@@ -119,6 +124,8 @@ def print_plan(
         return
     cost, power = facts["cost"], facts["power"]
     print(f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {facts['done']} done")
+    if facts["stale"]:
+        print(facts["stale"])
     print_table(facts["arms"], ["arm", "runs", "done", "steps", "changes"])
     for note in dict.fromkeys(s for a in e.arms for s in a.substituted):
         print(f"substituted on this machine: {note}")

@@ -189,8 +189,9 @@ def local_runner(missing: "list[PlannedRun]", store: "Store", *, max_parallel: i
 def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Callable[..., Runner | SlurmRunner]") -> "Summary":
     """Run what has no result yet. start: makes the runner of the missing ones."""
     from harness.cli.progress import Progress, duration
-    from harness.plan import cancel_mark
+    from harness.plan import cancel_mark, read_plan, up_to_date
     from harness.runner import Summary
+    from harness.staleness import stale_runs
 
     for p in planned:
         if wrong := store.repair(p.spec.run_id):
@@ -198,6 +199,9 @@ def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Cal
     missing = [p for p in planned if not store.is_done(p.spec.run_id)]
     if not missing:
         return Summary()
+    stale, why = stale_runs(store.root, up_to_date(store.root, read_plan(store.root, name) or {"runs": []}))
+    if stale:
+        print(f"{len(stale)} {why}; they are run again", flush=True)
     before = cancel_mark(store.root, name)
     progress = Progress(len(planned) - len(missing), len(planned))
     runner = start(missing, store, cancelled=lambda: cancel_mark(store.root, name) != before, on_event=progress.on_event)

@@ -22,6 +22,7 @@ CANCEL_WAIT_S, LOOK_S = 60.0, 0.5  # a runner looks for the request a few times 
 
 def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
     """Every run of an experiment, or of the folder, with its state."""
+    from harness.staleness import stale_runs
     from harness.store import Store
 
     if not (results / "runs").is_dir():
@@ -29,10 +30,15 @@ def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
     store = Store(results)
     if experiment is None:
         return [{"run": i, **s} for i, s in sorted(store.states())]
-    return [
-        {"arm": r["arm"], "seed": r["seed"], "role": r["role"], "run": r["run_id"], **store.state(r["run_id"])}
-        for r in plan_of(experiment, results)["runs"]
-    ]
+    plan = plan_of(experiment, results)
+    stale, why = stale_runs(results, plan)
+    rows = []
+    for r in plan["runs"]:
+        state = store.state(r["run_id"])
+        if r["run_id"] in stale and state["status"] == "pending":
+            state = {**state, "reason": why}
+        rows.append({"arm": r["arm"], "seed": r["seed"], "role": r["role"], "run": r["run_id"], **state})
+    return rows
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
