@@ -7,7 +7,9 @@ be read.
 
 import json
 import math
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +54,7 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
         run_id, stale = _existing(root, planned)
         run = root / run_id
         result = _json(run / "result.json") if (run / "result.json").is_file() else {}
-        config = (
-            yaml.load((run / "config.yaml").read_text(encoding="utf-8"), Loader=_YAML) if (run / "config.yaml").is_file() else {}
-        )
+        config = _config((run / "config.yaml").read_text(encoding="utf-8")) if (run / "config.yaml").is_file() else {}
         environment = _json(run / "environment.json") if (run / "environment.json").is_file() else {}
         status, reason = (result["status"], result.get("reason")) if result else _ended(run)
         points = _validation(run / "metrics.jsonl")
@@ -111,6 +111,19 @@ def first_crossing(times: Any, losses: Any, target: float) -> float | None:
 
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+_OWN = re.compile(r"^(seed|replicate): (\d+)$", re.MULTILINE)  # what tells the runs of one arm apart
+
+
+def _config(text: str) -> dict[str, Any]:
+    """config.yaml, of which most runs differ in a line or two: the rest is parsed once."""
+    return {**_parsed(_OWN.sub("", text)), **{key: int(value) for key, value in _OWN.findall(text)}}
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> dict[str, Any]:
+    return yaml.load(text, Loader=_YAML)
 
 
 def _json(path: Path) -> dict[str, Any]:
