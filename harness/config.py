@@ -140,8 +140,17 @@ class SystemConfig:
         "none",
         record="r02",
         affects=("runtime",),
-        doc="save model and optimizers never, at the end, or at each validation; outside the clock",
+        doc="save model and optimizers never, at the end, or every checkpoint_every updates; outside the clock",
         choices={"every": "r02", "none": "r17"},
+    )
+    checkpoint_every: int | None = toggle(
+        None,
+        record="r02",
+        affects=("runtime",),
+        example=3,
+        doc="updates between two checkpoints; null: at each validation",
+        ge=1,
+        requires={"*": {"system.checkpoint": ("every",)}},
     )
 
 

@@ -218,13 +218,17 @@ class Training:
         untimed = UNTIMED_STEPS if self.config.timing.protocol == "skip10" else 0
         self.clock.start()
         for step in range(n_steps + 1):  # one more than the updates, so that the last validation sees the last weights
-            if step % every == 0 or step == n_steps:
+            validates = step % every == 0 or step == n_steps
+            if self.is_checkpoint(step, validates=validates):
+                self.clock.stop()
+                self.checkpoint(step)
+                self.clock.start()
+            if validates:
                 self.clock.stop()
                 with self.stopwatch.phase("validate_s"):
                     diverged = self.report(step, self.validate(step, self.val))
                     if step == n_steps and not diverged:
                         self.validate_heldout(step)
-                    self.checkpoint(step)
                 if diverged or step == n_steps:
                     return step, "diverged" if diverged else "finished"
                 self.clock.start()
@@ -240,10 +244,15 @@ class Training:
             self.out.heartbeat(step, n_steps)
         raise AssertionError("the last validation ends the run")
 
+    def is_checkpoint(self, step: int, *, validates: bool) -> bool:
+        """Whether model and optimizers are saved before update `step`; after the last one they are unless it is "none"."""
+        s = self.config.system
+        due = validates if s.checkpoint_every is None else step % s.checkpoint_every == 0
+        return s.checkpoint != "none" and (step == self.config.schedule.steps or (s.checkpoint == "every" and due))
+
     def checkpoint(self, step: int) -> None:
-        """Save model and optimizers as system.checkpoint says; outside the clock."""
-        when = self.config.system.checkpoint
-        if self.rank == 0 and (when == "every" or (when == "final" and step == self.config.schedule.steps)):
+        """Save model and optimizers, on the first process."""
+        if self.rank == 0:
             state = {
                 "step": step,
                 "model": self.core.model.state_dict(),

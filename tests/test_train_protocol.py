@@ -116,11 +116,32 @@ def test_warming_up_restores_the_random_state(spec_of: Callable[..., RunSpec]) -
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize(("protocol", "counted"), [("warmup-restore", STEPS), ("skip10", STEPS - 10)])
-def test_the_clock_counts_training_steps_alone(spec_of: Callable[..., RunSpec], protocol: str, counted: int) -> None:
+@pytest.mark.parametrize(
+    ("fields", "steps"),
+    [
+        ({"checkpoint": "none"}, []),
+        ({"checkpoint": "final"}, [STEPS]),
+        ({"checkpoint": "every", "checkpoint_every": 7}, [0, 7, 14]),
+    ],
+)
+def test_checkpoints_are_saved_when_they_are_due(
+    spec_of: Callable[..., RunSpec], fields: dict[str, Any], steps: list[int]
+) -> None:
+    training = Training(spec_of(**{f"system__{k}": v for k, v in fields.items()}), device="cpu", out=Recorder())  # type: ignore[arg-type]
+    saved: list[int] = []
+    training.checkpoint = saved.append  # type: ignore[method-assign]
+    training.run(lambda: False)
+    assert saved == [*(s for s in steps if s < STEPS), *([STEPS] if steps else [])]
+
+
+@pytest.mark.parametrize(("every", "protocol", "counted"), [(None, "warmup-restore", STEPS), (3, "skip10", STEPS - 10)])
+def test_the_clock_counts_training_steps_alone(
+    spec_of: Callable[..., RunSpec], every: int | None, protocol: str, counted: int
+) -> None:
     """With a clock that a step moves by one second, a validation by a hundred, a checkpoint by a thousand."""
     out, now = Recorder(), [0.0]
-    training = Training(spec_of(timing__protocol=protocol, system__checkpoint="every"), device="cpu", out=out)  # type: ignore[arg-type]
+    spec = spec_of(timing__protocol=protocol, system__checkpoint="every", system__checkpoint_every=every)
+    training = Training(spec, device="cpu", out=out)  # type: ignore[arg-type]
 
     def moved_by(seconds: float, function: Callable[..., Any]) -> Callable[..., Any]:
         def inner(*args: Any, **kwargs: Any) -> Any:
