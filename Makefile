@@ -11,7 +11,7 @@ TORCH_INDEX ?=
 FAST := $(addprefix tests/test_,experiment.py catalogue.py presets.py parity.py tree.py optim_schedule.py optim_orthogonalize.py \
 	data_shards.py stats_rules.py stats_simultaneous.py report_page.py)
 
-.PHONY: help install ablate report check test test-all proof bench gpu-check docs clean
+.PHONY: help install ablate report check test test-all proof bench-runner bench gpu-check docs clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /\1\t/' | expand -t 18
@@ -60,6 +60,9 @@ bench: install  ## the core against plain scripts of the same recipes: losses, s
 # needs no install where there is a Python with torch, numpy and PyYAML
 gpu-check:  ## accept a GPU machine: kernels, speed, memory, 200 steps; one JSON and one page (DRY=1: tiny, on a CPU)
 	@$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m harness.gpu_check $(if $(DRY),--dry-run)
+
+bench-runner: install  ## what a run costs beside its training: warm and fresh workers, a shell loop, hydra; 10,000 finished runs
+	$(BIN)/python -m tests.bench_runner --many 10000
 
 clean:  ## remove the environment and caches; results and data stay
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,196 @@
+"""`make bench-runner`: what a run costs beside its training, through this runner and through three other ways to start runs.
+
+The same one-step runs, one after the other on one processor, in this order: warm workers, fresh workers, a bare shell loop, and
+hydra's submitit launcher with its local executor (installed into a virtual environment of its own). Overhead = (wall of all runs
+- their training and validation clocks) / runs; start-up is all of it that passes before the first run ends. With --many N it
+also times `status` and a call that finds nothing to do on N finished runs.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.records import finite, read_result, sealed
+
+ROOT = Path(__file__).resolve().parent.parent
+EXPERIMENT = """
+name: bench
+question: What does a run cost beside its training?
+base: r07
+scale: tiny
+set: {{model.n_layer: 2, data.seq_len: 64, data.micro_tokens: 512, data.batch_tokens: 512, data.ranks: 1,
+      data.val_tokens: 512, data.order: shuffled, schedule.steps: 1, data.first_batch_twice: false, optim.muon_comm: redundant,
+      system.checkpoint: none}}
+changes: {{untied_head: r08.untied_head}}
+seeds: {seeds}
+"""
+# one run as a person's own script would do it: a process, an import, the training, a line
+BARE = """
+import json, sys, time
+from pathlib import Path
+from harness.records import RunSpec, read_config
+from harness.train import train
+from harness.writer import Silent
+def one(path):
+    done = train(RunSpec.from_mapping(read_config(Path(path))), out=Silent(), device="cpu", stop=lambda: False)
+    clocks = done.wall.get("train_s", 0.0) + done.wall.get("validate_s", 0.0)
+    print(json.dumps({"clocks": clocks, "val_loss": done.final["val_loss"]}), flush=True)
+"""
+HYDRA = """
+import hydra
+from bare import one
+@hydra.main(version_base=None, config_path=None)
+def main(config):
+    one(config.path)
+main()
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
+
+
+def call(command: Sequence[str], **options: Any) -> tuple[float, str]:
+    """(seconds, standard output) of a command that must succeed."""
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}")
+    return time.perf_counter() - began, done.stdout
+
+
+def ablate(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "harness", *arguments]
+
+
+def through_runner(folder: Path, n: int, worker: str) -> dict[str, float]:
+    """n runs by `ablate run`, one at a time."""
+    file = folder / "bench.yaml"
+    file.write_text(EXPERIMENT.format(seeds=n // 2))
+    results = folder / worker
+    options = ["--worker", worker, "--max-parallel", "1", "--no-report", "--results", str(results)]
+    began = time.time()
+    wall, _ = call(ablate("run", str(file), *options), env=environment(), cwd=ROOT)
+    found = [r for run in (results / "runs").iterdir() if (r := read_result(run))]
+    assert len(found) == n
+    clocks = sum(r["wall"]["train_s"] + r["wall"]["validate_s"] for r in found)
+    imports = sorted((r["wall"].get("import_s", 0.0) for r in found), reverse=True)[0]
+    first = min(found, key=lambda r: r["started"])
+    start_s = datetime_s(first["ended"]) - began - first["wall"]["train_s"] - first["wall"]["validate_s"]
+    middle = sorted(found, key=lambda r: r["started"])[n // 2]["wall"]  # one that found its worker warm
+    return {
+        "wall_s": wall, "clocks_s": clocks, "start_s": start_s, "import_s": imports,
+        **{f"middle_{k}": v for k, v in middle.items() if k != "import_s"},
+    }  # fmt: skip
+
+
+def datetime_s(text: str) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).timestamp()
+
+
+def specs(folder: Path) -> list[Path]:
+    """The run directories that the warm runner made: their config.yaml is what the others train."""
+    return sorted((folder / "warm" / "runs").iterdir())
+
+
+def through_shell(folder: Path, n: int) -> dict[str, float]:
+    """A shell loop, a process for each run."""
+    (folder / "bare.py").write_text(BARE)
+    (folder / "one.py").write_text("import sys\nfrom bare import one\none(sys.argv[1])\n")
+    (folder / "loop.sh").write_text('for run in "$@"; do "$PYTHON" "$(dirname "$0")/one.py" "$run" || exit 1; done\n')
+    paths = map(str, specs(folder)[:n])
+    wall, out = call(["sh", str(folder / "loop.sh"), *paths], env=environment(PYTHON=sys.executable), cwd=ROOT)
+    return of_lines(out, wall, n)
+
+
+def of_lines(out: str, wall: float, n: int) -> dict[str, float]:
+    rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert len(rows) == n, out
+    return {"wall_s": wall, "clocks_s": sum(r["clocks"] for r in rows), "start_s": 0.0}  # every run pays its own
+
+
+def through_hydra(folder: Path, n: int) -> dict[str, float]:
+    """hydra --multirun with the submitit launcher's local executor."""
+    place = folder / "hydra"
+    venv.create(place, with_pip=True)
+    python = str(place / "bin" / "python")
+    call([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "hydra-core", "hydra-submitit-launcher"])
+    own = call([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])[1].strip()
+    ours = call([sys.executable, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])[1].strip()
+    Path(own, "torch_of_the_project.pth").write_text(ours + "\n")
+    (folder / "app.py").write_text(HYDRA)
+    sweep = [python, str(folder / "app.py"), "--multirun", "hydra/launcher=submitit_local", f"hydra.sweep.dir={folder}/sweep"]
+    paths = ",".join(map(str, specs(folder)[:n]))
+    more = environment(PYTHONPATH=f"{ROOT}:{folder}")
+    wall, _ = call([*sweep, f"+path={paths}", "hydra.launcher.timeout_min=60"], env=more, cwd=folder)
+    out = "\n".join(p.read_text() for p in sorted((folder / "sweep").rglob("*_log.out")))
+    return of_lines(out, wall, n)
+
+
+def many(folder: Path, n: int) -> dict[str, float]:
+    """Seconds of `ablate status EXP` and of a call with nothing to do on n finished runs, copies of the warm runner's."""
+    file, results = folder / "many.yaml", folder / "many"
+    text = EXPERIMENT.format(seeds=n // 10).replace("name: bench", "name: many")
+    file.write_text(text + "budgets: [1, 2, 3, 4, 5]\n")
+    from harness.experiment import load_experiment
+    from harness.plan import describe, plan_runs, save_plan
+
+    (results / "runs").mkdir(parents=True)
+    model = specs(folder)[0]
+    result = read_result(model)
+    assert result is not None
+    os.chdir(ROOT)
+    planned = plan_runs(load_experiment(str(file), device="cpu"))
+    texts = {name: (model / name).read_bytes() for name in ("metrics.jsonl", "environment.json", "config.yaml")}
+    for p in planned:
+        run = results / "runs" / p.spec.run_id
+        run.mkdir()
+        for name, text in texts.items():
+            (run / name).write_bytes(text)
+        own = {**result, "run_id": p.spec.run_id, "intent_id": p.spec.intent_id}
+        (run / "result.json").write_text(json.dumps(finite(sealed(own))))
+    save_plan(results, describe(load_experiment(str(file), device="cpu"), planned, before=None, command="bench"))
+    status, _ = call(ablate("status", "many", "--json", "--results", str(results)), env=environment(), cwd=ROOT)
+    again, out = call(ablate("run", str(file), "--no-report", "--results", str(results)), env=environment(), cwd=ROOT)
+    assert "everything is finished" in out, out
+    return {"runs": len(planned), "status_s": status, "nothing_to_do_s": again}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-n", type=int, default=50, help="runs of each way (50)")
+    parser.add_argument("--many", type=int, default=0, help="finished runs to look at (10000 in `make bench-runner`)")
+    parser.add_argument("--only", nargs="*", help="which ways")
+    options = parser.parse_args()
+    ways: dict[str, Callable[[Path, int], dict[str, float]]] = {
+        "warm workers": lambda f, n: through_runner(f, n, "warm"),
+        "fresh workers": lambda f, n: through_runner(f, n, "fresh"),
+        "shell loop": through_shell,
+        "hydra submitit_local": through_hydra,
+    }
+    with tempfile.TemporaryDirectory() as place:
+        folder, rows = Path(place), {}
+        for name, way in ways.items():
+            if options.only and name.split()[0] not in options.only and name != "warm workers":
+                continue
+            took = rows[name] = way(folder, options.n)
+            took["overhead_ms"] = 1000 * (took["wall_s"] - took["clocks_s"]) / options.n
+            took["overhead_after_start_ms"] = 1000 * (took["wall_s"] - took["clocks_s"] - took["start_s"]) / options.n
+            words = ", ".join(f"{k} {v:.2f}" for k, v in took.items())
+            print(f"{name:22} {took['overhead_ms'] / rows['warm workers']['overhead_ms']:6.1f} x   {words}", flush=True)
+        if options.many:
+            print(", ".join(f"{k} {v:.2f}" for k, v in many(folder, options.many).items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
