@@ -4,6 +4,7 @@ From torch.profiler, whose events nest: an event belongs to the part that its na
 On CUDA the parts hold the time of the kernels they launched, and a gap is time in which the device waits.
 """
 
+import os
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -62,6 +63,7 @@ def kernel_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
 
 def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
     """Parts of a step with their share of its time under the profiler, the dearest first; `gaps` is what no part accounts for."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own progress lines are no output of ours
     cuda = candidate.device == "cuda"
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
     candidate.timed(1)
