@@ -31,6 +31,7 @@ from harness import plugins
 from harness.data.corpora import open_corpus
 from harness.errors import UserError
 from harness.files import write_json
+from harness.foreign.environments import EFFECT
 from harness.gpus import Sampler
 from harness.provenance import describe_environment, environment_lock, working_diff
 from harness.records import RESULT_STATUSES, Outcome, RunSpec
@@ -169,7 +170,8 @@ def lead(order: Event, store: Store, ranks: Ranks, train: Trainer, wall: Mapping
         if ranks.n_processes > 1 and outcome.status == "failed":
             time.sleep(FIRST_TELLS_S)
         wall = {**wall, **outcome.wall, "total_s": wall.get("import_s", 0.0) + time.perf_counter() - began}
-        out.finish(replace(outcome, wall=wall, marks={**outcome.marks, "gpu": sampler.summary()}))
+        effect = {"environment_effect": os.environ[EFFECT]} if EFFECT in os.environ else {}
+        out.finish(replace(outcome, wall=wall, marks={**outcome.marks, "gpu": sampler.summary(), **effect}))
     finally:
         out.release()
     return {"status": outcome.status, "reason": outcome.reason, "val_loss": outcome.final.get("val_loss")}
