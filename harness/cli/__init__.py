@@ -1,5 +1,6 @@
 """The commands, one module per subject; each imports what it needs when it runs, so that --help answers at once."""
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -19,4 +20,9 @@ def options(debug: Annotated[bool, typer.Option("--debug", help="show where an e
     """Options of every command; --debug is read by harness/__main__.py, wherever it stands."""
 
 
-from harness.cli import ab, bench, catalogue, confirm, data, folder, imports, pages, plans, runs, scaffold, status, story, submit, tools, verdicts  # noqa: E402, F401  (they register their commands)
+SUBJECTS = (
+    *("ab", "bench", "catalogue", "confirm", "data", "folder", "imports", "pages", "plans", "runs", "scaffold", "status"),
+    *("story", "submit", "tools", "verdicts"),
+)
+for subject in SUBJECTS:  # they register their commands
+    import_module(f"harness.cli.{subject}")

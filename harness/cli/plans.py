@@ -39,7 +39,8 @@ def plan(
     from harness.plan import plan_runs
 
     if len(experiments) == 1 and (foreign := read_foreign(experiments[0], settings, seeds, gpus_per_run)) is not None:
-        return print_foreign_plan(foreign, results, json=json)
+        print_foreign_plan(foreign, results, json=json)
+        return
     named = [name for text in experiments for name in in_folder(text)]
     parts = [current_part(read_experiment(name, settings, seeds), results, world_size=gpus_per_run) for name in named]
     plans = [(part, plan_runs(part, world_size=gpus_per_run, need_data=False)) for part in parts]
