@@ -49,6 +49,7 @@ class Matrix:
             stderr=subprocess.PIPE,
             text=True,
             env=self.environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in a background job's children
         )
 
     def run(self, *options: str) -> tuple[int, str, str]:

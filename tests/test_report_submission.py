@@ -108,7 +108,7 @@ BROKEN: list[tuple[str, str, Callable[[Experiment], None]]] = [
     ("seeds independent", "cannot be known", set_column("status", "failed")),
     ("the clock covers what it must", "fails", set_column("train_time_s", 99.0)),
     ("the clock covers what it must", "cannot be known", set_column("self_reported", True)),
-    ("one code", "fails", lambda e: first_config(e)["source"].update(digest="d" * 16)),
+    ("one code", "fails", lambda e: first_config(e).update(source={"digest": "d" * 16})),
     ("one code", "cannot be known", lambda e: first_config(e).pop("source")),
 ]
 

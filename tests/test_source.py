@@ -25,6 +25,7 @@ from harness.source import ROOT, TRAINING_PART, changed_files, code_digest, in_w
 OUTSIDE = {  # what harness.train imports beside the training part, and why a change there is none of a result
     "harness.errors": "the words of errors",
     "harness.records": "the identity and the result's form; what it hands to training is the resolved configuration",
+    "harness.flops": "counts operations for the utilisation, beside the result",
     "harness.writer": "writes what training measured",
     "harness.store": "where it is written",
     "harness.files": "how it is written",
