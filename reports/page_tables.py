@@ -50,7 +50,7 @@ RUN_COLUMNS = (
     Column(name="train_time_s", head="time, s", kind="s", meaning="The training clock: steps alone, without imports, compilation, warm-up or validation."),
     Column(name="first_crossing_s", head="target at, s", kind="s", meaning="Training time at the first validation at or below the target, interpolated; empty when it was never reached. Descriptive only."),
     Column(name="peak_allocated_mib", head="memory, MiB", kind="mib", meaning="Highest memory allocated."),
-    Column(name="mfu", head="MFU", kind="mfu", meaning="Model FLOPs utilisation: useful floating point work over the hardware's peak."),
+    Column(name="mfu", head="MFU", kind="mfu", meaning="Model FLOPs utilisation: useful floating point work over this device's measured matrix rate."),
     Column(name="node", head="node", kind=None, meaning="The machine it ran on."),
     Column(name="gpu", head="GPU", kind=None, meaning="The accelerator it ran on."),
     Column(name="stale", head="stale", kind=None, meaning="Made by code or an environment that is no longer the current one; the files that changed are named."),
