@@ -8,6 +8,7 @@ changes of a column at once (Bonferroni). Main effects and interactions: reports
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -56,7 +57,8 @@ def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribu
     """The tables there are to show: loss, steps to target, seconds; [] where the design has no two ways to compare."""
     arms = {frozenset(a["changes"]): a["name"] for a in experiment.plan["arms"] if a.get("of", a["name"]) == a["name"]}
     columns = contrasts_of(experiment.plan["design"], arms)
-    if len(columns) < 2:
+    ways = Counter(change for column in columns.values() for change in column)
+    if max(ways.values(), default=0) < 2:  # a ladder knows its first change alone and its last one left out: nothing to compare
         return []
     use = samples.usable(experiment)
     losses = samples.of_role(use.runs, "loss")
