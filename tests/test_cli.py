@@ -116,7 +116,7 @@ def test_help_and_listings_do_not_import_torch() -> None:
         "import sys\nfrom harness.__main__ import main\n"
         "for a in (['--help'], ['toggles'], ['records'], ['diff', 'r07', 'r08']):\n"
         "    try: main(a)\n    except SystemExit as e: assert not e.code\n"
-        "assert not {'torch', 'pandas', 'scipy', 'matplotlib'} & set(sys.modules), sorted(sys.modules)\n"
+        "assert not {'torch', 'numpy', 'pandas', 'scipy', 'matplotlib'} & set(sys.modules), sorted(sys.modules)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)

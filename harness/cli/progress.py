@@ -4,9 +4,10 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.runner import Runner
+if TYPE_CHECKING:
+    from harness.runner import Runner
 
 
 def duration(seconds: float) -> str:
@@ -57,7 +58,7 @@ class Progress:
     def elapsed(self) -> float:
         return time.monotonic() - self.began
 
-    def watch(self, runner: Runner, done: threading.Event) -> None:
+    def watch(self, runner: "Runner", done: threading.Event) -> None:
         """Redraw one line for the runs in progress until `done` is set; only on a terminal."""
         while self.live and not done.wait(1.0):
             parts = [
