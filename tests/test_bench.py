@@ -47,6 +47,7 @@ def documented(which: int) -> set[str]:
     return {key.split(":")[0].strip() for key in shape.replace("[{part, ms, share}]", "").split(",")}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_a_bench_tells_time_work_memory_and_where_a_step_goes(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = said(capsys, "bench", "r08", "--steps", "4", "--json", *ARGUMENTS)

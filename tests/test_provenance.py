@@ -95,6 +95,7 @@ def test_a_private_key_is_redacted_whole_even_if_cut_short() -> None:
     assert redact("x\n-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n") == "x\n[redacted key]"
 
 
+@pytest.mark.slow
 def test_a_very_long_line_is_no_trouble() -> None:
     for text in ("x" * 300_000, "a." * 150_000, "a-b_c://" * 40_000):
         assert redact(text) == text

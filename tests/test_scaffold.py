@@ -51,6 +51,7 @@ def test_its_experiment_loads_by_name_and_sets_its_toggle(here):
     assert not baseline.config.plugin
 
 
+@pytest.mark.slow
 def test_its_law_test_passes_as_it_is(here):
     ablate("new-change", "idea")
     assert "5 passed" in python(here, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_idea.py")
