@@ -1,5 +1,6 @@
 """`ablate new-change`: what it writes works as it is, and it overwrites nothing."""
 
+import json
 import os
 import subprocess
 import sys
@@ -121,4 +122,5 @@ def test_its_experiment_runs_and_is_known_as_finished(here, monkeypatch):
     small = [argument for size in SIZES for argument in ("--set", size)]
     out = python(here, "-m", "harness", "run", "idea", "--seeds", "2", "--max-parallel", "1", "--no-report", *small)
     assert "4 runs, 0 diverged" in out
-    assert python(here, "-m", "harness", "status", "idea").count("finished") == 4
+    rows = json.loads(python(here, "-m", "harness", "status", "idea", "--json"))
+    assert [r["status"] for r in rows] == ["finished"] * 4
