@@ -31,7 +31,7 @@ class Row:
 
         out = []
         for name, value in (("coverage", self.coverage), ("simultaneous coverage", self.simultaneous)):
-            if value is not None and value < COVERAGE - slack(COVERAGE):
+            if value is not None and value < COVERAGE:
                 out.append(f"{name} {value:.3f}")
         if self.family_error is not None and self.family_error > FAMILY + slack(FAMILY):
             out.append(f"family error {self.family_error:.3f}")
