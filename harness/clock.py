@@ -18,6 +18,7 @@ class Clock:
         self.cuda, self.now = device.type == "cuda", now
         self.elapsed_s = 0.0
         self.step_ms: list[float] = []  # one entry for each step since the last reset
+        self._n_told = 0
         self._since: float | None = None
         self._marks: list[Any] = []  # device events, or the host's seconds
 
@@ -52,8 +53,13 @@ class Clock:
     def restart(self) -> None:
         """Forget what was counted so far, and go on."""
         self.stop()
-        self.elapsed_s, self.step_ms = 0.0, []
+        self.elapsed_s, self.step_ms, self._n_told = 0.0, [], 0
         self.start()
+
+    def new_step_ms(self) -> list[float]:
+        """The steps counted since this was last asked, while the clock stands."""
+        told, self._n_told = self._n_told, len(self.step_ms)
+        return self.step_ms[told:]
 
 
 class Stopwatch:

@@ -147,6 +147,7 @@ class Training:
                 )
         self.compiled, self.vocab_size = compiles(self.config, device), corpus.vocab_size
         self.clock = Clock(self.core.device)
+        self.untimed_steps = UNTIMED_STEPS if self.config.timing.protocol == "skip10" else 0
         self.losses: list[Tensor] = []  # since the last validation, on the device
         self.first_val = self.last_val = self.heldout_loss = math.nan
 
@@ -206,7 +207,10 @@ class Training:
         self.losses.clear()
         for i, loss in enumerate(train):
             self.out.metric({"kind": "train", "step": first + i, "train_loss": loss})
-        self.out.metric({"kind": "val", "step": step, "val_loss": val_loss, "train_time_s": self.clock.elapsed_s})
+        times = [round(ms, 2) for ms in self.clock.new_step_ms()] if step > self.untimed_steps else []
+        self.out.metric(
+            {"kind": "val", "step": step, "val_loss": val_loss, "train_time_s": self.clock.elapsed_s, "step_times_ms": times}
+        )
         self.last_val = val_loss
         self.first_val = val_loss if step == 0 else self.first_val
         bound = EXPLODED * max(self.first_val if math.isfinite(self.first_val) else 0.0, math.log(self.vocab_size))
@@ -215,7 +219,6 @@ class Training:
     def run(self, stop: Callable[[], bool]) -> tuple[int, Status]:
         """The protocol: validate, stop, step. Returns the number of updates done and the status."""
         n_steps, every = self.config.schedule.steps, self.config.data.val_every
-        untimed = UNTIMED_STEPS if self.config.timing.protocol == "skip10" else 0
         self.clock.start()
         for step in range(n_steps + 1):  # one more than the updates, so that the last validation sees the last weights
             validates = step % every == 0 or step == n_steps
@@ -235,7 +238,7 @@ class Training:
             if stop():
                 self.clock.stop()
                 return step, "interrupted"
-            if step == untimed > 0:
+            if step == self.untimed_steps > 0:
                 self.clock.restart()
             if step == GUARDED_STEPS and self.config.system.skip_guards and self.compiled:
                 torch.compiler.set_stance("default", skip_guard_eval_unsafe=True)

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,11 @@ def test_the_clock_counts_training_steps_alone(
     final = training.final(STEPS)
     assert final["train_time_s"] == counted
     assert (len(training.clock.step_ms), final["step_ms"], final["steps"]) == (counted, 1000.0, STEPS)
-    assert [r["train_time_s"] for r in out.rows if r["kind"] == "val"][-1] == counted
+    validations = [r for r in out.rows if r["kind"] == "val"]
+    assert validations[-1]["train_time_s"] == counted
+    since = [0] + [len(range(max(a["step"], STEPS - counted), b["step"])) for a, b in pairwise(validations)]
+    assert [r["step_times_ms"] for r in validations] == [[1000.0] * n for n in since]
+    assert sum(since) == counted
 
 
 def test_a_run_after_another_is_the_run_alone(spec_of: Callable[..., RunSpec]) -> None:
