@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from harness.errors import UserError
 from harness.experiment_file import ExperimentFile, factor_of
 from harness.presets import names, near
 
@@ -29,11 +30,15 @@ class Phase:
     seeds: int | None = None
 
 
-def read_name(file: ExperimentFile) -> str:
-    name = file.value("name", str, None, "text")
+def check_name(name: str, where: str) -> str:
+    """The name of an experiment, which is a folder of the results; raises UserError for what is no file name."""
     if not NAME.fullmatch(name) or len(name) > 100:
-        raise file.fail(f"name {name!r} must be a file name of letters, digits, '.', '_' and '-'", "name")
-    return str(name)
+        raise UserError(f"{where} {name!r} must be a file name of letters, digits, '.', '_' and '-'")
+    return name
+
+
+def read_name(file: ExperimentFile) -> str:
+    return check_name(file.value("name", str, None, "text"), f"{file.where('name')}: name")
 
 
 def read_margin(file: ExperimentFile) -> float | None:

@@ -8,47 +8,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-import yaml
+from foreign_bench import CPU, TRAINERS, ablate, bench, commit, statuses, write
 
-from harness.__main__ import main
 from harness.records import read_lines, read_result
 from reports import load
 
 ROOT = Path(__file__).resolve().parent.parent
-TRAINERS = ROOT / "tests" / "trainers"
-CPU = ("--gpus-per-run", "0", "--command", "python {script}", "--no-report")
-
-
-def ablate(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(a) for a in arguments])
-    return int(ended.value.code or 0)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with two fast scripts: the new one is better by 0.02."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(TRAINERS / "fast.py", "old.py")
-    Path("new.py").write_text(Path("old.py").read_text().replace('"BETTER", "0"', '"BETTER", "0.02"'))
-    return tmp_path
-
-
-def statuses(name: str) -> dict[str, str]:
-    """arm -> status of an experiment with one run each."""
-    runs = load(name).runs
-    return dict(zip(runs["arm"], runs["status"], strict=True))
-
-
-def write(folder: Path, **experiment: Any) -> Path:
-    path = folder / "foreign.yaml"
-    trainer = {"command": "python {script}", "file": "old.py", "gpus": 0, **experiment.pop("trainer", {})}
-    path.write_text(yaml.safe_dump({"name": "foreign", "trainer": trainer, "seeds": 1, **experiment}, sort_keys=False))
-    return path
+    return bench(tmp_path, monkeypatch)
 
 
 # ---------------------------------------------------------------- two scripts
@@ -105,23 +78,15 @@ def test_the_same_script_twice_is_two_arms(folder: Path) -> None:
 
 
 def test_two_refs_of_a_repository(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def git(*arguments: str) -> None:
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
-        subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
-
-    git("init")
-    shutil.copy("old.py", "train_gpt.py")
     Path("helper").mkdir()
     Path("helper/losses.py").write_text("BETTER = 0.0\n")
-    code = Path("train_gpt.py").read_text()
+    code = Path("old.py").read_text()
     Path("train_gpt.py").write_text(
         code.replace("import os\n", "import os\nfrom helper.losses import BETTER\n").replace("noise -", "noise - BETTER -")
     )
-    git("add", "train_gpt.py", "helper")
-    git("commit", "-m", "old")
-    git("checkout", "-b", "idea")
+    commit("main", "train_gpt.py", "helper")
     Path("helper/losses.py").write_text("BETTER = 0.5\n")
-    git("commit", "-am", "new")
+    commit("idea", "helper")
     Path("helper/losses.py").write_text("what is on disk does not count")
     assert ablate("ab", "main", "idea", "-n", 1, *CPU, "--json") == 0
     verdict = json.loads(capsys.readouterr().out)

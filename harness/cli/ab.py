@@ -26,6 +26,8 @@ def ab(
         list[str] | None, typer.Option("--env", metavar="K=V", help="environment variable; {seed} is the run's")
     ] = None,
     command: Annotated[str | None, typer.Option("--command", help="how to start a script: {script}, {gpus}, {seed}")] = None,
+    python: Annotated[str | None, typer.Option("--python", metavar="PATH", help="the interpreter of both; default: ours")] = None,
+    container: Annotated[str | None, typer.Option("--container", metavar="COMMAND", help="words in front of the command")] = None,
     data: Annotated[list[str] | None, typer.Option("--data", metavar="[NAME=]PATH", help="link this into the clean copy")] = None,
     extra: Annotated[
         list[str] | None, typer.Option("--with", metavar="PATH", help="copy this too; relative to the script")
@@ -52,10 +54,14 @@ def ab(
     """Two trainer scripts as they are, interleaved on this node, judged by the house table and the benchmark's rules."""
     from dataclasses import replace
 
+    from harness.cli.verdicts import check_word
+    from harness.experiment_keys import check_name
+    from harness.foreign.command import COMMAND
+    from harness.foreign.environments import located
     from harness.foreign.experiment import ForeignExperiment
     from harness.foreign.side import Side, default_data, linked
     from harness.foreign.source import data_fingerprint
-    from harness.foreign.trainer import COMMAND, Limits
+    from harness.foreign.trainer import Limits
 
     for name, value, least in (
         ("-n", n, 1),
@@ -68,15 +74,20 @@ def ab(
     for name, limit in (("--wall-limit", wall_limit), ("--silence-limit", silence_limit)):
         if limit is not None and not limit > 0:
             raise UserError(f"{name} {limit:g}: must be above zero")
+    if python and container:
+        raise UserError("--python and --container: name one of them; the container's own python3 is used in it")
+    check_word(fail_on)
+    if experiment is not None:
+        check_name(experiment, "--experiment")
+    here = Path.cwd()
     variables = dict(_variable(text) for text in env or [])
     shared = {
-        "command": command or COMMAND,
+        "command": COMMAND if command is None else command,
         "env": variables,
         "gpus": gpus_per_run,
         "extra": tuple(extra or ()),
-        "environment": {},
+        "environment": located({k: v for k, v in {"python": python, "container": container}.items() if v}, here),
     }
-    here = Path.cwd()
     sides = []
     for text in (old, new):
         path, (ref, _, inside) = Path(text), text.partition(":")

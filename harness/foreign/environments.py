@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.foreign.braces import fill
 from harness.provenance import LOCKED, Lock, environment_lock
 from harness.records import short_digest
 
@@ -35,20 +36,32 @@ def is_environment(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and all(k in KINDS and isinstance(v, str) for k, v in value.items())
 
 
-def start_of(environment: Mapping[str, str]) -> list[str]:
-    """The words that start Python there."""
-    return [*prefix(environment), environment.get("python", "python" if "container" in environment else sys.executable)]
+def start_of(environment: Mapping[str, str], values: Mapping[str, object] | None = None) -> list[str]:
+    """The words that start Python there; values: what the placeholders of a container stand for."""
+    return [*prefix(environment, values), environment.get("python", "python3" if "container" in environment else sys.executable)]
 
 
-def prefix(environment: Mapping[str, str]) -> list[str]:
+def prefix(environment: Mapping[str, str], values: Mapping[str, object] | None = None) -> list[str]:
     """The words in front of a command: those of a container, or none."""
-    return shlex.split(environment.get("container", ""))
+    looked_at = {"script": "", "gpus": 1, "seed": 0, "copy": os.getcwd()}
+    return [fill(word, values or looked_at) for word in shlex.split(environment.get("container", ""))]
 
 
 def search_path(environment: Mapping[str, str]) -> str:
-    """PATH with the interpreter's folder in front, so that python and torchrun are its own."""
-    interpreter = environment.get("python", sys.executable)
-    return os.pathsep.join([str(Path(interpreter).parent), os.environ.get("PATH", os.defpath)])
+    """PATH with the interpreter's folder in front, and without ours where it is another: no program of ours is taken for its."""
+    if "container" in environment:
+        return os.environ.get("PATH", os.defpath)
+    ours, own = str(Path(sys.executable).parent), str(Path(environment.get("python", sys.executable)).parent)
+    rest = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join([own, *(p for p in rest if own == ours or p != ours)])
+
+
+def located(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The environment with its interpreter's whole path; a relative one is meant from `folder`, a bare name from PATH."""
+    if not (python := environment.get("python")):
+        return dict(environment)
+    path = Path(python).expanduser()
+    return {"python": str((folder / path).absolute()) if "/" in python else shutil.which(python) or python}
 
 
 def lock_of(environment: Mapping[str, str]) -> Lock:

@@ -14,9 +14,10 @@ from harness.errors import UserError
 from harness.experiment_file import ExperimentFile
 from harness.experiment_keys import PRIMARY, read_margin, read_name, read_seeds, read_target
 from harness.foreign import environments
+from harness.foreign.command import COMMAND
 from harness.foreign.side import SCRIPT, ForeignArm, Side, default_data, linked
 from harness.foreign.source import data_fingerprint
-from harness.foreign.trainer import COMMAND, Limits
+from harness.foreign.trainer import Limits
 from harness.presets import near
 
 KEYS = ("name", "question", "trainer", "changes", "design", "arms", "seeds", "target", "primary", "margin", "confirm")
@@ -176,7 +177,7 @@ class _Reader:
             extra=tuple(_listed(t.get("with"))),
             data=data,
             gpus=t.get("gpus", 1),
-            environment=t.get("environment", {}),
+            environment=environments.located(t.get("environment", {}), self.folder),
         )
 
 

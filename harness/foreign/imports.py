@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.experiment_keys import NAME
+from harness.experiment_keys import check_name
 from harness.files import now_iso
 from harness.foreign.logs import LogError, Reading, read_log
 from harness.foreign.plan import NO_CORPUS, plan_mapping, row
-from harness.plan import read_plan, save_plan
+from harness.plan_file import read_plan, save_plan
 from harness.presets import near
 from harness.records import Outcome, RunSpec, Status, short_digest
 from harness.slots import find_cpus
@@ -72,8 +72,7 @@ def import_logs(
     command: str = "",
 ) -> Imported:
     """Bring logs in as runs of an imported experiment, which is made or added to. A log that is there already is one run."""
-    if not NAME.fullmatch(experiment) or len(experiment) > 100:
-        raise UserError(f"--experiment {experiment!r}: must be a file name of letters, digits, '.', '_' and '-'")
+    check_name(experiment, "--experiment")
     before = read_plan(store.root, experiment)
     if before is not None and not before.get("imported"):
         raise UserError(

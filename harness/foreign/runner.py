@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.foreign import environments
-from harness.foreign.trainer import POLL_S, Limits, account, train
+from harness.foreign.trainer import POLL_S, Limits, account, copy_of, train
 from harness.plan import PlannedRun
 from harness.process import Event
 from harness.records import RESULT_STATUSES, Outcome
@@ -111,7 +111,7 @@ class ForeignRunner:
         try:
             lock = environments.lock_of(spec.config["trainer"]["environment"])
             self.store.keep_once("environments", lock.digest, ".json", lambda: json.dumps(dict(lock.versions), indent=1).encode())
-            out.describe(account(spec))
+            out.describe(account(spec, copy_of(out)))
             archive = self.store.root / "code" / f"{spec.source_digest}.zip"
             try:
                 outcome = train(spec, out=out, archive=archive, slot=slot, stop=lambda: self.stop, limits=self.limits)

@@ -9,8 +9,9 @@ from harness.designs import Changes
 from harness.errors import UserError
 from harness.foreign import environments
 from harness.foreign.audit import Hint, audit
+from harness.foreign.braces import asks_for
+from harness.foreign.command import COMMAND, check_start
 from harness.foreign.source import Code, Tree, collect, commit_of, patched
-from harness.foreign.trainer import COMMAND
 
 SCRIPT = "train_gpt.py"
 
@@ -31,7 +32,7 @@ class ForeignArm:
     def seeded(self) -> bool:
         """Whether the script is told its seed; without, its runs have no number in common with another arm's."""
         t = self.trainer
-        return any("{seed}" in text for text in (t["command"], *t["args"], *t["env"].values()))
+        return asks_for("seed", t["command"], *t["args"], *t["env"].values(), t["environment"].get("container", ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,7 @@ class Side:
                 )
             tree, script = Tree(root=self.repo, commit=commit), self.script
         code = patched(collect(script, tree, where=where, extra=self.extra), self.patches)
+        check_start(self.command, self.args, self.env, self.environment, code, where=where)
         trainer = {
             "command": self.command,
             "script": script,

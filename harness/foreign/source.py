@@ -31,6 +31,16 @@ class Code:
         digests = {name: _digest(name, content) for name, content in sorted(self.files.items())}
         return Source(digest=short_digest([self.script, digests]), files=digests)
 
+    def imports(self, package: str) -> bool:
+        """Whether the script needs a package: it imports it at its top, where nothing catches that it is missing."""
+        try:
+            top = ast.parse(self.files[self.script]).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        names = [a.name for s in top if isinstance(s, ast.Import) for a in s.names]
+        names += [s.module or "" for s in top if isinstance(s, ast.ImportFrom) and not s.level]
+        return any(n.partition(".")[0] == package for n in names)
+
     def zipped(self) -> bytes:
         """The same bytes for the same files."""
         buffer = io.BytesIO()
@@ -41,9 +51,12 @@ class Code:
 
 
 def unzip(archive: Path, folder: Path) -> None:
-    """Write a clean copy; names that lead out of the folder are refused by zipfile."""
+    """Write a clean copy, what opens with #! as a program; names that lead out of the folder are refused by zipfile."""
     with zipfile.ZipFile(archive) as zipped:
-        zipped.extractall(folder)
+        for name in zipped.namelist():
+            path = Path(zipped.extract(name, folder))
+            if zipped.read(name)[:2] == b"#!":
+                path.chmod(0o755)
 
 
 def _digest(name: str, content: bytes) -> str:

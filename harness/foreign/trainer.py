@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.foreign import environments, guard
+from harness.foreign.command import command_of, variables_of
 from harness.foreign.logs import LINE_LIMIT, Point, Reading
 from harness.foreign.source import unzip
-from harness.process import OF_A_GROUP
 from harness.provenance import describe_environment, redact
 from harness.records import Outcome, RunSpec
 from harness.slots import Slot
 from harness.writer import RunWriter
 
-COMMAND = "torchrun --standalone --nproc-per-node {gpus} {script}"
 POLL_S = 0.2
 NO_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")
 RAISED = re.compile(r"(?:\[rank\d+\]:? )?([A-Za-z_.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
@@ -35,35 +34,6 @@ class Limits:
     wall_s: float | None = None
     silence_s: float = 3600.0  # long enough for the longest compilation
     retries: int = 0
-
-
-def fill(text: str, spec: RunSpec) -> str:
-    """The text with {script}, {gpus} and {seed} replaced; other braces stay as they are."""
-    trainer = spec.config["trainer"]
-    values = {"script": trainer["script"], "gpus": max(1, trainer["gpus"]), "seed": spec.seed}
-    return re.sub(r"\{(script|gpus|seed)\}", lambda m: str(values[m[1]]), text)
-
-
-def command_of(spec: RunSpec) -> list[str]:
-    """The words of the command as it is started, those of a container in front."""
-    trainer = spec.config["trainer"]
-    own = [fill(word, spec) for word in (*shlex.split(trainer["command"]), *trainer["args"])]
-    return [*environments.prefix(trainer["environment"]), *own]
-
-
-def variables_of(spec: RunSpec, slot: Slot) -> dict[str, str]:
-    """The environment variables of the command: ours, this run's devices, then what the trainer asks for."""
-    trainer = spec.config["trainer"]
-    inherited = {k: v for k, v in os.environ.items() if k not in OF_A_GROUP}
-    on_cpu = {"OMP_NUM_THREADS": str(slot.threads)} if not trainer["gpus"] and "OMP_NUM_THREADS" not in inherited else {}
-    return {
-        **inherited,
-        **on_cpu,
-        "CUDA_VISIBLE_DEVICES": ",".join(slot.gpus),
-        "PYTHONUNBUFFERED": "1",
-        "PATH": environments.search_path(trainer["environment"]),
-        **{k: fill(v, spec) for k, v in trainer["env"].items()},
-    }
 
 
 def clean_copy(spec: RunSpec, archive: Path, folder: Path) -> None:
@@ -85,10 +55,15 @@ def _link(path: Path, place: Path) -> None:
         place.symlink_to(path)
 
 
-def account(spec: RunSpec) -> dict[str, Any]:
+def copy_of(out: RunWriter) -> Path:
+    """Where an attempt's clean copy lies while it runs."""
+    return out.folder / "copy"
+
+
+def account(spec: RunSpec, copy: Path) -> dict[str, Any]:
     """environment.json: this machine's, with the versions and the command of the trainer."""
     trainer = spec.config["trainer"]
-    machine = describe_environment(shlex.join(command_of(spec)))
+    machine = describe_environment(shlex.join(command_of(spec, copy)))
     lock = dict(environments.lock_of(trainer["environment"]).versions)
     elsewhere: dict[str, Any] = {"packages": [], "python": lock.get("python")} if trainer["environment"] else {}
     return {**machine, **elsewhere, "lock": lock, "torch": lock.get("torch"), "trainer": dict(trainer)}
@@ -96,13 +71,13 @@ def account(spec: RunSpec) -> dict[str, Any]:
 
 def train(spec: RunSpec, *, out: RunWriter, archive: Path, slot: Slot, stop: Callable[[], str | None], limits: Limits) -> Outcome:
     """Run the command to its end, or end it: at a stop, a limit, or a loss that is none."""
-    copy, began = out.folder / "copy", time.monotonic()
+    copy, began = copy_of(out), time.monotonic()
     clean_copy(spec, archive, copy)
-    out.log(f"$ {redact(shlex.join(command_of(spec)))}")
+    out.log(f"$ {redact(shlex.join(command_of(spec, copy)))}")
     process = subprocess.Popen(
-        [sys.executable, "-P", str(guard.__file__), *command_of(spec)],
+        [sys.executable, "-P", str(guard.__file__), *command_of(spec, copy)],
         cwd=copy,
-        env=variables_of(spec, slot),
+        env=variables_of(spec, slot, copy),
         stdin=subprocess.PIPE,  # its end is the guard's order to end everything
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
