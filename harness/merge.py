@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.plan import read_plan, save_plan
+from harness.plan_file import read_plan, save_plan
 from harness.records import RunSpec, damage, read_config, read_json, read_result, short_digest
 from harness.source import code_digest
 from harness.store import Store

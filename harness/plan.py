@@ -1,14 +1,13 @@
 """From an experiment to its runs: every arm at every seed and budget, each with the specification that is its identity.
 
-Also what the results folder keeps of an experiment: experiment.json, which the report reads, and plan.lock.
+Also what is written down of a plan, for the report: plan_file.py keeps it in the results folder.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,15 +19,13 @@ from harness.data.corpora import KNOWN, check_fits, data_root, open_corpus, open
 from harness.data.corpus import Corpus, HeldOut
 from harness.errors import UserError
 from harness.experiment import Arm, Experiment
-from harness.files import write_json
 from harness.foreign.environments import effect, lock_of
+from harness.plan_file import SCHEMA
 from harness.presets import to_config, with_budget
-from harness.provenance import environment_lock
-from harness.records import RunSpec, read_json, run_id_of
+from harness.records import RunSpec
 from harness.source import source_of
 from harness.validate import check_config
 
-SCHEMA = 1
 NO_DATA = "not prepared"  # the fingerprint of a corpus that is not here, in a plan that is only looked at
 
 
@@ -246,72 +243,3 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
 def with_seeds(e: Experiment, seeds: Sequence[int]) -> Experiment:
     """The experiment with other seeds (more blocks of an adaptive design, or --seeds)."""
     return replace(e, seeds=tuple(seeds))
-
-
-# ---------------------------------------------------------------- what the results folder keeps
-
-
-def folder(results: Path, name: str) -> Path:
-    return results / "experiments" / name
-
-
-def read_plan(results: Path, name: str) -> dict[str, Any] | None:
-    """experiment.json of an experiment, None if it was never launched here."""
-    path = folder(results, name) / "experiment.json"
-    if not path.exists():
-        return None
-    plan = read_json(path)
-    if not isinstance(plan, dict) or plan.get("schema") != SCHEMA:
-        raise UserError(f"{path}: damaged, or of another version: remove it and run the experiment again; its runs are kept")
-    return plan
-
-
-def save_plan(results: Path, plan: Mapping[str, Any]) -> None:
-    """experiment.json, and plan.lock: every plan that was locked, in order."""
-    place = folder(results, plan["name"])
-    place.mkdir(parents=True, exist_ok=True)
-    write_json(place / "plan.lock", plan["locks"])
-    write_json(place / "experiment.json", plan)
-
-
-def up_to_date(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
-    """The plan with run ids of the source as it is now; what they replace is kept as older (stale) runs.
-
-    A run keeps the environment it was planned in: to read results on another machine makes nothing stale. Nor does it where a
-    plug-in's file is not at hand: its code cannot be compared.
-    """
-    plugged = [Path(p) for p in plan.get("plugins", [])]
-    if plan.get("imported") or plan.get("foreign") or not all(p.is_file() for p in plugged):
-        return plan
-    sources = source_of(plugged)
-    rows = []
-    for r in plan["runs"]:
-        environment = r.get("environment") or environment_lock().digest
-        current = run_id_of(r["intent_id"], source_digest=sources.digest, environment_digest=environment)
-        rows.append(
-            r
-            if current == r["run_id"]
-            else {**r, "run_id": current, "older": [i for i in (r["run_id"], *r["older"]) if i != current]}
-        )
-    return {**plan, "source": dict(sources.files), "runs": rows}
-
-
-def cancel(results: Path, name: str) -> None:
-    """Ask whoever runs an experiment, here or on another machine, to stop."""
-    write_json(folder(results, name) / "cancelled.json", {"at": datetime.now(UTC).isoformat()})
-
-
-def cancel_mark(results: Path, name: str) -> bytes | None:
-    """What `cancel` left last: a runner stops when this is no longer what it was at its start."""
-    try:
-        return (folder(results, name) / "cancelled.json").read_bytes()
-    except OSError:
-        return None
-
-
-def count_look(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
-    """The plan with one look more, if results came in since the last one: peeking has its price in the intervals."""
-    n_results = sum((results / "runs" / r["run_id"] / "result.json").exists() for r in plan["runs"])
-    if n_results and n_results != plan.get("looked_at"):
-        plan = {**plan, "looks": plan["looks"] + 1, "looked_at": n_results}
-    return plan

@@ -34,13 +34,14 @@ MEASURED = (  # the numbers of a result, null where unknown
     "peak_allocated_mib",
     "peak_reserved_mib",
 )
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 _digests: dict[int, tuple[Mapping[str, Any], str]] = {}
 _Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def canonical(value: Any) -> bytes:
     """JSON with sorted keys and no spaces: what digests are made of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return _encode(value).encode()
 
 
 def short_digest(value: Any) -> str:
@@ -59,8 +60,9 @@ def digest_of_config(config: Mapping[str, Any]) -> str:
 
 
 def run_id_of(intent_id: str, *, source_digest: str, environment_digest: str) -> str:
-    """The name of a run: an intent done by this code in this environment."""
-    return short_digest({"intent": intent_id, "source": source_digest, "environment": environment_digest})
+    """The name of a run: an intent done by this code in this environment. All are hexadecimal digits."""
+    text = f'{{"environment":"{environment_digest}","intent":"{intent_id}","source":"{source_digest}"}}'  # canonical, at once
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +179,8 @@ def file_digest(path: Path | str) -> str:
 def read_json(path: Path | str) -> Any:
     """A JSON file's content, None where it is missing or damaged."""
     try:
-        with open(path, "rb") as file:
-            return json.loads(file.read())
+        with open(path, "rb", buffering=0) as file:
+            return json.loads(file.read().decode())
     except (OSError, ValueError):
         return None
 
@@ -201,12 +203,14 @@ def damage(run: Path, result: Mapping[str, Any], *, every_byte: bool = True) -> 
 
     Without every_byte, a file that kept its size and is no newer than the result is taken for untouched.
     """
-    if sealed(result)["digest"] != result.get("digest"):
+    content = dict(result)
+    if content.pop("digest", None) != short_digest(content):
         return f"{run / 'result.json'} is not the file that the run wrote"
     try:
-        written = os.stat(f"{run}/result.json").st_mtime_ns
+        folder = str(run)
+        written = os.stat(f"{folder}/result.json").st_mtime_ns
         for name in DIGESTED:
-            path = f"{run}/{name}"
+            path = f"{folder}/{name}"
             now = os.stat(path)
             touched = every_byte or now.st_size != result["bytes"][name] or now.st_mtime_ns > written
             if touched and file_digest(path) != result["digests"][name]:

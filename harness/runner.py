@@ -32,6 +32,7 @@ STOPS = {signal.SIGINT: "interrupted", signal.SIGHUP: "interrupted", signal.SIGT
 class Summary:
     """How the matrix stands when the runner stops: run_id -> status, with reasons where there are any."""
 
+    found: dict[str, str] = field(default_factory=dict)  # runs that had their result before
     statuses: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     stopped: str | None = None  # "interrupted" or "preempted"

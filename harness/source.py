@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from harness.errors import UserError
 from harness.records import short_digest
@@ -31,6 +32,7 @@ TRAINING_PART = (
     "harness/data/positions.py",
     "harness/data/shards.py",
 )
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # what may begin with a docstring
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,35 +43,27 @@ class Source:
     files: Mapping[str, str]
 
 
-def without_docstrings(tree: ast.Module) -> ast.Module:
-    """The same syntax tree with every docstring gone."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-                node.body = node.body[1:]
-    return tree
-
-
 def in_words(node: object) -> str:
-    """A syntax tree as text: what `ast.dump` of Python 3.11 says, whatever the version (3.12 added type_params, 3.13 leaves
-    empty lists out)."""
+    """A syntax tree as text, without docstrings: what `ast.dump` of Python 3.11 says, whatever the version (3.12 added
+    type_params, 3.13 leaves empty lists out)."""
     if isinstance(node, list):
         return f"[{', '.join(map(in_words, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
     words = []
     for name in node._fields:
-        value = getattr(node, name, None)
+        value: Any = getattr(node, name, None)
         if (value is None and getattr(type(node), name, ...) is None) or (name == "type_params" and not value):
             continue
+        if name == "body" and isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            value = value[1:]
         words.append(f"{name}={in_words(value)}")
     return f"{type(node).__name__}({', '.join(words)})"
 
 
 def code_digest(text: str) -> str:
     """16 hex digits that comments, docstrings and layout do not move, nor the version of Python."""
-    return hashlib.sha256(in_words(without_docstrings(ast.parse(text))).encode()).hexdigest()[:16]
+    return hashlib.sha256(in_words(ast.parse(text)).encode()).hexdigest()[:16]
 
 
 def source_files(plugins: Iterable[Path] = (), root: Path = ROOT) -> dict[str, Path]:

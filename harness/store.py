@@ -59,28 +59,28 @@ class Store:
     # ------------------------------------------------------------ what is done
 
     def is_done(self, run_id: str) -> bool:
-        """Whether a run has a result; repair() has looked at it before."""
+        """Whether a run has a result, sound or not."""
         return os.path.exists(f"{self.runs}/{run_id}/result.json")
 
-    def repair(self, run_id: str) -> str | None:
-        """Set a damaged finished run aside, so that it is run again; returns what was wrong with it, None if nothing."""
-        while (wrong := self._wrong(run_id)) is not None:
+    def repair(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
+        """A run's sound result, None if it has none, and what was wrong with it: a damaged run is set aside, to be run again."""
+        while (looked := self._look(run_id))[1] is not None:
             if (n := self.hold(run_id)) is None:
                 time.sleep(0.02)  # another runner mends it in this moment
                 continue
-            if self._wrong(run_id) is not None:
+            if self._look(run_id)[1] is not None:
                 self.set_aside(run_id)
-                return wrong
+                return None, looked[1]
             self.let_go(run_id, n)
-        return None
+        return looked
 
-    def _wrong(self, run_id: str) -> str | None:
-        """What is wrong with a run that has a result, None if nothing or if it has none."""
+    def _look(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
+        """A run's result, and what is wrong with it or with the files it vouches for; None, None if it has no result."""
         run = self.directory(run_id)
         result = read_result(run)
         if result is None:
-            return f"{run / 'result.json'} is damaged" if self.is_done(run_id) else None
-        return damage(run, result, every_byte=False)
+            return None, f"{run / 'result.json'} is damaged" if self.is_done(run_id) else None
+        return result, damage(run, result, every_byte=False)
 
     def hold(self, run_id: str) -> int | None:
         """Keep everybody else from a run, finished or not: the number of an attempt, None if somebody alive has it."""

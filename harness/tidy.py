@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.claims import last_attempt
-from harness.plan import read_plan, up_to_date
+from harness.plan_file import read_plan, up_to_date
 from harness.store import Store
 
 

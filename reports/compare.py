@@ -203,7 +203,8 @@ def _cell(experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm
     sd: dict[str, float] = {}
     of_loss = (*LOSSES, "bits_per_byte", "steps", "peak_allocated_mib")
     for metric in (*of_loss, "step_ms", "train_time_s", "tokens_per_s", "mfu"):
-        values = (own if metric in of_loss else timed)[metric].dropna().to_numpy(float)
+        values = (own if metric in of_loss else timed)[metric].to_numpy(float)
+        values = values[~np.isnan(values)]
         if len(values):
             mean[metric], spread = samples.mean_sd(values)
             sd |= {} if spread is None else {metric: spread}

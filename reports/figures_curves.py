@@ -53,25 +53,38 @@ def bundles(curves: pd.DataFrame, runs: pd.DataFrame, arms: Sequence[str], budge
         finished = finished[finished["role"] == "loss"]
     if len(finished):
         finished = finished[finished["budget"] == (budget or finished.groupby("arm")["budget"].transform("max"))]
-    shown = curves[curves["run_id"].isin(set(finished["run_id"]))]
-    out = {}
-    for arm, rows in shown.groupby("arm", sort=False):
-        table = rows.pivot_table(index="step", columns="run_id", values="val_loss")
-        times = rows.groupby("step")["train_time_s"].mean()
-        single = {
-            str(run_id): (r["step"].to_numpy(float), r["train_time_s"].to_numpy(float), r["val_loss"].to_numpy(float))
-            for run_id, r in rows.groupby("run_id", sort=False)
-        }
-        out[str(arm)] = Bundle(
-            arm=str(arm),
-            steps=table.index.to_numpy(float),
-            time_s=times.loc[table.index].to_numpy(float),
-            mean=table.mean(axis=1).to_numpy(float),
-            low=table.min(axis=1).to_numpy(float),
-            high=table.max(axis=1).to_numpy(float),
-            runs=single,
-        )
-    return {arm: out[arm] for arm in arms if arm in out}
+    singles: dict[str, dict[str, tuple[np.ndarray, ...]]] = {}
+    arm_of, counted = dict(zip(curves["run_id"], curves["arm"])), set(finished["run_id"])
+    columns = [curves[c].to_numpy(float) for c in ("step", "train_time_s", "val_loss")]
+    for run_id, at in curves.groupby("run_id", sort=False).indices.items():
+        if run_id in counted:
+            singles.setdefault(str(arm_of[run_id]), {})[str(run_id)] = tuple(c[at] for c in columns)
+    return {arm: bundle(arm, singles[arm]) for arm in arms if arm in singles}
+
+
+def bundle(arm: str, runs: dict[str, tuple[np.ndarray, ...]]) -> Bundle:
+    """The runs of an arm on the steps at which any of them has a loss; a run without one there is left out of that step."""
+    steps = np.unique(np.concatenate([s[np.isfinite(loss)] for s, _, loss in runs.values()]))
+    times, losses = np.full((2, len(runs), len(steps)), np.nan)
+    for i, (s, t, loss) in enumerate(runs.values()):
+        there = np.isin(s, steps)
+        times[i, np.searchsorted(steps, s[there])], losses[i, np.searchsorted(steps, s[there])] = t[there], loss[there]
+    return Bundle(
+        arm=arm,
+        steps=steps,
+        time_s=column_means(times),
+        mean=column_means(losses),
+        low=np.nanmin(losses, axis=0),
+        high=np.nanmax(losses, axis=0),
+        runs={run_id: (s, t, loss) for run_id, (s, t, loss) in runs.items()},
+    )
+
+
+def column_means(table: np.ndarray) -> np.ndarray:
+    """Means over what is known in each column, nan where nothing is."""
+    known = np.isfinite(table)
+    n = known.sum(axis=0)
+    return np.where(n > 0, np.where(known, table, 0.0).sum(axis=0) / np.maximum(n, 1), np.nan)
 
 
 def thin(n: int) -> np.ndarray:
@@ -86,12 +99,8 @@ def band(xs: np.ndarray, low: np.ndarray, high: np.ndarray, x: Scale, y: Scale) 
     return f'<path class="band" d="{path_of(forth + back)}Z"/>' if forth else ""
 
 
-def curve_figure(
-    key: str, data: dict[str, Bundle], palette: Palette, seeds: dict[str, str], unit: str, target: float | None
-) -> Figure:
-    """Loss over steps (`key` loss_by_step, loss_whole on logarithmic axes) or over seconds (loss_by_time).
-
-    `seeds` maps run_id to words for its tooltip."""
+def curve_figure(key: str, data: dict[str, Bundle], palette: Palette, unit: str, target: float | None) -> Figure:
+    """Loss over steps (`key` loss_by_step, loss_whole on logarithmic axes) or over seconds (loss_by_time)."""
     by_time, whole = key == "loss_by_time", key == "loss_whole"
     across = {arm: b.time_s if by_time else b.steps for arm, b in data.items()}
     burn_in = 0.0 if whole else BURN_IN
@@ -121,7 +130,7 @@ def curve_figure(
                 for run_id, (steps, times, losses) in b.runs.items():
                     some = thin(len(steps))
                     points = [(x(a), y(v)) for a, v in zip((times if by_time else steps)[some], losses[some])]
-                    shape.append(mark(f'path d="{path_of(points)}"', css="run", run=run_id, tip=seeds[run_id]))
+                    shape.append(mark(f'path d="{path_of(points)}"', css="run", run=run_id))
             points = [(x(a), y(v)) for a, v in zip(across[arm][at], b.mean[at])]
             dash = f' stroke-dasharray="{palette.dash(arm)}"' if palette.dash(arm) else ""
             tip = f"{arm}: mean of {len(b.runs)} runs, last {b.mean[-1]:.4f}"
@@ -235,7 +244,7 @@ def positive(data: dict[str, Bundle]) -> bool:
 
 def curve_figures(
     curves: pd.DataFrame, runs: pd.DataFrame, palette: Palette,
-    *, unit: str, target: float | None, tips: dict[str, str], budget: int | None = None,
+    *, unit: str, target: float | None, budget: int | None = None,
 ) -> list[Figure]:  # fmt: skip
     """Every figure that shows curves; none where no run has finished."""
     data = bundles(curves, runs, palette.arms, budget)
@@ -243,7 +252,7 @@ def curve_figures(
         return []
     timed = {arm: b for arm, b in data.items() if all(np.isfinite(times).all() for _, times, _ in b.runs.values())}
     shown = {"loss_by_step": data, "loss_by_time": timed, "loss_whole": data if positive(data) else {}}  # old logs have no times
-    figures = [curve_figure(key, drawn, palette, tips, unit, target) for key, drawn in shown.items() if drawn]
+    figures = [curve_figure(key, drawn, palette, unit, target) for key, drawn in shown.items() if drawn]
     if palette.baseline in data and (difference := difference_figure(data, runs, palette, unit)) is not None:
         figures.append(difference)
     return figures

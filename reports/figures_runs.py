@@ -23,7 +23,7 @@ MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dot
 
 
 def strip(
-    key: str, title: str, caption: str, axis: str, column: str, runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str],
+    key: str, title: str, caption: str, axis: str, column: str, runs: pd.DataFrame, palette: Palette,
     *, low: str | None = None, high: str | None = None, from_zero: bool = False,
 ) -> Figure | None:  # fmt: skip
     """One row per arm, one dot per run at runs[column], a tick at the arm's mean, a thin bar from columns low to high."""
@@ -56,7 +56,7 @@ def strip(
                 shift = ((place * 0.618) % 1.0 - 0.5) * beside * 0.5
                 if low and high and len(shown) <= MAX_WHISKERS and pd.notna(run[low]) and pd.notna(run[high]):
                     group.append(line(x(run[low]), y + shift, x(run[high]), y + shift, "whisker"))
-                group.append(dot(x(run[column]), y + shift, r=3, css="dot", run=run["run_id"], tip=tips[run["run_id"]]))
+                group.append(dot(x(run[column]), y + shift, r=3, css="dot", run=run["run_id"]))
             tip = f"{arm}: mean {means[arm]:.4g}"
             group.append(mark(f'path d="M{x(means[arm]):.1f} {y - 9:.1f}v18"', css="center", tip=tip))
             parts.append("".join(group) + "</g>")
@@ -74,7 +74,7 @@ def strip(
     )
 
 
-def scatter(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], *, unit: str, target: float | None) -> Figure | None:
+def scatter(runs: pd.DataFrame, palette: Palette, *, unit: str, target: float | None) -> Figure | None:
     """Final loss against training time, a dot per run; the target is a line."""
     shown = runs.loc[
         runs["val_loss"].notna() & runs["train_time_s"].notna(), ["arm", "seed", "run_id", "train_time_s", "val_loss"]
@@ -95,10 +95,7 @@ def scatter(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], *, un
             parts.append(line(60, y(target), width - 12, y(target), "target"))
             parts.append(text(width - 14, y(target) - 6, f"target {target:g}", anchor="end", css="note"))
         for arm in palette.arms:
-            marks = [
-                dot(x(r["train_time_s"]), y(r["val_loss"]), r=4, css="dot", run=r["run_id"], tip=tips[r["run_id"]])
-                for r in records.get(arm, ())
-            ]
+            marks = [dot(x(r["train_time_s"]), y(r["val_loss"]), r=4, css="dot", run=r["run_id"]) for r in records.get(arm, ())]
             parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{"".join(marks)}</g>')
         return "".join(parts), height
 
@@ -116,7 +113,7 @@ def scatter(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], *, un
     )
 
 
-def drift(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], started: Mapping[str, str]) -> Figure | None:
+def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> Figure | None:
     """Step time relative to the arm's own mean, in the order of starting, one lane per node: a slope or a step is drift."""
     shown = runs[runs["step_ms"].notna() & runs["run_id"].isin(started)]
     if len(shown) < 3:
@@ -140,7 +137,7 @@ def drift(runs: pd.DataFrame, palette: Palette, tips: Mapping[str, str], started
             parts.append(line(52, y(0), width - 12, y(0), "zero"))
             lane_runs = shown[shown["node"].astype(str) == node] if nodes != ["unknown"] else shown
             for r in lane_runs.to_dict("records"):
-                spot = dot(x(r["order"]), y(r["percent"]), r=3, css="dot", run=r["run_id"], tip=tips[r["run_id"]])
+                spot = dot(x(r["order"]), y(r["percent"]), r=3, css="dot", run=r["run_id"])
                 parts.append(
                     f'<g class="series {palette.css(r["arm"])}" data-arm-group="{palette.arms.index(r["arm"])}">{spot}</g>'
                 )
@@ -224,18 +221,18 @@ def key_row(words: Sequence[str], width: int) -> list[str]:
 
 def run_figures(
     runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: Palette,
-    *, unit: str, target: float | None, tips: Mapping[str, str], steps: Figure | None = None,
+    *, unit: str, target: float | None, steps: Figure | None = None,
 ) -> list[Figure]:  # fmt: skip
     """Every figure of single runs that the data can fill; `steps`, the distribution of step times, among them."""
     started = {run_id: str(r["started"]) for run_id, r in results.items() if r.get("started")}
     candidates = [
-        scatter(runs, palette, tips, unit=unit, target=target),
+        scatter(runs, palette, unit=unit, target=target),
         strip("step_time", "Step time", "Dots are runs' means, ticks the arms'; bars run from median to 95th percentile.",
-              "step time, ms", "step_ms", runs, palette, tips, low="step_ms_median", high="step_ms_p95"),
+              "step time, ms", "step_ms", runs, palette, low="step_ms_median", high="step_ms_p95"),
         steps,
-        drift(runs, palette, tips, started),
+        drift(runs, palette, started),
         strip("memory", "Peak memory", "Highest allocated memory of each run.", "peak allocated, MiB", "peak_allocated_mib",
-              runs, palette, tips, from_zero=True),
+              runs, palette, from_zero=True),
         wall(runs, results, palette),
     ]  # fmt: skip
     return [f for f in candidates if f is not None]

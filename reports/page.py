@@ -23,7 +23,7 @@ from reports.figures_runs import run_figures
 from reports.figures_steps import step_distribution
 from reports.interactions import interplay
 from reports.page_embed import embed_experiment, plain, restore_experiment, script_json
-from reports.page_numbers import known, show, visible
+from reports.page_numbers import visible
 from reports.page_published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page_sentences import answer, facts, notes, published_parts
 from reports.page_studies import studies
@@ -127,28 +127,19 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     plan, runs = experiment.plan, counted(experiment)
     palette, unit = palette_of(plan), plan["corpus"]["unit"]
     target = (plan.get("target") or {}).get("val_loss")
-    tips = {
-        r["run_id"]: f"{r['arm']}, {run_name(r)}: loss {show(r['val_loss'], 'loss')}, {show(r['step_ms'], 'ms')} ms a step"
-        for r in runs.to_dict("records")
-    }
     losses = at_budget(runs[runs["status"] == "finished"], outcome.budget)
     singles = [
         interaction_figure(interplay(losses, plan), unit),
         None if plan.get("evidence") else budget_figure(runs, outcome, palette, unit=unit, target=target),
     ]
     skip_first = str(plan.get("protocol")).startswith("skip10")
-    steps = step_distribution(experiment.curves, runs, palette, skip_first=skip_first)
+    steps = step_distribution(experiment.curves, runs, experiment.step_times, palette, skip_first=skip_first)
     return [
         *effect_figures(plan, outcome, palette),
         *(f for f in singles if f is not None),
-        *curve_figures(experiment.curves, runs, palette, unit=unit, target=target, tips=tips, budget=outcome.budget),
-        *run_figures(runs, experiment.results, palette, unit=unit, target=target, tips=tips, steps=steps),
+        *curve_figures(experiment.curves, runs, palette, unit=unit, target=target, budget=outcome.budget),
+        *run_figures(runs, experiment.results, palette, unit=unit, target=target, steps=steps),
     ]
-
-
-def run_name(run: Mapping[Any, Any]) -> str:
-    """What tells an arm's runs apart: the seed, or the run's id where it has none (imported logs)."""
-    return f"seed {run['seed']:.0f}" if known(run["seed"]) else str(run["run_id"])
 
 
 def view(experiment: Experiment, outcome: Comparisons, figures: Sequence[Figure], index: int) -> dict[str, Any]:

@@ -12,9 +12,12 @@ from typing import Any
 
 import pandas as pd
 
+from reports.step_times import StepTimes
 from reports.types import Experiment
 
 LOSS_DIGITS, TIME_DIGITS = 6, 4
+SHOWN = ("status", "reason", "started", "wall")  # of a result, beside its row; the whole file is known by its digest
+WHOLE = "digest_of_file"  # what a result restored from a page has beside SHOWN
 OWN_KEYS = ("seed", "replicate")  # of a config: what differs between the runs of one arm
 UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 
@@ -63,15 +66,18 @@ def restore_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def embed_curves(curves: pd.DataFrame) -> dict[str, Any]:
-    """Every run's validation points, {run_id: {step, val_loss, train_time_s}}, rounded."""
+    """Every run's validation points, rounded: {run_id: {step, val_loss, train_time_s}}, and the steps, where `step` is a place
+    in a list of the courses of steps that occur."""
     rounded = curves.round({"val_loss": LOSS_DIGITS, "train_time_s": TIME_DIGITS})
-    out = {}
+    out: dict[str, Any] = {}
+    places: dict[tuple[int, ...], int] = {}
     for run_id, rows in rounded.groupby("run_id", sort=False):
         numbers = {k: rows[k].tolist() for k in ("val_loss", "train_time_s")}
-        out[str(run_id)] = {"step": [int(s) for s in rows["step"]]} | {
+        steps = tuple(int(s) for s in rows["step"])
+        out[str(run_id)] = {"step": places.setdefault(steps, len(places))} | {
             k: [v if math.isfinite(v) else None for v in values] for k, values in numbers.items()
         }
-    return out
+    return {"curves": out, "steps": [list(steps) for steps in places]}
 
 
 def pooled(mappings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -97,11 +103,12 @@ def embed_experiment(experiment: Experiment) -> dict[str, Any]:
         "plan": plain(experiment.plan),
         "accept_stale": experiment.accept_stale,
         "runs": embed_table(experiment.runs),
-        "curves": embed_curves(experiment.curves),
+        **embed_curves(experiment.curves),
         "configs": pooled(experiment.configs),
         "environments": pooled(experiment.environments),
-        "results": plain(experiment.results),
-        "result_digests": {r: short_digest(result) for r, result in experiment.results.items()},
+        "step_times": {run_id: [t.n, *t.quantiles] for run_id, t in experiment.step_times.items()},
+        "results": {r: {k: plain(result[k]) for k in SHOWN if k in result} for r, result in experiment.results.items()},
+        "result_digests": {r: result.get(WHOLE) or short_digest(result) for r, result in experiment.results.items()},
     }
 
 
@@ -114,7 +121,7 @@ def restore_experiment(data: Mapping[str, Any]) -> Experiment:
     """The Experiment that a page was made from, rebuilt from the page's data alone."""
     runs = restore_table(data["runs"])
     by_id = {str(r["run_id"]): r for r in runs.to_dict("records")}
-    found = [(run_id, c) for run_id, c in data["curves"].items() if run_id in by_id]
+    found = [(run_id, c | {"step": data["steps"][c["step"]]}) for run_id, c in data["curves"].items() if run_id in by_id]
     lengths = [len(c["step"]) for _, c in found]
     curves = pd.DataFrame(
         {"run_id": spread([run_id for run_id, _ in found], lengths)}
@@ -128,6 +135,7 @@ def restore_experiment(data: Mapping[str, Any]) -> Experiment:
         curves=curves.astype({"step": float, "val_loss": float, "train_time_s": float}),
         environments=unpooled(data["environments"]),
         configs=unpooled(data["configs"]),
-        results=data["results"],
+        results={r: {**result, WHOLE: data["result_digests"].get(r)} for r, result in data["results"].items()},
+        step_times={run_id: StepTimes(n=n, quantiles=tuple(q)) for run_id, (n, *q) in (data.get("step_times") or {}).items()},
         accept_stale=data["accept_stale"],
     )

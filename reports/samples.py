@@ -95,7 +95,7 @@ def at_budget(runs: pd.DataFrame, budget: int | None) -> pd.DataFrame:
 def sample(runs: pd.DataFrame, arm: str, metric: str) -> Sample:
     """The arm's finite values of a metric (times as logarithms) with their blocks; diverged runs are counted for the loss
     alone."""
-    own = runs[runs["arm"] == arm]
+    own = runs.loc[runs["arm"] == arm, ["status", "block", "run_id", metric]]
     done = own[(own["status"] == "finished") & own[metric].notna()]
     values = done[metric].to_numpy(float)
     if metric not in LOSSES and (values <= 0).any():
@@ -137,9 +137,15 @@ def extended(plan: Mapping[str, Any]) -> bool:
     return first is not None and len(plan.get("seeds") or ()) > len(first)
 
 
+def watched(experiment: Experiment) -> bool:
+    """Whether intervals must hold however often one looks: a stopping rule, runs still to come, or seeds added since the first
+    launch."""
+    return bool(experiment.plan.get("seeds_rule")) or pending(experiment) > 0 or extended(experiment.plan)
+
+
 def outliers(runs: pd.DataFrame, arm: str) -> tuple[str, ...]:
     """run_ids whose loss is more than OUTLIER_SD robust sd from the arm's median; needs 5 runs to tell."""
-    own = runs[(runs["arm"] == arm) & (runs["status"] == "finished")]
+    own = runs.loc[(runs["arm"] == arm) & (runs["status"] == "finished"), ["run_id", "val_loss"]]
     x = own["val_loss"].to_numpy(float)
     if len(x) < 5:
         return ()
@@ -176,11 +182,10 @@ def two_phase_verified(experiment: Experiment, runs: pd.DataFrame, baseline: str
 
 def time_warnings(runs: pd.DataFrame, arm: str, baseline: str) -> tuple[Warning, ...]:
     """What is doubtful about a comparison of two arms' times: hardware and nodes."""
-    a, b = runs[runs["arm"] == arm], runs[runs["arm"] == baseline]
     out = []
     if not same_hardware(runs, arm, baseline):
         out.append(Warning.MIXED_HARDWARE)
-    nodes_a, nodes_b = set(a["node"].dropna()), set(b["node"].dropna())
+    nodes_a, nodes_b = (set(runs.loc[runs["arm"] == name, "node"].dropna()) for name in (arm, baseline))
     if nodes_a and nodes_b and not nodes_a & nodes_b:
         out.append(Warning.NO_SHARED_NODE)
     elif len(nodes_a | nodes_b) == 1:
@@ -189,8 +194,8 @@ def time_warnings(runs: pd.DataFrame, arm: str, baseline: str) -> tuple[Warning,
 
 
 def same_hardware(runs: pd.DataFrame, *arms: str) -> bool:
-    own = runs[runs["arm"].isin(arms)]
-    return len(own[["device", "gpu"]].drop_duplicates()) <= 1
+    own = runs.loc[runs["arm"].isin(arms), ["device", "gpu"]]
+    return len(set(zip(own["device"].astype(str), own["gpu"].astype(str)))) <= 1
 
 
 def mean_sd(values: np.ndarray) -> tuple[float, float | None]:

@@ -20,11 +20,13 @@ where runs diverged.  Delta is always arm minus baseline in the metric's unit: b
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from reports.step_times import StepTimes
 
 LOSSES = ("val_loss", "heldout_loss")  # compared as differences; times as logarithms
 METRICS = (*LOSSES, "step_ms", "train_time_s", "time_to_target")
@@ -277,6 +279,7 @@ class Experiment:
     environments: Mapping[str, Mapping[str, Any]]  # run_id -> environment.json
     configs: Mapping[str, Mapping[str, Any]]  # run_id -> config.yaml
     results: Mapping[str, Mapping[str, Any]]  # run_id -> result.json
+    step_times: "Mapping[str, StepTimes]" = field(default_factory=dict)  # run_id -> of single steps, where they were recorded
     accept_stale: bool = False
 
     def comparisons(self) -> Comparisons:

@@ -18,6 +18,7 @@ from typing import Any
 from reports.page import render
 from reports.page_embed import LOSS_DIGITS, TIME_DIGITS, embed_experiment, plain, restore_experiment, short_digest
 from reports.published_pages import published_experiment
+from reports.step_times import DIGITS, LEVELS
 from reports.verify_effects import check_effects, check_word, is_anytime
 from reports.verify_page import Page, Printed, read_page
 
@@ -67,7 +68,7 @@ def check_rows(data: Mapping[str, Any], rows: list[dict[str, Any]]) -> Iterator[
         if row["status"] in ("finished", "diverged") and run_id not in data["results"]:
             yield f"run {run_id} is {row['status']} but has no result"
         curve = data["curves"].get(run_id)
-        if row["status"] != "finished" or not curve or not curve["step"]:
+        if row["status"] != "finished" or not curve or not curve["val_loss"]:
             continue
         for column, digits in (("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
             last = curve[column][-1]
@@ -221,7 +222,7 @@ def check_results(data: Mapping[str, Any], rows: list[dict[str, Any]], results: 
         for key in ("status", "val_loss", "heldout_loss", "train_time_s", "step_ms", "steps", "tokens", "peak_allocated_mib"):
             if row.get(key) != result.get(key):
                 yield f"run {run_id}: {key} is {row.get(key)} on the page and {result.get(key)} in result.json"
-        yield from check_curve(run_id, data["curves"].get(run_id), folder / "metrics.jsonl")
+        yield from check_curve(run_id, curve_of(data, run_id), data["step_times"].get(run_id), folder / "metrics.jsonl")
 
 
 def rounded(a: float | None, b: float | None, digits: int) -> bool:
@@ -229,14 +230,32 @@ def rounded(a: float | None, b: float | None, digits: int) -> bool:
     return a is b or (a is not None and b is not None and abs(a - b) <= ROUNDING * 10.0**-digits)
 
 
-def check_curve(run_id: str, curve: Mapping[str, Any] | None, path: Path) -> Iterator[str]:
+def curve_of(data: Mapping[str, Any], run_id: str) -> dict[str, Any]:
+    curve = data["curves"].get(run_id) or {}
+    return {**curve, "step": data["steps"][curve["step"]]} if curve else {}
+
+
+def check_curve(run_id: str, curve: Mapping[str, Any], steps: list[float] | None, path: Path) -> Iterator[str]:
+    """A run's curve and the quantiles of its single steps against its metrics.jsonl."""
     try:
         points = [p for line in path.read_text(encoding="utf-8").splitlines() if (p := json.loads(line)).get("kind") == "val"]
     except (OSError, ValueError) as error:
         yield f"run {run_id}: {path.name} cannot be read: {error}"
         return
     for column, digits in (("step", 0), ("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
-        here, theirs = (curve or {}).get(column, []), [p[column] for p in points]
+        here, theirs = curve.get(column, []), [p[column] for p in points]
         if len(here) != len(theirs) or not all(rounded(a, b, digits) for a, b in zip(here, theirs)):
             yield f"run {run_id}: the curve's {column} on the page is not that of {path.name}"
             return
+    times = sorted(ms for p in points for ms in p.get("step_times_ms") or () if ms)
+    expected = [quantile(times, level / 100) for level in LEVELS] if times else []
+    n, *here = steps or [0]
+    if n != len(times) or not all(rounded(a, b, DIGITS) for a, b in zip(here, expected, strict=True)):
+        yield f"run {run_id}: the step times on the page are not those of {path.name}"
+
+
+def quantile(ordered: list[float], part: float) -> float:
+    """Between the two neighbours of a place in an ordered list, linear."""
+    place = part * (len(ordered) - 1)
+    below = math.floor(place)
+    return ordered[below] + (place - below) * (ordered[min(below + 1, len(ordered) - 1)] - ordered[below])

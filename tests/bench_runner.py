@@ -143,7 +143,8 @@ def many(folder: Path, n: int) -> dict[str, float]:
     text = EXPERIMENT.format(seeds=n // 10).replace("name: bench", "name: many")
     file.write_text(text + "budgets: [1, 2, 3, 4, 5]\n")
     from harness.experiment import load_experiment
-    from harness.plan import describe, plan_runs, save_plan
+    from harness.plan import describe, plan_runs
+    from harness.plan_file import save_plan
 
     (results / "runs").mkdir(parents=True)
     model = specs(folder)[0]

@@ -56,9 +56,12 @@ def run_config(name: str, arm: Arm, seed: int, role: str, budget: int, code: str
     }
 
 
-def curve(rng: np.random.Generator, *, final: float, n_points: int, budget: int, step_s: float, diverges: bool) -> list[dict]:
+def curve(
+    rng: np.random.Generator, *, final: float, n_points: int, budget: int, step_s: float, diverges: bool, single_steps: bool
+) -> list[dict]:
     """Validation rows from 5.55 nats at step 0 down to `final`; a diverging run turns up at two thirds and ends as null."""
     rows: list[dict] = []
+    of_steps = np.random.default_rng(budget)  # its own, so that nothing else depends on it
     for i, part in enumerate(np.linspace(0.0, 1.0, n_points)):
         shape = 0.75 * np.exp(-9.0 * part) + 0.25 * (1.0 - part)
         loss = final + (5.55 - final) * shape + (rng.normal(0, 0.002) if 0 < i < n_points - 1 else 0.0)
@@ -66,6 +69,8 @@ def curve(rng: np.random.Generator, *, final: float, n_points: int, budget: int,
         if diverges and part > 0.66:
             value = float("nan") if i == n_points - 1 else float(loss + 3.0 * (part - 0.66) / 0.34)
         step = round(budget * part)
+        since = step - (rows[-1]["step"] if rows else 0)
+        times = 1e3 * step_s * (1 + np.abs(of_steps.normal(0, 0.03, since))) if single_steps else ()
         rows.append(
             {
                 "kind": "val",
@@ -73,6 +78,7 @@ def curve(rng: np.random.Generator, *, final: float, n_points: int, budget: int,
                 "val_loss": None if np.isnan(value) else value,
                 "train_time_s": step * step_s,
             }
+            | ({"step_times_ms": [round(float(t), 2) for t in times]} if single_steps else {})
         )
     return rows
 
@@ -101,11 +107,12 @@ def write_experiment(
     stale: Sequence[tuple[str, int]] = (),
     target: float | None = 1.60,
     seed: int = 0,
+    single_steps: bool = True,
 ) -> Path:
     """Write R/runs/* and R/experiments/<name>/experiment.json under root; returns root.
 
     `outcome` gives (arm name, seed) a status other than finished: diverged (has a result), failed, oom, timeout (attempts only)
-    or pending (nothing on disk).  `stale` runs were made by an older source.
+    or pending (nothing on disk).  `stale` runs were made by an older source. Without `single_steps` metrics list no step times.
     """
     rng = np.random.default_rng(seed)
     outcome = outcome or {}
@@ -125,7 +132,9 @@ def write_experiment(
                 status = outcome.get((arm.name, block), "finished")
                 node = f"node-{block % n_nodes}"
                 begun, clock = clock, clock + datetime.timedelta(seconds=budget * step_s + 5.0)
-                write_run(root / "runs" / run_id, config, intent, status, node, begun, rng, final, step_s, n_points, arm)
+                write_run(
+                    root / "runs" / run_id, config, intent, status, node, begun, rng, final, step_s, n_points, arm, single_steps
+                )
                 current = digest({**config, "source": {"digest": "c1" * 8}})
                 planned.append(
                     {
@@ -186,6 +195,7 @@ def write_run(
     step_s: float,
     n_points: int,
     arm: Arm,
+    single_steps: bool,
 ) -> None:
     if status == "pending":
         return
@@ -230,7 +240,8 @@ def write_run(
     }
     (folder / "attempts.jsonl").write_text(json.dumps(attempt) + "\n", encoding="utf-8")
     (folder / "log.txt").write_text("step 0 val_loss 5.55\n", encoding="utf-8")
-    rows = curve(rng, final=final, n_points=n_points, budget=budget, step_s=step_s, diverges=status == "diverged")
+    rows = curve(rng, final=final, n_points=n_points, budget=budget, step_s=step_s, diverges=status == "diverged",
+                 single_steps=single_steps)  # fmt: skip
     metrics = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "metrics.jsonl").write_text(metrics, encoding="utf-8")
     if status not in ("finished", "diverged"):

@@ -12,9 +12,10 @@ from report_fixtures import write_experiment
 from reports import load
 from reports.figures import Figure, LogScale, Palette
 from reports.figures_effects import wrapped
-from reports.figures_steps import step_distribution, stretches
+from reports.figures_steps import step_distribution
 from reports.interactions import interplay
 from reports.page import draw_all, render
+from reports.step_times import of_steps, of_stretches, percentiles
 
 
 def figures_of(results: Path) -> dict[str, Figure]:
@@ -82,21 +83,42 @@ def test_hostile_names_are_text_in_the_matrix(tmp_path):
     assert 'onload="alert' not in text
 
 
-def test_step_times_are_those_between_validations():
-    curves = pd.DataFrame(
-        {
-            "run_id": ["x"] * 4 + ["y"] * 3,
-            "arm": ["a"] * 7,
-            "step": [0.0, 10, 20, 40, 0, 10, 20],
-            "train_time_s": [0.0, 0.1, 0.3, 0.5, 0.0, 9.0, 9.2],
-        }
-    )
-    runs = pd.DataFrame({"run_id": ["x", "y"], "status": ["finished", "failed"]})
-    assert stretches(curves, runs, skip_first=False)["a"] == pytest.approx([10.0, 20.0, 10.0])
-    assert stretches(curves, runs, skip_first=True)["a"] == pytest.approx([20.0, 10.0])
-    figure = step_distribution(curves, runs, Palette(arms=("a",), baseline="a"))
-    assert sum(r[3] for r in figure.rows) == 3
-    assert step_distribution(curves, runs, Palette(arms=("a",), baseline="a"), skip_first=True) is None, "two are no distribution"
+CURVES = pd.DataFrame(
+    {
+        "run_id": ["x"] * 4 + ["y"] * 3,
+        "arm": ["a"] * 7,
+        "step": [0.0, 10, 20, 40, 0, 10, 20],
+        "train_time_s": [0.0, 0.1, 0.3, 0.5, 0.0, 9.0, 9.2],
+    }
+)
+RUNS = pd.DataFrame({"run_id": ["x", "y"], "arm": ["a", "a"], "status": ["finished", "failed"]})
+
+
+def test_step_times_are_means_between_validations_where_single_steps_are_unknown():
+    palette = Palette(arms=("a",), baseline="a")
+    found = of_stretches(CURVES, skip_first=False)["x"]
+    assert (found.n, found.quantiles[0], found.quantiles[-1], found.single) == (3, 10.0, 20.0, False)
+    assert of_stretches(CURVES, skip_first=True)["x"].n == 2
+    figure = step_distribution(CURVES, RUNS, {}, palette)
+    assert sum(r[3] for r in figure.rows) == pytest.approx(3, abs=0.01)
+    assert figure.caption.startswith("Single steps were not recorded")
+    assert step_distribution(CURVES, RUNS, {}, palette, skip_first=True) is None, "two are no distribution"
+
+
+def test_the_distribution_of_an_arm_is_that_of_all_its_steps():
+    rng = np.random.default_rng(0)
+    runs = [rng.lognormal(3.0, 0.1, 400), rng.lognormal(3.2, 0.1, 200)]
+    times = {name: of_steps(ms) for name, ms in zip("xy", runs)}
+    everything = np.concatenate(runs)
+    assert percentiles(list(times.values()), (5, 50, 95)) == pytest.approx(np.percentile(everything, (5, 50, 95)), rel=5e-3)
+    both = RUNS.assign(status="finished")
+    figure = step_distribution(CURVES, both, times, Palette(arms=("a",), baseline="a"))
+    assert sum(r[3] for r in figure.rows) == pytest.approx(600, abs=0.01)
+    for _, low, high, n, *_ in figure.rows[1:-1]:
+        assert n == pytest.approx(((everything > low) & (everything <= high)).sum(), abs=15)
+    assert figure.caption.startswith("Every step was timed by itself")
+    mixed = step_distribution(CURVES, both, {"x": times["x"]}, Palette(arms=("a",), baseline="a"))
+    assert mixed.caption.startswith("Single steps are known for 1 of 2 runs")
 
 
 def test_a_logarithmic_axis_is_a_logarithmic_axis():

@@ -188,6 +188,18 @@ def test_changed_files_are_found(made):
     assert any("is missing" in f for f in found)
 
 
+def test_changed_step_times_are_found_in_the_drawing_and_in_the_results(made):
+    page, results = made
+
+    def slow_one(data: dict) -> None:
+        run_id = next(iter(data["step_times"]))
+        data["step_times"][run_id][-3] *= 2
+
+    found = verify(with_data(page, slow_one), results)
+    assert any("step_distribution" in f for f in found)
+    assert any("the step times on the page are not those of metrics.jsonl" in f for f in found)
+
+
 def test_a_file_that_is_no_report_is_refused_in_one_line(tmp_path):
     (tmp_path / "x.html").write_text("<html><body>hello</body></html>")
     with pytest.raises(ValueError, match="holds no data of an `ablate report` page"):

@@ -101,14 +101,14 @@ def test_two_who_mend_the_same_run_do_not_undo_each_other(tmp_path: Path, monkey
 
     def late(run_id: str) -> int | None:
         monkeypatch.setattr(store, "hold", hold)
-        assert Store(store.root).repair(run_id) is not None
+        assert Store(store.root).repair(run_id)[1] is not None
         again = Store(store.root).claim(SPEC)
         assert again is not None
         finish(again)
         return hold(run_id)
 
     monkeypatch.setattr(store, "hold", late)
-    assert store.repair(SPEC.run_id) is None
+    assert store.repair(SPEC.run_id)[1] is None
     assert read_result(first.run) is not None
     assert len(list((store.root / "aside").iterdir())) == 1
     assert store.state(SPEC.run_id)["status"] == "finished"

@@ -20,7 +20,17 @@ from test_store_claims import SPEC
 
 from harness.errors import UserError
 from harness.records import RunSpec, run_id_of
-from harness.source import ROOT, TRAINING_PART, changed_files, code_digest, in_words, snapshot, source_files, source_of
+from harness.source import (
+    DOCUMENTED,
+    ROOT,
+    TRAINING_PART,
+    changed_files,
+    code_digest,
+    in_words,
+    snapshot,
+    source_files,
+    source_of,
+)
 
 OUTSIDE = {  # what harness.train imports beside the training part, and why a change there is none of a result
     "harness.errors": "the words of errors",
@@ -252,4 +262,8 @@ def test_a_digest_is_what_python_3_11_makes_of_the_syntax_tree_whatever_the_vers
     if sys.version_info[:2] == (3, 11):
         for path in source_files().values():
             tree = ast.parse(path.read_text())
-            assert in_words(tree) == ast.dump(tree)
+            words = in_words(tree)
+            for node in ast.walk(tree):
+                if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+                    del node.body[0]
+            assert words == ast.dump(tree)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.claims import DEAD_AFTER_S
-from harness.records import Outcome, RunSpec, read_lines, read_result
+from harness.records import Outcome, RunSpec, read_lines, read_result, short_digest
 from harness.store import Store
 from harness.writer import RunWriter
 
@@ -62,6 +62,11 @@ def claim_elsewhere(store: Store, *, then: str) -> "subprocess.Popen[bytes]":
     assert process.stdout is not None
     assert process.stdout.readline() == b"True\n"
     return process
+
+
+def test_the_name_of_a_run_digests_its_three_parts() -> None:
+    parts = {"intent": SPEC.intent_id, "source": SPEC.source_digest, "environment": SPEC.environment_digest}
+    assert SPEC.run_id == short_digest(parts)
 
 
 def test_a_claimed_run_is_nobody_elses_until_it_is_given_back(store: Store) -> None:
@@ -168,7 +173,7 @@ def test_an_owner_thought_dead_does_not_overwrite_its_successor(store: Store) ->
     result = read_result(successor.run)
     assert result is not None
     assert result["attempt"] == 2
-    assert store.repair(SPEC.run_id) is None
+    assert store.repair(SPEC.run_id)[1] is None
 
 
 def test_claims_need_no_hard_links_and_no_locks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,10 +54,10 @@ def test_a_damaged_run_is_set_aside_and_can_be_run_again(store: Store, name: str
     out.describe({"host": "here 3"})
     out.metric({"kind": "val", "step": 10, "val_loss": 1.5, "train_time_s": 1.0})
     out.finish(DONE)
-    assert store.repair(SPEC.run_id) is None
+    assert store.repair(SPEC.run_id)[1] is None
     harm(out.run / name)
     if (out.run / "result.json").exists():
-        wrong = store.repair(SPEC.run_id)
+        _, wrong = store.repair(SPEC.run_id)
         assert wrong is not None
         assert name in wrong
         assert not out.run.exists()

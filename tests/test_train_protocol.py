@@ -217,7 +217,7 @@ def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(spec_of:
     result = read_result(out.run)
     assert result is not None
     assert float(core.evaluate(STEPS, iter(val)).double().sum()) / val.n_micro == result["val_loss"]
-    assert store.repair(spec.run_id) is None
+    assert store.repair(spec.run_id)[1] is None
     assert [r["val_loss"] for r in read_lines(out.run / "metrics.jsonl") if r["kind"] == "val"][-1] == result["val_loss"]
     missing = [k for k, v in result.items() if v is None]
     assert set(missing) <= {"reason", "heldout_loss", "environment_effect", "mfu", "peak_allocated_mib", "peak_reserved_mib"}

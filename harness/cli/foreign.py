@@ -25,7 +25,7 @@ def run_foreign(
     """Run what is missing, in the order of the plan; called again it goes on."""
     from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, with_steps
     from harness.foreign.runner import ForeignRunner, make_slots
-    from harness.plan import read_plan, save_plan
+    from harness.plan_file import read_plan, save_plan
     from harness.provenance import redact
     from harness.runner import Summary
     from harness.store import Store
@@ -38,10 +38,13 @@ def run_foreign(
     keep_code(e, store)
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
     save_plan(results, with_steps(results, describe_foreign(e, planned, before=before, command=command)))
+    missing = []
     for p in planned:
-        if wrong := store.repair(p.spec.run_id):
+        result, wrong = store.repair(p.spec.run_id)
+        if wrong:
             print(f"{wrong}: set aside, it is run again", file=sys.stderr)
-    missing = [p for p in planned if not store.is_done(p.spec.run_id)]
+        if result is None:
+            missing.append(p)
     if not missing:
         return Summary(), planned, store
     slots = make_slots(e.baseline.trainer["gpus"], min(max_parallel, len(missing)))

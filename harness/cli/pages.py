@@ -31,7 +31,7 @@ def load_for_report(name: str, results: Path, accept_stale: bool = False, *, loo
         except ValueError as error:
             raise UserError(str(error)) from None
     from harness.cli.runs import plan_of
-    from harness.plan import count_look, save_plan
+    from harness.plan_file import count_look, save_plan
     from harness.store import Store
     from reports import load
 
@@ -82,7 +82,7 @@ def report(
 
 def progress(names: Sequence[str], results: Path) -> list[tuple[str, int]]:
     """How far the runs of some experiments are: every file of theirs that a page is made from, with its time."""
-    from harness.plan import read_plan
+    from harness.plan_file import read_plan
 
     plans = [read_plan(results, Path(name).stem if name.endswith((".yaml", ".yml")) else name) for name in names]
     folders = [results / "runs" / r["run_id"] for plan in plans for r in (plan or {"runs": []})["runs"]]
@@ -102,7 +102,7 @@ def write_loaded(loaded: "Sequence[Experiment]", results: Path, out: Path | None
 
 def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[Experiment]":
     """The experiments of a page, with the rate grids that retuned ones were chosen from."""
-    from harness.plan import read_plan
+    from harness.plan_file import read_plan
 
     loaded = [load_for_report(name, results, accept_stale, look=True) for name in names]
     there = {e.name for e in loaded}

@@ -56,7 +56,7 @@ def plan_facts(
     """What `plan --json` prints of an experiment."""
     from harness.cli.power import known_of, power_of, price_of
     from harness.cost import estimate
-    from harness.plan import read_plan, up_to_date
+    from harness.plan_file import read_plan, up_to_date
     from harness.records import read_result
     from harness.staleness import stale_runs
 

@@ -17,7 +17,7 @@ ALPHA = 0.05
 
 def known_of(e: "Experiment", results: Path) -> "Known":
     """What is known of the experiment's noise, slope and step time, from its own runs as far as there are any."""
-    from harness.plan import read_plan
+    from harness.plan_file import read_plan
     from reports import load
     from reports.known import known
     from reports.loss_model import Slope

@@ -1,5 +1,6 @@
 """Experiments and their runs: plan them, run what is missing, see how it stands."""
 
+import os
 import shlex
 import sys
 import threading
@@ -64,7 +65,8 @@ def read_experiment(
 
 def plan_of(name: str, results: Path) -> dict[str, Any]:
     """experiment.json as it is now: of the results folder, or made from the experiment's file if it was never launched."""
-    from harness.plan import describe, plan_runs, read_plan, up_to_date
+    from harness.plan import describe, plan_runs
+    from harness.plan_file import read_plan, up_to_date
 
     known = read_plan(results, name_of(name))
     if known is None:
@@ -117,7 +119,8 @@ def run(
     """Run what is missing of an experiment. Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input."""
     from harness.attempt import Limits
     from harness.cost import check_limit, estimate
-    from harness.plan import describe, plan_runs, read_plan, save_plan
+    from harness.plan import describe, plan_runs
+    from harness.plan_file import read_plan, save_plan
     from harness.provenance import redact
     from harness.records import read_result
     from harness.slurm.cluster import read_cluster
@@ -156,7 +159,9 @@ def run(
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
     summary = None
     while True:
-        save_plan(results, describe(loaded, planned, before=read_plan(results, loaded.name), command=command))
+        before = read_plan(results, loaded.name)
+        if (described := describe(loaded, planned, before=before, command=command)) != before:
+            save_plan(results, described)
         start = (
             partial(SlurmRunner, cluster=site, name=loaded.name, n_nodes=nodes_per_run)
             if site
@@ -174,6 +179,7 @@ def run(
 
 def merge(a: "Summary | None", b: "Summary") -> "Summary":
     if a is not None:
+        b.found = {**a.found, **b.found}
         b.statuses, b.reasons = {**a.statuses, **b.statuses}, {**a.reasons, **b.reasons}
     return b
 
@@ -189,16 +195,21 @@ def local_runner(missing: "list[PlannedRun]", store: "Store", *, max_parallel: i
 def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Callable[..., Runner | SlurmRunner]") -> "Summary":
     """Run what has no result yet. start: makes the runner of the missing ones."""
     from harness.cli.progress import Progress, duration
-    from harness.plan import cancel_mark, read_plan, up_to_date
+    from harness.plan_file import cancel_mark, read_plan, up_to_date
     from harness.runner import Summary
     from harness.staleness import stale_runs
 
+    missing, found = [], {}
     for p in planned:
-        if wrong := store.repair(p.spec.run_id):
+        result, wrong = store.repair(p.spec.run_id)
+        if wrong:
             print(f"{wrong}: set aside, it is run again", flush=True)
-    missing = [p for p in planned if not store.is_done(p.spec.run_id)]
+        if result is None:
+            missing.append(p)
+        else:
+            found[p.spec.run_id] = result["status"]
     if not missing:
-        return Summary()
+        return Summary(found=found)
     stale, why = stale_runs(store.root, up_to_date(store.root, read_plan(store.root, name) or {"runs": []}))
     if stale:
         print(f"{len(stale)} {why}; they are run again", flush=True)
@@ -210,22 +221,24 @@ def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Cal
     painter = threading.Thread(target=progress.watch, args=(runner, done), daemon=True)
     painter.start()
     try:
-        return runner.run()
+        summary = runner.run()
     finally:
         done.set()
         painter.join()
         print(f"took {duration(progress.elapsed())}", flush=True)
+    summary.found = found
+    return summary
 
 
 def finish(
     experiment: "Experiment", planned: "list[PlannedRun]", store: "Store", summary: "Summary", results: Path, no_report: bool
 ) -> None:
     """Say how it stands, write the page, exit."""
-    from harness.records import read_result
+    from harness.records import RESULT_STATUSES
 
-    outcomes = [read_result(store.directory(p.spec.run_id)) for p in planned]
-    n_done = sum(o is not None for o in outcomes)
-    n_diverged = sum(o is not None and o["status"] == "diverged" for o in outcomes)
+    outcomes = {**summary.found, **summary.statuses}
+    done = [run_id for run_id, status in outcomes.items() if status in RESULT_STATUSES]
+    n_done, n_diverged = len(done), sum(status == "diverged" for status in outcomes.values())
     for p in planned:
         if summary.statuses.get(p.spec.run_id) in FAILED:
             where = store.directory(p.spec.run_id) / "log.txt"
@@ -241,15 +254,7 @@ def finish(
         from harness.cli.pages import write_page
 
         page = results / "experiments" / experiment.name / "report.html"
-        newest = (
-            max(
-                (store.directory(p.spec.run_id) / "result.json").stat().st_mtime
-                for p, o in zip(planned, outcomes, strict=True)
-                if o
-            )
-            if n_done
-            else 0.0
-        )
+        newest = max((os.stat(f"{store.runs}/{run_id}/result.json").st_mtime for run_id in done), default=0.0)
         if summary.statuses or not page.exists() or page.stat().st_mtime < newest:
             page = write_page([experiment.name], results)
         print(f"report: {page}")

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 def current_part(whole: "Experiment", results: Path, *, world_size: int | None = None) -> "Experiment":
     """What is to be run now: the experiment; of a retuned one the grid, and once that is complete the arms at their rates."""
     from harness.experiment import at_rates
-    from harness.plan import plan_runs, read_plan
+    from harness.plan import plan_runs
+    from harness.plan_file import read_plan
     from harness.records import read_result
-    from reports import load
-    from reports.retune import best_rates
 
     if whole.grid is None:
         return resumed(whole, results)
@@ -27,6 +26,9 @@ def current_part(whole: "Experiment", results: Path, *, world_size: int | None =
     launched = saved is not None and planned == {r["run_id"] for r in saved["runs"]}
     if not launched or not all(read_result(results / "runs" / run_id) for run_id in planned):
         return whole.grid
+    from reports import load  # slow to import, and seldom needed
+    from reports.retune import best_rates
+
     try:
         rates = best_rates(load(whole.grid.name, results=results))
     except ValueError as error:
@@ -36,7 +38,7 @@ def current_part(whole: "Experiment", results: Path, *, world_size: int | None =
 
 def resumed(experiment: "Experiment", results: Path) -> "Experiment":
     """An adaptive experiment with the seeds that its rule had added when it was last run."""
-    from harness.plan import read_plan
+    from harness.plan_file import read_plan
 
     saved = read_plan(results, experiment.name) if experiment.seeds_rule else None
     seeds = tuple(saved["seeds"]) if saved and saved["seeds_rule"] == experiment.seeds_rule else ()

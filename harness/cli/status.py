@@ -85,13 +85,13 @@ def status(
 @app.command()
 def cancel(experiment: Exp, results: Results = RESULTS) -> None:
     """Stop whoever runs an experiment, on this machine or another one; what is finished stays."""
-    from harness import plan
+    from harness import plan_file
     from harness.slurm.executor import cancel_experiment
 
     name = plan_of(experiment, results)["name"]
-    if plan.read_plan(results, name) is None:
+    if plan_file.read_plan(results, name) is None:
         raise UserError(f"experiment '{name}' was never launched in {results}: nothing to cancel")
-    plan.cancel(results, name)
+    plan_file.cancel(results, name)
     if n_jobs := cancel_experiment(results, name):
         print(f"{n_jobs} jobs taken out of the queue")
     waited = time.monotonic() + CANCEL_WAIT_S

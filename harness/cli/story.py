@@ -29,7 +29,7 @@ def open_run(run: str, results: Path) -> "tuple[Store, str]":
 
 def experiments_of(results: Path, run_id: str) -> list[dict[str, Any]]:
     """Which experiments a run belongs to, as which arm, with their plug-ins."""
-    from harness.plan import read_plan
+    from harness.plan_file import read_plan
 
     plans = [read_plan(results, p.parent.name) for p in sorted(results.glob("experiments/*/experiment.json"))]
     return [

@@ -5,7 +5,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.records import finite
+
 JSON_HELP = "print JSON for scripts"
+NUMBER = (int, float, type(None))
 
 
 def text(value: Any, digits: int = 4) -> str:
@@ -28,7 +31,7 @@ def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None 
     columns = columns or list(rows[0])
     cells = [[text(row.get(c), digits) for c in columns] for row in rows]
     widths = [max(len(c), *(len(line[i]) for line in cells)) for i, c in enumerate(columns)]
-    right = [all(isinstance(row.get(c), int | float | None) for row in rows) for c in columns]
+    right = [all(isinstance(row.get(c), NUMBER) for row in rows) for c in columns]
     return "\n".join(
         "  ".join(v.rjust(w) if r else v.ljust(w) for v, w, r in zip(line, widths, right, strict=True)).rstrip()
         for line in [list(columns), *cells]
@@ -42,13 +45,15 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None
 
 
 def print_json(value: Any) -> None:
-    """Standard JSON: a number that is not finite is null."""
+    """Standard JSON, an entry of a list on each line: a number that is not finite is null."""
+    if isinstance(value, list):
+        print("[" + ",".join(f"\n{_json(v)}" for v in value) + "\n]")
+    else:
+        print(_json(value, indent=1))
 
-    def clean(v: Any) -> Any:
-        if isinstance(v, float) and not math.isfinite(v):
-            return None
-        if isinstance(v, Mapping):
-            return {str(k): clean(x) for k, x in v.items()}
-        return [clean(x) for x in v] if isinstance(v, list | tuple) else v
 
-    print(json.dumps(clean(value), indent=1, ensure_ascii=False))
+def _json(value: Any, indent: int | None = None) -> str:
+    try:
+        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):  # mappings that are no dicts; numbers that are not finite
+        return json.dumps(finite(value), indent=indent, ensure_ascii=False)

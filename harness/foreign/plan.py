@@ -12,7 +12,8 @@ import numpy as np
 from harness.foreign.environments import difference, lock_of
 from harness.foreign.experiment import ForeignExperiment
 from harness.foreign.side import ForeignArm
-from harness.plan import SCHEMA, PlannedRun, digest
+from harness.plan import PlannedRun, digest
+from harness.plan_file import SCHEMA
 from harness.records import RunSpec, read_json
 from harness.store import Store
 

@@ -52,14 +52,22 @@
   // A mark tells what it is on hover; a click on a run's mark leads to its row.
   const tip = document.getElementById("tip");
   document.addEventListener("pointermove", (event) => {
-    const mark = event.target.closest("[data-tip]");
+    const mark = event.target.closest("[data-tip], svg [data-run]");
     tip.hidden = !mark;
     if (!mark) return;
-    tip.textContent = mark.dataset.tip;
+    tip.textContent = mark.dataset.tip ?? story(mark);
     const box = tip.getBoundingClientRect();
     tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8)) + "px";
     tip.style.top = Math.max(4, event.clientY - box.height - 12) + "px";
   });
+  const digits = (value, text) => (value === null ? "not known" : text(value));
+  function story(mark) {
+    const { columns, rows } = data.experiments[Number(mark.closest("[data-experiment]").dataset.experiment)].runs;
+    const row = rows.find((r) => r[columns.indexOf("run_id")] === mark.dataset.run);
+    const { arm, seed, run_id, val_loss, step_ms } = Object.fromEntries(columns.map((c, i) => [c, row[i]]));
+    const loss = digits(val_loss, (v) => v.toFixed(4)), ms = digits(step_ms, (v) => v.toPrecision(4));
+    return `${arm}, ${seed === null ? run_id : "seed " + seed}: loss ${loss}, ${ms} ms a step`;
+  }
   document.addEventListener("click", (event) => {
     const mark = event.target.closest("svg [data-run]");
     if (mark) show(mark.dataset.run);
@@ -89,7 +97,7 @@
     runs: (e) => ({ columns: e.runs.columns, rows: e.runs.rows }),
     curves: (e) => ({
       columns: ["run_id", "step", "val_loss", "train_time_s"],
-      rows: Object.entries(e.curves).flatMap(([run, c]) => c.step.map((s, i) => [run, s, c.val_loss[i], c.train_time_s[i]])),
+      rows: Object.entries(e.curves).flatMap(([run, c]) => e.steps[c.step].map((s, i) => [run, s, c.val_loss[i], c.train_time_s[i]])),
     }),
   };
   all("button[data-csv]").forEach((button) =>

@@ -1,0 +1,64 @@
+"""How long single steps took: a run's distribution as quantiles, small enough for a page, and the mixture of many runs.
+
+A run's quantile function is linear between LEVELS, so an arm's distribution is the mean of its runs' distribution functions,
+weighted with their numbers of steps. Where a log has no single steps (imported ones, runs of an older harness), the means between
+two validations stand for them: narrower than steps, and said so where they are shown. Milliseconds throughout.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+LEVELS = (0.0, 1.0, *(float(q) for q in range(5, 100, 5)), 99.0, 100.0)  # percent
+DIGITS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTimes:
+    """`n` steps (or stretches, where not `single`) and the quantiles of their times at LEVELS, ms."""
+
+    n: int
+    quantiles: tuple[float, ...]
+    single: bool = True
+
+
+def of_steps(times_ms: Sequence[float], *, single: bool = True) -> StepTimes | None:
+    """None without a finite time above zero."""
+    found = np.array(times_ms, float)
+    found = found[np.isfinite(found) & (found > 0)]
+    if not len(found):
+        return None
+    return StepTimes(n=len(found), quantiles=tuple(np.percentile(found, LEVELS).round(DIGITS).tolist()), single=single)
+
+
+def of_rows(rows: Iterable[Mapping[str, Any]]) -> StepTimes | None:
+    """The single steps that validation rows of metrics.jsonl list since the row before; None where they list none."""
+    return of_steps([ms for row in rows for ms in row.get("step_times_ms") or () if ms is not None])
+
+
+def of_stretches(curves: pd.DataFrame, *, skip_first: bool) -> dict[str, StepTimes]:
+    """run_id -> mean times per step between two validations.
+
+    skip_first: the first stretch holds steps that the clock did not count (protocol skip10)."""
+    per_run = curves.groupby("run_id", sort=False)
+    ms = 1e3 * per_run["train_time_s"].diff() / per_run["step"].diff()
+    good = ms[per_run.cumcount() > int(skip_first)]
+    found = {str(run): of_steps(own.tolist(), single=False) for run, own in good.groupby(curves["run_id"], sort=False)}
+    return {run: times for run, times in found.items() if times is not None}
+
+
+def shares_below(runs: Sequence[StepTimes], at_ms: np.ndarray) -> np.ndarray:
+    """The share of all the runs' steps at or below each time."""
+    parts = np.array(LEVELS) / 100
+    weight = np.array([r.n for r in runs], float)
+    below = [np.interp(at_ms, r.quantiles, parts, left=0.0, right=1.0) for r in runs]
+    return np.asarray(weight @ np.array(below) / weight.sum())
+
+
+def percentiles(runs: Sequence[StepTimes], levels: Sequence[float]) -> list[float]:
+    """Percentiles of the mixture of the runs' steps, ms."""
+    grid = np.unique([q for r in runs for q in r.quantiles])
+    return [float(v) for v in np.interp(np.array(levels) / 100, shares_below(runs, grid), grid)]
