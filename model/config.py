@@ -101,6 +101,15 @@ class ModelConfig:
     logit_softcap: float | None = toggle(
         None, record="r09", doc="squash logits to (-c, c) by c*tanh(z/c)", choices={30.0: "r09", 15.0: "r18"}, gt=0
     )
+    loss_rows: int | None = toggle(
+        None,
+        record="r02",
+        affects=("rounding",),
+        example=96,
+        doc="cross-entropy of this many tokens at a time, so that no more logits exist at once; null: of all of a pass",
+        ge=1,
+        unit="tokens",
+    )
 
     # --- norms, MLP, residual branches
     norm_eps: float | Literal["by_dtype"] = toggle(

@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.activation import ACTIVATIONS
 from model.attention import KERNELS, Mask, make_mask
 from model.config import ModelConfig
 from model.layout import attention_free, table_of_layer
+from model.loss import chunked_cross_entropy
 from model.mask import document_ids
 from model.parameters import initialize, parameter
 from model.precision import BF16, FP32, PLAIN, Dtypes
@@ -61,30 +63,6 @@ class Embedding(nn.Module):
 
 
 # ---------------------------------------------------------------- MLP
-
-
-class ReLU2(torch.autograd.Function):
-    """max(x, 0)^2 in the lifted dtype; the gradient 2 max(x, 0) in one product, where the library's takes a power and a mask."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, lifted: torch.dtype | None) -> Tensor:
-        y = F.relu(x)
-        ctx.save_for_backward(y)
-        return y.to(lifted or x.dtype).square()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (y,) = ctx.saved_tensors
-        return (2 * y.to(grad.dtype)).mul_(grad).to(y.dtype), None
-
-
-def relu2(x: Tensor, lifted: torch.dtype | None) -> Tensor:
-    if torch.compiler.is_compiling():  # which fuses the library's own operators
-        return F.relu(x).to(lifted or x.dtype).square()
-    return ReLU2.apply(x, lifted)
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor, torch.dtype | None], Tensor]] = {"gelu": lambda x, lifted: F.gelu(x), "relu2": relu2}
 
 
 class MLP(nn.Module):
@@ -250,7 +228,7 @@ class GPT(nn.Module):
         self.head = None if c.tied_head else Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
 
         self.first_values = c.value_residual is not None
-        self.softcap = c.logit_softcap
+        self.softcap, self.loss_rows = c.logit_softcap, c.loss_rows
         self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask) if c.attn_mask == "document" else None
         self.matmul_dtype = dtypes.matmul
 
@@ -261,8 +239,8 @@ class GPT(nn.Module):
         kernel, kind, builder = self.mask_args
         return make_mask(kernel, document_ids(ids_BT[0], self.separator), window, kind, builder, self.matmul_dtype)
 
-    def logits(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
-        """Token ids (B, T) to fp32 logits (B, T, V). window: 0-d integer tensor, in tokens or blocks as the mask counts."""
+    def stream(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
+        """Token ids (B, T) to what the head sees (B, T, C). window: 0-d integer, in tokens or blocks as the mask counts."""
         x = self.embed(ids_BT)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
@@ -279,7 +257,11 @@ class GPT(nn.Module):
             first_v = own_v if first_v is None else first_v
             if self.skip_weights is not None and i < n_encoder:
                 skips.append(x)
-        x = self.norm(x)
+        return self.norm(x)
+
+    def logits(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
+        """Token ids (B, T) to fp32 logits (B, T, V)."""
+        x = self.stream(ids_BT, window)
         z = self.head(x) if self.head is not None else F.linear(x.to(self.matmul_dtype), self.embed.weight.to(self.matmul_dtype))
         if self.softcap is not None:
             z = self.softcap * torch.tanh(z / self.softcap)
@@ -287,7 +269,11 @@ class GPT(nn.Module):
 
     def forward(self, ids_BT: Tensor, targets_BT: Tensor, window: Tensor | None = None) -> Tensor:
         """Mean cross-entropy over all positions, nats per token, fp32 scalar."""
-        return F.cross_entropy(self.logits(ids_BT, window).flatten(0, 1), targets_BT.flatten())
+        if self.loss_rows is None:
+            return F.cross_entropy(self.logits(ids_BT, window).flatten(0, 1), targets_BT.flatten())
+        x, head = self.stream(ids_BT, window).flatten(0, 1), self.embed if self.head is None else self.head
+        x, rows = x.to(self.matmul_dtype), self.loss_rows
+        return chunked_cross_entropy(x, head.weight.to(x.dtype), targets_BT.flatten(), softcap=self.softcap, rows=rows)
 
     def set_matmul_dtype(self, dtype: torch.dtype) -> None:
         """Run the products in another dtype (validation outside autocast)."""
