@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -34,9 +34,19 @@ MEASURED = (  # the numbers of a result, null where unknown
     "peak_allocated_mib",
     "peak_reserved_mib",
 )
+PHASES = {  # key of a result's `wall` -> words, in the order a run passes through them; its total_s holds them all
+    "import_s": "import",
+    "data_s": "data",
+    "build_s": "build",
+    "compile_s": "compile",
+    "warmup_s": "warm-up",
+    "train_s": "training",
+    "validate_s": "validation",
+}
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 _digests: dict[int, tuple[Mapping[str, Any], str]] = {}
 _Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_YamlDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def canonical(value: Any) -> bytes:
@@ -146,7 +156,8 @@ class RunSpec:
         )
 
     def to_yaml(self) -> str:
-        return yaml.safe_dump(self.to_mapping(), sort_keys=False, width=130)  # escaped: unicode line ends would not survive
+        # escaped: unicode line ends would not survive
+        return yaml.dump(self.to_mapping(), Dumper=_YamlDumper, sort_keys=False, width=130)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +179,16 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def where_time_went(walls: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], float]:
+    """Seconds of runs by phase, each run's worker and its wait before the run counted, from their results' `wall`; and the
+    fraction of them that was training or validation."""
+    seconds = {words: math.fsum(w.get(key) or 0.0 for w in walls) for key, words in PHASES.items()}
+    idle = math.fsum(w.get("idle_s") or 0.0 for w in walls)
+    rest = max(0.0, math.fsum(w.get("total_s") or 0.0 for w in walls) - math.fsum(seconds.values()))
+    useful, seconds = seconds["training"] + seconds["validation"], {**seconds, "rest": rest, "idle": idle}
+    return seconds, useful / (math.fsum(seconds.values()) or 1.0)
 
 
 def file_digest(path: Path | str) -> str:

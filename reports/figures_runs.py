@@ -6,19 +6,10 @@ from typing import Any
 
 import pandas as pd
 
+from harness.records import PHASES, where_time_went
 from reports.figures import WIDE, Figure, Palette, Scale, dot, extent, line, mark, shorten, text, x_axis, y_axis
 
-WALL_PARTS = {  # key of result.json's `wall` -> words, in the order a run passes through them
-    "import_s": "imports",
-    "data_s": "data",
-    "build_s": "building",
-    "compile_s": "compiling",
-    "warmup_s": "warm-up",
-    "train_s": "training",
-    "validate_s": "validation",
-}
-
-
+STAGES = (*PHASES.values(), "rest", "idle")
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
 
 
@@ -161,20 +152,17 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
 
 def wall(runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: Palette) -> Figure | None:
     """Mean seconds per run and arm of each stage, stacked: how much of the machine's time trained anything."""
-    rows: list[tuple[str, str, float]] = []
-    for arm in palette.arms:
-        walls = [results[r]["wall"] for r in runs.loc[runs["arm"] == arm, "run_id"] if results.get(r, {}).get("wall")]
-        for key, words in WALL_PARTS.items():
-            known = [float(w[key]) for w in walls if w.get(key) is not None]
-            if known and math.fsum(known) > 0:
-                rows.append((arm, words, math.fsum(known) / len(known)))
+    of_arm = {
+        arm: [results[r]["wall"] for r in runs.loc[runs["arm"] == arm, "run_id"] if results.get(r, {}).get("wall")]
+        for arm in palette.arms
+    }
+    rows = [(a, w, s / len(walls)) for a, walls in of_arm.items() for w, s in where_time_went(walls)[0].items() if s > 0]
     if not rows:
         return None
+    share = where_time_went([w for walls in of_arm.values() for w in walls])[1]
     arms = [a for a in palette.arms if any(r[0] == a for r in rows)]
     totals = {arm: math.fsum(s for a, _, s in rows if a == arm) for arm in arms}
-    parts_seen = [w for w in WALL_PARTS.values() if any(r[1] == w for r in rows)]
-    stages = list(WALL_PARTS.values())
-    share = math.fsum(s for _, w, s in rows if w in ("training", "validation")) / math.fsum(totals.values())
+    parts_seen = [w for w in STAGES if any(r[1] == w for r in rows)]
 
     def draw(width: int) -> tuple[str, float]:
         above = width != WIDE
@@ -191,15 +179,15 @@ def wall(runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: 
             begin = 0.0
             for words, s in ((w, s) for a, w, s in rows if a == arm):
                 shape = f'rect x="{x(begin):.1f}" y="{y:.1f}" width="{max(0.5, x(begin + s) - x(begin)):.1f}" height="16"'
-                out.append(mark(shape, css=f"wall w{stages.index(words)}", tip=f"{arm}: {words} {s:.3g} s"))
+                out.append(mark(shape, css=f"wall w{STAGES.index(words)}", tip=f"{arm}: {words} {s:.3g} s"))
                 begin += s
         return "".join(out), bottom + 44
 
     return Figure(
         key="wall",
         title="Where the wall time went",
-        caption=f"{share:.0%} of the workers' time was training or validation.",
-        alt=f"Stacked bars of mean seconds per run by stage. {share:.0%} was training or validation.",
+        caption=f"{share:.1%} of the workers' time was training or validation; idle: the wait of a worker for its next run.",
+        alt=f"Stacked bars of mean seconds per run by stage. {share:.1%} was training or validation.",
         columns=("arm", "stage", "mean_seconds"),
         rows=tuple((a, w, round(s, 4)) for a, w, s in rows),
         draw=draw,
@@ -208,12 +196,11 @@ def wall(runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: 
 
 def key_row(words: Sequence[str], width: int) -> list[str]:
     """A row (or rows) of colour keys for stages."""
-    stages = list(WALL_PARTS.values())
     per_row, out = (7 if width == WIDE else 3), []
     for i, word in enumerate(words):
         x, y = (i % per_row) * (width / per_row), 10 + 18 * (i // per_row)
         out.append(
-            f'<rect x="{x:.0f}" y="{y - 9:.0f}" width="10" height="10" class="wall w{stages.index(word)}"/>'
+            f'<rect x="{x:.0f}" y="{y - 9:.0f}" width="10" height="10" class="wall w{STAGES.index(word)}"/>'
             + text(x + 15, y, word, css="tick")
         )
     return out

@@ -2,13 +2,15 @@
 
 The same one-step runs, one after the other on one processor, in this order: warm workers, fresh workers, a bare shell loop, and
 hydra's submitit launcher with its local executor (installed into a virtual environment of its own). Overhead = (wall of all runs
-- their training and validation clocks) / runs; start-up is all of it that passes before the first run ends. With --many N it
-also times `status` and a call that finds nothing to do on N finished runs.
+- their training and validation clocks) / runs; start-up is all of it that passes before the first run ends. Processor time
+stands beside it: of all processes, training included, which is the same for all. With --many N it also times `status` and a call
+that finds nothing to do on N finished runs.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -58,13 +60,14 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
 
 
-def call(command: Sequence[str], **options: Any) -> tuple[float, str]:
-    """(seconds, standard output) of a command that must succeed."""
-    began = time.perf_counter()
+def call(command: Sequence[str], **options: Any) -> tuple[dict[str, float], str]:
+    """({wall_s, processor_s}, standard output) of a command that must succeed."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}")
-    return time.perf_counter() - began, done.stdout
+    wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"wall_s": wall_s, "processor_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}, done.stdout
 
 
 def ablate(*arguments: str) -> list[str]:
@@ -78,7 +81,7 @@ def through_runner(folder: Path, n: int, worker: str) -> dict[str, float]:
     results = folder / worker
     options = ["--worker", worker, "--max-parallel", "1", "--no-report", "--results", str(results)]
     began = time.time()
-    wall, _ = call(ablate("run", str(file), *options), env=environment(), cwd=ROOT)
+    took, _ = call(ablate("run", str(file), *options), env=environment(), cwd=ROOT)
     found = [r for run in (results / "runs").iterdir() if (r := read_result(run))]
     assert len(found) == n
     clocks = sum(r["wall"]["train_s"] + r["wall"]["validate_s"] for r in found)
@@ -87,7 +90,7 @@ def through_runner(folder: Path, n: int, worker: str) -> dict[str, float]:
     start_s = datetime_s(first["ended"]) - began - first["wall"]["train_s"] - first["wall"]["validate_s"]
     middle = sorted(found, key=lambda r: r["started"])[n // 2]["wall"]  # one that found its worker warm
     return {
-        "wall_s": wall, "clocks_s": clocks, "start_s": start_s, "import_s": imports,
+        **took, "clocks_s": clocks, "start_s": start_s, "import_s": imports,
         **{f"middle_{k}": v for k, v in middle.items() if k != "import_s"},
     }  # fmt: skip
 
@@ -105,18 +108,17 @@ def specs(folder: Path) -> list[Path]:
 
 def through_shell(folder: Path, n: int) -> dict[str, float]:
     """A shell loop, a process for each run."""
-    (folder / "bare.py").write_text(BARE)
     (folder / "one.py").write_text("import sys\nfrom bare import one\none(sys.argv[1])\n")
     (folder / "loop.sh").write_text('for run in "$@"; do "$PYTHON" "$(dirname "$0")/one.py" "$run" || exit 1; done\n')
     paths = map(str, specs(folder)[:n])
-    wall, out = call(["sh", str(folder / "loop.sh"), *paths], env=environment(PYTHON=sys.executable), cwd=ROOT)
-    return of_lines(out, wall, n)
+    took, out = call(["sh", str(folder / "loop.sh"), *paths], env=environment(PYTHON=sys.executable), cwd=ROOT)
+    return of_lines(out, took, n)
 
 
-def of_lines(out: str, wall: float, n: int) -> dict[str, float]:
+def of_lines(out: str, took: dict[str, float], n: int) -> dict[str, float]:
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert len(rows) == n, out
-    return {"wall_s": wall, "clocks_s": sum(r["clocks"] for r in rows), "start_s": 0.0}  # every run pays its own
+    return {**took, "clocks_s": sum(r["clocks"] for r in rows), "start_s": 0.0}  # every run pays its own
 
 
 def through_hydra(folder: Path, n: int) -> dict[str, float]:
@@ -130,15 +132,17 @@ def through_hydra(folder: Path, n: int) -> dict[str, float]:
     Path(own, "torch_of_the_project.pth").write_text(ours + "\n")
     (folder / "app.py").write_text(HYDRA)
     sweep = [python, str(folder / "app.py"), "--multirun", "hydra/launcher=submitit_local", f"hydra.sweep.dir={folder}/sweep"]
+    sweep.append("hydra.sweeper.max_batch_size=1")  # one at a time, as the others; it would start all of them at once
     paths = ",".join(map(str, specs(folder)[:n]))
     more = environment(PYTHONPATH=f"{ROOT}:{folder}")
-    wall, _ = call([*sweep, f"+path={paths}", "hydra.launcher.timeout_min=60"], env=more, cwd=folder)
+    took, _ = call([*sweep, f"+path={paths}", "hydra.launcher.timeout_min=60"], env=more, cwd=folder)
     out = "\n".join(p.read_text() for p in sorted((folder / "sweep").rglob("*_log.out")))
-    return of_lines(out, wall, n)
+    return of_lines(out, took, n)
 
 
 def many(folder: Path, n: int) -> dict[str, float]:
-    """Seconds of `ablate status EXP` and of a call with nothing to do on n finished runs, copies of the warm runner's."""
+    """Wall and processor seconds of `ablate status EXP` and of a call with nothing to do on n finished runs, copies of the
+    warm runner's."""
     file, results = folder / "many.yaml", folder / "many"
     text = EXPERIMENT.format(seeds=n // 10).replace("name: bench", "name: many")
     file.write_text(text + "budgets: [1, 2, 3, 4, 5]\n")
@@ -164,7 +168,8 @@ def many(folder: Path, n: int) -> dict[str, float]:
     status, _ = call(ablate("status", "many", "--json", "--results", str(results)), env=environment(), cwd=ROOT)
     again, out = call(ablate("run", str(file), "--no-report", "--results", str(results)), env=environment(), cwd=ROOT)
     assert "everything is finished" in out, out
-    return {"runs": len(planned), "status_s": status, "nothing_to_do_s": again}
+    asked = {"status": status, "nothing_to_do": again}
+    return {"runs": len(planned), **{f"{what}_{k}": s for what, took in asked.items() for k, s in took.items()}}
 
 
 def main() -> None:
@@ -181,12 +186,14 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as place:
         folder, rows = Path(place), {}
+        (folder / "bare.py").write_text(BARE)
         for name, way in ways.items():
             if options.only and name.split()[0] not in options.only and name != "warm workers":
                 continue
             took = rows[name] = way(folder, options.n)
             took["overhead_ms"] = 1000 * (took["wall_s"] - took["clocks_s"]) / options.n
             took["overhead_after_start_ms"] = 1000 * (took["wall_s"] - took["clocks_s"] - took["start_s"]) / options.n
+            took["processor_ms"] = 1000 * took["processor_s"] / options.n
             words = ", ".join(f"{k} {v:.2f}" for k, v in took.items())
             print(f"{name:22} {took['overhead_ms'] / rows['warm workers']['overhead_ms']:6.1f} x   {words}", flush=True)
         if options.many:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from fake_matrix import Matrix, wait_for
 
-from harness.records import read_lines, read_result
+from harness.cli.progress import wall_words
+from harness.records import read_lines, read_result, where_time_went
 
 
 class Ran:
@@ -148,6 +149,20 @@ def test_status_sums_up_and_says_where_the_time_went(finished: Matrix) -> None:
     assert rows[0]["wall"]["idle_s"] >= 0
     watched = ablate(finished, "status", "fake", "--watch")
     assert watched.out.splitlines() == ["4 finished, 2 failed"]  # nothing goes on: one look
+
+
+def test_where_the_time_went_adds_up_to_what_the_workers_spent() -> None:
+    first = {"import_s": 2.0, "idle_s": 1.0, "train_s": 6.0, "validate_s": 1.0, "total_s": 10.0}  # imports are paid once
+    second = {"idle_s": 0.0, "compile_s": 0.5, "warmup_s": 0.5, "train_s": 8.0, "validate_s": 1.0, "total_s": 10.0}
+    seconds, useful = where_time_went([first, second])
+    assert sum(seconds.values()) == 21.0
+    assert (seconds["import"], seconds["training"], seconds["rest"], seconds["idle"]) == (2.0, 14.0, 1.0, 1.0)
+    assert useful == 16 / 21
+    assert wall_words([first, second]) == (
+        "21 s, 76.2 % of it training or validation: import 9.5 %, compile 2.4 %, warm-up 2.4 %, training 66.7 %, "
+        "validation 9.5 %, rest 4.8 %, idle 4.8 %"
+    )
+    assert where_time_went([])[1] == 0.0
 
 
 def test_an_experiment_is_watched_and_cancelled_from_another_terminal(tmp_path: Path) -> None:

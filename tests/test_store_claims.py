@@ -5,13 +5,14 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.claims import DEAD_AFTER_S
-from harness.records import Outcome, RunSpec, read_lines, read_result, short_digest
+from harness.records import Outcome, RunSpec, read_config, read_lines, read_result, short_digest
 from harness.store import Store
 from harness.writer import RunWriter
 
@@ -67,6 +68,13 @@ def claim_elsewhere(store: Store, *, then: str) -> "subprocess.Popen[bytes]":
 def test_the_name_of_a_run_digests_its_three_parts() -> None:
     parts = {"intent": SPEC.intent_id, "source": SPEC.source_digest, "environment": SPEC.environment_digest}
     assert SPEC.run_id == short_digest(parts)
+
+
+def test_a_specification_is_what_its_file_says_whatever_it_holds(tmp_path: Path) -> None:
+    words = "tab\t, line\u2028ends\x85, quote', \u00e9\U0001f600, {curly}: #no comment, " + "long " * 60
+    odd = replace(SPEC, config={"a": {"b": None, "c": [1, 2.5e-9, True, "1e3", "no", words]}}, toggles=(words,))
+    (tmp_path / "config.yaml").write_text(odd.to_yaml(), encoding="utf-8")
+    assert RunSpec.from_mapping(read_config(tmp_path)) == odd
 
 
 def test_a_claimed_run_is_nobody_elses_until_it_is_given_back(store: Store) -> None:

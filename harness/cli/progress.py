@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.records import where_time_went
+
 if TYPE_CHECKING:
     from harness.runner import Runner
 
@@ -15,16 +17,12 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-WALL = ("import", "build", "data", "compile", "warmup", "train", "validate", "idle")  # the phases of a result's `wall`, as NAME_s
-
-
 def wall_words(walls: Sequence[Mapping[str, float]]) -> str:
     """Where the wall time of runs went, as shares of it all; idle: workers that waited for a run."""
-    seconds = {name: sum(w.get(f"{name}_s", 0.0) for w in walls) for name in WALL}
-    seconds["rest"] = max(0.0, sum(w.get("total_s", 0.0) for w in walls) - sum(seconds.values()) + seconds["idle"])
+    seconds, useful = where_time_went(walls)
     whole = sum(seconds.values())
-    parts = [f"{name} {100 * s / whole:.0f} %" for name, s in seconds.items() if whole and s / whole >= 0.005]
-    return ", ".join([duration(whole), *parts])
+    parts = [f"{name} {100 * s / whole:.1f} %" for name, s in seconds.items() if whole and s / whole >= 0.0005]
+    return f"{duration(whole)}, {100 * useful:.1f} % of it training or validation: {', '.join(parts)}"
 
 
 class Progress:
