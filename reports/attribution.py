@@ -2,9 +2,10 @@
 
 The three agree where changes add up and differ where they interact. Each is a contrast of arm means, so that one rule gives its
 error, the covariance of shared runs included. From complete blocks: the contrast within each block where there are six or more
-(t, n - 1 df), the residual variance of the two-way model arm + block where there are two to five ((n - 1)(k - 1) df). Steps and
-seconds to target come from the loss model over budgets (reports/loss_model.py) by the delta method. Intervals hold for all
-changes of a column at once (Bonferroni). Main effects and interactions: reports/interactions.py.
+(t, n - 1 df), the larger error of the two-way model arm + block where there are two to five (reports/two_way.py), and the
+t-mixture of the contrast within blocks before or beyond the planned seeds. Steps and seconds to target come from the loss model
+over budgets (reports/loss_model.py) by the delta method, with planned seeds alone. Intervals hold for all changes of a column at
+once (Bonferroni). Main effects and interactions: reports/interactions.py.
 """
 
 import math
@@ -18,10 +19,12 @@ from scipy import stats
 
 from reports import samples
 from reports.contrasts import POOLED_UP_TO
-from reports.intervals import Estimate
+from reports.intervals import Estimate, total
+from reports.sequential import t_mixture
 from reports.shapley import Contrast, Subset, alone_contrasts, left_out_contrasts, shapley_contrasts
 from reports.simultaneous import Array
 from reports.time_estimates import Clock
+from reports.two_way import two_way
 from reports.types import Experiment
 
 COMPLETE = ("factorial", "shapley")  # designs that run every subset that can stand
@@ -50,7 +53,7 @@ class Attribution:
     note: str
 
 
-Error = Callable[[Mapping[str, float]], Estimate]  # contrast of arms -> estimate; df nan where there is no error
+Judge = Callable[[Mapping[str, float], float], Share]  # contrast of arms, alpha -> estimate and interval
 
 
 def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribution]:
@@ -64,13 +67,13 @@ def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribu
     losses = samples.of_role(use.runs, "loss")
     budget = samples.shared_budget(losses, use.arms)
     times_at = samples.at_budget(samples.of_role(use.runs, "timing"), samples.shared_budget(use.runs, use.arms))
-    out = []
-    for metric, unit, error, note in (
-        ("val_loss", "nats", blocked(samples.at_budget(losses, budget), "val_loss", [*arms.values()]), ""),
-        *time_errors(Clock.of(experiment, losses, times_at, use.arms), times_at, [*arms.values()]),
+    anytime, names, out = samples.watched(experiment), [*arms.values()], []
+    for metric, unit, judge, note in (
+        ("val_loss", "nats", blocked(samples.at_budget(losses, budget), "val_loss", names, anytime=anytime), ""),
+        *time_judges(Clock.of(experiment, losses, times_at, use.arms), times_at, names, anytime=anytime),
     ):
-        if error is not None:
-            out.append(tabulate(metric, unit, columns, arms, error, note, level=level))
+        if judge is not None:
+            out.append(tabulate(metric, unit, columns, arms, judge, note, level=level))
     return out
 
 
@@ -86,7 +89,7 @@ def contrasts_of(design: str, arms: Mapping[Subset, str]) -> dict[str, Mapping[s
 
 
 def tabulate(
-    metric: str, unit: str, columns: Mapping[str, Mapping[str, Contrast]], arms: Mapping[Subset, str], error: Error, note: str,
+    metric: str, unit: str, columns: Mapping[str, Mapping[str, Contrast]], arms: Mapping[Subset, str], judge: Judge, note: str,
     *, level: float,
 ) -> Attribution:  # fmt: skip
     changes = list(dict.fromkeys(c for s in arms for c in sorted(s)))
@@ -95,64 +98,75 @@ def tabulate(
     for column, contrasts in columns.items():
         for change, contrast in contrasts.items():
             named = {arms[s]: float(w) for s, w in contrast.items()}
-            shares[change][column] = share(error(named), 1 - (1 - level) / len(contrasts))
+            shares[change][column] = judge(named, (1 - level) / len(contrasts))
     left_out = columns.get("left_out", {})
     leaves_with = {c: tuple(sorted(everything - min(left_out[c], key=len) - {c})) for c in left_out}
     whole = {arms[everything]: 1.0, arms[nothing]: -1.0} if everything in arms else None
-    total = share(error(whole), level) if whole else None
-    return Attribution(metric=metric, unit=unit, shares=shares, leaves_with=leaves_with, total=total, note=note)
+    together = judge(whole, 1 - level) if whole else None
+    return Attribution(metric=metric, unit=unit, shares=shares, leaves_with=leaves_with, total=together, note=note)
 
 
-def share(e: Estimate, level: float) -> Share:
-    half = float(stats.t.isf((1 - level) / 2, e.df)) * e.se if math.isfinite(e.se) and e.df > 0 else None
-    return Share(value=e.value, low=None if half is None else e.value - half, high=None if half is None else e.value + half)
+def share(value: float, low: float = -math.inf, high: float = math.inf) -> Share:
+    """Without an interval where there is no error, or none yet."""
+    known = low < high and math.isfinite(high - low)
+    return Share(value=value, low=low if known else None, high=high if known else None)
 
 
-def blocked(runs: pd.DataFrame, metric: str, arms: list[str]) -> Error | None:
+def blocked(runs: pd.DataFrame, metric: str, arms: list[str], *, anytime: bool) -> Judge | None:
     """Contrasts of arm means over the blocks in which every arm has finished; None where there is no such block."""
     done = runs[(runs["status"] == "finished") & runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(arms)]
     if set(done["arm"]) != set(arms) or (runs.loc[runs["arm"].isin(arms), "status"] == "diverged").any():
         return None
-    table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")[arms].dropna()
-    y: Array = table.to_numpy(float)
-    return (lambda contrast: contrast_of(y, np.array([contrast.get(a, 0.0) for a in arms]))) if len(y) else None
+    y = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")[arms].dropna().to_numpy(float)
+    if not len(y):
+        return None
+
+    def judge(contrast: Mapping[str, float], alpha: float) -> Share:
+        return contrast_of(y, np.array([contrast.get(a, 0.0) for a in arms]), alpha, anytime=anytime)
+
+    return judge
 
 
-def contrast_of(y: Array, c: Array) -> Estimate:
-    """The contrast c (k,) of the arm means of complete blocks y (n, k), with its standard error and df."""
-    n, k = y.shape
-    value = float(y.mean(axis=0) @ c)
+def contrast_of(y: Array, c: Array, alpha: float, *, anytime: bool = False) -> Share:
+    """The contrast c (k,) of the arm means of complete blocks y (n, k), with its interval at 1 - alpha."""
+    (n, k), d = y.shape, y @ c
+    value, half = float(d.mean()), math.nan
+    if anytime:
+        return share(value, *t_mixture(d, alpha)[:2])
     if n > POOLED_UP_TO:
-        return Estimate(value=value, se=float((y @ c).std(ddof=1) / math.sqrt(n)), df=n - 1.0)
-    if n < 2 or k < 2:
-        return Estimate(value=value, se=math.nan, df=math.nan)
-    residual = y - y.mean(axis=0) - y.mean(axis=1, keepdims=True) + y.mean()
-    df = (n - 1) * (k - 1)
-    return Estimate(value=value, se=math.sqrt(float((residual**2).sum()) / df * float(c @ c) / n), df=float(df))
+        half = float(stats.t.isf(alpha / 2, n - 1) * d.std(ddof=1) / math.sqrt(n))
+    elif n > 1 and k > 1:
+        errors = two_way(y.ravel(), [*range(k)] * n, np.repeat(np.arange(n), k).tolist(), c[None, :]).errors
+        half = max((float(stats.t.isf(alpha / 2, e.df) * e.se[0]) for e in errors), default=math.nan)
+    return share(value, value - half, value + half)
 
 
-def time_errors(clock: Clock, times_at: pd.DataFrame, arms: list[str]) -> list[tuple[str, str, Error | None, str]]:
+def time_judges(
+    clock: Clock, times_at: pd.DataFrame, arms: list[str], *, anytime: bool
+) -> list[tuple[str, str, Judge | None, str]]:
     """Steps and seconds to target where they are resolved for every arm; else seconds at equal steps."""
     model = clock.model
     if model is None or any(a not in clock.arms or clock.extrapolated(a) or model.beta[clock.arms.index(a)] >= 0 for a in arms):
         note = "at equal steps (steps to target are not resolved for every arm)"
-        return [("seconds", "s", blocked(times_at, "train_time_s", arms), note)]
+        return [("seconds", "s", blocked(times_at, "train_time_s", arms, anytime=anytime), note)]
     place = {a: clock.arms.index(a) for a in arms}
     steps = {a: math.exp(model.log_steps(place[a]).value) for a in arms}
     log_step = {a: e for a in arms if (e := clock.log_step(a)) is not None}
 
-    def in_steps(contrast: Mapping[str, float]) -> Estimate:
-        parts = {a: w * steps[a] for a, w in contrast.items()}
-        se, df = model.error_of({place[a]: part for a, part in parts.items()})
-        return Estimate(value=math.fsum(parts.values()), se=se, df=df)
+    def judged(parts: Mapping[str, float], others: list[Estimate], alpha: float) -> Share:
+        """Sum of parts, each the arm's own steps or seconds times its weight; `others` are errors beside that of the steps."""
+        value, (se, df) = math.fsum(parts.values()), model.error_of({place[a]: part for a, part in parts.items()})
+        whole = total(Estimate(value=value, se=se, df=df), *others)
+        return share(value) if anytime else share(value, *whole.interval(alpha))
 
-    def in_seconds(contrast: Mapping[str, float]) -> Estimate:
+    def in_steps(contrast: Mapping[str, float], alpha: float) -> Share:
+        return judged({a: w * steps[a] for a, w in contrast.items()}, [], alpha)
+
+    def in_seconds(contrast: Mapping[str, float], alpha: float) -> Share:
         parts = {a: w * steps[a] * math.exp(log_step[a].value) / 1e3 for a, w in contrast.items()}
-        errors = [model.error_of({place[a]: part for a, part in parts.items()})]
-        errors += [(part * log_step[a].se, log_step[a].df) for a, part in parts.items()]
-        variance = math.fsum(se**2 for se, _ in errors)
-        df = variance**2 / math.fsum(se**4 / df for se, df in errors) if variance else math.nan  # Satterthwaite
-        return Estimate(value=math.fsum(parts.values()), se=math.sqrt(variance), df=df)
+        return judged(
+            parts, [Estimate(value=0.0, se=abs(p) * log_step[a].se, df=log_step[a].df) for a, p in parts.items()], alpha
+        )
 
-    out: list[tuple[str, str, Error | None, str]] = [("steps", "steps", in_steps, "to the target")]
+    out: list[tuple[str, str, Judge | None, str]] = [("steps", "steps", in_steps, "to the target")]
     return [*out, ("seconds", "s", in_seconds, "to the target")] if len(log_step) == len(arms) else out

@@ -2,20 +2,20 @@
 
 For changes a and b and any set S of others for which S, S+a, S+b and S+a+b were all run,
     interaction(a, b) = y(S+a+b) - y(S+a) - y(S+b) + y(S),    main effect(a) = y(S+a) - y(S),
-each averaged over those S within a block, then over blocks: t intervals over blocks, Bonferroni over all the effects shown.
-In a complete factorial these are the effects of -1/+1 coding (Box, Hunter and Hunter 2005): the main effect, twice the
-interaction.
+each averaged over those S: a contrast of arm means, judged as shares are (reports/attribution.py) over the blocks that hold all
+its arms, Bonferroni over all the effects shown. In a complete factorial these are the effects of -1/+1 coding (Box, Hunter and
+Hunter 2005): the main effect, twice the interaction.
 """
 
 import itertools
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+
+from reports.attribution import contrast_of
 
 Subset = frozenset[str]
 
@@ -32,39 +32,38 @@ class Interplay:
     n_contexts: int  # sets of other changes that the average goes over
 
 
-def interplay(runs: pd.DataFrame, plan: Mapping[str, Any], metric: str = "val_loss", level: float = 0.95) -> list[Interplay]:
+def interplay(
+    runs: pd.DataFrame, plan: Mapping[str, Any], metric: str = "val_loss", level: float = 0.95, *, anytime: bool = False
+) -> list[Interplay]:
     """Main effects of all changes, then all interactions that the runs can tell; [] where there is no interaction to tell.
 
     `runs`: the finished runs that count, at one budget."""
     plain = [a for a in plan["arms"] if a.get("of", a["name"]) == a["name"]]  # off the axes, where one set is one arm
-    sets = {a["name"]: frozenset(a["changes"]) for a in plain}
+    names = {frozenset(a["changes"]): a["name"] for a in plain}
     changes = list(dict.fromkeys(c for a in plain for c in a["changes"]))
-    done = runs[runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(sets)]
-    means: dict[Any, dict[Subset, float]] = {}
-    table = done.groupby(["block", "arm"], as_index=False)[metric].mean()
-    for block, arm, value in zip(table["block"], table["arm"], table[metric]):
-        means.setdefault(block, {})[sets[arm]] = float(value)
+    done = runs[runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(names.values())]
+    table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")
     wanted = [*((c,) for c in changes), *itertools.combinations(changes, 2)]
-    found = {who: list(contrasts(who, set(sets.values()), means)) for who in wanted}
-    told = {who: values for who, values in found.items() if values}
+    found = {who: contexts(who, set(names)) for who in wanted}
+    told = {}
+    for who, sets in found.items():
+        weights = {names[s | i]: (-1) ** (len(who) - len(i)) / len(sets) for s in sets for i in subsets(who)}
+        y = table[[*weights]].dropna().to_numpy(float) if set(weights) <= set(table) else np.empty((0, 0))
+        if weights and len(y):
+            told[who] = (y, np.array([*weights.values()]), len(sets))
     if not any(len(who) == 2 for who in told):
         return []
-    return [_effect(who, values, 1 - (1 - level) / len(told)) for who, values in told.items()]
+    shares = {who: contrast_of(y, c, (1 - level) / len(told), anytime=anytime) for who, (y, c, _) in told.items()}
+    return [
+        Interplay(changes=who, estimate=s.value, low=s.low, high=s.high, n_blocks=len(told[who][0]), n_contexts=told[who][2])
+        for who, s in shares.items()
+    ]
 
 
-def contrasts(who: tuple[str, ...], ran: set[Subset], means: Mapping[Any, Mapping[Subset, float]]) -> Iterator[tuple[float, int]]:
-    """(contrast, number of contexts) per block: the same contexts in every block, those that all its subsets were run in."""
-    inside = [frozenset(s) for n in range(len(who) + 1) for s in itertools.combinations(who, n)]
-    contexts = [s for s in ran if not s & set(who) and all(s | i in ran for i in inside)]
-    for cells in means.values():
-        if contexts and all(s | i in cells for s in contexts for i in inside):
-            signed = [(-1) ** (len(who) - len(i)) * cells[s | i] for s in contexts for i in inside]
-            yield math.fsum(signed) / len(contexts), len(contexts)
+def subsets(who: tuple[str, ...]) -> list[Subset]:
+    return [frozenset(s) for n in range(len(who) + 1) for s in itertools.combinations(who, n)]
 
 
-def _effect(who: tuple[str, ...], values: list[tuple[float, int]], level: float) -> Interplay:
-    d, n = np.array([v for v, _ in values]), len(values)
-    half = float(stats.t.isf((1 - level) / 2, n - 1) * d.std(ddof=1) / math.sqrt(n)) if n > 1 else None
-    mean = float(d.mean())
-    ends = (None, None) if half is None else (mean - half, mean + half)
-    return Interplay(changes=who, estimate=mean, low=ends[0], high=ends[1], n_blocks=n, n_contexts=values[0][1])
+def contexts(who: tuple[str, ...], ran: set[Subset]) -> list[Subset]:
+    """The sets of other changes that were run with every subset of `who` added."""
+    return [s for s in ran if not s & set(who) and all(s | i in ran for i in subsets(who))]

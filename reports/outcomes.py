@@ -42,7 +42,7 @@ def exact_rate(count: int, n: int, level: float = 0.95) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=8)
-def _labels(n_arm: int, n: int) -> np.ndarray:
+def labels(n_arm: int, n: int) -> np.ndarray:
     """(R, n) bool: which runs are called arm, the observed labelling first."""
     total = math.comb(n, n_arm)
     if total <= MAX_RELABELLINGS:
@@ -56,7 +56,7 @@ def _labels(n_arm: int, n: int) -> np.ndarray:
     return rows
 
 
-def _trimmed_differences(values: Array, labels: np.ndarray) -> Array:
+def trimmed_differences(values: Array, labels: np.ndarray) -> Array:
     """Difference of trimmed means per labelling, (R,); inf in `values` marks a diverged run. An arm all diverged is inf."""
     order = np.argsort(values, kind="stable")
     sorted_values, is_arm = values[order], labels[:, order]
@@ -78,15 +78,15 @@ def permuted_effect(arm: Array, arm_diverged: int, baseline: Array, baseline_div
     """Trimmed mean difference of finished losses with diverged runs ranked worst, its permutation p and inverted interval."""
     values = np.concatenate([arm, np.full(arm_diverged, np.inf), baseline, np.full(baseline_diverged, np.inf)])
     n_arm = len(arm) + arm_diverged
-    labels = _labels(n_arm, len(values))
+    called = labels(n_arm, len(values))
 
     def p_of(shift: float) -> float:
         shifted = np.concatenate([values[:n_arm] - shift, values[n_arm:]])
-        d = np.abs(_trimmed_differences(shifted, labels))
+        d = np.abs(trimmed_differences(shifted, called))
         return float((d >= d[0] - 1e-12 * max(1.0, abs(shift))).mean())
 
-    attainable = 1 / len(labels) if math.comb(len(values), n_arm) > len(labels) else _floor(n_arm, len(values))
-    delta = float(_trimmed_differences(values, labels[:1])[0])
+    attainable = 1 / len(called) if math.comb(len(values), n_arm) > len(called) else _floor(n_arm, len(values))
+    delta = float(trimmed_differences(values, called[:1])[0])
     p = p_of(0.0)
     if not np.isfinite(delta) or attainable > alpha:
         return Permuted(delta=delta if np.isfinite(delta) else math.nan, low=None, high=None, p=p, p_attainable=attainable)

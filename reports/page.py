@@ -129,7 +129,7 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     target = (plan.get("target") or {}).get("val_loss")
     losses = at_budget(runs[runs["status"] == "finished"], outcome.budget)
     singles = [
-        interaction_figure(interplay(losses, plan), unit),
+        interaction_figure(interplay(losses, plan, anytime=outcome.anytime), unit),
         None if plan.get("evidence") else budget_figure(runs, outcome, palette, unit=unit, target=target),
     ]
     skip_first = str(plan.get("protocol")).startswith("skip10")

@@ -1,21 +1,28 @@
 """Before anything is spent: the smallest difference an experiment can detect, the seeds a difference needs, the budgets that
 bracket.
 
-Power uses the noncentral t of the analysis that will be made (reports/contrasts.py), its multiplicity included.
+Power uses the noncentral t of the analysis that will be made (reports/contrasts.py), its multiplicity included; where the larger
+of two errors judges (reports/two_way.py) no noncentral t is its law, and drawn experiments stand for it.
 """
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import optimize, stats
+from scipy.special import ndtr
 
 from reports.contrasts import POOLED_UP_TO
 from reports.loss_model import Slope
 from reports.sequential import critical_t
 from reports.simultaneous import max_t_quantile, power_of_t
+from reports.two_way import drawn_variances
 
 MAX_SEEDS = 1000
+
+
+DRAWN = 10_000  # experiments behind the power of the larger of two errors; it is then within 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +47,27 @@ def detectable(*, sd: float, n: int, df: float, alpha: float = 0.05, power: floa
     return float(shift) * sd * math.sqrt(2 / n)
 
 
+@lru_cache(maxsize=4096)
 def planned_critical(n: int, n_arms: int, level: float = 0.95) -> tuple[float, float]:
     """(critical t, df) of the declared analysis for n blocks and n_arms besides the baseline."""
     if n <= POOLED_UP_TO:
         df = 4 * (n - 1) * n_arms / (n_arms + 3)  # of reports/two_way.py in complete blocks
         return max_t_quantile(level, 0.5 * (np.eye(n_arms) + 1), df), df
     return float(stats.t.isf((1 - level) / 2 / n_arms, n - 1)), n - 1
+
+
+@lru_cache(maxsize=256)
+def _drawn_detectable(n: int, n_arms: int, power: float, level: float) -> float:
+    """Difference in sds of one run that the two-way model finds in one of several arms, by its half widths in drawn experiments.
+
+    Half widths come from residuals, independent of the means."""
+    critical, _ = planned_critical(n, n_arms, level)
+    one, own = drawn_variances(np.random.default_rng(20250101).normal(size=(DRAWN, n, n_arms + 1)))
+    pooled = max_t_quantile(level, 0.5 * (np.eye(n_arms) + 1), float((n - 1) * n_arms))
+    half = np.maximum(pooled * np.sqrt(2 * one), critical * np.sqrt(own[:, :2].max(1))) / math.sqrt(2)
+    return math.sqrt(2 / n) * float(
+        optimize.brentq(lambda d: float((ndtr(d - half) + ndtr(-d - half)).mean()) - power, 0.0, 3 * float(half.max()))
+    )
 
 
 def plan_detectable(
@@ -63,7 +85,9 @@ def plan_detectable(
 
     anytime: n is the most an adaptive design may reach, and what it decides by then counts."""
     loss = None
-    if n >= 2:
+    if not anytime and 2 <= n <= POOLED_UP_TO and n_arms > 1:
+        loss = sd * _drawn_detectable(n, n_arms, power, level)
+    elif n >= 2:
         critical, df = (float(critical_t(n, (1 - level) / n_arms)), n - 1.0) if anytime else planned_critical(n, n_arms, level)
         loss = detectable(sd=sd, n=n, df=df, power=power, critical=critical) if math.isfinite(critical) else None
     steps = loss / slope.per_step if loss is not None and slope is not None and slope.per_step > 0 else None

@@ -1,6 +1,7 @@
 """Where an effect's sign depends on the rate: every arm against the baseline at the same point of the axes that cross them.
 
-The declared analysis (reports/contrasts.py) at each point, its error rate shared among the points (Bonferroni).
+The declared analysis (reports/contrasts.py) at each point, or the sequences where a page needs them, the error rate shared among
+the points (Bonferroni).
 """
 
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from reports import samples
+from reports.compare import sequences
 from reports.contrasts import analyse
 from reports.types import Experiment
 
@@ -60,12 +62,18 @@ def sensitivities(experiment: Experiment, *, level: float = 0.95) -> list[Sensit
         by_point.setdefault(in_words(arm["point"]), {})[arm["of"]] = arm["name"]
     grid = [in_words(dict(zip(plan["axes"], points, strict=True))) for points in product(*plan["axes"].values())]
     by_point = {point: arms for point in grid if len(arms := by_point.get(point, {})) > 1 and design in arms}
-    found: dict[str, list[PointEffect]] = {}
+    noisy = frozenset(a["of"] for a in plan["arms"] if a.get("alters_noise"))
+    anytime, found = samples.watched(experiment), dict[str, list[PointEffect]]()
     for point, arms in by_point.items():
         base = samples.sample(losses, arms[design], "val_loss")
         present = {of: samples.sample(losses, name, "val_loss") for of, name in arms.items() if of != design}
         present = {of: sample for of, sample in present.items() if len(sample.values) and len(base.values)}
-        for of, e in analyse(present, base, level=1 - (1 - level) / len(by_point)).items() if present else ():
+        share = 1 - (1 - level) / len(by_point)
+        if anytime:
+            judged = sequences(present, base, m=len(arms) - 1, level=share)
+        else:
+            judged = analyse(present, base, level=share, alters_noise=noisy)
+        for of, e in judged.items():
             found.setdefault(of, []).append(PointEffect(point=point, delta=e.delta, low=e.low, high=e.high))
     return [Sensitivity(arm=arm, effects=tuple(effects)) for arm, effects in found.items() if len(effects) > 1]
 

@@ -1,10 +1,12 @@
 """The two-way model arm + block, judged by the larger of two errors.
 
-One variance for all arms, residual df (n-1)(k-1) for k arms in n complete blocks, is the textbook's. But every contrast holds the
-baseline's noise, so where the baseline is noisier than the arms it errs in all of them at once: family-wise error 8 % instead of
-5 % at 1.5 times the sd. The second answer gives the baseline a variance of its own, with 4 (n-1) (k-1) / (k+2) df. Whichever
-error is larger counts, so nobody has to test first which of them is right (reports/contrasts.py takes the maximum).
-Estimates are least squares; for one arm both answers are the paired t test. Arrays: N runs, m arms besides the baseline.
+One variance for all arms, residual df (n-1)(k-1) for k arms in n complete blocks, is the textbook's. It errs where one arm is
+noisier than the rest: with a baseline of 1.5 times the sd in all comparisons at once (family-wise error 8 % instead of 5 %), with
+one arm of three times the sd in that arm's (8 to 10 %). So any arm of a contrast may have a variance of its own beside one of all
+others; the largest of these answers is the second error, with 4 (n-1) (k-1) / (k+2) df for a difference of two arms in complete
+blocks, and for contrasts of many arms with as many as one arm of twice the sd would leave. Whichever error is larger counts, so
+nobody has to test first which of them is right. Estimates are least squares; for one arm against the baseline both answers are
+the paired t test. Arrays: N runs, k arms, the baseline first, m = k - 1.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ class Errors:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoWay:
-    """Arm minus baseline (m,), the estimates' correlation at equal noise (m, m), and the errors there are, at most two.
+    """Contrasts of arm effects (m,), their correlation at equal noise (m, m), and the errors there are, at most two.
 
     A noisier baseline correlates the arms more, and then max-t errs on the safe side."""
 
@@ -34,21 +36,23 @@ class TwoWay:
     errors: tuple[Errors, ...]
 
 
-def two_way(values: Array, arm: Sequence[int], block: Sequence[int]) -> TwoWay:
-    """Fit runs (N,) of arms numbered from 0, the baseline, in blocks; cells may be missing or repeated.
+def two_way(values: Array, arm: Sequence[int], block: Sequence[int], contrasts: Array | None = None) -> TwoWay:
+    """Fit runs (N,) of arms numbered from 0 in blocks; cells may be missing or repeated.
 
-    No errors where nothing is left over to judge by; raises ValueError where an arm shares no block with the rest."""
+    contrasts: (m, k), rows that sum to zero; without them every arm minus the baseline. No errors where nothing is left over to
+    judge by; raises ValueError where an arm shares no block with the rest."""
     arm_i, block_i = np.asarray(arm), np.asarray(block)
-    m, blocks = int(arm_i.max()), np.unique(block_i)
-    x_arm = (arm_i[:, None] == np.arange(1, m + 1)).astype(float)
-    x = np.hstack([x_arm, (block_i[:, None] == blocks).astype(float)])
+    k, blocks = int(arm_i.max()) + 1, np.unique(block_i)
+    of_arms = np.hstack([-np.ones((k - 1, 1)), np.eye(k - 1)]) if contrasts is None else contrasts
+    member = (arm_i == np.arange(k)[:, None]).astype(float)  # (k, N)
+    x = np.hstack([member[1:].T, (block_i[:, None] == blocks).astype(float)])
     if np.linalg.matrix_rank(x) < x.shape[1]:
         raise ValueError(
             "an arm shares no block with the baseline, so the arm + block model has no answer: complete the missing runs"
         )
     solver = np.linalg.inv(x.T @ x) @ x.T
     remainder = np.eye(len(values)) - x @ solver
-    residual, contrast = remainder @ values, solver[:m]
+    residual, contrast = remainder @ values, of_arms[:, 1:] @ solver[: k - 1]
     unscaled = contrast @ contrast.T
     scale = np.sqrt(np.diag(unscaled))
     fitted = {"delta": contrast @ values, "corr": unscaled / np.outer(scale, scale)}
@@ -56,15 +60,51 @@ def two_way(values: Array, arm: Sequence[int], block: Sequence[int]) -> TwoWay:
     if df < 1 or rss <= 1e-24 * df * max(1.0, float(np.abs(values).max()) ** 2):  # nothing left over, or nothing but rounding
         return TwoWay(**fitted, errors=())
     one = Errors(se=scale * np.sqrt(rss / df), df=float(df))
-    groups = [arm_i == 0, arm_i > 0]
-    kept = np.array([[(remainder[np.ix_(a, b)] ** 2).sum() for b in groups] for a in groups])  # E[rss_a] = sum_b kept_ab var_b
-    if np.linalg.matrix_rank(kept, tol=1e-9) < 2:
+    kept = member @ remainder**2 @ member.T  # (k, k): E[rss of arm a] = sum_b kept_ab var_b
+    own = [_own(a, of_arms[:, a] != 0, contrast**2 @ member.T, kept, member @ residual**2) for a in range(k)]
+    told = [found for found in own if found is not None]
+    if not told:
         return TwoWay(**fitted, errors=(one,))
-    inverse = np.linalg.inv(kept)
-    weights = np.array([(contrast[:, g] ** 2).sum(1) for g in groups]).T  # (m, 2): variance = weights @ (baseline's, the arms')
-    variance = weights @ inverse @ np.array([residual[g] @ residual[g] for g in groups])
-    satterthwaite = weights.sum(1) ** 2 / np.einsum(
-        "ma,ab,mb->m", weights, inverse, weights
-    )  # at equal noise: of the design alone
-    own = Errors(se=np.sqrt(np.maximum(variance, 0.0)), df=float(satterthwaite.min()))
-    return TwoWay(**fitted, errors=(one, own))
+    variance, own_df = np.max([variance for variance, _ in told], axis=0), float(min(df.min() for _, df in told))
+    second = Errors(se=np.sqrt(variance), df=round(min(own_df, df * noisy_share(k)), 9))
+    return TwoWay(**fitted, errors=(one, second))
+
+
+def noisy_share(k: int) -> float:
+    """Of the residual df of k arms, what is left by Satterthwaite (1946) where one arm has twice the sd: for contrasts of many
+    arms, whose own variances say too little about each."""
+    left = np.eye(k) - 1 / k
+    noisy = left * np.r_[4.0, np.ones(k - 1)]
+    return float(np.trace(noisy) ** 2 / np.trace(noisy @ noisy) / (k - 1))
+
+
+def _own(a: int, holds: Array, weights: Array, kept: Array, rss: Array) -> tuple[Array, Array] | None:
+    """(variance of the contrasts, its df), (m,) each, where arm a has a variance of its own and the others share one.
+
+    Zero, with infinite df, for contrasts without the arm; None where residuals cannot tell the two apart."""
+    group = np.stack([np.arange(len(rss)) == a, np.arange(len(rss)) != a]).astype(float)  # (2, k)
+    expected = group @ kept @ group.T
+    if not holds.any() or np.linalg.matrix_rank(expected, tol=1e-9) < 2:
+        return None
+    inverse, w = np.linalg.inv(expected), weights @ group.T  # (m, 2): variance = w @ (the arm's, the others')
+    variance = np.maximum(w @ inverse @ (group @ rss), 0.0)
+    df = w.sum(1) ** 2 / np.einsum("ma,ab,mb->m", w, inverse, w)  # Satterthwaite's at equal noise: of the design alone
+    return np.where(holds, variance, 0.0), np.where(holds, df, np.inf)
+
+
+def drawn_variances(y_RNK: Array, c_K: Array | None = None) -> tuple[Array, Array]:
+    """The two errors' variances for R experiments of N complete blocks and K arms at once, as sums of squares would give them.
+
+    (one variance of all arms (R,), per arm (R, K) that of the contrast where the arm has its own and the others share one).
+    Without c_K the contrast is that arm minus another one."""
+    _, n, k = y_RNK.shape
+    left = y_RNK - y_RNK.mean(1, keepdims=True) - y_RNK.mean(2, keepdims=True) + y_RNK.mean((1, 2), keepdims=True)
+    rss = (left**2).sum(1) / (n - 1)
+    total = rss.sum(1, keepdims=True) * k / (k - 1)  # the sum of all arms' variances
+    if k == 2:
+        return total[:, 0] / k, np.zeros_like(rss)
+    own = (rss - total / k**2) * k / (k - 2)
+    rest = (total - own) / (k - 1)
+    square = np.ones(k) if c_K is None else c_K**2
+    others = np.ones(k) if c_K is None else square.sum() - square
+    return total[:, 0] / k, np.where(square > 0, np.maximum(own * square + rest * others, 0.0), 0.0)

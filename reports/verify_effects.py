@@ -130,19 +130,20 @@ def backfitted(table: Table, arm: str) -> float:
 
 
 def check_small_blocks(table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]]) -> Iterator[str]:
-    """Complete blocks: both errors by their formulas, the printed half width must have the level at the larger one."""
+    """Complete blocks: the errors by their formulas, the printed half width must have the level at the largest one."""
     y = np.array([[own[b] for b in table.blocks[table.baseline]] for own in (table.blocks[a] for a in (table.baseline, *here))])
     (k, n), m = y.shape, len(y) - 1
     r = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
     if float((r**2).sum()) < 1e-20:
         return
     pooled = math.sqrt(2 * float((r**2).sum()) / ((n - 1) * (k - 1)) / n)
-    kept = (n - 1) / k**2 * np.array([[m**2, m], [m, m * (m**2 + m - 1)]])  # expected squares: rows baseline, arms
-    errors = [(pooled, (n - 1.0) * (k - 1))]
-    if m > 1:
-        own = np.linalg.solve(kept, [(r[0] ** 2).sum(), (r[1:] ** 2).sum()])
-        errors.append((math.sqrt(max(own.sum() / n, 0.0)), 4.0 * (n - 1) * (k - 1) / (k + 2)))
-    for arm, d in zip(here, y[1:].mean(1) - y[0].mean()):
+    kept = (n - 1) / k**2 * np.array([[m**2, m], [m, m * (m**2 + m - 1)]])  # expected squares: rows one arm, the others
+    squares = (r**2).sum(1)
+    own = [float(np.linalg.solve(kept, [s, squares.sum() - s]).sum()) if m > 1 else 0.0 for s in squares]
+    for i, (arm, d) in enumerate(zip(here, y[1:].mean(1) - y[0].mean()), 1):
+        errors = [(pooled, (n - 1.0) * (k - 1))]
+        if max(own[0], own[i]) > 0:
+            errors.append((math.sqrt(max(own[0], own[i]) / n), 4.0 * (n - 1) * (k - 1) / (k + 2)))
         part = printed[arm].get(f"{table.metric}.interval")
         low, high = scaled(part.values, table.metric) if part else (d, d)
         tails = [max(beyond((end - d) * sign / se, m, df) for se, df in errors) for end, sign in ((low, -1), (high, 1))]

@@ -67,9 +67,30 @@ def test_a_shares_interval_covers_the_truth(n: int, sds: tuple[float, ...]) -> N
     c = np.array([-0.5, 0.5, -0.5, 0.5])
     hits = 0
     for _ in range(2000):
-        e = contrast_of(truth + rng.normal(0, 2, (n, 1)) + rng.normal(0, sds, (n, 4)), c)
-        hits += abs(e.value - truth @ c) <= stats.t.isf(0.025, e.df) * e.se
-    assert 0.93 <= hits / 2000 <= 0.97
+        e = contrast_of(truth + rng.normal(0, 2, (n, 1)) + rng.normal(0, sds, (n, 4)), c, 0.05)
+        hits += e.low <= truth @ c <= e.high
+    assert hits / 2000 >= 0.93
+
+
+def test_a_share_of_many_blocks_is_scipys_one_sample_t() -> None:
+    y, c = np.random.default_rng(8).normal(size=(7, 4)), np.array([-0.5, 0.5, -0.5, 0.5])
+    ends = stats.ttest_1samp(y @ c, 0).confidence_interval(0.98)
+    found = contrast_of(y, c, 0.02)
+    assert (found.low, found.high) == pytest.approx((ends.low, ends.high))
+
+
+def test_before_the_planned_seeds_shares_are_sequences(tmp_path: Path) -> None:
+    """Unbounded at four blocks, wider than the planned interval at eight; steps and seconds to target have none."""
+    made = arms({"a": -0.04, "b": -0.02})
+    tables = {}
+    for name, n, missing in (("few", 5, 4), ("most", 9, 8), ("all", 8, None)):
+        outcome = {} if missing is None else {("a", missing): "pending"}
+        how = dict(arms=made, budgets=(200, 400), design="shapley", sd=1e-3, target=1.57, outcome=outcome, n_seeds=n)
+        write_experiment(tmp_path / name, **how)
+        tables[name] = {t.metric: t.shares["a"]["shapley"] for t in attributions(load("split", tmp_path / name))}
+    assert tables["few"]["val_loss"].low is None and tables["most"]["seconds"].low is None
+    most, planned = tables["most"]["val_loss"], tables["all"]["val_loss"]
+    assert most.low is not None and most.high - most.low > 1.2 * (planned.high - planned.low)
 
 
 def arms(effects: dict[str, float], interaction: float = 0.0) -> list[Arm]:

@@ -27,19 +27,39 @@ def test_two_way_is_the_randomised_block_anova_by_hand():
     one, own = fitted.errors
     assert fitted.delta == pytest.approx([2.0, 4.0]) and fitted.corr == pytest.approx(np.array([[1, 0.5], [0.5, 1]]))
     assert one.df == 4 and one.se == pytest.approx([math.sqrt(2 / 3)] * 2)
-    # baseline - mean of the arms is -3, -3, -3 shifted by block: (1-4, 3-6, 2-5), variance 0; the arms alone leave 4 on 2 df
-    assert own.df == pytest.approx(4 * 2 * 2 / 5) and own.se == pytest.approx([math.sqrt((0 + 2 * (1 - 1 / 2)) / 3)] * 2)
+    # residuals (0, -1, 1), (0, 1, -1), (0, 0, 0), sums of squares 0, 2, 2 by arm. Of an arm's own variance v and that of the two
+    # others w they hold (8 v + 4 w)/9, of the others' (4 v + 20 w)/9: baseline v = -1, w = 2; either arm v = 2, w = 1/2
+    assert own.df == pytest.approx(4 * 2 * 2 / 5) and own.se == pytest.approx([math.sqrt(max(-1 + 2, 2 + 1 / 2) / 3)] * 2)
 
 
-def test_the_baselines_own_variance_is_the_textbooks_in_complete_blocks():
+@pytest.mark.parametrize("noisy", [0, 2])
+def test_a_variance_of_its_own_is_the_textbooks_in_complete_blocks(noisy):
+    """One arm against the mean of the others, and those among themselves; the noisy one decides."""
     rng = np.random.default_rng(3)
     n, m = 4, 3
-    y = rng.normal(size=(n, m + 1))
+    y = rng.normal(size=(n, m + 1)) * np.where(np.arange(m + 1) == noisy, 30, 1)
     fitted = two_way(y.ravel(), [0, 1, 2, 3] * n, np.repeat(np.arange(n), m + 1).tolist())
-    arms = y[:, 1:] - y[:, 1:].mean(0) - y[:, 1:].mean(1, keepdims=True) + y[:, 1:].mean()
-    variance = np.var(y[:, 0] - y[:, 1:].mean(1), ddof=1) + (arms**2).sum() / (n - 1) / (m - 1) * (1 - 1 / m)
+    rest = np.delete(y, noisy, axis=1)
+    left = rest - rest.mean(0) - rest.mean(1, keepdims=True) + rest.mean()
+    variance = np.var(y[:, noisy] - rest.mean(1), ddof=1) + (left**2).sum() / (n - 1) / (m - 1) * (1 - 1 / m)
     own = fitted.errors[1]
-    assert own.se == pytest.approx([math.sqrt(variance / n)] * m) and own.df == pytest.approx(4 * (n - 1) * m / (m + 3))
+    assert own.df == pytest.approx(4 * (n - 1) * m / (m + 3))
+    assert own.se[noisy - 1] == pytest.approx(math.sqrt(variance / n))
+    assert (own.se == pytest.approx(own.se[0])) == (noisy == 0)
+
+
+def test_any_contrast_of_arms_has_its_errors():
+    """By hand for one variance; three arms against a noisy fourth is a paired t test of their mean, whose error decides."""
+    rng = np.random.default_rng(4)
+    y = rng.normal(size=(5, 4)) * [1, 1, 1, 40]
+    c = np.array([[0.5, -1.0, 0.5, 0.0], [0.25, 0.25, 0.25, -0.75]])
+    fitted = two_way(y.ravel(), [0, 1, 2, 3] * 5, np.repeat(np.arange(5), 4).tolist(), c)
+    left = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
+    one, own = fitted.errors
+    assert fitted.delta == pytest.approx(c @ y.mean(0))
+    assert one.se == pytest.approx(np.sqrt((left**2).sum() / 12 * (c**2).sum(1) / 5))
+    gap = 0.75 * (y[:, :3].mean(1) - y[:, 3])
+    assert own.se[1] == pytest.approx(gap.std(ddof=1) / math.sqrt(5)) and own.se[1] > 1.5 * one.se[1]
 
 
 def test_two_way_with_a_missing_cell_is_least_squares():

@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from reports.attribution import contrast_of
 from reports.contrasts import Sample, analyse
 from tests.proof.__main__ import BEGIN, DOCS, END, table
-from tests.proof.batch import declared_analysis
+from tests.proof.batch import contrast_half, declared_analysis, welch_interval
+from tests.proof.row import Row
+from tests.proof.shares import FAMILIES
 from tests.proof.study import PARTS
 
 
@@ -21,6 +25,32 @@ def test_the_batch_is_the_production_analysis(n, noisy):
         for j in range(3):
             e = effects[f"a{j}"]
             assert (e.delta, e.low, e.high) == pytest.approx((batch.delta[r, j], batch.low[r, j], batch.high[r, j]))
+
+
+@pytest.mark.parametrize("n", [2, 4, 7])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_the_batch_of_shares_is_the_production_analysis(n, kind):
+    y = np.random.default_rng(n).normal(size=(3, n, 8)) * [1, 1, 2, 1, 1, 1, 1, 3]
+    for c in FAMILIES[kind]:
+        halves = contrast_half(y, c, 0.02)
+        for r in range(3):
+            share = contrast_of(y[r], c, 0.02)
+            assert (share.low, share.high) == pytest.approx((share.value - halves[r], share.value + halves[r]))
+
+
+@pytest.mark.parametrize(("n", "n0"), [(3, 3), (4, 11)])
+def test_the_batch_of_welch_is_scipys(n, n0):
+    rng = np.random.default_rng(n)
+    a, b = rng.normal(0, 3, (5, n)), rng.normal(size=(5, n0))
+    delta, half = welch_interval(a, b, 0.99)
+    for r in range(5):
+        ends = stats.ttest_ind(a[r], b[r], equal_var=False).confidence_interval(0.99)
+        assert (ends.low, ends.high) == pytest.approx((delta[r] - half[r], delta[r] + half[r]), rel=1e-5)
+
+
+def test_a_bar_is_held_by_the_number_as_printed():
+    row = Row(kind="x", n="3", noise="equal", replications=1, coverage=0.9296, family_error=0.0506, power=0.7994, width=1.5)
+    assert row.misses() == ["family error 0.051", "power 0.799"]
 
 
 def test_the_table_has_its_place_in_the_docs():

@@ -2,6 +2,7 @@
 
 Arrays: y_RNK is R replications, N blocks, K arms with the baseline first; M = K - 1 arms."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy import stats
 
 from reports.contrasts import POOLED_UP_TO
 from reports.simultaneous import max_t_quantile
+from reports.two_way import drawn_variances, noisy_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +18,21 @@ class Batch:
     delta: np.ndarray  # (R, M)
     low: np.ndarray
     high: np.ndarray
+
+
+def chunks(seed: list[int], replications: int, numbers_each: int) -> Iterator[tuple[np.random.Generator, int]]:
+    """One stream of random numbers and how many experiments to draw from it next, a few million numbers at a time."""
+    rng, at_once = np.random.default_rng(seed), max(1, 4_000_000 // numbers_each)
+    for start in range(0, replications, at_once):
+        yield rng, min(at_once, replications - start)
+
+
+def running_t(d_RNM: np.ndarray) -> np.ndarray:
+    """t statistics of the first 2, 3, ..., N differences, (R, N - 1, M)."""
+    n = np.arange(1, d_RNM.shape[1] + 1)[None, :, None]
+    total, squares = d_RNM.cumsum(1), (d_RNM**2).cumsum(1)
+    variance = (squares - total**2 / n) / np.maximum(n - 1, 1)
+    return (total / n / np.sqrt(np.maximum(variance, 1e-300) / n))[:, 1:]
 
 
 def declared_analysis(y_RNK: np.ndarray, *, level: float = 0.95, noisy: frozenset[int] = frozenset()) -> Batch:
@@ -30,19 +47,14 @@ def declared_analysis(y_RNK: np.ndarray, *, level: float = 0.95, noisy: frozense
     own = np.array(sorted(noisy), dtype=int)
     low, high = np.empty_like(delta), np.empty_like(delta)
     if len(pooled):
-        y, m_in = y_RNK[:, :, 1:][:, :, pooled], len(pooled)
-        gap = y_RNK[:, :, 0] - y.mean(2)
-        residual = y - y.mean(1, keepdims=True) - y.mean(2, keepdims=True) + y.mean((1, 2), keepdims=True)
-        arms = (residual**2).sum((1, 2)) / (n - 1) / max(m_in - 1, 1)
-        variance = gap.var(axis=1, ddof=1) + arms * (1 - 1 / m_in)  # the baseline's noise and one arm's
+        whole, m_in = y_RNK[:, :, [0, *(pooled + 1)]], len(pooled)
         corr, level = 0.5 * (np.eye(m_in) + 1), 1 - alpha * m_in / m
-        whole = y_RNK[:, :, [0, *(pooled + 1)]]
-        left = whole - whole.mean(1, keepdims=True) - whole.mean(2, keepdims=True) + whole.mean((1, 2), keepdims=True)
-        df = (n - 1) * m_in
+        one, by_arm = drawn_variances(whole)
+        either = np.maximum(by_arm[:, :1], by_arm[:, 1:])
         half = np.maximum(
-            max_t_quantile(level, corr, df) * np.sqrt((left**2).sum((1, 2)) / df * 2 / n),
-            max_t_quantile(level, corr, 4 * (n - 1) * m_in / (m_in + 3)) * np.sqrt(variance / n),
-        )[:, None]
+            max_t_quantile(level, corr, (n - 1) * m_in) * np.sqrt(2 * one[:, None] / n),
+            max_t_quantile(level, corr, 4 * (n - 1) * m_in / (m_in + 3)) * np.sqrt(either / n),
+        )
         low[:, pooled], high[:, pooled] = delta[:, pooled] - half, delta[:, pooled] + half
     if len(own):
         part = _separate(d_RNM[:, :, own], delta[:, own], alpha, m, np.arange(len(own)))
@@ -53,21 +65,41 @@ def declared_analysis(y_RNK: np.ndarray, *, level: float = 0.95, noisy: frozense
 def _separate(d_RNM: np.ndarray, delta: np.ndarray, alpha: float, m: int, index: np.ndarray) -> Batch:
     n, m_own = d_RNM.shape[1], len(index)
     se = d_RNM.std(axis=1, ddof=1) / np.sqrt(n)
-    p = 2 * stats.t.sf(np.abs(delta) / se, n - 1)
-    order = np.argsort(p, axis=1)
-    stepped = np.minimum(1, np.maximum.accumulate(np.take_along_axis(p, order, 1) * np.arange(m_own, 0, -1), axis=1))
-    adjusted = np.empty_like(p)
-    np.put_along_axis(adjusted, order, stepped, 1)
+    t = np.abs(delta) / se
+    order = np.argsort(-t, axis=1)
+    steps = stats.t.isf(alpha / m * m_own / np.arange(m_own, 0, -1) / 2, n - 1)  # Holm's, the largest t first
+    decided = np.empty(t.shape, bool)
+    np.put_along_axis(decided, order, np.logical_and.accumulate(np.take_along_axis(t, order, 1) >= steps, axis=1), 1)
     half = stats.t.isf(alpha / m / 2, n - 1) * se
-    decided = adjusted * (m / m_own) <= alpha
     low, high = delta - half, delta + half
     low = np.where(decided & (delta > 0), np.maximum(low, 0), low)
     high = np.where(decided & (delta < 0), np.minimum(high, 0), high)
     return Batch(delta=delta, low=low, high=high)
 
 
+def contrast_half(y_RNK: np.ndarray, c_K: np.ndarray, alpha: float) -> np.ndarray:
+    """Half widths (R,) of a contrast of arm means, as reports.attribution.contrast_of gives them."""
+    _, n, k = y_RNK.shape
+    if n > POOLED_UP_TO:
+        return stats.t.isf(alpha / 2, n - 1) * (y_RNK @ c_K).std(axis=1, ddof=1) / np.sqrt(n)
+    one, own = drawn_variances(y_RNK, c_K)
+    half = stats.t.isf(alpha / 2, (n - 1) * (k - 1)) * np.sqrt(one * (c_K @ c_K) / n)
+    return np.maximum(
+        half, stats.t.isf(alpha / 2, min(own_df(n, c_K), (n - 1) * (k - 1) * noisy_share(k))) * np.sqrt(own.max(axis=1) / n)
+    )
+
+
+def own_df(n: int, c_K: np.ndarray) -> float:
+    """Least df of a contrast in n complete blocks when one of its arms has a variance of its own: of the design alone."""
+    k, square = len(c_K), c_K**2
+    kept = (n - 1) / k**2 * np.array([[(k - 1) ** 2, k - 1], [k - 1, (k - 1) * (k**2 - k - 1)]])  # expected squares: arm, others
+    w = np.array([square, square.sum() - square])[:, square > 0]
+    return float((w.sum(0) ** 2 / np.einsum("am,ab,bm->m", w, np.linalg.inv(kept), w)).min())
+
+
 def welch_interval(a_RN: np.ndarray, b_RN: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """(delta, half width) of R independent pairs of samples."""
     va, vb = a_RN.var(1, ddof=1) / a_RN.shape[1], b_RN.var(1, ddof=1) / b_RN.shape[1]
     df = (va + vb) ** 2 / (va**2 / (a_RN.shape[1] - 1) + vb**2 / (b_RN.shape[1] - 1))
-    return a_RN.mean(1) - b_RN.mean(1), stats.t.isf((1 - level) / 2, df) * np.sqrt(va + vb)
+    grid = np.linspace(1 / (a_RN.shape[1] + b_RN.shape[1]), 1.0, 4001)  # of 1 / df, in which t's quantile is smooth
+    return a_RN.mean(1) - b_RN.mean(1), np.interp(1 / df, grid, stats.t.isf((1 - level) / 2, 1 / grid)) * np.sqrt(va + vb)

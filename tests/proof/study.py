@@ -7,23 +7,27 @@ import numpy as np
 from scipy import stats
 
 from reports.compare import noise_floor
+from reports.contrasts import Sample, analyse
 from reports.intervals import Estimate
-from reports.outcomes import exact_rate, permuted_effect
+from reports.outcomes import exact_rate, labels, permuted_effect, trimmed_differences
 from reports.planning import planned_critical
-from reports.published import judge
+from reports.published import NATS_PER_LOG_STEP, PublishedRecord, era_sd, judge
+from reports.samples import TWO_PHASE_MARGIN, equivalent
 from reports.sequential import critical_t, rate_sequence
 from reports.simultaneous import max_t_quantile
-from tests.proof.batch import declared_analysis, welch_interval
-from tests.proof.row import SIZES, Row
+from tests.proof.batch import chunks, declared_analysis, running_t, welch_interval
+from tests.proof.row import AT_MOST, SIZES, Row
+from tests.proof.shares import anytime_shares, shares, time_shares
 from tests.proof.times import anytime_times, times
 
 
 def families(r: int) -> Iterator[Row]:
     """Four arms and a baseline in blocks: two arms without effect, two with; and all without, for the family-wise error."""
-    m = 4
+    m, r, single = 4, min(100 * r, AT_MOST), min(500 * r, 1_000_000)
     noises = {
         "equal": (np.ones(m + 1), frozenset()),
         "one arm 1.5 x": (np.array([1, 1, 1, 1, 1.5]), frozenset()),
+        "one arm 2 x": (np.array([1, 1, 1, 1, 2.0]), frozenset()),
         "one arm 2 x, declared": (np.array([1, 1, 1, 1, 2.0]), frozenset({m - 1})),
         "all arms 2 x, declared": (np.array([1, 2, 2, 2, 2.0]), frozenset(range(m))),
         "baseline 1.5 x": (np.array([1.5, 1, 1, 1, 1.0]), frozenset()),
@@ -33,37 +37,36 @@ def families(r: int) -> Iterator[Row]:
     effects = np.array([0.0, 0.0, 1.0, 2.0])
     for n in SIZES:
         for noise, (sd, noisy) in noises.items():
-            rng = np.random.default_rng([1, n, len(noise)])
-            y = rng.normal(size=(r, n, m + 1)) * sd + rng.normal(size=(r, n, 1))
-            null = declared_analysis(y, noisy=noisy)
-            false_null = ((null.low > 0) | (null.high < 0)).any(1).mean()
-            mixed = declared_analysis(y + np.r_[0.0, effects], noisy=noisy)
-            covers = (mixed.low <= effects) & (effects <= mixed.high)
-            false_mixed = ((mixed.low > 0) | (mixed.high < 0))[:, :2].any(1).mean()
-            oracle = _oracle_half(n, sd)
+            parts = []
+            for rng, size in chunks([1, n, len(noise)], r, n * (m + 1)):
+                y = rng.normal(size=(size, n, m + 1)) * sd + rng.normal(size=(size, n, 1))
+                null = declared_analysis(y, noisy=noisy)
+                mixed = declared_analysis(y + np.r_[0.0, effects], noisy=noisy)
+                covers = (mixed.low <= effects) & (effects <= mixed.high)
+                wrong = [((b.low > 0) | (b.high < 0))[:, :k].any(1).mean() for b, k in ((null, m), (mixed, 2))]
+                width = np.median((null.high - null.low) / 2 / _oracle_half(n, sd))
+                parts.append((size, covers.mean(0), covers.all(1).mean(), wrong, width))
+            sizes, *columns = zip(*parts, strict=True)
+            each, whole, wrong, width = (np.average(np.array(c), axis=0, weights=sizes) for c in columns)
             yield Row(
                 kind="difference, simultaneous over 4 arms",
                 n=str(n),
                 noise=noise,
                 replications=r,
-                coverage=float(covers.mean(0).min()),
-                simultaneous=float(covers.all(1).mean()),
-                family_error=float(max(false_null, false_mixed)),
-                width=float(np.median((null.high - null.low) / 2 / oracle)) if "declared" not in noise or n > 5 else None,
+                coverage=float(each.min()),
+                simultaneous=float(whole),
+                family_error=float(wrong.max()),
+                width=float(width) if "declared" not in noise or n > 5 else None,
             )
     for n in SIZES:
-        rng = np.random.default_rng([2, n])
-        y = rng.normal(size=(r, n, 2)) * [1.0, 2.0] + rng.normal(size=(r, n, 1))
-        b = declared_analysis(y)
-        wrong = ((b.low > 0) | (b.high < 0)).mean()
-        yield Row(
-            kind="difference, one arm",
-            n=str(n),
-            noise="arm 2 x",
-            replications=r,
-            coverage=float(1 - wrong),
-            family_error=float(wrong),
-        )
+        wrong = np.mean([_wrong_of_one(rng, size, n) for rng, size in chunks([2, n], single, 2 * n)])
+        yield Row(kind="difference, one arm", n=str(n), noise="arm 2 x", replications=single, coverage=float(1 - wrong),
+                  family_error=float(wrong))  # fmt: skip
+
+
+def _wrong_of_one(rng: np.random.Generator, size: int, n: int) -> float:
+    b = declared_analysis(rng.normal(size=(size, n, 2)) * [1.0, 2.0] + rng.normal(size=(size, n, 1)))
+    return float(((b.low > 0) | (b.high < 0)).mean())
 
 
 def _oracle_half(n: int, sd: np.ndarray) -> np.ndarray:
@@ -75,17 +78,55 @@ def _oracle_half(n: int, sd: np.ndarray) -> np.ndarray:
     return max_t_quantile(0.95, corr, (n - 1) * m) * np.sqrt(variance / n)
 
 
+def ragged(r: int) -> Iterator[Row]:
+    """A run is missing from two to five blocks: three arms without effect, by production code."""
+    r = max(r // 20, 200)
+    for n in (3, 5):
+        for noise, sd in (("equal, a run missing", np.ones(4)), ("baseline 2 x, a run missing", np.array([2, 1, 1, 1.0]))):
+            rng, held = np.random.default_rng([15, n, len(noise)]), np.zeros((r, 3), bool)
+            for k in range(r):
+                y = rng.normal(size=(n, 4)) * sd
+                samples = [Sample(values=y[j == 3 :, j], blocks=tuple(range(j == 3, n))) for j in range(4)]
+                found = analyse({f"a{j}": samples[j] for j in (1, 2, 3)}, samples[0])
+                held[k] = [e.low is not None and e.high is not None and e.low <= 0 <= e.high for e in found.values()]
+            yield Row(kind="difference, simultaneous over 3 arms", n=str(n), noise=noise, replications=r,
+                      coverage=float(held.mean(0).min()), simultaneous=float(held.all(1).mean()))  # fmt: skip
+
+
 def welch_rows(r: int) -> Iterator[Row]:
-    for n in SIZES:
-        for noise, ratio in (("equal", 1.0), ("arm 2 x", 2.0)):
-            rng = np.random.default_rng([3, n, int(ratio)])
-            delta, half = welch_interval(rng.normal(size=(r, n)) * ratio, rng.normal(size=(r, n)))
-            oracle = stats.t.isf(0.025, 2 * (n - 1)) * math.sqrt((1 + ratio**2) / n)
+    """One arm, and four against one baseline, not blocked; runs of unequal number are shown as a caution."""
+    single, r = min(500 * r, 1_000_000), min(100 * r, AT_MOST // 2)
+    cases = [(n, n, noise, sd) for n in SIZES for noise, sd in (("equal", 1.0), ("arm 2 x", 2.0))]
+    for n, n0, noise, ratio in [*cases, (3, 10, "equal", 1.0), (3, 10, "arm 2 x", 2.0)]:
+        for m in (1, 4):
+            total, wrong, covers, widths = single if m == 1 else r, [], [], []
+            for rng, size in chunks([3, n, n0, int(ratio), m], total, n0 + m * n):
+                base = rng.normal(size=(size, n0))
+                pairs = [welch_interval(rng.normal(size=(size, n)) * ratio, base, 1 - 0.05 / m) for _ in range(m)]
+                missed = np.array([np.abs(delta) > half for delta, half in pairs])
+                wrong.append(missed.any(0).mean())
+                covers.append(1 - missed.mean(1).max())
+                widths.append(np.median([half for _, half in pairs]))
+            oracle = stats.t.isf(0.025 / m, n + n0 - 2) * math.sqrt(ratio**2 / n + 1 / n0)  # of the pair: nothing is pooled
             yield Row(
-                kind="difference, not blocked (Welch)", n=str(n), noise=noise, replications=r,
-                coverage=float((np.abs(delta) <= half).mean()), family_error=float((np.abs(delta) > half).mean()),
-                width=float(np.median(half) / oracle),
+                kind="difference, not blocked (Welch)" if m == 1 else f"difference, not blocked (Welch), {m} arms",
+                n=str(n) if n == n0 else f"{n} against {n0}", noise=noise, replications=total, coverage=float(np.mean(covers)),
+                family_error=float(np.mean(wrong)), width=float(np.mean(widths)) / oracle, held=n == n0,
             )  # fmt: skip
+
+
+def axes(r: int) -> Iterator[Row]:
+    """Two arms at three points of a grid, every point with its own baseline: all six intervals at once."""
+    r = min(20 * r, AT_MOST // 4)
+    for n in SIZES:
+        parts = []
+        for rng, size in chunks([16, n], r, 9 * n):
+            points = [declared_analysis(rng.normal(size=(size, n, 3)) * [2, 1, 1], level=1 - 0.05 / 3) for _ in range(3)]
+            covers = np.concatenate([(b.low <= 0) & (b.high >= 0) for b in points], axis=1)
+            parts.append((covers.mean(0).min(), covers.all(1).mean()))
+        each, whole = np.mean(parts, axis=0)
+        yield Row(kind="difference, 2 arms at 3 points of an axis", n=str(n), noise="baseline 2 x", replications=r,
+                  coverage=float(each), simultaneous=float(whole), family_error=float(1 - whole))  # fmt: skip
 
 
 def ratios(r: int) -> Iterator[Row]:
@@ -109,7 +150,7 @@ def sequences(r: int) -> Iterator[Row]:
         critical = critical_t(n, 0.05 / m)
         rng = np.random.default_rng([7, m])
         y = rng.normal(size=(r, 50, m + 1))
-        t = _running_t(y[:, :, 1:] - y[:, :, :1])
+        t = running_t(y[:, :, 1:] - y[:, :, :1])
         ever = (np.abs(t) > critical[None, :, None]).any(axis=(1, 2)).mean()
         yield Row(kind=f"anytime-valid, {m} arm{'s' if m > 1 else ''}, peeking to 50 blocks", n="2 to 50", noise="equal",
                   replications=r, simultaneous=float(1 - ever), family_error=float(ever),
@@ -118,42 +159,52 @@ def sequences(r: int) -> Iterator[Row]:
         rng = np.random.default_rng([8, int(10 * effect)])
         d = rng.normal(effect, 1.0, size=(r, 20, 1))
         critical = critical_t(np.arange(2, 21), 0.05)
-        decided = (np.abs(_running_t(d))[:, :, 0] > critical) & np.isfinite(critical)
+        decided = (np.abs(running_t(d))[:, :, 0] > critical) & np.isfinite(critical)
         stop = np.where(decided.any(1), decided.argmax(1), 18)
-        at_stop = np.abs(_running_t(d - effect)[np.arange(r), stop, 0])
+        at_stop = np.abs(running_t(d - effect)[np.arange(r), stop, 0])
         yield Row(kind="anytime-valid interval after an adaptive stop", n="5 to 20", noise=f"effect {effect:g} sd",
                   replications=r, coverage=float((at_stop <= critical[stop]).mean()),
                   power=float(decided.any(1).mean()) if effect == 1.0 else None)  # fmt: skip
 
 
-def _running_t(d_RNM: np.ndarray) -> np.ndarray:
-    """t statistics of the first 2, 3, ..., N differences, (R, N - 1, M)."""
-    n = np.arange(1, d_RNM.shape[1] + 1)[None, :, None]
-    total, squares = d_RNM.cumsum(1), (d_RNM**2).cumsum(1)
-    variance = (squares - total**2 / n) / np.maximum(n - 1, 1)
-    return (total / n / np.sqrt(np.maximum(variance, 1e-300) / n))[:, 1:]
+def unpaired_sequences(r: int) -> Iterator[Row]:
+    """Arm and baseline without common blocks, looked at after every run up to 50: two sequences at half of alpha each."""
+    n = np.arange(2, 51)
+    for noise, ratio in (("equal", 1.0), ("arm 2 x", 2.0)):
+        rng, critical = np.random.default_rng([17, int(ratio)]), critical_t(n, 0.05 / 2)
+        low, high = np.zeros((r, 49)), np.zeros((r, 49))
+        for sign, sd in ((1, ratio), (-1, 1.0)):
+            x = rng.normal(size=(r, 50)) * sd
+            mean, t = x.cumsum(1)[:, 1:] / n, running_t(x[:, :, None])[:, :, 0]
+            half = critical * np.abs(mean / t)
+            low, high = low + sign * mean - half, high + sign * mean + half
+        held = ((low <= 0) & (high >= 0)).all(1).mean()
+        yield Row(kind="anytime-valid, not blocked, peeking to 50 runs", n="2 to 50", noise=noise, replications=r,
+                  simultaneous=float(held), family_error=float(1 - held), unbounded=float(np.isinf(critical).mean()))  # fmt: skip
 
 
 def diverged(r: int) -> Iterator[Row]:
-    """One run in ten diverges in both arms, which are alike: the test, and on fewer experiments the interval."""
-    for kind, r_kind in (("worst-rank trimmed mean, test", max(r // 5, 200)), ("worst-rank trimmed mean", max(r // 50, 100))):
-        for n in (5, 7):
-            rng = np.random.default_rng([9, n, r_kind])
-            covered = used = false = 0
-            while used < r_kind:
-                lost = rng.random((2, n)) < 0.1
-                if not lost.any() or lost.all(1).any():
-                    continue
-                used += 1
-                y, n_lost = rng.normal(size=(2, n)), lost.sum(1)
-                finished = [y[i][~lost[i]] for i in (0, 1)]
-                alpha = 0.0 if "test" in kind else 0.05  # nothing can be excluded at level 0, so no interval is searched for
-                effect = permuted_effect(finished[1], int(n_lost[1]), finished[0], int(n_lost[0]), alpha=alpha)
-                false += effect.p <= 0.05
+    """One run in ten diverges in both arms, which are alike: the test over all labellings, the interval on fewer experiments."""
+    r_test, r_interval = max(r // 20, 100), max(r // 50, 100)
+    for n in (5, 7):
+        rng, rows, false, covered = np.random.default_rng([9, n]), labels(n, 2 * n), [], 0
+        for k in range(max(r_test, r_interval)):
+            lost = np.zeros(2 * n, bool)
+            while not lost.any() or lost[:n].all() or lost[n:].all():
+                lost = rng.random(2 * n) < 0.1
+            y = rng.normal(size=2 * n)
+            if k < r_test:  # who is called arm is a draw among all labellings, so their share is the error given these losses
+                d = np.abs(trimmed_differences(np.where(lost, np.inf, y), rows))
+                p = 1 - np.searchsorted(np.sort(d), d - 1e-12) / len(d)
+                false.append((p <= 0.05).mean())
+            if k < r_interval:
+                arm, base = (y[part][~lost[part]] for part in (slice(0, n), slice(n, None)))
+                effect = permuted_effect(arm, n - len(arm), base, n - len(base), alpha=0.05)
                 covered += effect.low is None or effect.high is None or effect.low <= 0 <= effect.high
-            yield Row(kind=kind, n=str(n), noise="1 in 10 diverge", replications=r_kind,
-                      coverage=covered / r_kind if "test" not in kind else None,
-                      family_error=false / r_kind if "test" in kind else None)  # fmt: skip
+        yield Row(kind="worst-rank trimmed mean, test", n=str(n), noise="1 in 10 diverge", replications=r_test,
+                  family_error=float(np.mean(false)))  # fmt: skip
+        yield Row(kind="worst-rank trimmed mean", n=str(n), noise="1 in 10 diverge", replications=r_interval,
+                  coverage=covered / r_interval)  # fmt: skip
 
 
 def equivalence(r: int) -> Iterator[Row]:
@@ -170,6 +221,30 @@ def equivalence(r: int) -> Iterator[Row]:
             for o, s, p in zip(own, scale, published, strict=True)
         ]
         yield Row(kind="'reproduced' at the margin", n=str(n), noise="equal", replications=r, family_error=float(np.mean(said)))
+
+
+def packed(r: int) -> Iterator[Row]:
+    """'verified' printed although whole-node losses differ from packed ones by the margin: at most 5 %."""
+    r = max(r // 4, 200)
+    for n in SIZES:
+        rng = np.random.default_rng([18, n])
+        y, whole = rng.normal(0, 0.0013, (r, n)), rng.normal(TWO_PHASE_MARGIN, 0.0013, (r, 3))
+        said = [equivalent(a, b, TWO_PHASE_MARGIN) for a, b in zip(y, whole, strict=True)]
+        yield Row(kind="two phases 'verified' at the margin", n=f"{n} against 3", noise="equal", replications=r,
+                  family_error=float(np.mean(said)))  # fmt: skip
+
+
+def published_deltas(r: int) -> Iterator[Row]:
+    """The published side's interval: a record's steps were tuned on as many runs as it has, each with its era's noise."""
+    for record, n in (("r08", (1, 1)), ("r15", (75, 1)), ("r19", (10, 10))):
+        rng, sides = np.random.default_rng([19, *n]), []
+        for runs in n:
+            noise = rng.normal(0, era_sd(record), (r, runs)).mean(1) / NATS_PER_LOG_STEP
+            sides.append((noise, PublishedRecord(record=record, n=runs, loss=3.28, time_s=600.0, steps=5000).log_time_se))
+        (new, se_new), (old, se_old) = sides
+        covered = np.abs(new - old) <= 1.96 * math.hypot(se_new, se_old)
+        yield Row(kind="published delta", n=f"{n[0]} against {n[1]}", noise=f"era of {record}", replications=r,
+                  coverage=float(covered.mean()))  # fmt: skip
 
 
 def descriptions(r: int) -> Iterator[Row]:
@@ -205,7 +280,8 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
 
 
 PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
-    families, welch_rows, ratios, times, sequences, anytime_times, diverged, equivalence, descriptions,
+    families, ragged, welch_rows, axes, ratios, shares, time_shares, times, sequences, unpaired_sequences, anytime_times,
+    anytime_shares, diverged, equivalence, packed, published_deltas, descriptions,
 )  # fmt: skip
 
 
