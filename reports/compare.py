@@ -32,7 +32,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     losses_at, times_at = samples.at_budget(losses, budget), samples.at_budget(times, time_budget)
     adaptive, unfinished = bool(plan.get("seeds_rule")), samples.pending(experiment) > 0
     extended = samples.extended(plan) and not adaptive  # a rule adds seeds as planned
-    anytime = adaptive or unfinished or extended
+    anytime = samples.watched(experiment)
     looks = max(1, int(plan.get("looks") or 1))
     primary, warnings, notes = PRIMARY[plan.get("primary") or "val_loss"], list(use.warnings), []
     warnings += [Warning.UNFINISHED] * unfinished + [Warning.EXTENDED] * extended
@@ -239,10 +239,7 @@ def _published(experiment: Experiment, clock: Clock, anytime: bool) -> Published
     versions = {a: torches(a) for a in (arm, plan["baseline"])}
     if why and versions[arm] and versions[plan["baseline"]] and not versions[arm] & versions[plan["baseline"]]:
         why = ""
-    corpus = str((plan.get("corpus") or {}).get("name") or "")
-    if (plan.get("scale") or "gpt2") != "gpt2" or not corpus.lower().startswith("fineweb"):
-        here = f"{plan.get('scale') or 'gpt2'} on {corpus or 'other data'}"
-        why = f"the published delta belongs to the full size on FineWeb, these runs are {here}"
+    why = published.not_at_full_size(plan) or why
     own = clock.log_ratio(arm)
     if own is not None and anytime:
         ends, _ = clock.sequence((arm, clock.arms[0]), 0.05)

@@ -1,11 +1,15 @@
 """The page's tables beside the verdicts: contributions three ways, effects over the axes, and the rates that a grid chose."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reports.attribution import Attribution, Share, attributions
+from reports.intervals import Estimate
 from reports.page_numbers import interval, show
 from reports.page_tables import Cell
+from reports.published_steps import Step, published_steps
 from reports.sensitivity import Sensitivity, sensitivities
 from reports.types import Experiment
 
@@ -32,6 +36,7 @@ def studies(experiment: Experiment) -> list[Study]:
     return [
         *map(attribution_table, attributions(experiment)),
         *sensitivity_table(sensitivities(experiment)),
+        *steps_table(published_steps(experiment), experiment.plan),
         *([rates_table(rates, str(experiment.plan.get("grid")))] if rates else []),
     ]
 
@@ -78,6 +83,34 @@ def sensitivity_table(found: Sequence[Sensitivity]) -> list[Study]:
         "effect whose sign changes along the axis is a statement about the rates as much as about the change."
     )
     return [Study(key="sensitivity", title="Does the sign hold?", lead=lead, first="arm", heads=[*points, "sign"], rows=rows)]
+
+
+def steps_table(found: Sequence[Step], plan: Mapping[str, Any]) -> list[Study]:
+    if not found:
+        return []
+    rows = []
+    for loss, time in zip(found[::2], found[1::2], strict=True):
+        cells = [effect(loss.published, "loss_delta"), effect(loss.own, "loss_delta"), Cell(text=loss.verdict, css="words")]
+        cells += [effect(time.published, "percent"), effect(time.own, "percent"), Cell(text=time.verdict, css="words")]
+        reasons = {"loss": loss.why, "step time": time.why} if loss.why != time.why else {"both": loss.why}
+        rows.append((loss.change, [*cells, Cell(text="; ".join(f"{k}: {v}" for k, v in reasons.items()), css="words")]))
+    standing = "" if plan.get("confirm") else " Exploratory: the same runs may have suggested the question."
+    lead = (
+        f"Every change of {plan['published']}'s published ladder that was run here with and without it, each against the arm "
+        "before it. Losses are differences in nats per token, step times are ratios; brackets are 95 % intervals. The published "
+        "side is one run per rung, with the noise of single runs of its era and of nodes. Margins are half the published effect."
+        + standing
+    )
+    heads = ["published Δ loss", "Δ loss here", "loss", "published Δ step time", "Δ step time here", "step time", "why"]
+    return [Study(key="published-steps", title="Against the published ladder", lead=lead, first="change", heads=heads, rows=rows)]
+
+
+def effect(e: Estimate | None, kind: str) -> Cell:
+    """An effect with its 95 % interval; a log ratio as percent."""
+    if e is None:
+        return Cell(text=show(None, kind), css="num")
+    value, low, high = (v if kind == "loss_delta" else math.expm1(v) for v in (e.value, *e.interval(0.05)))
+    return number(Share(value=value, low=low, high=high), kind)
 
 
 def rates_table(rates: dict[str, dict[str, object]], grid: str) -> Study:

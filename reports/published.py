@@ -8,9 +8,10 @@ logs' training time; its error is the run-to-run noise of the loss turned into s
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -102,8 +103,11 @@ def too_uncertain(published: Estimate, margin: float, alpha: float = 0.05) -> bo
     return 2 * stats.norm.cdf(margin / published.se - stats.norm.isf(alpha)) - 1 < POWER if published.se > 0 else False
 
 
-def judge(own: Estimate, published: Estimate, *, margin: float, alpha: float = 0.05) -> tuple[str, str]:
-    """(verdict, why): the verdicts of reports.types.PublishedVerdict but the one about testability."""
+def judge(
+    own: Estimate, published: Estimate, *, margin: float, alpha: float = 0.05, say: Callable[[float], str] | None = None
+) -> tuple[str, str]:
+    """(verdict, why): the verdicts of reports.types.PublishedVerdict but the one about testability; `say` words a size."""
+    say = say or _pc
     if margin <= 0:
         raise ValueError(
             f"margin is {margin}, but an equivalence margin must be positive: half the published delta is the default"
@@ -111,23 +115,31 @@ def judge(own: Estimate, published: Estimate, *, margin: float, alpha: float = 0
     if too_uncertain(published, margin, alpha):
         return (
             "published delta too uncertain to test",
-            f"the published effect's own standard error is {_pc(published.se)}, against a margin of {_pc(margin)}: "
+            f"the published effect's own standard error is {say(published.se)}, against a margin of {say(margin)}: "
             "even a perfect repetition would seldom pass",
         )
     d = difference(own, published)
     one_sided, two_sided = stats.t.isf(alpha, d.df) * d.se, stats.t.isf(alpha / 2, d.df) * d.se
     if abs(d.value) + one_sided < margin:
-        return "reproduced", f"two one-sided tests at {alpha:g} place the difference within {_pc(margin)}"
+        return "reproduced", f"two one-sided tests at {alpha:g} place the difference within {say(margin)}"
     own_half = stats.t.isf(alpha / 2, own.df) * own.se
     if abs(own.value) > own_half and own.value * published.value < 0:
         return "opposite", "the interval of our effect lies wholly on the other side of zero"
     if abs(d.value) > two_sided:
         word = "smaller" if d.value * published.value < 0 else "larger"
-        return word, f"the effects differ by {_pc(abs(d.value))}, more than their common error allows"
+        return word, f"the effects differ by {say(abs(d.value))}, more than their common error allows"
     return (
         "not resolved",
-        f"the effects differ by {_pc(d.value)} with a 95 % error of {_pc(two_sided)}, against a margin of {_pc(margin)}",
+        f"the effects differ by {say(d.value)} with a 95 % error of {say(two_sided)}, against a margin of {say(margin)}",
     )
+
+
+def not_at_full_size(plan: Mapping[str, Any]) -> str:
+    """Why a published delta cannot be tested by this plan's runs; '' where they are of its size and on its data."""
+    scale, corpus = plan.get("scale") or "gpt2", str((plan.get("corpus") or {}).get("name") or "")
+    if scale == "gpt2" and corpus.lower().startswith("fineweb"):
+        return ""
+    return f"the published delta belongs to the full size on FineWeb, these runs are {scale} on {corpus or 'other data'}"
 
 
 def published_verdict(

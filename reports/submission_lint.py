@@ -87,21 +87,37 @@ def validation_tokens(case: Case) -> tuple[Said, str]:
     ), f"validated on {', '.join(map(str, sorted(seen)))} tokens; the rule is {VAL_TOKENS}"
 
 
+def flags_of(case: Case, runs: pd.DataFrame) -> list[frozenset[str]] | None:
+    """The compiler's flags of each run, from its configuration and its environment; None where some were not recorded."""
+    found = []
+    for run_id in runs["run_id"]:
+        config = (case.experiment.configs.get(run_id, {}).get("config") or {}).get("system") or {}
+        variables = case.experiment.environments.get(run_id, {}).get("variables")
+        if config.get("coordinate_descent") is None or variables is None:
+            return None
+        tuned = {"coordinate_descent_tuning (system.coordinate_descent)"} if config["coordinate_descent"] else set()
+        found.append(
+            frozenset(tuned | {v for v in variables if v.startswith(COMPILER_VARIABLES) and v not in HARMLESS_VARIABLES})
+        )
+    return found or None
+
+
 def compile_flags(case: Case) -> tuple[Said, str]:
-    flags = case.field("system.coordinate_descent")
-    if None in flags or not flags:
-        return "cannot be known", "the compiler's settings were not recorded"
-    if True in flags:
-        return "fails", "system.coordinate_descent switches on inductor's coordinate_descent_tuning"
-    environments = [case.experiment.environments.get(r, {}).get("variables") for r in case.runs["run_id"]]
-    if any(e is None for e in environments):
-        return "cannot be known", "the environment variables of some runs were not recorded"
-    extra = sorted({k for e in environments for k in e or () if k.startswith(COMPILER_VARIABLES) and k not in HARMLESS_VARIABLES})
-    return (
-        ("fails", f"set in the environment: {', '.join(extra)}")
-        if extra
-        else ("passes", "none in the configuration or the environment")
-    )
+    """The rule forbids flags that the record built on does not have: records 2 to 17 themselves set coordinate_descent_tuning,
+    so every run's flags are held against those of the baseline's runs."""
+    own, base = flags_of(case, case.runs), flags_of(case, case.baseline)
+    if own is None:
+        return "cannot be known", "the compiler's settings or the environment variables of some runs were not recorded"
+    seen = frozenset().union(*own)
+    if not seen:
+        return "passes", "none in the configuration or the environment"
+    named = ", ".join(sorted(seen))
+    if base is None:
+        return "cannot be known", f"set: {named}; whether the baseline's runs had the same was not recorded"
+    extra = sorted(seen - frozenset.intersection(*base))
+    if extra:
+        return "fails", f"set here and not in every run of the baseline: {', '.join(extra)}"
+    return "passes", f"none beyond the baseline's own: {named} is set in all its runs too"
 
 
 def significant(case: Case) -> tuple[Said, str]:

@@ -184,7 +184,12 @@ def check_rendered(page: Page) -> Iterator[str]:
         for key in dict.fromkeys([*own["figures"], *made["figures"]]):
             if own["figures"].get(key) != made["figures"].get(key):
                 yield f"the data of the figure {key}-{index} does not follow from the rows"
-    for part, words in (("sentences", "the sentence"), ("rows", "the row"), ("drawings", "the figure")):
+    for part, words in (
+        ("sentences", "the sentence"),
+        ("rows", "the row"),
+        ("drawings", "the figure"),
+        ("sections", "the text of the section"),
+    ):
         expected_parts, printed_parts = getattr(again, part), getattr(page, part)
         for key in dict.fromkeys([*expected_parts, *printed_parts]):
             if expected_parts.get(key) != printed_parts.get(key):
@@ -193,7 +198,7 @@ def check_rendered(page: Page) -> Iterator[str]:
                 )
                 told = (
                     f": printed '{printed_parts[key]}', expected '{expected_parts[key]}'"
-                    if state == "differs" and part != "drawings"
+                    if state == "differs" and part in ("sentences", "rows")
                     else ""
                 )
                 yield f"{words} {' '.join(map(str, key))} {state}{told}"

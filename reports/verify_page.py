@@ -26,6 +26,7 @@ class Page:
     sentences: dict[tuple[Any, ...], str] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], str] = field(default_factory=dict)
     drawings: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    sections: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
 
 class Reader(HTMLParser):
@@ -85,6 +86,8 @@ class Reader(HTMLParser):
             )
         elif key and table != "runs":
             self.page.sentences[(index, key)] = f"{words} {attributes.get('data-v') or ''}".strip()
+        elif tag == "section":
+            self.page.sections[(attributes.get("aria-labelledby"),)] = words
         elif tag == "tr" and (run := attributes.get("data-run")):
             self.page.rows[(index, run)] = words
         elif tag == "tr" and (run := attributes.get("data-id")):
