@@ -12,6 +12,7 @@ from harness.records import RunSpec, read_json
 from harness.store import Store
 
 POLL_S = 0.2
+STOPPED = {"failed": "a process on another of its nodes ended"}
 START_S = 600.0  # a worker may take this long to import, to find its GPUs and its peers
 
 
@@ -63,7 +64,7 @@ def execute(
         token = f"{name}/{uuid.uuid4().hex}"
         finer = {} if trained is spec else {"micro_tokens": trained.config["data"]["micro_tokens"]}
         worker.send({**order, **finer, "token": token})
-        event = _answer(worker, spec, store, limits, stop, first_step)
+        event = _answer(worker, spec, store, token, limits, stop, first_step)
         if event["status"] == "broken":
             raise UserError(event["reason"])
         again = False
@@ -74,7 +75,7 @@ def execute(
             else:  # a rank's exception may only be the echo of another rank's death
                 deaths += 1
                 again = deaths <= limits.deaths
-                event = {"status": "failed", "reason": left.get("reason", event["reason"]), "note": True}
+                event = {"status": "failed", "reason": left.get("reason", event["reason"]), "note": True, "died": True}
         if event["status"] == "oom" and retries < limits.oom_retries and (smaller := split_finer(trained)) is not None:
             retries, trained, again = retries + 1, smaller, True
         if event.get("note"):
@@ -83,38 +84,46 @@ def execute(
             return event
 
 
-def _left_by_rank(store: Store, spec: RunSpec, token: str) -> Event:
-    """What a further rank of a group told of its end: status and reason; empty if nothing."""
+def _attempt(store: Store, spec: RunSpec, token: str) -> Path | None:
+    """The folder of the attempt that was ordered with this token, once it was begun."""
     for owner in (store.directory(spec.run_id) / "attempts").glob("*/owner.json"):
         if (read_json(owner) or {}).get("token") == token:
-            return next((event for path in sorted(owner.parent.glob("rank*.json")) if (event := read_json(path))), {})
-    return {}
+            return owner.parent
+    return None
+
+
+def _left_by_rank(store: Store, spec: RunSpec, token: str) -> Event:
+    """What a further rank of a group told of its end: status and reason; empty if nothing."""
+    attempt = _attempt(store, spec, token)
+    paths = [] if attempt is None else sorted(attempt.glob("rank*.json"))
+    return next((event for path in paths if (event := read_json(path))), {})
 
 
 def _answer(
     worker: WorkerProcess,
     spec: RunSpec,
     store: Store,
+    token: str,
     limits: Limits,
     stop: Callable[[], str | None],
     first_step: Callable[[], None],
 ) -> Event:
     """The worker's answer, its death, or the end that the runner gives it: stopped, too long, silent."""
     began = moved = time.monotonic()
-    seen, ready = None, worker.ready
+    seen, at_work = None, False
     while (event := worker.event(POLL_S)) is None:
         now = time.monotonic()
-        if worker.ready != ready:
-            ready, began, moved = worker.ready, now, now  # its start is no part of the run
-        silence_s = limits.silence_s if ready else max(limits.silence_s, START_S)
+        if not at_work and _attempt(store, spec, token) is not None:
+            at_work, began, moved = True, now, now  # the worker's start is no part of the run
+        silence_s = limits.silence_s if at_work else max(limits.silence_s, START_S)
         if now - moved > min(1.0, silence_s / 4) and (shown := store.progress(spec.run_id)) != seen:
             if seen is None:
                 first_step()
             seen, moved = shown, now
         end = None
         if (status := stop()) is not None:
-            end = {"status": status, "reason": "stopped by a signal"}
-        elif limits.wall_s is not None and now - began > limits.wall_s:
+            end = {"status": status, "reason": STOPPED.get(status, "stopped by a signal")}
+        elif at_work and limits.wall_s is not None and now - began > limits.wall_s:
             end = {"status": "timeout", "reason": f"it ran longer than its wall limit of {limits.wall_s:g} s"}
         elif now - moved > silence_s:
             end = {"status": "timeout", "reason": f"it made no step for {silence_s:g} s"}

@@ -9,9 +9,11 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from harness.foreign.environments import EFFECT, effect, start_of
+from harness.memory import oom_counter, oom_kills, peak_mib
 from harness.provenance import HERE
 from harness.slots import Slot
 
@@ -63,6 +65,7 @@ class WorkerProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self.errors: IO[bytes] | None = None
         self.buffer, self.ready = b"", False
+        self.counter, self.counted, self.peak_mib = Path(), 0, 0.0
 
     def environment(self) -> dict[str, str]:
         threads = str(self.slot.threads)
@@ -91,6 +94,7 @@ class WorkerProcess:
             start_new_session=True,
         )
         self.buffer, self.ready = b"", False
+        self.counter, self.peak_mib = oom_counter(self.process.pid), 0.0
 
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
@@ -101,15 +105,17 @@ class WorkerProcess:
             self.start()
         assert self.process is not None
         assert self.process.stdin is not None
+        self.counted = oom_kills(self.counter)
         with suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(order).encode() + b"\n")
             self.process.stdin.flush()
 
     def event(self, timeout_s: float) -> Event | None:
-        """Its answer, {"status": "died"} if it is no more, None if neither came in time."""
+        """Its answer, {"status": "died"} if it is no more ("oom" by the kernel's hand), None if neither came in time."""
         assert self.process is not None
         assert self.process.stdout is not None
         fd = self.process.stdout.fileno()
+        self.peak_mib = max(self.peak_mib, peak_mib(self.process.pid))
         if b"\n" not in self.buffer and select.select([fd], [], [], timeout_s)[0]:
             chunk = os.read(fd, 65536)
             if not chunk:
@@ -131,6 +137,9 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._signal()
             code = self.process.wait()
+        if oom_kills(self.counter) > self.counted:
+            beyond = f" beyond {self.peak_mib:.0f} MiB" if self.group.size == 1 and self.peak_mib else ""
+            return {"status": "oom", "reason": f"the kernel ended its worker: out of memory{beyond}", "note": True}
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         last = self._last_words()
         never_ready = not self.ready and code > 0 and self.group.size == 1

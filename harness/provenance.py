@@ -124,18 +124,13 @@ def _cpu_name() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
+@cache
 def _gpus() -> list[dict[str, str]]:
-    """Name, driver, clocks, power and throttle reasons of each GPU, as the driver's tool tells them; [] without one."""
-    fields = (
-        "name",
-        "uuid",
-        "driver_version",
-        "clocks.sm",
-        "clocks.mem",
-        "power.draw",
-        "power.limit",
-        "clocks_throttle_reasons.active",
-    )
+    """Name, identifier, driver and power limit of each GPU, as the driver's tool tells them; [] without one.
+
+    Asked once in a process: the tool takes seconds where a driver sleeps. What changes is sampled while a run trains (gpus.py).
+    """
+    fields = ("name", "uuid", "driver_version", "power.limit")
     text = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
     return [dict(zip(fields, (v.strip() for v in line.split(",")), strict=False)) for line in text.splitlines()]
 

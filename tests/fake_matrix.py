@@ -28,12 +28,22 @@ changes:
 
 
 class Matrix:
-    """Two arms at some seeds in a results folder of its own."""
+    """Two arms at some seeds in a results folder of its own. real: trained by the real trainer; inside: a control group."""
 
     def __init__(
-        self, folder: Path, *, n_seeds: int = 2, results: Path | None = None, root: Path = ROOT, **environment: Any
+        self,
+        folder: Path,
+        *,
+        n_seeds: int = 2,
+        results: Path | None = None,
+        root: Path = ROOT,
+        real: bool = False,
+        inside: Path | None = None,
+        **environment: Any,
     ) -> None:
         self.results, self.root = results or folder / "results", root
+        self.program = ["-m", "harness"] if real else [str(root / "tests" / "fake_trainer.py")]
+        self.inside = inside
         self.file = folder / "fake.yaml"
         self.file.write_text(EXPERIMENT + f"seeds: {n_seeds}\n")
         words = {k: v if isinstance(v, str) else json.dumps(v) for k, v in environment.items()}
@@ -41,7 +51,7 @@ class Matrix:
         self.environment = {**os.environ, "PYTHONPATH": paths, **words}
 
     def start(self, *options: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, str(self.root / "tests" / "fake_trainer.py"), "run", str(self.file), "--no-report"]
+        command = [sys.executable, *self.program, "run", str(self.file), "--no-report"]
         return subprocess.Popen(
             [*command, "--results", str(self.results), *options],
             stdout=subprocess.PIPE,
@@ -49,13 +59,19 @@ class Matrix:
             stderr=subprocess.PIPE,
             text=True,
             env=self.environment,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in a background job's children
+            preexec_fn=self._become,
         )
+
+    def _become(self) -> None:
+        """What the runner's process does before it is one."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in a background job's children
+        if self.inside is not None:
+            (self.inside / "cgroup.procs").write_text(str(os.getpid()))
 
     def run(self, *options: str) -> tuple[int, str, str]:
         """(exit code, standard output, standard error) of one call."""
         process = self.start(*options)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=280)
         return process.returncode, out, err
 
     def runs(self) -> dict[int, list[Path]]:
@@ -88,12 +104,12 @@ class Matrix:
         return [str(p) for p in self.results.rglob("*") if p.name.startswith(".") or p.name == "owner.json"]
 
 
-def wait_for(condition: Any, timeout_s: float = 60.0) -> None:
+def wait_for(condition: Any, timeout_s: float = 240.0, *, every_s: float = 0.01) -> None:
     """Until something holds; fails the test if it never does."""
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "it never happened"
-        time.sleep(0.01)
+        time.sleep(every_s)
 
 
 def workers_of(pid: int) -> list[int]:

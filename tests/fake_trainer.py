@@ -1,11 +1,15 @@
 """A trainer without torch for the tests of the runner, and the command line that uses it.
 
 `python tests/fake_trainer.py run EXP ...` is `ablate run EXP ...` with this trainer in the workers. Losses follow from arm,
-seed and step alone. FAKE, a JSON mapping in the environment, says what happens to a seed: {"1": "raise"}. A file named by
-KILL_IN_WRITE kills the worker that finds it, in the middle of its next write.
+seed and step alone. FAKE, a JSON mapping in the environment, says what happens to a seed: {"1": "raise"}; "slow once": to the
+one run that makes the mark of that name first, "slow each once": to the first attempt at every run; the mark holds the run's
+name. A file named by KILL_IN_WRITE kills the worker that finds it, in the middle of its next write.
 """
 
+import errno
+import fcntl
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -16,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UserError
 from harness.records import Outcome, RunSpec, canonical
 
 STEP_S = float(os.environ.get("FAKE_STEP_S", "0.003"))
@@ -23,12 +28,13 @@ N_STEPS = 20
 
 
 def kill_in_write() -> None:
-    """Die between writing and flushing, with half of what was to be written, if the test asks for it now."""
-    flush = os.fsync
+    """Die between writing and flushing, with half of what was to be written, if the test asks for it now. Says who died."""
+    flush, mark = os.fsync, Path(os.environ["KILL_IN_WRITE"])
+    who = "rank" if "RANK" in os.environ else "worker" if Path(sys.argv[0]).name == "worker.py" else "runner"
 
     def fsync(fd: int) -> None:
         try:
-            os.unlink(os.environ["KILL_IN_WRITE"])
+            mark.rename(f"{mark}.{who}")
         except OSError:
             return flush(fd)
         os.ftruncate(fd, os.fstat(fd).st_size // 2) if os.fstat(fd).st_mode & 0o100000 else None
@@ -38,8 +44,26 @@ def kill_in_write() -> None:
     os.fsync = fsync
 
 
+def refuse_locks() -> None:
+    """As on a file system that has neither locks nor links."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    os.link = os.symlink = fcntl.flock = fcntl.lockf = refused  # type: ignore[assignment]
+
+
+def jump() -> None:
+    """A wall clock that is days off, now this way, now that, at every look."""
+    real, days = time.time, itertools.cycle((-30, 0, 30))
+    time.time = lambda: real() + 86400 * next(days)
+
+
+NODES = {"no locks": refuse_locks, "jumping clock": jump}  # what FAKE_NODE says of the machine
 if "KILL_IN_WRITE" in os.environ:
     kill_in_write()
+if "FAKE_NODE" in os.environ:
+    NODES[os.environ["FAKE_NODE"]]()
 
 
 def loss_of(spec: RunSpec, step: int) -> float:
@@ -62,38 +86,65 @@ def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> 
         if stop():
             return Outcome(status="interrupted")
         if step == 7:
-            happen(kind, out, spec.config["data"]["micro_tokens"])
+            happen(first_time(kind, spec.run_id), out, spec.config["data"]["micro_tokens"])
         out.metric({"kind": "train", "step": step, "train_loss": loss_of(spec, step)})
         out.heartbeat(step, N_STEPS)
         time.sleep(STEP_S)
     raise AssertionError
 
 
+def first_time(kind: str, run_id: str) -> str:
+    """What happens to this run: what happens once has happened where its mark is there."""
+    what = kind.removesuffix(" once").removesuffix(" each")
+    if what == kind:
+        return kind
+    mark = Path(os.environ["FAKE_MARKS"]) / (f"{kind} {run_id}" if kind.endswith(" each once") else kind)
+    try:
+        with mark.open("x") as file:  # of two runs that come at once, one makes it
+            file.write(run_id)
+    except FileExistsError:
+        return "train"
+    return what
+
+
 def happen(kind: str, out: Any, micro_tokens: int) -> None:
     """What goes wrong at step 7."""
+    if kind.startswith("tell "):  # everything that is secret, everywhere, and then
+        kind, secrets = kind.removeprefix("tell "), os.environ["FAKE_SECRETS"]
+        print(secrets, flush=True)
+        os.system('echo "$FAKE_SECRETS" >&2')
+        for line in secrets.splitlines():
+            out.log(f"step {line}")
+        if kind == "fail":
+            raise ValueError(secrets)
+        if kind == "say":
+            raise UserError(f"refused: {secrets.splitlines()[0]}")
     if kind == "raise":
         print("about to fail with token=abcdef123")
         raise ValueError("the shapes do not match")
-    if kind == "memory" or (kind.startswith("memory above") and micro_tokens > int(kind.split()[-1])):
+    what, above, size = kind.partition(" above ")
+    if above:  # this many tokens in a pass
+        kind = what if micro_tokens > int(size) else "train"
+    if kind == "memory":
         bytearray(1 << 60)  # a real MemoryError
-    if kind == "slow once":
-        mark = Path(os.environ["FAKE_MARKS"]) / kind
-        kind = "train" if mark.exists() else "slow"
-        mark.touch()
+    if kind == "devour":
+        eaten = [b"x" * (1 << 24) for _ in range(128)]  # until the kernel ends this process
+        raise AssertionError(f"{len(eaten)} pieces of 16 MiB fit")
     if kind == "slow":
-        for step in range(10_000):
-            out.heartbeat(step, 10_000)
+        for step in range(100_000):
+            out.heartbeat(step, 100_000)
+            time.sleep(0.02)
+    if kind == "meet":  # until another runner's worker is here too
+        marks = Path(os.environ["FAKE_MARKS"])
+        (marks / f"runner {os.getppid()}").touch()
+        while len(list(marks.glob("runner *"))) < 2:
             time.sleep(0.02)
     if kind == "hang":
         time.sleep(3600)
     if kind == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
-    if kind in ("kill once", "preempt once"):
-        mark = Path(os.environ["FAKE_MARKS"]) / kind
-        if not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL if kind == "kill once" else signal.SIGTERM)
-            time.sleep(0.05)
+    if kind in ("kill", "preempt"):
+        os.kill(os.getpid(), signal.SIGKILL if kind == "kill" else signal.SIGTERM)
 
 
 def outcome(status: Any, step: int, loss: float, reason: str | None) -> Outcome:
@@ -121,6 +172,8 @@ def main() -> None:
     if "FAKE_SILENCE_S" in os.environ:
         silence = float(os.environ["FAKE_SILENCE_S"])
         harness.attempt.Limits = partial(harness.attempt.Limits, silence_s=silence)  # type: ignore[misc]
+    if "FAKE_POLL_S" in os.environ:
+        harness.slurm.executor.POLL_S = float(os.environ["FAKE_POLL_S"])
     for module, name in ((harness.runner, "Runner"), (harness.slurm.executor, "SlurmRunner")):
         setattr(module, name, partial(getattr(module, name), trainer="fake_trainer:train"))
     harness.__main__.main(sys.argv[1:])

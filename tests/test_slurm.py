@@ -1,24 +1,29 @@
-"""A real Slurm cluster on this machine (Debian's slurm-wlm, two nodes with pretended GPUs), through the command line."""
+"""A real Slurm cluster on this machine (Debian's slurm-wlm, two nodes with pretended GPUs), through the command line.
+
+Accounting is off, as submitit cannot bear: no job may keep its runner waiting.
+"""
 
 import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fake_matrix import Matrix, kill, wait_for
+from test_runner_commands import ablate
+from test_train_workers import processes_of
 
-from harness.errors import UserError
 from harness.records import read_lines
-from harness.slurm.cluster import minutes, read_cluster
 from harness.slurm.job import jobs_of
+from harness.store import Store
 
 HERE = Path(__file__).parent / "slurm"
 SITE = 'device: cpu\ngres: gpu:1\ntime: "0:30:00"\nmem: 300M\nsetup: [export ABLATE_SITE=lab]\n'
+LONG_S = 400.0  # for a machine that is busy with other things
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -27,223 +32,260 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if shutil.which("slurmctld") is None and "ABLATE_REQUIRE_SLURM" not in os.environ:
         pytest.skip("Slurm is not installed: apt-get install slurm-wlm munge")
     folder = tmp_path_factory.mktemp("cluster")
-    subprocess.run([HERE / "up.sh", folder], check=True, timeout=60)
-    yield folder
-    subprocess.run([HERE / "down.sh", folder], check=True, timeout=60)
+    try:
+        subprocess.run([HERE / "up.sh", folder], check=True, timeout=120)
+        yield folder
+    finally:
+        subprocess.run([HERE / "down.sh", folder], check=True, timeout=60)
+
+
+class Login:
+    """A user's session on the login node, in a folder of its own. What it started is gone at its end, processes and jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, matrix: Matrix, *options: str, site: str = SITE) -> "subprocess.Popen[str]":
+        file = self.folder / f"cluster{len(self.started)}.yaml"
+        file.write_text(site)
+        self.started.append(matrix.start("--executor", "slurm", "--cluster", str(file), *options))
+        return self.started[-1]
+
+    def close(self) -> None:
+        for process in self.started:
+            kill(process.pid)
+            process.wait()
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+        slurm("scancel", "--me")
+        wait_for(lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2)
 
 
 @pytest.fixture
-def on_cluster(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def login(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Login]:
     monkeypatch.setenv("SLURM_CONF", str(cluster / "slurm.conf"))
     monkeypatch.setenv("FAKE_MARKS", str(tmp_path))
-    (tmp_path / "cluster.yaml").write_text(SITE)
-    return tmp_path
-
-
-def options(folder: Path) -> list[str]:
-    return ["--executor", "slurm", "--cluster", str(folder / "cluster.yaml")]
+    monkeypatch.setenv("FAKE_POLL_S", "0.5")
+    session = Login(tmp_path)
+    yield session
+    session.close()
 
 
 def slurm(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-def job_at_work(matrix: Matrix, seed: int, index: int = 0) -> str:
-    """The job of a run, once it has made a step."""
-    folder = matrix.results / "experiments" / "fake" / "slurm"
-
-    def at_work() -> list[Path]:
-        runs = matrix.runs() if (matrix.results / "runs").is_dir() else {}
-        return [r for r in runs.get(seed, []) if list(r.glob("attempts/*/progress.json"))]
-
-    wait_for(lambda: len(at_work()) > index, 120)
-    run = matrix.runs()[seed][index]
-    return next(row["job"] for row in jobs_of(folder) if row["run_id"] == run.name)
+def ended(process: "subprocess.Popen[str]", code: int) -> str:
+    """What it printed, once it has ended with this exit code."""
+    out, err = process.communicate(timeout=LONG_S)
+    assert process.returncode == code, out + err
+    return out
 
 
-@pytest.mark.slurm
-@pytest.mark.slow
-def test_a_matrix_goes_to_its_report_whatever_happens_to_its_jobs(on_cluster: Path) -> None:
-    """One seed trains, one fails, one is put back into the queue, one is cancelled, the job of one is killed outright."""
-    fake = {"1": "raise", "2": "slow once", "3": "slow"}
-    matrix = Matrix(on_cluster, n_seeds=4, FAKE=fake)
-    process = matrix.start(*options(on_cluster))
-    slurm("scontrol", "requeue", job_at_work(matrix, 2))
-    cancelled = job_at_work(matrix, 3, 0)
-    killed = job_at_work(matrix, 3, 1)
-    status = subprocess.run(
-        [sys.executable, "-m", "harness", "status", "fake", "--results", str(matrix.results)],
-        capture_output=True, text=True, cwd=matrix.root, env=matrix.environment, check=True,
-    )  # fmt: skip
-    assert "running" in status.stdout
-    slurm("scancel", cancelled)
-    run_id = next(r["run_id"] for r in jobs_of(matrix.results / "experiments" / "fake" / "slurm") if r["job"] == killed)
-    for n in range(3):  # sent again twice
-        kill(process_of(killed))
-        if n < 2:
-            wait_for(lambda i=run_id, k=killed: last_job(matrix, i) != k)
-            killed = last_job(matrix, run_id)
-            wait_for(
-                lambda k=killed: (
-                    process_of(k, must=False) and list((matrix.results / "runs" / run_id).glob("attempts/*/progress.json"))
-                )
-            )
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 1, out + err
-    assert out.count("failed: ValueError: the shapes do not match") == 4  # as it ends, and in the summary
-    assert "interrupted: its job was cancelled" in out
-    assert "failed: its job was killed" in out
-    assert "4 of 8 runs have a result" in out
-    assert sorted(matrix.ends(0)) == [["finished"], ["finished"]]
-    assert sorted(map(len, matrix.ends(2))) == [1, 2]  # the one that was put back into the queue
-    assert (matrix.results / "experiments" / "fake" / "slurm").is_dir()
-    matrix.environment["FAKE"] = "{}"
-    code, out, err = matrix.run(*options(on_cluster))
-    assert code == 0, out + err
-    assert "4 of 8 runs to do" in out
-    alone = Matrix(on_cluster, n_seeds=4, results=on_cluster / "local")
-    assert alone.run()[0] == 0
-    assert matrix.table() == alone.table()
-    report = subprocess.run(
-        [sys.executable, "-m", "harness", "report", "fake", "--results", str(matrix.results)],
-        capture_output=True, text=True, cwd=matrix.root, env=matrix.environment, check=True,
-    )  # fmt: skip
-    assert Path(report.stdout.strip()).stat().st_size > 10_000
-    account = json.loads((matrix.runs()[0][0] / "environment.json").read_text())
-    assert account["variables"]["ABLATE_SITE"] == "lab"
-    assert "SLURM_JOB_ID" in account["variables"]
+def jobs(matrix: Matrix, run_id: str) -> list[str]:
+    """The jobs that were sent for a run, one after the other."""
+    return [r["job"] for r in jobs_of(matrix.results / "experiments" / "fake" / "slurm") if r["run_id"] == run_id]
 
 
-def process_of(job: str, *, must: bool = True) -> int:
-    """The process that Slurm watches for a job; 0 if there is none."""
+def at_work(matrix: Matrix, run_id: str, attempt: int = 1) -> str:
+    """The job of a run's attempt, once that has made a step."""
+    shown = matrix.results / "runs" / run_id / "attempts" / str(attempt) / "progress.json"
+    wait_for(shown.exists, LONG_S, every_s=0.1)
+    return jobs(matrix, run_id)[-1]
+
+
+def runs_at_work(matrix: Matrix, seed: int) -> list[str]:
+    """Both runs of a seed, once they have made a step."""
+    runs = matrix.results / "runs"
+    wait_for(lambda: runs.is_dir() and len(matrix.runs().get(seed, [])) == 2, LONG_S, every_s=0.2)
+    found = [run.name for run in matrix.runs()[seed]]
+    for run_id in found:
+        at_work(matrix, run_id)
+    return found
+
+
+def marked(login: Login, mark: str) -> str:
+    """The run that made a mark."""
+    path = login.folder / mark
+    wait_for(lambda: path.exists() and path.read_text(), LONG_S, every_s=0.1)
+    return path.read_text()
+
+
+def process_of(job: str) -> int:
+    """The process that Slurm watches for a job."""
     array, _, task = job.partition("_")
-    mark = f"\0SLURM_ARRAY_TASK_ID={task}\0" if task else f"\0SLURM_JOB_ID={array}\0"
+    here = f"\0SLURM_CONF={os.environ['SLURM_CONF']}\0"  # another cluster may have a job of this number
+    marks = [f"\0SLURM_ARRAY_JOB_ID={array}\0", f"\0SLURM_ARRAY_TASK_ID={task}\0"] if task else [f"\0SLURM_JOB_ID={array}\0"]
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             command, environment = (path.parent / "cmdline").read_bytes(), b"\0" + path.read_bytes()
         except OSError:
             continue
-        mine = mark.encode() in environment and (not task or f"\0SLURM_ARRAY_JOB_ID={array}\0".encode() in environment)
+        mine = all(mark.encode() in environment for mark in [here, *marks])
         if mine and b"submitit.core._submit" in command and not command.startswith((b"srun", b"/bin/bash")):
             return int(path.parent.name)
-    assert not must, f"no process of job {job}"
-    return 0
+    raise AssertionError(f"no process of job {job}")
 
 
-def last_job(matrix: Matrix, run_id: str) -> str:
-    return [r["job"] for r in jobs_of(matrix.results / "experiments" / "fake" / "slurm") if r["run_id"] == run_id][-1]
+def test_a_matrix_goes_to_its_report_whatever_happens_to_its_jobs(login: Login) -> None:
+    """One seed trains, one fails, one job is put back into the queue, one is cancelled, one is killed again and again."""
+    matrix = Matrix(login.folder, n_seeds=4, FAKE={"1": "raise", "2": "slow once", "3": "slow"})
+    process = login.start(matrix)
+    put_back = marked(login, "slow once")
+    slurm("scontrol", "requeue", at_work(matrix, put_back))
+    cancelled, killed = runs_at_work(matrix, 3)
+    slurm("scancel", *jobs(matrix, cancelled))
+    for n in (1, 2, 3):  # sent again twice
+        kill(process_of(at_work(matrix, killed, n)))
+        wait_for(lambda n=n: len(jobs(matrix, killed)) == min(n + 1, 3), LONG_S, every_s=0.2)
+    out = ended(process, 1)
+    print(out)
+    assert out.count("failed: ValueError: the shapes do not match") == 4  # as it ends, and in the summary
+    assert "interrupted: its job was cancelled" in out
+    assert "failed: its job was killed" in out
+    assert "4 of 8 runs have a result" in out
+    assert sorted(matrix.ends(0)) == [["finished"], ["finished"]]
+    assert {len(jobs(matrix, run_id)) for run_id in matrix.statuses()} == {1}
+    assert [r["status"] for r in read_lines(matrix.results / "runs" / put_back / "attempts.jsonl") if "ended" in r][
+        -1
+    ] == "finished"
+    assert sorted(map(len, matrix.ends(2))) == [1, 2]
+    matrix.environment["FAKE"] = "{}"
+    assert "4 of 8 runs to do" in ended(login.start(matrix), 0)
+    alone = Matrix(login.folder, n_seeds=4, results=login.folder / "local")
+    assert alone.run()[0] == 0
+    assert matrix.table() == alone.table()
+    report = ablate(matrix, "report", "fake")
+    assert report.code == 0, report.err
+    assert Path(report.out.strip()).stat().st_size > 10_000
+    account = json.loads((matrix.runs()[0][0] / "environment.json").read_text())
+    assert account["variables"]["ABLATE_SITE"] == "lab"
+    assert "SLURM_JOB_ID" in account["variables"]
 
 
-@pytest.mark.slurm
-@pytest.mark.slow
-def test_a_run_told_to_stop_before_its_time_limit_is_put_back_into_the_queue(on_cluster: Path) -> None:
-    matrix = Matrix(on_cluster, n_seeds=1, FAKE={"0": "slow once"})
-    process = matrix.start(*options(on_cluster))
-    job = job_at_work(matrix, 0)
-    slurm("scancel", "--signal=USR2", job)  # what Slurm sends before the time limit
-    out, err = process.communicate(timeout=180)
-    assert process.returncode == 0, out + err
-    assert sorted(matrix.ends(0)) == [["finished"], ["preempted", "finished"]]
+def test_a_run_told_to_go_is_run_again(login: Login) -> None:
+    """USR2, which Slurm sends before a time limit, puts the job back into the queue; after SIGTERM the run is sent again."""
+    matrix = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow each once"})
+    process = login.start(matrix)
+    warned, ordered = runs_at_work(matrix, 0)
+    slurm("scancel", "--signal=USR2", *jobs(matrix, warned))
+    slurm("scancel", "--signal=TERM", *jobs(matrix, ordered))
+    ended(process, 0)
+    assert matrix.ends(0) == [["preempted", "finished"]] * 2
+    assert (len(jobs(matrix, warned)), len(jobs(matrix, ordered))) == (1, 2)
 
 
-@pytest.mark.slurm
-@pytest.mark.slow
-def test_jobs_outlive_the_login_session_are_followed_by_the_next_and_end_by_cancel(on_cluster: Path) -> None:
-    matrix = Matrix(on_cluster, n_seeds=2, FAKE={"0": "slow", "1": "slow"})
-    first = matrix.start(*options(on_cluster))
-    job_at_work(matrix, 1)
+def test_a_run_that_reaches_its_time_limit_is_a_timeout(login: Login) -> None:
+    """One matrix whose runs are told before and may not be put back, one whose jobs Slurm ends without a word."""
+    told = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow"})
+    untold = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow"}, results=login.folder / "untold")
+    site = SITE.replace("0:30:00", "0:05:00")
+    first = login.start(told, site=f"{site}requeues: 0\nsignal_delay_s: 20\n")
+    second = login.start(untold, site=f"{site}signal_delay_s: 0\n")
+    for matrix in (told, untold):
+        for run_id in runs_at_work(matrix, 0):  # so that none is told before it can hear
+            slurm("scontrol", "update", f"jobid={jobs(matrix, run_id)[0]}", "timelimit=1")
+    out = ended(first, 1)
+    assert out.count("timeout: its job was told 1 times that its time was up") == 4
+    out = ended(second, 1)
+    assert out.count("timeout: its job reached its time limit") == 4
+    for matrix in (told, untold):
+        store = Store(matrix.results)
+        assert {store.state(run.name)["status"] for run in matrix.runs()[0]} == {"timeout"}
+        assert {len(jobs(matrix, run.name)) for run in matrix.runs()[0]} == {1}
+
+
+def test_preempted_jobs_are_run_again_and_options_are_passed_on_as_written(login: Login) -> None:
+    """Slurm puts the jobs of one matrix back into the queue; those of the other, which forbid that, it ends for good."""
+    requeued = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow each once"})
+    forbidden = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow each once"}, results=login.folder / "forbidden")
+    forbidden.environment["FAKE_MARKS"] = str(login.folder / "forbidden")
+    (login.folder / "forbidden").mkdir()
+    processes = [login.start(requeued), login.start(forbidden, site=f"{SITE}no-requeue:\ncomment: as, written\n")]
+    first, last = runs_at_work(requeued, 0), runs_at_work(forbidden, 0)
+    shown = slurm("scontrol", "show", "job", *jobs(forbidden, last[0]))
+    assert "Comment=as, written" in shown
+    assert "Requeue=0" in shown
+    slurm("sbatch", "-p", "urgent", "--nodes=2", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1")
+    for process in processes:
+        ended(process, 0)
+    for matrix, n_jobs, run_ids in ((requeued, 1, first), (forbidden, 2, last)):
+        assert {len(jobs(matrix, run_id)) for run_id in run_ids} == {n_jobs}
+        assert {(len(ends), ends[-1]) for ends in matrix.ends(0)} == {(2, "finished")}
+
+
+def test_the_runs_of_a_node_that_failed_are_sent_to_others(login: Login) -> None:
+    matrix = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow each once"})
+    process = login.start(matrix, site=f"{SITE}no-requeue:\nnodelist: n1\n")
+    runs = runs_at_work(matrix, 0)
+    doomed = [process_of(job) for run_id in runs for job in jobs(matrix, run_id)]
+    slurm("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    for pid in doomed:
+        kill(pid)
+    wait_for(lambda: all(len(jobs(matrix, run_id)) == 2 for run_id in runs), LONG_S, every_s=0.2)
+    subprocess.run(["scontrol", "update", "nodename=n1", "state=resume"], check=False)  # refused where it is back by itself
+    ended(process, 0)
+    assert matrix.ends(0) == [["preempted", "finished"]] * 2
+    assert read_lines(matrix.results / "runs" / runs[0] / "attempts.jsonl")[1]["reason"] == "its node failed"
+
+
+def test_jobs_outlive_the_login_session_are_followed_by_the_next_and_end_by_cancel(login: Login) -> None:
+    matrix = Matrix(login.folder, n_seeds=2, FAKE={"0": "slow", "1": "slow"})
+    first = login.start(matrix)
+    for seed in (0, 1):
+        runs_at_work(matrix, seed)
     first.send_signal(signal.SIGINT)
-    out, _ = first.communicate(timeout=60)
-    assert first.returncode == 130
-    assert "4 runs stay in the queue" in out
-    second = matrix.start(*options(on_cluster))
+    assert "4 runs stay in the queue" in ended(first, 130)
+    rows = ablate(matrix, "status", "fake", "--json").json
+    assert [r["status"] for r in rows] == ["running"] * 4
+    second = login.start(matrix)
     assert second.stdout is not None
-    wait_for(lambda: "in the queue already" in second.stdout.readline() if second.stdout else False)
+    assert any("4 runs are in the queue already" in line for line in iter(second.stdout.readline, ""))
+    done = ablate(matrix, "cancel", "fake")
+    assert done.code == 0, done.err
+    assert "4 jobs taken out of the queue" in done.out
+    ended(second, 130)
     assert len(jobs_of(matrix.results / "experiments" / "fake" / "slurm")) == 4  # nothing was sent twice
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "cancel", "fake", "--results", str(matrix.results)],
-        capture_output=True, text=True, cwd=matrix.root, env=matrix.environment, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 jobs taken out of the queue" in done.stdout
-    second.communicate(timeout=60)
-    assert second.returncode == 130
-    assert slurm("squeue", "-h", "-t", "PENDING,RUNNING").strip() == ""
+    wait_for(lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2)
 
 
-@pytest.mark.slurm
-@pytest.mark.slow
-def test_a_run_on_two_nodes_trains_as_on_one(on_cluster: Path) -> None:
-    ranks = ("--set", "data.ranks=2", "--set", "data.micro_tokens=256", "--seeds", "1", "--no-report")
-    losses = []
-    for where in ([*options(on_cluster), "--nodes-per-run", "2"], ["--gpus-per-run", "2"]):
-        matrix = Matrix(on_cluster, n_seeds=1, results=on_cluster / f"results{len(losses)}")
-        command = [sys.executable, "-m", "harness", "run", str(matrix.file), "--results", str(matrix.results), *ranks, *where]
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=matrix.root, env=matrix.environment, timeout=280, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        rows = [read_lines(run / "metrics.jsonl") for run in sorted((matrix.results / "runs").iterdir())]
-        losses.append([[r["val_loss"] for r in run if r["kind"] == "val"] for run in rows])
-    assert losses[0] == losses[1]
-    assert len(losses[0]) == 2
+def losses(matrix: Matrix) -> list[list[tuple[int, float]]]:
+    rows = [read_lines(run / "metrics.jsonl") for run in matrix.runs()[0]]
+    return [[(r["step"], r["val_loss"]) for r in run if r["kind"] == "val"] for run in rows]
 
 
-@pytest.mark.slurm
-@pytest.mark.slow
-def test_what_sbatch_refuses_is_one_line(on_cluster: Path) -> None:
-    (on_cluster / "cluster.yaml").write_text(SITE + "partition: nowhere\n")
-    code, _, err = Matrix(on_cluster, n_seeds=1).run(*options(on_cluster))
-    assert (code, err.count("\n")) == (2, 1)
+def test_a_run_on_two_nodes_trains_as_on_one_though_a_rank_is_killed(login: Login) -> None:
+    options = ("--set", "data.ranks=2", "--set", "data.micro_tokens=256", "--set", "schedule.steps=100", "--max-parallel", "1")
+    several = Matrix(login.folder, n_seeds=1, real=True)
+    process = login.start(several, *options, "--nodes-per-run", "2")
+    wait_for(lambda: list(several.results.glob("runs/*/attempts/1/progress.json")), LONG_S, every_s=0.02)
+    mine = processes_of(f"FAKE_MARKS={login.folder}".encode())
+    (second,) = [p for p in mine if b"\0RANK=1\0" in Path(f"/proc/{p}/environ").read_bytes()]
+    kill(second)  # the rank on the second node
+    ended(process, 0)
+    assert sorted(several.ends(0)) == [["failed", "finished"], ["finished"]]
+    assert sorted(len(jobs(several, run.name)) for run in several.runs()[0]) == [1, 2]
+    one = Matrix(login.folder, n_seeds=1, results=login.folder / "one", real=True)
+    code, out, err = one.run(*options, "--gpus-per-run", "2")
+    assert code == 0, out + err
+    assert losses(several) == losses(one)
+
+
+def test_a_job_that_can_do_nothing_says_why_and_is_not_sent_again(login: Login) -> None:
+    """The nodes lack a library that the login node has."""
+    matrix = Matrix(login.folder, n_seeds=1)
+    (login.folder / "fake_trainer.py").write_text("raise ImportError('libcuda.so.1: no such file')\n")
+    broken = f"setup: ['export PYTHONPATH={login.folder}:$PYTHONPATH']\n"
+    out = ended(login.start(matrix, site=SITE.replace("setup: [export ABLATE_SITE=lab]\n", broken)), 1)
+    assert out.count("its worker ended with exit code 1: ImportError: libcuda.so.1: no such file") == 4
+    assert len(jobs_of(matrix.results / "experiments" / "fake" / "slurm")) == 2
+
+
+def test_what_sbatch_refuses_is_one_line(login: Login) -> None:
+    process = login.start(Matrix(login.folder, n_seeds=1), site=f"{SITE}partition: nowhere\n")
+    _, err = process.communicate(timeout=LONG_S)
+    assert (process.returncode, err.count("\n")) == (2, 1)
     assert "nowhere" in err or "partition" in err
-    assert "cluster.yaml" in err
-
-
-# ---------------------------------------------------------------- without a cluster
-
-
-@pytest.mark.parametrize(
-    ("text", "n"), [("90", 90), ("90:30", 91), ("2:00:00", 120), ("1-12", 2160), ("1-12:30", 2190), ("1-00:00:01", 1441)]
-)
-def test_time_limits_are_read_as_slurm_writes_them(text: str, n: int) -> None:
-    assert minutes(text) == n
-
-
-def test_a_sites_options_are_passed_on_as_written(tmp_path: Path) -> None:
-    file = tmp_path / "cluster.yaml"
-    file.write_text(
-        "account: lab\nqos: high\ntime: 2:00:00\nmem-per-cpu: 012\nexclusive:\nmail-type: END,FAIL\n"
-        "setup: [module load cuda, source env.sh]\ncontainer: {image: ngc.sqsh, mounts: '/data:/data'}\nrequeues: 5\n"
-    )
-    site = read_cluster(file)
-    assert site.sbatch == {
-        "account": "lab", "qos": "high", "time": "2:00:00", "mem_per_cpu": "012", "exclusive": True, "mail_type": "END,FAIL",
-    }  # fmt: skip
-    assert site.setup == ("module load cuda", "source env.sh")
-    assert site.srun == ("--container-image=ngc.sqsh", "--container-mounts=/data:/data")
-    assert (site.device, site.requeues) == ("cuda", 5)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("device: gpu", "device is 'gpu', but must be cuda or cpu"),
-        ("array: 0-3", "'array' is what `ablate run` sets itself"),
-        ("setpu: [a]", "did you mean 'setup'?"),
-        ("requeues: many", "must be a whole number"),
-    ],
-)
-def test_a_mistake_in_cluster_yaml_is_one_line_with_its_place(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "cluster.yaml").write_text(f"account: lab\n{text}\n")
-    with pytest.raises(UserError, match=r"cluster\.yaml:2: ") as error:
-        read_cluster(tmp_path / "cluster.yaml")
-    assert words in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_without_slurm_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
-    (tmp_path / "cluster.yaml").write_text(SITE)
-    code, _, err = Matrix(tmp_path, n_seeds=1).run(*options(tmp_path))
-    assert code == 2
-    assert "no sbatch here" in err
+    assert "cluster0.yaml" in err or "cluster.yaml" in err

@@ -5,6 +5,7 @@ with its node cannot keep anybody waiting. Jobs outlive this runner; the next ca
 """
 
 import io
+import math
 import os
 import time
 from collections import Counter
@@ -28,17 +29,17 @@ from harness.store import FAILED, Store
 
 POLL_S = 2.0
 GONE_LOOKS = 3  # a job that the queue does not know is gone after so many looks: it may not know it yet
-SENT_AGAIN = 2  # times that a run is sent again whose job was killed or preempted for good
-ENDS = {  # state of a job that is over -> how its run ended, if that could not say so itself; whether it is sent again
-    "CANCELLED": ("interrupted", "its job was cancelled", False),
-    "TIMEOUT": ("timeout", "its job reached its time limit", False),
-    "DEADLINE": ("timeout", "its job reached its deadline", False),
-    "OUT_OF_MEMORY": ("oom", "its job was killed: out of memory", False),
-    "PREEMPTED": ("preempted", "its job was preempted", True),
-    "NODE_FAIL": ("preempted", "its node failed", True),
-    "BOOT_FAIL": ("preempted", "its node did not start", True),
+LOST_AGAIN = 2  # times that a run is sent again whose job was killed, or lost with its node
+ENDS = {  # state of a job that is over -> how its run ended, if that could not say so itself; how often it is sent again
+    "CANCELLED": ("interrupted", "its job was cancelled", 0),
+    "TIMEOUT": ("timeout", "its job reached its time limit", 0),
+    "DEADLINE": ("timeout", "its job reached its deadline", 0),
+    "OUT_OF_MEMORY": ("oom", "its job was killed: out of memory", 0),
+    "PREEMPTED": ("preempted", "its job was preempted", math.inf),
+    "NODE_FAIL": ("preempted", "its node failed", LOST_AGAIN),
+    "BOOT_FAIL": ("preempted", "its node did not start", LOST_AGAIN),
 }
-KILLED = ("failed", "its job was killed", True)
+KILLED = ("failed", "its job was killed", LOST_AGAIN)
 
 
 class SlurmRunner:
@@ -165,43 +166,53 @@ class SlurmRunner:
         )
 
     def _look(self) -> None:
-        """Note what has ended, send again what was lost."""
+        """Note what has ended, send again what was lost. What has a result has it, whether Slurm answers or not."""
         states = job_states(self.jobs[i] for i in self.left)
-        if states is None:
-            return
         again = []
         for run_id, planned in list(self.left.items()):
-            state = self.store.state(run_id)
-            job = states[self.jobs[run_id]]
-            self.unknown[self.jobs[run_id]] += job == "GONE"
+            state, name = self.store.state(run_id), self.jobs[run_id]
             if state["status"] in RESULT_STATUSES:
                 self._settle(planned, state)
-            elif job in ALIVE or (job == "GONE" and self.unknown[self.jobs[run_id]] < GONE_LOOKS):
                 continue
-            elif job == "COMPLETED" and state["status"] == "running":
+            if states is None:
+                continue
+            job = states[name]
+            self.unknown[name] += job == "GONE"
+            if job in ALIVE or (job == "GONE" and self.unknown[name] < GONE_LOOKS):
+                continue
+            if job == "COMPLETED" and state["status"] == "running":
                 continue  # another runner has it
+            status, reason, times = self._end(run_id, job)
+            if self.stop is None and self.sent[run_id] <= times:
+                again.append(planned)
             else:
-                status, reason, lost = self._end(run_id, job)
-                if lost and self.stop is None and self.sent[run_id] <= SENT_AGAIN:
-                    again.append(planned)
-                else:
-                    self._settle(planned, {"status": status, "reason": reason})
+                self._settle(planned, {"status": status, "reason": reason})
         if again:
             self._send(again)
 
-    def _end(self, run_id: str, job: str) -> tuple[str, str, bool]:
-        """How a run ended whose job is over, noted where the run could not: status, reason, whether it is to be sent again."""
-        status, reason, lost = ENDS.get(job, KILLED)
-        rows = [r for r in read_lines(self.store.directory(run_id) / "attempts.jsonl") if "attempt" in r]
-        own = [r for r in rows if str(r.get("token", "")).startswith(f"{self.jobs[run_id]}/")]
-        ended = [r for r in rows if own and r["attempt"] == own[-1]["attempt"] and "ended" in r]
-        if ended and ended[-1]["status"] in FAILED:
-            return ended[-1]["status"], ended[-1]["reason"], False
-        if own and not ended:
-            self.store.note_end(run_id, token=own[-1]["token"], status=status, reason=reason)
-        elif not own:
+    def _end(self, run_id: str, job: str) -> tuple[str, str, float]:
+        """How a run ended whose job is over, noted where the run could not: status, reason, how often it is sent again."""
+        status, reason, times = ENDS.get(job, KILLED)
+        told = read_lines(self.store.directory(run_id) / "attempts.jsonl")
+        rows = [r for r in told if r.get("attempt") is not None]
+        own = {r["attempt"]: r["token"] for r in rows if str(r.get("token", "")).startswith(f"{self.jobs[run_id]}/")}
+        ends = [r for r in rows if r["attempt"] in own and "ended" in r]
+        end = next((r for r in ends if r["attempt"] == max(own)), None)
+        if end is not None and end["status"] in FAILED:  # a job that failed itself lost a process on one of its nodes
+            return end["status"], end["reason"], LOST_AGAIN if job == "FAILED" else 0
+        if end is not None and end["status"] == "preempted" and job in ("COMPLETED", "FAILED"):
+            n = sum(r["status"] == "preempted" for r in ends)
+            if job == "COMPLETED" or n <= self.cluster.requeues:
+                return "preempted", "it was told to go", math.inf
+            status, reason, times = "timeout", f"its job was told {n} times that its time was up", 0
+        for row in told:  # of a job that could do nothing: another one could not either
+            if str(row.get("reason")).startswith(f"job {self.jobs[run_id]}: "):
+                return row["status"], row["reason"], 0
+        if own and end is None:
+            self.store.note_end(run_id, token=own[max(own)], status=status, reason=reason)
+        elif end is None or end["status"] != status:
             self.store.note_lost(run_id, status=status, reason=reason)
-        return status, reason, lost
+        return status, reason, times
 
     def _settle(self, planned: PlannedRun, ended: Event) -> None:
         run_id, status, reason = planned.spec.run_id, ended["status"], ended.get("reason")

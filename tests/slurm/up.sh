@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# A Slurm cluster of two nodes with four pretended GPUs each, all on this machine: up.sh FOLDER. Needs Debian's slurm-wlm and
-# munge, and root. `export SLURM_CONF=FOLDER/slurm.conf` to use it; down.sh FOLDER ends it.
+# A Slurm cluster of two nodes with four pretended GPUs each, all on this machine: up.sh FOLDER. Jobs of the partition `urgent`
+# preempt those of `main`. Needs Debian's slurm-wlm and munge, and root. `export SLURM_CONF=FOLDER/slurm.conf` to use it;
+# down.sh FOLDER ends it.
 set -euo pipefail
 folder=$(realpath -m "$1")
 host=$(hostname -s)
+port=$((20000 + RANDOM % 10000))  # of its own: another cluster may run here
 mkdir -p "$folder"/{spool,state,log} /run/munge
 chown munge:munge /run/munge
 [ -S /run/munge/munge.socket.2 ] || runuser -u munge -- /usr/sbin/munged --force
@@ -11,7 +13,7 @@ chown munge:munge /run/munge
 cat > "$folder/slurm.conf" <<END
 ClusterName=lab
 SlurmctldHost=$host(127.0.0.1)
-SlurmctldPort=16817
+SlurmctldPort=$port
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -38,9 +40,12 @@ SlurmctldLogFile=$folder/log/slurmctld.log
 SlurmdPidFile=$folder/slurmd-%n.pid
 SlurmdLogFile=$folder/log/%n.log
 SlurmdSpoolDir=$folder/spool/%n
-NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=17001 CPUs=4 RealMemory=2000 Gres=gpu:fake:4
-NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=17002 CPUs=4 RealMemory=2000 Gres=gpu:fake:4
-PartitionName=main Nodes=n[1-2] Default=YES State=UP
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=4 RealMemory=2000 Gres=gpu:fake:4
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=4 RealMemory=2000 Gres=gpu:fake:4
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=n[1-2] Default=YES State=UP PriorityTier=1
+PartitionName=urgent Nodes=n[1-2] State=UP PriorityTier=10
 END
 : > "$folder/gres.conf"
 for node in n1 n2; do
@@ -54,8 +59,8 @@ export SLURM_CONF="$folder/slurm.conf"
 slurmctld -c
 slurmd -N n1
 slurmd -N n2
-for _ in $(seq 100); do
-  [ "$(sinfo -h -N -o %T 2>/dev/null | grep -c idle)" = 2 ] && exit 0
+for _ in $(seq 300); do
+  [ "$(sinfo -h -N -p main -o %T 2>/dev/null | grep -c idle)" = 2 ] && exit 0
   sleep 0.2
 done
 echo "the nodes did not come up: see $folder/log" >&2
