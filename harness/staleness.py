@@ -13,13 +13,14 @@ def stale_runs(results: Path, plan: Mapping[str, Any]) -> tuple[frozenset[str], 
     """Planned runs whose only result is an older one, and why in words; plan: experiment.json as `plan.up_to_date` gives it."""
     has_result = lambda run_id: (results / "runs" / run_id / "result.json").is_file()  # noqa: E731
     stale = {
-        r["run_id"]: old
+        r["run_id"]: (r["arm"], old)
         for r in plan["runs"]
         if r["older"] and not has_result(r["run_id"]) and (old := next(filter(has_result, r["older"]), None))
     }
     changed: set[str] = set()
-    for old in list(stale.values())[:SAMPLED]:
-        then, now = read_config(results / "runs" / old)["source"]["files"], plan.get("source") or {}
+    own = {a["name"]: a["source"] for a in plan.get("arms", ()) if "source" in a}  # of foreign trainers, arm by arm
+    for arm, old in list(stale.values())[:SAMPLED]:
+        then, now = read_config(results / "runs" / old)["source"]["files"], own.get(arm) or plan.get("source") or {}
         changed |= {f for f in {*then, *now} if then.get(f) != now.get(f)}
     names = ", ".join(sorted(changed)[:3]) + (f" and {len(changed) - 3} more files" if len(changed) > 3 else "")
     return frozenset(stale), f"stale: {names or 'the environment'} changed since its result"

@@ -125,11 +125,11 @@ def test_nothing_to_judge_is_told_and_is_no_pass(folder: Path, capsys: pytest.Ca
 ENDS = {
     "crash": ("failed", "its command was killed by signal 11"),
     "raise": ("failed", "its command ended with exit code 1: ValueError: the shapes do not match"),
+    "rank": ("failed", "rank 5 ended with exit code 1: ValueError: the shapes do not match"),
     "oom": ("oom", "CUDA out of memory"),
     "short": ("failed", "its log: it ends without its final validation: the last one is at step 7 of 8"),
     "silent": ("failed", "its log: it has no validation loss in the benchmark's format"),
     "nan": ("diverged", "the loss was not finite or exploded at step 4"),
-    "hang": ("timeout", "it printed nothing for 1.5 s"),
     "none": ("finished", None),
 }
 
@@ -137,7 +137,7 @@ ENDS = {
 def test_every_end_is_an_outcome_like_any_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(TRAINERS / "faulty.py", "faulty.py")
     changes = {kind: {"env": {"KIND": kind}} for kind in ENDS}
-    trainer = {"file": "faulty.py", "silence_limit": 1.5, "env": {"KIND": "none", "CHILD": str(folder / "child")}}
+    trainer = {"file": "faulty.py", "env": {"KIND": "none"}}
     arms = {kind: [kind] for kind in ENDS if kind != "none"}
     path = write(folder, trainer=trainer, changes=changes, design="explicit", arms=arms)
     assert ablate("run", path, "--max-parallel", 4, "--no-report") == 1
@@ -147,9 +147,16 @@ def test_every_end_is_an_outcome_like_any_other(folder: Path, capsys: pytest.Cap
         assert row["status"] == status, kind
         assert (reason or "") in str(row["reason"]), kind
     assert runs.loc["nan", "steps"] == 4
-    assert not psutil.pid_exists(int((folder / "child").read_text())), "a hanging script leaves nothing behind"
-    out = capsys.readouterr().out
-    assert "2 of 8 runs have a result" in out
+    assert "2 of 8 runs have a result" in capsys.readouterr().out
+
+
+def test_a_hanging_script_is_ended_and_leaves_nothing_behind(folder: Path) -> None:
+    shutil.copy(TRAINERS / "faulty.py", "faulty.py")
+    trainer = {"file": "faulty.py", "silence_limit": 5, "env": {"KIND": "hang", "CHILD": str(folder / "a")}}
+    path = write(folder, trainer=trainer, changes={"other": {"env": {"CHILD": str(folder / "b")}}})
+    assert ablate("run", path, "--max-parallel", 2, "--no-report") == 1
+    assert list(load("foreign").runs["reason"]) == ["it printed nothing for 5 s"] * 2
+    assert not any(psutil.pid_exists(int((folder / child).read_text())) for child in "ab")
 
 
 def test_a_run_that_failed_is_tried_again_as_often_as_asked(folder: Path) -> None:

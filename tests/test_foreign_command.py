@@ -150,3 +150,26 @@ def test_refs_of_a_repository_are_arms_of_a_file(folder: Path, capsys: pytest.Ca
     capsys.readouterr()
     assert ablate("plan", write(folder, trainer=trainer, changes={"idea": {"ref": "ideas"}})) == 2
     assert "no commit 'ideas' in the repository" in capsys.readouterr().err
+
+
+def test_the_words_of_a_container_stand_in_front_and_its_python_is_recorded(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", "env"], check=True)
+    box = f"env PATH={folder}/env/bin:/usr/bin:/bin BOX={{seed}} PLACE={{copy}}"
+    Path("own.py").write_text(
+        "import os, sys\nif 'BOX' in os.environ:\n    assert os.environ['PLACE'] == os.getcwd()\n"
+        "    assert sys.prefix.endswith('/env'), sys.prefix\nprint('step:1/1 val_loss:3.0 train_time:9ms step_avg:9ms')\n"
+    )
+    changes = {"boxed": {"environment": {"container": box}}}
+    path = write(folder, trainer={"file": "own.py", "env": {"SEED": "{seed}"}}, changes=changes, seeds=2)
+    assert ablate("run", path, "--no-report") == 0
+    known = load("foreign")
+    boxed = known.runs[known.runs["arm"] == "boxed"]
+    assert list(boxed["status"]) == ["finished"] * 2
+    locks = [known.environments[run]["lock"] for run in boxed["run_id"]]
+    assert all("torch" not in lock for lock in locks)
+    assert "torch absent instead of" in known.results[boxed["run_id"].iloc[0]]["environment_effect"]
+    capsys.readouterr()
+    assert ablate("run", write(folder, trainer={"command": "torchrun {script}"}, changes=changes)) == 2
+    assert f"foreign.yaml:8: {box.format(seed=0, copy=folder)} python3 has no torch, which torchrun" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,9 @@ def run_foreign(
     store = Store.create(results)
     keep_code(e, store)
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
+    if e.started is not None:  # `ablate run NAME` goes on with what another command began
+        more = before is None or len(before["runs"]) != len(planned)
+        command = f"{e.started.partition(' && ')[0]} && {command}" if more else e.started
     save_plan(results, with_steps(results, describe_foreign(e, planned, before=before, command=command)))
     missing = []
     for p in planned:
@@ -99,9 +103,9 @@ def tell_failed(summary: "Summary", planned: "list[PlannedRun]", store: "Store",
 
 
 def read_foreign(
-    name: str, settings: list[str] | None = None, seeds: int | None = None, gpus_per_run: int | None = None
+    name: str, results: Path, settings: list[str] | None = None, seeds: int | None = None, gpus_per_run: int | None = None
 ) -> "ForeignExperiment | None":
-    """The experiment of a file whose arms are foreign trainers; None where EXP is no such file."""
+    """The experiment of a file whose arms are foreign trainers, or of the results folder; None where EXP is none of them."""
     from harness.cli.runs import parse_overrides
     from harness.experiment_file import experiment_path
     from harness.foreign.experiment import load_foreign
@@ -109,11 +113,42 @@ def read_foreign(
 
     try:
         path = experiment_path(name)
+    except UserError:
+        return _known_foreign(name, results, settings, seeds, gpus_per_run)
+    try:
         if "trainer" not in YamlFile(path).data:
             return None
     except UserError:
         return None  # whatever is wrong with it, the reader of ordinary experiments says it
     return load_foreign(path, parse_overrides(settings, seeds), gpus=gpus_per_run)
+
+
+def _known_foreign(
+    name: str, results: Path, settings: list[str] | None, seeds: int | None, gpus_per_run: int | None
+) -> "ForeignExperiment | None":
+    """An experiment that the results folder alone knows; None where it knows none of that name."""
+    from dataclasses import replace
+
+    from harness.experiment_file import experiment_names
+    from harness.foreign.plan import restored
+    from harness.plan_file import read_plan
+    from harness.presets import near
+
+    if (plan := read_plan(results, name)) is None:
+        here = [p.parent.name for p in results.glob("experiments/*/experiment.json")]
+        if get_close_matches(name, here, n=1):
+            raise UserError(f"unknown experiment '{name}'{near(name, [*here, *experiment_names()])}")
+        return None
+    if plan.get("imported"):
+        raise UserError(f"experiment '{name}' holds imported logs: nothing of it can run; `ablate report {name}` shows them")
+    if not plan.get("foreign"):
+        raise UserError(
+            f"experiment '{name}' is in {results}, but its file is not here: name its path (it was: {plan['command']})"
+        )
+    if settings or gpus_per_run is not None:
+        raise UserError(f"experiment '{name}' goes on as it was started ({plan['command']}): --seeds alone can be changed")
+    e = restored(results, plan)
+    return e if seeds is None else replace(e, seeds=tuple(range(seeds)))
 
 
 def foreign_plan(e: "ForeignExperiment", command: str) -> dict[str, Any]:

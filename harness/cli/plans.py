@@ -38,7 +38,7 @@ def plan(
     from harness.experiment_file import in_folder
     from harness.plan import plan_runs
 
-    if len(experiments) == 1 and (foreign := read_foreign(experiments[0], settings, seeds, gpus_per_run)) is not None:
+    if len(experiments) == 1 and (foreign := read_foreign(experiments[0], results, settings, seeds, gpus_per_run)) is not None:
         print_foreign_plan(foreign, results, json=json)
         return
     named = [name for text in experiments for name in in_folder(text)]

@@ -65,18 +65,19 @@ def read_experiment(
 
 def plan_of(name: str, results: Path) -> dict[str, Any]:
     """experiment.json as it is now: of the results folder, or made from the experiment's file if it was never launched."""
+    from harness.foreign.plan import with_present_code
     from harness.plan import describe, plan_runs
     from harness.plan_file import read_plan, up_to_date
 
     known = read_plan(results, name_of(name))
     if known is None:
-        if (foreign := read_foreign(name)) is not None:
+        if (foreign := read_foreign(name, results)) is not None:
             return foreign_plan(foreign, f"ablate run {name}")
         experiment = current_part(read_experiment(name), results)
         known = read_plan(results, experiment.name)
         if known is None:
             return describe(experiment, plan_runs(experiment), before=None, command=f"ablate run {name}")
-    return up_to_date(results, known)
+    return with_present_code(results, known) if known.get("foreign") else up_to_date(results, known)
 
 
 def name_of(text: str) -> str:
@@ -136,7 +137,7 @@ def run(
     if (gpus_per_run is not None and gpus_per_run < 1) or (max_parallel is not None and max_parallel < 1):
         raise UserError("--gpus-per-run and --max-parallel must be at least 1")
     limits = Limits(wall_s=wall_limit, oom_retries=oom_retries)
-    if (foreign := read_foreign(experiment, settings, seeds, gpus_per_run)) is not None:
+    if (foreign := read_foreign(experiment, results, settings, seeds, gpus_per_run)) is not None:
         shared = {"wall_limit_s": wall_limit, "dry_run": dry_run, "no_report": no_report}
         run_experiment(foreign, results, max_parallel=max_parallel or 1, **shared)  # type: ignore[arg-type]
         return

@@ -57,6 +57,7 @@ class ForeignExperiment:
     confirm: bool
     fingerprint: str  # of the data that is linked
     limits: Limits
+    started: str | None = None  # the command that made it, where it is the results folder that knows it
 
     @property
     def baseline(self) -> ForeignArm:

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from harness.errors import UserError
 from harness.foreign.environments import difference, lock_of
 from harness.foreign.experiment import ForeignExperiment
-from harness.foreign.side import ForeignArm
+from harness.foreign.side import ForeignArm, read_side
+from harness.foreign.source import Code, data_fingerprint, read_code
+from harness.foreign.trainer import Limits
 from harness.plan import PlannedRun, digest
 from harness.plan_file import SCHEMA
-from harness.records import RunSpec, read_json
+from harness.records import RunSpec, read_json, run_id_of
 from harness.store import Store
 
 OWN_STEPS = 0  # the budget of a run whose script alone knows its number of steps
@@ -39,9 +42,9 @@ def spec_of(e: ForeignExperiment, arm: ForeignArm) -> RunSpec:
 
 
 def plan_foreign(e: ForeignExperiment) -> list[PlannedRun]:
-    """All runs, block by block: every arm once in each, in random order. Arms that are the same code get other numbers."""
+    """All runs, block by block: every arm once in each, in random order. Arms that differ in code alone get other numbers."""
     specs = [spec_of(e, arm) for arm in e.arms]
-    twins = [sum(s.run_id == before.run_id for before in specs[:i]) for i, s in enumerate(specs)]
+    twins = [sum(s.intent_id == before.intent_id for before in specs[:i]) for i, s in enumerate(specs)]
     runs = []
     for block, seed in enumerate(e.seeds):
         rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
@@ -139,6 +142,9 @@ def describe_foreign(
             "fields": dict(a.fields),
             "environment_effect": _environment_effect(a, e.baseline),
             "hints": [asdict(h) for h in a.hints],
+            "side": a.side.saved(),
+            "code": a.code.source.digest,
+            "source": dict(a.code.source.files),
         }
         for a in e.arms
     ]
@@ -149,7 +155,7 @@ def describe_foreign(
     return plan_mapping(
         name=e.name, arms=arms, rows=rows, question=e.question, command=command, design=e.design,
         base=e.baseline.trainer["script"],
-                corpus=corpus, foreign=True, locks=locks, **known, **kept,
+                corpus=corpus, foreign=True, limits=asdict(e.limits), locks=locks, **known, **kept,
     )  # fmt: skip
 
 
@@ -163,6 +169,47 @@ def keep_code(e: ForeignExperiment, store: Store) -> None:
     """What the runs will unpack: code/<digest>.zip, patches applied."""
     for arm in e.arms:
         store.keep_once("code", arm.code.source.digest, ".zip", arm.code.zipped)
+
+
+def restored(results: Path, plan: Mapping[str, Any]) -> ForeignExperiment:
+    """An experiment from what the results folder keeps of it: its scripts as they are now, those that are gone as they ran."""
+    arms: list[ForeignArm] = []
+    for known in plan["arms"]:
+        side, where = read_side(known["side"]), f"{plan['name']}: arm '{known['name']}'"
+        for path in side.data.values():
+            if not Path(path).exists():
+                raise UserError(f"{where}: its data {path} is gone: put it back, or start anew with other data")
+        code = code_now(results, known)
+        arms.append(side.arm(known["name"], tuple(known["changes"]), baseline=arms[0] if arms else None, where=where, code=code))
+    keys = ("name", "question", "design", "target", "primary", "margin", "confirm")
+    return ForeignExperiment(
+        **{k: plan[k] for k in keys},
+        arms=tuple(arms),
+        seeds=tuple(plan["seeds"]),
+        fingerprint=data_fingerprint(map(Path, arms[0].trainer["data"].values())),
+        limits=Limits(**plan["limits"]),
+        started=plan["command"],
+    )
+
+
+def code_now(results: Path, arm: Mapping[str, Any]) -> Code:
+    """An arm's code as it is now where it came from; as it was last planned where that is gone."""
+    side = read_side(arm["side"])
+    try:
+        return side.code(arm["name"])
+    except UserError:
+        return read_code(results / "code" / f"{arm['code']}.zip", side.script_name)
+
+
+def with_present_code(results: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan with run ids of the scripts as they are now; what they replace is kept as older (stale) runs."""
+    sources = {a["name"]: code_now(results, a).source for a in plan["arms"]}
+    rows = []
+    for r in plan["runs"]:
+        now = run_id_of(r["intent_id"], source_digest=sources[r["arm"]].digest, environment_digest=r["environment"])
+        older = [i for i in dict.fromkeys((r["run_id"], *r["older"])) if i != now]
+        rows.append({**r, "run_id": now, "older": older})
+    return {**plan, "arms": [{**a, "source": dict(sources[a["name"]].files)} for a in plan["arms"]], "runs": rows}
 
 
 def with_steps(results: Path, plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from harness.foreign import environments
 from harness.foreign.trainer import POLL_S, Limits, account, copy_of, train
 from harness.plan import PlannedRun
 from harness.process import Event
+from harness.provenance import redact
 from harness.records import RESULT_STATUSES, Outcome
 from harness.runner import ELSEWHERE_S, STOPS, Summary
 from harness.slots import Slot, find_cpus, find_gpus
@@ -136,7 +137,7 @@ class ForeignRunner:
         self.summary.statuses[planned.spec.run_id] = status
         self.summary.reasons.pop(planned.spec.run_id, None)
         if reason:
-            self.summary.reasons[planned.spec.run_id] = reason
+            self.summary.reasons[planned.spec.run_id] = reason = redact(reason)
         self.on_event({"event": "ended", "run": planned, "status": status, "reason": reason, "final": final or {}})
 
 

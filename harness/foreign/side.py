@@ -1,7 +1,8 @@
 """One arm of an experiment with foreign trainers: where its code is and what is asked of it; collected, patched, looked at."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from harness.foreign.audit import Hint, audit
 from harness.foreign.braces import asks_for
 from harness.foreign.command import COMMAND, check_start
 from harness.foreign.source import Code, Tree, collect, commit_of, patched
+from harness.provenance import redact
 
 SCRIPT = "train_gpt.py"
 
@@ -22,6 +24,7 @@ class ForeignArm:
 
     name: str
     changes: Changes
+    side: "Side"
     trainer: Mapping[str, Any]
     code: Code
     environment_digest: str
@@ -52,25 +55,52 @@ class Side:
     gpus: int = 1
     environment: Mapping[str, str]
 
-    def arm(self, name: str, changes: Changes = (), *, baseline: "ForeignArm | None" = None, where: str) -> ForeignArm:
-        """The arm with its code collected and patched, its environment asked. Raises UserError for whatever does not fit."""
-        commit = None
+    @property
+    def script_name(self) -> str:
+        """The script's path in a clean copy."""
+        return self.script if self.file is None else self.file.name
+
+    def tree(self, where: str) -> Tree:
+        """Where the code is, a ref as the commit that it names now."""
         if self.file is not None:
-            tree, script = Tree(root=self.file.parent), self.file.name
-        else:
-            assert self.repo is not None
-            commit = commit_of(self.repo, self.ref or "HEAD")
-            if commit is None:
+            return Tree(root=self.file.parent)
+        assert self.repo is not None
+        ref = self.ref or "HEAD"
+        commit = commit_of(self.repo, ref)
+        if commit is None:
+            raise UserError(f"{where}: no commit '{ref}' in the repository {self.repo}: fetch it, or name another")
+        return Tree(root=self.repo, commit=commit)
+
+    def code(self, where: str) -> Code:
+        """The code as it is now, patched. Raises UserError where it is not to be had."""
+        return patched(collect(self.script_name, self.tree(where), where=where, extra=self.extra), self.patches)
+
+    def refuse_secrets(self, where: str) -> None:
+        """Raises UserError where what is asked of the trainer, which its results tell, looks like a secret."""
+        asked = (*(f"{k}={v}" for k, v in self.env.items()), self.command, " ".join(self.args), *self.environment.values())
+        for text in asked:
+            if (shown := redact(text)) != text:
                 raise UserError(
-                    f"{where}: no commit '{self.ref or 'HEAD'}' in the repository {self.repo}: fetch it, or name another"
+                    f"{where}: {shown} holds a secret, and what is asked of a trainer is kept with its results: export it in the "
+                    "shell that starts ablate, a trainer inherits its environment"
                 )
-            tree, script = Tree(root=self.repo, commit=commit), self.script
-        code = patched(collect(script, tree, where=where, extra=self.extra), self.patches)
+
+    def arm(
+        self,
+        name: str,
+        changes: Changes = (),
+        *,
+        baseline: "ForeignArm | None" = None,
+        where: str,
+        code: Code | None = None,
+    ) -> "ForeignArm":
+        """The arm with its code, its environment asked. Raises UserError for whatever does not fit. code: where it is known."""
+        code = code or self.code(where)
         check_start(self.command, self.args, self.env, self.environment, code, where=where)
+        self.refuse_secrets(where)
         trainer = {
             "command": self.command,
-            "script": script,
-            "ref": commit,
+            "script": self.script_name,
             "args": list(self.args),
             "env": dict(self.env),
             "patches": [p.name for p in self.patches],
@@ -78,17 +108,29 @@ class Side:
             "gpus": self.gpus,
             "environment": dict(self.environment),
         }
-        before = None if baseline is None else {**baseline.trainer, "code": baseline.code.source.digest}
-        now = {**trainer, "code": code.source.digest}
+        now = {**trainer, "ref": self.ref, "code": code.source.digest}
+        before = None if baseline is None else {**baseline.trainer, "ref": baseline.side.ref, "code": baseline.code.source.digest}
         return ForeignArm(
             name=name,
             changes=changes,
+            side=self,
             trainer=trainer,
             code=code,
             environment_digest=environments.lock_of(self.environment).digest,
             fields={} if before is None else {f"trainer.{k}": v for k, v in now.items() if before[k] != v},
             hints=audit(code),
         )
+
+    def saved(self) -> dict[str, Any]:
+        """As experiment.json keeps it; `read_side` reads it."""
+        return dict(json.loads(json.dumps(asdict(self), default=str)))
+
+
+def read_side(saved: Mapping[str, Any]) -> Side:
+    """What `saved` has written."""
+    path = {k: Path(saved[k]) if saved[k] else None for k in ("file", "repo")}
+    several = {"args": tuple(saved["args"]), "extra": tuple(saved["extra"]), "patches": tuple(map(Path, saved["patches"]))}
+    return Side(**{**saved, **path, **several})
 
 
 def linked(texts: Sequence[str], folder: Path) -> dict[str, str]:

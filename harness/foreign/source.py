@@ -59,6 +59,15 @@ def unzip(archive: Path, folder: Path) -> None:
                 path.chmod(0o755)
 
 
+def read_code(archive: Path, script: str) -> Code:
+    """The code that `Code.zipped` was kept of. Raises UserError where it is gone."""
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            return Code(script=script, files={name: zipped.read(name) for name in zipped.namelist()})
+    except (OSError, zipfile.BadZipFile):
+        raise UserError(f"{archive}: the code that ran is gone or damaged: bring the script back, or start anew") from None
+
+
 def _digest(name: str, content: bytes) -> str:
     try:
         return code_digest(content.decode("utf-8")) if name.endswith(".py") else short_digest(content.hex())

@@ -24,7 +24,8 @@ from harness.writer import RunWriter
 
 POLL_S = 0.2
 NO_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")
-RAISED = re.compile(r"(?:\[rank\d+\]:? )?([A-Za-z_.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
+RAISED = re.compile(r"(?:\[rank(\d+)\]:? )?(?!.*ChildFailedError)([A-Za-z_.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
+RANK_ENDED = re.compile(r".*failed \(exitcode: (-?\d+)\) local_rank: (\d+)")  # torchrun, of the first that did
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,9 @@ class _Watch:
     def __init__(self, spec: RunSpec, out: RunWriter, limits: Limits) -> None:
         self.spec, self.out, self.limits = spec, out, limits
         self.reading, self.dropped = Reading(), 0
-        self.raised = self.last_words = ""
+        self.raised: dict[str | None, str] = {}  # rank, None where it has none -> its last exception
+        self.last_words = ""
+        self.rank_ended: re.Match[str] | None = None
         self.no_memory = False
 
     def follow(self, process: "subprocess.Popen[bytes]", stop: Callable[[], str | None]) -> Outcome | None:
@@ -139,7 +142,8 @@ class _Watch:
             self.no_memory = self.no_memory or any(words in text for words in NO_MEMORY)
             self.last_words = text.strip()[:300]
             if match := RAISED.match(text):
-                self.raised = match[1].strip()[:300]
+                self.raised[match[1]] = match[2].strip()[:300]
+            self.rank_ended = self.rank_ended or RANK_ENDED.match(text)
 
     def measured(self, p: Point) -> None:
         if p.kind == "val":
@@ -156,9 +160,12 @@ class _Watch:
             reason = f"the loss was not finite or exploded at step {self.reading.exploded}"
             return self.result("diverged", reason, wall)
         if code:
-            how = f"was killed by signal {code - 128}" if 128 < code < 128 + 65 else f"ended with exit code {code}"
-            said = self.raised or self.last_words
-            reason = f"its command {how}{f': {said}' if said else ''}"
+            said = self.raised.get(None) or next(iter(self.raised.values()), self.last_words)
+            reason = f"its command {_ended(128 - code if 128 < code < 128 + 65 else code)}"
+            if self.rank_ended is not None:
+                rank = self.rank_ended[2]
+                reason, said = f"rank {rank} {_ended(int(self.rank_ended[1]))}", self.raised.get(rank, "")
+            reason += f": {said}" if said else ""
             return Outcome(status="oom" if self.no_memory else "failed", reason=reason, wall=wall)
         if wrong := self.reading.lacks():
             return Outcome(status="failed", reason=f"its log: {wrong}", wall=wall)
@@ -171,6 +178,10 @@ class _Watch:
         return Outcome(
             status=status, reason=reason, final=final, wall={**wall, "train_s": final["train_time_s"] or 0.0}, marks=marks
         )
+
+
+def _ended(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 def _batches(pipe: IO[bytes]) -> Iterator[list[bytes]]:

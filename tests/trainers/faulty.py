@@ -1,5 +1,5 @@
 """A trainer that fails as KIND says: crash, raise, oom, hang, forever, nan, short (no final validation), silent (no lines at
-all), flaky (the first time only)."""
+all), flaky (the first time only), rank (what torchrun prints of a rank that failed)."""
 
 import os
 import signal
@@ -17,6 +17,13 @@ def happen() -> None:
         raise ValueError("the shapes do not match")
     if KIND == "oom":
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+    if KIND == "rank":
+        print("[rank0]: RuntimeError: Connection reset by peer\n[rank5]: Traceback\n[rank5]: ValueError: the shapes do not match")
+        print(
+            "E1121 17:32:28 26774 torch/distributed/elastic/api.py:1002] failed (exitcode: 1) local_rank: 5 (pid: 7) of binary: x"
+        )
+        print("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\nRoot Cause")
+        sys.exit(1)
     if KIND == "hang":  # with a child in a session of its own, as torchrun's workers are
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
         with open(os.environ["CHILD"], "w") as f:
