@@ -32,6 +32,7 @@ from harness.experiment_keys import (
     read_slope,
     read_target,
 )
+from harness.provenance import redact
 
 KEYS = (
     *("name", "question", "base", "scale", "set", "changes", "design", "arms", "seeds", "budgets", "target", "primary"),
@@ -90,7 +91,7 @@ def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | No
     arms = resolver.arms(crossed=estimand == "at-rate")
     found = Experiment(
         name=read_name(file),
-        question=file.value("question", str, "", "text"),
+        question=redact(file.value("question", str, "", "text")),
         base=resolver.base,
         scale=resolver.scale_name,
         design=resolver.design,

@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
+from harness.files import write_text
 from harness.records import short_digest
 
 HERE = Path(__file__).resolve().parent.parent
@@ -68,7 +69,7 @@ REDACTIONS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (
         re.compile(
             r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|sk-[A-Za-z0-9_-]{16,}|xox[abprs]-[\w-]{10,}|"
-            r"A(?:KIA|SIA)[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|AIza[\w-]{30,}|glpat-[\w-]{16,})"
+            r"A(?:KIA|SIA)[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|AIza[\w-]{30,}|wandb_v\d_\w{20,}|glpat-[\w-]{16,})"
         ),
         "[redacted]",
     ),
@@ -81,6 +82,12 @@ def redact(text: str) -> str:
     for pattern, replacement in REDACTIONS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def redact_file(path: Path) -> None:
+    """The same for a file: what a process wrote into it itself has not been looked at before."""
+    if path.exists() and (clean := redact(text := path.read_text(encoding="utf-8", errors="replace"))) != text:
+        write_text(path, clean)
 
 
 def _shown(name: str, value: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from harness.attempt import Limits, execute
 from harness.plan import PlannedRun
 from harness.process import Event, WorkerProcess
+from harness.provenance import redact
 from harness.records import RESULT_STATUSES, RunSpec, short_digest
 from harness.slots import Node, Slot
 from harness.store import FAILED, Store
@@ -211,7 +212,7 @@ class Runner:
             self.todo.append(planned)
         self.summary.statuses[run_id] = status
         if reason:
-            self.summary.reasons[run_id] = reason
+            self.summary.reasons[run_id] = reason = redact(reason)
         self.on_event({"event": "ended", "run": planned, "status": status, "reason": reason, "val_loss": ended.get("val_loss")})
 
     def at_once(self) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from harness.claims import last_attempt, owner_of, take
 from harness.errors import UserError
 from harness.files import append_row, now_iso, write_whole
+from harness.provenance import redact, redact_file
 from harness.records import RunSpec, damage, read_json, read_lines, read_result
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ class Store:
         n = next((r["attempt"] for r in rows if r.get("token") == token), None)
         try:
             if n is not None and not any(r.get("attempt") == n and "ended" in r for r in rows):
-                append_row(run / "attempts.jsonl", {"attempt": n, "ended": now_iso(), "status": status, "reason": reason})
+                redact_file(run / "log.txt")
+                row = {"attempt": n, "ended": now_iso(), "status": status, "reason": redact(reason)}
+                append_row(run / "attempts.jsonl", row)
             for owner in (run / "attempts").glob("*/owner.json"):
                 if (read_json(owner) or {}).get("token") == token:
                     owner.unlink(missing_ok=True)
@@ -176,7 +179,7 @@ class Store:
         """Note how a run ended before its process made an attempt."""
         try:
             self.directory(run_id).mkdir(exist_ok=True)
-            row = {"attempt": None, "ended": now_iso(), "status": status, "reason": reason}
+            row = {"attempt": None, "ended": now_iso(), "status": status, "reason": redact(reason)}
             append_row(self.directory(run_id) / "attempts.jsonl", row)
         except OSError as error:
             raise ResultsError(self.root, error) from None

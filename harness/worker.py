@@ -33,7 +33,7 @@ from harness.errors import UserError
 from harness.files import write_json
 from harness.foreign.environments import EFFECT
 from harness.gpus import Sampler
-from harness.provenance import describe_environment, environment_lock, working_diff
+from harness.provenance import describe_environment, environment_lock, redact, working_diff
 from harness.records import RESULT_STATUSES, Outcome, RunSpec
 from harness.source import changed_files, snapshot, source_of
 from harness.store import ResultsError, Store
@@ -71,7 +71,7 @@ def run(spec: RunSpec, out: RunWriter | Silent, train: Trainer) -> Outcome:
     except Exception as error:
         for line in traceback.format_exc().splitlines():
             out.log(line)
-        words = f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0][:500]
+        words = redact(f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0][:500])
         no_memory = isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY)
         peak = {"peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024} if no_memory else {}
         return Outcome(status="oom" if no_memory else "failed", reason=words, final=peak)

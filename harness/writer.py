@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from harness.claims import last_attempt
 from harness.files import append_row, now_iso, write_json, write_text, write_whole
-from harness.provenance import redact
+from harness.provenance import redact, redact_file
 from harness.records import DIGESTED, MEASURED, RESULT_STATUSES, SCHEMA, Outcome, RunSpec, file_digest, finite, read_lines, sealed
 from harness.store import ResultsError, Store
 
@@ -76,6 +76,7 @@ class RunWriter:
                 old = self.run / "attempts" / str(self.attempt - 1)
                 old.mkdir(exist_ok=True)
                 os.replace(self.run / name, old / name)
+        redact_file(self.run / "attempts" / str(self.attempt - 1) / "log.txt")
         for stray in self.run.glob(".*"):
             stray.unlink(missing_ok=True)
 
@@ -127,7 +128,7 @@ class RunWriter:
 
     @_reported
     def log(self, line: str) -> None:
-        self.log_file.write(line + "\n")
+        self.log_file.write(redact(line) + "\n")
         self.log_file.flush()
 
     @_reported
@@ -155,9 +156,7 @@ class RunWriter:
                 os.fsync(file.fileno())
             if not self.still_mine():
                 return
-            text = (self.run / "log.txt").read_text(encoding="utf-8", errors="replace")
-            if redact(text) != text:
-                write_text(self.run / "log.txt", redact(text))
+            redact_file(self.run / "log.txt")
             ended = now_iso()
             if outcome.status in RESULT_STATUSES:
                 result = result_of(self.run, self.spec, outcome, started=self.started, ended=ended, attempt=self.attempt)
@@ -187,7 +186,7 @@ def result_of(run: Path, spec: RunSpec, outcome: Outcome, *, started: str | None
             "run_id": spec.run_id,
             "intent_id": spec.intent_id,
             "status": outcome.status,
-            "reason": outcome.reason,
+            "reason": outcome.reason and redact(outcome.reason),
             "started": started,
             "ended": ended,
             "attempt": attempt,

@@ -1,13 +1,19 @@
 """What a run tells about where it was made, and that nothing secret leaves."""
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from fake_matrix import Matrix
+from test_store_claims import SPEC
 
+from harness import provenance
 from harness.provenance import describe_environment, environment_lock, redact
+from harness.records import Outcome
+from harness.store import Store
 
 SECRETS = [
     "hf_" + "a1B2" * 8,
@@ -140,3 +146,86 @@ def test_a_run_keeps_its_account_its_code_and_its_toggles_in_words(tmp_path: Pat
     assert len(list((matrix.results / "code").glob("*.zip"))) == 1
     found = subprocess.run(["grep", "-rl", "hunter2hunter2", str(matrix.results)], capture_output=True, text=True, check=False)
     assert found.stdout == ""
+
+
+PLANTED = {  # as they are met: in a variable, a log line, an exception, a command
+    "hf": "hf_" + "Qz7T" * 8,
+    "github": "ghp_" + "Kd82" * 9,
+    "aws": "AKIA" + "QWER5678TYUI1234",
+    "wandb": "WANDB_API_KEY=" + "0f1e2d3c4b" * 4,
+    "url": "https://someone:" + "s3cretpassw0rd" + "@host.example/x.git",
+    "header": "Authorization: Bearer " + "ZmFrZS10b2tlbi0xMjM0NTY3ODkw",
+}
+HIDDEN = [text.split("=")[-1].split(" ")[-1].removeprefix("https://someone:").split("@")[0] for text in PLANTED.values()]
+
+
+def leaks(text: str) -> list[str]:
+    return [secret for secret in HIDDEN if secret in text]
+
+
+def test_no_planted_secret_gets_out_however_a_run_ends(tmp_path: Path) -> None:
+    kinds = {"0": "tell train", "1": "tell fail", "2": "tell say", "3": "tell kill"}
+    secrets = {"FAKE_SECRETS": "\n".join(PLANTED.values()), "HF_TOKEN": PLANTED["hf"], "NCCL_NOTE": PLANTED["url"]}
+    matrix = Matrix(tmp_path, n_seeds=4, FAKE=kinds, **secrets)
+    matrix.environment["ABLATE_NOTE"] = PLANTED["github"]
+    code, *shown = matrix.run("--set", "question=asked by token=" + HIDDEN[0])
+    assert code == 1
+    ends = {seed: {status for run in matrix.ends(seed) for status in run} for seed in range(4)}
+    assert ends == {0: {"finished"}, 1: {"failed"}, 2: {"failed"}, 3: {"failed"}}
+    told = "".join((run / "log.txt").read_text() for runs in matrix.runs().values() for run in runs)
+    assert told.count("hf=") == 0
+    assert told.count("[redacted]") >= 8 * len(PLANTED)  # it was there, and is not
+    tool = [sys.executable, str(matrix.root / "tests" / "fake_trainer.py")]
+    page, table = tmp_path / "page.html", tmp_path / "table.csv"
+    commands = [("log", run.name) for runs in matrix.runs().values() for run in runs[:1]]
+    commands += [("log", matrix.runs()[1][0].name, "--json"), ("status", "fake"), ("status", "fake", "--json")]
+    commands += [("report", "fake", "-o", str(page)), ("export", "fake", "-o", str(table)), ("clean", "attempts", "--dry-run")]
+    for words in commands:
+        command = [*tool, *words, "--results", str(matrix.results)]
+        done = subprocess.run(command, cwd=matrix.root, capture_output=True, text=True, env=matrix.environment, check=False)
+        assert done.returncode == 0, done.stderr
+        shown += [done.stdout, done.stderr]
+    shown += [page.read_text(), table.read_text()]
+    shown += [p.read_text(errors="replace") for p in matrix.results.rglob("*") if p.is_file()]
+    assert [leaks(text) for text in shown if leaks(text)] == []
+
+
+def test_an_attempt_that_was_killed_keeps_its_log_without_secrets(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "results")
+    out = store.claim(SPEC, token="one")
+    assert out is not None
+    os.write(out.log_file.fileno(), ("\n".join(PLANTED.values()) + "\n").encode())  # as a library prints
+    out.release()  # its process is no more, and nobody noted its end
+    again = store.claim(SPEC, token="two")
+    assert again is not None
+    again.describe({"host": "here"})
+    again.metric({"kind": "val", "step": 10, "val_loss": 1.5, "train_time_s": 1.0})
+    kept = (store.directory(SPEC.run_id) / "attempts" / "1" / "log.txt").read_text()
+    assert (leaks(kept), kept.count("[redacted]")) == ([], len(PLANTED))
+    again.finish(Outcome(status="diverged", reason=PLANTED["aws"], final={"val_loss": 9.0}))
+    result = (store.directory(SPEC.run_id) / "result.json").read_text()
+    assert (leaks(result), "[redacted]" in result) == ([], True)
+
+
+def test_a_secret_in_a_change_that_is_not_committed_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = lambda *words: subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)  # noqa: E731
+    (tmp_path / "file.py").write_text("one = 1\n")
+    run("init", "-q")
+    run("add", ".")
+    run("-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "one")
+    (tmp_path / "file.py").write_text("one = 2\n" + "".join(f"# {text}\n" for text in PLANTED.values()))
+    monkeypatch.setattr(provenance, "HERE", tmp_path)
+    diff = provenance.working_diff.__wrapped__()
+    assert "+one = 2" in diff
+    assert (leaks(diff), diff.count("[redacted]")) == ([], len(PLANTED))
+
+
+@pytest.mark.parametrize("asked", [("--env", PLANTED["wandb"]), ("--command", "python {script} --token " + HIDDEN[0])])
+def test_a_secret_asked_of_a_foreign_trainer_is_refused_without_saying_it(tmp_path: Path, asked: tuple[str, str]) -> None:
+    (tmp_path / "train.py").write_text("print('x')\n")
+    command = [sys.executable, "-m", "harness", "ab", "train.py", "train.py", "--gpus-per-run", "0", *asked]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "holds a secret" in done.stderr
+    assert leaks(done.stderr) == []
+    assert not (tmp_path / "results").exists()
