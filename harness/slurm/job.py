@@ -100,7 +100,8 @@ class Job:
     def _worker(self, spec: RunSpec, node: int, meeting: str | None) -> WorkerProcess:
         size = spec.world_size // self.n_nodes
         gpus = tuple(g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g) if spec.device == "cuda" else ()
-        slot = Slot(held=gpus, gpus=gpus, threads=max(1, find_cpus() // size) if spec.device == "cpu" else 1, size=size)
+        cpus = min(find_cpus(), int(os.environ.get("SLURM_CPUS_PER_TASK", size)))  # not every site binds a job to its own
+        slot = Slot(held=gpus, gpus=gpus, threads=max(1, cpus // size) if spec.device == "cpu" else 1, size=size)
         group = Group(n_per_node=size, n_nodes=self.n_nodes, node=node, meeting=meeting)
         return WorkerProcess(slot, self.trainer, device=spec.device, group=group, runs_in=spec.runs_in)
 
