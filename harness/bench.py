@@ -124,14 +124,15 @@ def measure(candidate: Candidate, *, steps: int, warmup: int = 3) -> dict[str, A
     c, peak = candidate.config, memory(candidate.device)
     rate = matrix_rate(candidate.device, candidate.core.precision.matmul)
     flops = flops_per_token(c, candidate.text.vocab_size, step=min(warmup + steps // 2, c.schedule.steps - 1))
-    tokens_per_s = c.data.batch_tokens / statistics.median(ms) * 1000
+    tokens_per_s, loader = c.data.batch_tokens / statistics.median(ms) * 1000, candidate.loader_rate()
     return {
         "steps": steps,
         "warmup_s": warmup_s,
         "step_ms_median": statistics.median(ms),
         "step_ms_p95": float(np.quantile(ms, 0.95)),
         "tokens_per_s": tokens_per_s,
-        "loader_tokens_per_s": candidate.loader_rate(),
+        "loader_tokens_per_s": loader,
+        "loader_ratio": loader / tokens_per_s,
         "flops_per_token": flops.model,
         "attention_flops_per_token": flops.attention,
         "optimizer_flops_per_token": flops.optimizer,

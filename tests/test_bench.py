@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.__main__ import PLAIN, largest_difference
+from benchmarks.__main__ import BOUNDS, PLAIN, largest_difference, missed, peaks
 from harness.__main__ import main
 from harness.bench import Candidate, interleave, median_interval, ratio, resolve, synthetic
 from harness.data.corpora import prepare
@@ -58,7 +58,8 @@ def test_a_bench_tells_time_work_memory_and_where_a_step_goes(capsys: pytest.Cap
     assert result["tokens_per_s"] == pytest.approx(256_000 / result["step_ms_median"])
     assert result["mfu"] == pytest.approx(result["flops_per_token"] * result["tokens_per_s"] / result["matrix_flops_per_s"])
     assert result["peak_rss_mib"] > 50 and result["peak_allocated_mib"] is None
-    assert result["loader_tokens_per_s"] > result["tokens_per_s"]
+    assert result["loader_ratio"] == pytest.approx(result["loader_tokens_per_s"] / result["tokens_per_s"])
+    assert result["loader_ratio"] > 1
     parts = {row["part"]: row["share"] for row in result["breakdown"]}
     assert set(parts) == {"data", "forward", "backward", "optimizer", "optimizer Adam", "optimizer Muon", "gaps"}
     assert sum(parts.values()) == pytest.approx(1) and min(parts.values()) >= 0
@@ -130,3 +131,20 @@ def test_synthetic_text_trains_and_is_gone_afterwards() -> None:
 def test_the_plain_scripts_compute_what_the_core_computes(name: str, width: int) -> None:
     torch.set_num_threads(1)
     assert largest_difference(name, width, steps=3) < 1e-5
+
+
+def test_a_missed_bound_is_told_and_a_held_one_is_not() -> None:
+    held = {"record": "r08", "width": 64, **{key: bound for key, (bound, _) in BOUNDS.items()}}
+    assert missed(held) == []
+    for key, (bound, words) in BOUNDS.items():
+        (message,) = missed({**held, key: 1.5 * bound})
+        assert message.startswith(f"r08 width 64: {words}")
+    assert "at least six rounds" in missed({**held, "high": None})[0]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("name", list(PLAIN))
+def test_the_core_needs_no_more_memory_than_the_plain_script(name: str) -> None:
+    core, plain = peaks(name, 64)
+    assert 50 < core <= 1.02 * plain
