@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from test_store_claims import SPEC
 
 from harness import runner as runner_module
+from harness.config import RunConfig, with_fields
 from harness.errors import UserError
 from harness.plan import PlannedRun
+from harness.process import WorkerProcess
 from harness.runner import Runner, is_exclusive
 from harness.slots import Node, Slot, find_gpus
 from harness.store import Store
@@ -165,3 +167,32 @@ def test_what_is_visible_is_what_is_found(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert find_gpus() == found
+
+
+def test_groups_that_run_at_once_meet_on_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a rendezvous of its own, on a port that the system chooses; that of a group we run in is not handed on."""
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    for size in SIZES[1:]:
+        devices = tuple(str(i) for i in range(size))
+        worker = WorkerProcess(Slot(held=devices, gpus=devices, size=size), "module:train", device="cuda")
+        words = worker.group.arguments("module:train", "cuda")
+        assert "--standalone" in words
+        assert words[words.index("--nproc-per-node") + 1] == str(size)
+        assert not [w for w in words if "port" in w or "29500" in w]
+        assert not {"MASTER_PORT", "MASTER_ADDR"} & set(worker.environment())
+        assert worker.environment()["CUDA_VISIBLE_DEVICES"] == ",".join(devices)
+
+
+def test_memory_statistics_begin_anew_with_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from harness.train import set_runtime
+
+    reset: list[int] = []
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: reset.append(1))
+    monkeypatch.setattr(torch.cuda.memory, "_set_allocator_settings", lambda text: None)
+    config = with_fields(RunConfig(), {"system.compile": "off", "system.cuda_warm_start": False})
+    for n in (1, 2, 3):
+        set_runtime(config, "cuda", seed=n)
+        assert len(reset) == n
