@@ -162,6 +162,7 @@ def _comparison(
     warnings = list(extra)
     if is_loss:
         warnings += [Warning.DIVERGED] * bool(own.n_diverged + base.n_diverged)
+        warnings += [Warning.ZERO_VARIANCE] * any(len(x.values) > 1 and not np.ptp(x.values) for x in (own, base))
         warnings += [Warning.OUTLIER] * bool(samples.outliers(table, arm) or samples.outliers(table, baseline))
     else:
         warnings += samples.time_warnings(table, arm, baseline)

@@ -60,7 +60,7 @@ class Warning(enum.Enum):
     )
     MIXED_HARDWARE = "Runs come from different hardware: their times are not compared. Run all arms on the same kind of machine."
     ZERO_VARIANCE = (
-        "The losses of several runs are equal to the last digit: no error can be estimated. Look for a copied run or fixed seed."
+        "The losses of several runs are equal to the last digit: they tell no error. Look for a copied run or fixed seed."
     )
     OUTLIER = "A run lies far from the others of its arm (more than 5 robust sd); it is counted. Look at its log."
     UNEQUAL_NOISE = (

@@ -87,6 +87,36 @@ def test_fail_on_looks_at_the_primary_metric_where_that_can_say_the_word(ablate:
     assert ablate("compare", "split", "--fail-on", "slower").code == 1
 
 
+def test_compare_says_what_is_doubtful_about_which_arm(ablate: Any) -> None:
+    recorded(budgets=(280, 300), target=1.40)
+    said = ablate("compare", "split").out
+    assert "base, good, bad: The budgets do not bracket the target" in said
+    assert "good, bad: All runs were made on one node" in said
+    assert "not_bracketed" in ablate("compare", "split", "--json").json["warnings"]
+
+
+def test_equal_losses_are_spoken_of_where_other_arms_give_an_error(ablate: Any) -> None:
+    root = recorded()
+    plan = json.loads((root / "experiments" / "split" / "experiment.json").read_text())
+    for run in plan["runs"]:
+        path = root / "runs" / run["run_id"] / "result.json"
+        if run["arm"] == "good":
+            path.write_text(json.dumps({**json.loads(path.read_text()), "val_loss": 1.5}))
+    assert "good: The losses of several runs are equal to the last digit" in ablate("compare", "split").out
+
+
+@pytest.mark.parametrize("command", [["compare", "split"], ["report", "split"], ["significance", "split", "--arm", "good"]])
+def test_mixed_data_is_refused_in_one_line(ablate: Any, command: list[str]) -> None:
+    root = recorded()
+    plan = json.loads((root / "experiments" / "split" / "experiment.json").read_text())
+    path = root / "runs" / plan["runs"][0]["run_id"] / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**config, "data": {**config["data"], "fingerprint": "0" * 64}}))
+    ran = ablate(*command)
+    assert ran.code == 2 and ran.err.count("\n") == 1
+    assert "mixes runs of 2 different data sets" in ran.err and "fault" not in ran.err
+
+
 def test_fail_on_refuses_a_word_that_no_verdict_begins_with(ablate: Any) -> None:
     recorded()
     ran = ablate("compare", "split", "--fail-on", "slwer")

@@ -34,11 +34,18 @@ def confirm(
     """Write the confirmatory experiment that follows from an exploratory one."""
     import yaml
 
-    from harness.cli.pages import load_for_report
+    from harness.cli.pages import compared, load_for_report
     from harness.config import plain
     from harness.experiment_file import experiment_path
+    from harness.plan_file import read_plan
     from harness.yamlfile import YamlFile
 
+    known = read_plan(results, name_of(experiment)) or {}
+    if known.get("foreign") or known.get("imported"):
+        raise UserError(
+            f"{experiment}: what is not our own trainer's is confirmed by a file with `confirm: true`, which has fresh runs: see "
+            "docs/foreign-trainers.md; imported logs cannot be"
+        )
     file = YamlFile(experiment_path(experiment))
     if file.data.get("confirm"):
         raise UserError(f"{file.where('confirm')}: {name_of(experiment)} confirms already; its report is what it has to say")
@@ -48,7 +55,7 @@ def confirm(
         raise UserError(
             f"{file.path}: {loaded.name} was run with other settings: repeat its --set options ({explored.plan['command']})"
         )
-    outcome = explored.comparisons()
+    outcome = compared(explored)
     margin = margin if margin is not None else loaded.margin or half_the_smallest(outcome)
     n, why = planned_seeds(loaded, outcome, results, detect if detect is not None else margin, len(arms or outcome.arms))
     data = confirmatory(file.data, parse_overrides(settings, None), explored.plan, arms or [], n=n, margin=margin)

@@ -17,13 +17,13 @@ AB_SCHEMA = 1
 
 def house_verdict(e: "ForeignExperiment", results: Path, target: float, *, no_report: bool) -> dict[str, Any]:
     """The house table as data: arms, differences, the benchmark's rules, looks, the report's path."""
-    from harness.cli.pages import load_for_report, write_page
+    from harness.cli.pages import compared, load_for_report, write_page
     from harness.cli.verdicts import row
     from reports.samples import usable
 
     page = None if no_report else write_page([e.name], results)
     known = load_for_report(e.name, results, look=no_report)
-    outcome = known.comparisons()
+    outcome = compared(known)
     arms = []
     for arm in e.arms:
         cell = outcome.cells[arm.name]

@@ -11,7 +11,7 @@ from harness.cli import app
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from reports.types import Experiment
+    from reports.types import Comparisons, Experiment
 
 Results = Annotated[Path, typer.Option("--results", help="the results folder")]
 AcceptStale = Annotated[bool, typer.Option("--accept-stale", help="count runs of an older source; the page says so")]
@@ -96,8 +96,22 @@ def write_page(names: Sequence[str], results: Path, *, out: Path | None = None, 
 
 def write_loaded(loaded: "Sequence[Experiment]", results: Path, out: Path | None, *, refresh_s: float | None = None) -> Path:
     from reports.page import write_report
+    from reports.samples import usable
 
+    try:
+        for experiment in loaded:
+            usable(experiment)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     return write_report(loaded, out or results / "experiments" / loaded[0].name / "report.html", refresh_s=refresh_s)
+
+
+def compared(experiment: "Experiment") -> "Comparisons":
+    """An experiment's verdicts; raises UserError where its runs cannot be compared at all."""
+    try:
+        return experiment.comparisons()
+    except ValueError as error:
+        raise UserError(str(error)) from None
 
 
 def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[Experiment]":

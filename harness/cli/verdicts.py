@@ -8,12 +8,12 @@ import typer
 
 from harness.cli import app
 from harness.cli.catalogue import Json
-from harness.cli.pages import RESULTS, AcceptStale, Results, load_for_report
+from harness.cli.pages import RESULTS, AcceptStale, Results, compared, load_for_report
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from reports.types import Comparison, Comparisons, Experiment
+    from reports.types import Comparison, Comparisons, Experiment, Warning
 
 COMPARE_SCHEMA = 1
 COLUMNS = ["arm", "metric", "delta", "low", "high", "p", "n", "verdict", "next_action"]
@@ -34,10 +34,7 @@ def compare(
     """The verdicts as a table."""
     check_word(fail_on)
     known = load_for_report(experiment, results, accept_stale, look=True)
-    try:
-        outcome = known.comparisons()
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    outcome = compared(known)
     hours = hours_per_run(known)
     rows = [row(c, hours_per_run=hours) for c in outcome.comparisons.values()]
     if json:
@@ -50,16 +47,35 @@ def compare(
                 "looks": outcome.looks,
                 "anytime": outcome.anytime,
                 "notes": list(outcome.notes),
-                "warnings": [w.name.lower() for w in outcome.warnings],
+                "warnings": [w.name.lower() for w in dict.fromkeys([*outcome.warnings, *of_times(outcome)])],
                 "comparisons": rows,
             }
         )
     else:
         print_table(rows, COLUMNS)
-        for note in (*outcome.notes, *(w.text for w in outcome.warnings)):
+        for note in (*outcome.notes, *doubts(outcome)):
             print(note)
     if fail_on is not None and any(c.verdict.startswith(fail_on) for c in judged(outcome, fail_on)):
         raise typer.Exit(1)
+
+
+def of_times(outcome: "Comparisons") -> dict["Warning", list[str]]:
+    """What is doubtful about an arm's time to target, with the arms; a comparison of it may be missing for that very reason."""
+    found: dict[Warning, list[str]] = {}
+    for arm, time in outcome.times.items():
+        for warning in time.warnings:
+            found.setdefault(warning, []).append(arm)
+    return found
+
+
+def doubts(outcome: "Comparisons") -> list[str]:
+    """Every warning as one sentence; one that is not about the whole experiment has its arms in front."""
+    arms = of_times(outcome)
+    for c in outcome.comparisons.values():
+        for warning in c.warnings:
+            arms.setdefault(warning, []).append(c.arm)
+    own = {w: dict.fromkeys(names) for w, names in arms.items() if w not in outcome.warnings}
+    return [*(w.text for w in outcome.warnings), *(f"{', '.join(names)}: {w.text}" for w, names in own.items())]
 
 
 def row(c: "Comparison", *, hours_per_run: float | None = None) -> dict[str, Any]:
