@@ -82,13 +82,15 @@ class Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, n: int = 5) -> list[float]:
-        """About n round numbers inside [low, high]."""
-        rough = (self.high - self.low) / max(n, 1)
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
-        first = math.ceil(self.low / step - 1e-9)
-        last = math.floor(self.high / step + 1e-9)
-        return [k * step for k in range(first, last + 1)]
+        """About n round numbers inside [low, high], two of them at least: one alone tells no scale."""
+        found: list[float] = []
+        while len(found) < 2:
+            rough = (self.high - self.low) / max(n, 1)
+            power = 10.0 ** math.floor(math.log10(rough))
+            step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
+            found = [k * step for k in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
+            n += 1
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,7 +198,7 @@ def difference_figure(data: dict[str, Bundle], runs: pd.DataFrame, palette: Pale
     def draw(width: int) -> tuple[str, float]:
         n = len(deltas)
         n_columns = (1 if n == 1 else 2 if n <= 4 else 3 if n <= 9 else 4) if width == WIDE else (1 if n <= 4 else 2)
-        panel_w = (width - 20 * (n_columns - 1)) / n_columns
+        panel_w = (width - 14 - 20 * (n_columns - 1)) / n_columns  # 14: half of the last tick's label
         panel_h = 150 if n <= 9 else 104
         words = f"difference in validation loss, {unit}; below zero is better" if width == WIDE else f"difference in {unit}"
         parts = [text(0, 12, words, css="axis")]

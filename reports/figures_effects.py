@@ -176,6 +176,9 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
                 text(width, row + 13, words, anchor="end", css="value"),
             )
             bar = mark(shape, css="bar" if i == 0 else "bar light", tip=words)
+            low, high = ends.get(arm, (None, None))
+            if low is not None and high is not None:
+                bar += f'<path class="interval" d="M{x(low):.1f} {row + 25.5}H{x(high):.1f}"/>'
             parts.append(f'<g class="series {palette.css(arm)}">{name}{value}{bar}</g>')
         return "".join(parts), bottom + 44
 

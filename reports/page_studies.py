@@ -89,11 +89,10 @@ def steps_table(found: Sequence[Step], plan: Mapping[str, Any]) -> list[Study]:
     if not found:
         return []
     rows = []
-    for loss, time in zip(found[::2], found[1::2], strict=True):
-        cells = [effect(loss.published, "loss_delta"), effect(loss.own, "loss_delta"), Cell(text=loss.verdict, css="words")]
-        cells += [effect(time.published, "percent"), effect(time.own, "percent"), Cell(text=time.verdict, css="words")]
-        reasons = {"loss": loss.why, "step time": time.why} if loss.why != time.why else {"both": loss.why}
-        rows.append((loss.change, [*cells, Cell(text="; ".join(f"{k}: {v}" for k, v in reasons.items()), css="words")]))
+    for step in found:
+        kind, of = ("loss_delta", "loss") if step.metric == "val_loss" else ("percent", "step time")
+        cells = [effect(step.published, kind), effect(step.own, kind), Cell(text=step.verdict, css="words"), Cell(text=step.why)]
+        rows.append((f"{step.change}: {of}", cells))
     standing = "" if plan.get("confirm") else " Exploratory: the same runs may have suggested the question."
     lead = (
         f"Every change of {plan['published']}'s published ladder that was run here with and without it, each against the arm "
@@ -101,7 +100,7 @@ def steps_table(found: Sequence[Step], plan: Mapping[str, Any]) -> list[Study]:
         "side is one run per rung, with the noise of single runs of its era and of nodes. Margins are half the published effect."
         + standing
     )
-    heads = ["published Δ loss", "Δ loss here", "loss", "published Δ step time", "Δ step time here", "step time", "why"]
+    heads = ["published", "here", "verdict", "why"]
     return [Study(key="published-steps", title="Against the published ladder", lead=lead, first="change", heads=heads, rows=rows)]
 
 

@@ -4,6 +4,7 @@ ABLATE_SHOTS names a folder for screenshots of the pages."""
 
 # ruff: noqa: E501  # JavaScript
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,6 +178,21 @@ def test_a_mark_leads_to_its_run(browser, pages):
         "(() => { const m = document.querySelector('svg.wide [data-run]'); m.dispatchEvent(new MouseEvent('click', {bubbles: true})); return m.dataset.run; })()"
     )
     assert browser.evaluate("document.querySelector('tr.found').dataset.run") == run
+
+
+def test_a_mark_tells_its_run_on_hover(browser, pages):
+    browser.open(pages["ladder"])
+    said = browser.evaluate("""(() => { const m = document.querySelector('#scatter-0 svg.wide [data-run]');
+      m.dispatchEvent(new PointerEvent('pointermove', {bubbles: true})); return document.getElementById('tip').textContent; })()""")
+    assert re.fullmatch(r"r07, seed \d: loss \d\.\d{4}, \d\d\.\d\d ms a step", said)
+
+
+def test_print_from_a_dark_screen_is_dark_ink_on_white(browser, pages):
+    browser.open(pages["ladder"], dark=True)
+    browser.send("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    low = browser.evaluate(CONTRAST)
+    browser.send("Emulation.setEmulatedMedia", media="")
+    assert low == []
 
 
 def test_the_legend_picks_one_arm_out(browser, pages):
