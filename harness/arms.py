@@ -108,6 +108,8 @@ class Resolver:
             if not why:
                 self._resolve((name,))  # a size that does not fit is the file's fault, not the design's
                 alone[name] = self._refusal(order)
+        if not self.changes:
+            raise self.file.fail("there are no changes: name one at least, for example untied_head: r08.untied_head", "changes")
         if not sets:
             reason = next((f"{name}: {why}" for name, why in alone.items()), "there are none")
             raise self.file.fail(f"no change can stand on this baseline: {reason}", "changes")

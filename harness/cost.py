@@ -109,12 +109,40 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
     }
 
 
-def check_limit(cost: Mapping[str, Any], most: float | None) -> None:
-    """Raises UserError where a matrix would cost more GPU-hours than the user allows (on a CPU: hours of one slot)."""
+def estimate_foreign(planned: Sequence[PlannedRun], results: Path, *, wall_limit_s: float | None) -> dict[str, Any]:
+    """What runs of foreign trainers still cost at most: the mean of their finished ones, else their wall limit.
+
+    Raises UserError where neither is known."""
+    found = [(p, read_result(results / "runs" / p.spec.run_id)) for p in planned]
+    walls = [r["wall"]["total_s"] for _, r in found if r and (r.get("wall") or {}).get("total_s")]
+    missing = [p for p, r in found if r is None]
+    run_s = fmean(walls) if walls else wall_limit_s
+    if run_s is None and missing:
+        raise UserError("--max-gpu-hours: nothing is known of what these trainers cost before a run is done: add --wall-limit S")
+    hours = len(missing) * (run_s or 0.0) / 3600
+    n_gpus = planned[0].spec.config["trainer"]["gpus"] if planned else 0
+    source = f"{len(walls)} finished runs" if walls else "their wall limit"
+    return {"runs": len(missing), "slot_hours": hours, "gpu_hours": hours * n_gpus if n_gpus else None, "source": source}
+
+
+def spent(planned: Sequence[PlannedRun], results: Path) -> float:
+    """What the finished runs of a plan took: GPU-hours, on a CPU hours of one slot."""
+    hours = 0.0
+    for p in planned:
+        wall = (read_result(results / "runs" / p.spec.run_id) or {}).get("wall") or {}
+        hours += wall.get("total_s", 0.0) / 3600 * (p.spec.world_size if p.spec.device == "cuda" else 1)
+    return hours
+
+
+def check_limit(cost: Mapping[str, Any], most: float | None, *, already: float = 0.0) -> None:
+    """Raises UserError where a matrix would cost more GPU-hours than the user allows (on a CPU: hours of one slot).
+
+    already: what an earlier part of it took in this call."""
     hours = cost["gpu_hours"] if cost["gpu_hours"] is not None else cost["slot_hours"]
-    if most is not None and hours > most:
+    if most is not None and hours > most - already:
         unit = "GPU-hours" if cost["gpu_hours"] is not None else "hours of one slot"
+        before = f" after {already:.3g}" if already else ""
         raise UserError(
-            f"{cost['runs']} runs need about {hours:.3g} {unit} (from {cost['source']}), more than --max-gpu-hours {most:g}: "
-            "nothing was started; take fewer --seeds or steps, or allow more"
+            f"{cost['runs']} runs need about {hours:.3g} {unit}{before} (from {cost['source']}), more than --max-gpu-hours "
+            f"{most:g}: {'none of them' if already else 'nothing'} was started; take fewer --seeds or steps, or allow more"
         )

@@ -25,6 +25,7 @@ from harness.presets import to_config, with_budget
 from harness.records import RunSpec
 from harness.source import source_of
 from harness.validate import check_config
+from harness.yamlfile import YamlFile
 
 NO_DATA = "not prepared"  # the fingerprint of a corpus that is not here, in a plan that is only looked at
 
@@ -86,10 +87,13 @@ def plan_runs(e: Experiment, *, world_size: int | None = None, need_data: bool =
                         f"choose a divisor, or --set data.ranks={size}"
                     )
             name = config.data.corpus
-            corpus = corpora[name] = corpora.get(name) or corpus_of(name, need_data=need_data)
-            if corpus and config.data not in second:
-                second[config.data] = heldout_of(config, corpus)
-                check_fits(corpus, second[config.data], config.data)
+            try:
+                corpus = corpora[name] = corpora.get(name) or corpus_of(name, need_data=need_data)
+                if corpus and config.data not in second:
+                    second[config.data] = heldout_of(config, corpus)
+                    check_fits(corpus, second[config.data], config.data)
+            except UserError as error:
+                raise UserError(f"{YamlFile(e.path).where('set', 'data.corpus')}: {error}") from None
             heldout = second.get(config.data)
             spec = RunSpec(
                 config=plain(config),

@@ -1,5 +1,8 @@
 """What a matrix costs before it starts: from its own runs where there are any, else from FLOPs and the card."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +10,7 @@ import pytest
 from fake_matrix import EXPERIMENT, Matrix
 
 from harness import cost, slots
-from harness.cost import check_limit, estimate
+from harness.cost import check_limit, estimate, estimate_foreign, spent
 from harness.errors import UserError
 from harness.experiment import load_experiment
 from harness.plan import PlannedRun, plan_runs
@@ -73,3 +76,49 @@ def test_the_limit_stops_a_run_before_it_starts(tmp_path: Path) -> None:
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert not matrix.results.exists()
     assert "--max-gpu-hours 1e-09" in err
+
+
+def test_what_follows_a_part_has_what_the_part_left(
+    planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 1800.0}})
+    assert spent(planned, tmp_path) == pytest.approx(3.0)
+    assert spent([replace(p, spec=replace(p.spec, device="cuda", world_size=4)) for p in planned], tmp_path) == pytest.approx(
+        12.0
+    )
+    got = {"runs": 2, "gpu_hours": 1.0, "slot_hours": 1.0, "source": "6 finished runs"}
+    check_limit(got, 4.0, already=3.0)
+    with pytest.raises(UserError, match=r"2 runs need about 1 GPU-hours after 3 .*none of them was started"):
+        check_limit(got, 3.9, already=3.0)
+
+
+@pytest.mark.slow
+def test_an_adaptive_matrix_stops_where_the_limit_is_reached(tmp_path: Path) -> None:
+    matrix = Matrix(tmp_path)
+    matrix.file.write_text(EXPERIMENT + "seeds: {min: 2, max: 6, stop: {half_width: 0.000000001}}\n")
+    hours = json.loads(subprocess_plan(matrix))["cost"]["slot_hours"]
+    code, out, err = matrix.run("--max-gpu-hours", f"{hours * 1.05:.12f}")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "none of them was started" in err
+    assert len(matrix.statuses()) == 4  # the first part, whole
+
+
+def subprocess_plan(matrix: Matrix) -> str:
+    command = [sys.executable, "-m", "harness", "plan", str(matrix.file), "--json", "--results", str(matrix.results)]
+    return subprocess.run(command, cwd=matrix.root, env=matrix.environment, check=True, capture_output=True, text=True).stdout
+
+
+def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
+    planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = [replace(p, spec=replace(p.spec, config={"trainer": {"gpus": 8}}, device="cuda")) for p in planned]
+    with pytest.raises(UserError, match="add --wall-limit"):
+        estimate_foreign(foreign, tmp_path, wall_limit_s=None)
+    assert estimate_foreign(foreign, tmp_path, wall_limit_s=600.0)["gpu_hours"] == pytest.approx(8.0)
+    done = foreign[0].spec.run_id
+    monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 900.0}} if run.name == done else None)
+    got = estimate_foreign(foreign, tmp_path, wall_limit_s=600.0)
+    assert got["runs"] == sum(p.spec.run_id != done for p in foreign)
+    assert got["gpu_hours"] == pytest.approx(got["runs"] * 8 * 900 / 3600)
+    monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 900.0}})
+    assert estimate_foreign(foreign, tmp_path, wall_limit_s=None)["gpu_hours"] == 0.0

@@ -36,6 +36,7 @@ EXIT_FAILED, EXIT_STOPPED = 1, {"interrupted": 130, "preempted": 143}  # as shel
 
 def parse_overrides(settings: list[str] | None, seeds: int | None) -> dict[str, Any]:
     """--set KEY=VALUE pairs as YAML would read them."""
+    from harness.experiment_keys import MAX_SEEDS
     from harness.yamlfile import parse_value
 
     out: dict[str, Any] = {}
@@ -44,6 +45,8 @@ def parse_overrides(settings: list[str] | None, seeds: int | None) -> dict[str, 
         if not equals or not key.strip():
             raise UserError(f"--set {text}: must be KEY=VALUE, for example --set schedule.steps=300")
         out[key.strip()] = parse_value(value)
+    if seeds is not None and not 1 <= seeds <= MAX_SEEDS:
+        raise UserError(f"--seeds {seeds}: must be from 1 to {MAX_SEEDS}")
     return out | ({"seeds": seeds} if seeds is not None else {})
 
 
@@ -119,7 +122,7 @@ def run(
 ) -> None:
     """Run what is missing of an experiment. Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input."""
     from harness.attempt import Limits
-    from harness.cost import check_limit, estimate
+    from harness.cost import check_limit, estimate, estimate_foreign, spent
     from harness.plan import describe, plan_runs
     from harness.plan_file import read_plan, save_plan
     from harness.provenance import redact
@@ -138,6 +141,11 @@ def run(
         raise UserError("--gpus-per-run and --max-parallel must be at least 1")
     limits = Limits(wall_s=wall_limit, oom_retries=oom_retries)
     if (foreign := read_foreign(experiment, results, settings, seeds, gpus_per_run)) is not None:
+        if max_gpu_hours is not None:
+            from harness.foreign.plan import plan_foreign
+
+            limit_s = foreign.limits.wall_s if wall_limit is None else wall_limit
+            check_limit(estimate_foreign(plan_foreign(foreign), results, wall_limit_s=limit_s), max_gpu_hours)
         shared = {"wall_limit_s": wall_limit, "dry_run": dry_run, "no_report": no_report}
         run_experiment(foreign, results, max_parallel=max_parallel or 1, **shared)  # type: ignore[arg-type]
         return
@@ -158,7 +166,7 @@ def run(
         return
     store = Store.create(results)
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
-    summary = None
+    summary, hours = None, 0.0
     while True:
         before = read_plan(results, loaded.name)
         if (described := describe(loaded, planned, before=before, command=command)) != before:
@@ -174,7 +182,12 @@ def run(
         following = None if step.stopped else next_part(whole, loaded, results, world_size=gpus_per_run)
         if following is None:
             break
+        if max_gpu_hours is not None:  # what follows an adaptive or retuned part is known only now
+            hours += spent([p for p in planned if p.spec.run_id in step.statuses], results)
         loaded, planned = following, plan_runs(following, world_size=gpus_per_run)
+        if max_gpu_hours is not None:
+            done = {p.spec.run_id for p in planned if store.is_done(p.spec.run_id)}
+            check_limit(estimate(planned, done, results), max_gpu_hours, already=hours)
     finish(loaded, planned, store, summary, results, no_report)
 
 
