@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.data.corpora import data_root
 from harness.records import finite, read_result, sealed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -134,7 +135,7 @@ def through_hydra(folder: Path, n: int) -> dict[str, float]:
     sweep = [python, str(folder / "app.py"), "--multirun", "hydra/launcher=submitit_local", f"hydra.sweep.dir={folder}/sweep"]
     sweep.append("hydra.sweeper.max_batch_size=1")  # one at a time, as the others; it would start all of them at once
     paths = ",".join(map(str, specs(folder)[:n]))
-    more = environment(PYTHONPATH=f"{ROOT}:{folder}")
+    more = environment(PYTHONPATH=f"{ROOT}:{folder}", ABLATE_DATA=str(ROOT / data_root()))
     took, _ = call([*sweep, f"+path={paths}", "hydra.launcher.timeout_min=60"], env=more, cwd=folder)
     out = "\n".join(p.read_text() for p in sorted((folder / "sweep").rglob("*_log.out")))
     return of_lines(out, took, n)
