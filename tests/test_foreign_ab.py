@@ -300,7 +300,7 @@ def test_bad_input_is_found_before_anything_runs(folder: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["old.py", "none.py"], "NEW none.py: no commit 'none.py' in the repository"),
+        (["old.py", "none.py"], "and no such script; did you mean 'new.py'?"),
         (["old.py", "new.py", "--env", "X"], "--env X: must be NAME=VALUE"),
         (["old.py", "new.py", "-n", "0"], "-n 0: must be at least 1"),
         (["old.py", "new.py", "--data", "none"], "none does not exist"),

@@ -93,3 +93,5 @@ def test_what_cannot_go_on_is_told(folder: Path, capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     assert ablate("run", "ab-old-new", "--set", "x=1") == 2
     assert "goes on as it was started" in capsys.readouterr().err
+    assert ablate("confirm", "ab-old-new") == 2
+    assert "confirmed by a file with `confirm: true`" in capsys.readouterr().err

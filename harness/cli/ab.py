@@ -60,8 +60,9 @@ def ab(
     from harness.foreign.environments import located
     from harness.foreign.experiment import ForeignExperiment
     from harness.foreign.side import Side, default_data, linked
-    from harness.foreign.source import data_fingerprint
+    from harness.foreign.source import commit_of, data_fingerprint
     from harness.foreign.trainer import Limits
+    from harness.presets import near
 
     for name, value, least in (
         ("-n", n, 1),
@@ -91,6 +92,9 @@ def ab(
     sides = []
     for text in (old, new):
         path, (ref, _, inside) = Path(text), text.partition(":")
+        if path.suffix and not path.is_file() and commit_of(repo, ref) is None:
+            there = [str(p) for p in sorted(path.parent.glob(f"*{path.suffix}"))]
+            raise UserError(f"{text}: no commit of {repo.absolute()}, and no such script{near(text, there)}")
         place = {"file": path.absolute()} if path.is_file() else {"repo": repo.absolute(), "ref": ref, "script": inside or script}
         folder = path.absolute().parent if path.is_file() else repo.absolute()
         sides.append(Side(**place, **shared, data=linked(data, here) if data else default_data(folder, here)))  # type: ignore[arg-type]

@@ -87,6 +87,7 @@ def facts(told: dict[str, Any]) -> list[tuple[str, str]]:
     commit = f"commit {git.get('commit') or 'unknown'}" + (
         f", with changes that were not committed (code/{git.get('diff_sha256')}.diff)" if git.get("dirty") else ""
     )
+    steps = f"{c.get('budget') or 'its own'} steps"
     measured = [(k, r.get(k)) for k in ("val_loss", "steps", "train_time_s", "step_ms", "peak_allocated_mib")]
     known = [
         ("run", f"{told['run']}: {told['state']}" + (f" ({r['reason']})" if r.get("reason") else "")),
@@ -94,7 +95,7 @@ def facts(told: dict[str, Any]) -> list[tuple[str, str]]:
         ("result", ", ".join(f"{k} {text(v)}" for k, v in measured if v is not None)),
         ("toggles", "; ".join(c.get("toggles") or [])),
         ("substituted", "; ".join(c.get("substituted") or [])),
-        ("run of", f"seed {c['seed']}, {c['budget']} steps, role {c['role']}, {c['world_size']} x {c['device']}" if c else ""),
+        ("run of", f"seed {c['seed']}, {steps}, role {c['role']}, {c['world_size']} x {c['device']}" if c else ""),
         ("data", f"{c['data']['name']}, fingerprint {c['data']['fingerprint'][:16]}" if c.get("data") else ""),
         ("code", f"{commit}; as it ran: code/{c['source']['digest']}.zip" if c.get("source") else ""),
         ("machine", ", ".join(map(str, filter(None, (e.get("host"), e.get("cpu"), e.get("system"))))) if e else ""),

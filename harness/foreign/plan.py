@@ -37,6 +37,7 @@ def spec_of(e: ForeignExperiment, arm: ForeignArm) -> RunSpec:
         source_files=source.files,
         environment_digest=arm.environment_digest,
         device="cuda" if arm.trainer["gpus"] else "cpu",
+        world_size=max(1, arm.trainer["gpus"]),
         toggles=tuple(f"{k} = {v}" for k, v in arm.fields.items()) or ("the baseline: nothing is changed",),
     )
 
