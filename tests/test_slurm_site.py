@@ -1,0 +1,74 @@
+"""What the Slurm executor does before and without a cluster: cluster.yaml, and commands that do not answer."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from fake_matrix import Matrix
+
+from harness.errors import UserError
+from harness.slurm.cluster import minutes, read_cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "n"), [("90", 90), ("90:30", 91), ("2:00:00", 120), ("1-12", 2160), ("1-12:30", 2190), ("1-00:00:01", 1441)]
+)
+def test_time_limits_are_read_as_slurm_writes_them(text: str, n: int) -> None:
+    assert minutes(text) == n
+
+
+def test_a_sites_options_are_passed_on_as_written(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "account: lab\nqos: high\ntime: 2:00:00\nmem-per-cpu: 012\nexclusive:\nmail-type: END,FAIL\n"
+        "setup: [module load cuda, source env.sh]\ncontainer: {image: ngc.sqsh, mounts: '/data:/data'}\nrequeues: 5\n"
+    )
+    site = read_cluster(file)
+    assert site.sbatch == {
+        "account": "lab", "qos": "high", "time": "2:00:00", "mem_per_cpu": "012", "exclusive": True, "mail_type": "END,FAIL",
+    }  # fmt: skip
+    assert site.setup == ("module load cuda", "source env.sh")
+    assert site.srun == ("--container-image=ngc.sqsh", "--container-mounts=/data:/data")
+    assert (site.device, site.requeues) == ("cuda", 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("device: gpu", "device is 'gpu', but must be cuda or cpu"),
+        ("array: 0-3", "'array' is what `ablate run` sets itself"),
+        ("setpu: [a]", "did you mean 'setup'?"),
+        ("requeues: many", "must be a whole number"),
+    ],
+)
+def test_a_mistake_in_cluster_yaml_is_one_line_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "cluster.yaml").write_text(f"account: lab\n{text}\n")
+    with pytest.raises(UserError, match=r"cluster\.yaml:2: ") as error:
+        read_cluster(tmp_path / "cluster.yaml")
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_without_slurm_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    code, _, err = Matrix(tmp_path, n_seeds=1).run("--executor", "slurm")
+    assert code == 2
+    assert "no sbatch here" in err
+
+
+def test_a_job_that_slurm_does_not_know_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that answer like those of a cluster without accounting whose queue has forgotten every job."""
+    commands = {
+        "sbatch": "echo Submitted batch job 7",
+        "squeue": "true",
+        "sacct": "echo Slurm accounting storage is disabled >&2; exit 1",
+        "srun": "exit 1",
+    }
+    for name, line in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    code, out, _ = Matrix(tmp_path, n_seeds=1, FAKE_POLL_S="0.02").run("--executor", "slurm")
+    assert code == 1
+    assert out.count("failed: its job was killed") == 4  # as it ends, and in the summary
