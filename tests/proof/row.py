@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 SIZES = (3, 5, 10, 20)
-AT_MOST = 400_000  # replications where whole experiments are arrays: rates of 5 % then lie within 0.1 % of the truth
+AT_MOST = 200_000  # replications where whole experiments are arrays: rates of 5 % then lie within 0.1 % of the truth
 COVERAGE, FAMILY, WIDTH, POWER = 0.93, 0.05, 1.5, 0.80
 
 

@@ -54,7 +54,7 @@ FAMILIES = {
 
 def shares(r: int) -> Iterator[Row]:
     """Three changes, all eight sets in blocks, the intervals of one column at once; the truth is 0, intervals move with it."""
-    r = min(20 * r, AT_MOST // 4)
+    r = min(50 * r, AT_MOST // 2)
     for n in SIZES:
         for noise, sd in NOISES.items():
             found: dict[str, list[tuple[np.ndarray, ...]]] = {kind: [] for kind in FAMILIES}
@@ -87,7 +87,7 @@ def anytime_shares(r: int) -> Iterator[Row]:
 
 def time_shares(r: int) -> Iterator[Row]:
     """Shapley shares of steps and of seconds to target, two changes, by production code."""
-    r = max(r // 20, 200)
+    r = max(r // 20, 500)
     names, sets = ["base", "a", "b", "a + b"], subsets(("a", "b"))
     c_MK = matrix(shapley_contrasts(sets, ("a", "b")), sets)
     log_steps = math.log(3000) + np.array([0.0, -0.02, -0.015, -0.04])

@@ -80,7 +80,7 @@ def _oracle_half(n: int, sd: np.ndarray) -> np.ndarray:
 
 def ragged(r: int) -> Iterator[Row]:
     """A run is missing from two to five blocks: three arms without effect, by production code."""
-    r = max(r // 20, 200)
+    r = max(r // 50, 200)
     for n in (3, 5):
         for noise, sd in (("equal, a run missing", np.ones(4)), ("baseline 2 x, a run missing", np.array([2, 1, 1, 1.0]))):
             rng, held = np.random.default_rng([15, n, len(noise)]), np.zeros((r, 3), bool)
@@ -117,7 +117,7 @@ def welch_rows(r: int) -> Iterator[Row]:
 
 def axes(r: int) -> Iterator[Row]:
     """Two arms at three points of a grid, every point with its own baseline: all six intervals at once."""
-    r = min(20 * r, AT_MOST // 4)
+    r = min(50 * r, AT_MOST // 2)
     for n in SIZES:
         parts = []
         for rng, size in chunks([16, n], r, 9 * n):
@@ -184,27 +184,25 @@ def unpaired_sequences(r: int) -> Iterator[Row]:
 
 
 def diverged(r: int) -> Iterator[Row]:
-    """One run in ten diverges in both arms, which are alike: the test over all labellings, the interval on fewer experiments."""
-    r_test, r_interval = max(r // 20, 100), max(r // 50, 100)
+    """One run in ten diverges in both arms, which are alike: the test over all labellings, and the interval."""
+    r = max(r // 50, 100)
     for n in (5, 7):
         rng, rows, false, covered = np.random.default_rng([9, n]), labels(n, 2 * n), [], 0
-        for k in range(max(r_test, r_interval)):
+        for _ in range(r):
             lost = np.zeros(2 * n, bool)
             while not lost.any() or lost[:n].all() or lost[n:].all():
                 lost = rng.random(2 * n) < 0.1
             y = rng.normal(size=2 * n)
-            if k < r_test:  # who is called arm is a draw among all labellings, so their share is the error given these losses
-                d = np.abs(trimmed_differences(np.where(lost, np.inf, y), rows))
-                p = 1 - np.searchsorted(np.sort(d), d - 1e-12) / len(d)
-                false.append((p <= 0.05).mean())
-            if k < r_interval:
-                arm, base = (y[part][~lost[part]] for part in (slice(0, n), slice(n, None)))
-                effect = permuted_effect(arm, n - len(arm), base, n - len(base), alpha=0.05)
-                covered += effect.low is None or effect.high is None or effect.low <= 0 <= effect.high
-        yield Row(kind="worst-rank trimmed mean, test", n=str(n), noise="1 in 10 diverge", replications=r_test,
+            # who is called arm is a draw among all labellings, so their share is the error given these losses
+            d = np.abs(trimmed_differences(np.where(lost, np.inf, y), rows))
+            false.append((1 - np.searchsorted(np.sort(d), d - 1e-12) / len(d) <= 0.05).mean())
+            arm, base = (y[part][~lost[part]] for part in (slice(0, n), slice(n, None)))
+            effect = permuted_effect(arm, n - len(arm), base, n - len(base), alpha=0.05)
+            covered += effect.low is None or effect.high is None or effect.low <= 0 <= effect.high
+        yield Row(kind="worst-rank trimmed mean, test", n=str(n), noise="1 in 10 diverge", replications=r,
                   family_error=float(np.mean(false)))  # fmt: skip
-        yield Row(kind="worst-rank trimmed mean", n=str(n), noise="1 in 10 diverge", replications=r_interval,
-                  coverage=covered / r_interval)  # fmt: skip
+        yield Row(kind="worst-rank trimmed mean", n=str(n), noise="1 in 10 diverge", replications=r,
+                  coverage=covered / r)  # fmt: skip
 
 
 def equivalence(r: int) -> Iterator[Row]:
