@@ -70,6 +70,15 @@ def test_the_table_has_its_place_in_the_docs():
         "time to target, anytime-valid",
         "noise floor",
         "rate of diverged runs",
+        "contribution alone",
+        "Shapley share",
+        "lost without it",
+        "main effects and interactions",
+        "Shapley share of steps",
+        "Shapley share of seconds",
+        "points of an axis",
+        "verified",
+        "published delta",
     ):
         assert kind in written
     assert written.strip().splitlines()[:2] == table([]).splitlines()
