@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from foreign_bench import CPU, ablate, bench, commit
+from foreign_bench import CPU, ablate, bench, commit, write
 from foreign_logs import late_2024
 
 from reports import load
@@ -95,3 +95,16 @@ def test_what_cannot_go_on_is_told(folder: Path, capsys: pytest.CaptureFixture[s
     assert "goes on as it was started" in capsys.readouterr().err
     assert ablate("confirm", "ab-old-new") == 2
     assert "confirmed by a file with `confirm: true`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["run", "--executor", "slurm"], ["run", "--oom-retries", 1], ["plan", "--detect", 0.01]],
+)
+def test_an_option_of_our_own_trainer_is_refused_not_ignored(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[object]
+) -> None:
+    command, *options = arguments
+    assert ablate(command, write(folder, changes={"x": {"args": ["--x"]}}), *options) == 2
+    assert "is for our own trainer, not for foreign ones" in capsys.readouterr().err
+    assert not Path("results").exists()

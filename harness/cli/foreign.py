@@ -11,6 +11,8 @@ import typer
 from harness.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from harness.foreign.experiment import ForeignExperiment
     from harness.plan import PlannedRun
     from harness.process import Event
@@ -149,6 +151,12 @@ def _known_foreign(
         raise UserError(f"experiment '{name}' goes on as it was started ({plan['command']}): --seeds alone can be changed")
     e = restored(results, plan)
     return e if seeds is None else replace(e, seeds=tuple(range(seeds)))
+
+
+def refuse_for_foreign(given: "Mapping[str, object]", way_out: str) -> None:
+    """Raises UserError for an option that works with our own trainer alone: nothing is ignored silently."""
+    if option := next((name for name, value in given.items() if value), None):
+        raise UserError(f"{option}: is for our own trainer, not for foreign ones: {way_out}")
 
 
 def foreign_plan(e: "ForeignExperiment", command: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import typer
 
 from harness.cli import app
 from harness.cli.catalogue import Json
-from harness.cli.foreign import print_foreign_plan, read_foreign
+from harness.cli.foreign import print_foreign_plan, read_foreign, refuse_for_foreign
 from harness.cli.runs import RESULTS, Results, Seeds, Set, read_experiment
 from harness.cli.stages import current_part
 from harness.cli.table import print_json, print_table
@@ -39,6 +39,7 @@ def plan(
     from harness.plan import plan_runs
 
     if len(experiments) == 1 and (foreign := read_foreign(experiments[0], results, settings, seeds, gpus_per_run)) is not None:
+        refuse_for_foreign({"--detect": detect is not None, "--price": price is not None}, "leave it out")
         print_foreign_plan(foreign, results, json=json)
         return
     named = [name for text in experiments for name in in_folder(text)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import app
-from harness.cli.foreign import foreign_plan, read_foreign, run_experiment
+from harness.cli.foreign import foreign_plan, read_foreign, refuse_for_foreign, run_experiment
 from harness.cli.stages import current_part, next_part
 from harness.errors import UserError
 
@@ -141,6 +141,9 @@ def run(
         raise UserError("--gpus-per-run and --max-parallel must be at least 1")
     limits = Limits(wall_s=wall_limit, oom_retries=oom_retries)
     if (foreign := read_foreign(experiment, results, settings, seeds, gpus_per_run)) is not None:
+        slurm = executor == "slurm"
+        ours_alone = {"--executor slurm": slurm, "--oom-retries": oom_retries, "--worker fresh": worker == "fresh"}
+        refuse_for_foreign(ours_alone, "a job of yours may call `ablate run` on its node; `retries` stands in the file")
         if max_gpu_hours is not None:
             from harness.foreign.plan import plan_foreign
 
