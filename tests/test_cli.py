@@ -85,7 +85,7 @@ BAD = (  # arguments -> what the line must say
     (["run", "quickstart", "--set", "model.n_layers=3"], "model.n_layers is not a field of model; did you mean 'model.n_layer'?"),
     (["run", "quickstart", "--set", "model.n_layer"], "must be KEY=VALUE"),
     (["run", "quickstart", "--set", "model.n_layer=[3"], "cannot read the value"),
-    (["run", "quickstart", "--seeds", "0"], "seeds is 0"),
+    (["run", "quickstart", "--seeds", "0"], "--seeds 0: must be from 1 to 1000"),
     (["run", "quickstart", "--worker", "hot"], "must be warm or fresh"),
     (["run", "quickstart", "--max-parallel", "0"], "at least 1"),
     (["status"], "no runs here"),
