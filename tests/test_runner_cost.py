@@ -97,7 +97,7 @@ def test_an_adaptive_matrix_stops_where_the_limit_is_reached(tmp_path: Path) -> 
     matrix = Matrix(tmp_path)
     matrix.file.write_text(EXPERIMENT + "seeds: {min: 2, max: 6, stop: {half_width: 0.000000001}}\n")
     hours = json.loads(subprocess_plan(matrix))["cost"]["slot_hours"]
-    code, out, err = matrix.run("--max-gpu-hours", f"{hours * 1.05:.12f}")
+    code, _, err = matrix.run("--max-gpu-hours", f"{hours * 1.05:.12f}")
     assert (code, err.count("\n")) == (2, 1)
     assert "none of them was started" in err
     assert len(matrix.statuses()) == 4  # the first part, whole
