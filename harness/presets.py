@@ -1,5 +1,6 @@
 """Record presets as a chain of deltas, and scales: YAML files in, dotted values with their origin out."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -15,14 +16,15 @@ from harness.yamlfile import YamlFile
 
 PACKAGED = Path(__file__).resolve().parent.parent / "experiments"
 RESCALED_WITH_STEPS = ("schedule.warmup_steps", "schedule.cooldown_steps")  # keep their fraction of the budget
+ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 Values = dict[str, Any]  # dotted field -> value
 
 
 def near(name: str, known: Iterable[str]) -> str:
     """'; did you mean 'x'?', or what there is."""
     known = list(known)
-    match = get_close_matches(name, known, n=1, cutoff=0.5)
-    if match:
+    same = [k for k in known if ZEROS.sub("", k) == ZEROS.sub("", name)]  # r8 is r08: by spelling alone it is nearer to r18
+    if match := same or get_close_matches(name, known, n=1, cutoff=0.5):
         return f"; did you mean '{match[0]}'?"
     return f"; there is: {', '.join(known)}" if known and len(known) <= 40 else ""
 

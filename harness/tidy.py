@@ -32,12 +32,15 @@ def _stale(store: Store) -> Iterator[Path]:
 
 def _attempts(store: Store) -> Iterator[Path]:
     """Folders of attempts that are over, and what killed processes left half-written."""
-    for run_id, state in store.states():
+    states = list(store.states())
+    for run_id, state in states:
         run = store.directory(run_id)
         busy = last_attempt(run) if state["status"] == "running" else None
         yield from (p for p in run.glob("attempts/*") if p.name != str(busy) and (busy is None or p.name.isdigit()))
         yield from (p for p in run.glob(".*") if busy is None)
     yield from store.runs.glob(".removed-*")
+    if not any(state["status"] == "running" for _, state in states):
+        yield from store.root.glob("experiments/*/.*")
 
 
 def _aside(store: Store) -> Iterator[Path]:

@@ -77,6 +77,7 @@ def test_plan_counts_runs_before_anything_is_spent(ablate: Any) -> None:
 BAD = (  # arguments -> what the line must say
     (["tugles"], "Did you mean 'toggles'"),
     (["toggles", "--jsno"], "No such option"),
+    (["records", "r8"], "unknown record 'r8'; did you mean 'r08'?"),
     (["records", "r99"], "unknown record 'r99'; did you mean 'r09'?"),
     (["records", "r08", "--scale", "tyni"], "did you mean 'tiny'?"),
     (["diff", "r08", "r08"], "name two"),

@@ -265,8 +265,10 @@ def test_clean_removes_what_may_go_and_nothing_else(tmp_path: Path) -> None:
     (matrix.results / "cache" / "kernels").mkdir(parents=True)
     (matrix.results / "cache" / "kernels" / "one").write_bytes(b"x" * 5000)
     assert ablate(matrix, "rerun", run_of(matrix).name).code == 0
+    torn = matrix.results / "experiments" / "fake" / ".plan.lock.0a1b2c3d"  # by a runner killed in a write
+    torn.write_text("{")
     would = ablate(matrix, "clean", "--dry-run", "--json").json
-    assert {k["kind"]: k["n"] for k in would["kinds"]} == {"stale": 1, "attempts": 1, "aside": 0, "reruns": 1, "caches": 1}
+    assert {k["kind"]: k["n"] for k in would["kinds"]} == {"stale": 1, "attempts": 2, "aside": 0, "reruns": 1, "caches": 1}
     assert stale.is_dir()
     assert not would["removed"]
     assert ablate(matrix, "clean", "stale").code == 0
@@ -274,6 +276,7 @@ def test_clean_removes_what_may_go_and_nothing_else(tmp_path: Path) -> None:
     assert (matrix.results / "cache" / "kernels").is_dir()
     assert ablate(matrix, "clean").code == 0
     assert not list(matrix.results.rglob("attempts")) or not list(matrix.results.rglob("attempts/*"))
+    assert not torn.exists()
     assert not (matrix.results / "cache" / "kernels").exists()
     assert matrix.table() == whole
     assert "everything is finished" in matrix.run()[1]
