@@ -83,10 +83,9 @@ class Clock:
         """log of time to target, arm over baseline: steps and step time by the delta method; None where not resolved.
 
         se is nan where a single timed run leaves none."""
-        both = (arm, self.arms[0])
         if self.model is None or arm not in self.arms[1:] or arm not in self.comparable:
             return None
-        i = self.arms.index(arm)
+        i, both = self.arms.index(arm), (arm, self.arms[0])
         unresolved = any(self.model.beta[j] >= 0 or self.model.theta_interval(j, 0.05) is None for j in (0, i))
         if unresolved or any(self.extrapolated(a) or not len(self.step[a].values) for a in both):
             return None

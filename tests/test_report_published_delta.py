@@ -1,5 +1,6 @@
 """A published delta beside our own: each of the seven verdicts is printed with both numbers and its reason."""
 
+import shutil
 from typing import get_args
 
 import pytest
@@ -42,3 +43,11 @@ def test_an_experiment_that_names_a_record_has_the_published_delta_beside_its_ow
     assert said["published.verdict"] == "not testable here"
     assert said["published.theirs"] == "−10.2 %"
     assert said["published.ours"].startswith("−")
+
+
+def test_an_experiment_without_a_counted_run_still_has_the_published_delta(tmp_path):
+    write_experiment(tmp_path, arms=LADDER, n_seeds=1, published="r08")
+    shutil.rmtree(tmp_path / "runs")
+    said = {p.key: p.text for p in published_parts(load("split", results=tmp_path).comparisons().published)}
+    assert said["published.theirs"] == "−10.2 %"
+    assert said["published.verdict"] == "not testable here"
