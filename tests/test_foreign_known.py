@@ -56,7 +56,7 @@ def test_what_is_known_goes_on_though_its_scripts_are_gone(folder: Path, capsys:
     known = load("ab-old-new")
     loss = known.runs.set_index(["arm", "seed"])["val_loss"]
     assert loss["old", 1] - loss["new", 1] == pytest.approx(0.02, abs=2e-4)
-    assert known.plan["command"].startswith(f"{started} && ablate ")
+    assert known.plan["command"].startswith(f"{started} && ablate")
 
 
 def test_refs_keep_their_own_runs_when_a_branch_moves(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
