@@ -8,7 +8,7 @@ Hunter 2005): the main effect, twice the interaction.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ def interplay(
     done = runs[runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(names.values())]
     table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")
     wanted = [*((c,) for c in changes), *itertools.combinations(changes, 2)]
-    found = {who: contexts(who, set(names)) for who in wanted}
+    found = {who: contexts(who, names) for who in wanted}
     told = {}
     for who, sets in found.items():
         weights = {names[s | i]: (-1) ** (len(who) - len(i)) / len(sets) for s in sets for i in subsets(who)}
@@ -64,6 +64,6 @@ def subsets(who: tuple[str, ...]) -> list[Subset]:
     return [frozenset(s) for n in range(len(who) + 1) for s in itertools.combinations(who, n)]
 
 
-def contexts(who: tuple[str, ...], ran: set[Subset]) -> list[Subset]:
-    """The sets of other changes that were run with every subset of `who` added."""
+def contexts(who: tuple[str, ...], ran: Collection[Subset]) -> list[Subset]:
+    """The sets of other changes that were run with every subset of `who` added, in the order of `ran`: sums keep their bits."""
     return [s for s in ran if not s & set(who) and all(s | i in ran for i in subsets(who))]

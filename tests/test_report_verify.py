@@ -1,13 +1,16 @@
 """`verify` finds what does not follow from the rows, and finds nothing on a page that was left alone."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from report_arms import HOSTILE, LADDER
+from report_arms import FACTORIAL, HOSTILE, LADDER
 from report_fixtures import write_experiment
 
 from reports import load
@@ -67,6 +70,15 @@ def test_pages_of_every_kind_pass(tmp_path):
     names = ("hostile", "six", "budgets", "diverged")
     page = write_report([load(n, results=tmp_path) for n in names], tmp_path / "report.html")
     assert verify(page, tmp_path) == []
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2", "3"])
+def test_no_number_depends_on_the_order_of_a_set(tmp_path, hash_seed):
+    write_experiment(tmp_path, arms=FACTORIAL, n_seeds=4, design="factorial")
+    page = write_report([load("split", results=tmp_path)], tmp_path / "page.html")
+    command = [sys.executable, "-m", "harness", "verify", str(page)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
 def test_a_changed_aggregate_is_found(made):
