@@ -77,7 +77,7 @@ BAD = {  # text -> what the line must say
     GOOD + "name: twice\n": "key 'name' is given twice",
     GOOD + "sedes: 3\n": "unknown key 'sedes'; did you mean 'seeds'?",
     "base: r07\nchanges: {a: r08.untied_head}\n": "the key 'name' is missing",
-    GOOD.replace("r07", "r7"): "unknown record 'r7'; did you mean 'r17'?",
+    GOOD.replace("r07", "r7"): "unknown record 'r7'; did you mean 'r07'?",
     GOOD.replace("r08.untied_head", "r08.untied_haed"): "unknown change 'untied_haed' of r08; did you mean 'untied_head'?",
     GOOD.replace("r08.untied_head", "{model.qknorm: before_rope}"): "did you mean 'model.qk_norm'?",
     GOOD.replace("r08.untied_head", "{modle.qk_norm: null}"): "'modle.qk_norm' is not a field of the configuration",

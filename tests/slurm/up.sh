@@ -3,6 +3,7 @@
 # preempt those of `main`. Needs Debian's slurm-wlm and munge, and root. `export SLURM_CONF=FOLDER/slurm.conf` to use it;
 # down.sh FOLDER ends it.
 set -euo pipefail
+PATH="$PATH:/usr/sbin:/sbin"  # the daemons' place, which not every caller's PATH has
 folder=$(realpath -m "$1")
 host=$(hostname -s)
 port=$((20000 + RANDOM % 10000))  # of its own: another cluster may run here
