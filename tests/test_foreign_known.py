@@ -108,3 +108,9 @@ def test_an_option_of_our_own_trainer_is_refused_not_ignored(
     assert ablate(command, write(folder, changes={"x": {"args": ["--x"]}}), *options) == 2
     assert "is for our own trainer, not for foreign ones" in capsys.readouterr().err
     assert not Path("results").exists()
+
+
+def test_it_is_planned_by_itself(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(folder, changes={"x": {"args": ["--x"]}})
+    assert ablate("plan", "minute", file) == 2
+    assert capsys.readouterr().err == f"ablate: {file} runs other trainers' scripts: plan it by itself, ablate plan {file}\n"

@@ -208,7 +208,7 @@ def print_foreign_plan(e: "ForeignExperiment", results: Path, *, json: bool) -> 
         facts = {"name": e.name, "question": e.question, "arms": rows, "runs": len(planned), "done": len(done)}
         print_json({**facts, "seeds": list(e.seeds)})
         return
-    print(f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms, {len(done)} done")
+    print(f"{e.name}{': ' * bool(e.question)}{e.question}\n{len(planned)} runs of {len(e.arms)} arms, {len(done)} done")
     print_table(rows)
     for arm in e.arms:
         for hint in arm.hints:

@@ -11,6 +11,7 @@ from harness.cli.foreign import print_foreign_plan, read_foreign, refuse_for_for
 from harness.cli.runs import RESULTS, Results, Seeds, Set, read_experiment
 from harness.cli.stages import current_part
 from harness.cli.table import print_json, print_table
+from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.experiment import Experiment
@@ -38,11 +39,15 @@ def plan(
     from harness.experiment_file import in_folder
     from harness.plan import plan_runs
 
-    if len(experiments) == 1 and (foreign := read_foreign(experiments[0], results, settings, seeds, gpus_per_run)) is not None:
+    named = [name for text in experiments for name in in_folder(text)]
+    for name in named:
+        if (foreign := read_foreign(name, results, settings, seeds, gpus_per_run)) is None:
+            continue
+        if len(named) > 1:
+            raise UserError(f"{name} runs other trainers' scripts: plan it by itself, ablate plan {name}")
         refuse_for_foreign({"--detect": detect is not None, "--price": price is not None}, "leave it out")
         print_foreign_plan(foreign, results, json=json)
         return
-    named = [name for text in experiments for name in in_folder(text)]
     parts = [current_part(read_experiment(name, settings, seeds), results, world_size=gpus_per_run) for name in named]
     plans = [(part, plan_runs(part, world_size=gpus_per_run, need_data=False)) for part in parts]
     if len(plans) == 1:
