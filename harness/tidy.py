@@ -40,7 +40,8 @@ def _attempts(store: Store) -> Iterator[Path]:
         yield from (p for p in run.glob(".*") if busy is None)
     yield from store.runs.glob(".removed-*")
     if not any(state["status"] == "running" for _, state in states):
-        yield from store.root.glob("experiments/*/.*")
+        for torn in ("code/.*", "environments/.*", "experiments/*/.*"):
+            yield from store.root.glob(torn)
 
 
 def _aside(store: Store) -> Iterator[Path]:
