@@ -163,6 +163,7 @@ def leaks(text: str) -> list[str]:
     return [secret for secret in HIDDEN if secret in text]
 
 
+@pytest.mark.slow
 def test_no_planted_secret_gets_out_however_a_run_ends(tmp_path: Path) -> None:
     kinds = {"0": "tell train", "1": "tell fail", "2": "tell say", "3": "tell kill"}
     secrets = {"FAKE_SECRETS": "\n".join(PLANTED.values()), "HF_TOKEN": PLANTED["hf"], "NCCL_NOTE": PLANTED["url"]}
