@@ -15,11 +15,8 @@ def oom_counter(pid: int) -> Path:
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             places = [GROUPS / "memory" / path.strip("/") / "memory.oom_control", GROUPS / "memory" / "memory.oom_control"]
-        elif controllers == "":
-            places = [
-                GROUPS / path.strip("/") / "memory.events",
-                GROUPS / "memory.events",
-            ]  # a container sees its own as the root
+        elif controllers == "":  # a container sees its own group as the root
+            places = [GROUPS / path.strip("/") / "memory.events", GROUPS / "memory.events"]
         else:
             continue
         if (found := next((p for p in places if p.is_file()), None)) is not None:

@@ -209,7 +209,9 @@ def test_an_attempt_that_was_killed_keeps_its_log_without_secrets(tmp_path: Path
 
 
 def test_a_secret_in_a_change_that_is_not_committed_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = lambda *words: subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)  # noqa: E731
+    def run(*words: str) -> None:
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+
     (tmp_path / "file.py").write_text("one = 1\n")
     run("init", "-q")
     run("add", ".")

@@ -11,7 +11,7 @@ from reports.attribution import time_judges
 from reports.contrasts import Sample
 from reports.interactions import contexts, subsets
 from reports.sequential import critical_t
-from reports.shapley import Subset, alone_contrasts, left_out_contrasts, shapley_contrasts
+from reports.shapley import Contrast, Subset, alone_contrasts, left_out_contrasts, shapley_contrasts
 from reports.time_estimates import Clock
 from tests.proof.batch import chunks, contrast_half, running_t
 from tests.proof.row import AT_MOST, SIZES, Row
@@ -29,9 +29,9 @@ NOISES = {  # sd of every set's arm
 }
 
 
-def matrix(contrasts: Mapping[str, Mapping[Subset, object]], sets: list[Subset]) -> np.ndarray:
+def matrix(contrasts: Mapping[str, Contrast | Mapping[Subset, float]], sets: list[Subset]) -> np.ndarray:
     """Contrasts (M, K) over the sets."""
-    return np.array([[float(c.get(s, 0)) for s in sets] for c in contrasts.values()])  # type: ignore[arg-type]
+    return np.array([[float(c.get(s, 0)) for s in sets] for c in contrasts.values()])
 
 
 def effects() -> np.ndarray:
