@@ -116,7 +116,14 @@ class WorkerProcess:
         assert self.process.stdout is not None
         fd = self.process.stdout.fileno()
         self.peak_mib = max(self.peak_mib, peak_mib(self.process.pid))
-        if b"\n" not in self.buffer and select.select([fd], [], [], timeout_s)[0]:
+        if b"\n" not in self.buffer:
+            if not select.select([fd], [], [], timeout_s)[0]:
+                if self.alive():
+                    return None
+                # a group's launcher is gone, its ranks hold its output and may wait long for it: they go by the end of input
+                self._end_input()
+                if not select.select([fd], [], [], GRACE_S)[0]:
+                    return self._death()
             chunk = os.read(fd, 65536)
             if not chunk:
                 return self._death()
@@ -165,13 +172,17 @@ class WorkerProcess:
         """End it now. Ranks have sessions of their own: they go by the end of their input."""
         self._end(0)
 
+    def _end_input(self) -> None:
+        assert self.process is not None
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+
     def _end(self, grace_s: float) -> None:
         if self.process is None:
             return
-        assert self.process.stdin is not None
         assert self.process.stdout is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
+        self._end_input()
         try:
             self.process.wait(timeout=grace_s)
         except subprocess.TimeoutExpired:

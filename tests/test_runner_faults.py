@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from fake_matrix import ROOT, Matrix, gone, kill, wait_for, workers_of
 
 from harness.data.corpora import data_root
+from harness.process import WorkerProcess
 from harness.records import read_lines, read_result
+from harness.slots import Slot
 
 N = 2  # arms, so runs of a seed
 KINDS = ("train", "raise", "memory", "nan", "crash", "kill once", "preempt once")  # seed 0, 1, ...
@@ -180,6 +183,24 @@ def test_a_worker_that_cannot_start_ends_the_call_with_one_line(tmp_path: Path) 
     assert err.strip().splitlines()[-1].startswith("ablate: its worker ended with exit code 1: ImportError: libcuda.so.1")
     assert len(err.strip().splitlines()) == 1
     assert "took" in out
+
+
+def test_a_group_whose_launcher_is_killed_is_gone_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ranks hold its output and would wait minutes for it; they are ended by the end of their input."""
+    launcher = tmp_path / "launcher"
+    rank = "cat <&3 >/dev/null; echo $$ >>gone"
+    launcher.write_text(f"#!/bin/sh\ncd {tmp_path}\nexec 3<&0\nsh -c '{rank}' &\nsh -c '{rank}' &\nkill -KILL $$\n")
+    launcher.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(launcher))
+    worker = WorkerProcess(Slot(held=("0", "1"), gpus=(), size=2), "module:train")
+    worker.start()
+    events = (worker.event(0.05) for _ in range(2000))
+    assert next(event for event in events if event is not None) == {
+        "status": "died",
+        "reason": "its worker was killed by signal 9",
+    }
+    assert len((tmp_path / "gone").read_text().split()) == 2
+    worker.kill()
 
 
 @pytest.fixture
