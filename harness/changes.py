@@ -7,7 +7,7 @@ from typing import Any
 from harness import plugins
 from harness.designs import BASELINE
 from harness.experiment_file import ExperimentFile
-from harness.foreign.environments import is_environment
+from harness.foreign.environments import is_environment, located
 from harness.presets import Values, check_names, frozen, load_preset, names, near
 from harness.validate import check_values
 
@@ -45,13 +45,14 @@ def _entry(file: ExperimentFile, name: Any, value: Any) -> Entry:
     if not isinstance(value, dict) or not value:
         raise file.fail(f"change '{name}' must be RECORD.CHANGE or a mapping of dotted fields to values", *place)
     where = file.at(*place)
-    runs_in = value.get("environment", {})
-    if "environment" in value and not is_environment(runs_in):
-        message = f"environment is {runs_in!r}, but must be {{python: PATH}} or {{container: COMMAND}}"
+    environment = value.get("environment", {})
+    if "environment" in value and not is_environment(environment):
+        message = f"environment is {environment!r}, but must be {{python: PATH}} or {{container: COMMAND}}"
         raise file.fail(message, *place, "environment")
     value = {k: v for k, v in value.items() if k != "environment"}
     check_names(value, where, plugins.declared())
-    return Entry(values=check_values({k: frozen(v) for k, v in value.items()}, where), from_record=False, runs_in=runs_in)
+    values = check_values({k: frozen(v) for k, v in value.items()}, where)
+    return Entry(values=values, from_record=False, runs_in=located(environment, file.path.parent))
 
 
 def _of_record(file: ExperimentFile, name: str, text: str) -> Values:

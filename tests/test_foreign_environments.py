@@ -29,7 +29,7 @@ def interpreter(tmp_path: Path) -> Path:
 
 def test_workers_start_in_the_arms_interpreter_and_the_effect_is_labelled(tmp_path: Path, interpreter: Path) -> None:
     matrix = Matrix(tmp_path, n_seeds=1)
-    matrix.file.write_text(EXPERIMENT + f"  newer: {{environment: {{python: {interpreter}}}}}\nseeds: 1\n")
+    matrix.file.write_text(EXPERIMENT + f"  newer: {{environment: {{python: {interpreter.relative_to(tmp_path)}}}}}\nseeds: 1\n")
     code, _, err = matrix.run()
     assert (code, err) == (0, "")
     plan = json.loads((matrix.results / "experiments" / "fake" / "experiment.json").read_text())
