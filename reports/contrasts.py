@@ -53,7 +53,7 @@ def block_means(sample: Sample) -> dict[object, float]:
     for value, block in zip(sample.values, sample.blocks, strict=True):
         if block is not None:
             grouped.setdefault(block, []).append(float(value))
-    return {block: float(np.mean(values)) for block, values in grouped.items()}
+    return {block: float(np.mean(values)) if len(values) > 1 else values[0] for block, values in grouped.items()}
 
 
 def paired(arm: Sample, baseline: Sample) -> tuple[Array, Array]:

@@ -36,6 +36,7 @@ class Figure:
     rows: tuple[tuple[Any, ...], ...]
     draw: Callable[[int], tuple[str, float]]
     legend: tuple[tuple[str, str], ...] = ()  # (arm, css class)
+    runs: tuple[int, ...] = ()  # where its rows are nothing but these rows of the table of runs: the page has that already
 
     def svg(self, width: int, index: int) -> str:
         """A whole <svg> element with its text alternative; `index` keeps the ids of several experiments apart."""

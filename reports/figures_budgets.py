@@ -49,7 +49,7 @@ def budget_figure(
             group.append(mark(f'path d="{path_of(spots)}"{dash}', css="mean", tip=arm))
             for (px, py), r in zip(spots, rows.to_dict("records")):
                 tip = f"{arm}: {show(r['mean'], 'loss')} after {r['budget']} steps, {r['count']} runs"
-                group.append(dot(px, py, r=4, css="dot", tip=tip))
+                group.append(dot(px, py, r=4, tip=tip))
             if arm in stars and target is not None:
                 cross = f"M{x(math.log(stars[arm])):.1f} {y(target) - 5:.1f}v10"
                 group.append(

@@ -47,7 +47,7 @@ def strip(
                 shift = ((place * 0.618) % 1.0 - 0.5) * beside * 0.5
                 if low and high and len(shown) <= MAX_WHISKERS and pd.notna(run[low]) and pd.notna(run[high]):
                     group.append(line(x(run[low]), y + shift, x(run[high]), y + shift, "whisker"))
-                group.append(dot(x(run[column]), y + shift, r=3, css="dot", run=run["run_id"]))
+                group.append(dot(x(run[column]), y + shift, r=3, run=run["run_id"]))
             tip = f"{arm}: mean {means[arm]:.4g}"
             group.append(mark(f'path d="M{x(means[arm]):.1f} {y - 9:.1f}v18"', css="center", tip=tip))
             parts.append("".join(group) + "</g>")
@@ -60,7 +60,8 @@ def strip(
         caption=caption,
         alt=f"{title}: one dot per run, one row per arm. Means, {axis}: {words}.",
         columns=("arm", "seed", "run_id", *names),
-        rows=tuple(shown[["arm", "seed", "run_id", *names]].itertuples(index=False, name=None)),
+        rows=tuple(shown.itertuples(index=False, name=None)),
+        runs=tuple(shown.index),
         draw=draw,
     )
 
@@ -86,7 +87,7 @@ def scatter(runs: pd.DataFrame, palette: Palette, *, unit: str, target: float | 
             parts.append(line(60, y(target), width - 12, y(target), "target"))
             parts.append(text(width - 14, y(target) - 6, f"target {target:g}", anchor="end", css="note"))
         for arm in palette.arms:
-            marks = [dot(x(r["train_time_s"]), y(r["val_loss"]), r=4, css="dot", run=r["run_id"]) for r in records.get(arm, ())]
+            marks = [dot(x(r["train_time_s"]), y(r["val_loss"]), r=4, run=r["run_id"]) for r in records.get(arm, ())]
             parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{"".join(marks)}</g>')
         return "".join(parts), height
 
@@ -98,7 +99,8 @@ def scatter(runs: pd.DataFrame, palette: Palette, *, unit: str, target: float | 
         caption="One dot per run. Left and low is better.",
         alt=f"Scatter of final validation loss against training time, one dot per run. Means: {words}.",
         columns=("arm", "seed", "run_id", "train_time_s", "val_loss"),
-        rows=tuple(shown[["arm", "seed", "run_id", "train_time_s", "val_loss"]].itertuples(index=False, name=None)),
+        rows=tuple(shown.itertuples(index=False, name=None)),
+        runs=tuple(shown.index),
         draw=draw,
         legend=tuple((arm, palette.css(arm)) for arm in palette.arms if (shown["arm"] == arm).any()),
     )
@@ -127,11 +129,10 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
             parts += [text(52, top + 2, shorten(node, width - 60), css="label"), y_axis(y, 52, width - 12, "", n=4)]
             parts.append(line(52, y(0), width - 12, y(0), "zero"))
             lane_runs = shown[shown["node"].astype(str) == node] if nodes != ["unknown"] else shown
-            for r in lane_runs.to_dict("records"):
-                spot = dot(x(r["order"]), y(r["percent"]), r=3, css="dot", run=r["run_id"])
-                parts.append(
-                    f'<g class="series {palette.css(r["arm"])}" data-arm-group="{palette.arms.index(r["arm"])}">{spot}</g>'
-                )
+            for arm, own in lane_runs.groupby("arm", sort=False):
+                at = zip(own["order"], own["percent"], own["run_id"])
+                spots = "".join(dot(x(order), y(percent), r=3, run=run_id) for order, percent, run_id in at)
+                parts.append(f'<g class="series {palette.css(str(arm))}" data-arm-group="{palette.arms.index(str(arm))}">{spots}</g>')
         bottom = 34 + len(nodes) * (lane + 24) - 24
         parts.append(text(width / 2, bottom + 22, "runs in the order they were started", anchor="middle", css="axis"))
         return "".join(parts), bottom + 32

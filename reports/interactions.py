@@ -41,15 +41,17 @@ def interplay(
     plain = [a for a in plan["arms"] if a.get("of", a["name"]) == a["name"]]  # off the axes, where one set is one arm
     names = {frozenset(a["changes"]): a["name"] for a in plain}
     changes = list(dict.fromkeys(c for a in plain for c in a["changes"]))
+    wanted = [*((c,) for c in changes), *itertools.combinations(changes, 2)]
+    found = {who: sets for who in wanted if (sets := contexts(who, names))}
+    if not any(len(who) == 2 for who in found):
+        return []
     done = runs[runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(names.values())]
     table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")
-    wanted = [*((c,) for c in changes), *itertools.combinations(changes, 2)]
-    found = {who: contexts(who, names) for who in wanted}
-    told = {}
+    told, there = {}, set(table)
     for who, sets in found.items():
         weights = {names[s | i]: (-1) ** (len(who) - len(i)) / len(sets) for s in sets for i in subsets(who)}
-        y = table[[*weights]].dropna().to_numpy(float) if set(weights) <= set(table) else np.empty((0, 0))
-        if weights and len(y):
+        y = table[[*weights]].dropna().to_numpy(float) if set(weights) <= there else np.empty((0, 0))
+        if len(y):
             told[who] = (y, np.array([*weights.values()]), len(sets))
     if not any(len(who) == 2 for who in told):
         return []

@@ -79,7 +79,7 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
         title=f"{names}: ablation report",
         css=Markup(asset("report.css")),
         js=Markup(asset("report.js")),
-        data=Markup(script_json({"format": 1, "experiments": data})),
+        data=Markup(script_json({"format": 2, "experiments": data})),
         experiments=views,
         refresh_s=refresh_s,
         footer="Written by `ablate report` from the results directory. `ablate verify` recomputes every number and verdict on this "
@@ -88,12 +88,14 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
 
 
 def figure_data(figures: Sequence[Figure]) -> dict[str, Any]:
-    """The table behind each figure; one that draws another's table again names it."""
+    """The table behind each figure; one that shows runs as they are names their rows, one that draws another's table again
+    names that."""
     out: dict[str, Any] = {}
     first: dict[int, str] = {}
     for f in figures:
         same = first.setdefault(hash((f.columns, f.rows)), f.key)
-        out[f.key] = plain({"columns": f.columns, "rows": f.rows}) if same == f.key else {"same_as": same}
+        own = {"columns": list(f.columns)} | ({"runs": list(f.runs)} if f.runs else {"rows": plain(f.rows)})
+        out[f.key] = own if same == f.key else {"same_as": same}
     return out
 
 

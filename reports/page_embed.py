@@ -1,8 +1,7 @@
 """The data inside a page: an Experiment as JSON and back, so that a page can be checked without the folder it came from.
 
 Run rows keep every digit (verdicts come from them); curve points are rounded to 1e-6 of loss and 0.1 ms, far below what
-any printed number shows.  Configurations and environments are stored once each and named by their digest.
-"""
+any printed number shows.  A table's columns that never change, configurations and environments are stored once."""
 
 import hashlib
 import json
@@ -51,18 +50,28 @@ def script_json(value: Any) -> str:
 
 
 def embed_table(table: pd.DataFrame) -> dict[str, Any]:
-    columns = [[plain(v) for v in table[c].tolist()] for c in table.columns]
+    """A table as rows; a column with one value throughout is kept once, in `same`, and the rows hold the others in order."""
+    columns = {c: [plain(v) for v in table[c].tolist()] for c in table.columns}
+    same = {c: values[0] for c, values in columns.items() if len(values) > 1 and all(v == values[0] for v in values)}
     return {
-        "columns": list(table.columns),
+        "columns": list(columns),
         "dtypes": [str(d) for d in table.dtypes],
-        "rows": [list(row) for row in zip(*columns)],
+        "same": same,
+        "rows": [list(row) for row in zip(*(values for c, values in columns.items() if c not in same))],
     }
 
 
+def table_rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of an embedded table, every column in its place."""
+    own = [c for c in data["columns"] if c not in data["same"]]
+    whole = dict.fromkeys(data["columns"]) | data["same"]
+    return [whole | dict(zip(own, row, strict=True)) for row in data["rows"]]
+
+
 def restore_table(data: Mapping[str, Any]) -> pd.DataFrame:
-    columns = zip(*data["rows"]) if data["rows"] else [()] * len(data["columns"])
-    pairs = zip(data["columns"], data["dtypes"], columns)
-    return pd.DataFrame({name: pd.Series(list(values), dtype=dtype) for name, dtype, values in pairs})
+    rows = table_rows(data)
+    pairs = zip(data["columns"], data["dtypes"], strict=True)
+    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in pairs})
 
 
 def embed_curves(curves: pd.DataFrame) -> dict[str, Any]:
@@ -107,9 +116,16 @@ def embed_experiment(experiment: Experiment) -> dict[str, Any]:
         "configs": pooled(experiment.configs),
         "environments": pooled(experiment.environments),
         "step_times": {run_id: [t.n, *t.quantiles] for run_id, t in experiment.step_times.items()},
-        "results": {r: {k: plain(result[k]) for k in SHOWN if k in result} for r, result in experiment.results.items()},
+        "results": {r: shown(result) for r, result in experiment.results.items()},
         "result_digests": {r: result.get(WHOLE) or short_digest(result) for r, result in experiment.results.items()},
     }
+
+
+def shown(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page keeps of a result beside its row; seconds of the wall clock to 0.1 ms."""
+    kept = {k: plain(result[k]) for k in SHOWN if k in result}
+    wall = {k: v if v is None else round(v, TIME_DIGITS) for k, v in (kept.get("wall") or {}).items()}
+    return {**kept, "wall": wall} if wall else kept
 
 
 def spread(values: list[Any], lengths: list[int]) -> list[Any]:
@@ -120,7 +136,7 @@ def spread(values: list[Any], lengths: list[int]) -> list[Any]:
 def restore_experiment(data: Mapping[str, Any]) -> Experiment:
     """The Experiment that a page was made from, rebuilt from the page's data alone."""
     runs = restore_table(data["runs"])
-    by_id = {str(r["run_id"]): r for r in runs.to_dict("records")}
+    by_id = {str(r["run_id"]): r for r in table_rows(data["runs"])}
     found = [(run_id, c | {"step": data["steps"][c["step"]]}) for run_id, c in data["curves"].items() if run_id in by_id]
     lengths = [len(c["step"]) for _, c in found]
     curves = pd.DataFrame(

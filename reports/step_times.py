@@ -28,10 +28,11 @@ class StepTimes:
 def of_steps(times_ms: Sequence[float], *, single: bool = True) -> StepTimes | None:
     """None without a finite time above zero."""
     found = np.array(times_ms, float)
-    found = found[np.isfinite(found) & (found > 0)]
+    found = np.sort(found[np.isfinite(found) & (found > 0)])
     if not len(found):
         return None
-    return StepTimes(n=len(found), quantiles=tuple(np.percentile(found, LEVELS).round(DIGITS).tolist()), single=single)
+    quantiles = np.interp(np.array(LEVELS) / 100 * (len(found) - 1), np.arange(len(found)), found)
+    return StepTimes(n=len(found), quantiles=tuple(quantiles.round(DIGITS).tolist()), single=single)
 
 
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> StepTimes | None:

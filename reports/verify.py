@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.page import render
-from reports.page_embed import LOSS_DIGITS, TIME_DIGITS, embed_experiment, plain, restore_experiment, short_digest
+from reports.page_embed import LOSS_DIGITS, TIME_DIGITS, embed_experiment, plain, restore_experiment, short_digest, table_rows
 from reports.published_pages import published_experiment
 from reports.step_times import DIGITS, LEVELS
 from reports.verify_effects import check_effects, check_word, is_anytime
@@ -40,7 +40,7 @@ def verify(report_path: Path, results: Path | None = None) -> list[str]:
     found: list[str] = []
     for index, data in enumerate(page.data["experiments"]):
         name = data["plan"]["name"]
-        rows = [dict(zip(data["runs"]["columns"], row)) for row in data["runs"]["rows"]]
+        rows = table_rows(data["runs"])
         checks = [check_rows(data, rows), check_aggregates(page, index, data, rows)]
         if data["plan"].get("evidence"):
             checks.append(check_published(data))

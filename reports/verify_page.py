@@ -109,7 +109,7 @@ def read_page(report: Path | str) -> Page:
     reader.close()
     try:
         reader.page.data = json.loads(reader.json)
-        if reader.page.data["format"] != 1:
+        if reader.page.data["format"] != 2:
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{name}: holds no data of an `ablate report` page; write the page again from its results") from None

@@ -214,9 +214,15 @@ def test_figures_and_tables_download_as_csv(browser, pages):
       HTMLAnchorElement.prototype.click = () => {};
       document.querySelector('button[data-csv=forest_val_loss]').click(); const figure = await blob.text();
       document.querySelector('button[data-csv=curves]').click(); const curves = await blob.text();
-      return [figure, curves];
+      document.querySelector('button[data-csv=scatter]').click(); const scatter = await blob.text();
+      document.querySelector('button[data-csv=runs]').click(); const runs = await blob.text();
+      return [figure, curves, scatter, runs];
     })()""")
-    figure, curves = (t.strip().split("\r\n") for t in text)
+    figure, curves, scatter, runs = (t.strip().split("\r\n") for t in text)
+    whole = [dict(zip(runs[0].split(","), row.split(","), strict=True)) for row in runs[1:]]
+    names = scatter[0].split(",")
+    assert scatter[1:] == [",".join(r[c] for c in names) for r in whole]
+    assert {r["experiment"] for r in whole} == {"ladder"}
     assert figure[0].startswith("arm,estimate,low,high")
     assert len(figure) == 1 + 4
     assert len(curves) == 1 + 25 * 16

@@ -128,10 +128,15 @@ def test_every_figure_has_a_text_alternative_and_its_data(tmp_path):
     for title, description in drawn:
         assert len(re.search(f'<title id="{title}">(.*?)</title>', text)[1]) > 5
         assert len(re.search(f'<desc id="{description}">(.*?)</desc>', text)[1]) > 20
+    runs = page.data["experiments"][0]["runs"]
     for name, table in figures.items():
         table = figures[table.get("same_as", name)]
-        assert table["rows"], name
-        assert {len(row) for row in table["rows"]} == {len(table["columns"])}, name
+        if "runs" in table:
+            assert set(table["columns"]) <= set(runs["columns"]), name
+            assert {0 <= place < len(runs["rows"]) for place in table["runs"]} == {True}, name
+        else:
+            assert table["rows"], name
+            assert {len(row) for row in table["rows"]} == {len(table["columns"])}, name
 
 
 def test_a_ladder_shows_the_waterfall_and_other_designs_do_not(tmp_path):

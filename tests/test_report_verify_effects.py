@@ -11,6 +11,7 @@ import reports.sequential
 import reports.verdicts
 from reports import load
 from reports.page import render
+from reports.page_embed import table_rows
 from reports.verify import check_statistics
 from reports.verify_effects import Table, backfitted, beyond
 from reports.verify_page import read_page
@@ -26,7 +27,7 @@ def found(tmp_path, **how) -> list[str]:
     write_experiment(tmp_path, **how)
     page = read_page(render([load("split", results=tmp_path)]))
     data = page.data["experiments"][0]
-    return list(check_statistics(page, 0, data, [dict(zip(data["runs"]["columns"], row)) for row in data["runs"]["rows"]]))
+    return list(check_statistics(page, 0, data, table_rows(data["runs"])))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,15 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
 
+  // A column of runs with one value throughout stands once, in `same`: every row with all its columns.
+  data.experiments.forEach(({ runs }) => {
+    const { columns, same } = runs;
+    runs.rows.forEach((own, i) => {
+      let place = 0;
+      runs.rows[i] = columns.map((c) => (c in same ? same[c] : own[place++]));
+    });
+  });
+
   // Sorting: a header button sorts its table by the first data-v of a cell, else by its text; empty cells go last.
   const value = (row, column) => {
     const cell = row.cells[column];
@@ -94,17 +103,22 @@
   // Downloads: the data behind a figure or a table, as CSV.
   const cell = (v) => (v === null || v === undefined ? "" : /[",\r\n]/.test(v) ? `"${String(v).replaceAll('"', '""')}"` : String(v));
   const tables = {
-    runs: (e) => ({ columns: e.runs.columns, rows: e.runs.rows }),
+    runs: (e) => e.runs,
     curves: (e) => ({
       columns: ["run_id", "step", "val_loss", "train_time_s"],
       rows: Object.entries(e.curves).flatMap(([run, c]) => e.steps[c.step].map((s, i) => [run, s, c.val_loss[i], c.train_time_s[i]])),
     }),
   };
+  const drawn = (e, { same_as, columns, rows, runs }) => {
+    if (same_as) return drawn(e, e.figures[same_as]);
+    const at = columns.map((c) => e.runs.columns.indexOf(c));
+    return { columns, rows: rows ?? runs.map((i) => at.map((k) => e.runs.rows[i][k])) };
+  };
   all("button[data-csv]").forEach((button) =>
     button.addEventListener("click", () => {
       const experiment = data.experiments[Number(button.dataset.experiment)];
       const name = button.dataset.csv;
-      const table = (tables[name] ?? ((e) => e.figures[e.figures[name].same_as ?? name]))(experiment);
+      const table = (tables[name] ?? ((e) => drawn(e, e.figures[name])))(experiment);
       const lines = [table.columns, ...table.rows].map((row) => row.map(cell).join(","));
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob([lines.join("\r\n") + "\r\n"], { type: "text/csv" }));
