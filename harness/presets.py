@@ -114,6 +114,7 @@ class Scale:
     name: str
     values: Mapping[str, Any]
     factors: Mapping[str, Fraction]
+    noise: Mapping[str, Any]  # sd of one run's final loss, its df, and where it was seen; empty where none is recorded
 
     def apply(self, values: Values) -> Values:
         """Preset values at this scale. Learning rates scale the effective spectral rate lr * update scale."""
@@ -145,9 +146,13 @@ def load_scale(name: str) -> Scale:
     file = YamlFile(find("scales", name, "scale"))
     values, factors = file.data.get("set") or {}, file.data.get("factor") or {}
     check_names({**values, **factors}, lambda field: file.where("set" if field in values else "factor", field))
+    noise = file.data.get("noise") or {}
+    if noise and not (set(noise) == {"sd", "df", "source"} and noise["sd"] > 0 and noise["df"] >= 1):
+        raise UserError(f"{file.where('noise')}: noise needs sd > 0, df >= 1 and source, the baseline runs that it was seen in")
     return Scale(
-        name=name, values={k: frozen(v) for k, v in values.items()}, factors={k: Fraction(str(v)) for k, v in factors.items()}
-    )
+        name=name, values={k: frozen(v) for k, v in values.items()}, factors={k: Fraction(str(v)) for k, v in factors.items()},
+        noise=noise,
+    )  # fmt: skip
 
 
 def preset_values(name: str) -> tuple[Values, dict[str, str]]:

@@ -1,13 +1,14 @@
-"""What a plan may assume before its runs are in: noise, slope and step time from the experiment's own runs, else as published."""
+"""What a plan may assume before its runs are in: noise, slope and step time of the nearest runs, else as published."""
 
-import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from reports import samples
 from reports.loss_model import Slope
+from reports.noise import Noise, pooled
 from reports.planning import upper_sd
 from reports.published import NATS_PER_LOG_STEP, era_sd, published_record
 from reports.time_estimates import Clock, time_estimates
@@ -27,48 +28,68 @@ class Known:
     bracketed: bool  # all arms' budgets lie on both sides of the target
 
 
-def known(experiment: Experiment | None, *, base: str, scale: str, steps: int, slope: Slope | None = None) -> Known:
-    """From finished runs where two of the baseline's can tell, else from the published figures of `base`, a record.
+def known(
+    own: Experiment | None,
+    *,
+    base: str,
+    scale: str,
+    steps: int,
+    slope: Slope | None = None,
+    alike: Experiment | None = None,
+    noise: Noise | None = None,
+) -> Known:
+    """Each number from the nearest source there is: `own` runs, those of an experiment `alike` in its baseline, for the noise
+    what was seen at this scale, and at last the published figures of `base`, a record.
 
     steps: the budget at which a difference in loss is turned into steps; slope: as the experiment gives it."""
+    late_2024 = Slope(per_step=NATS_PER_LOG_STEP / steps, se=0.0, source="published for late 2024, at full size on FineWeb")
     abroad = (
         "" if scale == "gpt2" else ", at full size on FineWeb; smaller runs are noisier: yours is known after two of the baseline"
     )
-    sd, source = era_sd(base), f"published for the era of {base}{abroad}"
-    step_ms, step_source = None, "known after one run"
+    found: dict[str, Any] = {
+        "sd": era_sd(base), "sd_source": f"published for the era of {base}{abroad}", "slope": late_2024, "step_ms": None,
+        "step_source": "known after one run", "n_star": (), "bracketed": False,
+    }  # fmt: skip
+    if noise is not None:
+        found |= _noise(noise)
     if scale == "gpt2" and (time := _published_step_ms(base)):
-        step_ms, step_source = time, f"published for {base} on 8 H100"
-    late_2024 = Slope(per_step=NATS_PER_LOG_STEP / steps, se=0.0, source="published for late 2024, at full size on FineWeb")
-    out = {"slope": slope or late_2024, "n_star": (), "bracketed": False}
-    if experiment is None:
-        return Known(sd=sd, sd_source=source, step_ms=step_ms, step_source=step_source, **out)  # type: ignore[arg-type]
+        found |= {"step_ms": time, "step_source": f"published for {base} on 8 H100"}
+    if slope is not None:
+        found["slope"] = slope
+    if alike is not None:
+        seen = _seen(alike, steps, f" in {alike.name}")
+        found |= {key: seen[key] for key in seen if key not in ("n_star", "bracketed")}  # its target may be another
+    return Known(**found | (_seen(own, steps, "") if own is not None else {}))
+
+
+def _noise(noise: Noise) -> dict[str, Any]:
+    return {"sd": upper_sd(noise.sd, noise.df + 1), "sd_source": f"upper 80 % bound of {noise.sd:.4f} from {noise.source}"}
+
+
+def _seen(experiment: Experiment, steps: int, where: str) -> dict[str, Any]:
+    """What an experiment's finished runs tell; `where` says whose they are."""
+    out: dict[str, Any] = {}
     use = samples.usable(experiment)
     losses = samples.of_role(use.runs, "loss")
     own = losses[(losses["arm"] == use.arms[0]) & (losses["status"] == "finished")]
-    pooled, df = _within(own)
+    sd, df = pooled(g for _, g in own.dropna(subset=["val_loss"]).groupby("budget")["val_loss"])
     if df >= 1:
-        sd, source = upper_sd(pooled, df + 1), f"upper 80 % bound of {pooled:.4f} from {len(own)} runs of the baseline"
+        out |= _noise(Noise(sd=sd, df=df, source=f"{len(own)} runs of the baseline{where}"))
     timed = samples.of_role(use.runs, "timing")
     ms = timed.loc[(timed["arm"] == use.arms[0]) & (timed["status"] == "finished"), "step_ms"].dropna()
     if len(ms):
-        step_ms, step_source = float(np.exp(np.log(ms).mean())), f"measured in {len(ms)} runs of the baseline"
+        out |= {
+            "step_ms": float(np.exp(np.log(ms).mean())), "step_source": f"measured in {len(ms)} runs of the baseline{where}"
+        }  # fmt: skip
     clock = Clock.of(experiment, losses, samples.at_budget(timed, samples.shared_budget(timed, use.arms)), use.arms)
     if clock.model is not None and not clock.model.given and clock.model.beta[0] < 0:
         per_step, se = (abs(v) / steps for v in (float(clock.model.beta[0]), clock.model.slope_se(0)))
-        out["slope"] = Slope(per_step=per_step, se=se, source=f"measured over budgets {_list(own['budget'])}")
+        out["slope"] = Slope(per_step=per_step, se=se, source=f"measured over budgets {_list(own['budget'])}{where}")
     found = [t for t in time_estimates(clock).values() if t.n_star is not None]
-    out |= {
+    return out | {
         "n_star": tuple(float(t.n_star or 0) for t in found),
         "bracketed": bool(found) and not any(t.extrapolated for t in found),
     }
-    return Known(sd=sd, sd_source=source, step_ms=step_ms, step_source=step_source, **out)  # type: ignore[arg-type]
-
-
-def _within(runs: pd.DataFrame) -> tuple[float, int]:
-    """(sd, df) of final losses pooled within budgets; nan with 0 df."""
-    groups = [g.to_numpy(float) for _, g in runs.dropna(subset=["val_loss"]).groupby("budget")["val_loss"] if len(g) > 1]
-    df = sum(len(g) - 1 for g in groups)
-    return (math.sqrt(sum(float(((g - g.mean()) ** 2).sum()) for g in groups) / df) if df else math.nan), df
 
 
 def _published_step_ms(record: str) -> float | None:

@@ -194,6 +194,12 @@ def test_a_plan_speaks_of_loss_steps_seconds_and_price_before_anything_runs(abla
     assert not Path("results").exists()
 
 
+def test_a_small_models_plan_takes_the_noise_recorded_for_its_scale(ablate: Any) -> None:
+    power = ablate("plan", "quickstart", "--json").json["power"]
+    assert 0.016 < power["sd"] < 0.036 and "at this scale" in power["source"] and "published" not in power["source"]
+    assert "published" in ablate("plan", "quickstart", "--set", "scale=small", "--json").json["power"]["source"]
+
+
 # ---- stopping
 
 TINY = {"model.n_layer": 1, "model.d_model": 32, "data.seq_len": 64, "data.micro_tokens": 128,

@@ -16,16 +16,25 @@ ALPHA = 0.05
 
 
 def known_of(e: "Experiment", results: Path) -> "Known":
-    """What is known of the experiment's noise, slope and step time, from its own runs as far as there are any."""
+    """What is known of the experiment's noise, slope and step time: from its own runs, else from the nearest there are."""
+    from harness.config import plain
     from harness.plan_file import read_plan
+    from harness.presets import load_scale
     from reports import load
     from reports.known import known
     from reports.loss_model import Slope
+    from reports.noise import Noise, noise_at_scale, other_plans, same_baseline
 
     steps = max(e.budgets, default=e.baseline.config.schedule.steps)
     try:
         own = load(e.name, results=results) if read_plan(results, e.name) is not None else None
-        return known(own, base=e.base, scale=e.scale, steps=steps, slope=None if e.slope is None else Slope(**e.slope))
+        others = other_plans(results, e.name)
+        near, recorded = same_baseline(results, others, plain(e.baseline.config)), load_scale(e.scale).noise
+        return known(
+            own, base=e.base, scale=e.scale, steps=steps, slope=None if e.slope is None else Slope(**e.slope),
+            alike=load(near, results=results) if near is not None else None,
+            noise=noise_at_scale(results, others, e.scale) or (Noise(**recorded) if recorded else None),
+        )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from None
 
