@@ -34,9 +34,15 @@ def oom_kills(counter: Path) -> int:
 
 
 def peak_mib(pid: int) -> float:
-    """The most memory that a process has had at once, 0 if that cannot be known."""
+    """The most memory that a process, or a child of it, has had at once; 0 if that cannot be known."""
+    rows = [line.split() for line in _lines(f"/proc/{pid}/status")]
+    children = " ".join(_lines(f"/proc/{pid}/task/{pid}/children")).split()
+    own = next((int(row[1]) / 1024 for row in rows if row[0] == "VmHWM:"), 0.0)
+    return max([own, *(peak_mib(int(child)) for child in children)])
+
+
+def _lines(path: str) -> list[str]:
     try:
-        rows = [line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+        return Path(path).read_text().splitlines()
     except OSError:
-        return 0.0
-    return next((int(row[1]) / 1024 for row in rows if row[0] == "VmHWM:"), 0.0)
+        return []

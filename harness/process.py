@@ -36,11 +36,11 @@ class Group:
     def size(self) -> int:
         return self.n_per_node * self.n_nodes
 
-    def arguments(self, trainer: str, device: str) -> list[str]:
+    def arguments(self, trainer: str, device: str, *, forks: bool = False) -> list[str]:
         """Of the interpreter."""
         worker = ["-m", "harness.worker", trainer]
         if self.size == 1:
-            return worker
+            return [*worker, "forks"] if forks else worker
         address, _, port = (self.meeting or "").rpartition(":")
         several = ["--nnodes", str(self.n_nodes), "--node-rank", str(self.node), "--master-addr", address, "--master-port", port]
         rendezvous = ["--standalone"] if self.meeting is None else several
@@ -49,7 +49,7 @@ class Group:
 
 
 class WorkerProcess:
-    """The worker of one slot, started when first needed and again after it died."""
+    """The worker of one slot, started when first needed and again after it died. forks: every order is done in a fork of it."""
 
     def __init__(
         self,
@@ -59,9 +59,10 @@ class WorkerProcess:
         device: str = "cpu",
         group: Group | None = None,
         runs_in: Mapping[str, str] | None = None,
+        forks: bool = False,
     ) -> None:
         self.slot, self.trainer, self.device, self.runs_in = slot, trainer, device, dict(runs_in or {})
-        self.group = group or Group(n_per_node=slot.size)
+        self.group, self.forks = group or Group(n_per_node=slot.size), forks
         self.process: subprocess.Popen[bytes] | None = None
         self.errors: IO[bytes] | None = None
         self.buffer, self.ready = b"", False
@@ -86,7 +87,7 @@ class WorkerProcess:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _end)
         # a session of its own: Ctrl-C reaches the runner alone, which then ends its workers
         self.process = subprocess.Popen(
-            [*DEAF, *start_of(self.runs_in), *self.group.arguments(self.trainer, self.device)],
+            [*DEAF, *start_of(self.runs_in), *self.group.arguments(self.trainer, self.device, forks=self.forks)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -160,7 +160,7 @@ class Runner:
             self.idle = [w for w in self.idle if w is not mine and w not in in_the_way]
         for worker in in_the_way:
             worker.close()
-        return mine or WorkerProcess(slot, self.trainer, runs_in=runs_in)
+        return mine or WorkerProcess(slot, self.trainer, runs_in=runs_in, forks=not self.warm)
 
     def _work(self, planned: PlannedRun, slot: Slot, cache: Path | None) -> None:
         """One run to its end, in a thread of its own."""
@@ -185,7 +185,8 @@ class Runner:
                 stop=lambda: self.stop,
                 first_step=first_step,
             )
-            if not self.warm or ended["status"] not in (*RESULT_STATUSES, "taken"):
+            stays = self.warm or slot.size == 1  # a single process forks fresh ones
+            if not stays or ended["status"] not in (*RESULT_STATUSES, "taken"):
                 worker.close()  # whatever went wrong, the next run starts clean
         except BaseException as error:  # nothing can go on: stop everything, say it once
             self.error = self.error or error

@@ -1,10 +1,11 @@
 """A worker: takes run after run on its devices, each from a clean state, and tells how it ended.
 
-`python -m harness.worker MODULE:FUNCTION [N_PROCESSES DEVICE]`. Orders are JSON lines on standard input: {"results": folder,
-"spec": config.yaml's mapping, "command": text, "token": text, "cache": folder of compiled kernels or null}, and
+`python -m harness.worker MODULE:FUNCTION [forks | N_PROCESSES DEVICE]`. Orders are JSON lines on standard input: {"results":
+folder, "spec": config.yaml's mapping, "command": text, "token": text, "cache": folder of compiled kernels or null}, and
 "micro_tokens" where memory ran out before. One JSON line answers each: {"status", "reason", "val_loss"},
 where the status may also be "taken" (the run is done, or somebody else's) or "broken" (nothing can go on).
-With N_PROCESSES it is one rank of a torchrun group: the first rank reads the orders, claims and writes, all of them train.
+With `forks` every order is done in a fork of this process. With N_PROCESSES it is one rank of a torchrun group: the first rank
+reads the orders, claims and writes, all of them train.
 A worker dies with its runner: the end of its input ends it at once.
 """
 
@@ -13,7 +14,6 @@ import json
 import os
 import queue
 import resource
-import select
 import signal
 import sys
 import threading
@@ -32,6 +32,7 @@ from harness.data.corpora import open_corpus
 from harness.errors import UserError
 from harness.files import write_json
 from harness.foreign.environments import EFFECT
+from harness.forks import orders_in_forks, wait_for_end
 from harness.gpus import Sampler
 from harness.provenance import describe_environment, environment_lock, redact, working_diff
 from harness.records import RESULT_STATUSES, Outcome, RunSpec
@@ -228,22 +229,29 @@ def _read_orders(orders: "queue.Queue[str]") -> None:
     os._exit(0)  # the runner is gone or done: no run outlives it, and none has a result before it is whole
 
 
-def _wait_for_end() -> None:
-    """A further rank leaves the orders to the first, but ends with the runner too."""
-    poll = select.poll()
-    poll.register(0, 0)  # nothing but the hang-up
-    poll.poll()
-    os._exit(0)
+def _orders(lines: "queue.Queue[str]", import_s: float) -> Iterator[tuple[str, dict[str, float]]]:
+    """Every order, and what the worker itself cost it: its imports are paid once."""
+    wall = {"import_s": import_s}
+    while True:
+        began = time.perf_counter()
+        line = lines.get()
+        yield line, {**wall, "idle_s": time.perf_counter() - began}
+        wall = {}
 
 
-def serve(trainer: str, n_processes: int = 1, device: str = "cpu") -> None:
+def serve(trainer: str, n_processes: int = 1, device: str = "cpu", *, forks: bool = False) -> None:
     """Orders until they end."""
     answers, began = os.fdopen(os.dup(1), "w"), time.perf_counter()
     os.dup2(2, 1)
-    orders: queue.Queue[str] = queue.Queue()
-    follows = n_processes > 1 and os.environ["RANK"] != "0"
-    threading.Thread(target=_wait_for_end if follows else _read_orders, args=() if follows else (orders,), daemon=True).start()
+    lines: queue.Queue[str] = queue.Queue()
+    if n_processes > 1 and os.environ["RANK"] != "0":  # leaves the orders to the first rank, but ends with the runner too
+        threading.Thread(target=wait_for_end, args=(0,), daemon=True).start()
+    elif not forks:
+        threading.Thread(target=_read_orders, args=(lines,), daemon=True).start()
     train, ranks = load_trainer(trainer), Ranks(n_processes, device)
+    if forks:  # what each of them would look up again
+        describe_environment()
+        source_of()
     gc.freeze()  # what the imports made stays; collecting after a run is quick then
 
     def answer(event: Event) -> None:
@@ -256,28 +264,25 @@ def serve(trainer: str, n_processes: int = 1, device: str = "cpu") -> None:
             follow(order, Store(Path(order["results"])), ranks, train)
             gc.collect()
     answer({"status": "ready"})
-    wall = {"import_s": time.perf_counter() - began}
-    while True:
-        began = time.perf_counter()
-        order = json.loads(orders.get())
-        wall["idle_s"] = time.perf_counter() - began
+    import_s = time.perf_counter() - began
+    for line, wall in orders_in_forks(import_s) if forks else _orders(lines, import_s):
+        order = json.loads(line)
         try:
             check_unchanged(RunSpec.from_mapping(order["spec"]))
             store = Store(Path(order["results"]))
             answer(lead(ranks.share(order), store, ranks, train, wall))
         except (OSError, UserError) as error:
             answer({"status": "broken", "reason": str(error)})
-        wall = {}  # imports are paid once
         gc.collect()
 
 
 def main() -> None:
-    if len(sys.argv) > 2:
+    if len(sys.argv) > 3:
         serve(sys.argv[1], int(sys.argv[2]), sys.argv[3])  # a signal ends a rank at once: ranks cannot stop at different steps
     else:
         signal.signal(signal.SIGINT, _on_signal)
         signal.signal(signal.SIGTERM, _on_signal)
-        serve(sys.argv[1])
+        serve(sys.argv[1], forks=sys.argv[2:] == ["forks"])
 
 
 if __name__ == "__main__":

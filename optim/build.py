@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+import torch._dynamo  # by every optimizer when it is made: imported here, a worker's forks share it
 from torch.nn import Parameter
 
 from optim.config import OptimConfig

@@ -86,7 +86,11 @@ def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> 
         if stop():
             return Outcome(status="interrupted")
         if step == 7:
-            happen(first_time(kind, spec.run_id), out, spec.config["data"]["micro_tokens"])
+            what = first_time(kind, spec.run_id)
+            while what == "wait" and not stop():  # to be told to go
+                out.heartbeat(step, N_STEPS)
+                time.sleep(0.02)
+            happen(what, out, spec.config["data"]["micro_tokens"])
         out.metric({"kind": "train", "step": step, "train_loss": loss_of(spec, step)})
         out.heartbeat(step, N_STEPS)
         time.sleep(STEP_S)

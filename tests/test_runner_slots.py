@@ -70,7 +70,7 @@ class Held:
 class NoWorker:
     """A worker that does nothing, and stays warm."""
 
-    def __init__(self, slot: Slot, trainer: str, *, runs_in: Mapping[str, str]) -> None:
+    def __init__(self, slot: Slot, trainer: str, *, runs_in: Mapping[str, str], forks: bool) -> None:
         self.slot, self.runs_in, self.device, self.open = slot, runs_in, "", True
 
     def alive(self) -> bool:
