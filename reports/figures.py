@@ -154,6 +154,14 @@ def dot(x: float, y: float, *, r: float = 3.2, **facts: str) -> str:
     return mark(f'circle cx="{x:.1f}" cy="{y:.1f}" r="{r:g}"', **facts)
 
 
+def dots(spots: Iterable[tuple[float, float, int]], *, r: int) -> str:
+    """Runs as dots, (x, y, row in the table of runs) each: one path, which a browser draws many times faster than an element
+    each. The row numbers stand in the order of the dots."""
+    drawn = [(f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0", row) for x, y, row in spots]
+    rows = " ".join(str(row) for _, row in drawn)
+    return f'<path class="dots" d="{"".join(d for d, _ in drawn)}" data-rows="{rows}"/>' if drawn else ""
+
+
 def path_of(points: Sequence[tuple[float, float]]) -> str:
     """An SVG path through the points; a point that is not finite breaks the line."""
     pieces, drawing = [], False

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from harness.records import PHASES, where_time_went
-from reports.figures import WIDE, Figure, Palette, Scale, dot, extent, line, mark, shorten, text, x_axis, y_axis
+from reports.figures import WIDE, Figure, Palette, Scale, dots, extent, line, mark, shorten, text, x_axis, y_axis
 
 STAGES = (*PHASES.values(), "rest", "idle")
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
@@ -27,7 +27,7 @@ def strip(
     x_range = extent(spread, around=[0.0] if from_zero else [])
     arms = [a for a in palette.arms if (shown["arm"] == a).any()]
     grouped = {arm: shown[shown["arm"] == arm] for arm in arms}
-    records = {arm: rows.to_dict("records") for arm, rows in grouped.items()}
+    records = {arm: list(zip(rows.index, rows.to_dict("records"))) for arm, rows in grouped.items()}
     means = {arm: float(rows[column].mean()) for arm, rows in grouped.items()}
     beside = 26 if len(arms) <= 12 else 20
 
@@ -43,11 +43,13 @@ def strip(
             name = text(left if above else left - 12, y - 12 if above else y + 4, shorten(arm, width - 24 if above else 216),
                         anchor="start" if above else "end", css="label")  # fmt: skip
             group = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">', name]
-            for place, run in enumerate(records[arm]):
+            spots = []
+            for place, (row, run) in enumerate(records[arm]):
                 shift = ((place * 0.618) % 1.0 - 0.5) * beside * 0.5
                 if low and high and len(shown) <= MAX_WHISKERS and pd.notna(run[low]) and pd.notna(run[high]):
                     group.append(line(x(run[low]), y + shift, x(run[high]), y + shift, "whisker"))
-                group.append(dot(x(run[column]), y + shift, r=3, run=run["run_id"]))
+                spots.append((x(run[column]), y + shift, row))
+            group.append(dots(spots, r=3))
             tip = f"{arm}: mean {means[arm]:.4g}"
             group.append(mark(f'path d="M{x(means[arm]):.1f} {y - 9:.1f}v18"', css="center", tip=tip))
             parts.append("".join(group) + "</g>")
@@ -73,7 +75,9 @@ def scatter(runs: pd.DataFrame, palette: Palette, *, unit: str, target: float | 
     ]
     if not len(shown):
         return None
-    records = {str(arm): rows.to_dict("records") for arm, rows in shown.groupby("arm", sort=False)}
+    places = {
+        str(arm): list(zip(own["train_time_s"], own["val_loss"], own.index)) for arm, own in shown.groupby("arm", sort=False)
+    }
     x_range = extent(shown["train_time_s"])
     y_range = extent(shown["val_loss"], around=[] if target is None else [target])
 
@@ -87,8 +91,8 @@ def scatter(runs: pd.DataFrame, palette: Palette, *, unit: str, target: float | 
             parts.append(line(60, y(target), width - 12, y(target), "target"))
             parts.append(text(width - 14, y(target) - 6, f"target {target:g}", anchor="end", css="note"))
         for arm in palette.arms:
-            marks = [dot(x(r["train_time_s"]), y(r["val_loss"]), r=4, run=r["run_id"]) for r in records.get(arm, ())]
-            parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{"".join(marks)}</g>')
+            marks = dots(((x(t), y(loss), row) for t, loss, row in places.get(arm, ())), r=4)
+            parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{marks}</g>')
         return "".join(parts), height
 
     means = shown.groupby("arm", sort=False)[["train_time_s", "val_loss"]].mean()
@@ -130,9 +134,12 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
             parts.append(line(52, y(0), width - 12, y(0), "zero"))
             lane_runs = shown[shown["node"].astype(str) == node] if nodes != ["unknown"] else shown
             for arm, own in lane_runs.groupby("arm", sort=False):
-                at = zip(own["order"], own["percent"], own["run_id"])
-                spots = "".join(dot(x(order), y(percent), r=3, run=run_id) for order, percent, run_id in at)
-                parts.append(f'<g class="series {palette.css(str(arm))}" data-arm-group="{palette.arms.index(str(arm))}">{spots}</g>')
+                marks = dots(
+                    ((x(order), y(percent), row) for order, percent, row in zip(own["order"], own["percent"], own.index)), r=3
+                )
+                parts.append(
+                    f'<g class="series {palette.css(str(arm))}" data-arm-group="{palette.arms.index(str(arm))}">{marks}</g>'
+                )
         bottom = 34 + len(nodes) * (lane + 24) - 24
         parts.append(text(width / 2, bottom + 22, "runs in the order they were started", anchor="middle", css="axis"))
         return "".join(parts), bottom + 32

@@ -180,9 +180,29 @@ def test_a_mark_leads_to_its_run(browser, pages):
     assert browser.evaluate("document.querySelector('tr.found').dataset.run") == run
 
 
+# The middle of the third dot of a path of dots, in the window; and the run it stands for.
+DOT = """(() => { const m = document.querySelector('#scatter-0 svg.wide .dots');
+  m.scrollIntoView({block: 'center'});
+  const [, x, y, r] = [...m.getAttribute('d').matchAll(/M(\\S+) (\\S+?)a(\\d+)/g)][2].map(Number);
+  const at = new DOMPoint(x + r, y).matrixTransform(m.getScreenCTM());
+  const e = JSON.parse(document.getElementById('data').textContent).experiments[0];
+  const own = e.runs.columns.filter((c) => !(c in e.runs.same)), row = e.runs.rows[Number(m.dataset.rows.split(' ')[2])];
+  return [at.x, at.y, row[own.indexOf('run_id')], row[own.indexOf('arm')], row[own.indexOf('seed')]]; })()"""
+
+
+def test_a_dot_leads_to_the_run_under_the_pointer(browser, pages):
+    browser.open(pages["ladder"])
+    x, y, run, arm, seed = browser.evaluate(DOT)
+    browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    assert browser.evaluate("document.getElementById('tip').textContent").startswith(f"{arm}, seed {seed}: loss ")
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    assert browser.evaluate("document.querySelector('tr.found').dataset.run") == run
+
+
 def test_a_mark_tells_its_run_on_hover(browser, pages):
     browser.open(pages["ladder"])
-    said = browser.evaluate("""(() => { const m = document.querySelector('#scatter-0 svg.wide [data-run]');
+    said = browser.evaluate("""(() => { const m = document.querySelector('#loss_by_step-0 svg.wide [data-run]');
       m.dispatchEvent(new PointerEvent('pointermove', {bubbles: true})); return document.getElementById('tip').textContent; })()""")
     assert re.fullmatch(r"r07, seed \d: loss \d\.\d{4}, \d\d\.\d\d ms a step", said)
 

@@ -177,8 +177,8 @@ def test_a_diverged_run_dropped_from_rows_results_and_plan_is_found_by_what_is_p
 @pytest.mark.slow
 def test_a_changed_figure_and_a_changed_table_row_are_found(made):
     page, _ = made
-    drawn = re.search(r'<circle cx="([\d.]+)"', page.read_text(encoding="utf-8"))
-    found = verify(with_markup(page, drawn[0], '<circle cx="1.0"'))
+    drawn = re.search(r'class="dots" d="M[\d.]+', page.read_text(encoding="utf-8"))
+    found = verify(with_markup(page, drawn[0], 'class="dots" d="M1.0'))
     assert any("the figure" in f for f in found)
 
 

@@ -61,25 +61,37 @@
   // A mark tells what it is on hover; a click on a run's mark leads to its row.
   const tip = document.getElementById("tip");
   document.addEventListener("pointermove", (event) => {
-    const mark = event.target.closest("[data-tip], svg [data-run]");
-    tip.hidden = !mark;
-    if (!mark) return;
-    tip.textContent = mark.dataset.tip ?? story(mark);
+    const mark = event.target.closest("[data-tip]"), run = mark ? null : runAt(event);
+    tip.hidden = !mark && !run;
+    if (tip.hidden) return;
+    tip.textContent = mark ? mark.dataset.tip : story(run);
     const box = tip.getBoundingClientRect();
     tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8)) + "px";
     tip.style.top = Math.max(4, event.clientY - box.height - 12) + "px";
   });
   const digits = (value, text) => (value === null ? "not known" : text(value));
-  function story(mark) {
+  const spots = new WeakMap(); // a path of dots -> [x, y, row number] of each
+  function runAt(event) {
+    const mark = event.target.closest("svg [data-run], svg .dots");
+    if (!mark) return null;
     const { columns, rows } = data.experiments[Number(mark.closest("[data-experiment]").dataset.experiment)].runs;
-    const row = rows.find((r) => r[columns.indexOf("run_id")] === mark.dataset.run);
-    const { arm, seed, run_id, val_loss, step_ms } = Object.fromEntries(columns.map((c, i) => [c, row[i]]));
+    const named = (row) => Object.fromEntries(columns.map((c, i) => [c, row[i]]));
+    if (mark.dataset.run) return named(rows.find((r) => r[columns.indexOf("run_id")] === mark.dataset.run));
+    if (!spots.has(mark)) {
+      const numbers = mark.dataset.rows.split(" ").map(Number);
+      spots.set(mark, [...mark.getAttribute("d").matchAll(/M(\S+) (\S+?)a(\d+)/g)].map(([, x, y, r], i) => [Number(x) + Number(r), Number(y), numbers[i]]));
+    }
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(mark.getScreenCTM().inverse());
+    const [nearest] = spots.get(mark).map(([x, y, n]) => [Math.hypot(x - at.x, y - at.y), n]).sort((a, b) => a[0] - b[0]);
+    return named(rows[nearest[1]]);
+  }
+  function story({ arm, seed, run_id, val_loss, step_ms }) {
     const loss = digits(val_loss, (v) => v.toFixed(4)), ms = digits(step_ms, (v) => v.toPrecision(4));
     return `${arm}, ${seed === null ? run_id : "seed " + seed}: loss ${loss}, ${ms} ms a step`;
   }
   document.addEventListener("click", (event) => {
-    const mark = event.target.closest("svg [data-run]");
-    if (mark) show(mark.dataset.run);
+    const run = runAt(event);
+    if (run) show(run.run_id);
   });
   function show(run) {
     all("tr.found").forEach((row) => row.classList.remove("found"));
