@@ -2,20 +2,30 @@
 
 One row is one run (planned ones without a result too, with their status) or, with `curves`, one validation point.  Columns
 and units are those of docs/report.md.  Values are written as they are: floats with the digits that give the same float back.
+In CSV alone a text that a spreadsheet would take for a formula has an apostrophe in front (OWASP, CSV injection).
 """
 
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from reports.types import Experiment
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: the first, full width
+
+
+def as_text(value: Any) -> Any:
+    """A cell of a CSV file: texts that begin as a formula does get an apostrophe in front, numbers are left alone."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
-    table.to_csv(path, index=False, lineterminator="\n")
+    texts = table.select_dtypes(["object", "str"]).columns
+    table.assign(**{c: table[c].map(as_text) for c in texts}).to_csv(path, index=False, lineterminator="\n")
 
 
 def write_parquet(table: pd.DataFrame, path: Path) -> None:

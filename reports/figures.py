@@ -103,10 +103,10 @@ class LogScale(Scale):
         return self.start + part * (self.end - self.start)
 
     def ticks(self, n: int = 5) -> list[float]:
-        """Round numbers inside [low, high]: those of the coarsest of three series that gives at least 3, else the finest."""
+        """Round numbers inside [low, high]: those of the coarsest of four series that gives at least 3, else the finest."""
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         found: list[float] = []
-        for series in ((1,), (1, 2, 5), (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)):
+        for series in ((1,), (1, 2, 5), (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8), tuple(k / 2 for k in range(2, 20))):
             found = [m * 10.0**d for d in decades for m in series if self.low <= m * 10.0**d <= self.high]
             if len(found) >= 3:
                 break

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from reports.figures import WIDE, Figure, Palette, Scale, dot, extent, line, mark, path_of, text, tick_text, y_axis
-from reports.page_numbers import show
+from reports.page_numbers import plural, show
 from reports.types import Comparisons
 
 
@@ -48,7 +48,7 @@ def budget_figure(
             group = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">']
             group.append(mark(f'path d="{path_of(spots)}"{dash}', css="mean", tip=arm))
             for (px, py), r in zip(spots, rows.to_dict("records")):
-                tip = f"{arm}: {show(r['mean'], 'loss')} after {r['budget']} steps, {r['count']} runs"
+                tip = f"{arm}: {show(r['mean'], 'loss')} after {r['budget']} steps, {plural(r['count'], 'run')}"
                 group.append(dot(px, py, r=4, tip=tip))
             if arm in stars and target is not None:
                 cross = f"M{x(math.log(stars[arm])):.1f} {y(target) - 5:.1f}v10"

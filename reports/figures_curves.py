@@ -27,6 +27,7 @@ from reports.figures import (
     x_axis,
     y_axis,
 )
+from reports.page_numbers import plural
 
 MAX_POINTS = 60  # per drawn line: what 700 px can show; the table behind the figure keeps every point of the means
 MAX_RUN_LINES = 60
@@ -103,8 +104,8 @@ def curve_figure(key: str, data: dict[str, Bundle], palette: Palette, unit: str,
     """Loss over steps (`key` loss_by_step, loss_whole on logarithmic axes) or over seconds (loss_by_time)."""
     by_time, whole = key == "loss_by_time", key == "loss_whole"
     across = {arm: b.time_s if by_time else b.steps for arm, b in data.items()}
-    burn_in = 0.0 if whole else BURN_IN
-    shown = [v for b in data.values() for side in (b.low, b.high) for v in side[b.steps >= burn_in * b.steps[-1]]]
+    drawn = {arm: b.steps > 0 if whole else b.steps >= BURN_IN * b.steps[-1] for arm, b in data.items()}
+    shown = [v for arm, b in data.items() for side in (b.low, b.high) for v in side[drawn[arm]]]
     y_range = extent(shown, around=[] if target is None else [target], pad=0.03)
     x_range = (0.0, max((float(xs[-1]) for xs in across.values() if len(xs)), default=1.0) or 1.0)
     if whole:
@@ -133,7 +134,7 @@ def curve_figure(key: str, data: dict[str, Bundle], palette: Palette, unit: str,
                     shape.append(mark(f'path d="{path_of(points)}"', css="run", run=run_id))
             points = [(x(a), y(v)) for a, v in zip(across[arm][at], b.mean[at])]
             dash = f' stroke-dasharray="{palette.dash(arm)}"' if palette.dash(arm) else ""
-            tip = f"{arm}: mean of {len(b.runs)} runs, last {b.mean[-1]:.4f}"
+            tip = f"{arm}: mean of {plural(len(b.runs), 'run')}, last {b.mean[-1]:.4f}"
             shape.append(mark(f'path d="{path_of(points)}"{dash}', css="mean", tip=tip))
             inside.append("".join(shape) + "</g>")
         parts.append(clipped(52, 30, width - 64, height - 78, "".join(inside)))
@@ -215,7 +216,7 @@ def difference_figure(data: dict[str, Bundle], runs: pd.DataFrame, palette: Pale
             if len(rows) > 1:
                 inside.append(band(steps[at], rows.min(axis=0)[at], rows.max(axis=0)[at], x, y))
             points = [(x(a), y(v)) for a, v in zip(steps[at], means[arm][at])]
-            tip = f"{arm}: {means[arm][-1]:+.4f} at the last step, {len(rows)} blocks"
+            tip = f"{arm}: {means[arm][-1]:+.4f} at the last step, {plural(len(rows), 'block')}"
             inside.append(mark(f'path d="{path_of(points)}"', css="mean", tip=tip))
             parts.append(clipped(left + 46, top + 12, panel_w - 46, panel_h - 12, "".join(inside)) + "</g>")
         n_rows = -(-n // n_columns)

@@ -9,6 +9,7 @@ from reports.figures import CHAR_PX, WIDE, Figure, Palette, Scale, dot, extent, 
 from reports.page_numbers import interval, known, show
 from reports.types import LOSSES, Comparison, Comparisons
 
+LEAST = {True: 1e-4, False: 0.1}  # of a loss, nats, and of a time, percent: an axis narrower than twice this shows rounding
 TITLES = {  # metric -> title of its forest plot, and its axis: losses as differences, times as percent of the baseline
     "val_loss": ("Effect on the loss", "difference in validation loss to {}; below zero is better"),
     "heldout_loss": ("Effect on the held-out loss", "difference in held-out loss to {}; below zero is better"),
@@ -38,7 +39,8 @@ def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette,
     factor = 1.0 if metric in LOSSES else 100.0
     values = {arm: tuple(None if v is None else v * factor for v in effect(c)) for arm, c in comparisons.items()}
     inside = [v for triple in values.values() for v in triple if v is not None and math.isfinite(v)]
-    x_range = extent(inside, around=[0.0, *([-margin, margin] if margin else [])])
+    least = margin or LEAST[metric in LOSSES]
+    x_range = extent(inside, around=[0.0, *([-least, least] if margin or max(map(abs, inside), default=0.0) < least else [])])
     names = list(comparisons)
 
     def draw(width: int) -> tuple[str, float]:
@@ -138,6 +140,7 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
         y = Scale(low=y_range[0], high=y_range[1], start=height - 66, end=34)
         slot = (width - 56) / len(names)
         parts = [y_axis(y, 52, width - 4, f"{axis}, {unit}")]
+        longest = CHAR_PX * max(len(show(levels[a] - base, delta_kind)) for a in names)
         for i, arm in enumerate(names):
             left, wide = 56 + slot * i + slot * 0.14, slot * 0.72
             top, foot = (y(levels[arm]), height - 66) if i == 0 else sorted((y(levels[arm]), y(levels[names[i - 1]])))
@@ -153,8 +156,9 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
             if i + 1 < len(names):
                 group.append(line(left + wide, y(levels[arm]), left + slot + slot * 0.02, y(levels[arm]), "zero"))
             peak = min(top, y(high) if high is not None else top)
-            raised = 13 if i % 2 and len(words) * CHAR_PX > slot else 0  # crowded: every other number stands higher
-            group.append(text(left + wide / 2, peak - 7 - raised, words, anchor="middle", css="value"))
+            raised = 13 if i % 2 and 0.8 * longest > slot else 0  # crowded: every other number stands higher
+            css = "value tight" if longest > slot else "value"
+            group.append(text(left + wide / 2, peak - 7 - raised, words, anchor="middle", css=css))
             group += [
                 text(left + wide / 2, height - 48 + 14 * k, part, anchor="middle", css="tick")
                 for k, part in enumerate(wrapped(arm, slot))

@@ -8,6 +8,7 @@ import pandas as pd
 
 from harness.records import PHASES, where_time_went
 from reports.figures import WIDE, Figure, Palette, Scale, dots, extent, line, mark, shorten, text, x_axis, y_axis
+from reports.page_numbers import plural
 
 STAGES = (*PHASES.values(), "rest", "idle")
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
@@ -148,7 +149,7 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
         key="drift",
         title="Nodes and drift",
         caption="Each run's step time against its arm's mean, by node, in the order of starting; level and flat is good.",
-        alt=f"Dots of relative step time in starting order on {len(nodes)} node(s); "
+        alt=f"Dots of relative step time in starting order on {plural(len(nodes), 'node')}; "
         f"from {shown['percent'].min():+.2f} % to {shown['percent'].max():+.2f} %.",
         columns=("order", "started", "node", "arm", "seed", "run_id", "step_ms", "percent_of_arm_mean"),
         rows=tuple(

@@ -220,8 +220,10 @@ def run_on(plan: Mapping[str, Any], experiment: Experiment) -> list[tuple[str, l
 
 
 def commands(name: str, plan: Mapping[str, Any]) -> list[str]:
+    run = str(plan.get("command") or f"ablate run {name}") + "    # runs what is missing, then writes this page"
+    source = "the published tables" if plan.get("evidence") else "the results alone"
     return [
-        str(plan.get("command") or f"ablate run {name}") + "    # runs what is missing, then writes this page",
-        f"ablate report {name}    # this page again, from the results alone",
+        *([] if plan.get("evidence") else [run]),
+        f"ablate report {name}    # this page again, from {source}",
         "ablate verify report.html    # recompute every number on this page",
     ]

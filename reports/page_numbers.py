@@ -20,6 +20,11 @@ def known(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def plural(n: int, thing: str) -> str:
+    """How many of a thing, in words: `1 run`, `2 runs`."""
+    return f"{n} {thing}" + ("" if n == 1 else "s")
+
+
 def significant(value: float, digits: int) -> str:
     """The value with this many significant digits, never in exponent form between 1e-4 and 1e7."""
     if value == 0:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from reports.figures_effects import effect
-from reports.page_numbers import show
+from reports.page_numbers import plural, show
 from reports.page_verdicts import METRIC_WORDS, Part, number, words
 from reports.types import Comparison, Comparisons, PublishedVerdict, Warning
 
@@ -68,7 +68,10 @@ def facts(plan: Mapping[str, Any], outcome: Comparisons, runs: pd.DataFrame, *, 
     """What a reader must know to weigh the verdicts: confirmed or not, estimand, looks, nodes, stale results, the locked plan."""
     if plan.get("evidence"):
         gpus = sorted(runs["gpu"].dropna().astype(str).unique())
-        return [Fact(text="published by others, not run here"), *(Fact(text=t) for t in (f"{len(plan['arms'])} rows", *gpus))]
+        return [
+            Fact(text="published by others, not run here"),
+            *(Fact(text=t) for t in (plural(len(plan["arms"]), "row"), *gpus)),
+        ]
     exploratory = not plan.get("confirm")
     estimands = sorted({str(a.get("estimand", "at-rate")) for a in plan["arms"]})
     meaning = {
@@ -115,7 +118,7 @@ def facts(plan: Mapping[str, Any], outcome: Comparisons, runs: pd.DataFrame, *, 
 def counted_seeds(plan: Mapping[str, Any], runs: pd.DataFrame) -> str:
     """How many seeds, or, where runs have none (imported logs), how many runs."""
     n, word = (len(plan["seeds"]), "seed") if runs["seed"].notna().any() else (len(runs), "run")
-    return f"{n} {word}" + ("" if n == 1 else "s")
+    return plural(n, word)
 
 
 def changed_keys(locks: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -144,7 +147,7 @@ def notes(outcome: Comparisons) -> list[str]:
             everyone = set(outcome.arms) <= set(arms)
             said.append(warning.text if everyone else f"{listing(arms, most=4)}: {warning.text}")
     reasons = [r for r in dict.fromkeys(t.reason for t in outcome.times.values()) if r and not any(r in s for s in said)]
-    return [*dict.fromkeys(said), *(f"Time to target: {reason}" for reason in reasons[:2])]
+    return [*dict.fromkeys(said), *(f"Time to target: {reason.removesuffix('.')}." for reason in reasons[:2])]
 
 
 def published_parts(verdict: PublishedVerdict) -> tuple[Part, ...]:

@@ -29,6 +29,9 @@ class Study:
     heads: Sequence[str]
     rows: Sequence[tuple[str, Sequence[Cell]]]
 
+    def is_number(self, column: int) -> bool:
+        return all(cells[column].css == "num" for _, cells in self.rows)
+
 
 def studies(experiment: Experiment) -> list[Study]:
     """The tables there are to show, [] for most experiments."""

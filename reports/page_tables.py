@@ -57,6 +57,7 @@ RUN_COLUMNS = (
     Column(name="run_id", head="run", kind=None, meaning="Digest of everything that can change the result; the folder's name in results/runs/."),
 )  # fmt: skip
 WAITING = ("pending", "running")
+SIDE_BY_SIDE = 8  # arms whose settings stand in one table across; more do not fit a sheet of paper
 ALWAYS = ("seed", "status", "val_loss", "steps", "step_ms", "train_time_s", "run_id")
 
 
@@ -117,7 +118,8 @@ def in_words(value: Any) -> str:
 
 
 def config_differences(plan: Mapping[str, Any], configs: Mapping[str, Mapping[str, Any]], runs: pd.DataFrame) -> dict[str, Any]:
-    """Fields in which some arm differs from the baseline: {arms, rows: [(field, [(text, differs)])]}.
+    """Fields in which some arm differs from the baseline: {arms, rows: [(field, [(text, differs)])]}; where arms are too many
+    to stand side by side also by_arm: [(arm, [(field, text, baseline's text)])].
 
     Read from what the runs were given where an arm has a run, from the plan where it has none yet.
     """
@@ -137,9 +139,15 @@ def config_differences(plan: Mapping[str, Any], configs: Mapping[str, Mapping[st
         (f, [(in_words(values[arm][f]), canonical(values[arm][f]) != canonical(values[base][f])) for arm in names])
         for f in sorted(fields)
     ]
-    return {"arms": names, "rows": rows}
+    by_arm = [
+        (arm, [(f, cells[i][0], cells[names.index(base)][0]) for f, cells in rows if cells[i][1]])
+        for i, arm in enumerate(names)
+        if arm != base and len(names) > SIDE_BY_SIDE
+    ]
+    return {"arms": names, "rows": rows, "by_arm": by_arm}
 
 
+YES_NO = {"True": "yes", "False": "no"}
 ENVIRONMENT_WORDS = {
     "host": "node",
     "cpu": "processor",
@@ -165,7 +173,7 @@ def environment_table(environments: Mapping[str, Mapping[str, Any]]) -> list[tup
             words = (
                 ", ".join(map(str, value))
                 if isinstance(value, list)
-                else ", ".join(f"{k} {in_words(v)}" for k, v in flat(value).items())
+                else ", ".join(f"{k} {YES_NO.get(str(v), v)}" for k, v in flat(value).items() if not missing(v))
                 if isinstance(value, dict)
                 else value
             )

@@ -18,6 +18,8 @@ from typing import Any
 import pandas as pd
 
 from harness.records import read_lines
+from reports.export import as_text
+from reports.page_numbers import plural
 from reports.rules import TARGET, track1
 from reports.submission_lint import UNTIMED, Case, Check, lint
 from reports.types import Experiment
@@ -137,7 +139,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: as_text(value) for name, value in row.items()} for row in rows)
     return buffer.getvalue()
 
 
@@ -154,7 +156,7 @@ def readme(case: Case, checks: Sequence[Check]) -> str:
     arm = next(a for a in plan["arms"] if a["name"] == case.arm)
     fields = "\n".join(f"* `{k}` = `{v}`" for k, v in (arm.get("fields") or {}).items()) or "* nothing: this is the baseline"
     losses = ", ".join(f"{v:.4f}" for v in runs["val_loss"])
-    looks, lock = plan.get("looks", 1), (plan.get("locks") or [{}])[-1].get("digest")
+    looked, lock = plural(plan.get("looks", 1), "look"), (plan.get("locks") or [{}])[-1].get("digest")
     standing = "confirmed on fresh seeds" if plan.get("confirm") else "exploratory: the same runs may have suggested the question"
     shared = set(runs["node"].dropna()) & set(near(case)["node"].dropna())
     where = (
@@ -173,7 +175,7 @@ def readme(case: Case, checks: Sequence[Check]) -> str:
 
 {as_markdown(statistics(case))}
 
-The baseline was run {where}. {standing[:1].upper()}{standing[1:]}. {looks} look(s) at the results, plan.lock {lock or "none"}.
+The baseline was run {where}. {standing[:1].upper()}{standing[1:]}. {looked} at the results, plan.lock {lock or "none"}.
 
 ## Losses
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from reports import rules
+from reports.page_numbers import plural
 from reports.types import Experiment
 
 VAL_TOKENS = 10_485_760
@@ -148,7 +149,7 @@ def same_hardware(case: Case) -> tuple[Said, str]:
         return "cannot be known", "the hardware of some runs was not recorded"
     words = "; ".join(sorted(f"{n or 1} x {gpu}" for _, gpu, n in own))
     shared = set(case.runs["node"].dropna()) & set(case.baseline["node"].dropna())
-    where = f", {len(shared)} shared node(s)" if shared else ", no shared node: times also differ by node (1 to 3 %)"
+    where = f", {plural(len(shared), 'shared node')}" if shared else ", no shared node: times also differ by node (1 to 3 %)"
     return ("passes" if own == base and len(own) == 1 else "fails"), words + where
 
 

@@ -91,7 +91,10 @@ def verdict(
     more = more_seeds(delta, se, n, margin=margin, n_arms=n_arms, anytime=anytime, level=level) if se is not None else None
     if more is not None:
         return Verdict(
-            text=f"undecided: {more} more seeds needed", kind="undecided", more_seeds=more, **_seeds(more, n_arms, n_budgets)
+            text=f"undecided: {more} more seed{'s' if more > 1 else ''} needed",
+            kind="undecided",
+            more_seeds=more,
+            **_seeds(more, n_arms, n_budgets),
         )
     if margin is None and math.isfinite(reach):
         return Verdict(

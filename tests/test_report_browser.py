@@ -3,13 +3,15 @@
 ABLATE_SHOTS names a folder for screenshots of the pages."""
 
 # ruff: noqa: E501  # JavaScript
+import csv
+import io
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from report_arms import FACTORIAL, HOSTILE, LADDER, many_arms
+from report_arms import FACTORIAL, HOSTILE, LADDER, Arm, many_arms
 from report_browser import Browser, chromium
 from report_fixtures import write_experiment
 
@@ -19,6 +21,9 @@ from reports.published_pages import published_experiment
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
+FORMULAS = tuple(
+    Arm(name=n, loss_effect=e, fields=(("model.f", n),)) for n, e in (("base", 0.0), ("=1+1", -0.1), ("@SUM(A1)", -0.1))
+)
 CASES = {
     "ladder": {"arms": LADDER, "n_seeds": 5, "published": "r08"},
     "budgets": {"arms": LADDER, "n_seeds": 3, "budgets": (200, 300, 400), "target": 1.57},
@@ -26,6 +31,7 @@ CASES = {
     "hostile": {"arms": HOSTILE, "n_seeds": 3, "design": "add-one"},
     "factorial": {"arms": FACTORIAL, "n_seeds": 5, "design": "factorial"},
     "many": {"arms": many_arms(40), "n_seeds": 3, "design": "add-one", "n_nodes": 2},
+    "formulas": {"arms": FORMULAS, "n_seeds": 2, "design": "add-one"},
     "waiting": {"arms": LADDER[:2], "n_seeds": 1, "outcome": {("r07", 0): "pending", ("untied_head", 0): "failed"}},
 }
 
@@ -248,6 +254,19 @@ def test_figures_and_tables_download_as_csv(browser, pages):
     assert len(curves) == 1 + 25 * 16
 
 
+def test_a_download_holds_no_formula(browser, pages):
+    browser.open(pages["formulas"])
+    text = browser.evaluate("""(async () => {
+      let blob; const original = URL.createObjectURL;
+      URL.createObjectURL = (b) => { blob = b; return original(b); };
+      HTMLAnchorElement.prototype.click = () => {};
+      document.querySelector('button[data-csv=forest_val_loss]').click(); return await blob.text();
+    })()""")
+    rows = list(csv.reader(io.StringIO(text)))
+    assert [row[0] for row in rows[1:]] == ["'=1+1", "'@SUM(A1)"]
+    assert all(float(row[1]) < 0 for row in rows[1:])
+
+
 def test_every_figure_and_control_has_a_name_for_assistive_technology(browser, pages):
     browser.open(pages["ladder"])
     browser.send("Accessibility.enable")
@@ -263,8 +282,9 @@ def test_every_figure_and_control_has_a_name_for_assistive_technology(browser, p
     assert nameless == []
 
 
-def test_the_page_prints_with_its_tables_whole(browser, pages, tmp_path):
-    browser.open(pages["ladder"])
+@pytest.mark.parametrize("name", ["ladder", "many", "published"])
+def test_the_page_prints_with_its_tables_whole(browser, pages, tmp_path, name):
+    browser.open(pages[name])
     browser.pdf(tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
     browser.send("Emulation.setEmulatedMedia", media="print")

@@ -1,12 +1,13 @@
 """Tidy tables for other tools."""
 
 import csv
+import dataclasses
 import importlib.util
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from report_arms import HOSTILE, LADDER
+from report_arms import HOSTILE, LADDER, Arm
 from report_fixtures import write_experiment
 
 from reports import load
@@ -45,6 +46,19 @@ def test_hostile_names_survive_the_round_trip(tmp_path):
     write_experiment(tmp_path, arms=HOSTILE, n_seeds=2, design="add-one")
     table = pd.read_csv(export([load("split", results=tmp_path)], tmp_path / "runs.csv"))
     assert set(table["arm"]) == {a.name for a in HOSTILE}
+
+
+def test_a_spreadsheet_takes_no_name_for_a_formula(tmp_path):
+    names = ["base", "=1+1", "+cmd|' /C calc'!A0", "-2", "@SUM(A1)", "\uff1d1", "a=b"]
+    arms = [Arm(name=n, fields=((f"model.f{i}", True),)) for i, n in enumerate(names)]
+    write_experiment(tmp_path, arms=arms, n_seeds=1, design="add-one")
+    loaded = load("split", results=tmp_path)
+    for curves in (False, True):
+        table = pd.read_csv(export([loaded], tmp_path / "out.csv", curves=curves))
+        assert set(table["arm"]) == {"base", "'=1+1", "'+cmd|' /C calc'!A0", "'-2", "'@SUM(A1)", "'\uff1d1", "a=b"}
+    plain = loaded.runs.assign(val_loss=-loaded.runs["val_loss"])
+    negative = export([dataclasses.replace(loaded, runs=plain)], tmp_path / "out.csv")
+    assert pd.read_csv(negative)["val_loss"].tolist() == plain["val_loss"].tolist(), "numbers stay numbers"
 
 
 def test_other_file_names_and_nothing_to_export_are_refused(experiment, tmp_path):

@@ -144,6 +144,24 @@ def test_a_ladder_shows_the_waterfall_and_other_designs_do_not(tmp_path):
     assert ("waterfall_train_time_s-0",) not in page_of(tmp_path / "small", **SMALL).drawings
 
 
+def test_one_of_a_thing_is_not_spoken_of_as_several(tmp_path):
+    text = page_text(tmp_path, **SMALL)
+    assert "undecided: 1 more seed needed" in text
+    assert re.findall(r"\b1 (?:more )?(?:seeds|runs|arms|blocks|nodes|looks)\b", text) == []
+
+
+def test_many_arms_are_rows_of_what_differs_and_few_are_columns(tmp_path):
+    few, many = ladder_differences(tmp_path / "few", 8), ladder_differences(tmp_path / "many", 9)
+    assert few.count('<th scope="col">change_') == 7
+    assert many.count('<th scope="col">change_') == 0
+    assert re.search(r"<code>model\.field_03</code> <strong>on</strong> <span class=\"other\">\(off\)</span>", many)
+
+
+def ladder_differences(root: Path, n_arms: int) -> str:
+    """The section on what differed, of a page of so many arms."""
+    return re.search(r'id="differences-0".*?</section>', page_text(root, arms=many_arms(n_arms), n_seeds=1), re.S)[0]
+
+
 def test_an_arm_has_one_colour_everywhere(tmp_path):
     text = page_text(tmp_path)
     for place, css in enumerate(("c0", "c1", "c2", "c3", "c4")):
@@ -179,16 +197,16 @@ def test_a_page_is_written_whole_and_leaves_nothing_beside_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_thousand_runs_of_a_hundred_points_stay_under_ten_megabytes(tmp_path):
-    write_experiment(tmp_path, arms=many_arms(40), n_seeds=25, n_points=100, design="add-one", n_nodes=4)
+def test_two_thousand_runs_of_a_hundred_points_stay_under_ten_megabytes(tmp_path):
+    write_experiment(tmp_path, arms=many_arms(40), n_seeds=50, n_points=100, design="add-one", n_nodes=4)
     begun = time.process_time()
     out = write_report([load("split", results=tmp_path)], tmp_path / "report.html")
     elements = len(re.findall(r"<[a-z]", out.read_text(encoding="utf-8").split('<script type="application/json"')[0]))
     megabytes = out.stat().st_size / 1e6
-    print(f"1000 runs of 100 points: {time.process_time() - begun:.1f} s of processor, {megabytes:.1f} MB, {elements} elements")
+    print(f"2000 runs of 100 points: {time.process_time() - begun:.1f} s of processor, {megabytes:.1f} MB, {elements} elements")
     assert megabytes < 10
     assert elements < 45_000, "the page would scroll in jerks"
-    assert len(read_page(out).rows) == 1000
+    assert len(read_page(out).rows) == 2000
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,12 @@
     }),
   );
 
-  // Downloads: the data behind a figure or a table, as CSV.
-  const cell = (v) => (v === null || v === undefined ? "" : /[",\r\n]/.test(v) ? `"${String(v).replaceAll('"', '""')}"` : String(v));
+  // Downloads: the data behind a figure or a table, as CSV. A text that a spreadsheet would take for a formula gets an apostrophe
+  // in front (OWASP, CSV injection); numbers are left alone.
+  const cell = (v) => {
+    const text = v === null || v === undefined ? "" : typeof v === "string" ? v.replace(/^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/, "'$&") : String(v);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
   const tables = {
     runs: (e) => e.runs,
     curves: (e) => ({
