@@ -141,7 +141,7 @@ def blocks(e: Experiment, cells: Sequence[tuple[str, RunSpec]], seeds: Sequence[
         rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
         for order, index in enumerate(rng.permutation(len(cells))):
             arm, spec = cells[index]
-            runs.append(PlannedRun(arm=arm, block=block, order=order, spec=replace(spec, seed=int(seed))))
+            runs.append(PlannedRun(arm=arm, block=block, order=order, spec=spec.at_seed(int(seed))))
     return runs
 
 

@@ -3,7 +3,8 @@
 results/runs/<run_id>/   config.yaml metrics.jsonl environment.json log.txt attempts.jsonl result.json (written last)
                          attempts/<n>/  owner.json progress.json while somebody works on it; what earlier attempts left
 results/code/<digest>.zip   results/environments/<digest>.json   results/experiments/<name>/   results/aside/
-results/reruns/   a results folder of its own: finished runs done again    results/cache/   compiled kernels
+results/reruns/   a results folder of its own: finished runs done again    results/cache/   compiled kernels,
+and sound.json (sound.py)
 """
 
 import glob
@@ -20,7 +21,7 @@ from harness.claims import last_attempt, owner_of, take
 from harness.errors import UserError
 from harness.files import append_row, now_iso, write_whole
 from harness.provenance import redact, redact_file
-from harness.records import RunSpec, damage, read_json, read_lines, read_result
+from harness.records import RunSpec, damage, read_json, read_lines, result_in, stats_of
 
 if TYPE_CHECKING:
     from harness.writer import RunWriter
@@ -77,11 +78,14 @@ class Store:
 
     def _look(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
         """A run's result, and what is wrong with it or with the files it vouches for; None, None if it has no result."""
-        run = self.directory(run_id)
-        result = read_result(run)
+        run = f"{self.runs}/{run_id}"
+        result = result_in(run, run_id)
         if result is None:
-            return None, f"{run / 'result.json'} is damaged" if self.is_done(run_id) else None
-        return result, damage(run, result, every_byte=False)
+            return None, f"{run}/result.json is damaged" if self.is_done(run_id) else None
+        try:
+            return result, damage(run, result, stats=stats_of(run))
+        except OSError as error:
+            return result, f"{error.filename}: {error.strerror}"
 
     def hold(self, run_id: str) -> int | None:
         """Keep everybody else from a run, finished or not: the number of an attempt, None if somebody alive has it."""
@@ -126,9 +130,9 @@ class Store:
 
     def state(self, run_id: str) -> dict[str, Any]:
         """status: finished, diverged, running, pending, or how the last attempt ended; with what else is known."""
-        run = self.directory(run_id)
-        if (result := read_result(run)) is not None:
+        if (result := result_in(f"{self.runs}/{run_id}", run_id)) is not None:
             return result
+        run = self.directory(run_id)
         n = last_attempt(run)
         owner = owner_of(run / "attempts" / str(n), self.clock()) if n else None
         if owner is not None:

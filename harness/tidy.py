@@ -64,7 +64,7 @@ KINDS = (
     Kind(name="attempts", words="what attempts left that did not give the result", find=_attempts),
     Kind(name="aside", words="runs that were found damaged, set aside", find=_aside),
     Kind(name="reruns", words="finished runs done again by `ablate rerun`", find=_reruns),
-    Kind(name="caches", words="compiled kernels; made again when needed", find=_caches),
+    Kind(name="caches", words="compiled kernels, and which results were looked at; made again when needed", find=_caches),
 )
 
 

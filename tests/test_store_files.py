@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 from fake_matrix import Matrix
 from test_store_claims import DONE, SPEC, claimed, finish
 
+from harness import sound
 from harness.errors import UserError
 from harness.files import append_row, write_text
-from harness.records import read_lines, read_result
+from harness.records import DIGESTED, read_lines, read_result, short_digest
+from harness.sound import Sound
 from harness.store import Store
 
 
@@ -173,3 +176,54 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
         assert matrix.trailing() == []
         assert set(matrix.statuses().values()) == {"finished"}
         json.loads((place / "results/experiments/fake/experiment.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["result.json", *DIGESTED])
+def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
+    store: Store, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sound, "WORTH_WRITING", 1)
+    monkeypatch.setattr(sound, "FRESH_NS", 0)
+    run = store.directory(SPEC.run_id)
+    out = claimed(store)
+    out.describe({"host": "here"})
+    finish(out)
+    first = Sound(store)
+    assert first.status(SPEC.run_id) == ("finished", None)
+    first.save()
+    with monkeypatch.context() as blind:
+        blind.setattr(Store, "repair", lambda store, run_id: pytest.fail("read again"))
+        assert Sound(store).status(SPEC.run_id) == ("finished", None)
+    before, text = (run / name).stat(), (run / name).read_text()
+    (run / name).write_text(text.swapcase())
+    if name == "result.json":  # its size and its time as they were: it vouches for itself
+        os.utime(run / name, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert Sound(store).status(SPEC.run_id)[0] is None
+    assert not run.exists()
+
+
+def test_what_was_found_sound_is_no_more_than_a_cache(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sound, "WORTH_WRITING", 1)
+    finish(claimed(store))
+    fresh = Sound(store)
+    assert fresh.status(SPEC.run_id) == ("finished", None)
+    assert fresh.learned == {}  # it could change within the grain of the clock
+    monkeypatch.setattr(sound, "FRESH_NS", 0)
+    for content in ("", "[]", "{", f'{{"{SPEC.run_id}": 3}}'):
+        fresh.path.parent.mkdir(exist_ok=True)
+        fresh.path.write_text(content)
+        assert Sound(store).status(SPEC.run_id) == ("finished", None)
+    shutil.rmtree(fresh.path.parent)
+    fresh.path.parent.write_text("in the way: nothing can be written")
+    again = Sound(store)
+    assert again.status(SPEC.run_id) == ("finished", None)
+    again.save()
+    assert len(again.learned) == 1
+
+
+def test_a_seed_moves_the_digest_as_the_definition_says() -> None:
+    for seed in (0, 7, 12345):
+        spec = SPEC.at_seed(seed)
+        assert spec == replace(SPEC, seed=seed)
+        assert spec.intent_id == short_digest({**spec.asked(), "config": short_digest(spec.config)})
+        assert spec.run_id == replace(SPEC, seed=seed).run_id

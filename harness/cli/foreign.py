@@ -110,7 +110,6 @@ def read_foreign(
     """The experiment of a file whose arms are foreign trainers, or of the results folder; None where EXP is none of them."""
     from harness.cli.runs import parse_overrides
     from harness.experiment_file import experiment_path
-    from harness.foreign.experiment import load_foreign
     from harness.yamlfile import YamlFile
 
     try:
@@ -122,6 +121,8 @@ def read_foreign(
             return None
     except UserError:
         return None  # whatever is wrong with it, the reader of ordinary experiments says it
+    from harness.foreign.experiment import load_foreign  # slow to import, and seldom needed
+
     return load_foreign(path, parse_overrides(settings, seeds), gpus=gpus_per_run)
 
 

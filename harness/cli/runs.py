@@ -68,19 +68,23 @@ def read_experiment(
 
 def plan_of(name: str, results: Path) -> dict[str, Any]:
     """experiment.json as it is now: of the results folder, or made from the experiment's file if it was never launched."""
-    from harness.foreign.plan import with_present_code
-    from harness.plan import describe, plan_runs
     from harness.plan_file import read_plan, up_to_date
 
     known = read_plan(results, name_of(name))
     if known is None:
+        from harness.plan import describe, plan_runs
+
         if (foreign := read_foreign(name, results)) is not None:
             return foreign_plan(foreign, f"ablate run {name}")
         experiment = current_part(read_experiment(name), results)
         known = read_plan(results, experiment.name)
         if known is None:
             return describe(experiment, plan_runs(experiment), before=None, command=f"ablate run {name}")
-    return with_present_code(results, known) if known.get("foreign") else up_to_date(results, known)
+    if known.get("foreign"):
+        from harness.foreign.plan import with_present_code  # slow to import, and seldom needed
+
+        return with_present_code(results, known)
+    return up_to_date(results, known)
 
 
 def name_of(text: str) -> str:
@@ -128,7 +132,6 @@ def run(
     from harness.provenance import redact
     from harness.records import read_result
     from harness.slurm.cluster import read_cluster
-    from harness.slurm.executor import SlurmRunner
     from harness.store import Store
 
     if executor not in ("local", "slurm"):
@@ -175,7 +178,7 @@ def run(
         if (described := describe(loaded, planned, before=before, command=command)) != before:
             save_plan(results, described)
         start = (
-            partial(SlurmRunner, cluster=site, name=loaded.name, n_nodes=nodes_per_run)
+            partial(slurm_runner, cluster=site, name=loaded.name, n_nodes=nodes_per_run)
             if site
             else partial(local_runner, warm=worker == "warm")
         )
@@ -209,22 +212,31 @@ def local_runner(missing: "list[PlannedRun]", store: "Store", *, max_parallel: i
     return Runner(missing, store, Node.here(missing[0].spec.device, max_parallel=max_parallel), **options)
 
 
+def slurm_runner(missing: "list[PlannedRun]", store: "Store", **options: Any) -> "SlurmRunner":
+    """A runner for the cluster that this machine can send jobs to."""
+    from harness.slurm.executor import SlurmRunner
+
+    return SlurmRunner(missing, store, **options)
+
+
 def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Callable[..., Runner | SlurmRunner]") -> "Summary":
     """Run what has no result yet. start: makes the runner of the missing ones."""
     from harness.cli.progress import Progress, duration
     from harness.plan_file import cancel_mark, read_plan, up_to_date
     from harness.runner import Summary
+    from harness.sound import Sound
     from harness.staleness import stale_runs
 
-    missing, found = [], {}
+    missing, found, sound = [], {}, Sound(store)
     for p in planned:
-        result, wrong = store.repair(p.spec.run_id)
+        status, wrong = sound.status(p.spec.run_id)
         if wrong:
             print(f"{wrong}: set aside, it is run again", flush=True)
-        if result is None:
+        if status is None:
             missing.append(p)
         else:
-            found[p.spec.run_id] = result["status"]
+            found[p.spec.run_id] = status
+    sound.save()
     if not missing:
         return Summary(found=found)
     stale, why = stale_runs(store.root, up_to_date(store.root, read_plan(store.root, name) or {"runs": []}))
