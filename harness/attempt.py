@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.process import Event, WorkerProcess
+from harness.provenance import redact
 from harness.records import RunSpec, read_json
 from harness.store import Store
 
@@ -64,12 +65,12 @@ def execute(
         token = f"{name}/{uuid.uuid4().hex}"
         finer = {} if trained is spec else {"micro_tokens": trained.config["data"]["micro_tokens"]}
         worker.send({**order, **finer, "token": token})
-        event = _answer(worker, spec, store, token, limits, stop, first_step)
+        event = _redacted(_answer(worker, spec, store, token, limits, stop, first_step))
         if event["status"] == "broken":
             raise UserError(event["reason"])
         again = False
         if event["status"] == "died":
-            left = _left_by_rank(store, spec, token)
+            left = _redacted(_left_by_rank(store, spec, token))
             if left.get("status") == "oom":
                 event = {**left, "note": True}
             else:  # a rank's exception may only be the echo of another rank's death
@@ -82,6 +83,11 @@ def execute(
             store.note_end(spec.run_id, token=token, status=event["status"], reason=event["reason"])
         if not again:
             return event
+
+
+def _redacted(event: Event) -> Event:
+    """An event whose reason may hold anything that a process last said, without what is secret: a job's output shows it."""
+    return {**event, "reason": redact(event["reason"])} if event.get("reason") else event
 
 
 def _attempt(store: Store, spec: RunSpec, token: str) -> Path | None:

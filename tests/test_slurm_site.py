@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_matrix import Matrix
+from test_provenance import HIDDEN, PLANTED, leaks
 
 from harness.errors import UserError
 from harness.slurm.cluster import minutes, read_cluster
@@ -72,3 +73,48 @@ def test_a_job_that_slurm_does_not_know_keeps_nobody_waiting(tmp_path: Path, mon
     code, out, _ = Matrix(tmp_path, n_seeds=1, FAKE_POLL_S="0.02").run("--executor", "slurm")
     assert code == 1
     assert out.count("failed: its job was killed") == 4  # as it ends, and in the summary
+
+
+DOES_THEM = {  # a cluster that does the tasks of an array one after the other
+    "sbatch": r"""n=$(sed -n 's/.*--array=0-\([0-9]*\).*/\1/p' "$1")
+for i in $(seq 0 "$n"); do echo "7_$i|PENDING"; done > "$LAB/queue"
+export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NTASKS=1 SLURM_NNODES=1 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1
+for i in $(seq 0 "$n"); do
+  SLURM_JOB_ID=7$i SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=$i bash "$1"
+  echo "7_$i|COMPLETED" >> "$LAB/queue"
+done < /dev/null > /dev/null 2>&1 &
+echo Submitted batch job 7""",
+    "squeue": 'cat "$LAB/queue"',
+    "scontrol": "echo n1",
+    "srun": r"""name() { echo "$1" | sed "s/%A_%a_%t/7_${SLURM_ARRAY_TASK_ID}_0/"; }
+out=$(name "$3") err=$(name "$5")
+shift 5
+exec "$@" > "$out" 2> "$err"
+""",
+}
+
+
+@pytest.mark.slow
+def test_no_planted_secret_is_in_a_jobs_script_its_order_its_output_or_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, lines in DOES_THEM.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{lines}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "queue").touch()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("LAB", str(tmp_path))
+    kinds = {"0": "tell fail", "1": "tell say"}
+    secrets = {"FAKE_SECRETS": "\n".join(PLANTED.values()), "HF_TOKEN": PLANTED["hf"], "NCCL_NOTE": PLANTED["url"]}
+    (tmp_path / "cluster.yaml").write_text("device: cpu\n")
+    matrix = Matrix(tmp_path, n_seeds=2, FAKE=kinds, FAKE_POLL_S="0.02", **secrets)
+    site = ("--executor", "slurm", "--cluster", str(tmp_path / "cluster.yaml"))
+    code, *shown = matrix.run(*site, "--set", "question=asked by token=" + HIDDEN[0])
+    assert code == 1
+    assert {status for seed in range(2) for run in matrix.ends(seed) for status in run} == {"failed"}
+    folder = matrix.results / "experiments" / "fake" / "slurm"
+    left = [p for p in folder.rglob("*") if p.is_file()]
+    kinds_left = {p.name.rpartition("_")[2] for p in left}
+    assert {"log.out", "log.err", "submitted.pkl", "result.pkl"} <= kinds_left
+    shown += [p.read_bytes().decode(errors="replace") for p in matrix.results.rglob("*") if p.is_file()]
+    assert [leaks(text) for text in shown if leaks(text)] == []

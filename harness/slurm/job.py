@@ -20,6 +20,7 @@ from harness.claims import last_attempt
 from harness.errors import UserError
 from harness.files import write_json
 from harness.process import Event, Group, WorkerProcess
+from harness.provenance import redact
 from harness.records import RunSpec, read_json
 from harness.slots import Slot, find_cpus
 from harness.store import Store
@@ -127,7 +128,7 @@ class Job:
             if self.n_nodes > 1 and self.event["status"] == "failed" and (self.event.get("died") or meeting.killed(TELL_S)):
                 self.error = self.event["reason"]  # the job failed, not the run: the runner sends it again
         except Exception as error:  # nothing can go on here: told to Slurm, and in the run's attempts to the runner
-            self.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            self.error = redact(str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
             with suppress(UserError):  # a folder that cannot be written
                 store.note_lost(spec.run_id, status="failed", reason=f"job {job_name()}: {self.error}")
         finally:
