@@ -16,6 +16,7 @@ from reports.sequential import attainable_p, independent_t_mixture, rate_sequenc
 from reports.time_estimates import Clock, decompositions, time_effects, time_estimates
 from reports.time_sequences import SHARE
 from reports.types import LOSSES, METRICS, UNITS, Cell, Comparison, Comparisons, Experiment, NoiseFloor, PublishedVerdict, Warning
+from reports.unblocked import more_runs
 from reports.verdicts import enough_for_sequence, enough_to_permute, verdict
 
 ONE_SIDED = float(stats.norm.isf(0.05))  # turns a sequence's reach into the se of which two one-sided tests ask so much
@@ -145,6 +146,9 @@ def _comparison(
     alpha, permuted = 1 - context["level"], "permuted" in effect.method
     share = SHARE if metric == "time_to_target" else 1.0  # the slope's sequence takes the rest
     enough = enough_for_sequence(m, alpha * share) if context["anytime"] else enough_to_permute(m, alpha) if permuted else 2
+    refused = effect.low is None and effect.p_attainable == 1.0 and not context["anytime"] and not permuted
+    if refused:
+        enough = n + more_runs(len(own.values), len(base.values), alpha / m)
     primary = PRIMARY[plan.get("primary") or "val_loss"] == metric
     margin = plan.get("margin") if primary else None
     words = verdict(
@@ -167,10 +171,10 @@ def _comparison(
     else:
         warnings += samples.time_warnings(table, arm, baseline)
     if effect.n_blocks == 0 and not permuted and n > 1:
-        warnings.append(Warning.NOT_BLOCKED)
+        warnings += [Warning.NOT_BLOCKED, *(Warning.FEW_UNBLOCKED,) * refused]
     elif not permuted and set(block_means(own)) != set(block_means(base)):
         warnings.append(Warning.MISSING_CELLS)
-    if n >= 2 and effect.low is None and not permuted and not (own.n_diverged + base.n_diverged):
+    if n >= 2 and effect.low is None and not permuted and not refused and not (own.n_diverged + base.n_diverged):
         warnings.append(Warning.ZERO_VARIANCE)
     return Comparison(
         arm=arm, baseline=baseline, metric=metric, unit=UNITS[metric],

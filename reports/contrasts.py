@@ -3,14 +3,14 @@
 `analyse` chooses by the number of blocks and by what the plan declares, never by the values:
     2 to 5 blocks   two-way model arm + block, the larger of two errors (reports/two_way.py), max-t over the arms
     6 and more      paired t per arm over shared blocks, Holm over the arms
-    no blocks       Welch's t per arm, Holm
+    no blocks       Welch's t per arm, widened (reports/unblocked.py), Holm
     alters_noise    an arm declared so is not pooled: paired t, and its share of the error rate
     diverged runs   permuted worst-rank trimmed mean (reports/outcomes.py), and its share
 A family of m arms spends alpha once: the pooled arms share alpha * m_pooled / m, the others the rest by Holm.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -18,6 +18,7 @@ from scipy import stats
 from reports.outcomes import permuted_effect
 from reports.simultaneous import Array, agree_with_holm, holm, max_t_p, max_t_quantile
 from reports.two_way import two_way
+from reports.unblocked import too_few, welch, widening
 
 POOLED_UP_TO = 5  # blocks: above it every arm's own variance is known well enough
 
@@ -33,7 +34,9 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """Arm minus baseline: the estimate, a simultaneous interval, the adjusted p. None where the runs allow none."""
+    """Arm minus baseline: the estimate, a simultaneous interval, the adjusted p. None where the runs allow none.
+
+    p_attainable is 1 where too few runs without common blocks allow no interval."""
 
     delta: float
     low: float | None
@@ -69,17 +72,6 @@ def correlation(arm: Sample, baseline: Sample) -> float | None:
     if len(a) < 3 or not np.ptp(a) or not np.ptp(b):
         return None
     return float(np.corrcoef(a, b)[0, 1])
-
-
-def welch(a: Array, b: Array) -> tuple[float, float, float]:
-    """(difference, standard error, Satterthwaite df) of independent samples; nan where a sample has fewer than two values."""
-    delta = float(a.mean() - b.mean())
-    if len(a) < 2 or len(b) < 2:
-        return delta, np.nan, np.nan
-    va, vb = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
-    if va + vb == 0:
-        return delta, 0.0, len(a) + len(b) - 2.0
-    return delta, float(np.sqrt(va + vb)), float((va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1)))
 
 
 def paired_t(arm: Sample, baseline: Sample) -> tuple[float, float, float, int]:
@@ -161,6 +153,11 @@ def _separate(arms: Mapping[str, Sample], baseline: Sample, alpha: float, m: int
             continue
         delta, se, df, n = paired_t(sample, baseline)
         good = np.isfinite(se) and se > 1e-12 * max(1.0, abs(float(baseline.values.mean())))
+        if good and not n:
+            if too_few(len(sample.values), len(baseline.values), alpha / m):
+                out[name] = replace(_effect(delta, np.nan, np.nan, df, se, "", sample, baseline), p_attainable=1.0)
+                continue
+            se *= widening(len(sample.values), len(baseline.values), alpha / m)
         half = stats.t.isf(alpha / m / 2, df) * se if good else np.nan
         p = float(2 * stats.t.sf(abs(delta) / se, df)) if good else np.nan
         method = f"{'paired' if n else 'Welch'} t, Holm"

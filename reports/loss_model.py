@@ -12,11 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
-from reports.intervals import Estimate, Interval, fieller
+from reports.intervals import Estimate, Interval, fieller, t_quantile
 from reports.simultaneous import Array
 
 WINDOW = 3  # budgets: the fit stays local
@@ -71,7 +72,7 @@ class LossModel:
         """Fieller's; None where the slope is not resolved from zero."""
         u, v = self.target - float(self.z[i]), float(self.beta[i])
         above, below = -self._unit(i), self._unit(len(self.z) // 2 + i)
-        t = float(stats.t.isf(alpha / 2, self._error(self._gradient(i))[1]))
+        t = t_quantile(alpha, self._error(self._gradient(i))[1])
         cov = self.parts.sum(axis=0)
         return fieller(u, v, above @ cov @ above, below @ cov @ below, above @ cov @ below, t)
 
@@ -187,15 +188,24 @@ def _covariance(solution: Solution, arm: Array, k: int, lift: Array) -> tuple[Ar
     An arm's residuals hold some of the others' noise through slope and blocks, so the variances solve E[rss_a] = sum_b T_ab
     var_b."""
     _, solver, residual, remainder = solution
-    free = np.array([np.trace(remainder[np.ix_(arm == a, arm == a)]) for a in range(k)])
+    groups, shares = _variance_groups(np.ascontiguousarray(remainder).tobytes(), arm.astype(np.int64).tobytes(), k)
     pooled = float(residual @ residual) / (len(arm) - len(solver))
-    groups = [arm == a for a in range(k)] if free.min() >= OWN_DF else [np.ones(len(arm), bool)]
-    shares = np.array([[(remainder[np.ix_(a, b)] ** 2).sum() for b in groups] for a in groups])
     rss = np.array([residual[a] @ residual[a] for a in groups])
     variances = np.maximum(np.linalg.solve(shares, rss), LEAST_SHARE * pooled)
     maps = [lift @ solver[: lift.shape[1], members] for members in groups]
     df = np.diag(shares)  # what of an arm's own noise its residuals keep; all residual df where pooled
     return np.array([m @ m.T * v for m, v in zip(maps, variances, strict=True)]), df
+
+
+@lru_cache(maxsize=64)
+def _variance_groups(remainder_bytes: bytes, arm_bytes: bytes, k: int) -> tuple[list[Any], Array]:
+    """(runs that share one variance, how much of each group's noise every group's residuals hold): of the design alone."""
+    arm = np.frombuffer(arm_bytes, np.int64)
+    remainder = np.frombuffer(remainder_bytes).reshape(len(arm), -1)
+    groups = [arm == a for a in range(k)]
+    if min(float(np.trace(remainder[np.ix_(a, a)])) for a in groups) < OWN_DF:
+        groups = [np.ones(len(arm), bool)]
+    return groups, np.array([[(remainder[np.ix_(a, b)] ** 2).sum() for b in groups] for a in groups])
 
 
 def _interaction(one: Solution, own: Solution) -> bool:
@@ -205,4 +215,4 @@ def _interaction(one: Solution, own: Solution) -> bool:
     rss_one, rss_own = float(one[2] @ one[2]), float(own[2] @ own[2])
     if rss_own <= 0:
         return False
-    return bool(stats.f.sf((rss_one - rss_own) / more / (rss_own / df), more, df) < INTERACTION_ALPHA)
+    return bool(special.fdtrc(more, df, (rss_one - rss_own) / more / (rss_own / df)) < INTERACTION_ALPHA)

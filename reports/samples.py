@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reports.contrasts import Sample, welch
+from reports.contrasts import Sample
 from reports.types import LOSSES, Experiment, Warning
+from reports.unblocked import welch, widening
 
 OUTCOMES = ("finished", "diverged")
 PENDING = ("pending", "running", "interrupted", "preempted", "claimed")
@@ -166,9 +167,9 @@ def unequal_noise(samples: list[Sample], alpha: float = 0.01) -> bool:
 
 
 def equivalent(a: np.ndarray, b: np.ndarray, margin: float, alpha: float = 0.05) -> bool:
-    """Two one-sided Welch tests (Schuirmann 1987): is |mean(a) - mean(b)| below margin?"""
+    """Two one-sided Welch tests (Schuirmann 1987), widened: is |mean(a) - mean(b)| below margin?"""
     delta, se, df = welch(a, b)
-    return bool(np.isfinite(se)) and abs(delta) + stats.t.isf(alpha, df) * se < margin
+    return bool(np.isfinite(se)) and abs(delta) + widening(len(a), len(b), 2 * alpha) * stats.t.isf(alpha, df) * se < margin
 
 
 def two_phase_verified(experiment: Experiment, runs: pd.DataFrame, baseline: str) -> bool:

@@ -101,12 +101,13 @@ class Clock:
     def extrapolated(self, arm: str) -> bool:
         """Whether the arm's budgets do not bracket the target (with a given slope: N* is further than REACH from the budget)."""
         assert self.model is not None and self.target is not None
-        own = self.runs[self.runs["arm"] == arm]
         theta = self.model.theta(self.arms.index(arm))
         if self.model.given:
             return abs(theta) > math.log(REACH)
-        means = own.groupby("budget")["val_loss"].mean()
-        return not (means.min() <= self.target <= means.max())
+        own = (self.runs["arm"] == arm).to_numpy()
+        budget, loss = (self.runs[key].to_numpy(float)[own] for key in ("budget", "val_loss"))
+        means = [loss[budget == b].mean() for b in np.unique(budget)]
+        return not (min(means) <= self.target <= max(means))
 
     def time_sample(self, arm: str, seconds: float | None) -> Sample:
         """Time to target of the arm's runs with the arm's own N*: log seconds, for means and sd beside the comparison."""

@@ -53,6 +53,10 @@ class Warning(enum.Enum):
     )
     DUPLICATE_RUN = "The same run appears twice and is counted once: give every run its own seed or remove the copy."
     NOT_BLOCKED = "Arm and baseline share no blocks: compared as independent samples (Welch). Run both at the same seeds."
+    FEW_UNBLOCKED = (
+        "Without common blocks so few runs give no interval worth printing, as either arm may be the noisier: add runs to the "
+        "smaller arm, or run both at the same seeds."
+    )
     MISSING_CELLS = "Arm and baseline do not have the same blocks: only what they share is paired. Complete the missing runs."
     ONE_NODE = "All runs were made on one node: a time claim holds on this node. Repeat it on another."
     NO_SHARED_NODE = (

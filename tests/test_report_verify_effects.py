@@ -1,5 +1,7 @@
 """The second path of `verify` finds mistakes that the statistics themselves would repeat, and none where there are none."""
 
+import json
+
 import numpy as np
 import pytest
 from report_arms import LADDER
@@ -22,9 +24,13 @@ WATCHED = {"arms": LADDER[:2], "n_seeds": 8, "outcome": {("untied_head", 7): "pe
 HOLES = {"arms": LADDER[:4], "n_seeds": 5, "outcome": {("untied_head", 1): "failed", ("r07", 3): "oom"}}
 
 
-def found(tmp_path, **how) -> list[str]:
+def found(tmp_path, *, blocked: bool = True, **how) -> list[str]:
     """What the second path alone says of the page of such an experiment."""
     write_experiment(tmp_path, **how)
+    if not blocked:
+        path = tmp_path / "experiments" / "split" / "experiment.json"
+        plan = json.loads(path.read_text())
+        path.write_text(json.dumps({**plan, "runs": [{**r, "block": None} for r in plan["runs"]]}))
     page = read_page(render([load("split", results=tmp_path)]))
     data = page.data["experiments"][0]
     return list(check_statistics(page, 0, data, table_rows(data["runs"])))
@@ -67,6 +73,12 @@ def test_a_wrong_paired_error_is_found(tmp_path, monkeypatch):
 
     monkeypatch.setattr(reports.contrasts, "paired_t", smaller)
     assert any("val_loss.interval is printed as" in s for s in found(tmp_path, **PAIRED))
+
+
+def test_a_wrong_error_of_unblocked_runs_is_found(tmp_path, monkeypatch):
+    assert found(tmp_path / "right", blocked=False, **SMALL) == []
+    monkeypatch.setattr(reports.contrasts, "widening", lambda *a: 1.0)
+    assert any("val_loss.interval is printed as" in s for s in found(tmp_path / "wrong", blocked=False, **SMALL))
 
 
 def test_a_sequence_that_is_too_narrow_is_found(tmp_path, monkeypatch):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.contrasts import Sample, analyse, correlation, welch
+from reports.contrasts import Sample, analyse, correlation
 from reports.outcomes import exact_rate, permuted_effect
 from reports.simultaneous import max_t_quantile
 from reports.two_way import two_way
+from reports.unblocked import welch, widening
 
 
 def blocked(values, n_diverged: int = 0) -> Sample:
@@ -89,13 +90,14 @@ def test_one_arm_in_blocks_is_scipys_paired_t(n):
     assert (effect.low, effect.high) == pytest.approx((low, high)) and effect.df == n - 1
 
 
-def test_unblocked_runs_are_scipys_welch():
+def test_unblocked_runs_are_scipys_welch_with_a_wider_error():
     rng = np.random.default_rng(0)
     a, b = rng.normal(0.5, 2, 7), rng.normal(0, 1, 4)
-    effect = analyse({"a": free(a)}, free(b))["a"]
+    effect, factor = analyse({"a": free(a)}, free(b))["a"], widening(7, 4, 0.05)
     expected = stats.ttest_ind(a, b, equal_var=False)
-    assert effect.p == pytest.approx(expected.pvalue) and effect.df == pytest.approx(expected.df)
-    assert (effect.low, effect.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert effect.p == pytest.approx(2 * stats.t.sf(abs(expected.statistic) / factor, expected.df))
+    assert effect.df == pytest.approx(expected.df) and effect.delta == pytest.approx(a.mean() - b.mean())
+    assert effect.high - effect.low == pytest.approx(factor * np.ptp(expected.confidence_interval(0.95)))
     assert effect.n_blocks == 0 and effect.method.startswith("Welch")
 
 

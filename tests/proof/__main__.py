@@ -20,8 +20,7 @@ def table(rows: list[Row]) -> str:
     ]
     for row in rows:
         cells = ["" if (v := getattr(row, c)) is None else f"{v:.2f}" if c == "width" else f"{100 * v:.1f} %" for c in COLUMNS]
-        kind = row.kind if row.held else f"{row.kind} (caution: outside its assumption)"
-        lines.append(f"| {kind} | {row.n} | {row.noise} | {row.replications} | {' | '.join(cells)} |")
+        lines.append(f"| {row.kind} | {row.n} | {row.noise} | {row.replications} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

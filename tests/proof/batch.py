@@ -11,6 +11,7 @@ from scipy import stats
 from reports.contrasts import POOLED_UP_TO
 from reports.simultaneous import max_t_quantile
 from reports.two_way import drawn_variances, noisy_share
+from reports.unblocked import widening
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +98,10 @@ def own_df(n: int, c_K: np.ndarray) -> float:
     return float((w.sum(0) ** 2 / np.einsum("am,ab,bm->m", w, np.linalg.inv(kept), w)).min())
 
 
-def welch_interval(a_RN: np.ndarray, b_RN: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """(delta, half width) of R independent pairs of samples."""
+def unblocked_interval(a_RN: np.ndarray, b_RN: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """(delta, half width) of R independent pairs of samples: Welch's, widened."""
     va, vb = a_RN.var(1, ddof=1) / a_RN.shape[1], b_RN.var(1, ddof=1) / b_RN.shape[1]
     df = (va + vb) ** 2 / (va**2 / (a_RN.shape[1] - 1) + vb**2 / (b_RN.shape[1] - 1))
     grid = np.linspace(1 / (a_RN.shape[1] + b_RN.shape[1]), 1.0, 4001)  # of 1 / df, in which t's quantile is smooth
-    return a_RN.mean(1) - b_RN.mean(1), np.interp(1 / df, grid, stats.t.isf((1 - level) / 2, 1 / grid)) * np.sqrt(va + vb)
+    factor = widening(a_RN.shape[1], b_RN.shape[1], 1 - level) * np.interp(1 / df, grid, stats.t.isf((1 - level) / 2, 1 / grid))
+    return a_RN.mean(1) - b_RN.mean(1), factor * np.sqrt(va + vb)

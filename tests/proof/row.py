@@ -9,7 +9,7 @@ COVERAGE, FAMILY, WIDTH, POWER = 0.93, 0.05, 1.5, 0.80
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the table; None where a column does not apply. `held` is False for a row shown as a caution only."""
+    """One line of the table; None where a column does not apply."""
 
     kind: str
     n: str
@@ -18,10 +18,9 @@ class Row:
     coverage: float | None = None  # of the single interval that covers least
     simultaneous: float | None = None  # of all intervals of a family at once
     family_error: float | None = None
-    width: float | None = None  # median, over the oracle's
+    width: float | None = None  # median over the row's intervals and experiments, over the oracle's
     unbounded: float | None = None
     power: float | None = None
-    held: bool = True
 
     def misses(self) -> list[str]:
         """Bars this row misses, shares judged as they are printed, to a tenth of a percent."""
@@ -32,7 +31,6 @@ class Row:
             ("width", self.width, WIDTH, -1),
             ("power", self.power, POWER, 1),
         )
-        out = [
+        return [
             f"{name} {value:.3f}" for name, value, bar, sign in bars if value is not None and sign * (round(value, 3) - bar) < 0
         ]
-        return out if self.held else []

@@ -15,7 +15,8 @@ from reports.published import NATS_PER_LOG_STEP, PublishedRecord, era_sd, judge
 from reports.samples import TWO_PHASE_MARGIN, equivalent
 from reports.sequential import critical_t, rate_sequence
 from reports.simultaneous import max_t_quantile
-from tests.proof.batch import chunks, declared_analysis, running_t, welch_interval
+from reports.unblocked import RATIOS, too_few
+from tests.proof.batch import chunks, declared_analysis, running_t, unblocked_interval
 from tests.proof.row import AT_MOST, SIZES, Row
 from tests.proof.shares import anytime_shares, shares, time_shares
 from tests.proof.times import anytime_times, times
@@ -80,7 +81,7 @@ def _oracle_half(n: int, sd: np.ndarray) -> np.ndarray:
 
 def ragged(r: int) -> Iterator[Row]:
     """A run is missing from two to five blocks: three arms without effect, by production code."""
-    r = max(r // 50, 200)
+    r = max(r // 5, 200)
     for n in (3, 5):
         for noise, sd in (("equal, a run missing", np.ones(4)), ("baseline 2 x, a run missing", np.array([2, 1, 1, 1.0]))):
             rng, held = np.random.default_rng([15, n, len(noise)]), np.zeros((r, 3), bool)
@@ -93,26 +94,32 @@ def ragged(r: int) -> Iterator[Row]:
                       coverage=float(held.mean(0).min()), simultaneous=float(held.all(1).mean()))  # fmt: skip
 
 
-def welch_rows(r: int) -> Iterator[Row]:
-    """One arm, and four against one baseline, not blocked; runs of unequal number are shown as a caution."""
-    single, r = min(500 * r, 1_000_000), min(100 * r, AT_MOST // 2)
-    cases = [(n, n, noise, sd) for n in SIZES for noise, sd in (("equal", 1.0), ("arm 2 x", 2.0))]
-    for n, n0, noise, ratio in [*cases, (3, 10, "equal", 1.0), (3, 10, "arm 2 x", 2.0)]:
+UNBLOCKED = (*((n, n) for n in SIZES), (3, 5), (4, 10), (5, 10), (10, 5), (10, 40))  # runs of the arm against the baseline's
+
+
+def unblocked(r: int) -> Iterator[Row]:
+    """One arm, and four against one baseline, without blocks: wherever an interval is printed."""
+    single, r = min(250 * r, 500_000), min(100 * r, AT_MOST)
+    for n, n0 in UNBLOCKED:
         for m in (1, 4):
-            total, wrong, covers, widths = single if m == 1 else r, [], [], []
-            for rng, size in chunks([3, n, n0, int(ratio), m], total, n0 + m * n):
-                base = rng.normal(size=(size, n0))
-                pairs = [welch_interval(rng.normal(size=(size, n)) * ratio, base, 1 - 0.05 / m) for _ in range(m)]
-                missed = np.array([np.abs(delta) > half for delta, half in pairs])
-                wrong.append(missed.any(0).mean())
-                covers.append(1 - missed.mean(1).max())
-                widths.append(np.median([half for _, half in pairs]))
-            oracle = stats.t.isf(0.025 / m, n + n0 - 2) * math.sqrt(ratio**2 / n + 1 / n0)  # of the pair: nothing is pooled
-            yield Row(
-                kind="difference, not blocked (Welch)" if m == 1 else f"difference, not blocked (Welch), {m} arms",
-                n=str(n) if n == n0 else f"{n} against {n0}", noise=noise, replications=total, coverage=float(np.mean(covers)),
-                family_error=float(np.mean(wrong)), width=float(np.mean(widths)) / oracle, held=n == n0,
-            )  # fmt: skip
+            if too_few(n, n0, 0.05 / m):
+                continue
+            runs = str(n) if n == n0 else f"{n} against {n0}"
+            for noise, ratio in (("equal", 1.0), ("arm 2 x", 2.0), ("arm 5 x", 5.0), ("baseline 5 x", 0.2)):
+                total, wrong, covers, widths = single if m == 1 else r, [], [], []
+                for rng, size in chunks([3, n, n0, int(10 * ratio), m], total, n0 + m * n):
+                    base = rng.normal(size=(size, n0))
+                    pairs = [unblocked_interval(rng.normal(size=(size, n)) * ratio, base, 1 - 0.05 / m) for _ in range(m)]
+                    missed = np.array([np.abs(delta) > half for delta, half in pairs])
+                    wrong.append(missed.any(0).mean())
+                    covers.append(1 - missed.mean(1).max())
+                    widths.append(np.median([half for _, half in pairs]))
+                oracle = stats.t.isf(0.025 / m, n + n0 - 2) * math.sqrt(ratio**2 / n + 1 / n0)  # of the pair: nothing is pooled
+                yield Row(
+                    kind="difference, not blocked" if m == 1 else f"difference, not blocked, {m} arms",
+                    n=runs, noise=noise, replications=total, coverage=float(np.mean(covers)),
+                    family_error=float(np.mean(wrong)), width=float(np.mean(widths)) / oracle if ratio in RATIOS else None,
+                )  # fmt: skip
 
 
 def axes(r: int) -> Iterator[Row]:
@@ -185,7 +192,7 @@ def unpaired_sequences(r: int) -> Iterator[Row]:
 
 def diverged(r: int) -> Iterator[Row]:
     """One run in ten diverges in both arms, which are alike: the test over all labellings, and the interval."""
-    r = max(r // 50, 100)
+    r = max(r // 10, 100)
     for n in (5, 7):
         rng, rows, false, covered = np.random.default_rng([9, n]), labels(n, 2 * n), [], 0
         for _ in range(r):
@@ -207,7 +214,7 @@ def diverged(r: int) -> Iterator[Row]:
 
 def equivalence(r: int) -> Iterator[Row]:
     """'reproduced' printed although the true difference is the margin: at most 5 %."""
-    r = max(r // 2, 5_000)  # its error is so near 5 % that fewer do not tell
+    r = max(r, 5_000)  # its error is so near 5 % that fewer do not tell
     for n in SIZES:
         rng = np.random.default_rng([10, n])
         margin, se = 0.05, 0.05 / 8
@@ -278,7 +285,7 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
 
 
 PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
-    families, ragged, welch_rows, axes, ratios, shares, time_shares, times, sequences, unpaired_sequences, anytime_times,
+    families, ragged, unblocked, axes, ratios, shares, time_shares, times, sequences, unpaired_sequences, anytime_times,
     anytime_shares, diverged, equivalence, packed, published_deltas, descriptions,
 )  # fmt: skip
 
