@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -26,10 +26,11 @@ def wait_for_end(*inputs: int) -> None:
     os._exit(0)
 
 
-def orders_in_forks(import_s: float) -> Iterator[tuple[str, dict[str, float]]]:
-    """Lines of standard input with {"import_s" (of the first), "idle_s"}, each in a fork that ends when it asks for the next.
+def orders_in_forks(import_s: float, prepare: Callable[[str], None]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Lines of standard input with {"import_s", "idle_s"} since the last, each in a fork that ends when it asks for the next.
 
     However a fork dies, the parent dies of the same; it passes signals on. Both end with the input, a fork with its parent too.
+    prepare: what the parent imports for a line before it forks.
     """
     child = 0
 
@@ -48,6 +49,9 @@ def orders_in_forks(import_s: float) -> Iterator[tuple[str, dict[str, float]]]:
         wall["idle_s"] = time.perf_counter() - began
         if not line:
             os._exit(0)
+        began = time.perf_counter()
+        prepare(line)
+        wall["import_s"] = wall.get("import_s", 0.0) + time.perf_counter() - began
         child = os.fork()
         if child == 0:
             for number, handler in handlers.items():

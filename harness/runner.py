@@ -58,11 +58,15 @@ def is_exclusive(spec: RunSpec) -> bool:
 
 
 def kernel_cache(spec: RunSpec, store: Store) -> Path | None:
-    """Where the kernels that a run compiles are kept for its siblings; None if it compiles none."""
+    """A configuration's mark, made when its first run starts, in the folder of all compiled kernels; None if it compiles none.
+
+    One folder for all, since kernels go by their content: what one process holds in memory for one configuration would be
+    missing from another's.
+    """
     wish = spec.config["system"]["compile"]
     if wish == "off" or (wish == "auto" and spec.device != "cuda"):
         return None
-    return store.root / "cache" / short_digest([spec.config, spec.device, spec.world_size, spec.environment_digest])
+    return store.root / "cache" / spec.environment_digest / short_digest([spec.config, spec.device, spec.world_size])
 
 
 class Runner:

@@ -1,7 +1,7 @@
 """A worker: takes run after run on its devices, each from a clean state, and tells how it ended.
 
 `python -m harness.worker MODULE:FUNCTION [forks | N_PROCESSES DEVICE]`. Orders are JSON lines on standard input: {"results":
-folder, "spec": config.yaml's mapping, "command": text, "token": text, "cache": folder of compiled kernels or null}, and
+folder, "spec": config.yaml's mapping, "command": text, "token": text, "cache": its mark among the compiled kernels or null}, and
 "micro_tokens" where memory ran out before. One JSON line answers each: {"status", "reason", "val_loss"},
 where the status may also be "taken" (the run is done, or somebody else's) or "broken" (nothing can go on).
 With `forks` every order is done in a fork of this process. With N_PROCESSES it is one rank of a torchrun group: the first rank
@@ -120,8 +120,9 @@ def check_data(before: Mapping[str, tuple[int, ...] | None], outcome: Outcome) -
 def as_ordered(order: Event) -> tuple[RunSpec, RunSpec]:
     """The run, and how it is to be trained: in smaller pieces where memory ran out before. Sets where kernels are kept."""
     spec = RunSpec.from_mapping(order["spec"])
-    for variable in KERNEL_CACHES if order.get("cache") else ():
-        os.environ[variable] = order["cache"]
+    if order.get("cache"):
+        Path(order["cache"]).mkdir(parents=True, exist_ok=True)
+        os.environ.update(dict.fromkeys(KERNEL_CACHES, str(Path(order["cache"]).parent)))
     if "micro_tokens" not in order:
         return spec, spec
     data = {**spec.config["data"], "micro_tokens": order["micro_tokens"]}
@@ -239,6 +240,12 @@ def _orders(lines: "queue.Queue[str]", import_s: float) -> Iterator[tuple[str, d
         wall = {}
 
 
+def _import_compiler(line: str) -> None:
+    """If this order compiles: by itself a fork would import it, and the next one again."""
+    if json.loads(line).get("cache"):
+        import_module("torch._inductor.compile_fx")
+
+
 def serve(trainer: str, n_processes: int = 1, device: str = "cpu", *, forks: bool = False) -> None:
     """Orders until they end."""
     answers, began = os.fdopen(os.dup(1), "w"), time.perf_counter()
@@ -265,7 +272,7 @@ def serve(trainer: str, n_processes: int = 1, device: str = "cpu", *, forks: boo
             gc.collect()
     answer({"status": "ready"})
     import_s = time.perf_counter() - began
-    for line, wall in orders_in_forks(import_s) if forks else _orders(lines, import_s):
+    for line, wall in orders_in_forks(import_s, _import_compiler) if forks else _orders(lines, import_s):
         order = json.loads(line)
         try:
             check_unchanged(RunSpec.from_mapping(order["spec"]))

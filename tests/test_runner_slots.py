@@ -17,7 +17,7 @@ from harness.config import RunConfig, with_fields
 from harness.errors import UserError
 from harness.plan import PlannedRun
 from harness.process import WorkerProcess
-from harness.runner import Runner, is_exclusive
+from harness.runner import Runner, is_exclusive, kernel_cache
 from harness.slots import Node, Slot, find_gpus
 from harness.store import Store
 
@@ -134,11 +134,15 @@ def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(tmp
     assert r._go_on()
     assert len(Held.waiting) == 1
     cache = Held.waiting[0].args[2]
-    assert cache.parent == tmp_path / "cache"
+    assert cache.parent.parent == tmp_path / "cache"
+    other = kernel_cache(replace(compiled[0].spec, config={**compiled[0].spec.config, "model": {}}), r.store)
+    assert other is not None
+    assert other.parent == cache.parent  # kernels of every configuration lie together
+    assert other != cache
     assert r._go_on()
     assert len(Held.waiting) == 1
     r.filling.discard(cache)  # what its first step does
-    cache.mkdir(parents=True)  # what the compiler does
+    cache.mkdir(parents=True)  # what the worker does
     assert r._go_on()
     assert len(Held.waiting) == 3
 
