@@ -110,19 +110,32 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
 
 
 def estimate_foreign(planned: Sequence[PlannedRun], results: Path, *, wall_limit_s: float | None) -> dict[str, Any]:
-    """What runs of foreign trainers still cost at most: the mean of their finished ones, else their wall limit.
-
-    Raises UserError where neither is known."""
+    """What runs of foreign trainers still cost at most: the mean of their finished ones, else their wall limit; no hours
+    where neither is known."""
     found = [(p, read_result(results / "runs" / p.spec.run_id)) for p in planned]
     walls = [r["wall"]["total_s"] for _, r in found if r and (r.get("wall") or {}).get("total_s")]
-    missing = [p for p, r in found if r is None]
+    n_missing = sum(r is None for _, r in found)
     run_s = fmean(walls) if walls else wall_limit_s
-    if run_s is None and missing:
-        raise UserError("--max-gpu-hours: nothing is known of what these trainers cost before a run is done: add --wall-limit S")
-    hours = len(missing) * (run_s or 0.0) / 3600
+    hours = None if run_s is None and n_missing else n_missing * (run_s or 0.0) / 3600
     n_gpus = planned[0].spec.config["trainer"]["gpus"] if planned else 0
-    source = f"{len(walls)} finished runs" if walls else "their wall limit"
-    return {"runs": len(missing), "slot_hours": hours, "gpu_hours": hours * n_gpus if n_gpus else None, "source": source}
+    gpu_hours = hours * n_gpus if hours is not None and n_gpus else None
+    source = f"{len(walls)} finished runs" if walls else None if run_s is None else "their wall limit"
+    words = f"to do: {n_missing} runs"
+    if hours is None:
+        words += ", of a cost that is not known before one of them is done"
+    elif n_missing:
+        amount = f"{gpu_hours:.2f} GPU-hours" if gpu_hours is not None else f"{hours:.2f} h of one slot"
+        words += f", {'about' if walls else 'at most'} {amount} (from {source})"
+    return {"runs": n_missing, "slot_hours": hours, "gpu_hours": gpu_hours, "source": source, "words": words}
+
+
+def with_price(cost: Mapping[str, Any], price: float | None) -> dict[str, Any]:
+    """The cost with its price: of a GPU-hour, on a CPU of an hour of one slot."""
+    hours = cost["gpu_hours"] if cost["gpu_hours"] is not None else cost["slot_hours"]
+    total, words = hours * price if hours is not None and price is not None else None, cost["words"]
+    if price is not None:
+        words += f"; price {total:.2f} at {price:g} per hour" if total is not None else "; price not known before a run is done"
+    return {**cost, "hours": hours, "price_per_hour": price, "price": total, "words": words}
 
 
 def spent(planned: Sequence[PlannedRun], results: Path) -> float:
@@ -139,6 +152,8 @@ def check_limit(cost: Mapping[str, Any], most: float | None, *, already: float =
 
     already: what an earlier part of it took in this call."""
     hours = cost["gpu_hours"] if cost["gpu_hours"] is not None else cost["slot_hours"]
+    if most is not None and hours is None:
+        raise UserError("--max-gpu-hours: nothing is known of what these trainers cost before a run is done: add --wall-limit S")
     if most is not None and hours > most - already:
         unit = "GPU-hours" if cost["gpu_hours"] is not None else "hours of one slot"
         before = f" after {already:.3g}" if already else ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.foreign.source import Code
 from harness.plan_file import read_plan, save_plan
 from harness.records import RunSpec, damage, read_config, read_json, read_result, short_digest
 from harness.source import code_digest
@@ -107,21 +108,25 @@ def _make_room(store: Store, run_id: str) -> str | None:
 # ---------------------------------------------------------------- what runs name by digest
 
 
-def _zip_digest(content: bytes) -> str:
+def _zip_digest(content: bytes, script: str | None) -> str:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return short_digest({name: code_digest(archive.read(name).decode()) for name in archive.namelist()})
+        files = {name: archive.read(name) for name in archive.namelist()}
+    if script is not None:
+        return Code(script=script, files=files).source.digest
+    return short_digest({name: code_digest(text.decode()) for name, text in files.items()})
 
 
-DIGESTS = {  # suffix of a kept file -> what its name must be
+DIGESTS = {  # suffix of a kept file -> what its name must be; script: of a foreign trainer
     ".zip": _zip_digest,
-    ".diff": lambda content: hashlib.sha256(content).hexdigest(),
-    ".json": lambda content: short_digest(json.loads(content)),
+    ".diff": lambda content, script: hashlib.sha256(content).hexdigest(),
+    ".json": lambda content, script: short_digest(json.loads(content)),
 }
 
 
 def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
     """The code, diff and environment that a run names."""
     config, environment = read_config(run), read_json(run / "environment.json") or {}
+    script = ((config.get("config") or {}).get("trainer") or {}).get("script")
     named = [
         ("code", (config.get("source") or {}).get("digest"), ".zip"),
         ("code", (environment.get("git") or {}).get("diff_sha256"), ".diff"),
@@ -133,7 +138,7 @@ def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
             continue
         content = path.read_bytes()
         try:
-            sound = DIGESTS[suffix](content) == digest
+            sound = DIGESTS[suffix](content, script) == digest
         except (ValueError, SyntaxError, zipfile.BadZipFile):
             sound = False
         if sound:

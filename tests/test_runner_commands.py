@@ -239,6 +239,24 @@ def test_a_run_under_another_runs_name_and_code_under_another_name_are_found(fin
     assert not list((here.results / "code").glob("*.zip"))
 
 
+def test_a_foreign_trainers_code_comes_with_its_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("open('note.txt')\nprint('step:1/1 val_loss:3.0000 train_time:5ms')\n")
+    (tmp_path / "note.txt").write_text("no Python\n")
+    trainer = {"command": "python {script}", "file": "train.py", "with": ["note.txt"], "gpus": 0}
+    (tmp_path / "other.yaml").write_text(
+        json.dumps({"name": "other", "trainer": trainer, "changes": {"a": {"args": ["-a"]}}, "seeds": 1})
+    )
+
+    def call(*words: str) -> None:
+        subprocess.run([sys.executable, "-m", "harness", *words], cwd=tmp_path, check=True, capture_output=True)
+
+    call("run", "other.yaml", "--no-report", "--results", "there")
+    call("merge", "there", "--results", "here")
+    kept = [sorted(p.name for p in (tmp_path / place / "code").glob("*.zip")) for place in ("here", "there")]
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 1
+
+
 def test_another_experiment_of_the_same_name_is_refused(finished: Matrix, tmp_path: Path) -> None:
     there, here = copy_of(finished, tmp_path / "there"), Matrix(tmp_path)
     here.file.write_text(here.file.read_text().replace("untied_head: r08.untied_head", "gelu: {model.activation: gelu}"))

@@ -10,7 +10,7 @@ import pytest
 from fake_matrix import EXPERIMENT, Matrix
 
 from harness import cost, slots
-from harness.cost import check_limit, estimate, estimate_foreign, spent
+from harness.cost import check_limit, estimate, estimate_foreign, spent, with_price
 from harness.errors import UserError
 from harness.experiment import load_experiment
 from harness.plan import PlannedRun, plan_runs
@@ -112,8 +112,14 @@ def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
     planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     foreign = [replace(p, spec=replace(p.spec, config={"trainer": {"gpus": 8}}, device="cuda")) for p in planned]
+    unknown = with_price(estimate_foreign(foreign, tmp_path, wall_limit_s=None), 2.0)
+    assert unknown["price"] is None
+    assert unknown["words"].endswith("; price not known before a run is done")
+    check_limit(unknown, None)
     with pytest.raises(UserError, match="add --wall-limit"):
-        estimate_foreign(foreign, tmp_path, wall_limit_s=None)
+        check_limit(unknown, 1.0)
+    priced = with_price(estimate_foreign(foreign, tmp_path, wall_limit_s=600.0), 2.0)
+    assert priced["words"] == "to do: 6 runs, at most 8.00 GPU-hours (from their wall limit); price 16.00 at 2 per hour"
     assert estimate_foreign(foreign, tmp_path, wall_limit_s=600.0)["gpu_hours"] == pytest.approx(8.0)
     done = foreign[0].spec.run_id
     monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 900.0}} if run.name == done else None)
@@ -122,3 +128,14 @@ def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
     assert got["gpu_hours"] == pytest.approx(got["runs"] * 8 * 900 / 3600)
     monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 900.0}})
     assert estimate_foreign(foreign, tmp_path, wall_limit_s=None)["gpu_hours"] == 0.0
+
+
+def test_two_scripts_start_nothing_past_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('step:1/1 val_loss:3.0')\n")
+    scripts = ["ab", "train.py", "train.py", "-n", "2", "--gpus-per-run", "0", "--max-gpu-hours", "0.5"]
+    for more, said in (((), "add --wall-limit"), (("--wall-limit", "900"), "4 runs need about 1 hours of one slot")):
+        command = [sys.executable, "-m", "harness", *scripts, *more]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert said in done.stderr
+        assert not (tmp_path / "results").exists()

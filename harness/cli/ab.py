@@ -40,6 +40,9 @@ def ab(
     silence_limit: Annotated[float, typer.Option("--silence-limit", help="seconds without output, likewise")] = 3600.0,
     retries: Annotated[int, typer.Option("--retries", help="further tries of a run that failed")] = 0,
     max_parallel: Annotated[int, typer.Option("--max-parallel", help="runs at a time; more than one disturbs their times")] = 1,
+    max_gpu_hours: Annotated[
+        float | None, typer.Option("--max-gpu-hours", metavar="H", help="start nothing if the runs may cost more than this")
+    ] = None,
     target: Annotated[float, typer.Option("--target", help="the benchmark's loss")] = 3.28,
     experiment: Annotated[
         str | None, typer.Option("--experiment", help="the name of the results; default: from OLD and NEW")
@@ -108,7 +111,7 @@ def ab(
         primary="val_loss", margin=None, confirm=False, fingerprint=data_fingerprint(map(Path, first.trainer["data"].values())),
         limits=Limits(wall_s=wall_limit, silence_s=silence_limit, retries=retries),
     )  # fmt: skip
-    summary, planned, store = run_foreign(judged, results, max_parallel=max_parallel, quiet=json)
+    summary, planned, store = run_foreign(judged, results, max_parallel=max_parallel, max_gpu_hours=max_gpu_hours, quiet=json)
     stop_if_stopped(summary, judged, planned, store)
     verdict = house_verdict(judged, results, target, no_report=no_report)
     n_failed = tell_failed(summary, planned, store, quiet=json)

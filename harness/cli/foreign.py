@@ -23,9 +23,10 @@ JUDGED = ("val_loss", "train_time_s")  # by the scripts' own account
 
 
 def run_foreign(
-    e: "ForeignExperiment", results: Path, *, max_parallel: int = 1, quiet: bool = False
+    e: "ForeignExperiment", results: Path, *, max_parallel: int = 1, max_gpu_hours: float | None = None, quiet: bool = False
 ) -> "tuple[Summary, list[PlannedRun], Store]":
-    """Run what is missing, in the order of the plan; called again it goes on."""
+    """Run what is missing, in the order of the plan; called again it goes on. Starts nothing that may cost more than allowed."""
+    from harness.cost import check_limit, estimate_foreign
     from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, with_steps
     from harness.foreign.runner import ForeignRunner, make_slots
     from harness.plan_file import read_plan, save_plan
@@ -34,6 +35,7 @@ def run_foreign(
     from harness.store import Store
 
     planned = plan_foreign(e)
+    check_limit(estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s), max_gpu_hours)
     before = read_plan(results, e.name)
     if before is not None and not before.get("foreign"):
         raise UserError(f"experiment '{e.name}' in {results} holds other runs: choose another name (--experiment)")
@@ -168,19 +170,27 @@ def foreign_plan(e: "ForeignExperiment", command: str) -> dict[str, Any]:
 
 
 def run_experiment(
-    e: "ForeignExperiment", results: Path, *, max_parallel: int, wall_limit_s: float | None, dry_run: bool, no_report: bool
+    e: "ForeignExperiment",
+    results: Path,
+    *,
+    max_parallel: int,
+    max_gpu_hours: float | None,
+    price: float | None,
+    wall_limit_s: float | None,
+    dry_run: bool,
+    no_report: bool,
 ) -> None:
     """`ablate run` of such an experiment: what is missing, the report, the exit code."""
     from dataclasses import replace
 
     from harness.cli.pages import write_page
 
-    if dry_run:
-        print_foreign_plan(e, results, json=False)
-        return
     if wall_limit_s is not None:
         e = replace(e, limits=replace(e.limits, wall_s=wall_limit_s))
-    summary, planned, store = run_foreign(e, results, max_parallel=max_parallel)
+    if dry_run:
+        print_foreign_plan(e, results, price=price, max_gpu_hours=max_gpu_hours)
+        return
+    summary, planned, store = run_foreign(e, results, max_parallel=max_parallel, max_gpu_hours=max_gpu_hours)
     stop_if_stopped(summary, e, planned, store)
     n_failed = tell_failed(summary, planned, store, quiet=False)
     n_done = len(planned) - n_failed
@@ -192,14 +202,18 @@ def run_experiment(
     raise typer.Exit(1 if n_failed else 0)
 
 
-def print_foreign_plan(e: "ForeignExperiment", results: Path, *, json: bool) -> None:
-    """Arms, runs, what is done, and what the static look at each script found."""
+def print_foreign_plan(
+    e: "ForeignExperiment", results: Path, *, price: float | None, max_gpu_hours: float | None = None, json: bool = False
+) -> None:
+    """Arms, runs, what is done, what the rest costs, and what the static look at each script found."""
     from harness.cli.table import print_json, print_table
+    from harness.cost import check_limit, estimate_foreign, with_price
     from harness.foreign.plan import plan_foreign
     from harness.store import Store
 
     planned, store = plan_foreign(e), Store(results)
     done = {p.spec.run_id for p in planned if store.is_done(p.spec.run_id)}
+    cost = with_price(estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s), price)
     rows = []
     for arm in e.arms:
         own = [p.spec.run_id for p in planned if p.arm == arm.name]
@@ -207,10 +221,12 @@ def print_foreign_plan(e: "ForeignExperiment", results: Path, *, json: bool) -> 
         rows.append({"arm": arm.name, "runs": len(own), "done": len(done.intersection(own)), "changes": changes})
     if json:
         facts = {"name": e.name, "question": e.question, "arms": rows, "runs": len(planned), "done": len(done)}
-        print_json({**facts, "seeds": list(e.seeds)})
+        print_json({**facts, "seeds": list(e.seeds), "cost": cost})
         return
     print(f"{e.name}{': ' * bool(e.question)}{e.question}\n{len(planned)} runs of {len(e.arms)} arms, {len(done)} done")
     print_table(rows)
     for arm in e.arms:
         for hint in arm.hints:
             print(f"{arm.name}, {arm.code.script}:{hint.line}: {hint.text}")
+    print(cost["words"])
+    check_limit(cost, max_gpu_hours)

@@ -45,8 +45,8 @@ def plan(
             continue
         if len(named) > 1:
             raise UserError(f"{name} runs other trainers' scripts: plan it by itself, ablate plan {name}")
-        refuse_for_foreign({"--detect": detect is not None, "--price": price is not None}, "leave it out")
-        print_foreign_plan(foreign, results, json=json)
+        refuse_for_foreign({"--detect": detect is not None}, "leave it out")
+        print_foreign_plan(foreign, results, price=price, json=json)
         return
     parts = [current_part(read_experiment(name, settings, seeds), results, world_size=gpus_per_run) for name in named]
     plans = [(part, plan_runs(part, world_size=gpus_per_run, need_data=False)) for part in parts]

@@ -126,7 +126,7 @@ def run(
 ) -> None:
     """Run what is missing of an experiment. Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input."""
     from harness.attempt import Limits
-    from harness.cost import check_limit, estimate, estimate_foreign, spent
+    from harness.cost import check_limit, estimate, spent
     from harness.plan import describe, plan_runs
     from harness.plan_file import read_plan, save_plan
     from harness.provenance import redact
@@ -147,13 +147,8 @@ def run(
         slurm = executor == "slurm"
         ours_alone = {"--executor slurm": slurm, "--oom-retries": oom_retries, "--worker fresh": worker == "fresh"}
         refuse_for_foreign(ours_alone, "a job of yours may call `ablate run` on its node; `retries` stands in the file")
-        if max_gpu_hours is not None:
-            from harness.foreign.plan import plan_foreign
-
-            limit_s = foreign.limits.wall_s if wall_limit is None else wall_limit
-            check_limit(estimate_foreign(plan_foreign(foreign), results, wall_limit_s=limit_s), max_gpu_hours)
-        shared = {"wall_limit_s": wall_limit, "dry_run": dry_run, "no_report": no_report}
-        run_experiment(foreign, results, max_parallel=max_parallel or 1, **shared)  # type: ignore[arg-type]
+        shared = {"wall_limit_s": wall_limit, "max_gpu_hours": max_gpu_hours, "dry_run": dry_run, "no_report": no_report}
+        run_experiment(foreign, results, max_parallel=max_parallel or 1, price=price, **shared)  # type: ignore[arg-type]
         return
     site = read_cluster(cluster) if executor == "slurm" else None
     if nodes_per_run > 1:
