@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# Ends the cluster that up.sh FOLDER started: its own processes, by their pid files.
+# Ends the cluster that up.sh FOLDER started: its own processes, by their pid files; munged too, if it was started for clusters like this
+# one and no other of them runs.
 folder=$(realpath -m "$1")
 export SLURM_CONF="$folder/slurm.conf"
-scancel --me 2>/dev/null
+timeout 20 scancel --me 2>/dev/null
 sleep 1
 for file in "$folder"/slurmd-n1.pid "$folder"/slurmd-n2.pid "$folder"/slurmctld.pid; do
-  [ -f "$file" ] && kill "$(cat "$file")" 2>/dev/null
+  [ -f "$file" ] || continue
+  pid=$(cat "$file")
+  kill "$pid" 2>/dev/null
+  for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null && sleep 0.2 || break; done
 done
+if [ -f /run/munge/started_for_tests ] && ! pgrep -x -r R,S,D slurmctld >/dev/null; then  # no other cluster needs it
+  kill "$(cat /run/munge/munged.pid)"
+  rm /run/munge/started_for_tests
+fi
 exit 0

@@ -9,7 +9,10 @@ host=$(hostname -s)
 port=$((20000 + RANDOM % 10000))  # of its own: another cluster may run here
 mkdir -p "$folder"/{spool,state,log} /run/munge
 chown munge:munge /run/munge
-[ -S /run/munge/munge.socket.2 ] || runuser -u munge -- /usr/sbin/munged --force
+if ! pgrep -x -r R,S,D munged > /dev/null; then  # a killed one leaves its socket
+  runuser -u munge -- /usr/sbin/munged --force
+  touch /run/munge/started_for_tests  # the last down.sh ends it
+fi
 
 cat > "$folder/slurm.conf" <<END
 ClusterName=lab
