@@ -151,14 +151,15 @@ def _comparison(
         enough = n + more_runs(len(own.values), len(base.values), alpha / m)
     primary = PRIMARY[plan.get("primary") or "val_loss"] == metric
     margin = plan.get("margin") if primary else None
-    words = verdict(
-        metric=metric, delta=effect.delta, low=effect.low, high=effect.high, p_attainable=effect.p_attainable, se=effect.se, n=n,
-        enough=enough, n_arms=m, anytime=context["anytime"], margin=margin if is_loss or margin is None else margin / reference,
-        scale=reference, unit=f" {UNITS[metric]}", level=context["level"], n_budgets=max(1, len(plan.get("budgets") or ())),
-    )  # fmt: skip
 
     def to_unit(value: float | None) -> float | None:
         return value if value is None or is_loss or math.isinf(value) else reference * math.expm1(min(value, 700.0))
+
+    words = verdict(
+        metric=metric, delta=effect.delta, low=to_unit(effect.low), high=to_unit(effect.high), se=effect.se, n=n, margin=margin,
+        p_attainable=effect.p_attainable, enough=enough, n_arms=m, anytime=context["anytime"], scale=reference,
+        unit=f" {UNITS[metric]}", level=context["level"], n_budgets=max(1, len(plan.get("budgets") or ())),
+    )  # fmt: skip
 
     def to_ratio(value: float | None) -> float | None:
         return None if value is None or is_loss else math.exp(value) if value < 700 else math.inf

@@ -127,7 +127,8 @@ def final_losses(experiment: Experiment, arm: str) -> tuple[list[float], tuple[W
         raise ValueError(f"{own.n_diverged} {runs_word} of '{arm}' diverged: a diverged run misses the target, the benchmark's "
                          "rules have no place for it")  # fmt: skip
     if not len(own.values):
-        raise ValueError(f"'{arm}' of experiment '{experiment.name}' has no finished run yet: ablate run {experiment.name}")
+        what = "only runs of an older source" if Warning.STALE in use.warnings else "no finished run yet"
+        raise ValueError(f"'{arm}' of experiment '{experiment.name}' has {what}: ablate run {experiment.name}")
     kept = (Warning.DUPLICATE_RUN, Warning.STALE, Warning.STALE_ACCEPTED, Warning.FAILED_RUNS)
     return [float(v) for v in own.values], tuple(w for w in use.warnings if w in kept)
 

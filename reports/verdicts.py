@@ -70,7 +70,8 @@ def verdict(
     level: float = 0.95,
     n_budgets: int = 1,
 ) -> Verdict:
-    """Words for one comparison. delta, low, high, margin are on the scale of the analysis; `scale` turns them into `unit`.
+    """Words for one comparison. low, high and margin are in `unit`; delta and se on the scale of the analysis, a logarithm for
+    times, on which a small difference of `scale` in the unit is one.
 
     enough: the smallest n at which the method could reach the level at all."""
     good, bad = WORDS[metric]
@@ -85,10 +86,9 @@ def verdict(
         return Verdict(text=bad, kind="hurts", more_seeds=None, next_action="")
     reach = max(-low, high)
     if margin is not None and reach < margin:
-        return Verdict(
-            text=f"no difference larger than {_number(margin * scale)}{unit}", kind="equal", more_seeds=None, next_action=""
-        )
-    more = more_seeds(delta, se, n, margin=margin, n_arms=n_arms, anytime=anytime, level=level) if se is not None else None
+        return Verdict(text=f"no difference larger than {_number(margin)}{unit}", kind="equal", more_seeds=None, next_action="")
+    wanted = None if margin is None else margin / scale
+    more = more_seeds(delta, se, n, margin=wanted, n_arms=n_arms, anytime=anytime, level=level) if se is not None else None
     if more is not None:
         return Verdict(
             text=f"undecided: {more} more seed{'s' if more > 1 else ''} needed",
@@ -98,7 +98,7 @@ def verdict(
         )
     if margin is None and math.isfinite(reach):
         return Verdict(
-            text=f"no difference larger than {_number(reach * scale)}{unit}", kind="equal", more_seeds=None, next_action=""
+            text=f"no difference larger than {_number(_up(reach))}{unit}", kind="equal", more_seeds=None, next_action=""
         )
     text = f"undecided: more than {MANY_SEEDS} more seeds needed"
     return Verdict(
@@ -119,6 +119,12 @@ def enough_for_sequence(n_arms: int, alpha: float) -> int:
 def _seeds(more: int, n_arms: int, n_budgets: int) -> dict[str, Any]:
     runs = more * (n_arms + 1) * n_budgets
     return {"next_action": f"run {more} more seed{'s' if more > 1 else ''}: {runs} runs", "next_runs": runs}
+
+
+def _up(value: float) -> float:
+    """To two significant digits, never below the value: it is a bound."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
+    return math.ceil(round(value / digit, 9)) * digit
 
 
 def _number(value: float) -> str:

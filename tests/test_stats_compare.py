@@ -332,3 +332,16 @@ def test_a_rules_own_seeds_are_no_extension(tmp_path):
     experiment.plan["locks"][0]["plan"]["seeds"] = [0, 1, 2]
     c = experiment.comparisons()
     assert c.anytime and Warning.EXTENDED not in c.warnings and c.of("good", "val_loss").method == "anytime-valid t-mixture"
+
+
+def test_a_bound_in_words_is_never_inside_the_interval(tmp_path):
+    """A time's interval is a ratio's, so its ends are not symmetric; rounding goes up."""
+    arms = (Arm(name="base"), Arm(name="same", fields=(("model.untied_head", True),)))
+    write_experiment(tmp_path, arms=arms, n_seeds=8, confirm=True)
+    experiment = load("split", tmp_path)
+    runs = experiment.runs
+    runs["step_ms"] = 20.0 * np.exp(np.where(runs["arm"] == "same", 0.8 * (-1.0) ** runs["seed"] + 0.01, 0.0))
+    c = experiment.comparisons().of("same", "step_ms")
+    assert c is not None and c.low is not None and c.high is not None and c.high > -1.2 * c.low > 0
+    assert c.verdict.startswith("no difference larger than")
+    assert c.high <= float(c.verdict.split()[-2]) < 1.1 * c.high
