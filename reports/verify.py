@@ -164,7 +164,7 @@ def agree(printed: Mapping[str, Printed], key: str, values: tuple[float | None, 
 def close(a: float | None, b: float | None) -> bool:
     if a is None or b is None:
         return a is None and b is None
-    return a == b or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def check_rendered(page: Page) -> Iterator[str]:

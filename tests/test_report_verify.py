@@ -85,6 +85,12 @@ def test_no_number_depends_on_the_order_of_a_set(tmp_path):
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
+def test_an_effect_that_the_runs_do_not_tell_passes(tmp_path):
+    lost = {("r07", 0): "diverged", ("r08", 1): "failed", ("r08", 2): "failed", ("r08", 3): "failed"}
+    write_experiment(tmp_path, n_seeds=4, outcome=lost)
+    assert verify(write_report([load("split", results=tmp_path)], tmp_path / "report.html")) == []
+
+
 def test_a_changed_aggregate_is_found(made):
     page, _ = made
     printed = re.search(r'data-key="val_loss.mean" data-v="([^"]+)" class="value">([\d.]+)<', page.read_text(encoding="utf-8"))
