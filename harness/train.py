@@ -63,14 +63,8 @@ def set_runtime(config: RunConfig, device: str, *, seed: int) -> None:
 def train_loader(config: RunConfig, shards: Sequence[Path], *, seed: int, rank: int, world_size: int, device: str) -> TrainLoader:
     """The training steps of this process."""
     d = config.data
-    layout = Layout(
-        batch_tokens=d.batch_tokens,
-        micro_tokens=d.micro_tokens,
-        seq_len=d.seq_len,
-        ranks=d.ranks,
-        world_size=world_size,
-        process=rank,
-    )
+    sizes = {name: getattr(d, name) for name in ("batch_tokens", "micro_tokens", "seq_len", "ranks")}
+    layout = Layout(**sizes, world_size=world_size, process=rank)
     return TrainLoader(
         shards,
         layout,
@@ -136,15 +130,12 @@ class Training:
             tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=self.config.data.seq_len)
             self.core = Core(self.config, tokens, seed=spec.seed, device=device)
         with self.stopwatch.phase("data_s"):
-            self.stream, self.val = loaders(
-                self.config, corpus, seed=spec.seed, rank=self.rank, world_size=spec.world_size, device=device
-            )
+            mine: dict[str, Any] = {"rank": self.rank, "world_size": spec.world_size, "device": device}
+            self.stream, self.val = loaders(self.config, corpus, seed=spec.seed, **mine)
             self.heldout: ValLoader | None = None
             if heldout is not None:
                 n_tokens = heldout.first_tokens(self.config.data.val_tokens, self.config.data.micro_tokens)
-                self.heldout = val_loader(
-                    self.config, heldout.shards, n_tokens, rank=self.rank, world_size=spec.world_size, device=device
-                )
+                self.heldout = val_loader(self.config, heldout.shards, n_tokens, **mine)
         self.compiled, self.vocab_size = compiles(self.config, device), corpus.vocab_size
         self.clock = Clock(self.core.device)
         self.untimed_steps = UNTIMED_STEPS if self.config.timing.protocol == "skip10" else 0
