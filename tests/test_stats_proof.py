@@ -1,15 +1,17 @@
-"""The simulation study: its batch code is the production code, and every held row meets its bar."""
+"""The simulation study: its batch code is the production code, and every row meets its bar."""
+
+import re
 
 import numpy as np
 import pytest
 
 from reports.attribution import contrast_of
 from reports.contrasts import Sample, analyse
-from tests.proof.__main__ import BEGIN, DOCS, END, table
+from tests.proof.__main__ import BEGIN, COLUMNS, DOCS, END, table
 from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
 from tests.proof.row import Row
 from tests.proof.shares import FAMILIES
-from tests.proof.study import PARTS
+from tests.proof.study import PARTS, published_deltas, ratios
 
 
 @pytest.mark.parametrize("n", [2, 4, 6, 9])
@@ -53,35 +55,70 @@ def test_a_bar_is_held_by_the_number_as_printed():
     assert row.misses() == ["family error 0.051", "power 0.799"]
 
 
-def test_the_table_has_its_place_in_the_docs():
-    text = DOCS.read_text(encoding="utf-8")
-    assert text.count(BEGIN) == text.count(END) == 1
-    written = text.split(BEGIN)[1].split(END)[0]
-    for kind in (
-        "simultaneous",
-        "not blocked",
-        "ratio of step times",
-        "N*",
-        "time to target",
-        "peeking",
-        "adaptive stop",
-        "trimmed",
-        "reproduced",
-        "time to target, anytime-valid",
-        "noise floor",
-        "rate of diverged runs",
-        "contribution alone",
-        "Shapley share",
-        "lost without it",
-        "main effects and interactions",
-        "Shapley share of steps",
-        "Shapley share of seconds",
-        "points of an axis",
-        "verified",
-        "published delta",
-    ):
-        assert kind in written
-    assert written.strip().splitlines()[:2] == table([]).splitlines()
+INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove it
+    "{metric}.interval": (
+        "difference, simultaneous over 4 arms", "difference, one arm", "difference, not blocked",
+        "difference, not blocked, 4 arms", "ratio of step times", "time to target, ratio", "worst-rank trimmed mean",
+        "anytime-valid, 4 arms, peeking to 50 blocks", "anytime-valid interval after an adaptive stop",
+        "anytime-valid, not blocked, peeking to 50 runs", "time to target, ratio, anytime-valid",
+    ),
+    "target.interval": ("steps to target N*", "time to target", "time to target, anytime-valid"),
+    "published.ours_interval": ("time to target, ratio",),
+    "published.interval": ("published delta", "'reproduced' at the margin"),
+    "evidence.loss_interval": ("published delta",),
+    "evidence.time_interval": ("published delta",),
+}  # fmt: skip
+ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
+    *FAMILIES, *(f"{kind}, anytime-valid" for kind in FAMILIES), "Shapley share of steps", "Shapley share of seconds",
+    "difference, 2 arms at 3 points of an axis", "rate of diverged runs", "rate of diverged runs, anytime-valid", "noise floor",
+    "two phases 'verified' at the margin", "difference, simultaneous over 3 arms",
+)  # fmt: skip
+METHODS = {  # every analysis that gives an interval -> a kind that proves it
+    "two-way model, max-t": "difference, simultaneous over 4 arms",
+    "paired t, Holm": "difference, simultaneous over 4 arms",
+    "Welch t, Holm": "difference, not blocked",
+    "permuted worst-rank trimmed mean, Holm": "worst-rank trimmed mean",
+    "anytime-valid t-mixture": "anytime-valid, 4 arms, peeking to 50 blocks",
+    "local slope, delta method, Bonferroni": "time to target, ratio",
+    "anytime-valid t-mixture over the slope's sequence": "time to target, ratio, anytime-valid",
+}
+
+
+def written_rows() -> list[Row]:
+    """The rows of the table in the docs."""
+    lines = DOCS.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip().splitlines()
+    assert lines[:2] == table([]).splitlines()
+    rows = []
+    for line in lines[2:]:
+        kind, n, noise, replications, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        values = [None if not c else float(c.removesuffix(" %")) / (100 if c.endswith("%") else 1) for c in cells]
+        rows.append(Row(kind=kind, n=n, noise=noise, replications=int(replications), **dict(zip(COLUMNS, values, strict=True))))
+    return rows
+
+
+def test_every_row_of_the_docs_meets_its_bar():
+    assert [(row.kind, row.n, row.noise, row.misses()) for row in written_rows() if row.misses()] == []
+
+
+def test_the_tables_rows_are_those_of_the_study():
+    """A cheap part run again gives the very rows that the docs have."""
+    again = table([*ratios(10_000), *published_deltas(10_000)]).splitlines()[2:]
+    assert set(again) <= set(table(written_rows()).splitlines())
+
+
+def test_every_printed_interval_has_its_rows():
+    kinds = {row.kind for row in written_rows()}
+    pages = "".join(p.read_text(encoding="utf-8") for p in sorted((DOCS.parents[1] / "reports").glob("page*.py")))
+    assert set(re.findall(r'number\(f?"([\w.{}]*interval)"', pages)) == set(INTERVALS)
+    assert {k for named in INTERVALS.values() for k in named} | set(ELSEWHERE) | set(METHODS.values()) <= kinds
+
+
+def test_every_analysis_has_its_row():
+    """The names of analyses in the source are those that the table above knows."""
+    source = "".join((DOCS.parents[1] / "reports" / f"{n}.py").read_text() for n in ("contrasts", "compare", "time_estimates"))
+    named = set(re.findall(r'"([^"]*(?:max-t|Holm|t-mixture|Bonferroni)[^"]*)"', re.sub(r'"""(?s:.*?)"""', "", source)))
+    named = {n.replace("{'paired' if n else 'Welch'}", word) for n in named for word in ("paired", "Welch")}
+    assert named == set(METHODS)
 
 
 @pytest.mark.slow
