@@ -8,7 +8,7 @@ which builds that side alone. Exit 1 where a bound is missed.
 
 import argparse
 import json
-import resource
+import os
 import subprocess
 import sys
 import time
@@ -21,6 +21,7 @@ from benchmarks import r08_plain, r18_plain
 from harness.bench import Candidate, Text, interleave, ratio, resolve
 from harness.config import RunConfig, get
 from harness.data.corpora import data_root, open_corpus, prepare
+from harness.memory import peak_mib
 
 PLAIN: dict[str, ModuleType] = {"r08": r08_plain, "r18": r18_plain}
 COMPARED_STEPS = 10
@@ -31,13 +32,14 @@ BOUNDS = {  # figure -> what it may be, and what it is in words
     "memory_ratio": (1.02, "ratio of the peaks of memory"),
 }
 PLAIN_PEAK = """
-import json, resource, sys, torch
+import json, os, sys, torch
 import {module} as script
+from harness.memory import peak_mib
 torch.set_num_threads(1)
 trainer = script.Trainer(script.Hyperparameters(**json.loads(sys.argv[1])), sys.argv[2])
 for _ in range(3):
     trainer.step()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(peak_mib(os.getpid()))
 """
 # one process, a batch as long as the loaders read it in one go
 SETTINGS = {"data.ranks": 1, "data.batch_tokens": 2048, "data.first_batch_twice": False, "optim.muon_comm": "redundant"}
@@ -112,24 +114,24 @@ def speed(name: str, width: int, rounds: int) -> dict[str, Any]:
     return ratio(interleave(lambda: timed(plain.step), lambda: timed(core.step), rounds))
 
 
-def peak_mib(*arguments: str) -> float:
+def peak_of(*arguments: str) -> float:
     """Peak memory of a process of its own that builds one side and takes a few steps with it; it imports what that side does."""
     return float(subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 
 
 def peaks(name: str, width: int) -> tuple[float, float]:
     """Of the core and of the script."""
-    core = peak_mib("-m", "benchmarks", "--peak", name, str(width))
+    core = peak_of("-m", "benchmarks", "--peak", name, str(width))
     text = corpus()
     values = json.dumps(hyperparameters(name, configured(name, width), text))
-    return core, peak_mib("-c", PLAIN_PEAK.format(module=PLAIN[name].__name__), values, str(text.shards[0]))
+    return core, peak_of("-c", PLAIN_PEAK.format(module=PLAIN[name].__name__), values, str(text.shards[0]))
 
 
 def print_peak(step: Any) -> None:
     """This process's peak after a few steps."""
     for _ in range(3):
         step()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(peak_mib(os.getpid()))
 
 
 def compare(name: str, width: int, rounds: int) -> dict[str, Any]:

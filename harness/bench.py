@@ -5,7 +5,7 @@ schedules, gradients, update. Two candidates are compared by the ratio of their 
 slows both; the interval is that of a sign test and assumes no distribution.
 """
 
-import resource
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +26,7 @@ from harness.data.loader import TrainLoader
 from harness.data.shards import write_shard
 from harness.errors import UserError
 from harness.flops import flops_per_token, matrix_rate
+from harness.memory import peak_mib
 from harness.presets import check_names, frozen, load_scale, preset_values, to_config
 from harness.train import set_runtime, train_loader
 from harness.validate import check_config, for_device
@@ -112,7 +113,7 @@ def memory(device: str) -> dict[str, float]:
     if device == "cuda":
         allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         return {"peak_allocated_mib": allocated / 2**20, "peak_reserved_mib": reserved / 2**20}
-    return {"peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return {"peak_rss_mib": peak_mib(os.getpid())}
 
 
 def measure(candidate: Candidate, *, steps: int, warmup: int = 3) -> dict[str, Any]:

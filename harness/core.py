@@ -22,6 +22,7 @@ from optim.schedule import lr_factor, muon_momentum, window_tokens
 
 # one virtual rank's share of an update: token ids and targets, both (micro_steps, rows, seq_len)
 Batch = tuple[Tensor, Tensor]
+KEPT = 1024  # losses of a validation in one tensor: each by itself would lie between two passes, and hold their memory apart
 
 
 def compiles(config: RunConfig, device: str) -> bool:
@@ -118,7 +119,11 @@ class Core:
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(FP32)
         with nullcontext() if self.config.precision.val_grad else torch.no_grad():
-            losses = [self.local(x, y, window).detach() for x, y in batches]
+            losses, n = [], 0
+            for n, (x, y) in enumerate(batches, start=1):
+                if n % KEPT == 1:
+                    losses.append(torch.empty(KEPT, device=self.device))
+                losses[-1][(n - 1) % KEPT] = self.local(x, y, window).detach()
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(self.precision.matmul)
-        return torch.stack(losses) if losses else torch.zeros(0, device=self.device)  # this process's share may be none
+        return torch.cat(losses)[:n] if losses else torch.zeros(0, device=self.device)  # this process's share may be none

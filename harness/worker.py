@@ -13,7 +13,6 @@ import gc
 import json
 import os
 import queue
-import resource
 import signal
 import sys
 import threading
@@ -34,6 +33,7 @@ from harness.files import write_json
 from harness.foreign.environments import EFFECT
 from harness.forks import orders_in_forks, wait_for_end
 from harness.gpus import Sampler
+from harness.memory import peak_mib
 from harness.provenance import describe_environment, environment_lock, redact, working_diff
 from harness.records import RESULT_STATUSES, Outcome, RunSpec
 from harness.source import changed_files, snapshot, source_of
@@ -74,7 +74,7 @@ def run(spec: RunSpec, out: RunWriter | Silent, train: Trainer) -> Outcome:
             out.log(line)
         words = redact(f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0][:500])
         no_memory = isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY)
-        peak = {"peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024} if no_memory else {}
+        peak = {"peak_rss_mib": peak_mib(os.getpid())} if no_memory else {}
         return Outcome(status="oom" if no_memory else "failed", reason=words, final=peak)
     if outcome.status == "interrupted" and _stop is not None:
         return Outcome(status=_stop, reason="stopped by a signal")  # type: ignore[arg-type]

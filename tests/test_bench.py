@@ -1,16 +1,18 @@
 """Benches: what is reported, how two candidates are compared, and the plain scripts beside the core."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.__main__ import BOUNDS, PLAIN, largest_difference, missed, peaks
+from benchmarks.__main__ import BOUNDS, PLAIN, largest_difference, missed, peak_of, peaks
 from harness.__main__ import main
 from harness.bench import Candidate, interleave, median_interval, ratio, resolve, synthetic
 from harness.data.corpora import prepare
 from harness.errors import UserError
+from harness.memory import peak_mib
 from harness.profile import breakdown
 
 SMALL = {
@@ -148,3 +150,11 @@ def test_a_missed_bound_is_told_and_a_held_one_is_not() -> None:
 def test_the_core_needs_no_more_memory_than_the_plain_script(name: str) -> None:
     core, plain = peaks(name, 64)
     assert 50 < core <= 1.02 * plain
+
+
+def test_a_process_is_charged_with_its_own_memory_alone() -> None:
+    """Not with that of the process which started it, as the kernel's ru_maxrss may be."""
+    held = bytearray(os.urandom(1 << 20)) * 256
+    words = "import os; from harness.memory import peak_mib; print(peak_mib(os.getpid()))"
+    assert 5 < peak_of("-c", words) < 100 < 256 < peak_mib(os.getpid())
+    assert len(held) == 256 << 20

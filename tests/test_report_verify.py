@@ -77,6 +77,13 @@ def test_pages_of_every_kind_pass(tmp_path):
     assert verify(page, tmp_path) == []
 
 
+@pytest.mark.slow
+def test_the_pages_of_the_findings_pass():
+    pages = sorted((Path(__file__).resolve().parent.parent / "docs" / "findings").rglob("*.html"))
+    assert len(pages) > 1
+    assert {str(page): verify(page) for page in pages} == {str(page): [] for page in pages}
+
+
 def test_no_number_depends_on_the_order_of_a_set(tmp_path):
     write_experiment(tmp_path, arms=FACTORIAL, n_seeds=4, design="factorial")
     page = write_report([load("split", results=tmp_path)], tmp_path / "page.html")
