@@ -16,9 +16,12 @@ from fake_matrix import Matrix
 from test_store_claims import DONE, SPEC, claimed, finish
 
 from harness import sound
+from harness.cli.runs import complete
 from harness.errors import UserError
 from harness.files import append_row, write_text
+from harness.plan import PlannedRun
 from harness.records import DIGESTED, read_lines, read_result, short_digest
+from harness.runner import Summary
 from harness.sound import Sound
 from harness.store import Store
 
@@ -219,6 +222,27 @@ def test_what_was_found_sound_is_no_more_than_a_cache(store: Store, monkeypatch:
     assert again.status(SPEC.run_id) == ("finished", None)
     again.save()
     assert len(again.learned) == 1
+
+
+def test_what_a_call_has_run_is_not_read_by_the_next(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sound, "WORTH_WRITING", 1)
+    monkeypatch.setattr(sound, "FRESH_NS", 0)
+
+    class OneRun:
+        def __init__(self, missing: list[PlannedRun], store: Store, **options: object) -> None:
+            self.missing = missing
+
+        def at_once(self) -> int:
+            return 1
+
+        def run(self) -> Summary:
+            finish(claimed(store))
+            return Summary(statuses={SPEC.run_id: "finished"})
+
+    planned = [PlannedRun(arm="baseline", block=0, order=0, spec=SPEC)]
+    assert complete("fake", store, planned, OneRun).found == {}
+    monkeypatch.setattr(Store, "repair", lambda store, run_id: pytest.fail("read again"))
+    assert complete("fake", store, planned, OneRun).found == {SPEC.run_id: "finished"}
 
 
 def test_a_seed_moves_the_digest_as_the_definition_says() -> None:

@@ -218,6 +218,7 @@ def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Cal
     """Run what has no result yet. start: makes the runner of the missing ones."""
     from harness.cli.progress import Progress, duration
     from harness.plan_file import cancel_mark, read_plan, up_to_date
+    from harness.records import RESULT_STATUSES
     from harness.runner import Summary
     from harness.sound import Sound
     from harness.staleness import stale_runs
@@ -250,6 +251,10 @@ def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Cal
         done.set()
         painter.join()
         print(f"took {duration(progress.elapsed())}", flush=True)
+    for run_id, status in summary.statuses.items():
+        if status in RESULT_STATUSES:
+            sound.status(run_id)  # so that the next call need not read what this one made
+    sound.save()
     summary.found = found
     return summary
 
