@@ -24,7 +24,7 @@ load_trainer("harness.train:train")
 before = torch.get_rng_state()
 assert "torch._dynamo" in sys.modules
 assert not torch.cuda.is_initialized()
-print(len(os.listdir("/proc/self/task")))
+print(len(os.listdir("/proc/self/task")), flush=True)  # else the fork has the line too
 if os.fork() == 0:
     print(len(os.listdir("/proc/self/task")), bool((torch.get_rng_state() == before).all()), flush=True)
     os._exit(0)
