@@ -148,6 +148,10 @@ def test_a_matrix_goes_the_whole_way_and_a_second_call_does_nothing(ablate: Any)
     assert second.code == 0
     assert "everything is finished" in second.out
     assert page.stat().st_mtime_ns == before
+    fewer = ablate("run", "minute", *small, "--seeds", "1")  # nothing to run, but another plan
+    assert (fewer.code, page.stat().st_mtime_ns > before) == (0, True)
+    assert "the plan was changed once after the first launch: seeds" in page.read_text()
+    assert ablate("run", "minute", *small).code == 0
     assert ablate("verify", str(page), "--results", "r").code == 0
     rows = ablate("compare", "minute", "--results", "r", "--json").json["comparisons"]
     assert {r["arm"] for r in rows} == {"untied_head", "post_embed_norm"}

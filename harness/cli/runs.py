@@ -170,7 +170,8 @@ def run(
     summary, hours = None, 0.0
     while True:
         before = read_plan(results, loaded.name)
-        if (described := describe(loaded, planned, before=before, command=command)) != before:
+        described = describe(loaded, planned, before=before, command=command)
+        if not described.items() <= (before or {}).items():
             save_plan(results, described)
         start = (
             partial(slurm_runner, cluster=site, name=loaded.name, n_nodes=nodes_per_run)
@@ -282,9 +283,10 @@ def finish(
     if not no_report:
         from harness.cli.pages import write_page
 
-        page = results / "experiments" / experiment.name / "report.html"
-        newest = max((os.stat(f"{store.runs}/{run_id}/result.json").st_mtime for run_id in done), default=0.0)
-        if summary.statuses or not page.exists() or page.stat().st_mtime < newest:
+        place = results / "experiments" / experiment.name
+        page = place / "report.html"
+        shown = [f"{place}/experiment.json", *(f"{store.runs}/{run_id}/result.json" for run_id in done)]
+        if summary.statuses or not page.exists() or page.stat().st_mtime < max(os.stat(path).st_mtime for path in shown):
             page = write_page([experiment.name], results)
         print(f"report: {page}")
     raise typer.Exit(EXIT_FAILED if n_done < len(planned) else 0)
