@@ -61,6 +61,15 @@ def test_a_second_call_does_what_is_missing_and_judges(folder: Path, capsys: pyt
     assert "2 looks at the results" in out
 
 
+def test_what_a_script_prints_is_kept_without_secrets(folder: Path) -> None:
+    telling = "import sys\nsecret = 'hf_' + 'a1B2' * 8\nprint('token', secret)\nprint(secret, file=sys.stderr)\n"
+    Path("telling.py").write_text(telling + Path("old.py").read_text())
+    assert ablate("ab", "telling.py", "old.py", "-n", 1, *CPU) == 0
+    kept = [p.read_bytes() for p in Path("results").rglob("*") if p.is_file()]
+    assert not [text for text in kept if b"hf_" + b"a1B2" * 8 in text]
+    assert sum(text.count(b"token [redacted]\n") + text.count(b"\n[redacted]\n") for text in kept) == 2
+
+
 def test_a_seed_that_the_script_takes_makes_blocks(folder: Path) -> None:
     assert ablate("ab", "old.py", "new.py", "-n", 2, *CPU, "--env", "SEED={seed}", "--experiment", "x") == 0
     runs = load("x").runs
