@@ -129,9 +129,14 @@ def estimate_foreign(planned: Sequence[PlannedRun], results: Path, *, wall_limit
     return {"runs": n_missing, "slot_hours": hours, "gpu_hours": gpu_hours, "source": source, "words": words}
 
 
+def hours_of(cost: Mapping[str, Any]) -> float | None:
+    """GPU-hours, on a CPU hours of one slot; None where they are not known."""
+    return cost["gpu_hours"] if cost["gpu_hours"] is not None else cost["slot_hours"]
+
+
 def with_price(cost: Mapping[str, Any], price: float | None) -> dict[str, Any]:
-    """The cost with its price: of a GPU-hour, on a CPU of an hour of one slot."""
-    hours = cost["gpu_hours"] if cost["gpu_hours"] is not None else cost["slot_hours"]
+    """The cost with its price: of a GPU-hour, on a CPU of an hour of one slot. `hours` of a cost go before its own."""
+    hours = cost.get("hours", hours_of(cost))
     total, words = hours * price if hours is not None and price is not None else None, cost["words"]
     if price is not None:
         words += f"; price {total:.2f} at {price:g} per hour" if total is not None else "; price not known before a run is done"
@@ -151,10 +156,12 @@ def check_limit(cost: Mapping[str, Any], most: float | None, *, already: float =
     """Raises UserError where a matrix would cost more GPU-hours than the user allows (on a CPU: hours of one slot).
 
     already: what an earlier part of it took in this call."""
-    hours = cost["gpu_hours"] if cost["gpu_hours"] is not None else cost["slot_hours"]
-    if most is not None and hours is None:
+    if most is None:
+        return
+    hours = hours_of(cost)
+    if hours is None:
         raise UserError("--max-gpu-hours: nothing is known of what these trainers cost before a run is done: add --wall-limit S")
-    if most is not None and hours > most - already:
+    if hours > most - already:
         unit = "GPU-hours" if cost["gpu_hours"] is not None else "hours of one slot"
         before = f" after {already:.3g}" if already else ""
         raise UserError(

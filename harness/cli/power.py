@@ -112,15 +112,13 @@ def price_of(
     e: "Experiment", planned: "list[PlannedRun]", done: Collection[str], cost: dict[str, Any], known: "Known", price: float | None
 ) -> dict[str, Any]:
     """`cost` with its price at `price` per GPU-hour, or hour of a slot on a CPU; at the published step time before any run."""
-    missing = [p for p in planned if p.spec.run_id not in done]
-    hours, words = cost["gpu_hours"] if cost["gpu_hours"] is not None else cost["slot_hours"], cost["words"]
-    if hours is None and known.step_ms is not None:
-        hours = sum(p.spec.budget for p in missing) * known.step_ms / 3.6e6 * RECORD_GPUS
-        words += f"; about {hours:.2f} GPU-hours of an H100 ({known.step_source})"
-    total = hours * price if hours is not None and price is not None else None
-    if price is not None:
-        words += f"; price {total:.2f} at {price:g} per hour" if total is not None else "; price not known before a run is done"
-    return {**cost, "hours": hours, "price_per_hour": price, "price": total, "words": words}
+    from harness.cost import hours_of, with_price
+
+    if hours_of(cost) is None and known.step_ms is not None:
+        hours = sum(p.spec.budget for p in planned if p.spec.run_id not in done) * known.step_ms / 3.6e6 * RECORD_GPUS
+        words = f"{cost['words']}; about {hours:.2f} GPU-hours of an H100 ({known.step_source})"
+        cost = {**cost, "hours": hours, "words": words}
+    return with_price(cost, price)
 
 
 def _cost_of(seeds: int | None, e: "Experiment", planned: "list[PlannedRun]", cost: dict[str, Any]) -> dict[str, Any] | None:

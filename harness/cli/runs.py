@@ -147,8 +147,10 @@ def run(
         slurm = executor == "slurm"
         ours_alone = {"--executor slurm": slurm, "--oom-retries": oom_retries, "--worker fresh": worker == "fresh"}
         refuse_for_foreign(ours_alone, "a job of yours may call `ablate run` on its node; `retries` stands in the file")
-        shared = {"wall_limit_s": wall_limit, "max_gpu_hours": max_gpu_hours, "dry_run": dry_run, "no_report": no_report}
-        run_experiment(foreign, results, max_parallel=max_parallel or 1, price=price, **shared)  # type: ignore[arg-type]
+        run_experiment(
+            foreign, results, max_parallel=max_parallel or 1, max_gpu_hours=max_gpu_hours, price=price, wall_limit_s=wall_limit,
+            dry_run=dry_run, no_report=no_report,
+        )  # fmt: skip
         return
     site = read_cluster(cluster) if executor == "slurm" else None
     if nodes_per_run > 1:
@@ -171,7 +173,7 @@ def run(
     while True:
         before = read_plan(results, loaded.name)
         described = describe(loaded, planned, before=before, command=command)
-        if not described.items() <= (before or {}).items():
+        if not described.items() <= (before or {}).items():  # what the report adds to it is no change
             save_plan(results, described)
         start = (
             partial(slurm_runner, cluster=site, name=loaded.name, n_nodes=nodes_per_run)
