@@ -16,7 +16,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.foreign.source import Code
 from harness.plan_file import read_plan, save_plan
-from harness.records import RunSpec, damage, read_config, read_json, read_result, short_digest
+from harness.records import RunSpec, examine, read_config, read_json, short_digest
 from harness.source import code_digest
 from harness.store import Store
 
@@ -53,11 +53,9 @@ def merge(source: Path, store: Store) -> Merged:
 
 def what_is_wrong(run: Path) -> str | None:
     """Why a run directory with a result is not sound: a digest that does not hold, or another run's identity."""
-    result = read_result(run)
-    if result is None:
-        return f"{run / 'result.json'} is damaged"
-    if wrong := damage(run, result):
-        return wrong
+    result, wrong = examine(run, run.name)
+    if wrong or result is None:
+        return wrong or f"{run / 'result.json'} is missing"
     if not result.get("imported"):
         try:
             spec = RunSpec.from_mapping(read_config(run))
@@ -91,8 +89,8 @@ def _merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
 
 
 def _wrong_copy(run: Path, copy: Path) -> str | None:
-    result = read_json(copy / "result.json")
-    return f"{run}: changed while it was copied" if not isinstance(result, dict) or damage(copy, result) else None
+    result, wrong = examine(copy, run.name)
+    return f"{run}: changed while it was copied" if wrong or result is None else None
 
 
 def _make_room(store: Store, run_id: str) -> str | None:

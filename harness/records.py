@@ -112,11 +112,10 @@ class RunSpec:
         }
 
     def at_seed(self, seed: int) -> "RunSpec":
-        """replace(self, seed=seed), ten times as quick: a matrix has thousands of runs."""
-        spec = object.__new__(RunSpec)
-        spec.__dict__.update(self.__dict__, _around_seed=self._around_seed, seed=seed)
-        for derived in ("intent_id", "run_id"):
-            spec.__dict__.pop(derived, None)
+        """replace(self, seed=seed), with its names, ten times as quick: a matrix has thousands of runs."""
+        spec, intent_id = object.__new__(RunSpec), self._intent_at(seed)
+        run_id = run_id_of(intent_id, source_digest=self.source_digest, environment_digest=self.environment_digest)
+        spec.__dict__.update(self.__dict__, seed=seed, intent_id=intent_id, run_id=run_id)
         return spec
 
     @cached_property
@@ -126,11 +125,14 @@ class RunSpec:
         before, _, after = canonical(asked).decode().partition('"seed":null')  # in a text it would be \"seed\"
         return before, after
 
+    def _intent_at(self, seed: int) -> str:
+        before, after = self._around_seed
+        return hashlib.sha256(f'{before}"seed":{seed}{after}'.encode()).hexdigest()[:16]
+
     @cached_property
     def intent_id(self) -> str:
         """Two runs of one intent differ by code or environment: the older one is stale."""
-        before, after = self._around_seed
-        return hashlib.sha256(f'{before}"seed":{self.seed}{after}'.encode()).hexdigest()[:16]
+        return self._intent_at(self.seed)
 
     @cached_property
     def run_id(self) -> str:
@@ -217,10 +219,14 @@ def file_digest(path: Path | str) -> str:
 def read_json(path: Path | str) -> Any:
     """A JSON file's content, None where it is missing or damaged."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            return json.loads(file.read().decode())
+        return json.loads(_read(path))
     except (OSError, ValueError):
         return None
+
+
+def _read(path: Path | str) -> str:
+    with open(path, "rb", buffering=0) as file:
+        return file.read().decode()
 
 
 def read_result(run: Path) -> dict[str, Any] | None:
@@ -230,7 +236,10 @@ def read_result(run: Path) -> dict[str, Any] | None:
 
 def result_in(folder: str, run_id: str) -> dict[str, Any] | None:
     """The result of a run whose directory is `folder`: text, not a Path, since ten thousand runs are looked at in a second."""
-    result = read_json(f"{folder}/result.json")
+    return _valid(read_json(f"{folder}/result.json"), run_id)
+
+
+def _valid(result: Any, run_id: str) -> dict[str, Any] | None:
     good = isinstance(result, dict) and result.get("schema") == SCHEMA and result.get("run_id") == run_id
     return result if good and result.get("status") in RESULT_STATUSES and isinstance(result.get("digests"), dict) else None
 
@@ -241,28 +250,51 @@ def sealed(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, "digest": short_digest(content)}
 
 
+def result_text(result: Mapping[str, Any]) -> str:
+    """A sealed result as result.json holds it, an entry a line: without the line ends it is canonical JSON."""
+    return "{\n" + ",\n".join([f"{_encode(key)}:{_encode(result[key])}" for key in sorted(result)]) + "\n}\n"
+
+
+def _seal_holds(text: str, result: Mapping[str, Any]) -> bool:
+    """Whether a result has the digest that it says: of its text, which is quick, or of its content in another layout."""
+    seal = result.get("digest")
+    content = text.replace("\n", "").replace(f'"digest":"{seal}",', "", 1)
+    if hashlib.sha256(content.encode()).hexdigest()[:16] == seal:
+        return True
+    return short_digest({k: v for k, v in result.items() if k != "digest"}) == seal
+
+
 def stats_of(folder: str) -> list[os.stat_result]:
     """The facts of a finished run's FILES; raises OSError where one is missing."""
     return [os.stat(f"{folder}/{name}") for name in FILES]
 
 
-def damage(run: Path | str, result: Mapping[str, Any], *, stats: Sequence[os.stat_result] | None = None) -> str | None:
-    """Which file of a finished run is missing or not what the run wrote, None if all is well.
+def examine(
+    folder: Path | str, run_id: str, *, stats: Sequence[os.stat_result] | None = None
+) -> tuple[dict[str, Any] | None, str | None]:
+    """A run's result, None if it has none or it cannot be read; and what is wrong with it or the files that it vouches for.
 
     With stats of its files, one that kept its size and is no newer than the result is taken for untouched.
     """
-    content = dict(result)
-    if content.pop("digest", None) != short_digest(content):
-        return f"{run}/result.json is not the file that the run wrote"
+    path = f"{folder}/result.json"
+    try:
+        text = _read(path)
+        result = _valid(json.loads(text), run_id)
+    except (OSError, ValueError):
+        result = None
+    if result is None:
+        return None, f"{path} is damaged" if os.path.exists(path) else None
+    if not _seal_holds(text, result):
+        return result, f"{path} is not the file that the run wrote"
     try:
         for i, name in enumerate(DIGESTED, start=1):
             if stats and stats[i].st_size == result["bytes"][name] and stats[i].st_mtime_ns <= stats[0].st_mtime_ns:
                 continue
-            if file_digest(f"{run}/{name}") != result["digests"][name]:
-                return f"{run}/{name} is not the file that the run wrote"
+            if file_digest(f"{folder}/{name}") != result["digests"][name]:
+                return result, f"{folder}/{name} is not the file that the run wrote"
     except OSError as error:
-        return f"{error.filename}: {error.strerror}"
-    return None
+        return result, f"{error.filename}: {error.strerror}"
+    return result, None
 
 
 def read_config(run: Path) -> dict[str, Any]:

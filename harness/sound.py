@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 
 from harness.files import write_text
-from harness.records import RESULT_STATUSES, damage, read_json, result_in, stats_of
+from harness.records import RESULT_STATUSES, examine, read_json, stats_of
 from harness.store import Store
 
 WORTH_WRITING = 100  # new entries: fewer results are read in no time
@@ -36,7 +36,8 @@ class Sound:
         status, _, known = str(self.known.get(run_id)).partition(" ")
         if known == facts and status in RESULT_STATUSES:
             return status, None
-        if (result := result_in(run, run_id)) is None or damage(run, result, stats=stats):
+        result, wrong = examine(run, run_id, stats=stats)
+        if result is None or wrong:
             return self._repaired(run_id)
         if max([s.st_ctime_ns for s in stats]) < time.time_ns() - FRESH_NS:
             self.learned[run_id] = f"{result['status']} {facts}"

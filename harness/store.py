@@ -21,7 +21,7 @@ from harness.claims import last_attempt, owner_of, take
 from harness.errors import UserError
 from harness.files import append_row, now_iso, write_whole
 from harness.provenance import redact, redact_file
-from harness.records import RunSpec, damage, read_json, read_lines, result_in, stats_of
+from harness.records import RunSpec, examine, read_json, read_lines, result_in, stats_of
 
 if TYPE_CHECKING:
     from harness.writer import RunWriter
@@ -79,13 +79,10 @@ class Store:
     def _look(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
         """A run's result, and what is wrong with it or with the files it vouches for; None, None if it has no result."""
         run = f"{self.runs}/{run_id}"
-        result = result_in(run, run_id)
-        if result is None:
-            return None, f"{run}/result.json is damaged" if self.is_done(run_id) else None
         try:
-            return result, damage(run, result, stats=stats_of(run))
-        except OSError as error:
-            return result, f"{error.filename}: {error.strerror}"
+            return examine(run, run_id, stats=stats_of(run))
+        except OSError:  # without all its files: which one it lacks, if it has a result at all
+            return examine(run, run_id)
 
     def hold(self, run_id: str) -> int | None:
         """Keep everybody else from a run, finished or not: the number of an attempt, None if somebody alive has it."""

@@ -15,7 +15,19 @@ from typing import IO, Any
 from harness.claims import last_attempt
 from harness.files import append_row, now_iso, write_json, write_text, write_whole
 from harness.provenance import redact, redact_file
-from harness.records import DIGESTED, MEASURED, RESULT_STATUSES, SCHEMA, Outcome, RunSpec, file_digest, finite, read_lines, sealed
+from harness.records import (
+    DIGESTED,
+    MEASURED,
+    RESULT_STATUSES,
+    SCHEMA,
+    Outcome,
+    RunSpec,
+    file_digest,
+    finite,
+    read_lines,
+    result_text,
+    sealed,
+)
 from harness.store import ResultsError, Store
 
 PROGRESS_S = 1.0  # progress.json is written at most once in this time
@@ -160,7 +172,7 @@ class RunWriter:
             ended = now_iso()
             if outcome.status in RESULT_STATUSES:
                 result = result_of(self.run, self.spec, outcome, started=self.started, ended=ended, attempt=self.attempt)
-                write_json(self.run / "result.json", result)
+                write_text(self.run / "result.json", result_text(result))
             peak = {k: v for k, v in outcome.final.items() if k.startswith("peak")} if outcome.status == "oom" else {}
             self._note({"ended": ended, "status": outcome.status, "reason": outcome.reason and redact(outcome.reason), **peak})
             if outcome.status in RESULT_STATUSES:  # later claims see the result: the number is needed no more

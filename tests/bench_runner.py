@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.corpora import data_root
-from harness.records import finite, read_result, sealed
+from harness.records import finite, read_result, result_text, sealed
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENT = """
@@ -142,8 +142,8 @@ def through_hydra(folder: Path, n: int) -> dict[str, float]:
 
 
 def many(folder: Path, n: int) -> dict[str, float]:
-    """Wall and processor seconds of `ablate status EXP` and of a call with nothing to do on n finished runs, copies of the
-    warm runner's."""
+    """Wall and processor seconds of `ablate status EXP` and of two calls with nothing to do on n finished runs, copies of the
+    warm runner's: the first reads every result, as the first call on a copied folder does."""
     file, results = folder / "many.yaml", folder / "many"
     text = EXPERIMENT.format(seeds=n // 10).replace("name: bench", "name: many")
     file.write_text(text + "budgets: [1, 2, 3, 4, 5]\n")
@@ -164,12 +164,13 @@ def many(folder: Path, n: int) -> dict[str, float]:
         for name, text in texts.items():
             (run / name).write_bytes(text)
         own = {**result, "run_id": p.spec.run_id, "intent_id": p.spec.intent_id}
-        (run / "result.json").write_text(json.dumps(finite(sealed(own))))
+        (run / "result.json").write_text(result_text(sealed(finite(own))))
     save_plan(results, describe(load_experiment(str(file), device="cpu"), planned, before=None, command="bench"))
     status, _ = call(ablate("status", "many", "--json", "--results", str(results)), env=environment(), cwd=ROOT)
-    again, out = call(ablate("run", str(file), "--no-report", "--results", str(results)), env=environment(), cwd=ROOT)
-    assert "everything is finished" in out, out
-    asked = {"status": status, "nothing_to_do": again}
+    asked = {"status": status}
+    for what in ("first_look", "nothing_to_do"):  # no call made these runs: the first reads them all
+        asked[what], out = call(ablate("run", str(file), "--no-report", "--results", str(results)), env=environment(), cwd=ROOT)
+        assert "everything is finished" in out, out
     return {"runs": len(planned), **{f"{what}_{k}": s for what, took in asked.items() for k, s in took.items()}}
 
 

@@ -9,7 +9,7 @@ import pytest
 from foreign_logs import first_records, late_2024, year_2025
 
 from harness.__main__ import main
-from harness.records import damage, read_result
+from harness.records import examine
 from reports import load
 
 
@@ -48,8 +48,8 @@ def test_a_directory_of_record_folders_is_one_arm_per_folder(folder: Path, capsy
     assert known.runs["block"].isna().all()
     assert set(known.runs["gpu"]) == {"NVIDIA H100 80GB HBM3"}
     for run_id in known.runs["run_id"]:
-        run = Path("results/runs") / run_id
-        assert damage(run, read_result(run) or {}) is None
+        result, wrong = examine(Path("results/runs") / run_id, run_id)
+        assert (result is not None, wrong) == (True, None)
 
 
 def test_everything_downstream_works_on_imported_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,12 +15,12 @@ import pytest
 from fake_matrix import Matrix
 from test_store_claims import DONE, SPEC, claimed, finish
 
-from harness import sound
+from harness import records, sound
 from harness.cli.runs import complete
 from harness.errors import UserError
 from harness.files import append_row, write_text
 from harness.plan import PlannedRun
-from harness.records import DIGESTED, read_lines, read_result, short_digest
+from harness.records import DIGESTED, examine, read_lines, read_result, result_text, short_digest
 from harness.runner import Summary
 from harness.sound import Sound
 from harness.store import Store
@@ -203,6 +203,30 @@ def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
         os.utime(run / name, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert Sound(store).status(SPEC.run_id)[0] is None
     assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    "layout", [result_text, lambda r: json.dumps(r, indent=1), lambda r: json.dumps(dict(reversed(r.items())))]
+)
+def test_a_result_holds_its_digest_in_any_layout_and_with_no_other_number(store: Store, layout: Any) -> None:
+    out = claimed(store)
+    out.describe({"host": "hier: «ä», \u2028 and \n"})
+    finish(out)
+    path = out.run / "result.json"
+    result = json.loads(path.read_text())
+    path.write_text(layout(result))
+    assert examine(out.run, SPEC.run_id) == (result, None)
+    path.write_text(layout({**result, "val_loss": 1.0}))
+    assert examine(out.run, SPEC.run_id)[1] == f"{path} is not the file that the run wrote"
+
+
+def test_a_result_as_it_was_written_is_found_sound_without_encoding_it_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = claimed(store)
+    finish(out)
+    monkeypatch.setattr(records, "short_digest", lambda value: pytest.fail("encoded again"))
+    assert examine(out.run, SPEC.run_id)[1] is None
 
 
 def test_what_was_found_sound_is_no_more_than_a_cache(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

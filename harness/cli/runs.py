@@ -1,5 +1,6 @@
 """Experiments and their runs: plan them, run what is missing, see how it stands."""
 
+import gc
 import os
 import shlex
 import sys
@@ -134,6 +135,7 @@ def run(
     from harness.slurm.cluster import read_cluster
     from harness.store import Store
 
+    gc.set_threshold(100_000, 50)  # a plan of ten thousand runs stays: to look through it again and again finds nothing
     if executor not in ("local", "slurm"):
         raise UserError(f"--executor {executor}: must be local or slurm")
     if executor == "local" and (cluster is not None or nodes_per_run > 1):

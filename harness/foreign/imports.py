@@ -16,7 +16,7 @@ from harness.foreign.logs import LogError, Reading, read_log
 from harness.foreign.plan import NO_CORPUS, plan_mapping, row
 from harness.plan_file import read_plan, save_plan
 from harness.presets import near
-from harness.records import Outcome, RunSpec, Status, short_digest
+from harness.records import Outcome, RunSpec, Status, result_text, short_digest
 from harness.slots import find_cpus
 from harness.store import ResultsError, Store
 from harness.writer import result_of
@@ -185,7 +185,7 @@ def write_run(store: Store, spec: RunSpec, reading: Reading, code: str | None, p
         end: Mapping[str, Any] = {"attempt": 1, "ended": now, "status": status, "reason": reason}
         (beside / "attempts.jsonl").write_text(json.dumps(end) + "\n", encoding="utf-8")
         result = result_of(beside, spec, outcome, started=None, ended=now, attempt=1)
-        (beside / "result.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+        (beside / "result.json").write_text(result_text(result), encoding="utf-8")
         os.rename(beside, run)
     except OSError as error:
         if not (run / "result.json").exists():
