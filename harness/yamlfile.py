@@ -1,4 +1,4 @@
-"""YAML as the project's files use it: one mapping, no key twice, every key's line known, 1e-3 a number."""
+"""YAML as the project's files use it: one mapping, no key twice, every key's line known, 1e-3 a number, `on` a word."""
 
 import re
 from collections.abc import Hashable
@@ -11,7 +11,8 @@ from harness.errors import UserError
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses duplicate keys, reads 1e-3 as a float and remembers the line of every key."""
+    """SafeLoader that refuses duplicate keys, reads 1e-3 as a float and on, off, yes and no as words (as YAML 1.2 does), and
+    remembers the line of every key."""
 
     def __init__(self, stream: str, name: str) -> None:
         super().__init__(stream)
@@ -34,7 +35,12 @@ class _Loader(yaml.SafeLoader):
                 self.note_lines(value, (*path, str(key.value)))
 
 
-_Loader.yaml_implicit_resolvers = {k: list(v) for k, v in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+_BOOL = "tag:yaml.org,2002:bool"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, words) for tag, words in known if tag != _BOOL]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )

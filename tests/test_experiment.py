@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.runs import parse_overrides
 from harness.config import flat
 from harness.errors import UserError
 from harness.experiment import Experiment, load_experiment
@@ -70,6 +71,13 @@ def test_confirmation_draws_from_seeds_of_its_own(tmp_path: Path) -> None:
     assert not set(exploratory.seeds) & set(confirming.seeds)
 
 
+def test_on_and_off_are_words_in_a_file_and_in_an_override(tmp_path: Path) -> None:
+    e = load(tmp_path, GOOD + "set: {system.compile: on}\n")
+    assert e.baseline.config.system.compile == "on"
+    e = load(tmp_path, GOOD, overrides=parse_overrides(["system.compile=off"], None))
+    assert e.baseline.config.system.compile == "off"
+
+
 BAD = {  # text -> what the line must say
     "": "the file is empty",
     "name: [a\n": "not valid YAML",
@@ -83,6 +91,7 @@ BAD = {  # text -> what the line must say
     GOOD.replace("r08.untied_head", "{modle.qk_norm: null}"): "'modle.qk_norm' is not a field of the configuration",
     GOOD.replace("r08.untied_head", "{model.qk_norm: sideways}"): "must be after_rope | before_rope | null",
     GOOD.replace("r08.untied_head", "{schedule.steps: many}"): "must be an integer",
+    GOOD.replace("r08.untied_head", "{model.tied_head: no}"): "model.tied_head is 'no', but must be true or false",
     GOOD.replace("r08.untied_head", "{optim.muon_lr: -1.0}"): "must be greater than 0",
     GOOD.replace("r08.untied_head", "{model.n_layer: 1000000}"): "must be at most 1024",
     GOOD.replace("r08.untied_head", "{model.n_layer: 1024, model.d_model: 65536}"): "choose a smaller model",

@@ -13,7 +13,7 @@ for word in "$@"; do [ "$word" = -E ] && exec {compiler} "$@"; done
 case "$*" in *.cpp*) echo "$*" >> {calls};; esac
 exec {compiler} "$@"
 """
-COMPILED = ("--max-parallel", "1", "--set", 'system.compile="on"', "--set", "schedule.steps=1", "--set", "model.n_layer=1")
+COMPILED = ("--max-parallel", "1", "--set", "system.compile=on", "--set", "schedule.steps=1", "--set", "model.n_layer=1")
 
 
 @pytest.mark.slow
