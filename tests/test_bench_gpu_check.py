@@ -32,6 +32,7 @@ def bare(code: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_it_trains_where_only_torch_numpy_and_yaml_are_installed(tmp_path: Path) -> None:
     arguments = ["--dry-run", "--one", "training", "r18", "--folder", str(tmp_path)]
     figures = json.loads(bare(f"from harness.gpu_check import main\nmain({arguments!r})", tmp_path).splitlines()[-1])

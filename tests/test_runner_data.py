@@ -22,7 +22,7 @@ def own_data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-@pytest.mark.parametrize("harm", ["changed", "missing"])
+@pytest.mark.parametrize("harm", ["changed", pytest.param("missing", marks=pytest.mark.slow)])
 def test_a_shard_that_changes_while_a_run_reads_it_costs_that_run(tmp_path: Path, own_data: Path, harm: str) -> None:
     matrix = Matrix(
         tmp_path, n_seeds=1, FAKE={"0": "slow once"}, FAKE_MARKS=str(tmp_path), ABLATE_DATA=str(own_data), FAKE_STEP_S="0.1"

@@ -125,7 +125,10 @@ def test_a_stop_leaves_no_worker_and_says_how_to_go_on(tmp_path: Path, number: i
     assert len(matrix.statuses()) == 2 * N
 
 
-@pytest.mark.parametrize("node", [{}, {"FAKE_NODE": "no locks"}, {"FAKE_NODE": "jumping clock"}], ids=str)
+NODES = [{}, {"FAKE_NODE": "no locks"}, pytest.param({"FAKE_NODE": "jumping clock"}, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("node", NODES, ids=str)
 def test_two_runners_on_one_folder_do_each_run_once(tmp_path: Path, node: dict[str, str]) -> None:
     meet = {str(seed): "meet" for seed in range(3)}
     matrix = Matrix(tmp_path, n_seeds=3, FAKE=meet, FAKE_MARKS=str(tmp_path), **node)
