@@ -67,7 +67,7 @@ def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
     cuda = candidate.device == "cuda"
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
     candidate.timed(1)
-    with profile(activities=activities) as recorded:
+    with profile(activities=activities, acc_events=True) as recorded:  # torch 2.11 warns without it
         began = time.perf_counter()
         for _ in range(steps):
             with record_function("bench::data"):
