@@ -32,15 +32,19 @@ class Merged:
     problems: list[str] = field(default_factory=list)
 
 
+def check_source(source: Path, results: Path) -> None:
+    """Raise UserError for a folder that holds no results, or that is the one they would be brought into."""
+    if not (source / "runs").is_dir():
+        raise UserError(f"{source}: no results folder: it has no runs/ in it; name the folder that --results named there")
+    if source.resolve() == results.resolve():
+        raise UserError(f"{source}: this is the results folder itself; name the one to bring in")
+
+
 def merge(source: Path, store: Store) -> Merged:
     """Bring every finished run, its code, its environment and the experiments of a results folder in.
 
-    Raises UserError for a folder that holds no results, and where an experiment there is another one than here.
+    Raises UserError where an experiment there is another one than here.
     """
-    if not (source / "runs").is_dir():
-        raise UserError(f"{source}: no results folder: it has no runs/ in it; name the folder that --results named there")
-    if source.resolve() == store.root.resolve():
-        raise UserError(f"{source}: this is the results folder itself; name the one to bring in")
     theirs, done = Store(source), Merged()
     plans = [_joined_plan(store, source, path.parent.name) for path in sorted(source.glob("experiments/*/experiment.json"))]
     for run_id, _ in sorted(theirs.states()):

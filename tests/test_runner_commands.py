@@ -267,6 +267,13 @@ def test_another_experiment_of_the_same_name_is_refused(finished: Matrix, tmp_pa
     assert len(here.statuses()) == 4  # nothing was brought in
 
 
+def test_one_bad_folder_leaves_everything_as_it_was(finished: Matrix, tmp_path: Path) -> None:
+    here = Matrix(tmp_path)
+    ran = ablate(here, "merge", str(finished.results), str(tmp_path / "nowhere"))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert not here.results.exists()
+
+
 # ---------------------------------------------------------------- clean
 
 

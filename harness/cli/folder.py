@@ -21,9 +21,12 @@ def merge(
     json: Json = False,
 ) -> None:
     """Bring results of other folders in, every digest verified; exit 1 if something there was not sound."""
+    from harness.merge import check_source
     from harness.merge import merge as bring_in
     from harness.store import Store
 
+    for folder in folders:
+        check_source(folder, results)
     store = Store.create(results)
     done = {str(folder): vars(bring_in(folder, store)) for folder in folders}
     problems = [p for found in done.values() for p in found["problems"]]
