@@ -29,18 +29,16 @@ def answer(outcome: Comparisons) -> str:
             listed = listing([f"{a} ({effect_words(found[a])})" for a in named], most=4)
             said.append(f"{listed} {'is' if len(named) == 1 else 'are'} {verb} than {outcome.baseline} in {metric}")
     if groups["equal"]:
-        said.append(
-            f"{listing(groups['equal'], most=4)} {'shows' if len(groups['equal']) == 1 else 'show'} no difference that matters"
-        )
+        verb = "shows" if len(groups["equal"]) == 1 else "show"
+        said.append(f"{listing(groups['equal'], most=4)} {verb} no difference that matters in {metric}")
     if open_ones:
         said.append(
             f"{listing(open_ones, most=4)} {'is' if len(open_ones) == 1 else 'are'} undecided"
             if said
-            else f"undecided in {metric}: {listing(open_ones, most=4)}"
+            else f"Undecided in {metric}: {listing(open_ones, most=4)}"
         )
-    text = "; ".join(said) + "."
     lead = "Exploratory: " if any(c.exploratory for c in found.values()) and (groups["helps"] or groups["hurts"]) else ""
-    return lead + (text if lead else text[0].upper() + text[1:])
+    return f"{lead}{'; '.join(said)}."
 
 
 def effect_words(c: Comparison) -> str:

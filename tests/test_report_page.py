@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,12 @@ def test_the_headline_names_the_arms_that_help(tmp_path):
     answer = page_of(tmp_path).sentences[0, "answer"]
     assert answer.startswith("Exploratory: ")
     assert "better than r07" in answer
+
+
+def test_the_headline_says_in_what_an_arm_is_no_different(tmp_path):
+    arms = [LADDER[0], replace(LADDER[1], name="quick", loss_effect=0.0, step_factor=0.5)]
+    page = page_of(tmp_path, arms=arms, n_seeds=8, design="add-one", sd=1e-4)
+    assert page.sentences[0, "answer"] == "quick shows no difference that matters in validation loss."
 
 
 def test_what_weakens_a_verdict_stands_beside_it(tmp_path):
