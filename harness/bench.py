@@ -28,7 +28,8 @@ from harness.errors import UserError
 from harness.flops import flops_per_token, matrix_rate
 from harness.memory import peak_mib
 from harness.presets import check_names, frozen, load_scale, preset_values, to_config
-from harness.train import set_runtime, train_loader
+from harness.runtime import set_runtime
+from harness.train import train_loader
 from harness.validate import check_config, for_device
 from model.gpt import Tokens
 
@@ -60,7 +61,8 @@ class Text:
 def synthetic(n_tokens: int, vocab: tuple[int, int] = GPT2) -> Iterator[Text]:
     """Random tokens with separators between documents of random length, in a shard that is gone afterwards."""
     draw = np.random.Generator(np.random.PCG64(0))
-    tokens = draw.integers(0, vocab[1], n_tokens, dtype=np.uint16)
+    tokens = draw.integers(0, vocab[0] - 1, n_tokens, dtype=np.uint16)
+    tokens[tokens == vocab[1]] = vocab[0] - 1  # the separator stands between documents alone
     tokens[draw.random(n_tokens) < 1 / DOCUMENT_TOKENS] = vocab[1]
     with TemporaryDirectory() as folder:
         write_shard(Path(folder) / "tokens.bin", tokens)

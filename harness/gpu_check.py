@@ -80,8 +80,8 @@ def check_network(place: Place, preset: str) -> Figures:
 
 def check_synthetic(place: Place, preset: str) -> Figures:
     """The first start: compiles. Fixed allocator segments."""
-    n = 4 * 524_288 * 2 if not place.dry else 50_000
-    with synthetic(n, GPT2 if not place.dry else (257, 256)) as text:
+    n, real = 4 * 524_288 * 2 if not place.dry else 50_000, place.real()
+    with synthetic(n, (real.vocab_size, real.separator)) as text:  # a separator is part of the compiled graph
         candidate = place.candidate(preset, text, system__expandable_segments=False)
         figures = measure(candidate, steps=place.steps, warmup=1)
         return {"tokens": "synthetic", "expandable_segments": False, **figures, "breakdown": breakdown(candidate, steps=1)}

@@ -53,9 +53,10 @@ def host_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
 
 
 def kernel_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
-    """(part, microseconds) of every event that launched kernels. A range appears among its own kernels: it is none."""
+    """(part, microseconds) of every event that launched kernels. A range appears among its own kernels: it is none; a compiled
+    kernel has the name of the event that launched it."""
     for event in events:
-        spent = sum(kernel.duration for kernel in event.kernels if kernel.name != event.name)
+        spent = sum(k.duration for k in event.kernels if not (event.is_user_annotation and k.name == event.name))
         if spent:
             outer = owner(event)
             yield part_of(event.name) or (str(part_of(outer.name)) if outer is not None else "other"), spent

@@ -23,6 +23,7 @@ TRAINING_PART = (
     "model/*.py",
     "optim/*.py",
     "harness/train.py",
+    "harness/runtime.py",
     "harness/core.py",
     "harness/clock.py",
     "harness/config.py",

@@ -1,7 +1,6 @@
 """One run, from its specification to its outcome: the timing protocol around the training core."""
 
 import math
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,43 +20,13 @@ from harness.data.loader import Layout, Prefetcher, TrainLoader, ValLoader
 from harness.errors import UserError
 from harness.flops import mfu
 from harness.records import Outcome, RunSpec, Status
+from harness.runtime import join_group, set_runtime
 from harness.writer import RunWriter, Silent
 from model.gpt import Tokens
 
 UNTIMED_STEPS = 10  # protocol skip10: the records' first steps, in which kernels are compiled and tuned
 GUARDED_STEPS = 5  # system.skip_guards: guards are evaluated this long
 EXPLODED = 2.0  # a validation loss beyond this many times the larger of the first one and ln(vocabulary) has exploded
-
-
-def join_group(world_size: int, device: str) -> int:
-    """This process's rank in a group of world_size, joined if it was not yet (torchrun's environment variables)."""
-    if world_size == 1:
-        return 0
-    if not dist.is_initialized():
-        if device == "cuda":
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("nccl" if device == "cuda" else "gloo")
-    if dist.get_world_size() != world_size:
-        raise UserError(
-            f"the run wants {world_size} processes, but its group has {dist.get_world_size()}: start it with torchrun"
-        )
-    return dist.get_rank()
-
-
-def set_runtime(config: RunConfig, device: str, *, seed: int) -> None:
-    """Process-wide settings, every one written for every run, so that nothing leaks from the run before."""
-    if compiles(config, device):
-        import torch._inductor.config as inductor
-
-        torch._dynamo.reset()
-        inductor.coordinate_descent_tuning = config.system.coordinate_descent
-        torch.compiler.set_stance("default")
-    torch.manual_seed(seed)  # for a plug-in that draws: the core's own draws are keyed by name and step
-    if device == "cuda":
-        torch.cuda.memory._set_allocator_settings(f"expandable_segments:{config.system.expandable_segments}")
-        torch.cuda.reset_peak_memory_stats()
-        if config.system.cuda_warm_start:
-            torch.ones(1, device="cuda", requires_grad=True).backward()
 
 
 def train_loader(config: RunConfig, shards: Sequence[Path], *, seed: int, rank: int, world_size: int, device: str) -> TrainLoader:

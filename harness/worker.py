@@ -139,7 +139,7 @@ class Ranks:
         if n_processes > 1:
             import torch.distributed as dist
 
-            from harness.train import join_group
+            from harness.runtime import join_group
 
             self.rank = join_group(n_processes, device)
             self.control = dist.new_group(backend="gloo", timeout=timedelta(days=365))  # ranks may wait long for an order

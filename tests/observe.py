@@ -312,7 +312,7 @@ def cuda_settings(config: RunConfig) -> list[Any]:
         patch.object(torch, "ones", lambda *a, **kw: ones),
         patch.object(torch._dynamo, "reset", nothing),
     ):
-        harness.train.set_runtime(config, "cuda", seed=0)
+        harness.runtime.set_runtime(config, "cuda", seed=0)
         asked.append(inductor.coordinate_descent_tuning)
     return asked
 

@@ -4,13 +4,15 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks.__main__ import BOUNDS, PLAIN, largest_difference, missed, peak_of, peaks
 from harness.__main__ import main
-from harness.bench import Candidate, interleave, median_interval, ratio, resolve, synthetic
+from harness.bench import DOCUMENT_TOKENS, Candidate, interleave, median_interval, ratio, resolve, synthetic
 from harness.data.corpora import prepare
+from harness.data.shards import open_shard
 from harness.errors import UserError
 from harness.memory import peak_mib
 from harness.profile import breakdown
@@ -114,6 +116,14 @@ def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
     assert median_interval(range(20)) == (5, 14)  # the tables' order statistics 6 and 15
     with pytest.raises(UserError, match="at least one step"):
         ratio([])
+
+
+def test_synthetic_documents_end_where_the_separator_stands_and_nowhere_else() -> None:
+    for vocab in ((50_257, 50_256), (50_257, 256)):
+        with synthetic(100_000, vocab) as text:
+            ids = np.asarray(open_shard(text.shards[0]))
+        assert 50_000 < ids.max() <= vocab[0] - 1
+        assert (ids == text.separator).mean() == pytest.approx(1 / DOCUMENT_TOKENS, rel=0.5)
 
 
 def test_synthetic_text_trains_and_is_gone_afterwards() -> None:

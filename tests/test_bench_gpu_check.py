@@ -109,14 +109,19 @@ def test_a_second_start_is_held_against_the_first() -> None:
     assert sum(check.limit_s for check in CHECKS.values()) > 0
 
 
+def launch(name: str, within: SimpleNamespace | None, kernel: str, duration: int, *, range_: bool = False) -> SimpleNamespace:
+    kernels = [SimpleNamespace(name=kernel, duration=duration)]
+    return SimpleNamespace(name=name, cpu_parent=within, kernels=kernels, is_user_annotation=range_)
+
+
 def test_kernels_belong_to_the_part_that_launched_them() -> None:
-    gradients = SimpleNamespace(
-        name="bench::gradients", cpu_parent=None, kernels=[SimpleNamespace(name="bench::gradients", duration=99)]
-    )
-    launch = SimpleNamespace(name="aten::mm", cpu_parent=gradients, kernels=[SimpleNamespace(name="gemm", duration=5)])
-    stray = SimpleNamespace(name="aten::add", cpu_parent=None, kernels=[SimpleNamespace(name="add", duration=1)])
-    muon = SimpleNamespace(name="Optimizer.step#Muon.step", cpu_parent=None, kernels=[SimpleNamespace(name="mul", duration=3)])
-    assert list(kernel_time([gradients, launch, stray, muon])) == [("forward", 5), ("other", 1), ("optimizer Muon", 3)]
+    gradients = launch("bench::gradients", None, "bench::gradients", 99, range_=True)
+    library = launch("aten::mm", gradients, "gemm", 5)
+    compiled = launch("triton_fused_norm", gradients, "triton_fused_norm", 7)
+    stray = launch("aten::add", None, "add", 1)
+    muon = launch("Optimizer.step#Muon.step", None, "mul", 3, range_=True)
+    found = list(kernel_time([gradients, library, compiled, stray, muon]))
+    assert found == [("forward", 5), ("forward", 7), ("other", 1), ("optimizer Muon", 3)]
 
 
 @pytest.mark.slow

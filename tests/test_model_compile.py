@@ -6,16 +6,20 @@ CUDA kernels of flex, cudnn and flash, and Inductor's code for them.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from small_presets import PRESETS, SEPARATOR, TOKENS, core, ids, small
+from torch._dynamo.utils import counters
+from torch.nn.attention import SDPBackend
 
 import model.attention
 from harness.config import RunConfig, with_fields
 from harness.core import Core
 from harness.presets import preset_values
+from harness.runtime import set_runtime
 from model.gpt import GPT
 from model.precision import dtypes
 from optim.orthogonalize import FORMS, NORMS, orthogonalize
@@ -144,3 +148,14 @@ def test_inductor_gives_the_losses_of_eager_mode(name: str) -> None:
         expected, loss = (c.update(step, [(tokens, tokens.roll(-1, 2))]) for c in (plain, made))
         torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-4)
     torch._dynamo.reset()
+
+
+@pytest.mark.slow
+def test_a_graph_that_chooses_its_sdpa_kernel_is_traced_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    q = torch.randn(1, 2, 64, 32, requires_grad=True)
+    for found in ("autograd_cache_saved", "autograd_cache_hit"):
+        set_runtime(with_fields(small("r08"), {"system.compile": "on"}), "cpu", seed=0)
+        counters.clear()
+        torch.compile(partial(model.attention.sdpa_only, backend=SDPBackend.MATH), dynamic=False)(q, q, q, None).sum().backward()
+        assert counters["aot_autograd"][found] == 1

@@ -191,7 +191,7 @@ def test_groups_that_run_at_once_meet_on_ports_of_their_own(monkeypatch: pytest.
 def test_memory_statistics_begin_anew_with_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from harness.train import set_runtime
+    from harness.runtime import set_runtime
 
     reset: list[int] = []
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: reset.append(1))
