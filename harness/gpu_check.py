@@ -98,7 +98,7 @@ def check_backends(place: Place, preset: str) -> Figures:
     kernels = ("cudnn", "flash") if place.device == "cuda" else ("sdpa", "math")
     text = place.real()
     pair = [place.candidate(preset, text, model__attn_kernel=kernel) for kernel in kernels]
-    return {"a": kernels[0], "b": kernels[1], **compare(*pair, steps=3 if place.dry else 5, warmup=1)}
+    return {"a": kernels[0], "b": kernels[1], **compare(*pair, steps=3 if place.dry else 8, warmup=1)}
 
 
 def check_gather(place: Place, preset: str) -> Figures:

@@ -66,10 +66,10 @@ def attention(device: str) -> Rows:
 
 
 def small(preset: str, device: str, **fields: Any) -> RunConfig:
-    """A preset at the small scale, or smaller still on a CPU: an update of one sequence, as few layers as any preset can have."""
-    tokens = 1024 if device == "cuda" else 256
-    sizes = dict.fromkeys(("data.batch_tokens", "data.seq_len", "data.micro_tokens", "data.val_tokens"), tokens)
-    sizes |= {"data.ranks": 1, "model.n_layer": 6}
+    """A preset at the small scale, or smaller still on a CPU: an update of one sequence."""
+    sizes = {"data.ranks": 1, "data.batch_tokens": 1024, "data.seq_len": 1024, "data.micro_tokens": 1024, "data.val_tokens": 1024}
+    if device == "cpu":
+        sizes = {key: 256 for key in sizes} | {"data.ranks": 1, "model.n_layer": 6}
     return with_fields(resolve(preset, scale="small" if device == "cuda" else "tiny", device=device, settings=sizes)[0], fields)
 
 
