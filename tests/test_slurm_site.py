@@ -75,6 +75,23 @@ def test_a_job_that_slurm_does_not_know_keeps_nobody_waiting(tmp_path: Path, mon
     assert out.count("failed: its job was killed") == 4  # as it ends, and in the summary
 
 
+def test_jobs_that_a_cancel_ended_are_not_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to be over in the same look as `ablate cancel`: however they ended, nobody wants them any more."""
+    slurm = tmp_path / "results" / "experiments" / "fake"
+    commands = {
+        "sbatch": f"echo sent >> {tmp_path}/sent; echo Submitted batch job 7",
+        "squeue": f"if [ -e {slurm}/slurm/jobs.jsonl ]; then echo now > {slurm}/cancelled.json; fi\n"
+        "for i in 0 1; do echo '7_'$i'|PREEMPTED'; done",
+    }
+    for name, line in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    code, out, err = Matrix(tmp_path, n_seeds=1).run("--executor", "slurm")
+    assert code == 130, out + err
+    assert (tmp_path / "sent").read_text() == "sent\n"
+
+
 DOES_THEM = {  # a cluster that does the tasks of an array one after the other
     "sbatch": r"""n=$(sed -n 's/.*--array=0-\([0-9]*\).*/\1/p' "$1")
 for i in $(seq 0 "$n"); do echo "7_$i|PENDING"; done > "$LAB/queue"

@@ -183,7 +183,7 @@ class SlurmRunner:
             if job == "COMPLETED" and state["status"] == "running":
                 continue  # another runner has it
             status, reason, times = self._end(run_id, job)
-            if self.stop is None and self.sent[run_id] <= times:
+            if self.stop is None and not self.cancelled() and self.sent[run_id] <= times:  # cancelled jobs are over as well
                 again.append(planned)
             else:
                 self._settle(planned, {"status": status, "reason": reason})
