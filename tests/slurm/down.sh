@@ -11,8 +11,10 @@ for file in "$folder"/slurmd-n1.pid "$folder"/slurmd-n2.pid "$folder"/slurmctld.
   kill "$pid" 2>/dev/null
   for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null && sleep 0.2 || break; done
 done
+exec 9> /run/lock/slurm-for-tests
+flock 9
 if [ -f /run/munge/started_for_tests ] && ! pgrep -x -r R,S,D slurmctld >/dev/null; then  # no other cluster needs it
-  kill "$(cat /run/munge/munged.pid)"
+  runuser -u munge -- /usr/sbin/munged --stop  # waits for its end
   rm /run/munge/started_for_tests
 fi
 exit 0

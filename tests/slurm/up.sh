@@ -7,12 +7,7 @@ PATH="$PATH:/usr/sbin:/sbin"  # the daemons' place, which not every caller's PAT
 folder=$(realpath -m "$1")
 host=$(hostname -s)
 port=$((20000 + RANDOM % 10000))  # of its own: another cluster may run here
-mkdir -p "$folder"/{spool,state,log} /run/munge
-chown munge:munge /run/munge
-if ! pgrep -x -r R,S,D munged > /dev/null; then  # a killed one leaves its socket
-  runuser -u munge -- /usr/sbin/munged --force
-  touch /run/munge/started_for_tests  # the last down.sh ends it
-fi
+mkdir -p "$folder"/{spool,state,log}
 
 cat > "$folder/slurm.conf" <<END
 ClusterName=lab
@@ -60,7 +55,16 @@ for node in n1 n2; do
 done
 
 export SLURM_CONF="$folder/slurm.conf"
-slurmctld -c
+mkdir -p /run/munge
+chown munge:munge /run/munge
+exec 9> /run/lock/slurm-for-tests  # munged is for all clusters: none starts or ends it while another looks
+flock 9
+if ! munge -n > /dev/null 2>&1; then
+  runuser -u munge -- /usr/sbin/munged --force 9>&-  # a killed one leaves its socket
+  touch /run/munge/started_for_tests  # the last down.sh ends it
+fi
+slurmctld -c 9>&-
+exec 9>&-
 slurmd -N n1
 slurmd -N n2
 for _ in $(seq 300); do
