@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
@@ -117,12 +117,17 @@ def check_data(before: Mapping[str, tuple[int, ...] | None], outcome: Outcome) -
     return Outcome(status="failed", reason=f"its data changed while it ran ({changed}): prepare the corpus again, then run again")
 
 
+def keep_kernels(mark: str) -> None:
+    """Compiled kernels go to the folder of a configuration's mark."""
+    os.environ.update(dict.fromkeys(KERNEL_CACHES, str(Path(mark).parent)))
+
+
 def as_ordered(order: Event) -> tuple[RunSpec, RunSpec]:
     """The run, and how it is to be trained: in smaller pieces where memory ran out before. Sets where kernels are kept."""
     spec = RunSpec.from_mapping(order["spec"])
     if order.get("cache"):
         Path(order["cache"]).mkdir(parents=True, exist_ok=True)
-        os.environ.update(dict.fromkeys(KERNEL_CACHES, str(Path(order["cache"]).parent)))
+        keep_kernels(order["cache"])
     if "micro_tokens" not in order:
         return spec, spec
     data = {**spec.config["data"], "micro_tokens": order["micro_tokens"]}
@@ -240,10 +245,16 @@ def _orders(lines: "queue.Queue[str]", import_s: float) -> Iterator[tuple[str, d
         wall = {}
 
 
-def _import_compiler(line: str) -> None:
-    """If this order compiles: by itself a fork would import it, and the next one again."""
-    if json.loads(line).get("cache"):
-        import_module("torch._inductor.compile_fx")
+def prepare_compiler(line: str) -> None:
+    """If this order compiles: what by itself a fork would import and ask of torch and the machine, and the next one again."""
+    order = json.loads(line)
+    if order.get("cache"):
+        keep_kernels(order["cache"])
+        with suppress(Exception):  # a fork meets it again, and says it; other versions may lack the names
+            import_module("torch._inductor.compile_fx")
+            import_module("torch._inductor.codecache").torch_key()
+            if order["spec"]["device"] == "cpu":
+                import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
 
 
 def serve(trainer: str, n_processes: int = 1, device: str = "cpu", *, forks: bool = False) -> None:
@@ -272,7 +283,7 @@ def serve(trainer: str, n_processes: int = 1, device: str = "cpu", *, forks: boo
             gc.collect()
     answer({"status": "ready"})
     import_s = time.perf_counter() - began
-    for line, wall in orders_in_forks(import_s, _import_compiler) if forks else _orders(lines, import_s):
+    for line, wall in orders_in_forks(import_s, prepare_compiler) if forks else _orders(lines, import_s):
         order = json.loads(line)
         try:
             check_unchanged(RunSpec.from_mapping(order["spec"]))

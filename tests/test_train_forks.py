@@ -18,15 +18,21 @@ ENDS = {  # what happens to seed 0, 1, ... -> how the attempts at its two runs e
     "kill once": [["failed", "finished"], ["finished"]],
 }
 PARENT = """
-import os, sys, torch
-from harness.worker import load_trainer
+import json, os, sys, torch
+from harness.worker import load_trainer, prepare_compiler
 load_trainer("harness.train:train")
 before = torch.get_rng_state()
+prepare_compiler(json.dumps({"cache": sys.argv[1], "spec": {"device": "cpu"}}))
 assert "torch._dynamo" in sys.modules
 assert not torch.cuda.is_initialized()
 print(len(os.listdir("/proc/self/task")), flush=True)  # else the fork has the line too
 if os.fork() == 0:
     print(len(os.listdir("/proc/self/task")), bool((torch.get_rng_state() == before).all()), flush=True)
+    asked = []
+    sys.addaudithook(lambda event, args: asked.append(args) if event in ("open", "subprocess.Popen") else None)
+    from torch._inductor import codecache, cpu_vec_isa
+    codecache.torch_key(), cpu_vec_isa.pick_vec_isa()
+    print(len(asked), flush=True)  # files read, programs started: the parent has the answers
     os._exit(0)
 os.wait()
 """
@@ -81,6 +87,7 @@ def test_no_fork_outlives_the_runner(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_parent_has_no_thread_no_context_and_no_draws_of_its_own() -> None:
-    done = subprocess.run([sys.executable, "-c", PARENT], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["1", "1", "True"]
+def test_the_parent_has_no_thread_no_context_and_no_draws_of_its_own(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PARENT, str(tmp_path / "mark")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1", "True", "0"]
