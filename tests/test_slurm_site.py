@@ -1,5 +1,6 @@
 """What the Slurm executor does before and without a cluster: cluster.yaml, and commands that do not answer."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from fake_matrix import Matrix
 from test_provenance import HIDDEN, PLANTED, leaks
+from test_runner_commands import ablate
 
 from harness.errors import UserError
 from harness.slurm.cluster import minutes, read_cluster
@@ -90,6 +92,22 @@ def test_jobs_that_a_cancel_ended_are_not_sent_again(tmp_path: Path, monkeypatch
     code, out, err = Matrix(tmp_path, n_seeds=1).run("--executor", "slurm")
     assert code == 130, out + err
     assert (tmp_path / "sent").read_text() == "sent\n"
+
+
+def test_a_cancel_says_when_the_queue_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that wait would start later. Those of runs that have their result would not: a copied folder needs no cluster."""
+    matrix = Matrix(tmp_path, n_seeds=2, FAKE={"0": "train", "1": "raise"})
+    matrix.run()
+    done, failed = (matrix.runs()[seed][0].name for seed in (0, 1))
+    jobs = matrix.results / "experiments" / "fake" / "slurm" / "jobs.jsonl"
+    jobs.parent.mkdir()
+    jobs.write_text(json.dumps({"run_id": done, "job": "7_0"}) + "\n")
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    assert ablate(matrix, "cancel", "fake").code == 0
+    jobs.write_text(json.dumps({"run_id": failed, "job": "7_1"}) + "\n")
+    ran = ablate(matrix, "cancel", "fake")
+    assert ran.code == 2
+    assert "squeue does not answer, so jobs of 'fake' may still be in the queue" in ran.err
 
 
 DOES_THEM = {  # a cluster that does the tasks of an array one after the other

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Any
 
 from harness.attempt import Limits
 from harness.data.corpora import data_root
@@ -233,9 +232,14 @@ class SlurmRunner:
 
 
 def cancel_experiment(results: Path, name: str) -> int:
-    """End the jobs of an experiment that are still in the queue; how many there were."""
-    jobs = {row["job"] for row in jobs_of(results / "experiments" / name / "slurm")}
-    states: dict[str, Any] = dict((job_states(jobs) if jobs else None) or {})
+    """End the jobs of an experiment that are still in the queue; how many there were. Raises UserError if nobody can say."""
+    rows = jobs_of(results / "experiments" / name / "slurm")
+    jobs = {r["job"] for r in rows if not (results / "runs" / r["run_id"] / "result.json").exists()}
+    states = job_states(jobs) if jobs else {}
+    if states is None:
+        raise UserError(
+            f"squeue does not answer, so jobs of '{name}' may still be in the queue: run this again on the cluster's login node"
+        )
     alive = [job for job, state in states.items() if state in ALIVE]
     cancel_jobs(alive)
     return len(alive)
