@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +16,7 @@ import torch
 from harness import gpu_check
 from harness.bench import resolve
 from harness.gather_check import gather
-from harness.gpu_check import CHECKS, Check, Place, check_training, run_check, start, write
+from harness.gpu_check import Check, Place, check_training, run_check, start, write
 from harness.kernel_check import attention, row
 from harness.profile import kernel_time
 
@@ -106,7 +108,34 @@ def test_a_second_start_is_held_against_the_first() -> None:
     rows[1]["figures"] = {"warmup_s": 11.0}
     assert start(rows, "r08", dry=False)["status"] == "failed"  # type: ignore[index]
     assert start(rows[:1], "r08", dry=False) is None
-    assert sum(check.limit_s for check in CHECKS.values()) > 0
+
+
+def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, at_work, told = threading.Barrier(2), [], []
+
+    def run_check(name: str, preset: str, *_: object) -> dict[str, object]:
+        at_work.append(name)
+        if name == "beside" and (name, preset) not in told:
+            together.wait(timeout=30)  # for the other one
+        else:
+            assert len(at_work) == 1
+        first = (name, preset) not in told
+        told.append((name, preset))
+        at_work.remove(name)
+        together.wait(timeout=30) if name == "beside" and first else None  # none starts before both are over
+        status = "error" if (name, preset) == ("beside", "r18") and first else "passed"
+        return {"check": name, "preset": preset, "status": status, "seconds": 1.0, "reason": None, "figures": {}}
+
+    monkeypatch.setattr(gpu_check, "run_check", run_check)
+    check = Check(run=check_training, limit_s=9, which="all")
+    monkeypatch.setattr(gpu_check, "CHECKS", {"beside": replace(check, beside=True), "timed": check})
+    result = gpu_check.check_machine(["r08", "r18"], Place(device="cpu", dry=True, folder=tmp_path))
+    assert result["passed"]
+    assert sorted(told[:2]) == [("beside", "r08"), ("beside", "r18")]
+    assert told[2:] == [("beside", "r18"), ("timed", "r08"), ("timed", "r18")]
+    assert [(r["check"], r["preset"]) for r in result["checks"]] == [*sorted(told[:2]), *told[3:]]
 
 
 def launch(name: str, within: SimpleNamespace | None, kernel: str, duration: int, *, range_: bool = False) -> SimpleNamespace:
