@@ -5,6 +5,7 @@ Accounting is off, as submitit cannot bear: no job may keep its runner waiting.
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,12 +17,13 @@ from fake_matrix import Matrix, kill, wait_for
 from test_runner_commands import ablate
 from test_train_workers import processes_of
 
-from harness.records import read_lines
+from harness.records import read_json, read_lines
 from harness.slurm.job import jobs_of
 from harness.store import Store
 
 HERE = Path(__file__).parent / "slurm"
 SITE = 'device: cpu\ngres: gpu:1\ntime: "0:30:00"\nmem: 300M\nsetup: [export ABLATE_SITE=lab]\n'
+SLOW_STEPS = 100_000  # as the fake trainer tells them
 LONG_S = 400.0  # for a machine that is busy with other things
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -90,14 +92,14 @@ def jobs(matrix: Matrix, run_id: str) -> list[str]:
 
 
 def at_work(matrix: Matrix, run_id: str, attempt: int = 1) -> str:
-    """The job of a run's attempt, once that has made a step."""
+    """The job of a run's attempt, once that is slow."""
     shown = matrix.results / "runs" / run_id / "attempts" / str(attempt) / "progress.json"
-    wait_for(shown.exists, LONG_S, every_s=0.1)
+    wait_for(lambda: (read_json(shown) or {}).get("steps") == SLOW_STEPS, LONG_S, every_s=0.1)
     return jobs(matrix, run_id)[-1]
 
 
 def runs_at_work(matrix: Matrix, seed: int) -> list[str]:
-    """Both runs of a seed, once they have made a step."""
+    """Both runs of a seed, once they are slow."""
     runs = matrix.results / "runs"
     wait_for(lambda: runs.is_dir() and len(matrix.runs().get(seed, [])) == 2, LONG_S, every_s=0.2)
     found = [run.name for run in matrix.runs()[seed]]
@@ -181,12 +183,15 @@ def test_a_run_that_reaches_its_time_limit_is_a_timeout(login: Login) -> None:
     """One matrix whose runs are told before and may not be put back, one whose jobs Slurm ends without a word."""
     told = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow"})
     untold = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow"}, results=login.folder / "untold")
-    site = SITE.replace("0:30:00", "0:05:00")
+    site = SITE.replace("0:30:00", "0:05:00")  # submitit counts what a job is told in the last 10 minutes as its time-out
     first = login.start(told, site=f"{site}requeues: 0\nsignal_delay_s: 20\n")
     second = login.start(untold, site=f"{site}signal_delay_s: 0\n")
     for matrix in (told, untold):
         for run_id in runs_at_work(matrix, 0):  # so that none is told before it can hear
-            slurm("scontrol", "update", f"jobid={jobs(matrix, run_id)[0]}", "timelimit=1")
+            job = jobs(matrix, run_id)[0]
+            *_, minutes, seconds = map(int, f"0:{slurm('squeue', '-h', '-j', job, '-o', '%M').strip()}".split(":"))
+            limit = 1 if (minutes, seconds) < (0, 20) else minutes + 2  # it counts from the job's start, and Slurm looks rarely
+            slurm("scontrol", "update", f"jobid={job}", f"timelimit={limit}")
     out = ended(first, 1)
     assert out.count("timeout: its job was told 1 times that its time was up") == 4
     out = ended(second, 1)
@@ -228,7 +233,8 @@ def test_the_runs_of_a_node_that_failed_are_sent_to_others(login: Login) -> None
     subprocess.run(["scontrol", "update", "nodename=n1", "state=resume"], check=False)  # refused where it is back by itself
     ended(process, 0)
     assert matrix.ends(0) == [["preempted", "finished"]] * 2
-    assert read_lines(matrix.results / "runs" / runs[0] / "attempts.jsonl")[1]["reason"] == "its node failed"
+    told = [read_lines(matrix.results / "runs" / run_id / "attempts.jsonl")[1]["reason"] for run_id in runs]
+    assert set(told) <= {"its node failed", "stopped by a signal"}  # Slurm sends one even to a node that is down
 
 
 def test_jobs_outlive_the_login_session_are_followed_by_the_next_and_end_by_cancel(login: Login) -> None:
@@ -245,7 +251,7 @@ def test_jobs_outlive_the_login_session_are_followed_by_the_next_and_end_by_canc
     assert any("4 runs are in the queue already" in line for line in iter(second.stdout.readline, ""))
     done = ablate(matrix, "cancel", "fake")
     assert done.code == 0, done.err
-    assert "4 jobs taken out of the queue" in done.out
+    assert re.search("[1-4] jobs taken out of the queue", done.out)  # the runner that follows them may have been quicker
     ended(second, 130)
     assert len(jobs_of(matrix.results / "experiments" / "fake" / "slurm")) == 4  # nothing was sent twice
     wait_for(lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2)

@@ -6,7 +6,7 @@ set -euo pipefail
 PATH="$PATH:/usr/sbin:/sbin"  # the daemons' place, which not every caller's PATH has
 folder=$(realpath -m "$1")
 host=$(hostname -s)
-port=$((20000 + RANDOM % 10000))  # of its own: another cluster may run here
+port=$((20000 + $$ % 3000 * 3))  # three of its own: another cluster may start here at this moment
 mkdir -p "$folder"/{spool,state,log}
 
 cat > "$folder/slurm.conf" <<END
@@ -28,6 +28,8 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 MinJobAge=3600
 KillWait=5
+MessageTimeout=60
+BatchStartTimeout=60
 MaxArraySize=2000
 GresTypes=gpu
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
