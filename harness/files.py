@@ -1,4 +1,4 @@
-"""Files of the results folder: written whole or not at all (beside, flush, rename), rows added one at a time."""
+"""Files of the results folder: written whole or not at all (beside, flush, rename), rows added at the end."""
 
 import json
 import os
@@ -49,11 +49,11 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, lines(value) + "\n")
 
 
-def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Add a row to a .jsonl file and flush it to the disk; a torn line before it stays a line of its own."""
+def append_row(path: Path, *rows: Mapping[str, Any]) -> None:
+    """Add rows to a .jsonl file and flush them to the disk; a torn line before them stays a line of its own."""
     with path.open("ab+") as file:
         torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
-        file.write((b"\n" if torn else b"") + json.dumps(row).encode() + b"\n")
+        file.write((b"\n" if torn else b"") + b"".join([json.dumps(row).encode() + b"\n" for row in rows]))
         file.flush()
         os.fsync(file.fileno())
 

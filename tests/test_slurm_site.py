@@ -1,6 +1,5 @@
 """What the Slurm executor does before and without a cluster: cluster.yaml, and commands that do not answer."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from test_provenance import HIDDEN, PLANTED, leaks
 from test_runner_commands import ablate
 
 from harness.errors import UserError
+from harness.records import read_lines
 from harness.slurm.cluster import minutes, read_cluster
 
 
@@ -60,54 +60,130 @@ def test_without_slurm_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
     assert "no sbatch here" in err
 
 
-def test_a_job_that_slurm_does_not_know_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that answer like those of a cluster without accounting whose queue has forgotten every job."""
-    commands = {
-        "sbatch": "echo Submitted batch job 7",
-        "squeue": "true",
-        "sacct": "echo Slurm accounting storage is disabled >&2; exit 1",
-        "srun": "exit 1",
-    }
-    for name, line in commands.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    code, out, _ = Matrix(tmp_path, n_seeds=1, FAKE_POLL_S="0.02").run("--executor", "slurm")
-    assert code == 1
-    assert out.count("failed: its job was killed") == 4  # as it ends, and in the summary
+# A cluster without accounting that does nothing: its queue is what the test writes, a whole line for each time that it is asked.
+SAYS = {
+    "sbatch": """echo sent >> "$LAB/sent"; echo Submitted batch job 7""",
+    "squeue": """case "$*" in *-o*) ;; *) exit 0;; esac
+said=$(head -1 "$LAB/queue")
+[ "$(wc -l < "$LAB/queue")" -gt 1 ] && sed -i 1d "$LAB/queue"
+eval "$said" """,
+    "sacct": "echo Slurm accounting storage is disabled >&2; exit 1",
+    "scancel": "true",
+    "srun": "exit 1",
+}
+
+
+class Lab:
+    """The runs of seed 0 through that cluster."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **commands: str) -> None:
+        for name, lines in {**SAYS, **commands}.items():
+            (folder / name).write_text(f"#!/bin/bash\n{lines}\n")
+            (folder / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        monkeypatch.setenv("LAB", str(folder))
+        self.folder, self.matrix = folder, Matrix(folder, n_seeds=1, FAKE_POLL_S="0.02")
+        self.experiment = self.matrix.results / "experiments" / "fake"
+        self.jobs = self.experiment / "slurm" / "jobs.jsonl"
+
+    def queue(self, *said: str) -> None:
+        """What squeue does when it is asked: the state of both jobs, or a command; the last one from then on."""
+        states = [f"printf '7_0|{s}\\n7_1|{s}\\n'" if s.isupper() else s for s in said]
+        (self.folder / "queue").write_text("".join(f"{line}\n" for line in states))
+
+    def run(self, code: int) -> str:
+        """What `ablate run` prints, once it has ended with this exit code."""
+        found, out, err = self.matrix.run("--executor", "slurm")
+        assert found == code, out + err
+        return out + err
+
+    @property
+    def n_sent(self) -> int:
+        return len((self.folder / "sent").read_text().splitlines())
+
+
+@pytest.mark.parametrize("accounts", [SAYS["sacct"], "printf '7_0|RUNNING\\n7_1|PENDING\\n'"])
+def test_a_job_that_slurm_does_not_know_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accounts: str
+) -> None:
+    """Its queue has forgotten every job; there are no accounts, or they have lost sight of how the jobs ended."""
+    lab = Lab(tmp_path, monkeypatch, sacct=accounts)
+    lab.queue("true")
+    assert lab.run(1).count("failed: its job was killed") == 4  # as it ends, and in the summary
 
 
 def test_jobs_that_a_cancel_ended_are_not_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen to be over in the same look as `ablate cancel`: however they ended, nobody wants them any more."""
-    slurm = tmp_path / "results" / "experiments" / "fake"
-    commands = {
-        "sbatch": f"echo sent >> {tmp_path}/sent; echo Submitted batch job 7",
-        "squeue": f"if [ -e {slurm}/slurm/jobs.jsonl ]; then echo now > {slurm}/cancelled.json; fi\n"
-        "for i in 0 1; do echo '7_'$i'|PREEMPTED'; done",
-    }
-    for name, line in commands.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    code, out, err = Matrix(tmp_path, n_seeds=1).run("--executor", "slurm")
-    assert code == 130, out + err
-    assert (tmp_path / "sent").read_text() == "sent\n"
+    lab = Lab(tmp_path, monkeypatch)
+    lab.queue(f"echo now > {lab.experiment}/cancelled.json; printf '7_0|PREEMPTED\\n7_1|PREEMPTED\\n'")
+    lab.run(130)
+    assert lab.n_sent == 1
 
 
-def test_a_cancel_says_when_the_queue_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [("CANCELLED", "interrupted: its job was cancelled"), ("TIMEOUT", "timeout: its job reached its time limit")],
+)
+def test_jobs_of_an_earlier_call_are_followed_and_not_sent_again_for_good_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, words: str
+) -> None:
+    lab = Lab(tmp_path, monkeypatch)
+    lab.queue(end)
+    assert words in lab.run(1)
+    with lab.jobs.open("a") as file:
+        file.write('{"run_id": "torn')
+    lab.queue("RUNNING", "RUNNING", end)
+    out = lab.run(1)
+    assert "2 runs are in the queue already" in out
+    assert words in out
+    assert lab.n_sent == 1
+
+
+def test_a_queue_that_does_not_answer_is_no_reason_to_send_jobs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(tmp_path, monkeypatch)
+    lab.queue("CANCELLED")
+    lab.run(1)
+    lab.queue("exit 1")
+    assert "squeue does not answer, and an earlier call sent jobs" in lab.run(2)
+    assert lab.n_sent == 1
+
+
+def test_a_job_that_left_its_run_to_another_runner_was_not_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(tmp_path, monkeypatch)
+    lab.queue("COMPLETED")
+    assert lab.run(1).count("preempted: another runner had it, or its job was told to go before it began") == 2
+    assert lab.n_sent == 3
+
+
+def test_of_two_calls_that_follow_a_lost_job_one_sends_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one has, between this one's looks."""
+    lab = Lab(tmp_path, monkeypatch)
+    other = f"""sed -n 1,2p {lab.jobs} | sed 's/"7_/"8_/' >> {lab.jobs}"""
+    lab.queue(f"{other}; printf '7_0|NODE_FAIL\\n7_1|NODE_FAIL\\n'", "printf '8_0|CANCELLED\\n8_1|CANCELLED\\n'")
+    assert lab.run(1).count("interrupted: its job was cancelled") == 2
+    assert lab.n_sent == 1
+
+
+def test_a_cancel_says_what_it_could_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that wait would start later. Those of runs that have their result would not: a copied folder needs no cluster."""
-    matrix = Matrix(tmp_path, n_seeds=2, FAKE={"0": "train", "1": "raise"})
-    matrix.run()
-    done, failed = (matrix.runs()[seed][0].name for seed in (0, 1))
-    jobs = matrix.results / "experiments" / "fake" / "slurm" / "jobs.jsonl"
-    jobs.parent.mkdir()
-    jobs.write_text(json.dumps({"run_id": done, "job": "7_0"}) + "\n")
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
-    assert ablate(matrix, "cancel", "fake").code == 0
-    jobs.write_text(json.dumps({"run_id": failed, "job": "7_1"}) + "\n")
-    ran = ablate(matrix, "cancel", "fake")
-    assert ran.code == 2
-    assert "squeue does not answer, so jobs of 'fake' may still be in the queue" in ran.err
+    lab = Lab(tmp_path, monkeypatch)
+    lab.queue("CANCELLED")
+    lab.run(1)
+    for said, words in (
+        ("exit 1", "squeue does not answer, so jobs of 'fake' may still be in the queue"),
+        ("PENDING", "scancel did not take every job of 'fake' out of the queue"),
+    ):
+        lab.queue(said)
+        ran = ablate(lab.matrix, "cancel", "fake")
+        assert (ran.code, words in ran.err) == (2, True), ran.err
+    lab.queue("RUNNING", "COMPLETING")
+    ran = ablate(lab.matrix, "cancel", "fake")
+    assert (ran.code, "2 jobs taken out of the queue" in ran.out) == (0, True), ran.err
+    for row in read_lines(lab.jobs):
+        (lab.matrix.results / "runs" / row["run_id"]).mkdir(parents=True, exist_ok=True)
+        (lab.matrix.results / "runs" / row["run_id"] / "result.json").touch()
+    lab.queue("exit 1")
+    assert ablate(lab.matrix, "cancel", "fake").code == 0
 
 
 DOES_THEM = {  # a cluster that does the tasks of an array one after the other

@@ -38,6 +38,7 @@ ENDS = {  # state of a job that is over -> how its run ended, if that could not 
     "NODE_FAIL": ("preempted", "its node failed", LOST_AGAIN),
     "BOOT_FAIL": ("preempted", "its node did not start", LOST_AGAIN),
 }
+LOSSES = ("FAILED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL")  # after which a failure that the run told may not be its own
 KILLED = ("failed", "its job was killed", LOST_AGAIN)
 
 
@@ -79,7 +80,8 @@ class SlurmRunner:
         self.folder.mkdir(parents=True, exist_ok=True)
         with stop_signals(self._on_signal):
             self._adopt()
-            self._send([p for i, p in self.left.items() if i not in self.jobs])
+            if self.stop is None:
+                self._send([p for i, p in self.left.items() if i not in self.jobs])
             while self.left and self.stop is None:
                 if self.cancelled():
                     cancel_jobs(self.jobs[i] for i in self.left if i in self.jobs)
@@ -88,10 +90,8 @@ class SlurmRunner:
                 self._look()
         if self.cancelled():
             self.stop = "interrupted"
-        elif self.left:
-            print(
-                f"{len(self.left)} runs stay in the queue: the same command follows them, `ablate cancel {self.name}` ends them"
-            )
+        elif queued := sum(i in self.jobs for i in self.left):
+            print(f"{queued} runs stay in the queue: the same command follows them, `ablate cancel {self.name}` ends them")
         self.summary.stopped = self.stop if self.left or self.cancelled() else None
         return self.summary
 
@@ -100,21 +100,27 @@ class SlurmRunner:
 
     def _adopt(self) -> None:
         """Jobs that an earlier call sent and that are still there."""
-        last = {row["run_id"]: row["job"] for row in jobs_of(self.folder) if row["run_id"] in self.left}
-        states = job_states(last.values()) or {}
-        self.jobs = {run_id: job for run_id, job in last.items() if states.get(job) in ALIVE}
+        last = {i: job for i, job in self._last_jobs().items() if i in self.left}
+        states = job_states(last.values()) if last else {}
+        if states is None and self.stop is None:
+            raise UserError("squeue does not answer, and an earlier call sent jobs: try again when the controller is up")
+        self.jobs = {i: job for i, job in last.items() if states is None or states[job] in ALIVE}
+        self.sent.update(self.jobs.keys())
         if self.jobs:
             print(f"{len(self.jobs)} runs are in the queue already", flush=True)
+
+    def _last_jobs(self) -> dict[str, str]:
+        """The job that was sent last for each run, by whichever call."""
+        return {row["run_id"]: row["job"] for row in jobs_of(self.folder)}
 
     def _send(self, runs: Sequence[PlannedRun]) -> None:
         """Each size of run is a job array, in the order of the plan."""
         for size, exclusive in dict.fromkeys((p.spec.world_size, is_exclusive(p.spec)) for p in runs):
             own = [p for p in runs if (p.spec.world_size, is_exclusive(p.spec)) == (size, exclusive)]
-            for planned, job in zip(own, self._array(own, size, exclusive), strict=True):
-                run_id = planned.spec.run_id
-                self.jobs[run_id] = job
-                self.sent[run_id] += 1
-                append_row(self.folder / "jobs.jsonl", {"run_id": run_id, "job": job})
+            jobs = {p.spec.run_id: job for p, job in zip(own, self._array(own, size, exclusive), strict=True)}
+            append_row(self.folder / "jobs.jsonl", *({"run_id": i, "job": job} for i, job in jobs.items()))
+            self.jobs.update(jobs)
+            self.sent.update(jobs.keys())
 
     def _array(self, runs: Sequence[PlannedRun], size: int, exclusive: bool) -> list[str]:
         """Names of the jobs, one for each run. Raises UserError where sbatch refuses."""
@@ -167,7 +173,7 @@ class SlurmRunner:
     def _look(self) -> None:
         """Note what has ended, send again what was lost. What has a result has it, whether Slurm answers or not."""
         states = job_states(self.jobs[i] for i in self.left)
-        again = []
+        again: dict[str, PlannedRun] = {}
         for run_id, planned in list(self.left.items()):
             state, name = self.store.state(run_id), self.jobs[run_id]
             if state["status"] in RESULT_STATUSES:
@@ -183,11 +189,14 @@ class SlurmRunner:
                 continue  # another runner has it
             status, reason, times = self._end(run_id, job)
             if self.stop is None and not self.cancelled() and self.sent[run_id] <= times:  # cancelled jobs are over as well
-                again.append(planned)
+                again[run_id] = planned
             else:
                 self._settle(planned, {"status": status, "reason": reason})
-        if again:
-            self._send(again)
+        last = self._last_jobs() if again else {}
+        for run_id in [i for i in again if last.get(i, self.jobs[i]) != self.jobs[i]]:
+            self.jobs[run_id] = last[run_id]  # another call that follows these runs was quicker
+            del again[run_id]
+        self._send(list(again.values()))
 
     def _end(self, run_id: str, job: str) -> tuple[str, str, float]:
         """How a run ended whose job is over, noted where the run could not: status, reason, how often it is sent again."""
@@ -198,7 +207,7 @@ class SlurmRunner:
         ends = [r for r in rows if r["attempt"] in own and "ended" in r]
         end = next((r for r in ends if r["attempt"] == max(own)), None)
         if end is not None and end["status"] in FAILED:  # a job that failed itself lost a process on one of its nodes
-            return end["status"], end["reason"], LOST_AGAIN if job == "FAILED" else 0
+            return end["status"], end["reason"], LOST_AGAIN if job in LOSSES else 0
         if end is not None and end["status"] == "preempted" and job in ("COMPLETED", "FAILED"):
             n = sum(r["status"] == "preempted" for r in ends)
             if job == "COMPLETED" or n <= self.cluster.requeues:
@@ -207,6 +216,8 @@ class SlurmRunner:
         for row in told:  # of a job that could do nothing: another one could not either
             if str(row.get("reason")).startswith(f"job {self.jobs[run_id]}: "):
                 return row["status"], row["reason"], 0
+        if job == "COMPLETED" and not own:
+            return "preempted", "another runner had it, or its job was told to go before it began", LOST_AGAIN
         if own and end is None:
             self.store.note_end(run_id, token=own[max(own)], status=status, reason=reason)
         elif end is None or end["status"] != status:
@@ -242,4 +253,7 @@ def cancel_experiment(results: Path, name: str) -> int:
         )
     alive = [job for job, state in states.items() if state in ALIVE]
     cancel_jobs(alive)
+    left = job_states(alive) if alive else {}
+    if left is None or "PENDING" in left.values():
+        raise UserError(f"scancel did not take every job of '{name}' out of the queue: run this again")
     return len(alive)

@@ -4,7 +4,6 @@ The first node claims, trains and writes as a local worker does; further nodes l
 theirs ends. Told to go (preemption, time limit), the run ends as preempted and the job is put back into the queue.
 """
 
-import json
 import os
 import signal
 import socket
@@ -21,7 +20,7 @@ from harness.errors import UserError
 from harness.files import write_json
 from harness.process import Event, Group, WorkerProcess
 from harness.provenance import redact
-from harness.records import RunSpec, read_json
+from harness.records import RunSpec, read_json, read_lines
 from harness.slots import Slot, find_cpus
 from harness.store import Store
 
@@ -167,7 +166,4 @@ def free_port() -> int:
 
 def jobs_of(folder: Path) -> list[dict[str, Any]]:
     """Rows of run_id and job that were sent for an experiment, oldest first."""
-    try:
-        return [json.loads(line) for line in (folder / "jobs.jsonl").read_text().splitlines()]
-    except OSError:
-        return []
+    return read_lines(folder / "jobs.jsonl")

@@ -42,7 +42,8 @@ def job_states(jobs: Iterable[str]) -> Mapping[str, str] | None:
     known = dict(line.split("|", 1) for line in text.splitlines() if "|" in line)
     forgotten = [j for j in jobs if j not in known]
     if forgotten and (told := _output("sacct", "-n", "-P", "-X", "-o", "JobID,State", "-j", ",".join(forgotten))):
-        known |= {job: state.split()[0] for job, _, state in (line.partition("|") for line in told.splitlines()) if state}
+        ends = {job: state.split()[0] for job, _, state in (line.partition("|") for line in told.splitlines()) if state}
+        known |= {job: end for job, end in ends.items() if end not in ALIVE}  # accounts may have lost sight of an end
     return {job: known.get(job, "GONE") for job in jobs}
 
 
