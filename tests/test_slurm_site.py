@@ -10,6 +10,7 @@ from test_provenance import HIDDEN, PLANTED, leaks
 from test_runner_commands import ablate
 
 from harness.errors import UserError
+from harness.files import append_row
 from harness.records import read_lines
 from harness.slurm.cluster import minutes, read_cluster
 
@@ -152,6 +153,21 @@ def test_a_job_that_left_its_run_to_another_runner_was_not_killed(tmp_path: Path
     lab = Lab(tmp_path, monkeypatch)
     lab.queue("COMPLETED")
     assert lab.run(1).count("preempted: another runner had it, or its job was told to go before it began") == 2
+    assert lab.n_sent == 3
+
+
+def test_a_failure_that_a_lost_job_told_may_not_be_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that Slurm ended with its node looks like one that failed: the run is sent again. Without a loss it is not."""
+    lab = Lab(tmp_path, monkeypatch)
+    lab.queue("CANCELLED")
+    lab.run(1)
+    for row in read_lines(lab.jobs):
+        run = lab.matrix.results / "runs" / row["run_id"]
+        begun = {"attempt": 1, "started": "2026-01-01T00:00:00.000+00:00", "host": "n1", "pid": 1, "token": f"{row['job']}/a"}
+        ended = {"attempt": 1, "ended": "2026-01-01T00:01:00.000+00:00", "status": "failed", "reason": "a rank ended"}
+        append_row(run / "attempts.jsonl", begun, ended)
+    lab.queue("CANCELLED", "NODE_FAIL", "CANCELLED")
+    assert "failed: a rank ended" in lab.run(1)
     assert lab.n_sent == 3
 
 
