@@ -5,7 +5,6 @@ Accounting is off, as submitit cannot bear: no job may keep its runner waiting.
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -226,6 +225,8 @@ def test_the_runs_of_a_node_that_failed_are_sent_to_others(login: Login) -> None
     process = login.start(matrix, site=f"{SITE}no-requeue:\nnodelist: n1\n")
     runs = runs_at_work(matrix, 0)
     doomed = [process_of(job) for run_id in runs for job in jobs(matrix, run_id)]
+    for pid in doomed:  # dead at once, as its node: Slurm's signals find nobody
+        os.kill(pid, signal.SIGSTOP)
     slurm("scontrol", "update", "nodename=n1", "state=down", "reason=test")
     for pid in doomed:
         kill(pid)
@@ -233,8 +234,7 @@ def test_the_runs_of_a_node_that_failed_are_sent_to_others(login: Login) -> None
     subprocess.run(["scontrol", "update", "nodename=n1", "state=resume"], check=False)  # refused where it is back by itself
     ended(process, 0)
     assert matrix.ends(0) == [["preempted", "finished"]] * 2
-    told = [read_lines(matrix.results / "runs" / run_id / "attempts.jsonl")[1]["reason"] for run_id in runs]
-    assert set(told) <= {"its node failed", "stopped by a signal"}  # Slurm sends one even to a node that is down
+    assert read_lines(matrix.results / "runs" / runs[0] / "attempts.jsonl")[1]["reason"] == "its node failed"
 
 
 def test_jobs_outlive_the_login_session_are_followed_by_the_next_and_end_by_cancel(login: Login) -> None:
@@ -251,7 +251,7 @@ def test_jobs_outlive_the_login_session_are_followed_by_the_next_and_end_by_canc
     assert any("4 runs are in the queue already" in line for line in iter(second.stdout.readline, ""))
     done = ablate(matrix, "cancel", "fake")
     assert done.code == 0, done.err
-    assert re.search("[1-4] jobs taken out of the queue", done.out)  # the runner that follows them may have been quicker
+    assert "4 jobs taken out of the queue" in done.out
     ended(second, 130)
     assert len(jobs_of(matrix.results / "experiments" / "fake" / "slurm")) == 4  # nothing was sent twice
     wait_for(lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2)

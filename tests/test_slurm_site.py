@@ -74,15 +74,20 @@ eval "$said" """,
 }
 
 
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, commands: dict[str, str]) -> None:
+    """Commands of a made cluster, found before any real one; LAB is their folder."""
+    for name, lines in commands.items():
+        (folder / name).write_text(f"#!/bin/bash\n{lines}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("LAB", str(folder))
+
+
 class Lab:
     """The runs of seed 0 through that cluster."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **commands: str) -> None:
-        for name, lines in {**SAYS, **commands}.items():
-            (folder / name).write_text(f"#!/bin/bash\n{lines}\n")
-            (folder / name).chmod(0o755)
-        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-        monkeypatch.setenv("LAB", str(folder))
+        install(folder, monkeypatch, {**SAYS, **commands})
         self.folder, self.matrix = folder, Matrix(folder, n_seeds=1, FAKE_POLL_S="0.02")
         self.experiment = self.matrix.results / "experiments" / "fake"
         self.jobs = self.experiment / "slurm" / "jobs.jsonl"
@@ -97,6 +102,11 @@ class Lab:
         found, out, err = self.matrix.run("--executor", "slurm")
         assert found == code, out + err
         return out + err
+
+    def run_cancelled(self) -> None:
+        """An earlier call, whose jobs somebody cancelled."""
+        self.queue("CANCELLED")
+        self.run(1)
 
     @property
     def n_sent(self) -> int:
@@ -142,8 +152,7 @@ def test_jobs_of_an_earlier_call_are_followed_and_not_sent_again_for_good_ends(
 
 def test_a_queue_that_does_not_answer_is_no_reason_to_send_jobs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab(tmp_path, monkeypatch)
-    lab.queue("CANCELLED")
-    lab.run(1)
+    lab.run_cancelled()
     lab.queue("exit 1")
     assert "squeue does not answer, and an earlier call sent jobs" in lab.run(2)
     assert lab.n_sent == 1
@@ -159,8 +168,7 @@ def test_a_job_that_left_its_run_to_another_runner_was_not_killed(tmp_path: Path
 def test_a_failure_that_a_lost_job_told_may_not_be_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank that Slurm ended with its node looks like one that failed: the run is sent again. Without a loss it is not."""
     lab = Lab(tmp_path, monkeypatch)
-    lab.queue("CANCELLED")
-    lab.run(1)
+    lab.run_cancelled()
     for row in read_lines(lab.jobs):
         run = lab.matrix.results / "runs" / row["run_id"]
         begun = {"attempt": 1, "started": "2026-01-01T00:00:00.000+00:00", "host": "n1", "pid": 1, "token": f"{row['job']}/a"}
@@ -183,8 +191,7 @@ def test_of_two_calls_that_follow_a_lost_job_one_sends_it_again(tmp_path: Path, 
 def test_a_cancel_says_what_it_could_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that wait would start later. Those of runs that have their result would not: a copied folder needs no cluster."""
     lab = Lab(tmp_path, monkeypatch)
-    lab.queue("CANCELLED")
-    lab.run(1)
+    lab.run_cancelled()
     for said, words in (
         ("exit 1", "squeue does not answer, so jobs of 'fake' may still be in the queue"),
         ("PENDING", "scancel did not take every job of 'fake' out of the queue"),
@@ -225,12 +232,8 @@ exec "$@" > "$out" 2> "$err"
 def test_no_planted_secret_is_in_a_jobs_script_its_order_its_output_or_its_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, lines in DOES_THEM.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{lines}\n")
-        (tmp_path / name).chmod(0o755)
+    install(tmp_path, monkeypatch, DOES_THEM)
     (tmp_path / "queue").touch()
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("LAB", str(tmp_path))
     kinds = {"0": "tell fail", "1": "tell say"}
     secrets = {"FAKE_SECRETS": "\n".join(PLANTED.values()), "HF_TOKEN": PLANTED["hf"], "NCCL_NOTE": PLANTED["url"]}
     (tmp_path / "cluster.yaml").write_text("device: cpu\n")
