@@ -8,8 +8,9 @@ EXP ?= quickstart
 # another wheel index for PyTorch, for example TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
 # the tests of `make check`: one file for each part that is edited often
-FAST := $(addprefix tests/test_,experiment.py catalogue.py presets.py parity.py tree.py optim_schedule.py optim_orthogonalize.py \
-	data_shards.py stats_rules.py stats_simultaneous.py report_page.py)
+FAST := $(addprefix tests/,harness/experiment/test_file.py harness/config harness/bench/test_parity.py laws/test_tree.py \
+	optim/test_schedule.py optim/test_orthogonalize.py harness/data/test_shards.py reports/stats/test_rules.py \
+	reports/stats/test_simultaneous.py reports/page/test_page.py)
 
 .PHONY: help install ablate report check test test-all proof bench-runner bench gpu-check docs clean
 
@@ -48,7 +49,7 @@ test-all: install  ## the slow tests and those that need a browser too, at most 
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not gpu"
 
 docs: install  ## rewrite the generated documentation and the golden dumps of the presets
-	$(BIN)/python -m harness.reference
+	$(BIN)/python -m harness.experiment.reference
 	$(BIN)/python -m tests.golden
 
 proof: install  ## the simulation study with 10,000 replications: writes its table into docs/statistics.md
@@ -59,7 +60,7 @@ bench: install  ## the core against plain scripts of the same recipes: losses, s
 
 # needs no install where there is a Python with torch, numpy and PyYAML
 gpu-check:  ## accept a GPU machine: kernels, speed, memory, 200 steps; one JSON and one page (DRY=1: tiny, on a CPU)
-	@$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m harness.gpu_check $(if $(DRY),--dry-run)
+	@$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m harness.bench.gpu_check $(if $(DRY),--dry-run)
 
 bench-runner: install  ## what a run costs beside its training: warm and fresh workers, a shell loop, hydra; 10,000 finished runs
 	$(BIN)/python -m tests.bench_runner --many 10000

@@ -18,10 +18,11 @@ from typing import Any
 import torch
 
 from benchmarks import r08_plain, r18_plain
-from harness.bench import Candidate, Text, interleave, ratio, resolve
-from harness.config import RunConfig, get
-from harness.data.corpora import data_root, open_corpus, prepare
-from harness.memory import peak_mib
+from harness.bench.steps import Candidate, Text, interleave, ratio, resolve
+from harness.config.run import RunConfig, get
+from harness.corpora.corpus import data_root
+from harness.corpora.index import open_corpus, prepare
+from harness.node.memory import peak_mib
 
 PLAIN: dict[str, ModuleType] = {"r08": r08_plain, "r18": r18_plain}
 COMPARED_STEPS = 10
@@ -34,7 +35,7 @@ BOUNDS = {  # figure -> what it may be, and what it is in words
 PLAIN_PEAK = """
 import json, os, sys, torch
 import {module} as script
-from harness.memory import peak_mib
+from harness.node.memory import peak_mib
 torch.set_num_threads(1)
 trainer = script.Trainer(script.Hyperparameters(**json.loads(sys.argv[1])), sys.argv[2])
 for _ in range(3):

@@ -1,5 +1,21 @@
 """The one exception that means 'the user can mend this': the command line prints it as one line and exits with 2."""
 
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class UserError(Exception):
     """What is wrong, where (file, line or field), and what to do, in one line."""
+
+
+ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """'; did you mean 'x'?', or what there is."""
+    known = list(known)
+    same = [k for k in known if ZEROS.sub("", k) == ZEROS.sub("", name)]  # r8 is r08: by spelling alone it is nearer to r18
+    if match := same or get_close_matches(name, known, n=1, cutoff=0.5):
+        return f"; did you mean '{match[0]}'?"
+    return f"; there is: {', '.join(known)}" if known and len(known) <= 40 else ""

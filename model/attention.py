@@ -15,8 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.utils.checkpoint import checkpoint
 
-from model.mask import block_mask, dense_mask
-from model.precision import FP32
+from .mask import block_mask, dense_mask
+from .precision import FP32
 
 QUERIES = 2048  # queries of one dense mask: it holds QUERIES x T booleans, whatever the length
 Mask = None | Tensor | BlockMask | Callable[[int, int], Tensor]

@@ -13,15 +13,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.activation import ACTIVATIONS
-from model.attention import KERNELS, Mask, make_mask
-from model.config import ModelConfig
-from model.layout import attention_free, table_of_layer
-from model.loss import chunked_cross_entropy
-from model.mask import document_ids
-from model.parameters import initialize, parameter
-from model.precision import BF16, FP32, PLAIN, Dtypes
-from model.rotary import ROTATE, Rotary
+from .activation import ACTIVATIONS
+from .attention import KERNELS, Mask, make_mask
+from .config import ModelConfig
+from .layout import attention_free, table_of_layer
+from .loss import chunked_cross_entropy
+from .mask import document_ids
+from .parameters import initialize, parameter
+from .precision import BF16, FP32, PLAIN, Dtypes
+from .rotary import ROTATE, Rotary
 
 EPS_BY_DTYPE = {torch.bfloat16: 2.0**-7, torch.float32: 2.0**-23, torch.float64: 2.0**-23}
 STORAGE = {"fp32": FP32, "bf16": BF16}

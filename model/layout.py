@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from model.config import ModelConfig
+from .config import ModelConfig
 
 # name -> (layer, n_layer) -> table
 TABLE_PATTERNS: dict[str, Callable[[int, int], int | None]] = {

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.precision import FP32
+from .precision import FP32
 
 
 def log_probabilities(x_NC: Tensor, head_VC: Tensor, softcap: float | None) -> tuple[Tensor, Tensor | None]:

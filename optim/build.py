@@ -7,9 +7,8 @@ import torch
 import torch._dynamo  # by every optimizer when it is made: imported here, a worker's forks share it
 from torch.nn import Parameter
 
-from optim.config import OptimConfig
-from optim.muon import Muon
-from optim.orthogonal_nesterov import OrthogonalNesterov
+from .config import OptimConfig
+from .muon import Muon, OrthogonalNesterov
 
 Named = list[tuple[str, Parameter]]
 

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.data.corpora import data_root
-from harness.records import finite, read_result, result_text, sealed
+from harness.corpora.corpus import data_root
+from harness.run.results import finite, read_result, result_text, sealed
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENT = """
@@ -39,9 +39,10 @@ seeds: {seeds}
 BARE = """
 import json, sys, time
 from pathlib import Path
-from harness.records import RunSpec, read_config
-from harness.train import train
-from harness.writer import Silent
+from harness.run.spec import RunSpec
+from harness.run.read import read_config
+from harness.training.train import train
+from harness.training.output import Silent
 def one(path):
     done = train(RunSpec.from_mapping(read_config(Path(path))), out=Silent(), device="cpu", stop=lambda: False)
     clocks = done.wall.get("train_s", 0.0) + done.wall.get("validate_s", 0.0)
@@ -147,9 +148,10 @@ def many(folder: Path, n: int) -> dict[str, float]:
     file, results = folder / "many.yaml", folder / "many"
     text = EXPERIMENT.format(seeds=n // 10).replace("name: bench", "name: many")
     file.write_text(text + "budgets: [1, 2, 3, 4, 5]\n")
-    from harness.experiment import load_experiment
-    from harness.plan import describe, plan_runs
-    from harness.plan_file import save_plan
+    from harness.experiment.experiment import load_experiment
+    from harness.experiment.plan import plan_runs
+    from harness.experiment.record import describe
+    from harness.store.plans import save_plan
 
     (results / "runs").mkdir(parents=True)
     model = specs(folder)[0]

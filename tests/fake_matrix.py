@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from harness.records import read_lines, read_result
+from harness.run.read import read_lines
+from harness.run.results import read_result
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENT = """
@@ -94,7 +95,7 @@ class Matrix:
 
     def table(self) -> str:
         """The exported table of runs, without the columns of times, hosts and attempts."""
-        from reports import load
+        from reports.inputs.load import load
 
         table = load("fake", results=str(self.results)).runs
         return table.drop(columns=[c for c in table if c in ("node", "host", "attempt")]).to_csv(index=False)
@@ -121,7 +122,7 @@ def workers_of(pid: int) -> list[int]:
             command = (stat.parent / "cmdline").read_bytes()
         except OSError:
             continue
-        if int(fields[1]) == pid and fields[0] != "Z" and b"harness.worker" in command:
+        if int(fields[1]) == pid and fields[0] != "Z" and b"harness.runner.worker" in command:
             found.append(int(stat.parent.name))
     return found
 
@@ -137,3 +138,33 @@ def gone(pid: int) -> bool:
 def kill(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+class Ran:
+    def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def ablate(matrix: Matrix, *arguments: str) -> Ran:
+    """`ablate ... --results`, with the fake trainer."""
+    command = [sys.executable, str(matrix.root / "tests" / "fake_trainer.py"), *arguments, "--results", str(matrix.results)]
+    done = subprocess.run(
+        command, cwd=matrix.root, capture_output=True, text=True, env=matrix.environment, timeout=120, check=False
+    )
+    assert "Traceback" not in done.stderr
+    return Ran(done)
+
+
+def processes_of(text: bytes) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if text in path.read_bytes() and b"harness.runner.worker" in (path.parent / "cmdline").read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.records import Outcome, RunSpec, canonical
+from harness.run.digests import canonical
+from harness.run.spec import Outcome, RunSpec
 
 STEP_S = float(os.environ.get("FAKE_STEP_S", "0.003"))
 N_STEPS = 20
@@ -169,16 +170,16 @@ def main() -> None:
     from functools import partial
 
     import harness.__main__
-    import harness.attempt
-    import harness.runner
-    import harness.slurm.executor
+    import harness.runner.local
+    import harness.runner.order
+    import harness.runner.slurm.executor
 
     if "FAKE_SILENCE_S" in os.environ:
         silence = float(os.environ["FAKE_SILENCE_S"])
-        harness.attempt.Limits = partial(harness.attempt.Limits, silence_s=silence)  # type: ignore[misc]
+        harness.runner.executor.Limits = partial(harness.runner.executor.Limits, silence_s=silence)  # type: ignore[misc]
     if "FAKE_POLL_S" in os.environ:
-        harness.slurm.executor.POLL_S = float(os.environ["FAKE_POLL_S"])
-    for module, name in ((harness.runner, "Runner"), (harness.slurm.executor, "SlurmRunner")):
+        harness.runner.slurm.executor.POLL_S = float(os.environ["FAKE_POLL_S"])
+    for module, name in ((harness.runner.local, "Runner"), (harness.runner.slurm.executor, "SlurmRunner")):
         setattr(module, name, partial(getattr(module, name), trainer="fake_trainer:train"))
     harness.__main__.main(sys.argv[1:])
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from harness.__main__ import main
-from reports import load
+from reports.inputs.load import load
 
 TRAINERS = Path(__file__).resolve().parent / "trainers"
 CPU = ("--gpus-per-run", "0", "--command", "python {script}", "--no-report")

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from harness.presets import load_scale, names, preset_values
+from harness.config.presets import load_scale, names, preset_values
 
 FOLDER = Path(__file__).parent / "data" / "presets"
 SCALES = ("gpt2", "small", "tiny")

@@ -1,6 +1,6 @@
 """What a configuration makes, taken apart by what a toggle may affect (model.config.AFFECTS): the eyes of the law tests.
 
-One tiny training run of each configuration through harness.train, with the CUDA calls and torch.compile recorded instead
+One tiny training run of each configuration through harness.training.train, with the CUDA calls and torch.compile recorded instead
 of made, and the process group of two played by one process.
 """
 
@@ -19,21 +19,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 
-import harness.core
-import harness.train
-import model.mask
-from harness.config import RunConfig, plain
-from harness.core import Core
-from harness.data.corpus import HeldOut
+import harness.model.mask
+import harness.training.core
+import harness.training.train
+from harness.config.run import RunConfig, plain
+from harness.corpora.corpus import HeldOut
 from harness.data.shards import write_shard
-from harness.records import RunSpec
-from harness.runner import is_exclusive
-from harness.writer import Silent
-from model.attention import KERNELS
-from model.config import AFFECTS
-from model.gpt import GPT, Tokens
-from optim.exchange import EXCHANGES, Ranks
-from optim.muon import Muon
+from harness.model.attention import KERNELS
+from harness.model.config import AFFECTS
+from harness.model.gpt import GPT, Tokens
+from harness.optim.exchange import EXCHANGES, Ranks
+from harness.optim.muon import Muon
+from harness.run.spec import RunSpec, is_exclusive
+from harness.training.core import Core
+from harness.training.output import Silent
 
 SEPARATOR, VOCAB = 256, 257
 RUNS_ON_CPU = ("sdpa", "math", "dense")
@@ -148,22 +147,22 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
     def heldout(name: str, corpus: Any) -> HeldOut:
         return HeldOut(name=name, shards=tuple(corpora[name].val), n_tokens=2049, bytes_per_token=None, fingerprint="e" * 64)
 
-    restart = harness.train.Clock.restart
+    restart = harness.training.train.Clock.restart
     with ExitStack() as stack:
         for target, name, value in (
-            (harness.train, "Core", Spy),
-            (harness.train, "open_corpus", corpora.__getitem__),
-            (harness.train, "open_heldout", heldout),
-            (harness.train, "cache_locally", lambda corpus: (cached.append(corpus.name), corpus)[1]),
-            (harness.train, "UNTIMED_STEPS", 2),
-            (harness.train, "GUARDED_STEPS", 2),
-            (harness.train.Training, "warm_up", lambda self: warmed.append(True)),
-            (harness.train.Clock, "restart", lambda self: (restarts.append(len(self._marks)), restart(self))),
+            (harness.training.train, "Core", Spy),
+            (harness.training.train, "open_corpus", corpora.__getitem__),
+            (harness.training.train, "open_heldout", heldout),
+            (harness.training.train, "cache_locally", lambda corpus: (cached.append(corpus.name), corpus)[1]),
+            (harness.training.train, "UNTIMED_STEPS", 2),
+            (harness.training.train, "GUARDED_STEPS", 2),
+            (harness.training.train.Training, "warm_up", lambda self: warmed.append(True)),
+            (harness.training.train.Clock, "restart", lambda self: (restarts.append(len(self._marks)), restart(self))),
             (torch, "compile", lambda f, **kw: (made.append(sorted(kw)), f)[1]),
             (torch.compiler, "set_stance", lambda *a, **kw: stances.append((a, kw))),
         ):
             stack.enter_context(patch.object(target, name, value))
-        outcome = harness.train.train(spec, out=out, device="cpu", stop=lambda: False)
+        outcome = harness.training.train.train(spec, out=out, device="cpu", stop=lambda: False)
     validated = [(r["kind"], r["step"]) for r in out.rows if r["kind"] in ("val", "heldout")]
     core = Spy.last
     return {
@@ -242,9 +241,9 @@ def dense_of(block: BlockMask, T: int) -> Tensor:
 def masks(core: Core) -> tuple[Any, Any]:
     """(which keys are seen in the first and the last step, what the kernel is handed)."""
     T, out, lists = core.config.data.seq_len, [], []
-    traced = Mock(wraps=model.mask.create_block_mask)
+    traced = Mock(wraps=harness.model.mask.create_block_mask)
     for step in (0, core.config.schedule.steps):
-        with patch.object(model.mask, "create_block_mask", traced):
+        with patch.object(harness.model.mask, "create_block_mask", traced):
             mask = core.model.mask(documents(T), core.set_window(step))
         if isinstance(mask, BlockMask):
             lists.append([None if t is None else digest(t) for t in (mask.kv_num_blocks, mask.full_kv_num_blocks)])
@@ -280,10 +279,10 @@ class Replica(nn.Module):
 def comm(config: RunConfig) -> Any:
     """DDP's settings, on which micro-steps it is quiet, and who exchanges the matrices' updates, for two processes."""
     with (
-        patch.object(harness.core.dist, "is_initialized", lambda: True),
-        patch.object(harness.core.dist, "get_world_size", lambda: 2),
+        patch.object(harness.training.core.dist, "is_initialized", lambda: True),
+        patch.object(harness.training.core.dist, "get_world_size", lambda: 2),
         patch.object(Ranks, "current", classmethod(lambda cls: cls(0, 2))),
-        patch.object(harness.core, "DistributedDataParallel", Replica),
+        patch.object(harness.training.core, "DistributedDataParallel", Replica),
         patch.object(torch, "compile", lambda f, **settings: f),
     ):
         try:
@@ -312,7 +311,7 @@ def cuda_settings(config: RunConfig) -> list[Any]:
         patch.object(torch, "ones", lambda *a, **kw: ones),
         patch.object(torch._dynamo, "reset", nothing),
     ):
-        harness.runtime.set_runtime(config, "cuda", seed=0)
+        harness.training.runtime.set_runtime(config, "cuda", seed=0)
         asked.append(inductor.coordinate_descent_tuning)
     return asked
 
@@ -331,7 +330,7 @@ def observe(config: RunConfig, corpora: Mapping[str, Any]) -> Observation:
     """Aspect (a word of AFFECTS) -> a value that is equal where nothing changed. See `changed` for how they are compared."""
     core, run = build(config), train(config, corpora)
     seen, kernel = masks(core)
-    loaders = partial(harness.train.loaders, config, corpora[config.data.corpus], seed=0, rank=0, world_size=1)
+    loaders = partial(harness.training.train.loaders, config, corpora[config.data.corpus], seed=0, rank=0, world_size=1)
     stream, val = loaders(device="cpu")
     prefetcher, _ = loaders(device="cuda")
     prefetcher.close()

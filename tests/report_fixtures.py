@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import yaml
-from report_arms import LADDER, Arm
+
+from tests.report_arms import LADDER, Arm
 
 START = datetime.datetime(2026, 1, 5, 8, 0, tzinfo=datetime.UTC)
 N_STEPS, BATCH_TOKENS = 300, 4096

@@ -5,11 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.config import RunConfig
-from harness.core import Batch, Core
-from harness.presets import names, preset_values, to_config
-from harness.validate import check_config, for_device
-from model.gpt import Tokens
+from harness.config.device import for_device
+from harness.config.presets import names, preset_values, to_config
+from harness.config.run import RunConfig
+from harness.config.validate import check_config
+from harness.model.gpt import Tokens
+from harness.training.core import Batch, Core
 
 PRESETS = names("records")
 SEPARATOR, VOCAB, SEQ_LEN = 256, 257, 256

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from dataclasses import Field, dataclass
 from typing import Any
 
-from observe import RUNS_ON_CPU
-
-from harness.catalogue import choices
-from harness.config import RunConfig, get, toggles, with_fields
+from harness.config.listing import choices
+from harness.config.run import RunConfig, get, toggles, with_fields
+from harness.config.validate import check_config
 from harness.errors import UserError
-from harness.validate import check_config
-from model.config import ON
+from harness.model.config import ON
+from tests.observe import RUNS_ON_CPU
 
 TOGGLES = dict(toggles())
 BASE = with_fields(

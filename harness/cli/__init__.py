@@ -21,8 +21,8 @@ def options(debug: Annotated[bool, typer.Option("--debug", help="show where an e
 
 
 SUBJECTS = (
-    *("ab", "bench", "catalogue", "confirm", "data", "folder", "imports", "pages", "plans", "runs", "scaffold", "status"),
-    *("story", "submit", "tools", "verdicts"),
+    *("ab", "bench", "compare", "confirm", "data", "imports", "log", "plan", "report", "results", "run", "status"),
+    *("submission", "toggles", "tools"),
 )
 for subject in SUBJECTS:  # they register their commands
     import_module(f"harness.cli.{subject}")

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from harness.cli import app
-from harness.cli.catalogue import Json
+from harness.cli.ab_table import house_verdict, print_verdict
 from harness.cli.foreign import JUDGED, run_foreign, stop_if_stopped, tell_failed
-from harness.cli.house_table import house_verdict, print_verdict
+from harness.cli.options import Json
 from harness.cli.table import print_json
 from harness.errors import UserError
 
@@ -57,15 +57,15 @@ def ab(
     """Two trainer scripts as they are, interleaved on this node, judged by the house table and the benchmark's rules."""
     from dataclasses import replace
 
-    from harness.cli.verdicts import check_word
-    from harness.experiment_keys import check_name
+    from harness.cli.compare import check_word
+    from harness.errors import near
+    from harness.experiment.keys import check_name
+    from harness.foreign.arm import Side, default_data, linked
+    from harness.foreign.collect import commit_of, data_fingerprint
     from harness.foreign.command import COMMAND
-    from harness.foreign.environments import located
     from harness.foreign.experiment import ForeignExperiment
-    from harness.foreign.side import Side, default_data, linked
-    from harness.foreign.source import commit_of, data_fingerprint
     from harness.foreign.trainer import Limits
-    from harness.presets import near
+    from harness.provenance.interpreters import located
 
     for name, value, least in (
         ("-n", n, 1),

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import app
-from harness.cli.catalogue import Json
-from harness.cli.runs import parse_overrides
+from harness.cli.lookup import parse_overrides
+from harness.cli.options import Json
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.bench import Candidate, Text
+    from harness.bench.steps import Candidate, Text
 
 UNITS = {"flops_per_token": 1e6, "attention_flops_per_token": 1e6, "optimizer_flops_per_token": 1e6, "matrix_flops_per_s": 1e9}
 WORDS = {1e6: "million", 1e9: "billion"}
@@ -28,8 +28,9 @@ def side(text: str, preset: str | None) -> tuple[str, dict[str, Any]]:
 
 def candidate(preset: str, settings: dict[str, Any], *, scale: str, device: str, text: "Text | None" = None) -> "Candidate":
     """The configuration, ready to train on its corpus (prepared if it is the embedded one)."""
-    from harness.bench import Candidate, Text, resolve
-    from harness.data.corpora import data_root, open_corpus, prepare
+    from harness.bench.steps import Candidate, Text, resolve
+    from harness.corpora.corpus import data_root
+    from harness.corpora.index import open_corpus, prepare
 
     config, _ = resolve(preset, scale=scale, device=device, settings=settings)
     name = config.data.corpus
@@ -55,11 +56,11 @@ def bench(
     json: Json = False,
 ) -> None:
     """Step time, throughput, utilisation, memory of a preset on this machine, and where a step's time goes."""
-    from harness.bench import compare as interleaved
-    from harness.bench import measure, resolve
-    from harness.profile import breakdown
-    from harness.provenance import describe_environment
-    from harness.slots import find_device
+    from harness.bench.breakdown import breakdown
+    from harness.bench.steps import compare as interleaved
+    from harness.bench.steps import measure, resolve
+    from harness.node.slots import find_device
+    from harness.provenance.machine import describe_environment
 
     if steps < 1:
         raise UserError(f"--steps {steps}: must be at least 1")

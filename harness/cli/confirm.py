@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import app
-from harness.cli.runs import RESULTS, Exp, Results, Set, name_of, parse_overrides, read_experiment
-from harness.cli.stages import current_part
+from harness.cli.lookup import current_part, name_of, parse_overrides, read_experiment
+from harness.cli.options import RESULTS, Exp, Results, Set
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.experiment import Experiment
-    from reports.types import Comparisons
+    from harness.experiment.experiment import Experiment
+    from reports.analysis.types import Comparisons
 
 Out = Annotated[Path | None, typer.Option("-o", help="the file; default experiments/NAME_confirm.yaml")]
 Detect = Annotated[float | None, typer.Option(help="the smallest difference worth confirming; default: the margin")]
@@ -34,10 +34,10 @@ def confirm(
     """Write the confirmatory experiment that follows from an exploratory one."""
     import yaml
 
-    from harness.cli.pages import compared, load_for_report
-    from harness.config import plain
-    from harness.experiment_file import experiment_path
-    from harness.plan_file import read_plan
+    from harness.cli.lookup import compared, load_for_report
+    from harness.config.run import plain
+    from harness.experiment.file import experiment_path
+    from harness.store.plans import read_plan
     from harness.yamlfile import YamlFile
 
     known = read_plan(results, name_of(experiment)) or {}
@@ -82,7 +82,7 @@ def half_the_smallest(outcome: "Comparisons") -> float:
 def planned_seeds(e: "Experiment", outcome: "Comparisons", results: Path, difference: float, n_arms: int) -> tuple[int, str]:
     """How many fresh seeds detect a difference in the primary metric, and why, in words."""
     from harness.cli.power import known_of
-    from reports.planning import seeds_needed, upper_sd
+    from reports.stats.planning import seeds_needed, upper_sd
 
     cell, known = outcome.cells[outcome.baseline], known_of(e, results)
     if cell.n_finished < 2:
@@ -111,7 +111,7 @@ def confirmatory(
     data: Mapping[str, Any], overrides: Mapping[str, Any], plan: Mapping[str, Any], arms: list[str], *, n: int, margin: float
 ) -> dict[str, Any]:
     """The new file's keys: the old one's with what was overridden, a name of its own, fresh seeds and the margin."""
-    from harness.experiment import KEYS
+    from harness.experiment.experiment import KEYS
 
     keys = {k: v for k, v in overrides.items() if k in KEYS}
     fields = {k: v for k, v in overrides.items() if k not in KEYS}

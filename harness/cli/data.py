@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import app
-from harness.cli.catalogue import Json
+from harness.cli.options import Json
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
@@ -25,7 +25,7 @@ def progress(done: int, total: int) -> None:
 @data.command("list")
 def list_(root: Root = None, json: Json = False) -> None:
     """Every corpus with size, tokens, fingerprint, place, and what is missing."""
-    from harness.data.corpora import list_corpora
+    from harness.corpora.index import list_corpora
 
     rows = list_corpora(root)
     if json:
@@ -63,8 +63,8 @@ def prepare(
     root: Root = None,
 ) -> None:
     """Make a corpus; what is prepared already is left as it is."""
-    from harness.data.corpora import prepare as prepare_known
-    from harness.data.corpora import prepare_text
+    from harness.corpora.index import prepare as prepare_known
+    from harness.corpora.text import prepare_text
 
     if name == "text":
         if not paths or not corpus:
@@ -91,7 +91,7 @@ def prepare(
 @data.command()
 def check(path: Path, json: Json = False) -> None:
     """Verify a shard or a corpus folder: headers, lengths, token ranges, separators, duplicate documents. Exit 1 if it is bad."""
-    from harness.data.check import check as check_path
+    from harness.corpora.check import check as check_path
 
     report = check_path(path)
     if json:

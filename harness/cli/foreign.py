@@ -2,22 +2,20 @@
 
 import shlex
 import sys
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from harness.foreign.experiment import ForeignExperiment
-    from harness.plan import PlannedRun
-    from harness.process import Event
-    from harness.runner import Summary
-    from harness.store import Store
+    from harness.run.spec import PlannedRun
+    from harness.runner.executor import Summary
+    from harness.runner.process import Event
+    from harness.store.store import Store
+
 
 JUDGED = ("val_loss", "train_time_s")  # by the scripts' own account
 
@@ -26,13 +24,13 @@ def run_foreign(
     e: "ForeignExperiment", results: Path, *, max_parallel: int = 1, max_gpu_hours: float | None = None, quiet: bool = False
 ) -> "tuple[Summary, list[PlannedRun], Store]":
     """Run what is missing, in the order of the plan; called again it goes on. Starts nothing that may cost more than allowed."""
-    from harness.cost import check_limit, estimate_foreign
+    from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, with_steps
     from harness.foreign.runner import ForeignRunner, make_slots
-    from harness.plan_file import read_plan, save_plan
-    from harness.provenance import redact
-    from harness.runner import Summary
-    from harness.store import Store
+    from harness.provenance.redact import redact
+    from harness.runner.executor import Summary
+    from harness.store.plans import read_plan, save_plan
+    from harness.store.store import Store
 
     planned = plan_foreign(e)
     check_limit(estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s), max_gpu_hours)
@@ -82,7 +80,7 @@ class Progress:
 
 
 def stop_if_stopped(summary: "Summary", e: "ForeignExperiment", planned: "list[PlannedRun]", store: "Store") -> None:
-    from harness.cli.runs import EXIT_STOPPED
+    from harness.cli.options import EXIT_STOPPED
 
     if summary.stopped:
         n_done = sum(store.is_done(p.spec.run_id) for p in planned)
@@ -103,72 +101,6 @@ def tell_failed(summary: "Summary", planned: "list[PlannedRun]", store: "Store",
     return len(failed)
 
 
-# ---------------------------------------------------------------- experiment files with `trainer`
-
-
-def read_foreign(
-    name: str, results: Path, settings: list[str] | None = None, seeds: int | None = None, gpus_per_run: int | None = None
-) -> "ForeignExperiment | None":
-    """The experiment of a file whose arms are foreign trainers, or of the results folder; None where EXP is none of them."""
-    from harness.cli.runs import parse_overrides
-    from harness.experiment_file import experiment_path
-    from harness.yamlfile import YamlFile
-
-    try:
-        path = experiment_path(name)
-    except UserError:
-        return _known_foreign(name, results, settings, seeds, gpus_per_run)
-    try:
-        if "trainer" not in YamlFile(path).data:
-            return None
-    except UserError:
-        return None  # whatever is wrong with it, the reader of ordinary experiments says it
-    from harness.foreign.experiment import load_foreign  # slow to import, and seldom needed
-
-    return load_foreign(path, parse_overrides(settings, seeds), gpus=gpus_per_run)
-
-
-def _known_foreign(
-    name: str, results: Path, settings: list[str] | None, seeds: int | None, gpus_per_run: int | None
-) -> "ForeignExperiment | None":
-    """An experiment that the results folder alone knows; None where it knows none of that name."""
-    from dataclasses import replace
-
-    from harness.experiment_file import experiment_names
-    from harness.foreign.plan import restored
-    from harness.plan_file import read_plan
-    from harness.presets import near
-
-    if (plan := read_plan(results, name)) is None:
-        here = [p.parent.name for p in results.glob("experiments/*/experiment.json")]
-        if get_close_matches(name, here, n=1):
-            raise UserError(f"unknown experiment '{name}'{near(name, [*here, *experiment_names()])}")
-        return None
-    if plan.get("imported"):
-        raise UserError(f"experiment '{name}' holds imported logs: nothing of it can run; `ablate report {name}` shows them")
-    if not plan.get("foreign"):
-        raise UserError(
-            f"experiment '{name}' is in {results}, but its file is not here: name its path (it was: {plan['command']})"
-        )
-    if settings or gpus_per_run is not None:
-        raise UserError(f"experiment '{name}' goes on as it was started ({plan['command']}): --seeds alone can be changed")
-    e = restored(results, plan)
-    return e if seeds is None else replace(e, seeds=tuple(range(seeds)))
-
-
-def refuse_for_foreign(given: "Mapping[str, object]", way_out: str) -> None:
-    """Raises UserError for an option that works with our own trainer alone: nothing is ignored silently."""
-    if option := next((name for name, value in given.items() if value), None):
-        raise UserError(f"{option}: is for our own trainer, not for foreign ones: {way_out}")
-
-
-def foreign_plan(e: "ForeignExperiment", command: str) -> dict[str, Any]:
-    """experiment.json of one that was never launched."""
-    from harness.foreign.plan import describe_foreign, plan_foreign
-
-    return describe_foreign(e, plan_foreign(e), before=None, command=command)
-
-
 def run_experiment(
     e: "ForeignExperiment",
     results: Path,
@@ -183,7 +115,7 @@ def run_experiment(
     """`ablate run` of such an experiment: what is missing, the report, the exit code."""
     from dataclasses import replace
 
-    from harness.cli.pages import write_page
+    from harness.cli.report import write_page
 
     if wall_limit_s is not None:
         e = replace(e, limits=replace(e.limits, wall_s=wall_limit_s))
@@ -207,9 +139,9 @@ def print_foreign_plan(
 ) -> None:
     """Arms, runs, what is done, what the rest costs, and what the static look at each script found."""
     from harness.cli.table import print_json, print_table
-    from harness.cost import check_limit, estimate_foreign, with_price
+    from harness.experiment.cost import check_limit, estimate_foreign, with_price
     from harness.foreign.plan import plan_foreign
-    from harness.store import Store
+    from harness.store.store import Store
 
     planned, store = plan_foreign(e), Store(results)
     done = {p.spec.run_id for p in planned if store.is_done(p.spec.run_id)}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import app
-from harness.cli.catalogue import Json
+from harness.cli.options import Json
 from harness.cli.table import print_json, print_table
 
 RESULTS = Path("results")
@@ -25,8 +25,8 @@ def import_(
 ) -> None:
     """Bring in logs of the public benchmark, of all eras, as runs of an arm. Exit 1 if a file was refused; the rest come in."""
     from harness.foreign.imports import import_logs
-    from harness.provenance import redact
-    from harness.store import Store
+    from harness.provenance.redact import redact
+    from harness.store.store import Store
 
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
     done = import_logs(logs, store=Store.create(results), experiment=experiment, arm=arm, baseline=baseline, command=command)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.experiment import Experiment
-    from harness.plan import PlannedRun
-    from reports.known import Known
+    from harness.experiment.experiment import Experiment
+    from harness.run.spec import PlannedRun
+    from reports.analysis.assumptions import Known
 
 RECORD_GPUS = 8  # of the public benchmark's machine
 ALPHA = 0.05
@@ -17,13 +17,12 @@ ALPHA = 0.05
 
 def known_of(e: "Experiment", results: Path) -> "Known":
     """What is known of the experiment's noise, slope and step time: from its own runs, else from the nearest there are."""
-    from harness.config import plain
-    from harness.plan_file import read_plan
-    from harness.presets import load_scale
-    from reports import load
-    from reports.known import known
-    from reports.loss_model import Slope
-    from reports.noise import Noise, noise_at_scale, other_plans, same_baseline
+    from harness.config.presets import load_scale
+    from harness.config.run import plain
+    from harness.store.plans import read_plan
+    from reports.analysis.assumptions import Noise, known, noise_at_scale, other_plans, same_baseline
+    from reports.inputs.load import load
+    from reports.stats.loss_model import Slope
 
     steps = max(e.budgets, default=e.baseline.config.schedule.steps)
     try:
@@ -43,7 +42,7 @@ def power_of(
     e: "Experiment", planned: "list[PlannedRun]", cost: dict[str, Any], known: "Known", detect: float | None
 ) -> dict[str, Any]:
     """What this many seeds can detect in loss, steps and seconds; how many a difference of `detect` needs, and what they cost."""
-    from reports.planning import plan_detectable, seeds_needed
+    from reports.stats.planning import plan_detectable, seeds_needed
 
     rule, k = e.seeds_rule, len(e.arms) - 1
     n, anytime = (rule["max"], True) if rule else (len(e.seeds), False)
@@ -65,7 +64,7 @@ def power_of(
 
 
 def _words(e: "Experiment", power: dict[str, Any], anytime: bool) -> list[str]:
-    from reports.verdicts import enough_for_sequence, enough_to_permute
+    from reports.stats.verdicts import enough_for_sequence, enough_to_permute
 
     n, k, loss = power["n"], power["comparisons"], power["detectable"]
     words = [f"noise: sd {power['sd']:.4f} of one run's loss ({power['source']})"]
@@ -100,7 +99,7 @@ def _words(e: "Experiment", power: dict[str, Any], anytime: bool) -> list[str]:
 
 def _budgets(e: "Experiment", known: "Known") -> list[int] | None:
     """Budgets around every arm's N* where the experiment's do not bracket its target; before any run around the one it has."""
-    from reports.planning import bracketing_budgets
+    from reports.stats.planning import bracketing_budgets
 
     if e.target is None or known.bracketed or (not known.n_star and len(e.budgets) > 1):
         return None
@@ -112,7 +111,7 @@ def price_of(
     e: "Experiment", planned: "list[PlannedRun]", done: Collection[str], cost: dict[str, Any], known: "Known", price: float | None
 ) -> dict[str, Any]:
     """`cost` with its price at `price` per GPU-hour, or hour of a slot on a CPU; at the published step time before any run."""
-    from harness.cost import hours_of, with_price
+    from harness.experiment.cost import hours_of, with_price
 
     if hours_of(cost) is None and known.step_ms is not None:
         hours = sum(p.spec.budget for p in planned if p.spec.run_id not in done) * known.step_ms / 3.6e6 * RECORD_GPUS

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.records import where_time_went
+from harness.run.results import where_time_went
 
 if TYPE_CHECKING:
-    from harness.runner import Runner
+    from harness.runner.local import Runner
 
 
 def duration(seconds: float) -> str:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import app
-from harness.cli.catalogue import Json
+from harness.cli.lookup import plan_of
+from harness.cli.options import RESULTS, Exp, Json, Results
 from harness.cli.progress import duration, wall_words
-from harness.cli.runs import RESULTS, Exp, Results, plan_of
 from harness.cli.table import print_json, print_table, text_table
 from harness.errors import UserError
 
@@ -22,8 +22,8 @@ CANCEL_WAIT_S, LOOK_S = 60.0, 0.5  # a runner looks for the request a few times 
 
 def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
     """Every run of an experiment, or of the folder, with its state."""
-    from harness.staleness import stale_runs
-    from harness.store import Store
+    from harness.store.plans import stale_runs
+    from harness.store.store import Store
 
     if not (results / "runs").is_dir():
         raise UserError(f"results folder {results}: no runs here; `ablate run EXP` makes some, or name another with --results")
@@ -85,13 +85,13 @@ def status(
 @app.command()
 def cancel(experiment: Exp, results: Results = RESULTS) -> None:
     """Stop whoever runs an experiment, on this machine or another one; what is finished stays."""
-    from harness import plan_file
-    from harness.slurm.executor import cancel_experiment
+    from harness.runner.slurm.executor import cancel_experiment
+    from harness.store import plans
 
     name = plan_of(experiment, results)["name"]
-    if plan_file.read_plan(results, name) is None:
+    if plans.read_plan(results, name) is None:
         raise UserError(f"experiment '{name}' was never launched in {results}: nothing to cancel")
-    plan_file.cancel(results, name)
+    plans.cancel(results, name)
     if n_jobs := cancel_experiment(results, name):
         print(f"{n_jobs} jobs taken out of the queue")
     waited = time.monotonic() + CANCEL_WAIT_S

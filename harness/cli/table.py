@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.records import finite
+from harness.run.results import finite
 
 JSON_HELP = "print JSON for scripts"
 NUMBER = (int, float, type(None))

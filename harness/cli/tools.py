@@ -6,8 +6,18 @@ from typing import Annotated
 import typer
 
 from harness.cli import app
-from harness.cli.catalogue import Json
+from harness.cli.options import Json
 from harness.cli.table import print_json, print_table
+
+
+@app.command("new-change")
+def new_change(name: Annotated[str, typer.Argument(help="of the change; NAME.py is its file")]) -> None:
+    """Write a plug-in, its experiment and its law test into the working directory; they run as they are."""
+    from harness.experiment.scaffold import new_change as write
+
+    for path in write(name, Path.cwd()):
+        print(path.relative_to(Path.cwd()))
+    print(f"next: pytest test_{name}.py; ablate run {name}; then make {name}.py your own (docs/add-a-toggle.md)")
 
 
 @app.command()
@@ -17,7 +27,7 @@ def parity(
     """Check the core against recorded trajectories; exit 1 beyond tolerance."""
     import torch
 
-    from harness.parity import BOUNDS, ORTHOGONAL_BOUND, check_directory
+    from harness.bench.parity import BOUNDS, ORTHOGONAL_BOUND, check_directory
 
     torch.set_num_threads(1)  # recordings are tiny: threads only wait for each other
     results = check_directory(folder)
@@ -40,7 +50,7 @@ def parity(
 @app.command()
 def doctor(json: Json = False) -> None:
     """What this machine can run, what is missing, and how to get it."""
-    from harness.doctor import examine
+    from harness.bench.doctor import examine
 
     rows = examine()
     if json:

@@ -1,9 +1,9 @@
-"""The data's configuration: which tokens, in which order, in what portions. Standard library only, as harness/config.py."""
+"""The data's configuration: which tokens, in which order, in what portions. Standard library only, as harness/config/run.py."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from model.config import toggle
+from harness.model.config import toggle
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.foreign import environments
-from harness.foreign.braces import check_braces, fill
-from harness.foreign.source import Code
-from harness.process import OF_A_GROUP
-from harness.records import RunSpec
-from harness.slots import Slot
+from harness.node.slots import Slot
+from harness.provenance import interpreters
+from harness.provenance.code import Code
+from harness.provenance.interpreters import check_braces, fill
+from harness.run.spec import RunSpec
+from harness.runner.process import OF_A_GROUP
 
 COMMAND = "torchrun --standalone --nproc-per-node {gpus} {script}"
 PYTHON = {"python": (), "python3": (), "torchrun": ("-m", "torch.distributed.run")}  # the environment's own
@@ -32,8 +32,8 @@ def command_of(spec: RunSpec, copy: Path) -> list[str]:
     trainer, values = spec.config["trainer"], values_of(spec, copy)
     first, *rest = (fill(word, values) for word in (*shlex.split(trainer["command"]), *trainer["args"]))
     if first in PYTHON:
-        return [*environments.start_of(trainer["environment"], values), *PYTHON[first], *rest]
-    return [*environments.prefix(trainer["environment"], values), first, *rest]
+        return [*interpreters.start_of(trainer["environment"], values), *PYTHON[first], *rest]
+    return [*interpreters.prefix(trainer["environment"], values), first, *rest]
 
 
 def variables_of(spec: RunSpec, slot: Slot, copy: Path) -> dict[str, str]:
@@ -46,7 +46,7 @@ def variables_of(spec: RunSpec, slot: Slot, copy: Path) -> dict[str, str]:
         **on_cpu,
         "CUDA_VISIBLE_DEVICES": ",".join(slot.gpus),
         "PYTHONUNBUFFERED": "1",
-        "PATH": environments.search_path(trainer["environment"]),
+        "PATH": interpreters.search_path(trainer["environment"]),
         **{k: fill(v, values) for k, v in trainer["env"].items()},
     }
 
@@ -76,10 +76,10 @@ def check_start(
             f"{other[1].rstrip('.0123456789')}, and name its interpreter as environment (--python PATH)"
         )
     if program not in PYTHON and "container" not in environment:
-        _check_program(program, env.get("PATH", environments.search_path(environment)), code, where)
+        _check_program(program, env.get("PATH", interpreters.search_path(environment)), code, where)
     needs = "torchrun" if program == "torchrun" else code.script if code.imports("torch") else None
-    if needs and "torch" not in environments.lock_of(environment).versions:
-        started = shlex.join(environments.start_of(environment))
+    if needs and "torch" not in interpreters.lock_of(environment).versions:
+        started = shlex.join(interpreters.start_of(environment))
         raise UserError(f"{where}: {started} has no torch, which {needs} needs: install it there, or name another environment")
 
 

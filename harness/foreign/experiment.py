@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.designs import BASELINE, DESIGNS, LIMITS, Changes
-from harness.errors import UserError
-from harness.experiment_file import ExperimentFile
-from harness.experiment_keys import PRIMARY, read_margin, read_name, read_seeds, read_target
-from harness.foreign import environments
+from harness.errors import UserError, near
+from harness.experiment.designs import BASELINE, DESIGNS, LIMITS, Changes
+from harness.experiment.file import ExperimentFile
+from harness.experiment.keys import PRIMARY, read_margin, read_name, read_seeds, read_target
+from harness.foreign.arm import SCRIPT, ForeignArm, Side, default_data, linked
+from harness.foreign.collect import data_fingerprint
 from harness.foreign.command import COMMAND
-from harness.foreign.side import SCRIPT, ForeignArm, Side, default_data, linked
-from harness.foreign.source import data_fingerprint
 from harness.foreign.trainer import Limits
-from harness.presets import near
+from harness.provenance import interpreters
 
 KEYS = ("name", "question", "trainer", "changes", "design", "arms", "seeds", "target", "primary", "margin", "confirm")
 LIMIT_KEYS = {"wall_limit": "wall_s", "silence_limit": "silence_s", "retries": "retries"}
@@ -93,7 +92,7 @@ class _Reader:
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise self.file.fail(f"{at[-1]}: {key} is {value!r}, but must be {words}", *at, key)
         environment = given.get("environment")
-        if environment is not None and not environments.is_environment(environment):
+        if environment is not None and not interpreters.is_environment(environment):
             raise self.file.fail(
                 f"{at[-1]}: environment is {environment!r}, but must be {{python: PATH}} or {{container: COMMAND}}", *at
             )
@@ -178,7 +177,7 @@ class _Reader:
             extra=tuple(_listed(t.get("with"))),
             data=data,
             gpus=t.get("gpus", 1),
-            environment=environments.located(t.get("environment", {}), self.folder),
+            environment=interpreters.located(t.get("environment", {}), self.folder),
         )
 
 

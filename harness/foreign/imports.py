@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.errors import UserError
-from harness.experiment_keys import check_name
-from harness.files import now_iso
+from harness.errors import UserError, near
+from harness.experiment.keys import check_name
 from harness.foreign.logs import LogError, Reading, read_log
 from harness.foreign.plan import NO_CORPUS, plan_mapping, row
-from harness.plan_file import read_plan, save_plan
-from harness.presets import near
-from harness.records import Outcome, RunSpec, Status, result_text, short_digest
-from harness.slots import find_cpus
-from harness.store import ResultsError, Store
-from harness.writer import result_of
+from harness.node.slots import find_cpus
+from harness.run.digests import short_digest
+from harness.run.files import now_iso
+from harness.run.results import result_text
+from harness.run.spec import Outcome, RunSpec, Status
+from harness.store.attempt import result_of
+from harness.store.errors import ResultsError
+from harness.store.plans import read_plan, save_plan
+from harness.store.store import Store
 
 # what lies beside the logs of a record and is none; everything else in a folder is tried
 NOT_LOGS = {

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from harness.records import canonical
+from harness.run.digests import canonical
 
 LINE_LIMIT = 1 << 16  # bytes: a longer line is no line of a log
 MAX_POINTS = 5_000_000

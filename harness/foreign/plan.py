@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 
 from harness.errors import UserError
-from harness.foreign.environments import difference, lock_of
+from harness.experiment.record import digest
+from harness.foreign.arm import ForeignArm, read_side
+from harness.foreign.collect import data_fingerprint
 from harness.foreign.experiment import ForeignExperiment
-from harness.foreign.side import ForeignArm, read_side
-from harness.foreign.source import Code, data_fingerprint, read_code
 from harness.foreign.trainer import Limits
-from harness.plan import PlannedRun, digest
-from harness.plan_file import SCHEMA
-from harness.records import RunSpec, read_json, run_id_of
-from harness.store import Store
+from harness.provenance.code import Code, read_code
+from harness.provenance.interpreters import difference, lock_of
+from harness.run.digests import run_id_of
+from harness.run.read import read_json
+from harness.run.spec import PlannedRun, RunSpec
+from harness.store.plans import SCHEMA
+from harness.store.store import Store
 
 OWN_STEPS = 0  # the budget of a run whose script alone knows its number of steps
 NO_CORPUS = {"name": "the script's own", "fingerprint": "not recorded", "unit": "nats", "bytes_per_token": None}

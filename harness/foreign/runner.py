@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.errors import UserError
-from harness.foreign import environments
 from harness.foreign.trainer import POLL_S, Limits, account, copy_of, train
-from harness.plan import PlannedRun
-from harness.process import Event
-from harness.provenance import redact
-from harness.records import RESULT_STATUSES, Outcome
-from harness.runner import ELSEWHERE_S, STOPS, Summary
-from harness.slots import Slot, find_cpus, find_gpus
-from harness.store import FAILED, Store
+from harness.node.slots import Slot, find_cpus, find_gpus
+from harness.provenance import interpreters
+from harness.provenance.redact import redact
+from harness.run.spec import RESULT_STATUSES, Outcome, PlannedRun
+from harness.runner.executor import STOPS, Summary
+from harness.runner.local import ELSEWHERE_S
+from harness.runner.process import Event
+from harness.store.attempt import claim
+from harness.store.store import FAILED, Store
 
 
 def make_slots(gpus_per_run: int, max_parallel: int) -> list[Slot]:
@@ -106,11 +107,11 @@ class ForeignRunner:
     def _execute(self, planned: PlannedRun, slot: Slot) -> Outcome | None:
         """One attempt; None if the run is somebody else's, or done."""
         spec = planned.spec
-        out = self.store.claim(spec)
+        out = claim(self.store, spec)
         if out is None:
             return None
         try:
-            lock = environments.lock_of(spec.config["trainer"]["environment"])
+            lock = interpreters.lock_of(spec.config["trainer"]["environment"])
             self.store.keep_once("environments", lock.digest, ".json", lambda: json.dumps(dict(lock.versions), indent=1).encode())
             out.describe(account(spec, copy_of(out)))
             archive = self.store.root / "code" / f"{spec.source_digest}.zip"

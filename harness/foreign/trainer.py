@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from harness.foreign import environments, guard
+from harness.foreign import guard
 from harness.foreign.command import command_of, variables_of
 from harness.foreign.logs import LINE_LIMIT, Point, Reading
-from harness.foreign.source import unzip
-from harness.provenance import describe_environment, redact
-from harness.records import Outcome, RunSpec
-from harness.slots import Slot
-from harness.writer import RunWriter
+from harness.node.slots import Slot
+from harness.provenance import interpreters
+from harness.provenance.code import unzip
+from harness.provenance.machine import describe_environment
+from harness.provenance.redact import redact
+from harness.run.spec import Outcome, RunSpec
+from harness.store.attempt import RunWriter
 
 POLL_S = 0.2
 NO_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")
@@ -65,7 +67,7 @@ def account(spec: RunSpec, copy: Path) -> dict[str, Any]:
     """environment.json: this machine's, with the versions and the command of the trainer."""
     trainer = spec.config["trainer"]
     machine = describe_environment(shlex.join(command_of(spec, copy)))
-    lock = dict(environments.lock_of(trainer["environment"]).versions)
+    lock = dict(interpreters.lock_of(trainer["environment"]).versions)
     elsewhere: dict[str, Any] = {"packages": [], "python": lock.get("python")} if trainer["environment"] else {}
     return {**machine, **elsewhere, "lock": lock, "torch": lock.get("torch"), "trainer": dict(trainer)}
 
@@ -173,7 +175,7 @@ class _Watch:
 
     def result(self, status: Any, reason: str | None, wall: Mapping[str, float]) -> Outcome:
         final = self.reading.final()
-        changed = environments.effect(self.spec.config["trainer"]["environment"])
+        changed = interpreters.effect(self.spec.config["trainer"]["environment"])
         marks = {"self_reported": True, "budget": self.reading.n_steps, "environment_effect": changed}
         return Outcome(
             status=status, reason=reason, final=final, wall={**wall, "train_s": final["train_time_s"] or 0.0}, marks=marks

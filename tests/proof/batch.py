@@ -1,4 +1,4 @@
-"""The fixed-n analyses for R experiments at once; tests/test_stats_proof.py holds them to reports.contrasts.analyse.
+"""The fixed-n analyses for R experiments at once; tests/test_stats_proof.py holds them to reports.stats.contrasts.analyse.
 
 Arrays: y_RNK is R replications, N blocks, K arms with the baseline first; M = K - 1 arms."""
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from reports.contrasts import POOLED_UP_TO
-from reports.simultaneous import max_t_quantile
-from reports.two_way import drawn_variances, noisy_share
-from reports.unblocked import widening
+from reports.stats.contrasts import POOLED_UP_TO
+from reports.stats.simultaneous import max_t_quantile
+from reports.stats.two_way import drawn_variances, noisy_share
+from reports.stats.unblocked import widening
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def _separate(d_RNM: np.ndarray, delta: np.ndarray, alpha: float, m: int, index:
 
 
 def contrast_half(y_RNK: np.ndarray, c_K: np.ndarray, alpha: float) -> np.ndarray:
-    """Half widths (R,) of a contrast of arm means, as reports.attribution.contrast_of gives them."""
+    """Half widths (R,) of a contrast of arm means, as reports.analysis.attribution.contrast_of gives them."""
     _, n, k = y_RNK.shape
     if n > POOLED_UP_TO:
         return stats.t.isf(alpha / 2, n - 1) * (y_RNK @ c_K).std(axis=1, ddof=1) / np.sqrt(n)

@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reports.attribution import time_judges
-from reports.contrasts import Sample
-from reports.interactions import contexts, subsets
-from reports.sequential import critical_t
-from reports.shapley import Contrast, Subset, alone_contrasts, left_out_contrasts, shapley_contrasts
-from reports.time_estimates import Clock
+from reports.analysis.attribution import Contrast, Subset, alone_contrasts, left_out_contrasts, shapley_contrasts, time_judges
+from reports.analysis.interactions import contexts, subsets
+from reports.analysis.time_estimates import Clock
+from reports.stats.contrasts import Sample
+from reports.stats.sequential import critical_t
 from tests.proof.batch import chunks, contrast_half, running_t
 from tests.proof.row import AT_MOST, SIZES, Row
 from tests.proof.times import BETA, LOSS_SD, STEP_SD, TARGET, fitted

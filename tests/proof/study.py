@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import stats
 
-from reports.compare import noise_floor
-from reports.contrasts import Sample, analyse
-from reports.intervals import Estimate
-from reports.outcomes import exact_rate, labels, permuted_effect, trimmed_differences
-from reports.planning import planned_critical
-from reports.published import NATS_PER_LOG_STEP, PublishedRecord, era_sd, judge
-from reports.samples import TWO_PHASE_MARGIN, equivalent
-from reports.sequential import critical_t, rate_sequence
-from reports.simultaneous import max_t_quantile
-from reports.unblocked import RATIOS, too_few
+from reports.analysis.compare import noise_floor
+from reports.analysis.published import judge
+from reports.analysis.samples import TWO_PHASE_MARGIN, equivalent
+from reports.inputs.published import NATS_PER_LOG_STEP, PublishedRecord, era_sd
+from reports.stats.contrasts import Sample, analyse
+from reports.stats.intervals import Estimate
+from reports.stats.outcomes import exact_rate, labels, permuted_effect, trimmed_differences
+from reports.stats.planning import planned_critical
+from reports.stats.sequential import critical_t, rate_sequence
+from reports.stats.simultaneous import max_t_quantile
+from reports.stats.unblocked import RATIOS, too_few
 from tests.proof.batch import chunks, declared_analysis, running_t, unblocked_interval
 from tests.proof.row import AT_MOST, SIZES, Row
 from tests.proof.shares import anytime_shares, shares, time_shares
@@ -274,7 +275,7 @@ def descriptions(r: int) -> Iterator[Row]:
 
 
 def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: float) -> float:
-    """Simulated share of experiments whose declared analysis finds `effect` in one of n_arms arms: checks reports.planning."""
+    """Simulated share of experiments whose declared analysis finds `effect` in one of n_arms arms: checks reports.stats.planning."""
     rng = np.random.default_rng([11, n, n_arms])
     y = rng.normal(0, sd, size=(replications, n, n_arms + 1))
     y[:, :, 1] += effect

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import stats
 
-from reports.contrasts import Sample, paired_t
-from reports.intervals import Estimate, total
-from reports.loss_model import LossModel, Slope, fit
-from reports.time_sequences import log_time_interval
+from reports.stats.contrasts import Sample, paired_t
+from reports.stats.intervals import Estimate, total
+from reports.stats.loss_model import LossModel, Slope, fit
+from reports.stats.time_sequences import log_time_interval
 from tests.proof.row import SIZES, Row
 
 BETA, TARGET, EFFECTS, LOSS_SD, STEP_SD, SLOPE_SE = -0.19, 3.28, np.array([0.0, -0.004, -0.008]), 0.0013, 0.002, 0.01

@@ -1,0 +1,1 @@
+"""Measurements of a machine: step times, parity, the acceptance of a GPU."""

@@ -1,0 +1,104 @@
+"""Kernels of this machine against plain ones: attention, compiled networks, low precision. Part of harness/bench/gpu_check.py.
+
+Each check returns rows {what, error, bound, passed}; an error is the largest difference over the largest value of the reference.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.bench.steps import GPT2, resolve
+from harness.config.run import RunConfig, with_fields
+from harness.model.attention import KERNELS, make_mask
+from harness.model.gpt import Tokens
+from harness.training.core import Core
+
+Rows = Iterator[dict[str, Any]]
+BF16_BOUND = 0.03  # kernels in bf16 against fp32: 8 bits of mantissa, summed over a row in another order
+COMPILED_BOUND = 0.01  # of a loss: the same mathematics, rounded elsewhere
+POLICY_BOUND = 0.02  # of a loss after some updates, bf16 against fp32
+UPDATES = 5
+WINDOWS = ((None, "traced"), ("token", "traced"), ("clipped", "partial"), ("block", "partial_and_full"))
+
+
+def row(what: str, found: Tensor, reference: Tensor, bound: float) -> dict[str, Any]:
+    error = float((found.double() - reference.double()).abs().max() / reference.double().abs().max())
+    return {"what": what, "error": error, "bound": bound, "passed": error <= bound}
+
+
+def with_gradients(kernel: Callable[..., Tensor], tensors: list[Tensor], mask: Any) -> list[Tensor]:
+    """The output and the gradients to q, k, v of its product with fixed numbers."""
+    q, k, v = (t.detach().clone().requires_grad_() for t in tensors)
+    y = kernel(q, k, v, mask)
+    weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y)
+    return [y.detach(), *torch.autograd.grad((y * weights).sum(), (q, k, v))]
+
+
+def inputs(device: str, T: int) -> list[Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    return [torch.randn(1, 6 if device == "cuda" else 2, T, 128, generator=draw).to(device) for _ in range(3)]
+
+
+def attention(device: str) -> Rows:
+    """FlexAttention against the dense kernel in every mask, and the SDPA backends against the plain one."""
+    cuda = device == "cuda"
+    T = 2048 if cuda else 256
+    tensors = inputs(device, T)
+    low = [t.bfloat16() for t in tensors] if cuda else tensors
+    names = ("output", "gradient of q", "gradient of k", "gradient of v")
+    docs = (torch.arange(T, device=device) // (T // 3)).int()
+    for kind, builder in WINDOWS:
+        window = torch.tensor(2 if kind == "block" else 192, device=device, dtype=torch.int32)
+        masks = [make_mask(kernel, docs, window, kind, builder) for kernel in ("flex", "dense")]
+        reference = with_gradients(KERNELS["dense"], tensors, masks[1])
+        if cuda:
+            found = with_gradients(torch.compile(KERNELS["flex"], dynamic=False), low, masks[0])
+        else:  # there is no backward pass on a CPU
+            found = [KERNELS["flex"](low[0], low[1], low[2], masks[0])]
+        for name, a, b in zip(names, found, reference, strict=False):
+            yield row(f"flex against dense, window {kind}, {name}", a, b, BF16_BOUND)
+    reference = with_gradients(KERNELS["math"], tensors, None)
+    for kernel in ("cudnn", "flash") if cuda else ("sdpa",):
+        for name, a, b in zip(names, with_gradients(KERNELS[kernel], low, None), reference, strict=True):
+            yield row(f"{kernel} against math, {name}", a, b, BF16_BOUND)
+
+
+def small(preset: str, device: str, **fields: Any) -> RunConfig:
+    """A preset at the small scale, or smaller still on a CPU: an update of one sequence."""
+    sizes = {"data.ranks": 1, "data.batch_tokens": 1024, "data.seq_len": 1024, "data.micro_tokens": 1024, "data.val_tokens": 1024}
+    if device == "cpu":
+        sizes = {key: 256 for key in sizes} | {"data.ranks": 1, "model.n_layer": 6}
+    return with_fields(resolve(preset, scale="small" if device == "cuda" else "tiny", device=device, settings=sizes)[0], fields)
+
+
+def losses(config: RunConfig, device: str, compiled: Any = None) -> Tensor:
+    """(UPDATES + 1,) losses of updates on one batch of random tokens, and of what they led to; compiled: a compiler's backend."""
+    vocab, separator = GPT2 if device == "cuda" else (257, 256)
+    core = Core(config, Tokens(vocab_size=vocab, separator=separator, seq_len=config.data.seq_len), seed=0, device=device)
+    if compiled is not None:
+        core.forward = core.local = torch.compile(core.model, dynamic=False, backend=compiled)
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, vocab, (1, 1, config.data.seq_len + 1), generator=draw).to(device)
+    batch = ids[..., :-1].contiguous(), ids[..., 1:].contiguous()
+    found = [core.update(step, [batch]) for step in range(UPDATES)]
+    return torch.cat([*found, core.evaluate(UPDATES, [(batch[0][0], batch[1][0])])])
+
+
+def networks(device: str, preset: str) -> Rows:
+    """A preset compiled against eager, and its low precision against fp32, by the losses of some updates."""
+    cuda = device == "cuda"
+    eager = {"system.compile": "off"} | ({"model.attn_kernel": "dense", "model.block_mask": "traced"} if cuda else {})
+    config = small(preset, device)
+    if config.model.attn_mask == "causal":
+        eager = {"system.compile": "off"} | ({"model.attn_kernel": "sdpa"} if cuda else {})
+    record = losses(with_fields(config, {**eager, "precision.mode": "record"}), device)
+    plain = losses(with_fields(config, {**eager, "precision.mode": "fp32"}), device)
+    yield row(f"{preset}: {config.precision.policy} against fp32", record, plain, POLICY_BOUND)
+    if cuda:
+        compiled = losses(with_fields(config, {"system.compile": "on"}), device)
+        yield row(f"{preset}: compiled against eager", compiled, record, COMPILED_BOUND)
+    else:
+        fp32 = with_fields(config, {**eager, "precision.mode": "fp32"})
+        yield row(f"{preset}: traced against eager", losses(fp32, device, "aot_eager"), plain, 1e-5)

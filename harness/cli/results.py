@@ -1,0 +1,78 @@
+"""The results folder as a whole: bring results of another one in, see what it weighs, let go what is not needed."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.cli import app
+from harness.cli.options import RESULTS, Json, Results
+from harness.cli.table import print_json, print_table
+from harness.errors import UserError
+
+MIB = 2**20
+
+
+@app.command()
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="results folders of other machines")],
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Bring results of other folders in, every digest verified; exit 1 if something there was not sound."""
+    from harness.store.merge import check_source
+    from harness.store.merge import merge as bring_in
+    from harness.store.store import Store
+
+    for folder in folders:
+        check_source(folder, results)
+    store = Store.create(results)
+    done = {str(folder): vars(bring_in(folder, store)) for folder in folders}
+    problems = [p for found in done.values() for p in found["problems"]]
+    if json:
+        print_json([{"folder": folder, **found} for folder, found in done.items()])
+    else:
+        print_table([{"folder": folder, **{k: len(v) for k, v in found.items()}} for folder, found in done.items()])
+        for problem in problems:
+            print(f"left where it is: {problem}")
+    raise typer.Exit(1 if problems else 0)
+
+
+@app.command()
+def clean(
+    kinds: Annotated[list[str] | None, typer.Argument(metavar="[KIND]...", help="which kinds; default: all")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, remove nothing")] = False,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> None:
+    """Disk use, and remove what may go: stale runs, what failed attempts left, damaged runs set aside, caches."""
+    from harness.errors import near
+    from harness.store.clean import KINDS, remove, weight
+    from harness.store.store import Store
+
+    known = [k.name for k in KINDS]
+    for name in kinds or ():
+        if name not in known:
+            raise UserError(f"unknown kind '{name}'{near(name, known)}: choose from {', '.join(known)}")
+    if not (results / "runs").is_dir():
+        raise UserError(f"results folder {results}: no runs here; name another with --results")
+    store, before = Store(results), weight(results)
+    rows: list[dict[str, Any]] = []
+    for kind in KINDS:
+        if kinds and kind.name not in kinds:
+            continue
+        paths = [p for p in kind.find(store) if p.exists() or p.is_symlink()]
+        size = sum(map(weight, paths))
+        if not dry_run:
+            for path in paths:
+                remove(path)
+        rows.append({"kind": kind.name, "n": len(paths), "mib": size / MIB, "what": kind.words})
+    after = before - sum(r["mib"] for r in rows) * MIB if dry_run else weight(results)
+    if json:
+        print_json(
+            {"results": str(results), "mib": before / MIB, "mib_after": after / MIB, "removed": not dry_run, "kinds": rows}
+        )
+        return
+    print_table(rows, ["kind", "n", "mib", "what"])
+    words = "would leave" if dry_run else "left"
+    print(f"{results}: {before / MIB:.1f} MiB, {words} {after / MIB:.1f} MiB")

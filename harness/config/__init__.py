@@ -1,0 +1,1 @@
+"""The configuration of one run: sections, presets, plug-ins, and what is refused."""

@@ -1,0 +1,34 @@
+"""What a device cannot do is replaced by what computes the same there, and noted as substituted."""
+
+from typing import Any
+
+from harness.config.run import RunConfig, with_fields
+from harness.errors import UserError
+
+# ---------------------------------------------------------------- what this machine replaces
+
+SUBSTITUTES = {"cudnn": "sdpa", "flash": "sdpa", "flex": "dense"}  # without CUDA: the equivalent kernel
+
+
+def for_device(config: RunConfig, device: str, asked: frozenset[str]) -> tuple[RunConfig, tuple[str, ...]]:
+    """The configuration as it runs on "cpu" or "cuda", and what was substituted, in words.
+
+    `asked`: dotted fields that the user set; a kernel among them is never substituted but refused.
+    """
+    if device != "cpu":
+        return config, ()
+    changes: dict[str, Any] = {}
+    notes = []
+    kernel = config.model.attn_kernel
+    if kernel in SUBSTITUTES:
+        if "model.attn_kernel" in asked:
+            raise UserError(
+                f"model.attn_kernel={kernel} needs CUDA, which this machine lacks: use {SUBSTITUTES[kernel]}, or run it on a GPU"
+            )
+        changes["model.attn_kernel"] = SUBSTITUTES[kernel]
+        changes["model.block_mask"] = "traced"
+        notes.append(f"model.attn_kernel={kernel} by {SUBSTITUTES[kernel]} (no CUDA)")
+    if "precision.mode" not in asked and config.precision.mode == "record":
+        changes["precision.mode"] = "fp32"
+        notes.append("precision.mode=record by fp32 (CPU)")
+    return with_fields(config, changes), tuple(notes)

@@ -1,0 +1,236 @@
+"""One run's configuration: the sections of model/, optim/ and the harness, joined in a frozen RunConfig.
+
+Standard library only, so that the training core runs on a bare GPU image. The file boundary (harness/resolve.py)
+validates YAML against these same dataclasses. Metadata of a toggle as in model/config.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from typing import Any, Literal
+
+from harness.data.config import DataConfig
+from harness.model.config import ON, ModelConfig, toggle
+from harness.optim.config import OptimConfig
+
+BLOCK = 128  # tokens in one block of a block window; fixed by the records' kernels
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """Steps are optimizer updates. A budget rescales warm-up and cooldown with `steps`, momentum warm-up stays."""
+
+    steps: int = toggle(
+        9536, record="r02", affects=("schedule", "clock", "validation", "loss"), doc="optimizer updates", ge=1, le=10_000_000
+    )
+    warmup_steps: int = toggle(
+        0,
+        record="r02",
+        affects=("schedule", "loss"),
+        doc="learning rate rises linearly over this many updates",
+        choices={256: "r02", 250: "r03"},
+        ge=0,
+    )
+    cooldown_steps: int | None = toggle(
+        None,
+        record="r02",
+        affects=("schedule", "loss"),
+        example=3,
+        doc="learning rate falls linearly over the last updates; the last one uses 1/cooldown_steps",
+        ge=1,
+    )
+    cooldown_frac: float | None = toggle(
+        None,
+        record="r18",
+        affects=("schedule", "loss"),
+        doc="the same as a fraction of the steps left",
+        choices={0.4: "r18"},
+        gt=0,
+        le=1,
+        conflicts={"*": {"schedule.cooldown_steps": ON}},
+    )
+    lr_floor: float = toggle(
+        0.0,
+        record="r02",
+        affects=("schedule", "loss"),
+        example=0.1,
+        doc="the cooldown ends at this fraction of the rate",
+        ge=0,
+        lt=1,
+    )
+    window_tokens: int = toggle(
+        1024,
+        record="r12",
+        affects=("schedule", "mask", "loss"),
+        doc="attention window, or the end of its warm-up",
+        choices={1024: "r12", 1792: "r13"},
+        ge=64,
+        unit="tokens",
+    )
+    window_warmup: Literal["tokens", "blocks"] | None = toggle(
+        None,
+        record="r13",
+        affects=("schedule", "mask", "loss"),
+        choices={"tokens": "r13", "blocks": "r18"},
+        doc="the window grows linearly with the step from 64 tokens (one block), interpolated in tokens or in whole blocks",
+        requires={"tokens": {"model.attn_window": ON}, "blocks": {"model.attn_window": ("block",)}},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionConfig:
+    mode: Literal["record", "fp32"] = toggle(
+        "record",
+        record="r02",
+        affects=("precision", "loss"),
+        doc="the record's roundings, or fp32 throughout (every cast a no-op, by-dtype epsilon 2^-23)",
+        choices={"record": "r02"},
+    )
+    policy: Literal["autocast", "bf16_model", "bf16_embeds"] = toggle(
+        "autocast",
+        record="r02",
+        affects=("parameters", "initial", "precision", "loss"),
+        choices={"bf16_model": "r10", "bf16_embeds": "r18"},
+        doc="fp32 parameters under bf16 autocast; all bf16 but the linears; bf16 tables only",
+    )
+    val_fp32: bool = toggle(
+        False,
+        record="r02",
+        affects=("validation",),
+        doc="validation runs outside autocast, in fp32",
+        choices={True: "r02"},
+        requires={True: {"precision.policy": ("autocast",), "model.attn_kernel": ("sdpa", "math", "dense", "flex")}},
+    )
+    val_grad: bool = toggle(
+        False, record="r05", affects=("validation",), doc="validation keeps the graph (a compile problem was being dodged)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemConfig:
+    accumulate: Literal["mean", "sum"] = toggle(
+        "mean",
+        record="r02",
+        affects=("loss",),
+        choices={"sum": "r18"},
+        doc="micro-step gradients of a rank are averaged, or summed",
+    )
+    no_sync: bool = toggle(False, record="r04", affects=("comm",), doc="gradients are reduced on the last micro-step only")
+    bucket_view: bool = toggle(False, record="r16", affects=("comm",), doc="DDP gradients are views into its buckets")
+    broadcast_buffers: bool = toggle(
+        True, record="r02", affects=("comm",), doc="DDP broadcasts buffers at every forward", choices={False: "r16"}
+    )
+    compile: Literal["auto", "on", "off"] = toggle(
+        "auto",
+        record="r02",
+        affects=("runtime",),
+        doc="torch.compile of the model and the orthogonalisation; auto: on CUDA only",
+        choices={"auto": "r02"},
+    )
+    coordinate_descent: bool = toggle(
+        False, record="r02", affects=("runtime",), doc="Inductor's coordinate_descent_tuning", choices={True: "r02", False: "r18"}
+    )
+    skip_guards: bool = toggle(
+        False, record="r16", affects=("runtime",), doc="the compiler skips guard evaluation from step 5 on"
+    )
+    expandable_segments: bool = toggle(False, record="r17", affects=("runtime",), doc="CUDA allocator with expandable segments")
+    cuda_warm_start: bool = toggle(
+        False, record="r18", affects=("runtime",), doc="a one-element backward pass before anything else on CUDA"
+    )
+    checkpoint: Literal["none", "final", "every"] = toggle(
+        "none",
+        record="r02",
+        affects=("runtime",),
+        doc="save model and optimizers never, at the end, or every checkpoint_every updates; outside the clock",
+        choices={"every": "r02", "none": "r17"},
+    )
+    checkpoint_every: int | None = toggle(
+        None,
+        record="r02",
+        affects=("runtime",),
+        example=3,
+        doc="updates between two checkpoints; null: at each validation",
+        ge=1,
+        requires={"*": {"system.checkpoint": ("every",)}},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingConfig:
+    protocol: Literal["warmup-restore", "skip10"] = toggle(
+        "warmup-restore",
+        record="r04",
+        affects=("clock",),
+        choices={"skip10": "r04"},
+        doc="warm up on dummy data, restore everything, then start the clock; or leave the first 10 updates untimed",
+    )
+    exclusive_node: bool = toggle(False, record="r02", affects=("placement",), doc="a timing run has the node to itself")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that decides what a run computes, but its seed."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
+    system: SystemConfig = field(default_factory=SystemConfig)
+    timing: TimingConfig = field(default_factory=TimingConfig)
+    plugin: Mapping[str, Any] = field(default_factory=dict)  # dotted plug-in toggles: {"file.field": value}
+
+
+SECTIONS = ("model", "optim", "schedule", "data", "precision", "system", "timing")
+
+
+def toggles() -> Iterator[tuple[str, Field]]:
+    """Every toggle as (dotted name, dataclass field), in the order of declaration."""
+    for section in SECTIONS:
+        for f in fields(getattr(RunConfig(), section)):
+            yield f"{section}.{f.name}", f
+
+
+def get(config: RunConfig, name: str) -> Any:
+    """The value of a dotted field."""
+    section, _, key = name.partition(".")
+    return config.plugin[key] if section == "plugin" else getattr(getattr(config, section), key)
+
+
+def with_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
+    """A copy with dotted fields replaced; names and values are taken as validated."""
+    by_section: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        section, _, key = name.partition(".")
+        by_section.setdefault(section, {})[key] = value
+    changed: dict[str, Any] = {
+        s: {**config.plugin, **v} if s == "plugin" else replace(getattr(config, s), **v) for s, v in by_section.items()
+    }
+    return replace(config, **changed)
+
+
+def flat(config: RunConfig) -> dict[str, Any]:
+    """Dotted names to plain values, in the order of declaration."""
+    values = {name: get(config, name) for name, _ in toggles()}
+    return values | {f"plugin.{k}": v for k, v in config.plugin.items()}
+
+
+def plain(config: RunConfig) -> dict[str, Any]:
+    """Nested plain mapping (YAML, JSON): what config.yaml holds."""
+
+    def simple(value: Any) -> Any:
+        return [simple(v) for v in value] if isinstance(value, tuple) else value
+
+    return {
+        s: {k: simple(v) for k, v in (asdict(part) if s in SECTIONS else dict(part)).items()}
+        for s, part in ((f.name, getattr(config, f.name)) for f in fields(config))
+    }
+
+
+def from_plain(values: Mapping[str, Any]) -> RunConfig:
+    """The inverse of `plain`, for configurations that were validated when they were written."""
+
+    def frozen(value: Any) -> Any:
+        return tuple(frozen(v) for v in value) if isinstance(value, list) else value
+
+    dotted = {f"{s}.{k}": frozen(v) for s, part in values.items() for k, v in part.items()}
+    return with_fields(RunConfig(), dotted)

@@ -1,0 +1,205 @@
+"""Your own text as a corpus: .txt, .md, .jsonl, source trees; documents by file, line or paragraph.
+
+Files come in the order of a hash of their path, so that training and validation are alike. Whole files are split by size,
+smaller documents by a hash of their content; equal ones fall to the same side.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.corpora.corpus import BUILT_IN, Corpus, corpus_folder
+from harness.corpora.lock import lock
+from harness.corpora.shard_writer import SHARD_TOKENS, VAL_SHARE, CorpusWriter, Progress, quiet, split_roles
+from harness.corpora.tokenizers import open_tokenizer
+from harness.data.shards import sha256_of
+from harness.errors import UserError
+
+BLOCK_BYTES = 1 << 20
+Document = Iterable[bytes]  # blocks of its text
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFile:
+    path: Path
+    key: str  # path below the argument it was found through; decides the order
+    size: int  # bytes
+
+
+def prepare_text(
+    paths: Sequence[Path | str],
+    *,
+    name: str,
+    root: Path | str | None = None,
+    documents: str = "file",
+    tokenizer: str = "bytes",
+    vocabulary: Path | None = None,
+    heldout: Sequence[Path | str] = (),
+    shard_tokens: int = SHARD_TOKENS,
+    progress: Progress = quiet,
+) -> Corpus:
+    """Make corpus `name` from files and folders of text, anew each time; the same text gives the same fingerprint.
+
+    documents: "file", "line", "paragraph" (parted by blank lines); .jsonl is always one JSON object with a "text" a line.
+    heldout: further text for a second metric. Memory is bounded by the largest line or paragraph. Raises UserError.
+    """
+    if documents not in DOCUMENTS or documents == "jsonl":
+        raise UserError(f"documents '{documents}': choose file, line or paragraph")
+    if name in BUILT_IN:
+        raise UserError(f"'{name}' is the name of a built-in corpus: give your text another")
+    tokens_of = open_tokenizer(tokenizer, vocabulary)
+    texts, others = find_texts(paths), find_texts(heldout)
+    roles = split_files([text for text in texts if reader_of(text, documents) == "file"])
+    total, done = sum(text.size for text in texts + others), 0
+    folder = corpus_folder(name, root)
+    with lock(folder), CorpusWriter(folder, tokens_of, shard_tokens) as writer:
+        for text in texts + others:
+            fixed = "heldout" if text in others else roles.get(text.path)
+            for document in DOCUMENTS[reader_of(text, documents)](text.path):
+                if fixed:
+                    writer.add(fixed, document)
+                else:
+                    blocks = list(document)  # one line or paragraph: its content decides its side
+                    writer.add(side_of(blocks), blocks)
+            done += text.size
+            progress(done, total)
+        return writer.finish(f"text: {', '.join(str(path) for path in paths)}; documents by {documents}; tokenizer {tokenizer}")
+
+
+def split_files(texts: Sequence[TextFile]) -> dict[Path, str]:
+    """The role of each whole file, by size; copies of one text fall to the same side."""
+    of_size = Counter(text.size for text in texts)
+    copies: dict[tuple[int, str], list[TextFile]] = {}
+    for text in texts:
+        content = sha256_of(text.path) if of_size[text.size] > 1 else ""
+        copies.setdefault((text.size, content), []).append(text)
+    roles = split_roles([sum(text.size for text in same) for same in copies.values()])
+    return {text.path: role for same, role in zip(copies.values(), roles) for text in same}
+
+
+def reader_of(text: TextFile, documents: str) -> str:
+    return "jsonl" if text.path.suffix == ".jsonl" else documents
+
+
+def side_of(document: Document) -> str:
+    """A share of VAL_SHARE of all documents, by content."""
+    digest = hashlib.sha256(b"".join(document)).digest()
+    return "val" if int.from_bytes(digest[:8]) < VAL_SHARE * 2**64 else "train"
+
+
+def by_hash(texts: Iterable[TextFile]) -> list[TextFile]:
+    """In an order that has nothing to do with what the files hold, and is the same on every machine."""
+    return sorted(texts, key=lambda text: (hashlib.sha256(text.key.encode()).digest(), str(text.path)))
+
+
+def find_texts(paths: Sequence[Path | str]) -> list[TextFile]:
+    """Files as named; of folders, every text file below that is not hidden, linked or empty. Raises UserError for a bad path."""
+    found: dict[Path, TextFile] = {}
+    for path in map(Path, paths):
+        inside = list(files_below(path)) if path.is_dir() else [path]
+        for file in inside:
+            if not file.is_file():
+                raise UserError(f"{file}: no such file or folder: check the path")
+            if is_binary(file):
+                if path.is_dir():
+                    continue
+                raise UserError(f"{file}: not a text file (it holds NUL bytes): give .txt, .md, .jsonl or source files")
+            if size := file.stat().st_size:
+                key = file.name if file == path else f"{path.resolve().name}/{file.relative_to(path).as_posix()}"
+                found[file.resolve()] = TextFile(path=file, key=key, size=size)
+        if not inside:
+            raise UserError(f"{path}: no file below this folder: check the path")
+    return by_hash(found.values())
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    for here, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
+        yield from (path for name in files if not name.startswith(".") and not (path := Path(here, name)).is_symlink())
+
+
+def is_binary(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return b"\0" in file.read(8192)
+
+
+def whole_file(path: Path) -> Iterator[Document]:
+    yield file_blocks(path)
+
+
+def lines(path: Path) -> Iterator[Document]:
+    """Every line that is not blank, with its newline."""
+    with open(path, "rb") as file:
+        yield from ([line] for line in file if not line.isspace())
+
+
+def paragraphs(path: Path) -> Iterator[Document]:
+    """Runs of lines that are not blank."""
+    paragraph: list[bytes] = []
+    with open(path, "rb") as file:
+        for line in file:
+            if not line.isspace():
+                paragraph.append(line)
+            elif paragraph:
+                yield [b"".join(paragraph)]
+                paragraph = []
+    if paragraph:
+        yield [b"".join(paragraph)]
+
+
+def json_lines(path: Path) -> Iterator[Document]:
+    """The "text" of every line's JSON object; blank lines and empty texts are passed over."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.isspace():
+                continue
+            try:
+                text = json.loads(line)["text"].encode()
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise UserError(
+                    f'{path}, line {number}: not a JSON object with a string "text": mend or remove the line'
+                ) from None
+            if text:
+                yield [text]
+
+
+DOCUMENTS: dict[str, Callable[[Path], Iterator[Document]]] = {
+    "file": whole_file,
+    "line": lines,
+    "paragraph": paragraphs,
+    "jsonl": json_lines,
+}
+
+
+def file_blocks(path: Path) -> Iterator[bytes]:
+    """A file's bytes in blocks of about BLOCK_BYTES, cut where a tokenizer of words and spaces would cut anyway."""
+    rest = b""
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            rest += block
+            if cut := safe_cut(rest):
+                yield rest[:cut]
+                rest = rest[cut:]
+    if rest:
+        yield rest
+
+
+LAST_WORD_END = re.compile(rb".*\S(?=[ \n])", re.DOTALL)
+
+
+def safe_cut(block: bytes) -> int:
+    """The last place before a space or newline that follows a visible character: GPT-2's pattern never joins across it.
+
+    0 where the block's end has no such place (then read on), unless it is already far too long (then anywhere).
+    """
+    start, cut = max(0, len(block) - 65536), len(block)
+    while found := LAST_WORD_END.match(block, start, cut):
+        cut = found.end()
+        if not block[max(0, cut - 4) : cut].decode("utf-8", "ignore")[-1:].isspace():  # U+00A0 and the like are spaces too
+            return cut
+    return len(block) if len(block) > 16 * BLOCK_BYTES else 0

@@ -1,0 +1,1 @@
+"""Experiments: the file, its arms and designs, the plan of its runs and their cost."""

@@ -1,0 +1,1 @@
+"""One machine: its slots, its GPUs, its memory."""

@@ -1,0 +1,69 @@
+"""The kept code of foreign trainers."""
+
+import ast
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.provenance.source import Source, code_digest
+from harness.run.digests import short_digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """The files of a trainer by their path in a clean copy, patches applied; `script` is the one that is run."""
+
+    script: str
+    files: Mapping[str, bytes]
+
+    @property
+    def source(self) -> Source:
+        """Digests that comments, docstrings and layout do not move, where a file is Python."""
+        digests = {name: _digest(name, content) for name, content in sorted(self.files.items())}
+        return Source(digest=short_digest([self.script, digests]), files=digests)
+
+    def imports(self, package: str) -> bool:
+        """Whether the script needs a package: it imports it at its top, where nothing catches that it is missing."""
+        try:
+            top = ast.parse(self.files[self.script]).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        names = [a.name for s in top if isinstance(s, ast.Import) for a in s.names]
+        names += [s.module or "" for s in top if isinstance(s, ast.ImportFrom) and not s.level]
+        return any(n.partition(".")[0] == package for n in names)
+
+    def zipped(self) -> bytes:
+        """The same bytes for the same files."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in sorted(self.files.items()):
+                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
+        return buffer.getvalue()
+
+
+def unzip(archive: Path, folder: Path) -> None:
+    """Write a clean copy, what opens with #! as a program; names that lead out of the folder are refused by zipfile."""
+    with zipfile.ZipFile(archive) as zipped:
+        for name in zipped.namelist():
+            path = Path(zipped.extract(name, folder))
+            if zipped.read(name)[:2] == b"#!":
+                path.chmod(0o755)
+
+
+def read_code(archive: Path, script: str) -> Code:
+    """The code that `Code.zipped` was kept of. Raises UserError where it is gone."""
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            return Code(script=script, files={name: zipped.read(name) for name in zipped.namelist()})
+    except (OSError, zipfile.BadZipFile):
+        raise UserError(f"{archive}: the code that ran is gone or damaged: bring the script back, or start anew") from None
+
+
+def _digest(name: str, content: bytes) -> str:
+    try:
+        return code_digest(content.decode("utf-8")) if name.endswith(".py") else short_digest(content.hex())
+    except (SyntaxError, ValueError, RecursionError):  # of another Python, or not text: every byte counts
+        return short_digest(content.hex())

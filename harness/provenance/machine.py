@@ -1,0 +1,127 @@
+"""Where a run was made: the environment lock, part of its identity, and environment.json, the account for readers.
+
+Nothing secret leaves: environment variables by allow-list, everything else through `redact`.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distributions, version
+from pathlib import Path
+from typing import Any
+
+from harness.provenance.redact import redact
+from harness.run.digests import short_digest
+
+HERE = Path(__file__).resolve().parents[2]
+LOCKED = (
+    "torch",
+    "numpy",
+    "triton",
+    "nvidia-cudnn-cu13",
+    "nvidia-cudnn-cu12",
+    "nvidia-nccl-cu13",
+    "nvidia-nccl-cu12",
+    "nvidia-cuda-runtime",
+    "nvidia-cuda-runtime-cu12",
+)
+SHOWN_VARIABLES = re.compile(
+    r"(OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|WORLD_SIZE|LOCAL_RANK|RANK|"
+    r"PYTORCH_CUDA_ALLOC_CONF|TORCHINDUCTOR_\w+|TORCH_\w+|NCCL_\w+|SLURM_JOB_ID|SLURM_NODELIST|ABLATE_\w+)"
+)
+
+
+def _shown(name: str, value: str) -> str:
+    """The value of an environment variable, redacted if its name or its look says so."""
+    return redact(f"{name}={value}").partition("=")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """The versions that can change a number, and their digest."""
+
+    digest: str
+    versions: Mapping[str, str]
+
+
+@cache
+def environment_lock() -> Lock:
+    """Python, torch and what it computes with, read without importing torch. torch's local version names CUDA or CPU."""
+    versions = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in LOCKED:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return Lock(digest=short_digest(versions), versions=versions)
+
+
+def _output(*command: str, cwd: Path | None = None) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, cwd=cwd)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+@cache
+def _gpus() -> list[dict[str, str]]:
+    """Name, identifier, driver and power limit of each GPU, as the driver's tool tells them; [] without one.
+
+    Asked once in a process: the tool takes seconds where a driver sleeps. What changes is sampled while a run trains (gpus.py).
+    """
+    fields = ("name", "uuid", "driver_version", "power.limit")
+    text = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+    return [dict(zip(fields, (v.strip() for v in line.split(",")), strict=False)) for line in text.splitlines()]
+
+
+@cache
+def working_diff() -> str:
+    """What the tracked files differ from the last commit in, redacted; empty outside a repository. Kept once, by its digest."""
+    return redact(_output("git", "diff", "HEAD", cwd=HERE))
+
+
+@cache
+def _node() -> dict[str, Any]:
+    """What stays the same while a process lives."""
+    diff = working_diff()
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "cpu": _cpu_name(),
+        "n_cpus": os.cpu_count(),
+        "packages": sorted(f"{d.name}=={d.version}" for d in distributions()),
+        "lock": dict(environment_lock().versions),
+        "git": {
+            "commit": _output("git", "rev-parse", "HEAD", cwd=HERE) or None,
+            "dirty": bool(diff),
+            "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None,  # code/<this>.diff in the results folder
+        },
+    }
+
+
+def describe_environment(command: str | None = None) -> dict[str, Any]:
+    """The content of environment.json: host, hardware, versions, code, command and the allowed environment variables."""
+    return {
+        "schema": 1,
+        **_node(),
+        "gpus": _gpus(),
+        "command": redact(command if command is not None else shlex.join(sys.argv)),
+        "variables": {k: _shown(k, v) for k, v in sorted(os.environ.items()) if SHOWN_VARIABLES.fullmatch(k)},
+    }

@@ -1,0 +1,126 @@
+"""result.json: what it holds, how it is sealed, and whether it can be believed."""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.run.digests import _encode, file_digest, short_digest
+from harness.run.read import _read, read_json
+from harness.run.spec import RESULT_STATUSES, SCHEMA
+
+DIGESTED = ("config.yaml", "environment.json", "metrics.jsonl")
+FILES = ("result.json", *DIGESTED)
+MEASURED = (  # the numbers of a result, null where unknown
+    "val_loss",
+    "heldout_loss",
+    "train_time_s",
+    "step_ms",
+    "step_ms_median",
+    "step_ms_p95",
+    "steps",
+    "tokens",
+    "tokens_per_s",
+    "mfu",
+    "peak_allocated_mib",
+    "peak_reserved_mib",
+)
+PHASES = {  # key of a result's `wall` -> words, in the order a run passes through them; its total_s holds them all
+    "import_s": "import",
+    "data_s": "data",
+    "build_s": "build",
+    "compile_s": "compile",
+    "warmup_s": "warm-up",
+    "train_s": "training",
+    "validate_s": "validation",
+}
+
+
+def finite(value: Any) -> Any:
+    """The value with None for every number that is not finite, in lists and mappings too: JSON has no word for it."""
+    if isinstance(value, Mapping):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def where_time_went(walls: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], float]:
+    """Seconds of runs by phase, each run's worker and its wait before the run counted, from their results' `wall`; and the
+    fraction of them that was training or validation."""
+    seconds = {words: math.fsum(w.get(key) or 0.0 for w in walls) for key, words in PHASES.items()}
+    idle = math.fsum(w.get("idle_s") or 0.0 for w in walls)
+    rest = max(0.0, math.fsum(w.get("total_s") or 0.0 for w in walls) - math.fsum(seconds.values()))
+    useful, seconds = seconds["training"] + seconds["validation"], {**seconds, "rest": rest, "idle": idle}
+    return seconds, useful / (math.fsum(seconds.values()) or 1.0)
+
+
+def read_result(run: Path) -> dict[str, Any] | None:
+    """result.json of a run directory, None where there is none or it is damaged; its digests are not looked at."""
+    return result_in(str(run), run.name)
+
+
+def result_in(folder: str, run_id: str) -> dict[str, Any] | None:
+    """The result of a run whose directory is `folder`: text, not a Path, since ten thousand runs are looked at in a second."""
+    return _valid(read_json(f"{folder}/result.json"), run_id)
+
+
+def _valid(result: Any, run_id: str) -> dict[str, Any] | None:
+    good = isinstance(result, dict) and result.get("schema") == SCHEMA and result.get("run_id") == run_id
+    return result if good and result.get("status") in RESULT_STATUSES and isinstance(result.get("digests"), dict) else None
+
+
+def sealed(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A result with the digest of its own content."""
+    content = {k: v for k, v in result.items() if k != "digest"}
+    return {**content, "digest": short_digest(content)}
+
+
+def result_text(result: Mapping[str, Any]) -> str:
+    """A sealed result as result.json holds it, an entry a line: without the line ends it is canonical JSON."""
+    return "{\n" + ",\n".join([f"{_encode(key)}:{_encode(result[key])}" for key in sorted(result)]) + "\n}\n"
+
+
+def _seal_holds(text: str, result: Mapping[str, Any]) -> bool:
+    """Whether a result has the digest that it says: of its text, which is quick, or of its content in another layout."""
+    seal = result.get("digest")
+    content = text.replace("\n", "").replace(f'"digest":"{seal}",', "", 1)
+    if hashlib.sha256(content.encode()).hexdigest()[:16] == seal:
+        return True
+    return short_digest({k: v for k, v in result.items() if k != "digest"}) == seal
+
+
+def stats_of(folder: str) -> list[os.stat_result]:
+    """The facts of a finished run's FILES; raises OSError where one is missing."""
+    return [os.stat(f"{folder}/{name}") for name in FILES]
+
+
+def examine(
+    folder: Path | str, run_id: str, *, stats: Sequence[os.stat_result] | None = None
+) -> tuple[dict[str, Any] | None, str | None]:
+    """A run's result, None if it has none or it cannot be read; and what is wrong with it or the files that it vouches for.
+
+    With stats of its files, one that kept its size and is no newer than the result is taken for untouched.
+    """
+    path = f"{folder}/result.json"
+    try:
+        text = _read(path)
+        result = _valid(json.loads(text), run_id)
+    except (OSError, ValueError):
+        result = None
+    if result is None:
+        return None, f"{path} is damaged" if os.path.exists(path) else None
+    if not _seal_holds(text, result):
+        return result, f"{path} is not the file that the run wrote"
+    try:
+        for i, name in enumerate(DIGESTED, start=1):
+            if stats and stats[i].st_size == result["bytes"][name] and stats[i].st_mtime_ns <= stats[0].st_mtime_ns:
+                continue
+            if file_digest(f"{folder}/{name}") != result["digests"][name]:
+                return result, f"{folder}/{name} is not the file that the run wrote"
+    except OSError as error:
+        return result, f"{error.filename}: {error.strerror}"
+    return result, None

@@ -1,0 +1,1 @@
+"""Running what is missing: executors, workers, processes."""

@@ -1,0 +1,1 @@
+"""The results folder: claims, attempts, results, plans."""

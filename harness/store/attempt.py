@@ -1,0 +1,218 @@
+"""One attempt at a run: its files while it is made, and its result, written last."""
+
+import json
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from typing import IO, Any
+
+from harness.provenance.redact import redact, redact_file
+from harness.run.digests import file_digest
+from harness.run.files import append_row, now_iso, write_json, write_text, write_whole
+from harness.run.read import read_lines
+from harness.run.results import DIGESTED, MEASURED, finite, result_text, sealed
+from harness.run.spec import RESULT_STATUSES, SCHEMA, Outcome, RunSpec
+from harness.store.claims import last_attempt, take
+from harness.store.errors import ResultsError
+from harness.store.store import Store
+
+PROGRESS_S = 1.0  # progress.json is written at most once in this time
+ALIVE_S = 10.0  # owner.json is touched once in this time, compiling or not
+LEFT_BEHIND = (*DIGESTED, "log.txt", "checkpoint.pt")
+
+
+def _reported(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A failing disk is the results folder's fault, not the trainer's."""
+
+    @wraps(method)
+    def inner(self: "RunWriter", *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except OSError as error:
+            raise ResultsError(self.store.root, error) from error
+
+    return inner
+
+
+class RunWriter:
+    """One attempt at a run by this process, made by claim. Until the result is written, last, the run has none."""
+
+    @_reported
+    def __init__(self, store: Store, spec: RunSpec, attempt: int, *, token: str) -> None:
+        self.store, self.spec, self.attempt = store, spec, attempt
+        self.run = store.directory(spec.run_id)
+        self.folder = self.run / "attempts" / str(attempt)
+        self._files: list[IO[str]] = []
+        self._released, self._writing = threading.Event(), threading.Lock()
+        self._shown_s, self._last_val = float("-inf"), None
+        try:
+            self._clear()
+            self.started = now_iso()
+            self._note({"started": self.started, "host": socket.gethostname(), "pid": os.getpid(), "token": token})
+            write_text(self.run / "config.yaml", spec.to_yaml())
+            self._metrics, self.log_file = (self._open(name) for name in ("metrics.jsonl", "log.txt"))
+        except BaseException:
+            self.release()
+            raise
+        threading.Thread(target=self._stay_alive, daemon=True).start()
+
+    def _open(self, name: str) -> IO[str]:
+        file = (self.run / name).open("w", encoding="utf-8")
+        self._files.append(file)
+        return file
+
+    def _clear(self) -> None:
+        """Note the end of an attempt that could not, and move what it left out of the way."""
+        rows = read_lines(self.run / "attempts.jsonl")
+        if rows and "ended" not in rows[-1]:
+            append_row(
+                self.run / "attempts.jsonl",
+                {"attempt": rows[-1].get("attempt"), "ended": now_iso(), "status": "interrupted", "reason": "its process died"},
+            )
+        for name in LEFT_BEHIND:
+            if (self.run / name).exists():
+                old = self.run / "attempts" / str(self.attempt - 1)
+                old.mkdir(exist_ok=True)
+                os.replace(self.run / name, old / name)
+        redact_file(self.run / "attempts" / str(self.attempt - 1) / "log.txt")
+        for stray in self.run.glob(".*"):
+            stray.unlink(missing_ok=True)
+
+    def _note(self, row: Mapping[str, Any]) -> None:
+        append_row(self.run / "attempts.jsonl", {"attempt": self.attempt, **row})
+
+    def _stay_alive(self) -> None:
+        """Tell other machines that this process lives, whatever the training thread is busy with."""
+        while not self._released.wait(ALIVE_S):
+            try:
+                os.utime(self.folder / "owner.json")
+            except OSError:
+                return
+
+    def still_mine(self) -> bool:
+        """False if another machine took this attempt for dead and started the next one."""
+        return last_attempt(self.run) == self.attempt and self.folder.is_dir()
+
+    @_reported
+    def describe(self, environment: Mapping[str, Any]) -> None:
+        """environment.json, and the head of the log: which toggles were on, in words."""
+        write_json(self.run / "environment.json", environment)
+        spec = self.spec
+        steps = f"{spec.budget} steps" if spec.budget else "its own number of steps"
+        for line in (f"run {spec.run_id}: seed {spec.seed}, {steps} on {spec.device}", *spec.toggles):
+            self.log(line)
+
+    @_reported
+    def metric(self, row: Mapping[str, Any]) -> None:
+        """Append a row to metrics.jsonl; numbers that are not finite become null. Validation rows reach the disk at once."""
+        clean = finite(row)
+        with self._writing:  # the GPUs are read in the background
+            self._metrics.write(json.dumps(clean) + "\n")
+        if row.get("kind") == "val":
+            self._metrics.flush()
+            os.fsync(self._metrics.fileno())
+            self._last_val = clean["val_loss"]
+            if "trainer" in self.spec.config:
+                return  # a foreign trainer has printed it
+            at = f"step:{row['step']}/{self.spec.budget}"
+            self.log(f"{at} val_loss:{row['val_loss']:.4f} train_time:{row['train_time_s'] * 1000:.0f}ms")
+
+    @_reported
+    def forget_metrics(self) -> None:
+        """Empty metrics.jsonl: what was taken for measurements was none."""
+        with self._writing:
+            self._metrics.seek(0)
+            self._metrics.truncate()
+
+    @_reported
+    def log(self, line: str) -> None:
+        self.log_file.write(redact(line) + "\n")
+        self.log_file.flush()
+
+    @_reported
+    def heartbeat(self, step: int, n_steps: int) -> None:
+        """Say where the run is; at most once a second, by a clock that never jumps."""
+        now = time.monotonic()
+        if now - self._shown_s >= PROGRESS_S:
+            self._shown_s = now
+            beside = self.folder / ".progress.json"
+            beside.write_text(json.dumps({"step": step, "steps": n_steps, "val_loss": self._last_val}))
+            os.replace(beside, self.folder / "progress.json")
+
+    @_reported
+    def save(self, name: str, write: Callable[[IO[bytes]], Any]) -> None:
+        """A further file of the run (a checkpoint), whole or not at all."""
+        if self.still_mine():
+            write_whole(self.run / name, write)
+
+    @_reported
+    def finish(self, outcome: Outcome) -> None:
+        """End the attempt; a run that finished or diverged gets its result, written last."""
+        try:
+            for file in self._files:
+                file.flush()
+                os.fsync(file.fileno())
+            if not self.still_mine():
+                return
+            redact_file(self.run / "log.txt")
+            ended = now_iso()
+            if outcome.status in RESULT_STATUSES:
+                result = result_of(self.run, self.spec, outcome, started=self.started, ended=ended, attempt=self.attempt)
+                write_text(self.run / "result.json", result_text(result))
+            peak = {k: v for k, v in outcome.final.items() if k.startswith("peak")} if outcome.status == "oom" else {}
+            self._note({"ended": ended, "status": outcome.status, "reason": outcome.reason and redact(outcome.reason), **peak})
+            if outcome.status in RESULT_STATUSES:  # later claims see the result: the number is needed no more
+                shutil.rmtree(self.folder if self.attempt > 1 else self.folder.parent, ignore_errors=True)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give the run back."""
+        self._released.set()
+        for file in self._files:
+            with suppress(OSError):  # a full disk: what is not written is not needed
+                file.close()
+        for name in ("owner.json", "progress.json"):
+            (self.folder / name).unlink(missing_ok=True)
+
+
+def claim(store: Store, spec: RunSpec, *, token: str = "") -> RunWriter | None:
+    """Take a run for this process and start an attempt; None if it is finished or somebody alive has it."""
+    run = store.directory(spec.run_id)
+    try:
+        n = None if store.is_done(spec.run_id) else take(run, token=token, gone=lambda: store.is_done(spec.run_id))
+    except FileNotFoundError:
+        return None  # the run was finished, or set aside, in this moment
+    except OSError as error:
+        raise ResultsError(store.root, error) from None
+    return None if n is None else RunWriter(store, spec, n, token=token)
+
+
+def result_of(run: Path, spec: RunSpec, outcome: Outcome, *, started: str | None, ended: str, attempt: int) -> dict[str, Any]:
+    """The content of result.json for the files that lie in the folder `run`."""
+    return sealed(
+        {
+            "schema": SCHEMA,
+            "run_id": spec.run_id,
+            "intent_id": spec.intent_id,
+            "status": outcome.status,
+            "reason": outcome.reason and redact(outcome.reason),
+            "started": started,
+            "ended": ended,
+            "attempt": attempt,
+            "host": socket.gethostname(),
+            **{k: finite(outcome.final.get(k)) for k in MEASURED},
+            "wall": dict(outcome.wall),
+            "substituted": list(spec.substituted),
+            "environment_effect": None,
+            **outcome.marks,
+            "digests": {name: file_digest(run / name) for name in DIGESTED},
+            "bytes": {name: (run / name).stat().st_size for name in DIGESTED},
+        }
+    )

@@ -1,0 +1,85 @@
+"""What a results folder weighs, and what of it may go: nothing that a report counts, nothing that somebody works on."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.store.claims import last_attempt
+from harness.store.plans import read_plan, up_to_date
+from harness.store.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of what may go: where it lies, in words."""
+
+    name: str
+    words: str
+    find: Callable[[Store], Iterator[Path]]
+
+
+def _stale(store: Store) -> Iterator[Path]:
+    plans = [read_plan(store.root, p.parent.name) for p in store.root.glob("experiments/*/experiment.json")]
+    rows = [row for plan in plans if plan for row in up_to_date(store.root, plan)["runs"]]
+    current = {row["run_id"] for row in rows}
+    for run_id in sorted({i for row in rows for i in row["older"]} - current):
+        if store.directory(run_id).is_dir() and store.state(run_id)["status"] != "running":
+            yield store.directory(run_id)
+
+
+def _attempts(store: Store) -> Iterator[Path]:
+    """Folders of attempts that are over, and what killed processes left half-written."""
+    states = list(store.states())
+    for run_id, state in states:
+        run = store.directory(run_id)
+        busy = last_attempt(run) if state["status"] == "running" else None
+        yield from (p for p in run.glob("attempts/*") if p.name != str(busy) and (busy is None or p.name.isdigit()))
+        yield from (p for p in run.glob(".*") if busy is None)
+    yield from store.runs.glob(".removed-*")
+    if not any(state["status"] == "running" for _, state in states):
+        for torn in ("code/.*", "environments/.*", "experiments/*/.*"):
+            yield from store.root.glob(torn)
+
+
+def _aside(store: Store) -> Iterator[Path]:
+    yield from store.root.glob("aside/*")
+
+
+def _reruns(store: Store) -> Iterator[Path]:
+    again = Store(store.root / "reruns")
+    if again.runs.is_dir():
+        yield from (again.directory(i) for i, state in again.states() if state["status"] != "running")
+
+
+def _caches(store: Store) -> Iterator[Path]:
+    if not any(state["status"] == "running" for _, state in store.states()):
+        yield from store.root.glob("cache/*")
+
+
+KINDS = (
+    Kind(name="stale", words="runs whose code is no longer the present one", find=_stale),
+    Kind(name="attempts", words="what attempts left that did not give the result", find=_attempts),
+    Kind(name="aside", words="runs that were found damaged, set aside", find=_aside),
+    Kind(name="reruns", words="finished runs done again by `ablate rerun`", find=_reruns),
+    Kind(name="caches", words="compiled kernels, and which results were looked at; made again when needed", find=_caches),
+)
+
+
+def weight(path: Path) -> int:
+    """Bytes under a path."""
+    if not path.is_dir() or path.is_symlink():
+        return path.lstat().st_size
+    return sum((Path(folder) / name).lstat().st_size for folder, _, names in os.walk(path) for name in names)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, or a folder whole: it is renamed first, so that no half of it can be taken for a run."""
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    grave = path.with_name(f".removed-{path.name}-{uuid.uuid4().hex[:8]}")
+    os.rename(path, grave)
+    shutil.rmtree(grave)

@@ -1,0 +1,13 @@
+"""What goes wrong with a results folder."""
+
+from pathlib import Path
+
+from harness.errors import UserError
+
+
+class ResultsError(UserError):
+    """The results folder cannot be written: nothing can go on, nothing that is there is lost."""
+
+    def __init__(self, root: Path, error: OSError) -> None:
+        words = f"results folder {root}: {error.strerror or error}"
+        super().__init__(f"{words}: make it writable, free some space, or name another with --results")

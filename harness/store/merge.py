@@ -1,0 +1,194 @@
+"""Results of another folder brought into this one: every digest is verified, on the copy too, before a run counts as here."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import uuid
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.provenance.code import Code
+from harness.provenance.source import code_digest
+from harness.run.digests import short_digest
+from harness.run.read import read_config, read_json
+from harness.run.results import examine
+from harness.run.spec import RunSpec
+from harness.store.plans import read_plan, save_plan
+from harness.store.store import Store
+
+
+@dataclass(kw_only=True)
+class Merged:
+    """What came in from one folder. Problems are lines for the user; what has one was left where it is."""
+
+    copied: list[str] = field(default_factory=list)
+    here: list[str] = field(default_factory=list)  # the same runs were here already
+    unfinished: list[str] = field(default_factory=list)  # no result there: nothing to bring
+    experiments: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def check_source(source: Path, results: Path) -> None:
+    """Raise UserError for a folder that holds no results, or that is the one they would be brought into."""
+    if not (source / "runs").is_dir():
+        raise UserError(f"{source}: no results folder: it has no runs/ in it; name the folder that --results named there")
+    if source.resolve() == results.resolve():
+        raise UserError(f"{source}: this is the results folder itself; name the one to bring in")
+
+
+def merge(source: Path, store: Store) -> Merged:
+    """Bring every finished run, its code, its environment and the experiments of a results folder in.
+
+    Raises UserError where an experiment there is another one than here.
+    """
+    theirs, done = Store(source), Merged()
+    plans = [_joined_plan(store, source, path.parent.name) for path in sorted(source.glob("experiments/*/experiment.json"))]
+    for run_id, _ in sorted(theirs.states()):
+        _merge_run(theirs, store, run_id, done)
+    for plan in plans:
+        save_plan(store.root, plan)
+        done.experiments.append(plan["name"])
+    return done
+
+
+def what_is_wrong(run: Path) -> str | None:
+    """Why a run directory with a result is not sound: a digest that does not hold, or another run's identity."""
+    result, wrong = examine(run, run.name)
+    if wrong or result is None:
+        return wrong or f"{run / 'result.json'} is missing"
+    if not result.get("imported"):
+        try:
+            spec = RunSpec.from_mapping(read_config(run))
+        except (KeyError, TypeError, ValueError) as error:
+            return f"{run / 'config.yaml'} is not the configuration of a run ({error})"
+        if spec.run_id != run.name:
+            return f"{run / 'config.yaml'} is the configuration of run {spec.run_id}"
+    return None
+
+
+def _merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
+    run, place = theirs.directory(run_id), store.directory(run_id)
+    if not theirs.is_done(run_id):
+        done.unfinished.append(run_id)
+    elif wrong := what_is_wrong(run):
+        done.problems.append(wrong)
+    elif store.is_done(run_id) and what_is_wrong(place) is None:
+        done.here.append(run_id)  # one run, done twice: ours stays
+    else:
+        beside = store.runs / f".merged-{run_id}-{uuid.uuid4().hex[:8]}"
+        try:
+            shutil.copytree(run, beside, ignore=shutil.ignore_patterns(".*", "owner.json", "progress.json"))
+            if (wrong := _wrong_copy(run, beside)) or (wrong := _make_room(store, run_id)):
+                done.problems.append(wrong)
+                return
+            os.rename(beside, place)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        done.copied.append(run_id)
+        _merge_kept(theirs, store, place, done)
+
+
+def _wrong_copy(run: Path, copy: Path) -> str | None:
+    result, wrong = examine(copy, run.name)
+    return f"{run}: changed while it was copied" if wrong or result is None else None
+
+
+def _make_room(store: Store, run_id: str) -> str | None:
+    """Set aside what is here of a run without a result; why not, if somebody works on it."""
+    if not store.directory(run_id).exists():
+        return None
+    if store.hold(run_id) is None:
+        return f"run {run_id} is running in {store.root}: bring it in when that has ended"
+    store.set_aside(run_id)
+    return None
+
+
+# ---------------------------------------------------------------- what runs name by digest
+
+
+def _zip_digest(content: bytes, script: str | None) -> str:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    if script is not None:
+        return Code(script=script, files=files).source.digest
+    return short_digest({name: code_digest(text.decode()) for name, text in files.items()})
+
+
+DIGESTS = {  # suffix of a kept file -> what its name must be; script: of a foreign trainer
+    ".zip": _zip_digest,
+    ".diff": lambda content, script: hashlib.sha256(content).hexdigest(),
+    ".json": lambda content, script: short_digest(json.loads(content)),
+}
+
+
+def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
+    """The code, diff and environment that a run names."""
+    config, environment = read_config(run), read_json(run / "environment.json") or {}
+    script = ((config.get("config") or {}).get("trainer") or {}).get("script")
+    named = [
+        ("code", (config.get("source") or {}).get("digest"), ".zip"),
+        ("code", (environment.get("git") or {}).get("diff_sha256"), ".diff"),
+        ("environments", (config.get("environment") or {}).get("digest"), ".json"),
+    ]
+    for kind, digest, suffix in named:
+        path = theirs.root / kind / f"{digest}{suffix}"
+        if digest is None or not path.exists():
+            continue
+        content = path.read_bytes()
+        try:
+            sound = DIGESTS[suffix](content, script) == digest
+        except (ValueError, SyntaxError, zipfile.BadZipFile):
+            sound = False
+        if sound:
+            store.keep_once(kind, digest, suffix, partial(bytes, content))
+        elif f"{path} is not what its name says" not in done.problems:
+            done.problems.append(f"{path} is not what its name says")
+
+
+# ---------------------------------------------------------------- experiments
+
+
+def _joined_plan(store: Store, source: Path, name: str) -> dict[str, Any]:
+    """experiment.json of both folders as one: the runs of both, the locks in order of time, the looks at either."""
+    theirs, ours = read_plan(source, name), read_plan(store.root, name)
+    assert theirs is not None
+    if ours is None:
+        return theirs
+    for key in ("arms", "baseline_config", "primary", "target", "margin", "confirm"):
+        if _bare(ours.get(key)) != _bare(theirs.get(key)):
+            raise UserError(
+                f"experiment '{name}' in {source} has another {key} than in {store.root}: they are two experiments; "
+                f"give one of them another name"
+            )
+    seeds = sorted({*ours["seeds"], *theirs["seeds"]})
+    rows: dict[str, dict[str, Any]] = {}
+    for root, row in [(store.root, r) for r in ours["runs"]] + [(source, r) for r in theirs["runs"]]:
+        known = rows.get(row["intent_id"], row)
+        wins = known if (store.root / "runs" / known["run_id"] / "result.json").exists() else row  # one environment each
+        wins = wins if wins is known or (root / "runs" / row["run_id"] / "result.json").exists() else known
+        ids = dict.fromkeys([*known["older"], *row["older"], known["run_id"], row["run_id"]])
+        block = seeds.index(row["seed"]) if row["seed"] in seeds else row["block"]
+        rows[row["intent_id"]] = {**wins, "block": block, "older": [i for i in ids if i != wins["run_id"]]}
+    locks = {lock["digest"]: lock for lock in (*theirs["locks"], *ours["locks"])}
+    return {
+        **ours,
+        "seeds": seeds,
+        "locks": sorted(locks.values(), key=lambda lock: lock["locked"]),
+        "looks": max(ours["looks"], theirs["looks"]),
+        "looked_at": max(ours.get("looked_at", 0), theirs.get("looked_at", 0)),
+        "runs": sorted(rows.values(), key=lambda r: (r["block"], r["order"])),
+    }
+
+
+def _bare(value: Any) -> Any:
+    """Without what describes the machine: a substitution is no part of the question."""
+    if isinstance(value, list):
+        return [_bare(v) for v in value]
+    return {k: _bare(v) for k, v in value.items() if k != "substituted"} if isinstance(value, Mapping) else value

@@ -1,0 +1,173 @@
+"""The results folder: runs are claimed, finished and set aside here, and nowhere else.
+
+results/runs/<run_id>/   config.yaml metrics.jsonl environment.json log.txt attempts.jsonl result.json (written last)
+                         attempts/<n>/  owner.json progress.json while somebody works on it; what earlier attempts left
+results/code/<digest>.zip   results/environments/<digest>.json   results/experiments/<name>/   results/aside/
+results/reruns/   a results folder of its own: finished runs done again    results/cache/   compiled kernels,
+and sound.json (sound.py)
+"""
+
+import glob
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.provenance.redact import redact, redact_file
+from harness.run.files import append_row, now_iso, write_whole
+from harness.run.read import read_json, read_lines
+from harness.run.results import examine, result_in, stats_of
+from harness.store.claims import last_attempt, owner_of, take
+from harness.store.errors import ResultsError
+
+FAILED = ("failed", "timeout", "oom")  # the run's own fault: not tried again in the same call
+
+
+class Store:
+    """One results folder. Reading needs no rights to write; `create` makes the folder and raises ResultsError if it cannot."""
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.root, self.clock, self.runs = root, clock, root / "runs"
+
+    @classmethod
+    def create(cls, root: Path) -> "Store":
+        store = cls(root)
+        try:
+            for name in ("runs", "experiments", "code", "environments"):
+                (root / name).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=store.runs) as probe:
+                probe.write(b"ok" * 4096)
+        except OSError as error:
+            raise ResultsError(root, error) from None
+        return store
+
+    def directory(self, run_id: str) -> Path:
+        return self.runs / run_id
+
+    # ------------------------------------------------------------ what is done
+
+    def is_done(self, run_id: str) -> bool:
+        """Whether a run has a result, sound or not."""
+        return os.path.exists(f"{self.runs}/{run_id}/result.json")
+
+    def repair(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
+        """A run's sound result, None if it has none, and what was wrong with it: a damaged run is set aside, to be run again."""
+        while (looked := self._look(run_id))[1] is not None:
+            if (n := self.hold(run_id)) is None:
+                time.sleep(0.02)  # another runner mends it in this moment
+                continue
+            if self._look(run_id)[1] is not None:
+                self.set_aside(run_id)
+                return None, looked[1]
+            self.let_go(run_id, n)
+        return looked
+
+    def _look(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
+        """A run's result, and what is wrong with it or with the files it vouches for; None, None if it has no result."""
+        run = f"{self.runs}/{run_id}"
+        try:
+            return examine(run, run_id, stats=stats_of(run))
+        except OSError:  # without all its files: which one it lacks, if it has a result at all
+            return examine(run, run_id)
+
+    def hold(self, run_id: str) -> int | None:
+        """Keep everybody else from a run, finished or not: the number of an attempt, None if somebody alive has it."""
+        run = self.directory(run_id)
+        try:
+            return take(run, token="", gone=lambda: not run.is_dir()) if run.is_dir() else None
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ResultsError(self.root, error) from None
+
+    def let_go(self, run_id: str, n: int) -> None:
+        """Give a run back that `hold` gave, with nothing done to it."""
+        shutil.rmtree(self.directory(run_id) / "attempts" / str(n), ignore_errors=True)
+
+    def set_aside(self, run_id: str) -> Path:
+        """Move a run that this process holds out of the way; returns where it lies now."""
+        aside = self.root / "aside" / f"{run_id}-{uuid.uuid4().hex[:8]}"
+        try:
+            aside.parent.mkdir(exist_ok=True)
+            os.rename(self.directory(run_id), aside)
+        except OSError as error:
+            raise ResultsError(self.root, error) from None
+        shutil.rmtree(aside / "attempts" / str(last_attempt(aside)), ignore_errors=True)
+        return aside
+
+    def find(self, text: str) -> str:
+        """The run id that begins with this; raises UserError where none or several do."""
+        found = sorted(p.name for p in self.runs.glob(f"{glob.escape(text)}*") if p.is_dir()) if text else []
+        if len(found) == 1:
+            return found[0]
+        many = f"{len(found)} runs begin with it ({', '.join(found[:3])}, ...): give more of its name"
+        few = f"no such run in {self.runs}: `ablate status` lists their names; the beginning of one is enough"
+        raise UserError(f"run '{text}': {many if found else few}")
+
+    def states(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every run directory with its state."""
+        with os.scandir(self.runs) as entries:
+            for entry in entries:
+                if not entry.name.startswith(".") and entry.is_dir():
+                    yield entry.name, self.state(entry.name)
+
+    def state(self, run_id: str) -> dict[str, Any]:
+        """status: finished, diverged, running, pending, or how the last attempt ended; with what else is known."""
+        if (result := result_in(f"{self.runs}/{run_id}", run_id)) is not None:
+            return result
+        run = self.directory(run_id)
+        n = last_attempt(run)
+        owner = owner_of(run / "attempts" / str(n), self.clock()) if n else None
+        if owner is not None:
+            return {"status": "running", "attempt": n, "host": owner.get("host"), **(self.progress(run_id) or {})}
+        rows = read_lines(run / "attempts.jsonl")
+        known = {k: v for row in rows if row.get("attempt") == rows[-1].get("attempt") for k, v in row.items()}
+        return {"status": "interrupted" if rows else "pending", **known}
+
+    def progress(self, run_id: str) -> dict[str, Any] | None:
+        """Where the run is: step, steps, val_loss; None before its first step."""
+        run = self.directory(run_id)
+        return read_json(run / "attempts" / str(last_attempt(run)) / "progress.json")
+
+    # ------------------------------------------------------------ how attempts end
+
+    def note_end(self, run_id: str, *, token: str, status: str, reason: str) -> None:
+        """Note how an attempt ended whose process could not do it itself, and give the run back."""
+        run = self.directory(run_id)
+        rows = read_lines(run / "attempts.jsonl")
+        n = next((r["attempt"] for r in rows if r.get("token") == token), None)
+        try:
+            if n is not None and not any(r.get("attempt") == n and "ended" in r for r in rows):
+                redact_file(run / "log.txt")
+                row = {"attempt": n, "ended": now_iso(), "status": status, "reason": redact(reason)}
+                append_row(run / "attempts.jsonl", row)
+            for owner in (run / "attempts").glob("*/owner.json"):
+                if (read_json(owner) or {}).get("token") == token:
+                    owner.unlink(missing_ok=True)
+        except FileNotFoundError:
+            pass  # set aside meanwhile
+        except OSError as error:
+            raise ResultsError(self.root, error) from None
+
+    def note_lost(self, run_id: str, *, status: str, reason: str) -> None:
+        """Note how a run ended before its process made an attempt."""
+        try:
+            self.directory(run_id).mkdir(exist_ok=True)
+            row = {"attempt": None, "ended": now_iso(), "status": status, "reason": redact(reason)}
+            append_row(self.directory(run_id) / "attempts.jsonl", row)
+        except OSError as error:
+            raise ResultsError(self.root, error) from None
+
+    def keep_once(self, kind: str, digest: str, suffix: str, content: Callable[[], bytes]) -> None:
+        """Store code or an environment under its digest, if it is not there yet."""
+        path = self.root / kind / f"{digest}{suffix}"
+        if not path.exists():
+            try:
+                write_whole(path, lambda file: file.write(content()))
+            except OSError as error:
+                raise ResultsError(self.root, error) from None

@@ -1,0 +1,1 @@
+"""Training: the protocol, the update, the clock."""

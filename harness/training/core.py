@@ -1,0 +1,129 @@
+"""The training core: one model, its optimizers and the update, on this process's share of a global batch.
+
+It is fed batches and keeps no clock; harness/training/train.py is the protocol around it, harness/bench/parity.py feeds it recordings.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from harness.config import plugins
+from harness.config.run import RunConfig
+from harness.model.gpt import GPT, Tokens
+from harness.model.parameters import parameters_by_role
+from harness.model.precision import FP32, dtypes
+from harness.optim.build import build_optimizers, normalize_gradients, set_schedule
+from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
+
+# one virtual rank's share of an update: token ids and targets, both (micro_steps, rows, seq_len)
+Batch = tuple[Tensor, Tensor]
+KEPT = 1024  # losses of a validation in one tensor: each by itself would lie between two passes, and hold their memory apart
+
+
+def compiles(config: RunConfig, device: str) -> bool:
+    """Whether torch.compile is used: by request, or by default on CUDA alone (on a CPU it costs more than short runs gain)."""
+    return config.system.compile == "on" or (config.system.compile == "auto" and device == "cuda")
+
+
+class Core:
+    def __init__(self, config: RunConfig, tokens: Tokens, *, seed: int, device: str = "cpu") -> None:
+        self.config, self.device = config, torch.device(device)
+        self.world = dist.get_world_size() if dist.is_initialized() else 1
+        precision = dtypes(config.precision.mode, config.precision.policy)
+        with self.device:
+            self.model = GPT(config.model, tokens, precision)
+            plugins.build(self.model, config.plugin)
+        self.model.initialize(seed)
+        compiled = compiles(config, device)
+        self.local = torch.compile(self.model, dynamic=False) if compiled else self.model  # validates: shares may be uneven
+        self.forward: Any = self.local
+        if self.world > 1:
+            self.forward = DistributedDataParallel(
+                self.local, broadcast_buffers=config.system.broadcast_buffers, gradient_as_bucket_view=config.system.bucket_view
+            )
+        self.optimizers = build_optimizers(
+            parameters_by_role(self.model), config.optim, dtype=precision.matmul, device_type=device, compile=compiled
+        )
+        self.parameters = list(self.model.parameters())
+        self.precision = precision
+        self._window = torch.zeros((), dtype=torch.int32, device=self.device) if config.model.attn_window else None
+
+    def set_step(self, step: int) -> Tensor | None:
+        """Write the schedules of update `step` (0-based); returns the attention window, in tokens or blocks."""
+        s, o = self.config.schedule, self.config.optim
+        factor = lr_factor(
+            step,
+            steps=s.steps,
+            warmup_steps=s.warmup_steps,
+            cooldown_steps=s.cooldown_steps,
+            cooldown_frac=s.cooldown_frac,
+            floor=s.lr_floor,
+        )
+        set_schedule(self.optimizers, factor, muon_momentum(step, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps))
+        return self.set_window(step)
+
+    def set_window(self, step: int) -> Tensor | None:
+        """The window of update `step`, or of the validation before it: one tensor, refilled, so that nothing recompiles."""
+        if self._window is not None:
+            s = self.config.schedule
+            self._window.fill_(
+                window_tokens(
+                    step, steps=s.steps, end=s.window_tokens, kind=str(self.config.model.attn_window), warmup=s.window_warmup
+                )
+            )
+        return self._window
+
+    def _sync(self, last: bool) -> AbstractContextManager[None]:
+        skip = self.world > 1 and self.config.system.no_sync and not last
+        return self.forward.no_sync() if skip else nullcontext()
+
+    def gradients(self, batches: Sequence[Batch], window: Tensor | None) -> Tensor:
+        """Accumulate the gradient of this process's virtual ranks; returns every micro-step's loss (ranks * micro_steps,).
+
+        Virtual ranks stand for processes and are averaged; micro-steps of a rank are averaged or summed (system.accumulate).
+        """
+        n_micro = batches[0][0].shape[0]
+        scale = 1 / (len(batches) * (n_micro if self.config.system.accumulate == "mean" else 1))
+        losses = []
+        for r, (x, y) in enumerate(batches):
+            for m in range(n_micro):
+                with self._sync(last=r == len(batches) - 1 and m == n_micro - 1):
+                    loss = self.forward(x[m], y[m], window)
+                    (loss if scale == 1 else loss * scale).backward()
+                losses.append(loss.detach())
+        return torch.stack(losses)
+
+    def step(self) -> None:
+        """Apply the accumulated gradient and drop it."""
+        if self.config.optim.grad_norm_per_tensor:
+            normalize_gradients(self.parameters)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
+    def update(self, step: int, batches: Sequence[Batch]) -> Tensor:
+        """Update `step`: schedules, gradient, optimizers. Returns the micro-steps' losses, still on the device."""
+        losses = self.gradients(batches, self.set_step(step))
+        self.step()
+        return losses
+
+    def evaluate(self, step: int, batches: Iterable[Batch]) -> Tensor:
+        """Mean loss of every validation micro-batch (x, y), both (rows, seq_len), before update `step`; on the device."""
+        window = self.set_window(step)
+        if self.config.precision.val_fp32:
+            self.model.set_matmul_dtype(FP32)
+        with nullcontext() if self.config.precision.val_grad else torch.no_grad():
+            losses, n = [], 0
+            for n, (x, y) in enumerate(batches, start=1):
+                if n % KEPT == 1:
+                    losses.append(torch.empty(KEPT, device=self.device))
+                losses[-1][(n - 1) % KEPT] = self.local(x, y, window).detach()
+        if self.config.precision.val_fp32:
+            self.model.set_matmul_dtype(self.precision.matmul)
+        return torch.cat(losses)[:n] if losses else torch.zeros(0, device=self.device)  # this process's share may be none

@@ -1,0 +1,1 @@
+"""Statistics: arrays in, numbers out; numpy and scipy alone."""

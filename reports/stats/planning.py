@@ -1,0 +1,146 @@
+"""Before anything is spent: the smallest difference an experiment can detect, the seeds a difference needs, the budgets that
+bracket.
+
+Power uses the noncentral t of the analysis that will be made (reports/stats/contrasts.py), its multiplicity included; where the larger
+of two errors judges (reports/stats/two_way.py) no noncentral t is its law, and drawn experiments stand for it.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import optimize, stats
+from scipy.special import ndtr
+
+from reports.stats.contrasts import POOLED_UP_TO
+from reports.stats.loss_model import Slope
+from reports.stats.sequential import critical_t
+from reports.stats.simultaneous import max_t_quantile, power_of_t
+from reports.stats.two_way import drawn_variances
+
+MAX_SEEDS = 1000
+
+
+DRAWN = 10_000  # experiments behind the power of the larger of two errors; it is then within 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detectable:
+    """What n seeds per arm can see with power 0.8; None where too few seeds leave no error to judge by."""
+
+    n: int
+    n_arms: int
+    sd: float  # of one run, as assumed
+    loss: float | None
+    steps: float | None  # needs a slope
+    seconds: float | None  # needs a slope and a step time
+    runs: int  # arms and baseline, at one budget
+
+
+def detectable(*, sd: float, n: int, df: float, alpha: float = 0.05, power: float = 0.8, critical: float | None = None) -> float:
+    """Difference of two means of n runs found with `power` by a two-sided t test with `df` at `alpha` (or critical value)."""
+    if sd <= 0 or n < 2 or df < 1:
+        raise ValueError(f"a detectable difference needs sd > 0, n >= 2 and df >= 1, got sd {sd}, n {n}, df {df}")
+    c = stats.t.isf(alpha / 2, df) if critical is None else critical
+    shift = optimize.brentq(lambda d: power_of_t(c, d, df) - power, 0.0, 3 * c + 10)
+    return float(shift) * sd * math.sqrt(2 / n)
+
+
+@lru_cache(maxsize=4096)
+def planned_critical(n: int, n_arms: int, level: float = 0.95) -> tuple[float, float]:
+    """(critical t, df) of the declared analysis for n blocks and n_arms besides the baseline."""
+    if n <= POOLED_UP_TO:
+        df = 4 * (n - 1) * n_arms / (n_arms + 3)  # of reports/stats/two_way.py in complete blocks
+        return max_t_quantile(level, 0.5 * (np.eye(n_arms) + 1), df), df
+    return float(stats.t.isf((1 - level) / 2 / n_arms, n - 1)), n - 1
+
+
+@lru_cache(maxsize=256)
+def _drawn_detectable(n: int, n_arms: int, power: float, level: float) -> float:
+    """Difference in sds of one run that the two-way model finds in one of several arms, by its half widths in drawn experiments.
+
+    Half widths come from residuals, independent of the means."""
+    critical, _ = planned_critical(n, n_arms, level)
+    one, own = drawn_variances(np.random.default_rng(20250101).normal(size=(DRAWN, n, n_arms + 1)))
+    pooled = max_t_quantile(level, 0.5 * (np.eye(n_arms) + 1), float((n - 1) * n_arms))
+    half = np.maximum(pooled * np.sqrt(2 * one), critical * np.sqrt(own[:, :2].max(1))) / math.sqrt(2)
+    return math.sqrt(2 / n) * float(
+        optimize.brentq(lambda d: float((ndtr(d - half) + ndtr(-d - half)).mean()) - power, 0.0, 3 * float(half.max()))
+    )
+
+
+def plan_detectable(
+    *,
+    sd: float,
+    n: int,
+    n_arms: int,
+    power: float = 0.8,
+    level: float = 0.95,
+    slope: Slope | None = None,
+    step_ms: float | None = None,
+    anytime: bool = False,
+) -> Detectable:
+    """The smallest difference of an experiment with its own analysis; independent runs are assumed, pairing can only help.
+
+    anytime: n is the most an adaptive design may reach, and what it decides by then counts."""
+    loss = None
+    if not anytime and 2 <= n <= POOLED_UP_TO and n_arms > 1:
+        loss = sd * _drawn_detectable(n, n_arms, power, level)
+    elif n >= 2:
+        critical, df = (float(critical_t(n, (1 - level) / n_arms)), n - 1.0) if anytime else planned_critical(n, n_arms, level)
+        loss = detectable(sd=sd, n=n, df=df, power=power, critical=critical) if math.isfinite(critical) else None
+    steps = loss / slope.per_step if loss is not None and slope is not None and slope.per_step > 0 else None
+    return Detectable(
+        n=n,
+        n_arms=n_arms,
+        sd=sd,
+        loss=loss,
+        steps=steps,
+        seconds=steps * step_ms / 1e3 if steps is not None and step_ms is not None else None,
+        runs=n * (n_arms + 1),
+    )
+
+
+def seeds_needed(
+    difference: float, *, sd: float, n_arms: int, power: float = 0.8, level: float = 0.95, anytime: bool = False
+) -> int | None:
+    """Smallest n that detects `difference`; None above MAX_SEEDS."""
+    if not 0 < difference < math.inf:
+        raise ValueError(f"seeds for a difference of {difference}: give a positive difference in loss")
+
+    def enough(n: int) -> bool:
+        loss = plan_detectable(sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime).loss
+        return loss is not None and loss <= difference
+
+    for n in range(2, POOLED_UP_TO + 1):
+        if enough(n):
+            return n
+    if not enough(MAX_SEEDS):
+        return None
+    low, high = POOLED_UP_TO, MAX_SEEDS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def upper_sd(sd: float, n: int, confidence: float = 0.8) -> float:
+    """Upper confidence bound of an sd seen in n runs: three runs' sd may be off by 0.5 to 6 times, so plans use this."""
+    if n < 2:
+        raise ValueError("the sd of one run is unknown: give the era's published value (0.0013 for recipes after January 2025)")
+    return float(sd * math.sqrt((n - 1) / stats.chi2.ppf(1 - confidence, n - 1)))
+
+
+def smallest_p(n_arm: int, n_baseline: int, n_comparisons: int = 1) -> float:
+    """Smallest Holm-adjusted p that relabelling runs can give; above 0.05 no outcome could pass."""
+    ways = math.comb(n_arm + n_baseline, n_arm)
+    return min(1.0, n_comparisons * (2 if n_arm == n_baseline else 1) / ways)
+
+
+def bracketing_budgets(n_star: list[float], *, margin: float = 0.06, multiple: int = 1) -> tuple[int, int]:
+    """Two budgets around every arm's expected N*, `margin` outside, rounded to a multiple."""
+    if not n_star or min(n_star) <= 0:
+        raise ValueError("budgets to bracket need a positive guess of every arm's steps to target")
+    low, high = min(n_star) * (1 - margin), max(n_star) * (1 + margin)
+    return max(multiple, math.floor(low / multiple) * multiple), math.ceil(high / multiple) * multiple

@@ -1,0 +1,162 @@
+"""The acceptance of a GPU machine, in its dry form: it runs on a bare Python, tells every way a check ends, and draws a page."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from harness.bench import gpu_check
+from harness.bench.breakdown import kernel_time
+from harness.bench.gather_check import gather
+from harness.bench.gpu_check import Check, Place, check_training, run_check, start, write
+from harness.bench.kernel_check import attention, row
+from harness.bench.steps import resolve
+
+ROOT = Path(__file__).resolve().parents[3]
+BARE = "import sys; sys.modules.update(dict.fromkeys({absent!r}))\n"  # None there: neither found nor importable
+ABSENT = {"pydantic", "pydantic_core", "pandas", "rich", "typer", "scipy", "matplotlib", "jinja2", "psutil", "submitit"}
+
+
+def bare(code: str, folder: Path) -> str:
+    """Run Python where only torch, numpy, PyYAML and the standard library can be imported."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", BARE.replace("{absent!r}", repr(ABSENT)) + code]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_it_trains_where_only_torch_numpy_and_yaml_are_installed(tmp_path: Path) -> None:
+    arguments = ["--dry-run", "--one", "training", "r18", "--folder", str(tmp_path)]
+    figures = json.loads(bare(f"from harness.bench.gpu_check import main\nmain({arguments!r})", tmp_path).splitlines()[-1])
+    assert figures["passed"] and figures["last_loss"] < figures["bound"] < figures["first_loss"]
+    bare(
+        "import harness.config.presets, harness.training.core, harness.training.train, harness.corpora.index, harness.bench.parity",
+        tmp_path,
+    )
+
+
+def test_without_a_gpu_it_says_so_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for arguments, words in (([], "no CUDA device here"), (["--dry-run", "--presets", "r88"], "unknown record 'r88'")):
+        with pytest.raises(SystemExit) as end:
+            gpu_check.main(arguments)
+        out, err = capsys.readouterr()
+        assert end.value.code == 2 and words in err and err.count("\n") == 1 and not out
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_attention_kernels_agree_and_a_wrong_one_would_be_told() -> None:
+    rows = list(attention("cpu"))
+    assert all(r["passed"] for r in rows)
+    assert sum("flex" in r["what"] for r in rows) == 4
+    x = torch.ones(3)
+    assert not row("wrong", x * 1.1, x, 0.03)["passed"]
+
+
+@pytest.mark.slow
+def test_a_training_that_learns_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(device="cpu", dry=True, folder=tmp_path)
+    still = place.settings(optim__embed_lr=1e-9, optim__head_lr=1e-9, optim__muon_lr=1e-9)
+    monkeypatch.setattr(gpu_check, "TINY", still | gpu_check.TINY)
+    assert not check_training(place, "r08")["passed"]
+
+
+def test_every_way_a_check_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(device="cpu", dry=True, folder=tmp_path)
+    assert run_check("training", "r08", place, limit_s=5)["status"] == "not run"
+
+    def process(code: int, out: str, err: str) -> None:
+        monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=code, stdout=out, stderr=err))
+
+    process(1, "", "Traceback\nRuntimeError: no kernel")
+    assert run_check("training", "r08", place, 99)["reason"] == "RuntimeError: no kernel"
+    for figures, status in (({"passed": False}, "failed"), ({"a": 1}, "passed"), ({"skipped": "one GPU"}, "not run")):
+        process(0, "something printed\n" + json.dumps(figures), "")
+        assert run_check("training", "r08", place, 99)["status"] == status
+
+    def late(*a: object, timeout: float, **k: object) -> None:
+        raise subprocess.TimeoutExpired("x", timeout)
+
+    monkeypatch.setattr(subprocess, "run", late)
+    assert run_check("training", "r08", place, 99)["reason"] == "took more than 99 s"
+
+
+def test_one_check_that_fails_fails_the_machine_and_the_page_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = iter(["passed", "error"])
+    told = {"seconds": 1.0, "reason": "<b>", "figures": {"rows": [{"what": "x", "error": 0.5}], "none": None}}
+    monkeypatch.setattr(gpu_check, "run_check", lambda n, p, *_: {"check": n, "preset": p, "status": next(ends), **told})
+    monkeypatch.setattr(gpu_check, "CHECKS", {"one": Check(run=check_training, limit_s=9, which="all")})
+    result = gpu_check.check_machine(["r08", "r18"], Place(device="cpu", dry=True, folder=tmp_path))
+    assert not result["passed"] and len(result["checks"]) == 2
+    write(result, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "gpu-check.json").read_text()) == result
+    page = (tmp_path / "out" / "gpu-check.html").read_text()
+    HTMLParser().feed(page)
+    assert "&lt;b&gt;" in page and "dry run" in page and "http" not in page and "0.5" in page
+
+
+def test_a_second_start_is_held_against_the_first() -> None:
+    rows = [{"check": c, "preset": "r08", "figures": {"warmup_s": s}} for c, s in (("synthetic", 100.0), ("real", 9.0))]
+    assert start(rows, "r08", dry=False)["status"] == "passed"  # type: ignore[index]
+    rows[1]["figures"] = {"warmup_s": 11.0}
+    assert start(rows, "r08", dry=False)["status"] == "failed"  # type: ignore[index]
+    assert start(rows[:1], "r08", dry=False) is None
+
+
+def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, at_work, told = threading.Barrier(2), [], []
+
+    def run_check(name: str, preset: str, *_: object) -> dict[str, object]:
+        at_work.append(name)
+        first = (name, preset) not in told
+        if name == "beside" and first:
+            together.wait(timeout=30)  # for the other one
+        else:
+            assert len(at_work) == 1
+        told.append((name, preset))
+        at_work.remove(name)
+        status = "error" if (name, preset) == ("beside", "r18") and first else "passed"
+        return {"check": name, "preset": preset, "status": status, "seconds": 1.0, "reason": None, "figures": {}}
+
+    monkeypatch.setattr(gpu_check, "run_check", run_check)
+    check = Check(run=check_training, limit_s=9, which="all")
+    monkeypatch.setattr(gpu_check, "CHECKS", {"beside": replace(check, beside=True), "timed": check})
+    result = gpu_check.check_machine(["r08", "r18"], Place(device="cpu", dry=True, folder=tmp_path))
+    assert result["passed"]
+    assert sorted(told[:2]) == [("beside", "r08"), ("beside", "r18")]
+    assert told[2:] == [("beside", "r18"), ("timed", "r08"), ("timed", "r18")]
+    assert [(r["check"], r["preset"]) for r in result["checks"]] == [*sorted(told[:2]), *told[3:]]
+
+
+def launch(name: str, within: SimpleNamespace | None, kernel: str, duration: int, *, range_: bool = False) -> SimpleNamespace:
+    kernels = [SimpleNamespace(name=kernel, duration=duration)]
+    return SimpleNamespace(name=name, cpu_parent=within, kernels=kernels, is_user_annotation=range_)
+
+
+def test_kernels_belong_to_the_part_that_launched_them() -> None:
+    gradients = launch("bench::gradients", None, "bench::gradients", 99, range_=True)
+    library = launch("aten::mm", gradients, "gemm", 5)
+    compiled = launch("triton_fused_norm", gradients, "triton_fused_norm", 7)
+    stray = launch("aten::add", None, "add", 1)
+    muon = launch("Optimizer.step#Muon.step", None, "mul", 3, range_=True)
+    found = list(kernel_time([gradients, library, compiled, stray, muon]))
+    assert found == [("forward", 5), ("forward", 7), ("other", 1), ("optimizer Muon", 3)]
+
+
+@pytest.mark.slow
+def test_the_gather_is_timed_on_two_processes() -> None:
+    config, _ = resolve("r18", scale="tiny", device="cpu", settings={"model.n_layer": 6})
+    found = gather(config, world=2, device="cpu", rounds=6)
+    assert found["world"] == 2 and 0 < found["low"] <= found["sync_over_async"] <= found["high"]

@@ -1,0 +1,110 @@
+"""`ablate confirm` and the two parts of a retuned experiment, by the commands a user types."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.__main__ import main
+from harness.experiment.experiment import at_rates, load_experiment
+from harness.experiment.plan import plan_runs
+from harness.run.read import read_json
+
+MINI = """
+name: mini
+question: Does it go the whole way?
+base: r07
+scale: tiny
+set: {model.n_layer: 2, data.seq_len: 64, data.micro_tokens: 512, data.batch_tokens: 512, data.ranks: 1, data.order: shuffled,
+      data.val_tokens: 2048, data.val_every: 10, schedule.steps: 4, data.first_batch_twice: false, optim.muon_comm: redundant,
+      system.checkpoint: none, timing.protocol: warmup-restore}
+changes: {untied_head: r08.untied_head, post_embed_norm: r08.post_embed_norm}
+seeds: 2
+"""
+RETUNED = MINI + "estimand: retuned\naxes: {optim.*_lr: [x0.5, x1, x2]}\n"
+
+
+def ablate(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([*arguments])
+    return int(end.value.code or 0)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_grid_and_the_measurement_share_no_seed_and_the_baseline_is_tuned_too(tmp_path: Path) -> None:
+    (tmp_path / "mini.yaml").write_text(RETUNED)
+    e = load_experiment(str(tmp_path / "mini.yaml"), device="cpu")
+    assert e.grid is not None
+    assert (e.name, e.grid.name) == ("mini", "mini.grid")
+    assert (e.seeds, e.grid.seeds) == ((2000, 2001), (0, 1))
+    assert len(e.grid.arms) == 3 * len(e.arms) == 9
+    rates = {a.name: {"factor": f, "at_edge": False, "how": "quadratic"} for a, f in zip(e.arms, (0.7, 1.0, 1.4), strict=True)}
+    tuned = at_rates(e, rates)
+    for before, after, factor in zip(e.arms, tuned.arms, (0.7, 1.0, 1.4), strict=True):
+        assert after.config.optim.muon_lr == pytest.approx(before.config.optim.muon_lr * factor)
+        assert after.config.optim.adam_lr == pytest.approx(before.config.optim.adam_lr * factor)
+    assert not {p.spec.intent_id for p in plan_runs(tuned)} & {p.spec.intent_id for p in plan_runs(e.grid)}
+
+
+def test_confirming_a_retuned_experiment_tunes_again_on_seeds_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "mini.yaml").write_text(RETUNED + "confirm: true\n")
+    e = load_experiment(str(tmp_path / "mini.yaml"), device="cpu")
+    assert e.grid is not None
+    assert (e.seeds, e.grid.seeds) == ((3000, 3001), (1000, 1001))
+
+
+@pytest.mark.slow
+def test_confirm_writes_the_experiment_that_follows(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "mini.yaml").write_text(MINI)
+    assert ablate("confirm", "mini.yaml") == 2  # nothing has been explored
+    assert ablate("run", "mini.yaml", "--no-report") == 0
+    assert ablate("confirm", "mini.yaml", "--margin", "0.4") == 0
+    written = place / "experiments" / "mini_confirm.yaml"
+    data = yaml.safe_load(written.read_text())
+    e, explored = (load_experiment(str(p), device="cpu") for p in (written, place / "mini.yaml"))
+    assert (data["confirm"], data["margin"], data["name"]) == (True, 0.4, "mini_confirm")
+    assert len(e.seeds) == data["seeds"] >= 2
+    assert not set(e.seeds) & set(explored.seeds)
+    assert [a.name for a in e.arms] == [a.name for a in explored.arms]
+    assert "seeds detect 0.4 of loss" in written.read_text()
+    assert ablate("confirm", "mini.yaml", "--margin", "0.4") == 0  # the same again is no change
+    assert ablate("confirm", "mini.yaml", "--margin", "0.3") == 2  # the file says something else
+    assert ablate("confirm", "mini.yaml", "--margin", "0.4", "--arm", "untied_head", "-o", "one.yaml") == 0
+    assert [a.name for a in load_experiment("one.yaml", device="cpu").arms] == ["baseline", "untied_head"]
+    capsys.readouterr()
+    for wrong, words in (
+        (["--arm", "untied"], "no arm of 'mini'"),
+        (["--set", "schedule.steps=5"], "run with other settings"),
+        (["--detect", "-1"], "give a positive difference"),
+        (["--margin", "1e-9"], "1000 seeds do not detect"),
+    ):
+        assert (
+            ablate("confirm", "mini.yaml", "-o", "x.yaml", *(wrong if "--margin" in wrong else ["--margin", "0.4", *wrong])) == 2
+        )
+        assert words in capsys.readouterr().err
+    assert ablate("confirm", str(written)) == 2
+    assert "confirms already" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_retuned_experiment_runs_its_grid_and_then_its_arms(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "mini.yaml").write_text(RETUNED)
+    assert ablate("plan", "mini.yaml") == 0
+    assert "when it is complete, then every arm at its best optim.*_lr on fresh seeds" in capsys.readouterr().out
+    assert ablate("run", "mini.yaml") == 0
+    plan = read_json(place / "results" / "experiments" / "mini" / "experiment.json")
+    assert plan["estimand"] == "retuned"
+    assert {r["seed"] for r in plan["runs"]} == {2000, 2001}
+    assert set(plan["rates"]) == {"baseline", "untied_head", "post_embed_norm"}
+    page = (place / "results" / "experiments" / "mini" / "report.html").read_text()
+    assert "Rates chosen" in page
+    assert "Does the sign hold?" in page
+    assert ablate("verify", "results/experiments/mini/report.html") == 0
+    capsys.readouterr()
+    assert ablate("run", "mini.yaml") == 0  # nothing is missing
+    assert "to do" not in capsys.readouterr().out

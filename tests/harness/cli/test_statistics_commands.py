@@ -1,0 +1,231 @@
+"""The statistics as a user calls them: compare, significance, plan; stopping through `ablate run`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scipy import stats
+
+from harness.__main__ import main
+from harness.cli.compare import RULE_KEYS
+from tests.report_fixtures import Arm, write_experiment
+
+ON = (("model.untied_head", True),)
+ARMS = (
+    Arm(name="base"),
+    Arm(name="good", loss_effect=-0.05, step_factor=0.8, fields=ON),
+    Arm(name="bad", loss_effect=0.05, step_factor=1.2, fields=(("model.embed_norm", True),)),
+)
+
+
+class Ran:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def ablate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        captured = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+def recorded(**how: Any) -> Path:
+    """An experiment of imported runs in results/ of the working directory: no source of ours makes those stale."""
+    root = write_experiment(Path("results"), **{"arms": ARMS, "sd": 0.001, **how})
+    path = root / "experiments" / "split" / "experiment.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "imported": True}))
+    return root
+
+
+# ---- compare
+
+
+def test_compare_tells_a_script_all_it_needs(ablate: Any) -> None:
+    recorded(n_seeds=4)
+    said = ablate("compare", "split", "--json").json
+    assert said["schema"] == 1 and (said["experiment"], said["baseline"], said["primary"]) == ("split", "base", "val_loss")
+    wanted = {"arm", "estimand", "delta", "interval", "p", "n", "looks", "verdict", "next_action", "next_cost"}
+    assert all(wanted <= set(r) for r in said["comparisons"])
+    good = next(r for r in said["comparisons"] if (r["arm"], r["metric"]) == ("good", "val_loss"))
+    assert good["interval"] == [good["low"], good["high"]] and good["interval"][0] < good["delta"] < good["interval"][1]
+    assert good["verdict"] == "better" and good["estimand"] == "at-rate" and good["n"] == 4
+    assert good["next_cost"] == {"runs": 0, "hours": 0.0}
+
+
+def test_an_undecided_arm_says_what_the_next_step_costs(ablate: Any) -> None:
+    root = recorded(arms=(ARMS[0], Arm(name="same", fields=ON)), n_seeds=3, sd=0.01)
+    same = next(r for r in ablate("compare", "split", "--json").json["comparisons"] if r["metric"] == "val_loss")
+    assert same["verdict"].startswith("undecided") and same["next_cost"]["runs"] == 2 * same["more_seeds"] > 0
+    walls = [json.loads(p.read_text())["wall"]["total_s"] for p in (root / "runs").glob("*/result.json")]
+    assert same["next_cost"]["hours"] == pytest.approx(same["next_cost"]["runs"] * sum(walls) / len(walls) / 3600)
+
+
+@pytest.mark.parametrize(
+    ("word", "code"), [("slower", 1), ("worse", 1), ("faster", 1), ("undecided", 0), ("no error estimate", 0)]
+)
+def test_fail_on_sets_the_exit_code(ablate: Any, word: str, code: int) -> None:
+    recorded()
+    assert ablate("compare", "split", "--fail-on", word).code == code
+
+
+def test_fail_on_looks_at_the_primary_metric_where_that_can_say_the_word(ablate: Any) -> None:
+    recorded(arms=(ARMS[0], Arm(name="slow_but_better", loss_effect=-0.05, step_factor=1.2, fields=ON)))
+    assert ablate("compare", "split", "--fail-on", "worse").code == 0
+    assert ablate("compare", "split", "--fail-on", "slower").code == 1
+
+
+def test_compare_says_what_is_doubtful_about_which_arm(ablate: Any) -> None:
+    recorded(budgets=(280, 300), target=1.40)
+    said = ablate("compare", "split").out
+    assert "base, good, bad: The budgets do not bracket the target" in said
+    assert "good, bad: All runs were made on one node" in said
+    assert "not_bracketed" in ablate("compare", "split", "--json").json["warnings"]
+
+
+def test_equal_losses_are_spoken_of_where_other_arms_give_an_error(ablate: Any) -> None:
+    root = recorded()
+    plan = json.loads((root / "experiments" / "split" / "experiment.json").read_text())
+    for run in plan["runs"]:
+        path = root / "runs" / run["run_id"] / "result.json"
+        if run["arm"] == "good":
+            path.write_text(json.dumps({**json.loads(path.read_text()), "val_loss": 1.5}))
+    assert "good: The losses of several runs are equal to the last digit" in ablate("compare", "split").out
+
+
+@pytest.mark.parametrize("command", [["compare", "split"], ["report", "split"], ["significance", "split", "--arm", "good"]])
+def test_mixed_data_is_refused_in_one_line(ablate: Any, command: list[str]) -> None:
+    root = recorded()
+    plan = json.loads((root / "experiments" / "split" / "experiment.json").read_text())
+    path = root / "runs" / plan["runs"][0]["run_id"] / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**config, "data": {**config["data"], "fingerprint": "0" * 64}}))
+    ran = ablate(*command)
+    assert ran.code == 2 and ran.err.count("\n") == 1
+    assert "mixes runs of 2 different data sets" in ran.err and "fault" not in ran.err
+
+
+def test_fail_on_refuses_a_word_that_no_verdict_begins_with(ablate: Any) -> None:
+    recorded()
+    ran = ablate("compare", "split", "--fail-on", "slwer")
+    assert ran.code == 2 and "--fail-on slwer" in ran.err and "did you mean 'slower'" in ran.err
+
+
+# ---- significance
+
+
+def test_an_arms_losses_are_those_of_its_longest_budget(ablate: Any) -> None:
+    root = recorded(budgets=(250, 300))
+    results = [json.loads(p.read_text()) for p in (root / "runs").glob("*/result.json")]
+    plan = json.loads((root / "experiments" / "split" / "experiment.json").read_text())
+    mine = {r["run_id"] for r in plan["runs"] if r["arm"] == "good" and r["budget"] == 300}
+    losses = [r["val_loss"] for r in results if r["run_id"] in mine]
+    said = ablate("significance", "split", "--arm", "good", "--target", "1.6", "--json")
+    assert said.code == 0 and tuple(said.json) == RULE_KEYS
+    expected = stats.ttest_1samp(losses, 1.6, alternative="less")
+    assert said.json["n"] == 5 and said.json["p"] == pytest.approx(expected.pvalue)
+    assert said.json["statistic"] == pytest.approx(expected.statistic) and said.json["threshold"] == 0.01
+
+
+def test_a_copied_run_counts_once_and_is_spoken_of(ablate: Any) -> None:
+    root = recorded(arms=ARMS[:2])
+    plan = json.loads((root / "experiments" / "split" / "experiment.json").read_text())
+    one, two = [root / "runs" / r["run_id"] for r in plan["runs"] if r["arm"] == "good"][:2]
+    for file in ("metrics.jsonl", "result.json"):
+        (two / file).write_bytes((one / file).read_bytes())
+    said = ablate("significance", "split", "--arm", "good", "--json")
+    assert said.json["n"] == 4 and "The same run appears twice and is counted once" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome", "sentence"),
+    [
+        (["--arm", "god"], {}, "no arm 'god': there is base, good, bad"),
+        (["--arm", "good"], {("good", 1): "diverged"}, "1 run of 'good' diverged: a diverged run misses the target"),
+        (["--arm", "good"], {("good", i): "pending" for i in range(5)}, "'good' of experiment 'split' has no finished run yet"),
+        (["x", "--arm", "good"], {}, "name one experiment"),
+        (["--rule", "track2"], {}, "unknown rule 'track2': there is track1, track3, track3-pair; did you mean"),
+        (["--target", "nan", "--arm", "good"], {}, "the target is nan, but must be a loss above zero"),
+        ([], {}, "'split' is not a number: give losses"),
+    ],
+)
+def test_what_significance_cannot_judge_has_its_own_sentence(
+    ablate: Any, arguments: list[str], outcome: dict[Any, str], sentence: str
+) -> None:
+    recorded(outcome=outcome)
+    ran = ablate("significance", "split", *arguments)
+    assert ran.code == 2 and sentence in ran.err and ran.err.count("\n") == 1
+
+
+def test_the_pair_rule_takes_no_single_losses(ablate: Any) -> None:
+    pair = ["--old-mean", "3.2785", "--old-n", "16", "--old-steps", "3225", "--new-mean", "3.2785", "--new-n", "10"]
+    ran = ablate("significance", "--rule", "track3-pair", *pair, "--new-steps", "3210", "--slope", "0.0045/100", "--json")
+    assert f"{ran.json['statistic']:.5g}" == "0.0016745" and ran.json["significant"] is False and ran.json["sd"] is None
+    assert tuple(ran.json) == RULE_KEYS and ran.code == 0
+    assert "needs --new-steps" in ablate("significance", "--rule", "track3-pair", *pair).err
+    assert "takes means" in ablate("significance", "3.27", "--rule", "track3-pair", *pair, "--new-steps", "3210").err
+
+
+# ---- plan
+
+
+def test_a_plan_speaks_of_loss_steps_seconds_and_price_before_anything_runs(ablate: Any) -> None:
+    said = ablate("plan", "r08_split", "--detect", "0.002", "--price", "2.5", "--set", "scale=gpt2", "--json").json
+    power, cost = said["power"], said["cost"]
+    assert power["sd"] == 0.004 and "published for the era of r07" in power["source"]
+    assert power["steps"] == pytest.approx(power["detectable"] / power["slope"])
+    assert power["seconds"] == pytest.approx(power["steps"] * power["step_ms"] / 1e3)
+    assert power["step_ms"] == pytest.approx(141.6, abs=0.5) and "published for r07 on 8 H100" in power["step_source"]
+    assert cost["price"] == pytest.approx(2.5 * cost["hours"]) and cost["hours"] > 1
+    assert power["needed"]["runs"] == power["seeds_needed"] * said["runs"] // len(said["seeds"])
+    assert power["needed"]["price"] == pytest.approx(cost["price"] / said["runs"] * power["needed"]["runs"])
+    assert not Path("results").exists()
+
+
+def test_a_small_models_plan_takes_the_noise_recorded_for_its_scale(ablate: Any) -> None:
+    power = ablate("plan", "quickstart", "--json").json["power"]
+    assert 0.016 < power["sd"] < 0.036 and "at this scale" in power["source"] and "published" not in power["source"]
+    assert "published" in ablate("plan", "quickstart", "--set", "scale=small", "--json").json["power"]["source"]
+
+
+# ---- stopping
+
+TINY = {"model.n_layer": 1, "model.d_model": 32, "data.seq_len": 64, "data.micro_tokens": 128,
+        "data.batch_tokens": 128, "data.ranks": 1, "data.order": "shuffled", "data.val_tokens": 512, "data.val_every": 4,
+        "schedule.steps": 4, "data.first_batch_twice": False, "optim.muon_comm": "redundant", "system.checkpoint": "none",
+        "timing.protocol": "warmup-restore"}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stop", "n", "reason"),
+    [({"half_width": 1e-9}, 6, "open: untied_head"), ({"half_width": 100.0}, 5, ""), ({"decide": 0.05}, 6, "")],
+)
+def test_the_command_line_asks_for_seeds_between_blocks(ablate: Any, stop: dict[str, float], n: int, reason: str) -> None:
+    document = {"name": "adaptive", "base": "r07", "scale": "tiny", "set": TINY, "changes": {"untied_head": "r08.untied_head"},
+                "seeds": {"min": 5, "max": 6, "stop": stop}, "alters_noise": ["untied_head"],
+                "slope": {"per_step": 0.001, "se": 0.0001}}  # fmt: skip
+    Path("adaptive.yaml").write_text(yaml.safe_dump(document))
+    ran = ablate("run", "adaptive.yaml", "--results", "r", "--no-report")
+    assert ran.code == 0, ran.err
+    plan = json.loads(Path("r/experiments/adaptive/experiment.json").read_text())
+    assert reason in ran.out and plan["seeds_rule"]["stop"] == stop
+    assert len(plan["seeds"]) <= n and (stop.keys() != {"half_width"} or len(plan["seeds"]) == n)
+    assert [a["alters_noise"] for a in plan["arms"]] == [False, True] and plan["slope"]["se"] == 0.0001
+    assert len(plan["locks"]) == 1  # seeds that the rule adds are no change of plan
+    again = ablate("run", "adaptive.yaml", "--results", "r", "--no-report")
+    assert again.code == 0 and "to do" not in again.out
+    rows = ablate("compare", "adaptive", "--results", "r", "--json").json["comparisons"]
+    assert all(r["method"].startswith("anytime-valid") for r in rows)

@@ -1,0 +1,73 @@
+"""The catalogue: every toggle a row, and each row true of the presets."""
+
+import json
+
+import pytest
+
+from harness.__main__ import main
+from harness.config.listing import toggle_rows
+from harness.config.presets import load_preset, names, preset_values
+from harness.config.run import RunConfig, get, toggles
+from harness.config.validate import check_values
+from harness.experiment.reference import experiment_schema
+
+ROWS = {row["name"]: row for row in toggle_rows()}
+RECORDS = names("records")
+
+
+def test_every_toggle_is_a_row_with_its_default():
+    assert list(ROWS) == [name for name, _ in toggles()]
+    assert all(row["default"] == get(RunConfig(), name) for name, row in ROWS.items())
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_says_what_the_toggle_means_and_where_it_comes_from(name):
+    row = ROWS[name]
+    assert row["doc"]
+    assert "\n" not in row["doc"]
+    assert row["record"] in RECORDS
+    assert all(choice["record"] in RECORDS for choice in row["choices"])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_choice_is_a_value_that_the_field_takes(name):
+    for choice in ROWS[name]["choices"]:
+        taken = check_values({name: choice["value"]}, lambda field: "catalogue")
+        assert taken == {name: choice["value"]}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_requirements_name_other_toggles_and_values_they_take(name):
+    for condition in [*ROWS[name]["requires"], *ROWS[name]["conflicts"]]:
+        assert condition["field"] in ROWS
+        assert condition["field"] != name
+        if condition["values"] != "not null":
+            for value in condition["values"]:
+                check_values({condition["field"]: value}, lambda field: "catalogue")
+
+
+def test_a_choice_belongs_to_the_first_record_that_took_it():
+    """Of what a record's own changes set, no catalogue entry says that it came later."""
+    late = []
+    for record in RECORDS:
+        for change in load_preset(record).changes.values():
+            for name, value in change.values.items():
+                for choice in ROWS[name]["choices"]:
+                    same = choice["value"] == value and type(choice["value"]) is type(value)
+                    if same and RECORDS.index(choice["record"]) > RECORDS.index(record):
+                        late.append(f"{name}={value}: {record} sets it, the catalogue says {choice['record']}")
+    assert not late
+
+
+def test_every_value_of_every_preset_is_in_the_schema():
+    fields = experiment_schema()["$defs"]["fields"]["properties"]
+    for record in RECORDS:
+        assert set(preset_values(record)[0]) == set(fields)
+
+
+def test_the_listing_is_json_that_scripts_can_read(capsys):
+    with pytest.raises(SystemExit):
+        main(["toggles", "--json"])
+    listed = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in listed] == list(ROWS)
+    assert all(set(row) == {"name", "record", "doc", "default", "choices", "requires", "conflicts"} for row in listed)

@@ -1,0 +1,163 @@
+"""Plug-ins: found, checked, and a stranger to every run that does not name them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.config import plugins
+from harness.config.listing import toggle_rows
+from harness.config.run import get
+from harness.errors import UserError
+from harness.experiment.experiment import load_experiment
+from harness.model.gpt import Tokens
+from harness.provenance.source import source_of
+from harness.training.core import Core
+
+PLUGIN = """
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import Literal
+from harness.model.config import toggle
+
+@dataclass(frozen=True, kw_only=True)
+class Toggles:
+    cap: float | None = toggle(None, record="own", doc="softcap", gt=0, le=100)
+    kind: Literal["soft", "hard"] = toggle("soft", record="own", doc="which")
+    depth: int = toggle(1, record="own", doc="how deep", ge=1)
+
+def build(model, toggles):
+    if toggles.cap is not None:
+        model.softcap = toggles.cap
+"""
+EXPERIMENT = """
+name: capped
+base: r08
+scale: tiny
+plugins: [cap.py]
+set: {model.n_layer: 2, data.seq_len: 64, data.micro_tokens: 64, data.batch_tokens: 64, data.ranks: 1, data.val_tokens: 64,
+      optim.muon_comm: redundant, data.first_batch_twice: false}
+changes:
+  cap: {plugin.cap.cap: 0.5}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _none_in_force(monkeypatch):
+    monkeypatch.setenv(plugins.VARIABLE, "")
+
+
+@pytest.fixture
+def cap(tmp_path) -> Path:
+    (tmp_path / "cap.py").write_text(PLUGIN, encoding="utf-8")
+    plugins.use([tmp_path / "cap.py"])
+    return tmp_path / "cap.py"
+
+
+def experiment(tmp_path: Path, text: str = EXPERIMENT):
+    (tmp_path / "cap.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "capped.yaml").write_text(text, encoding="utf-8")
+    return load_experiment(str(tmp_path / "capped.yaml"), device="cpu")
+
+
+def test_its_toggles_are_listed_beside_the_others(cap):
+    rows = {r["name"]: r for r in toggle_rows()}
+    assert rows["plugin.cap.cap"]["doc"] == "softcap"
+    assert rows["plugin.cap.kind"]["default"] == "soft"
+
+
+GOOD = [("cap", 15, 15.0), ("cap", None, None), ("cap", 0.5, 0.5), ("kind", "hard", "hard"), ("depth", 3, 3)]
+
+
+@pytest.mark.parametrize(("field", "given", "taken"), GOOD)
+def test_a_value_that_fits_is_taken_in_its_type(cap, field, given, taken):
+    value = plugins.check_value(f"plugin.cap.{field}", given, "here")
+    assert value == taken
+    assert type(value) is type(taken)
+
+
+BAD = [
+    ("cap", "big", "here: plugin.cap.cap is 'big', but must be a number | null"),
+    ("cap", 0, "here: plugin.cap.cap is 0.0, but must be greater than 0"),
+    ("cap", 101, "here: plugin.cap.cap is 101.0, but must be at most 100"),
+    ("kind", "herd", "here: plugin.cap.kind is 'herd', but must be soft | hard"),
+    ("depth", 1.5, "here: plugin.cap.depth is 1.5, but must be an integer"),
+    ("depth", True, "here: plugin.cap.depth is True, but must be an integer"),
+    ("depth", 0, "here: plugin.cap.depth is 0, but must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("field", "given", "message"), BAD)
+def test_a_value_that_does_not_fit_is_refused_by_name(cap, field, given, message):
+    with pytest.raises(UserError) as error:
+        plugins.check_value(f"plugin.cap.{field}", given, "here")
+    assert str(error.value) == message
+
+
+def test_an_experiment_refuses_a_value_that_does_not_fit(tmp_path):
+    with pytest.raises(UserError, match=r"capped\.yaml:9: plugin\.cap\.cap is 'big', but must be a number"):
+        experiment(tmp_path, EXPERIMENT.replace("0.5", "big"))
+
+
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(tmp_path):
+    with pytest.raises(UserError, match=r"capped\.yaml:9: plugin\.cap\.cup is not a field .* did you mean 'plugin\.cap\.cap'\?"):
+        experiment(tmp_path, EXPERIMENT.replace("cap.cap", "cap.cup"))
+
+
+def test_it_changes_the_arm_that_sets_it_and_no_other(tmp_path):
+    baseline, arm = experiment(tmp_path).arms
+    assert dict(arm.fields) == {"plugin.cap.cap": 0.5}
+    assert get(arm.config, "plugin.cap.cap") == 0.5
+    tokens = Tokens(vocab_size=257, separator=256, seq_len=64)
+    cores = [Core(a.config, tokens, seed=0) for a in (baseline, arm)]
+    assert [core.model.softcap for core in cores] == [None, 0.5]
+    assert all(torch.equal(a, b) for a, b in zip(*(c.model.parameters() for c in cores), strict=True))
+
+
+def test_an_experiment_without_plug_ins_puts_none_in_force(tmp_path, cap):
+    experiment(tmp_path, EXPERIMENT.replace("plugins: [cap.py]", "").replace("plugin.cap.cap: 0.5", "model.logit_softcap: 15"))
+    assert plugins.modules() == []
+
+
+def test_its_code_is_part_of_the_source_but_its_comments_are_not(cap):
+    before = source_of(plugins.paths()).digest
+    cap.write_text(PLUGIN + "\n# a remark\n", encoding="utf-8")
+    assert source_of(plugins.paths()).digest == before
+    cap.write_text(PLUGIN.replace("le=100", "le=50"), encoding="utf-8")
+    assert source_of(plugins.paths()).digest != before
+
+
+BROKEN = [
+    ("x.py", "import nosuchmodule", "ModuleNotFoundError: No module named 'nosuchmodule'"),
+    ("x.py", "def build(", "SyntaxError"),
+    ("x.py", "a = 1", "must define a dataclass Toggles and build(model, toggles); see docs/add-a-toggle.md"),
+    ("x.py", PLUGIN.replace("def build", "def bild"), "must define a dataclass Toggles and build(model, toggles)"),
+    (
+        "x.py",
+        PLUGIN.replace('toggle(1, record="own", doc="how deep", ge=1)', "...").replace(" = ...", ""),
+        "Toggles.depth has no default",
+    ),
+    ("my-x.py", PLUGIN, "its name is part of its toggles' names"),
+    ("x.txt", PLUGIN, "its name is part of its toggles' names"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "message"), BROKEN)
+def test_a_file_that_is_no_plug_in_is_refused(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        plugins.use([tmp_path / name])
+    assert str(error.value).startswith(f"plug-in {tmp_path / name}: ")
+    assert message in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        plugins.use([tmp_path / "nowhere.py"])
+
+
+def test_two_files_of_one_name_are_refused(tmp_path, cap):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "cap.py").write_text(PLUGIN, encoding="utf-8")
+    with pytest.raises(UserError, match="two files of one name"):
+        plugins.use([cap, tmp_path / "other" / "cap.py"])

@@ -1,0 +1,164 @@
+"""What makes no sense is refused before anything is allocated, in one line that names the fields and the way out."""
+
+import subprocess
+import sys
+from dataclasses import Field
+from typing import Any
+
+import pytest
+
+from harness.config.device import for_device
+from harness.config.presets import preset_values, to_config
+from harness.config.run import RunConfig, flat, toggles, with_fields
+from harness.config.validate import check_config, check_values
+from harness.errors import UserError
+
+TOGGLES = dict(toggles())
+DOCUMENTS = {"model.attn_mask": "document", "model.attn_kernel": "dense", "data.seq_len": 1024, "data.micro_tokens": 1024}
+MUON = {"optim.matrix_optimizer": "muon"}
+
+# (fields beside the defaults, what the message must name)
+BAD: list[tuple[dict[str, Any], list[str]]] = [
+    ({"model.head_init": "zeros"}, ["model.head_init=zeros", "model.tied_head", "set model.tied_head, or leave"]),
+    ({"model.embed_init": "normal"}, ["model.embed_init=normal", "model.tied_head"]),
+    ({"model.pad_tables": False}, ["model.pad_tables=false", "model.tied_head"]),
+    ({"optim.embed_lr": 0.3}, ["optim.embed_lr", "model.tied_head"]),
+    ({"model.attn_mask": "document"}, ["model.attn_mask=document", "model.attn_kernel", "flex or dense", "sdpa"]),
+    ({"model.attn_kernel": "flex"}, ["model.attn_kernel=flex", "model.attn_mask"]),
+    ({"model.attn_window": "token"}, ["model.attn_window=token", "model.attn_mask"]),
+    ({**DOCUMENTS, "model.block_mask": "partial"}, ["model.block_mask=partial", "model.attn_kernel"]),
+    ({"schedule.window_warmup": "tokens"}, ["schedule.window_warmup", "model.attn_window", "switched on"]),
+    ({**DOCUMENTS, "model.attn_window": "block", "data.seq_len": 1000, "data.micro_tokens": 1000, "data.batch_tokens": 8000,
+      "data.val_tokens": 8000}, ["data.seq_len=1000", "128", "model.attn_window=block"]),
+    ({**DOCUMENTS, "data.micro_tokens": 2048}, ["model.attn_mask=document", "data.micro_tokens=2048", "data.seq_len=1024"]),
+    ({**DOCUMENTS, "model.attn_window": "block", "schedule.window_tokens": 100}, ["schedule.window_tokens=100", "block"]),
+    ({"precision.mode": "fp32", "model.attn_kernel": "cudnn"}, ["model.attn_kernel=cudnn", "precision.mode", "use sdpa"]),
+    ({"precision.mode": "fp32", "model.attn_kernel": "flash"}, ["model.attn_kernel=flash", "precision.mode", "use sdpa"]),
+    ({"precision.val_fp32": True, "model.attn_kernel": "cudnn"}, ["precision.val_fp32=true", "model.attn_kernel"]),
+    ({"precision.val_fp32": True, "precision.policy": "bf16_model"}, ["precision.val_fp32=true", "precision.policy"]),
+    ({"model.d_model": 100}, ["model.head_dim=64", "model.d_model=100", "choose a divisor"]),
+    ({"model.d_model": 66, "model.head_dim": 33}, ["model.head_dim=33", "model.rope_pairs=all"]),
+    ({"model.d_model": 60, "model.head_dim": 30, "model.rope_pairs": "half"}, ["model.head_dim=30", "model.rope_pairs=half"]),
+    ({"model.value_embed": (0, 1, None)}, ["model.value_embed", "3 layers", "model.n_layer is 12", "one entry per layer"]),
+    ({"model.value_embed": (0, 2) * 6}, ["model.value_embed", "[0, 2]", "without gaps"]),
+    ({"model.value_embed": (None,) * 12}, ["model.value_embed", "without gaps"]),
+    ({"model.n_layer": 5, "model.value_embed": "mirrored"}, ["model.value_embed=mirrored", "model.n_layer", "5"]),
+    ({"model.n_layer": 4, "model.value_embed": "ends"}, ["model.value_embed=ends", "model.n_layer", "at least 6"]),
+    ({"model.value_embed": "each", "model.attn_free_layers": (7,)}, ["model.value_embed=each", "[7]", "model.attn_free_layers"]),
+    ({"model.value_embed": tuple(range(12)), "model.attn_free_layers": (7,)}, ["model.value_embed", "[7]", "make it null"]),
+    ({"model.value_embed": "each", "model.value_residual": "fixed"}, ["model.value_residual=fixed", "model.value_embed=each"]),
+    ({"model.value_mix": "pair"}, ["model.value_mix=pair", "model.value_embed", "switched on"]),
+    ({"model.value_residual": "learned", "model.attn_free_layers": (0,)}, ["model.value_residual", "model.attn_free_layers"]),
+    ({"model.attn_free_layers": (12,)}, ["model.attn_free_layers=[12]", "model.n_layer"]),
+    ({"model.attn_free_layers": (-1,)}, ["model.attn_free_layers=[-1]", "model.n_layer"]),
+    ({"model.attn_free_layers": tuple(range(12))}, ["model.attn_free_layers", "none of the 12"]),
+    ({"model.n_layer": 3, "model.attn_free_layers": "after_middle"}, ["model.attn_free_layers=after_middle", "model.n_layer"]),
+    ({"model.n_layer": 5, "model.unet_skip": True}, ["model.unet_skip", "even model.n_layer"]),
+    ({"optim.qkv_split": True}, ["optim.qkv_split=true", "optim.matrix_optimizer"]),
+    ({**MUON, "optim.qkv_split": True, "model.qkv_layout": "separate"}, ["optim.qkv_split=true", "model.qkv_layout"]),
+    ({**MUON, "optim.qkv_split": True, "model.mlp_ratio": 3}, ["optim.qkv_split", "model.mlp_ratio=3", "another ratio"]),
+    ({"optim.adam_objects": "single"}, ["optim.adam_objects=single", "optim.matrix_optimizer"]),
+    ({"optim.muon_lr": 0.1}, ["optim.muon_lr", "optim.matrix_optimizer"]),
+    ({**MUON, "optim.muon_uneven": "refuse"}, ["optim.muon_uneven=refuse", "optim.muon_comm"]),
+    ({"optim.matrix_optimizer": "orthogonal_nesterov", "optim.muon_comm": "flat_all_reduce"}, ["optim.muon_comm", "muon"]),
+    ({"data.micro_tokens": 1000}, ["data.micro_tokens=1000", "data.seq_len=1024"]),
+    ({"data.ranks": 3}, ["data.batch_tokens=524288", "data.ranks * data.micro_tokens"]),
+    ({"data.val_tokens": 1024}, ["data.val_tokens=1024", "data.ranks * data.micro_tokens"]),
+    ({"data.loader": "global", "data.first_batch_twice": True}, ["data.first_batch_twice=true", "data.loader"]),
+    ({"schedule.cooldown_steps": 9000, "schedule.warmup_steps": 1000}, ["schedule.warmup_steps", "schedule.cooldown_steps"]),
+    ({"schedule.cooldown_frac": 0.5, "schedule.warmup_steps": 9000}, ["schedule.warmup_steps=9000", "cooldown_frac=0.5"]),
+    ({"schedule.lr_floor": 0.1}, ["schedule.lr_floor=0.1", "set schedule.cooldown_steps or schedule.cooldown_frac"]),
+    ({"schedule.cooldown_frac": 0.5, "schedule.cooldown_steps": 9}, ["schedule.cooldown_frac=0.5", "schedule.cooldown_steps=9"]),
+    ({"model.n_layer": 1024, "model.d_model": 65536}, ["model.n_layer=1024", "model.d_model=65536", "smaller"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "named"), BAD, ids=lambda v: ",".join(v) if isinstance(v, dict) else "")
+def test_a_combination_that_makes_no_sense_is_refused(fields: dict[str, Any], named: list[str]) -> None:
+    config = with_fields(RunConfig(), {"precision.val_fp32": False, **fields})
+    with pytest.raises(UserError) as error:
+        check_config(config)
+    message = str(error.value)
+    assert "\n" not in message
+    assert all(part in message for part in named), message
+    assert ": " in message.partition("=")[2] or ": " in message, "the way out comes after a colon"
+
+
+def test_the_defaults_and_what_the_refusals_stand_beside_are_fine() -> None:
+    """Else every line above could be refused for another reason."""
+    for fields in ({}, MUON, DOCUMENTS, {**MUON, "optim.qkv_split": True}, {"schedule.cooldown_frac": 0.5}):
+        check_config(with_fields(RunConfig(), fields))
+
+
+def test_nothing_is_allocated_for_a_refusal() -> None:
+    """The checks do not even import torch."""
+    code = "import sys, harness.config.validate as v, harness.config.run as c; v.check_config(c.RunConfig()); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# ---------------------------------------------------------------- single values
+
+BEYOND = {"ge": lambda b: b - 1, "gt": lambda b: b, "le": lambda b: b * 2, "lt": lambda b: b}
+RANGES = [(name, key) for name, f in TOGGLES.items() for key in BEYOND if key in f.metadata]
+
+
+def refused(name: str, value: Any) -> str:
+    with pytest.raises(UserError) as error:
+        check_values({name: value}, lambda field: f"exp.yaml:3 {field}")
+    return str(error.value)
+
+
+@pytest.mark.parametrize(("name", "key"), RANGES)
+def test_a_value_out_of_range_is_refused_by_name(name: str, key: str) -> None:
+    bound = TOGGLES[name].metadata[key]
+    value = BEYOND[key](bound)
+    whole = int in (type(TOGGLES[name].default), type(TOGGLES[name].metadata.get("example")))
+    message = refused(name, value if whole else float(value))
+    assert message.startswith(f"exp.yaml:3 {name}: {name} is ")
+    assert message.endswith(f"{bound}")
+
+
+@pytest.mark.parametrize(("name", "f"), TOGGLES.items(), ids=lambda v: v if isinstance(v, str) else "")
+def test_a_value_of_the_wrong_type_is_refused_by_name(name: str, f: Field) -> None:
+    wrong: Any = {"an": "object"}
+    assert refused(name, wrong).startswith(f"exp.yaml:3 {name}: {name} is {wrong!r}, but must be ")
+    if isinstance(f.default, int | float):
+        assert name in refused(name, "many")
+    if isinstance(f.default, bool):
+        assert "true or false" in refused(name, 1)
+    if isinstance(f.default, int) and not isinstance(f.default, bool):
+        assert name in refused(name, True)
+        assert name in refused(name, 1.5)
+    if isinstance(f.default, float):
+        for value in (float("nan"), float("inf")):
+            assert name in refused(name, value)
+
+
+@pytest.mark.parametrize(("name", "f"), TOGGLES.items(), ids=lambda v: v if isinstance(v, str) else "")
+def test_a_default_is_a_value_of_its_field(name: str, f: Field) -> None:
+    assert check_values({name: f.default}, str) == {name: f.default}
+    for value in f.metadata.get("choices", {}):
+        assert check_values({name: value}, str) == {name: value}
+
+
+# ---------------------------------------------------------------- kernels on a machine without CUDA
+
+
+def test_a_presets_kernel_is_replaced_and_said_so() -> None:
+    config, notes = for_device(to_config(preset_values("r16")[0]), "cpu", frozenset())
+    assert config.model.attn_kernel == "dense"
+    assert config.model.block_mask == "traced"
+    assert config.precision.mode == "fp32"
+    assert any("flex" in note and "dense" in note for note in notes)
+    changed = {k for k, v in flat(config).items() if flat(to_config(preset_values("r16")[0]))[k] != v}
+    assert changed == {"model.attn_kernel", "model.block_mask", "precision.mode"}
+
+
+def test_a_kernel_that_was_asked_for_is_never_replaced() -> None:
+    with pytest.raises(UserError, match=r"model\.attn_kernel=cudnn needs CUDA"):
+        for_device(to_config(preset_values("r08")[0]), "cpu", frozenset({"model.attn_kernel"}))
+
+
+def test_on_cuda_nothing_is_replaced() -> None:
+    config = to_config(preset_values("r16")[0])
+    assert for_device(config, "cuda", frozenset()) == (config, ())

@@ -1,0 +1,333 @@
+"""Prepared corpora: what is in them, when they count as prepared, what the fingerprint depends on, and who may copy them."""
+
+import json
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.corpora import lock as lock_module
+from harness.corpora.cache import cache_locally
+from harness.corpora.corpus import Corpus, data_root, read_corpus, write_corpus
+from harness.corpora.index import list_corpora, open_corpus, prepare
+from harness.corpora.lock import lock
+from harness.data.shards import open_shard, write_shard
+from harness.errors import UserError
+
+SEPARATOR = 256
+
+
+@pytest.fixture(scope="module")
+def stdlib(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return prepare("stdlib", tmp_path_factory.mktemp("data"))
+
+
+def small_corpus(
+    root: Path, name: str = "small", train: tuple[int, ...] = (256, 1, 2, 256, 3), val: tuple[int, ...] = (256, 4)
+) -> Corpus:
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = {"train": [folder / f"{name}_train_000001.bin"], "val": [folder / f"{name}_val_000000.bin"]}
+    write_shard(shards["train"][0], np.array(train))
+    write_shard(shards["val"][0], np.array(val))
+    return write_corpus(folder, shards, vocab_size=257, separator=SEPARATOR, unit="nats per byte", source="a test")
+
+
+def test_stdlib_is_the_librarys_source_by_whole_files(stdlib: Corpus) -> None:
+    library = Path(json.__file__).parents[1]
+    texts = {}
+    for role in ("train", "val"):
+        tokens = np.concatenate([open_shard(path) for path in stdlib.shards[role]])
+        assert tokens[0] == SEPARATOR
+        pieces = np.split(tokens, np.flatnonzero(tokens == SEPARATOR))[1:]
+        texts[role] = [piece[1:].astype(np.uint8).tobytes() for piece in pieces]
+        assert len(texts[role]) == stdlib.documents[role]
+        assert len(tokens) == stdlib.tokens[role]
+    everything = texts["train"] + texts["val"]
+    assert len(set(everything)) == len(everything) > 200
+    for module in ("json/decoder.py", "argparse.py", "asyncio/base_events.py"):
+        assert (library / module).read_bytes() in everything
+    for module in ("encodings/cp1252.py", "encodings/__init__.py"):
+        assert (library / module).read_bytes() not in everything
+    share = stdlib.tokens["val"] / sum(stdlib.tokens.values())
+    assert 0.045 < share < 0.0501
+
+
+def test_stdlib_knows_its_facts(stdlib: Corpus) -> None:
+    assert (stdlib.vocab_size, stdlib.separator, stdlib.unit) == (257, 256, "nats per byte")
+    n_bytes = stdlib.tokens["val"] - stdlib.documents["val"]
+    assert stdlib.bytes_per_token["val"] == n_bytes / stdlib.tokens["val"]
+    assert stdlib.bits_per_byte(np.log(2)) == pytest.approx(1, rel=1e-3)
+
+
+def test_each_preparation_gives_the_same_fingerprint(stdlib: Corpus, tmp_path: Path) -> None:
+    again = prepare("stdlib", tmp_path, force=True)
+    assert (again.fingerprint, again.files) == (stdlib.fingerprint, stdlib.files)
+
+
+def test_a_prepared_corpus_is_not_made_again(tmp_path: Path) -> None:
+    corpus = small_corpus(tmp_path, "stdlib")
+    assert prepare("stdlib", tmp_path) == corpus
+
+
+def test_a_damaged_corpus_is_made_again(stdlib: Corpus, tmp_path: Path) -> None:
+    small_corpus(tmp_path, "stdlib").train[0].unlink()
+    assert prepare("stdlib", tmp_path).fingerprint == stdlib.fingerprint
+
+
+def test_the_fingerprint_depends_on_content_alone(tmp_path: Path) -> None:
+    original = small_corpus(tmp_path)
+    assert small_corpus(tmp_path, name="renamed").fingerprint == original.fingerprint
+    assert small_corpus(tmp_path, name="train", train=(256, 1, 2, 256, 4)).fingerprint != original.fingerprint
+    assert small_corpus(tmp_path, name="val", val=(256, 5)).fingerprint != original.fingerprint
+    assert small_corpus(tmp_path, name="swapped", train=(256, 4), val=(256, 1, 2, 256, 3)).fingerprint != original.fingerprint
+
+
+def test_open_gives_what_prepare_gave(stdlib: Corpus) -> None:
+    assert open_corpus("stdlib", stdlib.folder.parent) == stdlib
+
+
+def test_the_data_root_is_argument_then_environment_then_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ABLATE_DATA", raising=False)
+    assert data_root() == Path("data")
+    monkeypatch.setenv("ABLATE_DATA", "/elsewhere")
+    assert data_root() == Path("/elsewhere")
+    assert data_root("here") == Path("here")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("stdlib", "corpus 'stdlib' is not prepared in .*: run `ablate data prepare stdlib`"),
+        ("smal", "no corpus 'smal' in .* .did you mean 'small'..: .*prepare text PATH... --name smal`"),
+        ("../small", "corpus name '../small': use letters"),
+        (".small", "corpus name '.small': use letters"),
+    ],
+)
+def test_opening_what_is_not_there_says_what_to_run(tmp_path: Path, name: str, message: str) -> None:
+    small_corpus(tmp_path)
+    with pytest.raises(UserError, match=message):
+        open_corpus(name, tmp_path)
+
+
+def test_unknown_names_cannot_be_prepared(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown corpus 'stdlb' .did you mean 'stdlib'..: prepare stdlib or fineweb10B"):
+        prepare("stdlb", tmp_path)
+    with pytest.raises(UserError, match="'stdlib' has no choice of shards"):
+        prepare("stdlib", tmp_path, n_shards=3)
+
+
+def test_a_folder_without_its_description_is_not_prepared(tmp_path: Path) -> None:
+    (small_corpus(tmp_path, "stdlib").folder / "corpus.json").unlink()
+    with pytest.raises(UserError, match="not prepared"):
+        open_corpus("stdlib", tmp_path)
+    assert "was interrupted: run `ablate data prepare stdlib`" in list_corpora(tmp_path)[0]["missing"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a corpus description"),
+        (b"[]", "not a corpus description"),
+        (b'{"schema": 1}', "not a corpus description"),
+        (b"\xff", "not a corpus description"),
+    ],
+)
+def test_a_broken_description_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    corpus = small_corpus(tmp_path)
+    (corpus.folder / "corpus.json").write_bytes(content)
+    with pytest.raises(UserError, match=rf"corpus\.json: {message}"):
+        open_corpus("small", tmp_path)
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    path = small_corpus(tmp_path).folder / "corpus.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 2}))
+    with pytest.raises(UserError, match="schema 2, this program reads schema 1"):
+        open_corpus("small", tmp_path)
+
+
+def test_damaged_and_replaced_shards_are_noticed_on_opening(tmp_path: Path) -> None:
+    corpus = small_corpus(tmp_path)
+    write_shard(corpus.train[0], np.arange(3))
+    with pytest.raises(UserError, match=r"train shards hold 3 tokens, corpus.json says 5"):
+        open_corpus("small", tmp_path)
+    corpus.train[0].write_bytes(b"")
+    with pytest.raises(UserError, match="zero length"):
+        open_corpus("small", tmp_path)
+
+
+def test_the_list_shows_every_corpus(stdlib: Corpus, tmp_path: Path) -> None:
+    small_corpus(tmp_path, "mine")
+    (small_corpus(tmp_path, "bad").train[0]).write_bytes(b"")
+    rows = {row["name"]: row for row in list_corpora(tmp_path)}
+    assert list(rows) == ["stdlib", "fineweb10B", "bad", "mine"]
+    assert rows["stdlib"]["missing"] == "not prepared: run `ablate data prepare stdlib`"
+    assert rows["mine"]["missing"] is None
+    assert rows["mine"]["tokens"] == {"train": 5, "val": 2}
+    assert rows["mine"]["bytes"] == 2 * 1024 + 2 * 7
+    assert "zero length" in rows["bad"]["missing"]
+    assert list_corpora(stdlib.folder.parent)[0]["fingerprint"] == stdlib.fingerprint
+    assert [row["name"] for row in list_corpora(tmp_path / "nowhere")] == ["stdlib", "fineweb10B"]
+    json.dumps(list(rows.values()))
+
+
+# --- the benchmark's tokens
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A hub that hands out small shards; gives the list of files that were fetched from it."""
+    fetched: list[str] = []
+
+    def hf_hub_download(*, repo_id: str, filename: str, repo_type: str, local_dir: Path) -> None:
+        assert (repo_id, repo_type) == ("kjj0/fineweb10B-gpt2", "dataset")
+        fetched.append(filename)
+        write_shard(local_dir / filename, np.array([50256, len(filename), int(filename[-10:-4])]))
+
+    module = ModuleType("huggingface_hub")
+    module.hf_hub_download = hf_hub_download  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    return fetched
+
+
+def test_fineweb_fetches_only_what_is_missing(tmp_path: Path, hub: list[str]) -> None:
+    two = prepare("fineweb10B", tmp_path, n_shards=2)
+    assert hub == ["fineweb_val_000000.bin", "fineweb_train_000001.bin", "fineweb_train_000002.bin"]
+    assert (two.vocab_size, two.separator, two.unit, two.bytes_per_token) == (50257, 50256, "nats per token", None)
+    assert [path.name for path in two.train] == hub[1:]
+    assert prepare("fineweb10B", tmp_path) == two
+    three = prepare("fineweb10B", tmp_path, n_shards=3)
+    assert hub[3:] == ["fineweb_train_000003.bin"]
+    assert three.fingerprint != two.fingerprint
+    assert prepare("fineweb10B", tmp_path, n_shards=2).fingerprint == two.fingerprint
+    assert two.bits_per_byte(3.28) is None
+
+
+def test_fineweb_takes_files_put_there_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # importing it fails
+    with pytest.raises(UserError, match=r"fineweb_val_000000.bin: downloading needs huggingface_hub: pip .*fineweb10B/ yourself"):
+        prepare("fineweb10B", tmp_path, n_shards=1)
+    for name in ("fineweb_val_000000.bin", "fineweb_train_000001.bin"):
+        write_shard(tmp_path / "fineweb10B" / name, np.array([50256, 7]))
+    assert prepare("fineweb10B", tmp_path, n_shards=1).tokens == {"train": 2, "val": 2}
+
+
+def test_fineweb_without_network_says_the_manual_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: list[str]) -> None:
+    def unreachable(**_: Any) -> None:
+        raise ConnectionError("no route to host\nand a long story")
+
+    monkeypatch.setattr(sys.modules["huggingface_hub"], "hf_hub_download", unreachable)
+    with pytest.raises(
+        UserError, match=r"download failed \(ConnectionError: no route to host\): try again, or put the file"
+    ) as caught:
+        prepare("fineweb10B", tmp_path, n_shards=1)
+    assert "\n" not in str(caught.value)
+    assert list_corpora(tmp_path)[1]["missing"]
+
+
+def test_fineweb_names_a_damaged_file(tmp_path: Path, hub: list[str]) -> None:
+    prepare("fineweb10B", tmp_path, n_shards=1)
+    path = tmp_path / "fineweb10B" / "fineweb_train_000001.bin"
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(UserError, match=r"fineweb_train_000001.bin: truncated"):
+        prepare("fineweb10B", tmp_path, n_shards=2)
+    with pytest.raises(UserError, match="choose 1 to 103"):
+        prepare("fineweb10B", tmp_path, n_shards=104)
+
+
+# --- the node's own copy, locks
+
+
+def test_the_local_copy_is_the_same_corpus(tmp_path: Path) -> None:
+    corpus = small_corpus(tmp_path / "shared")
+    copy = cache_locally(corpus, tmp_path / "local")
+    assert copy.fingerprint == corpus.fingerprint
+    assert copy.train[0].parent.parent == tmp_path / "local"
+    assert np.array_equal(open_shard(copy.train[0]), open_shard(corpus.train[0]))
+    assert read_corpus(copy.folder) == copy
+
+
+def test_a_node_copies_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.corpora import cache
+
+    corpus, copied, original = small_corpus(tmp_path / "shared"), [], cache.copy_verified
+
+    def counted(source: Path, target: Path, sha256: str) -> None:
+        copied.append(source.name)
+        original(source, target, sha256)
+
+    monkeypatch.setattr(cache, "copy_verified", counted)
+    threads = [threading.Thread(target=cache_locally, args=(corpus, tmp_path / "local")) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(copied) == ["small_train_000001.bin", "small_val_000000.bin"]
+
+
+def test_a_damaged_source_is_not_cached(tmp_path: Path) -> None:
+    corpus = small_corpus(tmp_path / "shared")
+    write_shard(corpus.val[0], np.array([256, 9]))
+    with pytest.raises(UserError, match=r"small_val_000000.bin: its content is not what corpus.json says"):
+        cache_locally(corpus, tmp_path / "local")
+    assert not list(tmp_path.glob("local/*/corpus.json"))
+
+
+@pytest.mark.parametrize("has_flock", [True, False])
+def test_a_lock_admits_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_flock: bool) -> None:
+    if not has_flock:
+        monkeypatch.setattr(lock_module, "flock", lambda file: False)
+    inside, most = 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(3):
+            with lock(tmp_path / "x"):
+                inside += 1
+                most = max(most, inside)
+                threading.Event().wait(0.002)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+
+
+def test_a_lock_is_freed_by_an_error_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_module, "flock", lambda file: False)
+    for _ in range(2):
+        with pytest.raises(OSError, match="disk"), lock(tmp_path / "x"):
+            raise OSError("disk")
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+    import subprocess
+
+    monkeypatch.setattr(lock_module, "flock", lambda file: False)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    held = tmp_path / ".x.lock.d"
+    held.mkdir()
+    (held / f"{socket.gethostname()}.{dead.pid}").touch()
+    with lock(tmp_path / "x"):
+        assert held.exists()
+    assert not held.exists()
+
+
+def test_a_lock_held_elsewhere_is_named_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_module, "flock", lambda file: False)
+    monkeypatch.setattr(lock_module, "WAIT_S", 0.0)
+    held = tmp_path / ".x.lock.d"
+    held.mkdir()
+    (held / "another-host.1").touch()
+    with pytest.raises(UserError, match=r"\.x\.lock\.d: locked for more than 0 s: .* remove it"), lock(tmp_path / "x"):
+        pass

@@ -1,0 +1,115 @@
+"""Shards: what is written is read back, nothing half-written bears a shard's name, every corruption has its own name."""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.data.shards import MAGIC, ShardError, ShardWriter, count_tokens, header, open_shard, write_shard
+from harness.errors import UserError
+
+
+def test_tokens_come_back_as_written(tmp_path: Path) -> None:
+    tokens = np.arange(65536)
+    write_shard(tmp_path / "a.bin", tokens)
+    assert np.array_equal(open_shard(tmp_path / "a.bin"), tokens)
+
+
+def test_the_format_is_the_benchmarks(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.bin", np.array([1, 258, 65535]))
+    content = (tmp_path / "a.bin").read_bytes()
+    assert struct.unpack("<256i", content[:1024]) == (20240520, 1, 3, *[0] * 253)
+    assert content[1024:] == b"\x01\x00\x02\x01\xff\xff"
+
+
+def test_pieces_make_the_same_file_as_the_whole(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(0).integers(0, 257, 10_000).astype(np.uint16)
+    write_shard(tmp_path / "whole.bin", tokens)
+    with ShardWriter(tmp_path / "pieces.bin") as writer:
+        for piece in np.split(tokens, [1, 1, 500, 9999]):
+            writer.append(piece)
+    assert (tmp_path / "pieces.bin").read_bytes() == (tmp_path / "whole.bin").read_bytes()
+
+
+def test_an_open_shard_cannot_be_written_to(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.bin", np.arange(10))
+    with pytest.raises(ValueError, match="read-only"):
+        open_shard(tmp_path / "a.bin")[0] = 1
+
+
+SOUND = header(4) + bytes(8)
+CORRUPTIONS = {
+    "zero length": b"",
+    "truncated header": SOUND[:1000],
+    "truncated": SOUND[:-1],
+    "too long": SOUND + b"\0",
+    "wrong endian": struct.pack(">3i", MAGIC, 1, 4) + SOUND[12:],
+    "wrong magic": struct.pack("<i", MAGIC + 1) + SOUND[4:],
+    "wrong version": struct.pack("<2i", MAGIC, 2) + SOUND[8:],
+    "no tokens": header(-4) + bytes(8),
+}
+
+
+@pytest.mark.parametrize("kind", CORRUPTIONS)
+def test_every_corruption_is_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "bad.bin"
+    path.write_bytes(CORRUPTIONS[kind])
+    with pytest.raises(ShardError) as caught:
+        open_shard(path)
+    assert caught.value.kind == kind
+    assert str(caught.value).startswith(f"{path}: {kind}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_every_corruption_is_in_the_manual() -> None:
+    manual = (Path(__file__).resolve().parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
+    assert [kind for kind in CORRUPTIONS if f"`{kind}`" not in manual] == []
+
+
+def test_a_missing_shard_is_the_users_to_mend(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"missing\.bin: cannot be read \(No such file"):
+        count_tokens(tmp_path / "missing.bin")
+
+
+@pytest.mark.parametrize("tokens", [[-1], [65536]])
+def test_tokens_that_do_not_fit_are_refused(tmp_path: Path, tokens: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"0\.\.65535"):
+        write_shard(tmp_path / "a.bin", np.array(tokens))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_shard_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no tokens to write"):
+        write_shard(tmp_path / "a.bin", np.array([], dtype=np.uint16))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_write_leaves_the_old_shard(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    write_shard(path, np.arange(5))
+    with suppress(KeyboardInterrupt), ShardWriter(path) as writer:
+        writer.append(np.arange(100))
+        raise KeyboardInterrupt
+    assert len(open_shard(path)) == 5
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_killed_write_leaves_nothing_that_passes_for_a_shard(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, numpy as np; from pathlib import Path; from harness.data.shards import ShardWriter\n"
+        "writer = ShardWriter(Path(sys.argv[1])); writer.append(np.arange(60000)); writer._file.flush()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.bin")], cwd=Path(__file__).resolve().parents[3], check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert os.listdir(tmp_path) == ["a.bin.partial"]
+    with pytest.raises(ShardError):
+        count_tokens(tmp_path / "a.bin.partial")

@@ -1,0 +1,83 @@
+"""Axes, keys per scale, bundled changes: what an experiment file with them resolves to."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.experiment.experiment import Experiment, load_experiment
+from harness.experiment.plan import plan_runs
+
+GOOD = """
+name: good
+base: r07
+scale: tiny
+changes:
+  untied_head: r08.untied_head
+  post_embed_norm: r08.post_embed_norm
+"""
+
+
+def load(folder: Path, text: str, device: str = "cpu", **overrides: object) -> Experiment:
+    path = folder / "exp.yaml"
+    path.write_text(text)
+    return load_experiment(str(path), device=device, overrides=overrides)
+
+
+def test_every_arm_crosses_the_axes_and_the_baseline_too(tmp_path: Path) -> None:
+    e = load(tmp_path, GOOD + "design: factorial\naxes: {optim.muon_lr: [x0.5, x1], model.n_layer: [4, 8]}\n")
+    assert len(e.arms) == 4 * 4
+    own = e.baseline.config.optim.muon_lr
+    assert (e.baseline.name, e.baseline.config.model.n_layer) == ("baseline", 8)
+    at = {a.name: a for a in e.arms}["untied_head @ muon_lr x0.5, n_layer 4"]
+    assert (at.of, at.point) == ("untied_head", {"optim.muon_lr": "x0.5", "model.n_layer": "4"})
+    assert (at.config.optim.muon_lr, at.config.model.n_layer) == (own / 2, 4)
+    runs = plan_runs(e)
+    assert len({r.spec.run_id for r in runs}) == len(runs) == 16 * 3
+
+
+def test_a_pattern_moves_every_rate_that_is_on(tmp_path: Path) -> None:
+    text = GOOD.replace("r08.post_embed_norm", "[r08.post_embed_norm, r08.untied_head, r08.optimizer_split]")
+    arms = {a.name: a.config.optim for a in load(tmp_path, text + "axes: {optim.*_lr: [x1, x2]}\n").arms}
+    for arm in ("baseline", "untied_head", "post_embed_norm"):
+        once, twice = arms[arm], arms[f"{arm} @ *_lr x2"]
+        assert (twice.muon_lr, twice.adam_lr) == (2 * once.muon_lr, 2 * once.adam_lr)
+        assert twice.embed_lr == (None if once.embed_lr is None else 2 * once.embed_lr)
+    assert arms["post_embed_norm"].embed_lr == 0.3  # a bundle sets what each of its changes sets
+
+
+def test_the_baseline_as_it_is_stays_first_where_the_grid_lacks_it(tmp_path: Path) -> None:
+    names = [a.name for a in load(tmp_path, GOOD + "axes: {optim.muon_lr: [x0.5, x2]}\n").arms]
+    assert names[:3] == ["baseline", "baseline @ muon_lr x0.5", "baseline @ muon_lr x2"]
+    assert "untied_head" not in names
+
+
+def test_keys_of_a_scale_hold_at_that_scale_alone(tmp_path: Path) -> None:
+    text = (
+        GOOD
+        + "seeds: 4\nset: {data.val_every: 7}\nat_scale:\n  small: {seeds: 2, set: {schedule.steps: 90}, budgets: [x0.5, 100]}\n"
+    )
+    tiny, small = load(tmp_path, text), load(tmp_path, text, scale="small")
+    assert (len(tiny.seeds), tiny.budgets) == (4, ())
+    assert (len(small.seeds), small.budgets) == (2, (45, 100))
+    assert (small.baseline.config.data.val_every, small.baseline.config.schedule.steps) == (7, 90)
+    assert len(load(tmp_path, text, scale="small", seeds=9).seeds) == 9  # --set wins
+    with pytest.raises(UserError, match=r"exp\.yaml:11: model\.n_layer is 'two'"):
+        load(tmp_path, text.replace("schedule.steps: 90", "model.n_layer: two"), scale="small")
+
+
+def test_what_cannot_stand_alone_is_named_with_the_reason(tmp_path: Path) -> None:
+    e = load(tmp_path, GOOD + "  zero_head: r08.zero_head\n")
+    assert [a.name for a in e.arms] == ["baseline", "untied_head", "post_embed_norm"]
+    assert len(e.left_out) == 1
+    assert e.left_out[0].startswith("zero_head, which cannot stand: model.head_init=zeros requires model.tied_head")
+
+
+def test_gpu_only_changes_are_left_out_without_cuda_alone(tmp_path: Path) -> None:
+    text = (
+        GOOD + "  cudnn: r08.cudnn_attention\ngpu_only: [cudnn]\ndesign: explicit\narms: [[untied_head], [untied_head, cudnn]]\n"
+    )
+    assert [a.name for a in load(tmp_path, text).arms] == ["baseline", "untied_head"]
+    assert [a.name for a in load(tmp_path, text, device="cuda").arms][-1] == "untied_head + cudnn"
+    with pytest.raises(UserError, match="arms 'untied_head' and 'untied_head \\+ cudnn' are one and the same"):
+        load(tmp_path, text.replace("gpu_only: [cudnn]\n", ""))

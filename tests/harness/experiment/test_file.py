@@ -1,0 +1,143 @@
+"""Experiment files: what they resolve to, and the one line that each kind of bad input gets."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli.lookup import parse_overrides
+from harness.config.run import flat
+from harness.errors import UserError
+from harness.experiment.experiment import Experiment, load_experiment
+
+GOOD = """
+name: good
+base: r07
+scale: tiny
+changes:
+  untied_head: r08.untied_head
+  zero_head: r08.zero_head
+"""
+
+
+def load(folder: Path, text: str, **arguments: object) -> Experiment:
+    path = folder / "exp.yaml"
+    path.write_text(text)
+    return load_experiment(str(path), device="cpu", **arguments)  # type: ignore[arg-type]
+
+
+def test_an_infeasible_subset_is_never_an_arm(tmp_path: Path) -> None:
+    names = [a.name for a in load(tmp_path, GOOD + "design: factorial\n").arms]
+    assert names == ["baseline", "untied_head", "untied_head + zero_head"]  # a zero head needs an untied one
+
+
+def test_leaving_one_out_also_leaves_out_what_needs_it(tmp_path: Path) -> None:
+    arms = {a.name: a.changes for a in load(tmp_path, GOOD + "design: leave-one-out\n").arms}
+    assert arms == {"baseline": (), "all": ("untied_head", "zero_head"), "all but zero_head": ("untied_head",)} | {
+        k: v for k, v in arms.items() if k.startswith("all but untied_head")
+    }
+    assert all("zero_head" not in v for k, v in arms.items() if k.startswith("all but untied_head"))
+
+
+def test_a_ladder_adds_one_change_after_the_other(tmp_path: Path) -> None:
+    arms = load(tmp_path, GOOD + "design: ladder\n").arms
+    assert [a.name for a in arms] == ["baseline", "+untied_head", "+zero_head"]
+    assert arms[2].changes == ("untied_head", "zero_head")
+
+
+def test_a_records_change_is_scaled_and_an_own_value_is_not(tmp_path: Path) -> None:
+    text = GOOD.replace("r08.zero_head", "r08.muon_scale") + "  mine: {optim.muon_lr: 0.011}\n"
+    arms = {a.name: a.config for a in load(tmp_path, text).arms}
+    assert arms["mine"].optim.muon_lr == 0.011
+    assert arms["zero_head"].optim.muon_lr == pytest.approx(0.02 * 2.4)
+    # the factor acts on lr * update scale: record 7's sqrt(max) scale shrinks with the square root of the width
+    assert arms["baseline"].optim.muon_lr == pytest.approx(3.6e-4 * 2.4 * (768 / 64) ** 0.5)
+
+
+def test_a_budget_keeps_the_cooldowns_fraction(tmp_path: Path) -> None:
+    config = load(tmp_path, GOOD + "set: {schedule.steps: 3200}\n").baseline.config
+    assert config.schedule.cooldown_steps == round(1450 / 5100 * 3200)
+    fixed = load(tmp_path, GOOD + "set: {schedule.steps: 3200, schedule.cooldown_steps: 100}\n").baseline.config
+    assert fixed.schedule.cooldown_steps == 100
+
+
+def test_overrides_win_and_name_keys_of_the_file(tmp_path: Path) -> None:
+    e = load(tmp_path, GOOD, overrides={"seeds": 2, "name": "mine", "schedule.steps": 50, "scale": "small"})
+    assert (e.name, e.seeds, e.scale, e.baseline.config.schedule.steps) == ("mine", (0, 1), "small", 50)
+    assert flat(e.baseline.config)["model.d_model"] == 256
+
+
+def test_confirmation_draws_from_seeds_of_its_own(tmp_path: Path) -> None:
+    exploratory, confirming = load(tmp_path, GOOD), load(tmp_path, GOOD + "confirm: true\n")
+    assert not set(exploratory.seeds) & set(confirming.seeds)
+
+
+def test_on_and_off_are_words_in_a_file_and_in_an_override(tmp_path: Path) -> None:
+    e = load(tmp_path, GOOD + "set: {system.compile: on}\n")
+    assert e.baseline.config.system.compile == "on"
+    e = load(tmp_path, GOOD, overrides=parse_overrides(["system.compile=off"], None))
+    assert e.baseline.config.system.compile == "off"
+
+
+BAD = {  # text -> what the line must say
+    "": "the file is empty",
+    "name: [a\n": "not valid YAML",
+    "- a\n- b\n": "must be a mapping",
+    GOOD + "name: twice\n": "key 'name' is given twice",
+    GOOD + "sedes: 3\n": "unknown key 'sedes'; did you mean 'seeds'?",
+    "base: r07\nchanges: {a: r08.untied_head}\n": "the key 'name' is missing",
+    GOOD.replace("r07", "r7"): "unknown record 'r7'; did you mean 'r07'?",
+    GOOD.replace("r08.untied_head", "r08.untied_haed"): "unknown change 'untied_haed' of r08; did you mean 'untied_head'?",
+    GOOD.replace("r08.untied_head", "{model.qknorm: before_rope}"): "did you mean 'model.qk_norm'?",
+    GOOD.replace("r08.untied_head", "{modle.qk_norm: null}"): "'modle.qk_norm' is not a field of the configuration",
+    GOOD.replace("r08.untied_head", "{model.qk_norm: sideways}"): "must be after_rope | before_rope | null",
+    GOOD.replace("r08.untied_head", "{schedule.steps: many}"): "must be an integer",
+    GOOD.replace("r08.untied_head", "{model.tied_head: no}"): "model.tied_head is 'no', but must be true or false",
+    GOOD.replace("r08.untied_head", "{optim.muon_lr: -1.0}"): "must be greater than 0",
+    GOOD.replace("r08.untied_head", "{model.n_layer: 1000000}"): "must be at most 1024",
+    GOOD.replace("r08.untied_head", "{model.n_layer: 1024, model.d_model: 65536}"): "choose a smaller model",
+    GOOD.replace("r08.untied_head", "{}"): "must be RECORD.CHANGE or a mapping",
+    GOOD.replace(
+        "  untied_head: r08.untied_head\n", ""
+    ): "model.head_init=zeros requires model.tied_head to be false, but it is true",
+    GOOD.replace("name: good", "name: ../../etc/passwd"): "must be a file name",
+    GOOD.replace("name: good", "name: 7"): "name is 7, but must be text",
+    GOOD.replace("scale: tiny", "scale: tyni"): "unknown scale 'tyni'; did you mean 'tiny'?",
+    GOOD + "seeds: 0\n": "seeds is 0",
+    GOOD + "seeds: {min: 3}\n": "seeds is {'min': 3}",
+    GOOD + "seeds: [1, 1]\n": "must be a number from 1",
+    GOOD + "budgets: [0]\n": "budgets [0] must be different numbers",
+    GOOD + "budgets: 300\n": "budgets must be a list of whole numbers",
+    GOOD + "target: 3.28\n": "target is 3.28, but must be {val_loss: 3.28}",
+    GOOD + "primary: loss\n": "primary 'loss' is not one of val_loss",
+    GOOD + "margin: -1\n": "margin is -1, but must be positive",
+    GOOD + "design: lader\n": "design 'lader' is unknown; did you mean 'ladder'?",
+    GOOD + "design: explicit\n": "an explicit design needs `arms`",
+    GOOD + "design: explicit\narms: [[untied_haed]]\n": "unknown change 'untied_haed'; did you mean 'untied_head'?",
+    GOOD + "set: {model.tied_head: false}\n": "change 'untied_head' sets model.tied_head, which `set` fixes",
+    GOOD + "set: {data.micro_tokens: 100}\n": "data.micro_tokens=100 must be a multiple of data.seq_len=512",
+    GOOD + "set: {schedule.steps: 2, schedule.cooldown_steps: 5}\n": "exceed schedule.steps=2",
+    GOOD + "set: {model.attn_kernel: cudnn}\n": "model.attn_kernel=cudnn needs CUDA",
+    GOOD.replace("r08.untied_head", "r08.cudnn_attention"): "arm 'untied_head' is the baseline on this machine",
+    GOOD + "plugins: [missing.py]\n": "no such file",
+}
+
+
+@pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
+def test_bad_input_gets_one_line_with_the_file_and_the_way_out(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, text)
+    line = str(caught.value)
+    assert BAD[text] in line
+    assert "\n" not in line
+    assert "exp.yaml" in line or "scale" in line or "missing.py" in line
+
+
+def test_messages_name_the_line_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"exp\.yaml:6: unknown change 'untied_haed'"):
+        load(tmp_path, GOOD.replace("r08.untied_head", "r08.untied_haed"))
+
+
+def test_values_of_a_plug_in_outside_utf8_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "exp.yaml").write_bytes(b"name: \xff\xfe")
+    with pytest.raises(UserError, match="not UTF-8"):
+        load_experiment(str(tmp_path / "exp.yaml"), device="cpu")

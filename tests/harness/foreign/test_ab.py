@@ -1,0 +1,338 @@
+"""`ablate ab` and foreign trainers in experiment files: scripts are run as they are, every end is an outcome, nothing is lost."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.run.read import read_lines
+from harness.run.results import read_result
+from reports.inputs.load import load
+from tests.foreign_bench import CPU, TRAINERS, ablate, bench, commit, statuses, write
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return bench(tmp_path, monkeypatch)
+
+
+# ---------------------------------------------------------------- two scripts
+
+
+def test_two_scripts_with_a_known_difference(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("marks").mkdir()
+    marks = ("--env", f"MARKS={folder / 'marks'}")
+    assert ablate("ab", "old.py", "new.py", "-n", 3, *CPU, *marks, "--target", "3.4", "--json") == 0
+    verdict = json.loads(capsys.readouterr().out)
+    old, new = verdict["arms"]
+    assert (old["arm"], old["runs"], old["steps"], new["arm"], new["runs"]) == ("old", 3, 20, "new", 3)
+    assert old["time_s"] == pytest.approx(20, rel=0.01)
+    loss = next(c for c in verdict["comparisons"] if c["metric"] == "val_loss")
+    assert loss["low"] < -0.02 < loss["high"] < 0
+    assert (loss["verdict"], loss["n"], loss["method"]) == ("better", 3, "Welch t, Holm")  # no seeds: never paired
+    assert [r["rule"] for r in verdict["rules"]] == ["track1", "track3", "track3-pair"]
+    assert all(r["significant"] for r in verdict["rules"])
+    assert verdict["looks"] == 1
+    runs = load(verdict["experiment"]).runs
+    assert runs["self_reported"].all()
+    assert set(runs["budget"]) == {20}
+
+
+def test_a_second_call_does_what_is_missing_and_judges(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("marks").mkdir()
+    options = (*CPU, "--env", f"MARKS={folder / 'marks'}")
+    assert ablate("ab", "old.py", "new.py", "-n", 3, *options, "--fail-on", "better") == 1
+    capsys.readouterr()
+    assert ablate("ab", "old.py", "new.py", "-n", 3, *options, "--fail-on", "worse") == 0
+    out = capsys.readouterr().out
+    assert "runs to do" not in out
+    assert "1 look at the results" in out
+    assert ablate("ab", "old.py", "new.py", "-n", 4, *options) == 0
+    out = capsys.readouterr().out
+    assert "2 of 8 runs to do" in out
+    assert "2 looks at the results" in out
+
+
+def test_what_a_script_prints_is_kept_without_secrets(folder: Path) -> None:
+    telling = "import sys\nsecret = 'hf_' + 'a1B2' * 8\nprint('token', secret)\nprint(secret, file=sys.stderr)\n"
+    Path("telling.py").write_text(telling + Path("old.py").read_text())
+    assert ablate("ab", "telling.py", "old.py", "-n", 1, *CPU) == 0
+    kept = [p.read_bytes() for p in Path("results").rglob("*") if p.is_file()]
+    assert not [text for text in kept if b"hf_" + b"a1B2" * 8 in text]
+    assert sum(text.count(b"token [redacted]\n") + text.count(b"\n[redacted]\n") for text in kept) == 2
+
+
+def test_a_seed_that_the_script_takes_makes_blocks(folder: Path) -> None:
+    assert ablate("ab", "old.py", "new.py", "-n", 2, *CPU, "--env", "SEED={seed}", "--experiment", "x") == 0
+    runs = load("x").runs
+    assert sorted(runs["seed"]) == [0, 0, 1, 1]
+    assert sorted(runs["block"]) == [0, 0, 1, 1]
+    loss = runs.set_index(["arm", "seed"])["val_loss"]
+    assert loss["old", 0] - loss["new", 0] == pytest.approx(0.02, abs=2e-4)  # the same noise in both
+
+
+def test_the_same_script_twice_is_two_arms(folder: Path) -> None:
+    assert ablate("ab", "old.py", "old.py", "-n", 2, *CPU, "--experiment", "null") == 0
+    runs = load("null").runs
+    assert runs["run_id"].nunique() == 4
+    assert set(runs["arm"]) == {"old.py", "old.py again"}
+
+
+def test_two_refs_of_a_repository(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("helper").mkdir()
+    Path("helper/losses.py").write_text("BETTER = 0.0\n")
+    code = Path("old.py").read_text()
+    Path("train_gpt.py").write_text(
+        code.replace("import os\n", "import os\nfrom helper.losses import BETTER\n").replace("noise -", "noise - BETTER -")
+    )
+    commit("main", "train_gpt.py", "helper")
+    Path("helper/losses.py").write_text("BETTER = 0.5\n")
+    commit("idea", "helper")
+    Path("helper/losses.py").write_text("what is on disk does not count")
+    assert ablate("ab", "main", "idea", "-n", 1, *CPU, "--json") == 0
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["arms"][0]["val_loss"] - verdict["arms"][1]["val_loss"] == pytest.approx(0.5, abs=0.01)
+    assert ablate("ab", "main", "ida", *CPU) == 2
+    assert "no commit 'ida' in the repository" in capsys.readouterr().err
+
+
+def test_every_run_has_a_clean_copy_with_its_data_linked(folder: Path) -> None:
+    Path("data").mkdir()
+    Path("data/tokens.bin").write_bytes(b"tokens")
+    Path("own.py").write_text(
+        "import os, pathlib\n"
+        "assert sorted(os.listdir()) == ['data', 'own.py'], os.listdir()\n"
+        "assert os.path.islink('data') and pathlib.Path('data/tokens.bin').read_bytes() == b'tokens'\n"
+        "open('left_behind', 'w').close()\n"
+        "print('step:1/1 val_loss:3.0 train_time:100ms step_avg:100ms')\n"
+    )
+    Path("other.py").write_text(Path("own.py").read_text().replace("own.py", "other.py"))
+    assert ablate("ab", "own.py", "other.py", "-n", 2, *CPU) == 0
+    assert sorted(os.listdir()) == ["data", "new.py", "old.py", "other.py", "own.py", "results"]
+    assert not list(Path("results/runs").glob("*/attempts/*/copy"))
+
+
+def test_nothing_to_judge_is_told_and_is_no_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(TRAINERS / "faulty.py", "faulty.py")
+    options = (*CPU, "-n", 1, "--experiment", "x", "--env", "KIND=nan")
+    assert ablate("ab", "old.py", "faulty.py", *options) == 0  # a diverged run is a finding
+    assert "diverged" in capsys.readouterr().out
+    assert ablate("ab", "old.py", "faulty.py", *options, "--fail-on", "worse") == 1
+    assert ablate("ab", "faulty.py", "old.py", *CPU, "-n", 1, "--experiment", "y", "--env", "KIND=raise") == 1
+
+
+# ---------------------------------------------------------------- how runs end
+
+ENDS = {
+    "crash": ("failed", "its command was killed by signal 11"),
+    "raise": ("failed", "its command ended with exit code 1: ValueError: the shapes do not match"),
+    "rank": ("failed", "rank 5 ended with exit code 1: ValueError: the shapes do not match"),
+    "oom": ("oom", "CUDA out of memory"),
+    "short": ("failed", "its log: it ends without its final validation: the last one is at step 7 of 8"),
+    "silent": ("failed", "its log: it has no validation loss in the benchmark's format"),
+    "nan": ("diverged", "the loss was not finite or exploded at step 4"),
+    "none": ("finished", None),
+}
+
+
+def test_every_end_is_an_outcome_like_any_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(TRAINERS / "faulty.py", "faulty.py")
+    changes = {kind: {"env": {"KIND": kind}} for kind in ENDS}
+    trainer = {"file": "faulty.py", "env": {"KIND": "none"}}
+    arms = {kind: [kind] for kind in ENDS if kind != "none"}
+    path = write(folder, trainer=trainer, changes=changes, design="explicit", arms=arms)
+    assert ablate("run", path, "--max-parallel", 4, "--no-report") == 1
+    runs = load("foreign").runs.set_index("arm")
+    for kind, (status, reason) in ENDS.items():
+        row = runs.loc["baseline" if kind == "none" else kind]
+        assert row["status"] == status, kind
+        assert (reason or "") in str(row["reason"]), kind
+    assert runs.loc["nan", "steps"] == 4
+    assert "2 of 8 runs have a result" in capsys.readouterr().out
+
+
+def test_a_hanging_script_is_ended_and_leaves_nothing_behind(folder: Path) -> None:
+    shutil.copy(TRAINERS / "faulty.py", "faulty.py")
+    trainer = {"file": "faulty.py", "silence_limit": 5, "env": {"KIND": "hang", "CHILD": str(folder / "a")}}
+    path = write(folder, trainer=trainer, changes={"other": {"env": {"CHILD": str(folder / "b")}}})
+    assert ablate("run", path, "--max-parallel", 2, "--no-report") == 1
+    assert list(load("foreign").runs["reason"]) == ["it printed nothing for 5 s"] * 2
+    assert not any(psutil.pid_exists(int((folder / child).read_text())) for child in "ab")
+
+
+def test_a_run_that_failed_is_tried_again_as_often_as_asked(folder: Path) -> None:
+    shutil.copy(TRAINERS / "faulty.py", "faulty.py")
+    trainer = {"file": "faulty.py", "retries": 1, "env": {"KIND": "flaky", "MARK": str(folder / "mark")}}
+    assert ablate("run", write(folder, trainer=trainer, changes={"x": {"args": ["--x"]}}), "--no-report") == 0
+    ends = [[r["status"] for r in read_lines(run / "attempts.jsonl") if "status" in r] for run in Path("results/runs").iterdir()]
+    assert sorted(ends) == [["failed", "finished"], ["finished"]]
+
+
+def test_a_script_that_goes_on_for_ever_meets_its_wall_limit(folder: Path) -> None:
+    shutil.copy(TRAINERS / "faulty.py", "faulty.py")
+    path = write(
+        folder, trainer={"file": "faulty.py", "env": {"KIND": "none"}}, changes={"forever": {"env": {"KIND": "forever"}}}
+    )
+    assert ablate("run", path, "--wall-limit", 1.5, "--no-report") == 1
+    assert statuses("foreign") == {"baseline": "finished", "forever": "timeout"}
+
+
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
+def test_a_killed_call_leaves_no_process_and_goes_on(folder: Path, number: signal.Signals) -> None:
+    Path("slow.py").write_text(
+        "import os, time, pathlib\npathlib.Path(os.environ['PIDS'], str(os.getpid())).touch()\n"
+        "time.sleep(0 if os.path.exists(os.environ['GO']) else 60)\n"
+        "print('step:1/1 val_loss:3.0 train_time:100ms step_avg:100ms')\n"
+    )
+    Path("pids").mkdir()
+    shutil.copy("slow.py", "slow2.py")
+    Path("slow2.py").write_text(Path("slow2.py").read_text() + "x = 1\n")
+    variables = ["--env", f"PIDS={folder / 'pids'}", "--env", f"GO={folder / 'go'}"]
+    command = [sys.executable, "-m", "harness", "ab", "slow.py", "slow2.py", "-n", "1", *CPU, *variables]
+    process = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    end = time.monotonic() + 60
+    while not (pids := os.listdir("pids")) and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (143 if number == signal.SIGTERM else -number)
+    while psutil.pid_exists(int(pids[0])) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(int(pids[0]))
+    Path("go").touch()
+    assert ablate(*command[3:]) == 0
+    assert sorted(statuses("ab-slow-slow2").values()) == ["finished", "finished"]
+
+
+def test_a_script_that_prints_its_own_code_first_is_read_right(folder: Path) -> None:
+    Path("own.py").write_text(
+        '"""\nstep:1/1 val_loss:9.0 train_time:5ms step_avg:5ms\n"""\nimport sys\n'
+        "print(open(sys.argv[0]).read())\nprint('=' * 100)\nprint('step:2/2 val_loss:3.0 train_time:100ms step_avg:50ms')\n"
+    )
+    assert ablate("ab", "own.py", "old.py", "-n", 1, *CPU, "--experiment", "x") == 0
+    known = load("x")
+    run = known.runs.set_index("arm").loc["own", "run_id"]
+    assert (read_result(Path("results/runs") / run) or {})["val_loss"] == 3.0
+    assert list(known.curves.loc[known.curves["run_id"] == run, "val_loss"]) == [3.0]
+
+
+def test_a_run_is_made_again_from_the_code_it_ran(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU, "--env", "SEED={seed}", "--experiment", "x") == 0
+    Path("old.py").unlink()
+    Path("new.py").write_text("raise SystemExit('edited since')\n")
+    capsys.readouterr()
+    assert ablate("rerun", load("x").runs["run_id"][0]) == 0
+    assert "bit for bit as before" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- experiment files
+
+
+def test_changes_are_variables_arguments_patches_and_files(folder: Path) -> None:
+    patch = subprocess.run(["diff", "-u", "old.py", "new.py"], capture_output=True, text=True).stdout.replace("new.py", "old.py")
+    Path("idea.diff").write_text(patch)
+    changes = {
+        "by_variable": {"env": {"BETTER": "0.1"}},
+        "by_argument": {"args": ["--better=0.2"]},
+        "by_patch": {"patch": "idea.diff"},
+        "by_file": {"file": "new.py"},
+    }
+    path = write(folder, trainer={"env": {"SEED": "{seed}"}}, changes=changes)
+    assert ablate("run", path, "--no-report") == 0
+    loss = load("foreign").runs.set_index("arm")["val_loss"]
+    gains = {arm: round(loss["baseline"] - loss[arm], 3) for arm in changes}
+    assert gains == {"by_variable": 0.1, "by_argument": 0.2, "by_patch": 0.02, "by_file": 0.02}
+
+
+def test_comments_make_nothing_stale_and_code_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder, changes={"x": {"env": {"BETTER": "0.1"}}})
+    assert ablate("run", path, "--no-report") == 0
+    Path("old.py").write_text("# a comment\n" + Path("old.py").read_text())
+    capsys.readouterr()
+    assert ablate("run", path, "--no-report") == 0
+    assert "runs to do" not in capsys.readouterr().out
+    Path("old.py").write_text(Path("old.py").read_text().replace("3.27", "3.28"))
+    assert ablate("run", path, "--no-report") == 0
+    assert "2 of 2 runs to do" in capsys.readouterr().out
+
+
+def test_another_interpreter_is_an_environment_effect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = folder / "env" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(folder / "env")], check=True)
+    path = write(folder, changes={"bare": {"environment": {"python": str(own)}}})
+    assert ablate("run", path, "--no-report") == 0
+    known = load("foreign")
+    bare = known.runs.set_index("arm").loc["bare", "run_id"]
+    effect = known.results[bare]["environment_effect"]
+    assert "torch absent instead of" in effect
+    assert known.results[known.runs.set_index("arm").loc["baseline", "run_id"]]["environment_effect"] is None
+    assert "torch" not in known.environments[bare]["lock"]
+    capsys.readouterr()
+    assert ablate("compare", "foreign") == 0
+    assert "bare: environment effect: " in capsys.readouterr().out
+
+
+BAD = {
+    "a patch that does not apply": ({"x": {"patch": "bad.diff"}}, "bad.diff: does not apply to old.py"),
+    "a patch that is missing": ({"x": {"patch": "none.diff"}}, "none.diff: no such patch"),
+    "an unknown key": ({"x": {"arg": ["--x"]}}, "unknown key 'arg'; did you mean 'args'?"),
+    "arguments that are no list": ({"x": {"args": "--x"}}, "args is '--x', but must be a list of arguments"),
+    "no such interpreter": ({"x": {"environment": {"python": "/none/python"}}}, "/none/python: no such program"),
+    "an interpreter that is none": ({"x": {"environment": {"python": "/bin/false"}}}, "does not run Python"),
+    "nothing changed": ({"x": {"env": {"BETTER": "0"}}}, "arm 'x' is the baseline"),
+    "no such script": ({"x": {"file": "ol.py"}}, "no file ol.py in"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_input_is_found_before_anything_runs(folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    Path("bad.diff").write_text("--- a/old.py\n+++ b/old.py\n@@ -1,1 +1,1 @@\n-nothing like it\n+x\n")
+    changes, message = BAD[kind]
+    assert ablate("run", write(folder, trainer={"env": {"BETTER": "0"}}, changes=changes)) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "foreign.yaml:" in error
+    assert error.count("\n") == 1
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["old.py", "none.py"], "and no such script; did you mean 'new.py'?"),
+        (["old.py", "new.py", "--env", "X"], "--env X: must be NAME=VALUE"),
+        (["old.py", "new.py", "-n", "0"], "-n 0: must be at least 1"),
+        (["old.py", "new.py", "--data", "none"], "none does not exist"),
+        (["old.py", "new.py", "--gpus-per-run", "99"], "a run needs 99 GPUs, this node shows"),
+    ],
+)
+def test_bad_arguments_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    assert ablate("ab", *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_real_training_from_nothing_to_the_verdict(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The default command (torchrun), the report and its verification, on a real tiny training."""
+    shutil.copy(TRAINERS / "tiny_torch.py", "slow_rate.py")
+    Path("fast_rate.py").write_text(Path("slow_rate.py").read_text().replace('"LR", "0.01"', '"LR", "0.05"'))
+    options = ("--gpus-per-run", 0, "--env", "SEED={seed}", "--target", 1.0)
+    assert ablate("ab", "slow_rate.py", "fast_rate.py", "-n", 2, *options) == 0
+    out = capsys.readouterr().out
+    assert "better" in out
+    page = Path("results/experiments/ab-slow_rate-fast_rate/report.html")
+    assert "What the scripts&#39; clocks count" in page.read_text() or "What the scripts' clocks count" in page.read_text()
+    assert ablate("verify", page, "--results", "results") == 0

@@ -1,0 +1,175 @@
+"""How a foreign trainer is started: what stands in braces, which program, which Python, and how often it is tried."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.provenance.interpreters import asks_for, fill
+from harness.run.read import read_lines
+from reports.inputs.load import load
+from tests.foreign_bench import CPU, TRAINERS, ablate, bench, commit, statuses, write
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return bench(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("--n={gpus}", "--n=8"),
+        ("{{gpus}}", "{gpus}"),
+        ('${gpus} {1..3} {a,b} {} {"lr": 0.1}', '${gpus} {1..3} {a,b} {} {"lr": 0.1}'),
+    ],
+)
+def test_braces_are_replaced_where_they_mean_us_alone(text: str, filled: str) -> None:
+    assert fill(text, {"gpus": 8}) == filled
+
+
+def test_a_seed_in_double_braces_is_none() -> None:
+    assert asks_for("seed", "--x", "--seed={seed}")
+    assert not asks_for("seed", "--seed={{seed}}", "${seed}")
+
+
+WRONG = {
+    "python {scrpt}": "the command: {scrpt} stands for nothing; did you mean 'script'? ({{scrpt}} gives {scrpt})",
+    "torchrun --nproc-per-node {n_gpus} {script}": "{n_gpus} stands for nothing; did you mean 'gpus'?",
+    "python '{script}": "the command has a quote that is not closed: python '{script}",
+    "": "the command is empty: leave it out for torchrun",
+    "LR=1 python {script}": "'LR=1' in the command needs a shell, and none reads it",
+    "python {script} | tee log": "'|' in the command needs a shell, and none reads it",
+    "pyton {script}": "the command starts pyton: no such program",
+    "./run.sh {script}": "the command starts ./run.sh, which is not in the clean copy: add it with `with` (--with)",
+    "/opt/nightly/bin/torchrun {script}": "whose versions would not be recorded: write torchrun, and name its interpreter",
+    "python3.99 {script}": "whose versions would not be recorded: write python, and name its interpreter",
+}
+
+
+@pytest.mark.parametrize("command", WRONG)
+def test_a_command_that_cannot_be_meant_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert ablate("ab", "old.py", "new.py", "--gpus-per-run", 0, "--command", command) == 2
+    error = capsys.readouterr().err
+    assert WRONG[command] in error
+    assert error.count("\n") == 1
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--env", "SEED={sed}"], "variable SEED: {sed} stands for nothing; did you mean 'seed'?"),
+        (["--fail-on", "slwer"], "no verdict begins so"),
+        (["--experiment", "a/b"], "--experiment 'a/b' must be a file name"),
+        (["--python", "p", "--container", "c"], "--python and --container: name one of them"),
+    ],
+)
+def test_options_are_checked_before_anything_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert ablate("ab", "old.py", "new.py", *CPU, *options) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not Path("results").exists()
+
+
+def test_a_shell_a_program_of_the_copy_and_the_copy_itself(folder: Path) -> None:
+    """bash -c, braces that stay, and a program with #! beside the script, told where its clean copy lies."""
+    Path("run.sh").write_text('#!/bin/sh\ntest "$1" = "$PWD" && exec python "$2"\n')
+    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU[:2], "--no-report", "--experiment", "x", "--with", "run.sh",
+                  "--command", "./run.sh {copy} {script}") == 0  # fmt: skip
+    shell = "bash -c 'test {{a}}${PWD##*/} = {{a}}copy && for i in {1..2}; do echo $i; done && exec python {script}'"
+    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU[:2], "--no-report", "--experiment", "y", "--command", shell) == 0
+
+
+def test_an_interpreter_without_torch_is_refused_where_torch_is_needed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", "env"], check=True)
+    own = ("--python", "env/bin/python")
+    Path("own.py").write_text("import torch\n" + Path("old.py").read_text())
+    for arguments in (("old.py", "new.py", "--gpus-per-run", 0), ("own.py", "old.py", *CPU)):
+        assert ablate("ab", *arguments, *own) == 2
+        error = capsys.readouterr().err
+        assert "env/bin/python has no torch, which " in error
+        assert error.count("\n") == 1
+    assert not Path("results").exists()
+    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU, *own, "--experiment", "x") == 0
+    assert all("torch" not in e["lock"] for e in load("x").environments.values())
+
+
+# ---------------------------------------------------------------- tries, limits, refs
+
+
+def test_ab_tries_again_as_often_as_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    faulty = (TRAINERS / "faulty.py").read_text()
+    Path("flaky.py").write_text(faulty)
+    Path("sound.py").write_text(faulty.replace('os.environ["KIND"]', '"none"'))
+    variables = ("--env", "KIND=flaky", "--env", f"MARK={folder / 'mark'}")
+    assert ablate("ab", "sound.py", "flaky.py", "-n", 2, *CPU, *variables, "--retries", 1, "--experiment", "x") == 0
+    out = capsys.readouterr().out
+    assert out.count("flaky, block") == 3  # one of its runs twice
+    ends = [[r["status"] for r in read_lines(run / "attempts.jsonl") if "status" in r] for run in Path("results/runs").iterdir()]
+    assert sorted(ends) == [["failed", "finished"], ["finished"], ["finished"], ["finished"]]
+
+
+def test_a_run_that_always_fails_is_tried_no_more_than_asked_and_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("faulty.py").write_text((TRAINERS / "faulty.py").read_text())
+    options = (*CPU, "-n", 1, "--experiment", "x", "--env", "KIND=raise")
+    assert ablate("ab", "old.py", "faulty.py", *options, "--retries", 2) == 1
+    out = capsys.readouterr().out
+    assert "faulty, block 1: failed: its command ended with exit code 1: ValueError: the shapes do not match" in out
+    run = load("x").runs.set_index("arm").loc["faulty", "run_id"]
+    assert [r["status"] for r in read_lines(Path("results/runs") / run / "attempts.jsonl") if "status" in r] == ["failed"] * 3
+
+
+def test_ab_ends_a_run_at_its_wall_limit(folder: Path) -> None:
+    Path("faulty.py").write_text((TRAINERS / "faulty.py").read_text())
+    options = (*CPU, "-n", 1, "--experiment", "x", "--env", "KIND=forever", "--wall-limit", 1.5)
+    assert ablate("ab", "old.py", "faulty.py", *options) == 1
+    assert statuses("x") == {"old": "finished", "faulty": "timeout"}
+
+
+def test_refs_of_a_repository_are_arms_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    repository = folder / "repo"
+    (repository / "records").mkdir(parents=True)
+    script = repository / "records" / "train.py"
+    code = (folder / "old.py").read_text()
+    with pytest.MonkeyPatch.context() as there:
+        there.chdir(repository)
+        for branch, better in (("main", "0"), ("idea", "0.5")):
+            script.write_text(code.replace('"BETTER", "0"', f'"BETTER", "{better}"'))
+            commit(branch, "records")
+    script.write_text("what is on disk does not count")
+    trainer = {"file": None, "repo": "repo", "ref": "main", "script": "records/train.py", "env": {"SEED": "{seed}"}}
+    path = write(folder, trainer=trainer, changes={"idea": {"ref": "idea"}})
+    assert ablate("run", path, "--no-report") == 0
+    loss = load("foreign").runs.set_index("arm")["val_loss"]
+    assert loss["baseline"] - loss["idea"] == pytest.approx(0.5, abs=2e-4)
+    capsys.readouterr()
+    assert ablate("plan", write(folder, trainer=trainer, changes={"idea": {"ref": "ideas"}})) == 2
+    assert "no commit 'ideas' in the repository" in capsys.readouterr().err
+
+
+def test_the_words_of_a_container_stand_in_front_and_its_python_is_recorded(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", "env"], check=True)
+    box = f"env PATH={folder}/env/bin:/usr/bin:/bin BOX={{seed}} PLACE={{copy}}"
+    Path("own.py").write_text(
+        "import os, sys\nif 'BOX' in os.environ:\n    assert os.environ['PLACE'] == os.getcwd()\n"
+        "    assert sys.prefix.endswith('/env'), sys.prefix\nprint('step:1/1 val_loss:3.0 train_time:9ms step_avg:9ms')\n"
+    )
+    changes = {"boxed": {"environment": {"container": box}}}
+    path = write(folder, trainer={"file": "own.py", "env": {"SEED": "{seed}"}}, changes=changes, seeds=2)
+    assert ablate("run", path, "--no-report") == 0
+    known = load("foreign")
+    boxed = known.runs[known.runs["arm"] == "boxed"]
+    assert list(boxed["status"]) == ["finished"] * 2
+    locks = [known.environments[run]["lock"] for run in boxed["run_id"]]
+    assert all("torch" not in lock for lock in locks)
+    assert "torch absent instead of" in known.results[boxed["run_id"].iloc[0]]["environment_effect"]
+    capsys.readouterr()
+    assert ablate("run", write(folder, trainer={"command": "torchrun {script}"}, changes=changes)) == 2
+    assert f"foreign.yaml:8: {box.format(seed=0, copy=folder)} python3 has no torch, which torchrun" in capsys.readouterr().err

@@ -1,0 +1,222 @@
+"""What a run tells about where it was made, and that nothing secret leaves."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.provenance import machine as provenance
+from harness.provenance.machine import describe_environment, environment_lock
+from harness.provenance.redact import redact
+from harness.run.spec import Outcome
+from harness.store.attempt import claim
+from harness.store.store import Store
+from tests.fake_matrix import Matrix
+from tests.one_run import SPEC
+from tests.planted_secrets import HIDDEN, PLANTED, leaks
+
+SECRETS = [
+    "hf_" + "a1B2" * 8,
+    "ghp_" + "Z9y8" * 9,
+    "github_pat_" + "11AAAA" * 5,
+    "sk-" + "proj1234" * 4,
+    "xoxb-1234567890-abcdef",
+    "AKIA" + "ABCD1234EFGH5678",
+    "glpat-" + "x1y2z3w4" * 3,
+    "ASIA" + "ABCD1234EFGH5678",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+]
+ASSIGNED = [
+    "WANDB_API_KEY={}",
+    "HF_TOKEN={}",
+    "--token {}",
+    "--api-key={}",
+    "password: {}",
+    "'client_secret': '{}'",
+    '"auth": "{}"',
+    "AWS_SECRET_ACCESS_KEY={}",
+    '+    token = "{}"',
+    "https://user:{}@host.example/path",
+    "git+https://{}@github.com/a/b",
+    "Authorization: Bearer {}",
+    "-H 'Authorization: token {}'",
+    "https://host/x?access_token={}&y=1",
+    "DB_PASSWD='{} and more'",
+    'hf_token: str = "{}"',
+    'hf_token: str | None = "{}"',
+    "githubToken={}",
+    "githubtoken={}",
+    "apiKey: '{}'",
+    '"clientSecret": "{}"',
+    "aws_secret_access_key = {}",
+    "AWS_SESSION_TOKEN={}",
+    "db.password = '{}'",
+]
+HARMLESS = [
+    "ablate run minute --set data.batch_tokens=8192 --set data.val_tokens=65536",
+    "tokens_per_s: 51200.0",
+    "batch_tokens 512",
+    "author: someone",
+    "step:10/20 val_loss:2.1000 train_time:5ms",
+    "token ids and targets, both (rows, seq_len)",
+    "window_tokens=1024",
+    "SEPARATOR_TOKEN = 256",
+    "separator_token: 50256",
+    "eos_token=50256, pad_token=0",
+    "token: str",
+    "def read(token: str | None = None, auth: bool = False) -> None:",
+    "token = None",
+    'choices={"token": "r13", "clipped": "r15"}',
+    '"token": lambda w: w - 1,',
+    "https://host.example/path?x=1",
+    "a@b.example",
+    "self.tokens = count_tokens(path)",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_what_looks_like_a_key_is_redacted_anywhere(secret: str) -> None:
+    assert redact(f"before {secret} after") == "before [redacted] after"
+
+
+@pytest.mark.parametrize("text", ASSIGNED)
+def test_what_is_called_a_secret_is_redacted(text: str) -> None:
+    shown = redact(text.format("hunter2hunter2"))
+    assert "hunter2" not in shown
+    assert "[redacted]" in shown
+    assert redact(shown) == shown
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_the_words_of_this_project_are_left_alone(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_a_number_may_be_a_password_and_a_long_one_a_token() -> None:
+    assert redact("password = 123456") == "password = [redacted]"
+    assert redact("token = 123456789012") == "token = [redacted]"
+
+
+def test_a_private_key_is_redacted_whole_even_if_cut_short() -> None:
+    assert redact("x\n-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n") == "x\n[redacted key]"
+
+
+@pytest.mark.slow
+def test_a_very_long_line_is_no_trouble() -> None:
+    for text in ("x" * 300_000, "a." * 150_000, "a-b_c://" * 40_000):
+        assert redact(text) == text
+
+
+def test_the_account_of_a_run_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("NCCL_TOKEN", "hunter2")
+    monkeypatch.setenv("WANDB_API_KEY", "hunter2")
+    monkeypatch.setenv("HOME_SECRET", "hunter2")
+    account = describe_environment("ablate run x --set a.token=hunter2")
+    assert {"schema", "host", "system", "cpu", "n_cpus", "packages", "lock", "git", "gpus", "command", "variables"} <= set(
+        account
+    )
+    assert account["command"] == "ablate run x --set a.token=[redacted]"
+    assert account["variables"]["OMP_NUM_THREADS"] == "1"
+    assert account["lock"]["torch"]
+    assert any(p.startswith("numpy==") for p in account["packages"])
+    assert "hunter2" not in json.dumps(account)
+    assert "WANDB_API_KEY" not in account["variables"]
+
+
+def test_the_lock_names_what_can_change_a_number() -> None:
+    lock = environment_lock()
+    assert {"python", "machine", "torch", "numpy"} <= set(lock.versions)
+    assert len(lock.digest) == 16
+
+
+def test_a_run_keeps_its_account_its_code_and_its_toggles_in_words(tmp_path: Path) -> None:
+    matrix = Matrix(tmp_path, n_seeds=1, WANDB_API_KEY="hunter2hunter2")
+    assert matrix.run("--set", "data.val_every=5")[0] == 0
+    heads = []
+    for run in matrix.runs()[0]:
+        account = json.loads((run / "environment.json").read_text())
+        assert "--set data.val_every=5" in account["command"]
+        assert account["git"]["commit"] is None or len(account["git"]["commit"]) == 40
+        diff = account["git"]["diff_sha256"]
+        assert diff is None or (matrix.results / "code" / f"{diff}.diff").is_file()
+        heads.append((run / "log.txt").read_text().splitlines()[:3])
+    assert sorted(h[1] for h in heads) == ["model.tied_head = False", "the baseline: nothing is changed"]
+    assert all(h[0].startswith("run ") and "seed 0, 20 steps on cpu" in h[0] for h in heads)
+    assert len(list((matrix.results / "code").glob("*.zip"))) == 1
+    found = subprocess.run(["grep", "-rl", "hunter2hunter2", str(matrix.results)], capture_output=True, text=True, check=False)
+    assert found.stdout == ""
+
+
+@pytest.mark.slow
+def test_no_planted_secret_gets_out_however_a_run_ends(tmp_path: Path) -> None:
+    kinds = {"0": "tell train", "1": "tell fail", "2": "tell say", "3": "tell kill"}
+    secrets = {"FAKE_SECRETS": "\n".join(PLANTED.values()), "HF_TOKEN": PLANTED["hf"], "NCCL_NOTE": PLANTED["url"]}
+    matrix = Matrix(tmp_path, n_seeds=4, FAKE=kinds, **secrets)
+    matrix.environment["ABLATE_NOTE"] = PLANTED["github"]
+    code, *shown = matrix.run("--set", "question=asked by token=" + HIDDEN[0])
+    assert code == 1
+    ends = {seed: {status for run in matrix.ends(seed) for status in run} for seed in range(4)}
+    assert ends == {0: {"finished"}, 1: {"failed"}, 2: {"failed"}, 3: {"failed"}}
+    told = "".join((run / "log.txt").read_text() for runs in matrix.runs().values() for run in runs)
+    assert told.count("hf=") == 0
+    assert told.count("[redacted]") >= 8 * len(PLANTED)  # it was there, and is not
+    tool = [sys.executable, str(matrix.root / "tests" / "fake_trainer.py")]
+    page, table = tmp_path / "page.html", tmp_path / "table.csv"
+    commands = [("log", run.name) for runs in matrix.runs().values() for run in runs[:1]]
+    commands += [("log", matrix.runs()[1][0].name, "--json"), ("status", "fake"), ("status", "fake", "--json")]
+    commands += [("report", "fake", "-o", str(page)), ("export", "fake", "-o", str(table)), ("clean", "attempts", "--dry-run")]
+    for words in commands:
+        command = [*tool, *words, "--results", str(matrix.results)]
+        done = subprocess.run(command, cwd=matrix.root, capture_output=True, text=True, env=matrix.environment, check=False)
+        assert done.returncode == 0, done.stderr
+        shown += [done.stdout, done.stderr]
+    shown += [page.read_text(), table.read_text()]
+    shown += [p.read_text(errors="replace") for p in matrix.results.rglob("*") if p.is_file()]
+    assert [leaks(text) for text in shown if leaks(text)] == []
+
+
+def test_an_attempt_that_was_killed_keeps_its_log_without_secrets(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "results")
+    out = claim(store, SPEC, token="one")
+    assert out is not None
+    os.write(out.log_file.fileno(), ("\n".join(PLANTED.values()) + "\n").encode())  # as a library prints
+    out.release()  # its process is no more, and nobody noted its end
+    again = claim(store, SPEC, token="two")
+    assert again is not None
+    again.describe({"host": "here"})
+    again.metric({"kind": "val", "step": 10, "val_loss": 1.5, "train_time_s": 1.0})
+    kept = (store.directory(SPEC.run_id) / "attempts" / "1" / "log.txt").read_text()
+    assert (leaks(kept), kept.count("[redacted]")) == ([], len(PLANTED))
+    again.finish(Outcome(status="diverged", reason=PLANTED["aws"], final={"val_loss": 9.0}))
+    result = (store.directory(SPEC.run_id) / "result.json").read_text()
+    assert (leaks(result), "[redacted]" in result) == ([], True)
+
+
+def test_a_secret_in_a_change_that_is_not_committed_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*words: str) -> None:
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+
+    (tmp_path / "file.py").write_text("one = 1\n")
+    run("init", "-q")
+    run("add", ".")
+    run("-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "one")
+    (tmp_path / "file.py").write_text("one = 2\n" + "".join(f"# {text}\n" for text in PLANTED.values()))
+    monkeypatch.setattr(provenance, "HERE", tmp_path)
+    diff = provenance.working_diff.__wrapped__()
+    assert "+one = 2" in diff
+    assert (leaks(diff), diff.count("[redacted]")) == ([], len(PLANTED))
+
+
+@pytest.mark.parametrize("asked", [("--env", PLANTED["wandb"]), ("--command", "python {script} --token " + HIDDEN[0])])
+def test_a_secret_asked_of_a_foreign_trainer_is_refused_without_saying_it(tmp_path: Path, asked: tuple[str, str]) -> None:
+    (tmp_path / "train.py").write_text("print('x')\n")
+    command = [sys.executable, "-m", "harness", "ab", "train.py", "train.py", "--gpus-per-run", "0", *asked]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "holds a secret" in done.stderr
+    assert leaks(done.stderr) == []
+    assert not (tmp_path / "results").exists()

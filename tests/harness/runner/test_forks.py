@@ -1,0 +1,93 @@
+"""--worker fresh: every run in a fork of a process that has imported the trainer and done nothing; it dies as a process does."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.run.read import read_lines
+from tests.fake_matrix import ROOT, Matrix, gone, kill, wait_for, workers_of
+
+FRESH = ("--worker", "fresh")
+ENDS = {  # what happens to seed 0, 1, ... -> how the attempts at its two runs end
+    "train": [["finished"], ["finished"]],
+    "raise": [["failed"], ["failed"]],
+    "kill once": [["failed", "finished"], ["finished"]],
+}
+PARENT = """
+import json, os, sys, torch
+from harness.runner.worker import load_trainer, prepare_compiler
+load_trainer("harness.training.train:train")
+before = torch.get_rng_state()
+prepare_compiler(json.dumps({"cache": sys.argv[1], "spec": {"device": "cpu"}}))
+assert "torch._dynamo" in sys.modules
+assert not torch.cuda.is_initialized()
+print(len(os.listdir("/proc/self/task")), flush=True)  # else the fork has the line too
+if os.fork() == 0:
+    print(len(os.listdir("/proc/self/task")), bool((torch.get_rng_state() == before).all()), flush=True)
+    asked = []
+    sys.addaudithook(lambda event, args: asked.append(args) if event in ("open", "subprocess.Popen") else None)
+    from torch._inductor import codecache, cpu_vec_isa
+    codecache.torch_key(), cpu_vec_isa.pick_vec_isa()
+    print(len(asked), flush=True)  # files read, programs started: the parent has the answers
+    os._exit(0)
+os.wait()
+"""
+
+
+def pids(matrix: Matrix) -> list[int]:
+    rows = [r for p in matrix.results.glob("runs/*/attempts.jsonl") for r in read_lines(p)]
+    return [r["pid"] for r in rows if "pid" in r]
+
+
+def forks_of(matrix: Matrix, runner: int) -> list[int]:
+    """Process ids of the forks, once two runs are at work."""
+    wait_for(lambda: len(list(matrix.results.glob("runs/*/attempts/*/progress.json"))) == 2)
+    return [fork for parent in workers_of(runner) for fork in workers_of(parent)]
+
+
+def test_a_fork_ends_as_a_process_would(tmp_path: Path) -> None:
+    fake = {str(seed): kind for seed, kind in enumerate(ENDS)}
+    matrix = Matrix(tmp_path, n_seeds=len(ENDS), FAKE=fake, FAKE_MARKS=str(tmp_path))
+    code, _, err = matrix.run(*FRESH)
+    assert (code, err) == (1, "")
+    for seed, (kind, ends) in enumerate(ENDS.items()):
+        assert sorted(matrix.ends(seed)) == ends, kind
+    killed = [r for p in matrix.results.glob("runs/*/attempts.jsonl") for r in read_lines(p) if r.get("status") == "failed"]
+    assert "its worker was killed by signal 9" in [r["reason"] for r in killed]
+    assert len(set(pids(matrix))) == len(pids(matrix)) == sum(len(e) for ends in ENDS.values() for e in ends)
+    assert matrix.trailing() == []
+
+
+def test_what_befalls_the_parent_befalls_its_fork(tmp_path: Path) -> None:
+    matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "wait each once"}, FAKE_MARKS=str(tmp_path))
+    process = matrix.start(*FRESH)
+    forks, parents = forks_of(matrix, process.pid), workers_of(process.pid)
+    assert len(forks) == len(parents) == 2
+    for parent, number in zip(parents, (signal.SIGKILL, signal.SIGTERM), strict=True):
+        os.kill(parent, number)
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, out
+    assert sorted(matrix.ends(0)) == [["failed", "finished"], ["preempted", "finished"]]
+    assert all(map(gone, [*parents, *forks]))
+
+
+@pytest.mark.slow
+def test_no_fork_outlives_the_runner(tmp_path: Path) -> None:
+    matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "hang"})
+    process = matrix.start(*FRESH)
+    forks = forks_of(matrix, process.pid)
+    kill(process.pid)
+    process.communicate()
+    assert forks
+    wait_for(lambda: all(map(gone, forks)))
+
+
+@pytest.mark.slow
+def test_the_parent_has_no_thread_no_context_and_no_draws_of_its_own(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PARENT, str(tmp_path / "mark")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1", "True", "0"]

@@ -1,0 +1,205 @@
+"""A run has one owner at a time: alive owners keep it, dead ones lose it, whatever clocks and file systems do."""
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.run.digests import short_digest
+from harness.run.read import read_config, read_lines
+from harness.run.results import read_result
+from harness.run.spec import Outcome, RunSpec
+from harness.store.attempt import claim
+from harness.store.claims import DEAD_AFTER_S
+from harness.store.store import Store
+from tests.one_run import DONE, SPEC, claimed, finish
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(tmp_path / "results")
+
+
+def rewrite_owner(store: Store, **changes: Any) -> Path:
+    owner = store.directory(SPEC.run_id) / "attempts" / "1" / "owner.json"
+    owner.write_text(json.dumps({**json.loads(owner.read_text()), **changes}))
+    return owner
+
+
+def claim_elsewhere(store: Store, *, then: str) -> "subprocess.Popen[bytes]":
+    """Another process that claims the run, says so, and then does something."""
+    code = (
+        f"import sys, time; from pathlib import Path; from tests.one_run import *; "
+        f"out = claim(Store(Path({str(store.root)!r})), SPEC); print(out is not None, flush=True); {then}"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"True\n"
+    return process
+
+
+def test_the_name_of_a_run_digests_its_three_parts() -> None:
+    parts = {"intent": SPEC.intent_id, "source": SPEC.source_digest, "environment": SPEC.environment_digest}
+    assert SPEC.run_id == short_digest(parts)
+
+
+def test_a_specification_is_what_its_file_says_whatever_it_holds(tmp_path: Path) -> None:
+    words = "tab\t, line\u2028ends\x85, quote', \u00e9\U0001f600, {curly}: #no comment, " + "long " * 60
+    odd = replace(SPEC, config={"a": {"b": None, "c": [1, 2.5e-9, True, "1e3", "no", words]}}, toggles=(words,))
+    (tmp_path / "config.yaml").write_text(odd.to_yaml(), encoding="utf-8")
+    assert RunSpec.from_mapping(read_config(tmp_path)) == odd
+
+
+def test_a_claimed_run_is_nobody_elses_until_it_is_given_back(store: Store) -> None:
+    out = claimed(store)
+    assert claim(store, SPEC) is None
+    assert store.state(SPEC.run_id)["status"] == "running"
+    out.finish(Outcome(status="failed", reason="it broke"))
+    assert store.state(SPEC.run_id)["status"] == "failed"
+    assert claimed(store).attempt == 2
+
+
+def test_a_finished_run_is_never_claimed_again_and_leaves_no_claim(store: Store) -> None:
+    finish(claimed(store))
+    assert claim(store, SPEC) is None
+    run = store.directory(SPEC.run_id)
+    assert sorted(p.name for p in run.iterdir()) == [
+        "attempts.jsonl",
+        "config.yaml",
+        "environment.json",
+        "log.txt",
+        "metrics.jsonl",
+        "result.json",
+    ]
+
+
+def test_a_run_that_was_finished_while_we_looked_is_left_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, rename = claimed(store), os.rename
+    out.release()  # as if its owner had died in our eyes
+
+    def late(a: Any, b: Any) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        run = store.directory(SPEC.run_id)
+        (run / "result.json").write_text("{}")
+        rename(a, b)
+
+    monkeypatch.setattr(os, "rename", late)
+    assert claim(store, SPEC) is None
+    assert (store.directory(SPEC.run_id) / "result.json").read_text() == "{}"
+    assert (store.directory(SPEC.run_id) / "config.yaml").exists()
+
+
+def test_an_alive_process_keeps_its_run_and_a_dead_one_loses_it(store: Store) -> None:
+    owner = claim_elsewhere(store, then="sys.stdin.read()")
+    assert claim(store, SPEC) is None
+    owner.kill()
+    owner.communicate()
+    out = claimed(store)
+    assert out.attempt == 2
+    rows = read_lines(store.directory(SPEC.run_id) / "attempts.jsonl")
+    assert [r.get("status") for r in rows] == [None, "interrupted", None]
+    out.release()
+
+
+def test_a_process_number_given_again_is_not_the_owner(store: Store) -> None:
+    claimed(store)
+    rewrite_owner(store, process_start="1")
+    assert claimed(store).attempt == 2
+
+
+def test_what_the_dead_left_is_kept_with_its_attempt(store: Store) -> None:
+    out = claimed(store)
+    out.metric({"kind": "val", "step": 0, "val_loss": 5.0, "train_time_s": 0.0})
+    rewrite_owner(store, process_start="1")
+    second = claimed(store)
+    run = store.directory(SPEC.run_id)
+    assert read_lines(run / "attempts" / "1" / "metrics.jsonl")[0]["val_loss"] == 5.0
+    assert (run / "metrics.jsonl").read_bytes() == b""
+    second.release()
+
+
+@pytest.mark.parametrize("shift_s", [0.0, DEAD_AFTER_S - 5])
+def test_an_owner_on_another_machine_lives_while_it_shows_signs(store: Store, shift_s: float) -> None:
+    claimed(store)
+    owner = rewrite_owner(store, machine="elsewhere", pid=1, process_start="1")
+    os.utime(owner, (owner.stat().st_mtime - shift_s,) * 2)
+    assert claim(store, SPEC) is None
+
+
+def test_an_owner_on_another_machine_is_dead_after_its_silence(store: Store) -> None:
+    claimed(store)
+    owner = rewrite_owner(store, machine="elsewhere")
+    os.utime(owner, (owner.stat().st_mtime - DEAD_AFTER_S - 5,) * 2)
+    assert claimed(store).attempt == 2
+
+
+@pytest.mark.parametrize("jump_s", [-1e6, 1e6])
+def test_a_clock_that_jumps_changes_no_owner(store: Store, jump_s: float) -> None:
+    """A claim asks the file system's clock, never this machine's."""
+    jumped = Store(store.root, clock=lambda: jump_s)
+    claimed(store)
+    rewrite_owner(store, machine="elsewhere")
+    assert claim(jumped, SPEC) is None
+
+
+def test_an_owner_thought_dead_does_not_overwrite_its_successor(store: Store) -> None:
+    slow = claimed(store)
+    slow.describe({"host": "slow"})
+    owner = rewrite_owner(store, machine="elsewhere")
+    os.utime(owner, (0, 0))
+    successor = claimed(store)
+    slow.finish(DONE)
+    assert read_result(successor.run) is None
+    finish(successor)
+    result = read_result(successor.run)
+    assert result is not None
+    assert result["attempt"] == 2
+    assert store.repair(SPEC.run_id)[1] is None
+
+
+def test_claims_need_no_hard_links_and_no_locks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(95, "Operation not supported")
+
+    import fcntl
+
+    for module, name in ((os, "link"), (os, "symlink"), (fcntl, "flock"), (fcntl, "lockf")):
+        monkeypatch.setattr(module, name, refused)
+    out = claimed(store)
+    assert claim(store, SPEC) is None
+    finish(out)
+    assert read_result(out.run) is not None
+
+
+def _race(root: str, barrier: Any, won: Any) -> None:
+    barrier.wait()
+    out = claim(Store(Path(root)), SPEC)
+    if out is not None:
+        won.put(os.getpid())
+        barrier.wait()
+
+
+def test_of_many_that_take_over_at_once_one_wins(store: Store) -> None:
+    claimed(store)
+    rewrite_owner(store, process_start="1")  # dead
+    context, n = multiprocessing.get_context("spawn"), 6
+    barrier, won = context.Barrier(n), context.Queue()
+    racers = [context.Process(target=_race, args=(str(store.root), barrier, won), daemon=True) for _ in range(n)]
+    for p in racers:
+        p.start()
+    first = won.get(timeout=60)
+    for p in racers:  # the losers leave, the winner waits as a living owner
+        if p.pid != first:
+            p.join(60)
+            assert p.exitcode == 0
+    assert won.empty()
+    assert store.state(SPEC.run_id)["attempt"] == 2
+    for p in racers:
+        p.kill()
+        p.join()

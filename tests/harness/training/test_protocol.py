@@ -1,0 +1,227 @@
+"""The timing protocol around the core: what the clock counts, that warming up leaves no trace, that runs end as outcomes."""
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.config.run import from_plain
+from harness.corpora.index import open_corpus, prepare
+from harness.experiment.experiment import load_experiment
+from harness.experiment.plan import plan_runs
+from harness.model.gpt import Tokens
+from harness.run.read import read_lines
+from harness.run.results import read_result
+from harness.run.spec import RunSpec
+from harness.store.attempt import claim
+from harness.store.store import Store
+from harness.training.clock import Clock
+from harness.training.core import Core
+from harness.training.train import Training, loaders, train
+from tests.fake_matrix import EXPERIMENT, ROOT
+
+STEPS = 14
+
+
+class Recorder:
+    """A writer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.files: dict[str, bytes] = {}
+
+    def metric(self, row: dict[str, Any]) -> None:
+        self.rows.append(dict(row))
+
+    def log(self, line: str) -> None: ...
+
+    def heartbeat(self, step: int, n_steps: int) -> None: ...
+
+    def save(self, name: str, write: Callable[[Any], Any]) -> None:
+        buffer = io.BytesIO()
+        write(buffer)
+        self.files[name] = buffer.getvalue()
+
+    def losses(self) -> list[tuple[Any, ...]]:
+        return [(r["kind"], r["step"], r.get("val_loss", r.get("train_loss"))) for r in self.rows]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def spec_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunSpec]:
+    """The specification of the baseline, or of another arm, with some fields set."""
+    monkeypatch.chdir(ROOT)
+    prepare("stdlib")
+    file = tmp_path / "fake.yaml"
+    file.write_text(EXPERIMENT)
+
+    def make(arm: str = "baseline", **fields: Any) -> RunSpec:
+        overrides = {"schedule.steps": STEPS, **{k.replace("__", "."): v for k, v in fields.items()}}
+        runs = plan_runs(load_experiment(str(file), device="cpu", overrides=overrides))
+        return next(r.spec for r in runs if r.arm == arm)
+
+    return make
+
+
+def go(spec: RunSpec) -> tuple[Any, Recorder]:
+    out = Recorder()
+    return train(spec, out=out, device="cpu", stop=lambda: False), out  # type: ignore[arg-type]
+
+
+def by_hand(spec: RunSpec) -> list[tuple[Any, ...]]:
+    """The same run from the core alone: no clock, no warm-up."""
+    config, corpus = from_plain(spec.config), open_corpus(spec.data_name)
+    stream, val = loaders(config, corpus, seed=spec.seed, rank=0, world_size=1, device="cpu")
+    tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=config.data.seq_len)
+    core, rows, since = Core(config, tokens, seed=spec.seed), [], []
+    for step in range(STEPS + 1):
+        if step % config.data.val_every == 0 or step == STEPS:
+            loss = float(core.evaluate(step, iter(val)).double().sum()) / val.n_micro
+            rows += [*since, ("val", step, loss)]
+            since = []
+        if step < STEPS:
+            losses = core.update(step, list(next(stream)))
+            since.append(("train", step, float(losses.mean())))
+    return rows
+
+
+@pytest.mark.parametrize("protocol", ["warmup-restore", "skip10"])
+@pytest.mark.parametrize("arm", ["baseline", "untied_head"])
+def test_a_protocol_changes_no_loss(spec_of: Callable[..., RunSpec], protocol: str, arm: str) -> None:
+    spec = spec_of(arm, timing__protocol=protocol)
+    outcome, out = go(spec)
+    assert outcome.status == "finished"
+    assert out.losses() == by_hand(spec)
+
+
+def test_warming_up_restores_the_random_state(spec_of: Callable[..., RunSpec]) -> None:
+    training = Training(spec_of(timing__protocol="warmup-restore"), device="cpu", out=Recorder())  # type: ignore[arg-type]
+    before = torch.get_rng_state()
+    update = training.core.update
+
+    def drawing(*args: Any) -> Any:
+        torch.rand(3)  # as a plug-in's dropout would
+        return update(*args)
+
+    training.core.update = drawing  # type: ignore[method-assign]
+    training.warm_up()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("fields", "steps"),
+    [
+        ({"checkpoint": "none"}, []),
+        ({"checkpoint": "final"}, [STEPS]),
+        ({"checkpoint": "every", "checkpoint_every": 7}, [0, 7, 14]),
+    ],
+)
+def test_checkpoints_are_saved_when_they_are_due(
+    spec_of: Callable[..., RunSpec], fields: dict[str, Any], steps: list[int]
+) -> None:
+    training = Training(spec_of(**{f"system__{k}": v for k, v in fields.items()}), device="cpu", out=Recorder())  # type: ignore[arg-type]
+    saved: list[int] = []
+    training.checkpoint = saved.append  # type: ignore[method-assign]
+    training.run(lambda: False)
+    assert saved == [*(s for s in steps if s < STEPS), *([STEPS] if steps else [])]
+
+
+@pytest.mark.parametrize(("every", "protocol", "counted"), [(None, "warmup-restore", STEPS), (3, "skip10", STEPS - 10)])
+def test_the_clock_counts_training_steps_alone(
+    spec_of: Callable[..., RunSpec], every: int | None, protocol: str, counted: int
+) -> None:
+    """With a clock that a step moves by one second, a validation by a hundred, a checkpoint by a thousand."""
+    out, now = Recorder(), [0.0]
+    spec = spec_of(timing__protocol=protocol, system__checkpoint="every", system__checkpoint_every=every)
+    training = Training(spec, device="cpu", out=out)  # type: ignore[arg-type]
+
+    def moved_by(seconds: float, function: Callable[..., Any]) -> Callable[..., Any]:
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            now[0] += seconds
+            return function(*args, **kwargs)
+
+        return inner
+
+    training.core.update = moved_by(1.0, training.core.update)  # type: ignore[method-assign]
+    training.core.evaluate = moved_by(100.0, training.core.evaluate)  # type: ignore[method-assign]
+    out.save = moved_by(1000.0, out.save)  # type: ignore[method-assign]
+    training.clock = Clock(torch.device("cpu"), now=lambda: now[0])
+    if protocol == "warmup-restore":
+        training.warm_up()
+    assert training.run(lambda: False) == (STEPS, "finished")
+    final = training.final(STEPS)
+    assert final["train_time_s"] == counted
+    assert (len(training.clock.step_ms), final["step_ms"], final["steps"]) == (counted, 1000.0, STEPS)
+    validations = [r for r in out.rows if r["kind"] == "val"]
+    assert validations[-1]["train_time_s"] == counted
+    since = [0] + [len(range(max(a["step"], STEPS - counted), b["step"])) for a, b in pairwise(validations)]
+    assert [r["step_times_ms"] for r in validations] == [[1000.0] * n for n in since]
+    assert sum(since) == counted
+
+
+def test_a_run_after_another_is_the_run_alone(spec_of: Callable[..., RunSpec]) -> None:
+    spec, other = spec_of(), spec_of("untied_head", optim__muon_lr=0.03)
+    _, alone = go(spec)
+    torch.rand(17)
+    go(other)
+    _, after = go(spec)
+    assert after.losses() == alone.losses()
+
+
+def test_an_absurd_rate_diverges_and_keeps_its_curve(spec_of: Callable[..., RunSpec]) -> None:
+    outcome, out = go(spec_of(optim__muon_lr=100, optim__adam_lr=10))
+    assert outcome.status == "diverged"
+    assert "not finite or exploded" in outcome.reason
+    curve = [r["val_loss"] for r in out.rows if r["kind"] == "val"]
+    assert len(curve) >= 2
+    assert curve[0] < 10
+    assert outcome.final["steps"] == [r["step"] for r in out.rows if r["kind"] == "val"][-1]
+
+
+def test_a_stop_is_seen_before_the_next_step(spec_of: Callable[..., RunSpec]) -> None:
+    answers = iter([False, False, True])
+    out = Recorder()
+    outcome = train(spec_of(), out=out, device="cpu", stop=lambda: next(answers))  # type: ignore[arg-type]
+    assert (outcome.status, outcome.final["steps"]) == ("interrupted", 2)
+
+
+def test_another_text_under_the_same_name_is_refused(spec_of: Callable[..., RunSpec]) -> None:
+    from harness.errors import UserError
+
+    with pytest.raises(UserError, match="corpus 'stdlib' has fingerprint"):
+        go(replace(spec_of(), data_fingerprint="0" * 64))
+
+
+def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:
+    spec, store = spec_of(system__checkpoint="final"), Store.create(tmp_path / "results")
+    out = claim(store, spec)
+    assert out is not None
+    out.describe({"host": "here"})
+    out.finish(train(spec, out=out, device="cpu", stop=lambda: False))
+    state = torch.load(out.run / "checkpoint.pt", weights_only=True)
+    assert state["step"] == STEPS
+    config, corpus = from_plain(spec.config), open_corpus(spec.data_name)
+    tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=config.data.seq_len)
+    core = Core(config, tokens, seed=99)
+    core.model.load_state_dict(state["model"])
+    _, val = loaders(config, corpus, seed=0, rank=0, world_size=1, device="cpu")
+    result = read_result(out.run)
+    assert result is not None
+    assert float(core.evaluate(STEPS, iter(val)).double().sum()) / val.n_micro == result["val_loss"]
+    assert store.repair(spec.run_id)[1] is None
+    assert [r["val_loss"] for r in read_lines(out.run / "metrics.jsonl") if r["kind"] == "val"][-1] == result["val_loss"]
+    missing = [k for k, v in result.items() if v is None]
+    assert set(missing) <= {"reason", "heldout_loss", "environment_effect", "mfu", "peak_allocated_mib", "peak_reserved_mib"}
+    assert {"build_s", "data_s", "train_s", "validate_s"} <= set(result["wall"])

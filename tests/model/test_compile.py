@@ -1,0 +1,163 @@
+"""One graph, traced once: no break, no new graph when window, documents or weights change. For every preset.
+
+The records' kernel is FlexAttention from record 12 on. On a CPU it has no backward pass, so those presets are traced twice:
+forward and loss with the kernel itself without gradients, and with the dense kernel with them. What is not run here: the
+CUDA kernels of flex, cudnn and flash, and Inductor's code for them.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from torch.nn.attention import SDPBackend
+
+import harness.model.attention
+from harness.config.presets import preset_values
+from harness.config.run import RunConfig, with_fields
+from harness.model.gpt import GPT
+from harness.model.precision import dtypes
+from harness.optim.orthogonalize import FORMS, NORMS, orthogonalize
+from harness.training.core import Core
+from harness.training.runtime import set_runtime
+from tests.small_presets import PRESETS, SEPARATOR, TOKENS, core, ids, small
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),  # at an import
+]
+FLEX = [name for name in PRESETS if preset_values(name)[0]["model.attn_kernel"] == "flex"]
+
+
+def shallow(name: str, mode: str = "record") -> RunConfig:
+    """Two layers, an encoder's and a decoder's; the last records' value tables need six."""
+    return small(name, mode) if preset_values(name)[0]["model.value_embed"] == "ends" else small(name, mode, n_layer=2)
+
+
+class Graphs:
+    """A compiler backend that runs a graph as it is, and counts the graphs."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        self.n += 1
+        return graph.forward
+
+
+@pytest.fixture
+def graphs() -> Iterator[Graphs]:
+    torch._dynamo.reset()
+    yield Graphs()
+    torch._dynamo.reset()
+
+
+def other_documents(seed: int) -> torch.Tensor:
+    """Token ids of another layout: from no separator at all to many."""
+    return ids(seed, every=(10_000, 40, 7)[seed % 3])
+
+
+def trained(made: Core, config: RunConfig) -> Iterator[torch.Tensor]:
+    """Losses with gradients, at every window of the schedule's ends and middle."""
+    steps = config.schedule.steps
+    for seed, step in enumerate((0, steps // 2, steps)):
+        tokens = other_documents(seed)
+        loss = made.local(tokens, tokens.roll(-1, 1), made.set_window(step))
+        loss.backward()
+        yield loss.detach()
+
+
+# one of every kind of graph; the others are slow tests
+QUICK = ("r04", "r09", "r16")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in PRESETS])
+def test_forward_and_loss_are_one_graph(name: str, graphs: Graphs) -> None:
+    config = shallow(name)
+    plain, made = core(config), core(config)
+    made.local = torch.compile(made.model, backend=graphs, fullgraph=True, dynamic=False)
+    for expected, loss in zip(trained(plain, config), trained(made, config), strict=True):
+        torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+        assert graphs.n == 1
+    with torch.no_grad():  # validation: another grad mode is another graph, once
+        for seed in range(3):
+            made.local(other_documents(seed), other_documents(seed), made.set_window(seed * config.schedule.steps // 2))
+    assert graphs.n == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, tracing create_block_mask
+@pytest.mark.parametrize("name", [n if n in ("r12", "r16") else pytest.param(n, marks=pytest.mark.slow) for n in FLEX])
+def test_flex_attention_and_its_mask_are_one_graph(name: str, graphs: Graphs) -> None:
+    config = shallow(name, "fp32")
+    flex = with_fields(config, {"model.attn_kernel": "flex", "model.block_mask": preset_values(name)[0]["model.block_mask"]})
+    made, dense = core(config), GPT(flex.model, TOKENS, dtypes("fp32", "autocast"))
+    dense.initialize(0)
+    compiled = torch.compile(dense, backend=graphs, fullgraph=True, dynamic=False)
+    with torch.no_grad():
+        for seed, step in enumerate((0, config.schedule.steps // 2, config.schedule.steps)):
+            tokens, window = other_documents(seed), made.set_window(step)
+            loss, expected = compiled(tokens, tokens, window), made.model(tokens, tokens, window)
+            torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+            assert graphs.n == 1
+
+
+def test_a_long_sequence_in_chunks_is_one_graph(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dense kernel's checkpointed chunks, whose masks are made again in the backward pass."""
+    monkeypatch.setattr(harness.model.attention, "QUERIES", 128)
+    config = shallow("r16", "fp32")
+    plain, made = core(config), core(config)
+    made.local = torch.compile(made.model, backend=graphs, fullgraph=True, dynamic=False)
+    for expected, loss in zip(trained(plain, config), trained(made, config), strict=True):
+        torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    assert graphs.n == 1
+    for (n, p), q in zip(made.model.named_parameters(), plain.model.parameters(), strict=True):
+        if q.grad is not None:
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-6, msg=n)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("form", FORMS)
+def test_orthogonalisation_is_one_graph(form: str, norm: str, graphs: Graphs) -> None:
+    compiled = torch.compile(orthogonalize, backend=graphs, fullgraph=True, dynamic=False)
+    for seed in range(3):
+        u = torch.randn(2, 12, 8, generator=torch.Generator().manual_seed(seed))
+        settings = {"form": form, "norm": norm, "dtype": torch.bfloat16}
+        assert torch.equal(compiled(u, **settings), orthogonalize(u, **settings))
+    assert graphs.n == 1
+
+
+def test_the_core_compiles_without_a_break_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """system.compile=on goes through torch.compile, for the network and for the orthogonalisation."""
+    asked: list[Any] = []
+    monkeypatch.setattr(torch, "compile", lambda f, **kw: (asked.append(f), f)[1])
+    config = with_fields(small("r18"), {"system.compile": "on"})
+    made = core(config)
+    assert asked == [made.model, orthogonalize]
+    assert made.model.separator == SEPARATOR
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["r08", "r18"])
+def test_inductor_gives_the_losses_of_eager_mode(name: str) -> None:
+    torch._dynamo.reset()
+    config = small(name, "fp32")
+    plain, made = core(config), core(with_fields(config, {"system.compile": "on"}))
+    for seed, step in enumerate((0, config.schedule.steps // 2)):
+        tokens = other_documents(seed)[None]
+        expected, loss = (c.update(step, [(tokens, tokens.roll(-1, 2))]) for c in (plain, made))
+        torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-4)
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+def test_a_graph_that_chooses_its_sdpa_kernel_is_traced_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    q = torch.randn(1, 2, 64, 32, requires_grad=True)
+    for found in ("autograd_cache_saved", "autograd_cache_hit"):
+        set_runtime(with_fields(small("r08"), {"system.compile": "on"}), "cpu", seed=0)
+        counters.clear()
+        torch.compile(partial(harness.model.attention.sdpa_only, backend=SDPBackend.MATH), dynamic=False)(
+            q, q, q, None
+        ).sum().backward()
+        assert counters["aot_autograd"][found] == 1

@@ -1,0 +1,213 @@
+"""One mask, three forms: dense, FlexAttention's block lists, and a reading of the definition pair by pair."""
+
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+
+import harness.model.attention
+from harness.model.attention import KERNELS, make_mask
+from harness.model.mask import BLOCK, block_mask, dense_mask, document_ids
+from tests.small_presets import PRESETS, core, disturb, small
+
+SEPARATOR = 256
+KINDS = (None, "token", "block", "clipped")
+BUILDERS = {kind: ("traced", "partial") for kind in KINDS} | {
+    k: ("traced", "partial", "partial_and_full") for k in (None, "block")
+}
+
+
+def brute(tokens: list[int], window: int, kind: str | None) -> Tensor:
+    """Every query reads backwards until it has read the separator that opened its document, or to the window's end."""
+    seen = [[False] * len(tokens) for _ in tokens]
+    for q in range(len(tokens)):
+        for k in range(q, -1, -1):
+            blocks_back = q // 128 - k // 128
+            if kind in ("token", "clipped") and q - k >= window:
+                break
+            if kind == "block" and blocks_back >= window:
+                break
+            if kind == "clipped" and blocks_back > (window - 1) // 128:
+                break
+            seen[q][k] = True
+            if tokens[k] == SEPARATOR:
+                break
+    return torch.tensor(seen)
+
+
+def expanded(mask: BlockMask) -> tuple[Tensor, Tensor, Tensor]:
+    """What the block lists admit (T, T), the positions of partial blocks, those of full blocks."""
+    T = mask.seq_lengths[0]
+    q, k = torch.arange(T)[:, None], torch.arange(T)[None, :]
+    zero = torch.zeros((), dtype=torch.int32)
+    listed = []
+    for counts, indices in ((mask.kv_num_blocks, mask.kv_indices), (mask.full_kv_num_blocks, mask.full_kv_indices)):
+        here = torch.zeros(T, T, dtype=torch.bool)
+        for i in range(T // BLOCK if counts is not None else 0):
+            for j in indices[0, 0, i, : int(counts[0, 0, i])].tolist():
+                here[i * BLOCK : (i + 1) * BLOCK, j * BLOCK : (j + 1) * BLOCK] = True
+        listed.append(here)
+    partial, full = listed
+    return (partial & mask.mask_mod(zero, zero, q, k)) | full, partial, full
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> tuple[list[int], int, str | None]:
+    """Token ids of 1 to 4 blocks, some of them separators, with a window of some kind; edges of blocks come up often."""
+    n_blocks, kind = draw(st.integers(1, 4)), draw(st.sampled_from(KINDS))
+    T = n_blocks * BLOCK
+    edges = st.sampled_from([e for b in range(n_blocks + 1) for e in (b * BLOCK - 1, b * BLOCK, b * BLOCK + 1) if 0 <= e < T])
+    opening = draw(st.sets(st.one_of(edges, st.integers(0, T - 1)), max_size=8))
+    tokens = [SEPARATOR if t in opening else 0 for t in range(T)]
+    near_edges = st.integers(1, n_blocks).flatmap(lambda b: st.integers(max(1, b * BLOCK - 2), b * BLOCK + 2))
+    window = draw(st.integers(1, n_blocks + 1) if kind == "block" else st.one_of(near_edges, st.integers(1, T + BLOCK)))
+    return tokens, window, kind
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(sequences())
+def test_dense_and_block_masks_are_the_definition(sequence: tuple[list[int], int, str | None]) -> None:
+    tokens, size, kind = sequence
+    docs = document_ids(torch.tensor(tokens), SEPARATOR)
+    window = None if kind is None else torch.tensor(size, dtype=torch.int32)
+    expected = brute(tokens, size, kind)
+    assert torch.equal(dense_mask(0, len(tokens), docs, window, kind), expected)
+    for builder in BUILDERS[kind]:
+        admitted, partial, full = expanded(block_mask(docs, window, kind, builder))
+        assert torch.equal(admitted, expected), builder
+        assert expected[full].all(), f"{builder}: a full block holds a pair that is not allowed"
+        assert not expected[~(partial | full)].any(), f"{builder}: an allowed pair lies in no listed block"
+        assert not (partial & full).any(), f"{builder}: a block is listed twice"
+
+
+def test_full_blocks_are_found_by_hand() -> None:
+    """A lower bound, without which listing no full block at all would pass."""
+    docs = document_ids(torch.zeros(4 * BLOCK, dtype=torch.int64), SEPARATOR)
+    mask = block_mask(docs, torch.tensor(3, dtype=torch.int32), "block", "partial_and_full")
+    assert mask.full_kv_num_blocks.flatten().tolist() == [0, 1, 2, 2]
+    assert mask.kv_num_blocks.flatten().tolist() == [1, 1, 1, 1]
+
+
+def inputs(T: int, grad: bool) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(T)
+    return [torch.randn(1, 2, T, 8, generator=generator, requires_grad=grad) for _ in range(3)]
+
+
+def documents(T: int) -> Tensor:
+    tokens = torch.zeros(T, dtype=torch.int64)
+    tokens[[5, T // 2, T // 2 + 1]] = SEPARATOR
+    return document_ids(tokens, SEPARATOR)
+
+
+def window_of(kind: str | None) -> Tensor | None:
+    return {None: None, "block": torch.tensor(2, dtype=torch.int32)}.get(kind, torch.tensor(200, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("T", [384, 300])
+def test_chunks_of_queries_equal_one_mask(kind: str | None, T: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for queries in (T, 128):
+        monkeypatch.setattr(harness.model.attention, "QUERIES", queries)
+        q, k, v = inputs(T, grad=True)
+        y = KERNELS["dense"](q, k, v, make_mask("dense", documents(T), window_of(kind), kind, "traced"))
+        y.square().sum().backward()
+        results.append((y, q.grad, k.grad, v.grad))
+    for whole, chunked in zip(*results, strict=True):
+        torch.testing.assert_close(chunked, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_a_long_sequence_makes_no_mask_beyond_its_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """QUERIES x T booleans at most, none of them kept for the backward pass, which makes them again."""
+    T, queries = 512, 128
+    sizes: list[int] = []
+    masks: list[weakref.ref[Tensor]] = []
+
+    def watched(*args: object) -> Tensor:
+        mask = dense_mask(*args)  # type: ignore[arg-type]
+        sizes.append(mask.numel())
+        masks.append(weakref.ref(mask))
+        return mask
+
+    monkeypatch.setattr(harness.model.attention, "QUERIES", queries)
+    monkeypatch.setattr(harness.model.attention, "dense_mask", watched)
+    q, k, v = inputs(T, grad=True)
+    y = KERNELS["dense"](q, k, v, make_mask("dense", documents(T), window_of("token"), "token", "traced"))
+    assert len(sizes) == T // queries
+    assert [m for m in masks if m() is not None] == []
+    y.sum().backward()
+    assert len(sizes) == 2 * T // queries
+    assert max(sizes) <= queries * T
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize(("kind", "builder"), [(kind, builder) for kind, builders in BUILDERS.items() for builder in builders])
+def test_flex_attention_equals_the_dense_kernel(kind: str | None, builder: str) -> None:
+    """Forward only: FlexAttention has no backward pass on a CPU, and refuses inputs that require gradients."""
+    T = 384
+    q, k, v = inputs(T, grad=False)
+    with torch.no_grad():
+        y, expected = (
+            KERNELS[kernel](q, k, v, make_mask(kernel, documents(T), window_of(kind), kind, builder))
+            for kernel in ("flex", "dense")
+        )
+    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
+
+
+# ---------------------------------------------------------------- causality by gradient
+
+
+def causal(T: int) -> Tensor:
+    return torch.ones(T, T, dtype=torch.bool).tril()
+
+
+def seen_by_documents(kind: str | None) -> Callable[[int], Tensor]:
+    return lambda T: dense_mask(0, T, documents(T), window_of(kind), kind)
+
+
+CAUSAL = [(kernel, None, causal) for kernel in ("sdpa", "math", "flash")]
+DOCUMENT = [("dense", kind, seen_by_documents(kind)) for kind in KINDS]
+
+
+@pytest.mark.parametrize(("kernel", "kind", "seen"), [*CAUSAL, *DOCUMENT])
+@pytest.mark.parametrize("queries", [2048, 128])
+def test_a_query_has_gradients_to_the_keys_it_sees_and_no_others(
+    kernel: str, kind: str | None, seen: Callable[[int], Tensor], queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    T = 256
+    monkeypatch.setattr(harness.model.attention, "QUERIES", queries)
+    q, k, v = inputs(T, grad=True)
+    mask = make_mask("dense", documents(T), window_of(kind), kind, "traced") if kernel == "dense" else None
+    y = KERNELS[kernel](q, k, v, mask)
+    expected = seen(T)
+    for position in (0, 4, 5, 127, 128, 129, 230, 255):
+        dk, dv = torch.autograd.grad(y[:, :, position].square().sum(), (k, v), retain_graph=True)
+        assert torch.equal(dv.abs().sum((0, 1, 3)) > 0, expected[position]), position
+        assert not dk[:, :, ~expected[position]].any(), position
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_position_sees_the_future(name: str) -> None:
+    """Every position has a token of its own, so a row of a table stands for a position, in value tables too."""
+    made = core(small(name, "fp32"))
+    network, window = made.model, made.set_window(0)
+    disturb(network)
+    T = 256
+    tokens = torch.randperm(T + 1, generator=torch.Generator().manual_seed(3))[:T]
+    last: list[Tensor] = []
+    network.norm.register_forward_hook(lambda module, args, out: last.append(out))  # before the head, which may be the table
+    network.logits(tokens[None], window)
+    tables = [(n, p) for n, p in network.named_parameters() if p.role in ("embed", "value_embed")]
+    for position in (0, 100, 200, 254):
+        network.zero_grad()
+        weights = torch.linspace(-1, 1, last[0].shape[-1])  # the squares would sum to a constant
+        (last[0][0, position] * weights).sum().backward(retain_graph=True)
+        for n, table in tables:
+            rows = table.grad[tokens].abs().sum(-1)
+            assert rows[position] > 0, n
+            assert not rows[position + 1 :].any(), f"{n}: position {position} sees a later token"

@@ -1,0 +1,151 @@
+"""The seven verdicts against published deltas, each from one synthetic experiment, and the published side itself."""
+
+import json
+import math
+
+import pytest
+
+from reports.analysis.compare import compare_all
+from reports.analysis.published import difference, judge, own_arm, published_verdict, too_uncertain
+from reports.inputs.load import load
+from reports.inputs.published import published_record
+from reports.stats.intervals import Estimate
+from tests.report_fixtures import Arm, write_experiment
+
+SURE = Estimate(value=-0.10, se=0.005)  # a published effect of 10 % known to 0.5 %
+
+
+@pytest.mark.parametrize(
+    ("own", "published", "verdict"),
+    [
+        (Estimate(value=-0.105, se=0.005, df=20), SURE, "reproduced"),
+        (Estimate(value=-0.03, se=0.005, df=20), SURE, "smaller"),
+        (Estimate(value=-0.19, se=0.005, df=20), SURE, "larger"),
+        (Estimate(value=0.03, se=0.005, df=20), SURE, "opposite"),
+        (Estimate(value=-0.08, se=0.05, df=4), SURE, "not resolved"),
+        (Estimate(value=-0.10, se=0.0), Estimate(value=-0.10, se=0.03), "published delta too uncertain to test"),
+    ],
+)
+def test_verdicts(own, published, verdict):
+    assert judge(own, published, margin=0.05)[0] == verdict
+
+
+def test_a_margin_must_be_positive():
+    with pytest.raises(ValueError, match="margin is 0"):
+        judge(SURE, SURE, margin=0)
+
+
+def test_record_7_to_8_is_one_run_against_one_run_and_too_uncertain_to_test():
+    seen = published_verdict("r08", "r07", "arm", own=Estimate(value=math.log(648.063 / 721.882), se=0.001, df=20))
+    assert seen.verdict == "published delta too uncertain to test"
+    assert seen.published_s == pytest.approx(-73.8, abs=0.05) and seen.published_s_error == pytest.approx(43, abs=4)
+    assert seen.n_published == (1, 1) and seen.published_percent == pytest.approx(-10.2, abs=0.05)
+
+
+def test_many_published_runs_are_testable():
+    old, new = published_record("r14"), published_record("r15")
+    assert (
+        (old.n, new.n) == (38, 75)
+        and new.loss == pytest.approx(3.27846, abs=5e-6)
+        and new.time_s == pytest.approx(236.86, abs=0.005)
+    )
+    delta = Estimate(value=math.log(new.time_s / old.time_s), se=math.hypot(new.log_time_se, old.log_time_se))
+    assert not too_uncertain(delta, abs(delta.value) / 2)
+
+
+def test_record_9_is_read_from_its_own_ladder_and_unknown_records_are_named():
+    assert published_record("r09").time_s == pytest.approx(493.742)
+    with pytest.raises(ValueError, match="no published runs of 'r99': there are r04"):
+        published_record("r99")
+
+
+def test_the_common_error_uses_the_smaller_df():
+    d = difference(Estimate(value=1.0, se=0.3, df=4), Estimate(value=0.5, se=0.4))
+    assert (d.value, d.se, d.df) == (0.5, pytest.approx(0.5), 4)
+
+
+def test_the_whole_record_is_the_arm_with_most_changes():
+    assert (
+        own_arm([{"name": "a", "changes": ["x"]}, {"name": "all", "changes": ["x", "y"]}, {"name": "b", "changes": ["y"]}])
+        == "all"
+    )
+
+
+ARMS = (
+    Arm(name="base"),
+    Arm(name="whole", loss_effect=-0.012, step_factor=0.99, changes=("x",), fields=(("model.untied_head", True),)),
+)
+
+
+def experiment(
+    root, *, published, scale="gpt2", corpus="fineweb10B", base="r14", arms=ARMS, primary="val_loss", margin=0.01, **how
+):
+    """Losses near 1.58 at 300 steps, with a slope of 0.15 per unit of 300 / N; time to target follows from three budgets."""
+    how = {"n_seeds": 4, "sd": 0.0005, **how}
+    write_experiment(root, arms=arms, budgets=(250, 300, 350), target=1.575, published=published, **how)
+    path = root / "experiments" / "split" / "experiment.json"
+    plan = json.loads(path.read_text())
+    plan |= {"scale": scale, "base": base, "corpus": {**plan["corpus"], "name": corpus}, "primary": primary, "margin": margin}
+    path.write_text(json.dumps(plan))
+    return compare_all(load("split", root)).published
+
+
+def test_record_7_to_8_is_too_uncertain_from_the_logs_alone(tmp_path):
+    """Whatever we measure, however well: one run against one run."""
+    seen = experiment(tmp_path, published="r08", base="r07")
+    assert seen.verdict == "published delta too uncertain to test" and seen.percent is not None
+    assert seen.published_s == pytest.approx(-73.8, abs=0.05) and "even a perfect repetition would seldom pass" in seen.why
+
+
+def test_a_wide_interval_is_not_resolved(tmp_path):
+    seen = experiment(tmp_path, published="r15", sd=0.03)
+    assert seen.verdict == "not resolved" and seen.percent_high - seen.percent_low > 10
+
+
+def test_the_margin_is_the_plans_where_time_decides(tmp_path):
+    """In seconds of the baseline's time to target; a margin of another metric is none for time."""
+    by_default = experiment(tmp_path / "a", published="r15")
+    seconds = experiment(tmp_path / "b", published="r15", primary="time_to_target", margin=0.25)
+    assert by_default.margin_percent == pytest.approx(50 * abs(math.log(236.86 / 264.63)), abs=0.01)
+    baseline_s = 300 * 0.018  # about what 300 steps of the fixture take
+    assert seconds.margin_percent == pytest.approx(100 * 0.25 / baseline_s, rel=0.15)
+
+
+@pytest.mark.slow
+def test_an_unfinished_repetition_is_judged_by_its_sequence(tmp_path):
+    planned = experiment(tmp_path / "a", published="r15", n_seeds=9)
+    early = experiment(tmp_path / "b", published="r15", n_seeds=9, outcome={("whole", 8): "pending"})
+    assert early.percent_low < planned.percent_low and early.percent_high > planned.percent_high
+
+
+def test_an_experiment_at_another_scale_is_not_testable_here(tmp_path):
+    seen = experiment(tmp_path, published="r15", scale="tiny", corpus="stdlib")
+    assert seen.verdict == "not testable here" and "tiny on stdlib" in seen.why and seen.percent is not None
+
+
+def test_a_change_of_torch_without_that_environment_is_not_testable(tmp_path):
+    seen = experiment(tmp_path, published="r07", base="r06")
+    assert seen.verdict == "not testable here" and "torch" in seen.why
+
+
+@pytest.mark.parametrize(
+    ("loss_effect", "step_factor", "verdict"),
+    [(-0.012, 0.96, "reproduced"), (-0.002, 1.0, "smaller"), (-0.03, 0.90, "larger"), (0.01, 1.05, "opposite")],
+)
+def test_whole_experiments_get_their_verdict(tmp_path, loss_effect, step_factor, verdict):
+    """Record 14 to 15 is -10.5 % in time; loss -0.012 is about -7.5 % of the steps here."""
+    whole = Arm(
+        name="whole", loss_effect=loss_effect, step_factor=step_factor, changes=("x",), fields=(("model.untied_head", True),)
+    )
+    seen = experiment(tmp_path, published="r15", arms=(ARMS[0], whole))
+    assert seen.verdict == verdict and seen.percent_low < seen.percent < seen.percent_high
+    assert seen.published_percent == pytest.approx(100 * (236.86 / 264.63 - 1), abs=0.01)
+
+
+def test_a_single_budget_does_not_resolve_a_time(tmp_path):
+    write_experiment(tmp_path, arms=ARMS, n_seeds=3, published="r15")
+    path = tmp_path / "experiments" / "split" / "experiment.json"
+    plan = json.loads(path.read_text())
+    path.write_text(json.dumps(plan | {"scale": "gpt2", "base": "r14", "corpus": {**plan["corpus"], "name": "fineweb10B"}}))
+    seen = compare_all(load("split", tmp_path)).published
+    assert seen.verdict == "not resolved" and seen.percent is None

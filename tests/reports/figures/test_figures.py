@@ -1,0 +1,153 @@
+"""What figures draw follows from the runs: interactions, the distribution of step times, logarithmic axes, waterfalls."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from reports.analysis.compare import compare_all
+from reports.analysis.interactions import interplay
+from reports.figures.base import Figure, LogScale, Palette
+from reports.figures.effects import wrapped
+from reports.figures.steps import step_distribution
+from reports.inputs.load import load
+from reports.inputs.step_times import of_steps, of_stretches, percentiles
+from reports.page.write import draw_all, render
+from tests.report_arms import FACTORIAL, LADDER, LOST_TOGETHER, PARTS, Arm
+from tests.report_fixtures import write_experiment
+
+
+def figures_of(results: Path) -> dict[str, Figure]:
+    experiment = load("split", results=results)
+    return {f.key: f for f in draw_all(experiment, compare_all(experiment))}
+
+
+PLAN = {
+    "arms": [
+        {"name": name, "changes": list(changes)}
+        for name, changes in (("base", ()), ("a", ("a",)), ("b", ("b",)), ("a + b", ("a", "b")), ("c", ("c",)))
+    ]
+}
+
+
+def rows(values: dict[str, list[float]]) -> pd.DataFrame:
+    return pd.DataFrame([{"arm": arm, "block": i, "val_loss": v} for arm, own in values.items() for i, v in enumerate(own)])
+
+
+def test_an_interaction_is_what_two_changes_add_beyond_their_sum():
+    found = interplay(rows({"base": [2.0, 3.0], "a": [1.9, 2.8], "b": [1.8, 2.9], "a + b": [1.6, 2.9], "c": [2.2, 3.1]}), PLAN)
+    by = {e.changes: e for e in found}
+    assert by["a", "b"].estimate == pytest.approx(((1.6 - 1.9 - 1.8 + 2.0) + (2.9 - 2.8 - 2.9 + 3.0)) / 2)
+    assert by["a",].estimate == pytest.approx(((-0.1 - 0.2) / 2 + (-0.2 + 0.0) / 2) / 2), "over both values of b, then blocks"
+    assert by["a",].n_contexts == 2
+    assert ("a", "c") not in by, "a and c were never run together"
+    assert by["a", "b"].low < by["a", "b"].estimate < by["a", "b"].high
+
+
+def test_arms_that_were_never_combined_have_no_matrix():
+    plan = {"arms": PLAN["arms"][:3]}
+    assert interplay(rows({"base": [2.0, 2.1], "a": [1.9, 2.0], "b": [1.8, 1.9]}), plan) == []
+
+
+def test_a_block_with_a_hole_is_left_out_of_what_it_lacks():
+    table = rows({"base": [2.0, 3.0, 2.5], "a": [1.9, 2.8, 2.4], "b": [1.8, 2.9, 2.3], "a + b": [1.6, 2.9, 2.2]})
+    whole = {e.changes: e for e in interplay(table[table["block"] < 2], PLAN)}
+    holed = {e.changes: e for e in interplay(table.drop(table.index[(table["arm"] == "a") & (table["block"] == 2)]), PLAN)}
+    assert holed["a", "b"].estimate == pytest.approx(whole["a", "b"].estimate)
+    assert holed["a", "b"].n_blocks == 2
+
+
+def test_a_factorial_shows_the_interaction_that_is_in_it(tmp_path):
+    write_experiment(tmp_path, arms=FACTORIAL, n_seeds=6, design="factorial", sd=0.0005)
+    found = {(r[0], r[1]): r for r in figures_of(tmp_path)["interactions"].rows}
+    *_, low, high, n_blocks, n_contexts = found["softcap", "untied_head"]
+    assert low < LOST_TOGETHER < high
+    assert low > 0
+    assert (n_blocks, n_contexts) == (6, 2)
+    assert found["value_residual", "value_residual"][3] < PARTS["value_residual"] < found["value_residual", "value_residual"][4]
+    assert len(found) == 3 + 3
+
+
+def test_hostile_names_are_text_in_the_matrix(tmp_path):
+    bad = ("<script>alert(1)</script>", '" onload="alert(1)')
+    arms = [
+        Arm(name=" + ".join(c) or "base", loss_effect=0.01 * n, changes=c)
+        for n in range(3)
+        for c in itertools.combinations(bad, n)
+    ]
+    write_experiment(tmp_path, arms=arms, n_seeds=3, design="factorial")
+    text = render([load("split", results=tmp_path)])
+    assert 'id="interactions-0"' in text
+    assert text.count("<script") == 2
+    assert 'onload="alert' not in text
+
+
+CURVES = pd.DataFrame(
+    {
+        "run_id": ["x"] * 4 + ["y"] * 3,
+        "arm": ["a"] * 7,
+        "step": [0.0, 10, 20, 40, 0, 10, 20],
+        "train_time_s": [0.0, 0.1, 0.3, 0.5, 0.0, 9.0, 9.2],
+    }
+)
+RUNS = pd.DataFrame({"run_id": ["x", "y"], "arm": ["a", "a"], "status": ["finished", "failed"]})
+
+
+def test_step_times_are_means_between_validations_where_single_steps_are_unknown():
+    palette = Palette(arms=("a",), baseline="a")
+    found = of_stretches(CURVES, skip_first=False)["x"]
+    assert (found.n, found.quantiles[0], found.quantiles[-1], found.single) == (3, 10.0, 20.0, False)
+    assert of_stretches(CURVES, skip_first=True)["x"].n == 2
+    figure = step_distribution(CURVES, RUNS, {}, palette)
+    assert sum(r[3] for r in figure.rows) == pytest.approx(3, abs=0.01)
+    assert figure.caption.startswith("Single steps were not recorded")
+    assert step_distribution(CURVES, RUNS, {}, palette, skip_first=True) is None, "two are no distribution"
+
+
+def test_the_distribution_of_an_arm_is_that_of_all_its_steps():
+    rng = np.random.default_rng(0)
+    runs = [rng.lognormal(3.0, 0.1, 400), rng.lognormal(3.2, 0.1, 200)]
+    times = {name: of_steps(ms) for name, ms in zip("xy", runs)}
+    everything = np.concatenate(runs)
+    assert percentiles(list(times.values()), (5, 50, 95)) == pytest.approx(np.percentile(everything, (5, 50, 95)), rel=5e-3)
+    both = RUNS.assign(status="finished")
+    figure = step_distribution(CURVES, both, times, Palette(arms=("a",), baseline="a"))
+    assert sum(r[3] for r in figure.rows) == pytest.approx(600, abs=0.01)
+    for _, low, high, n, *_ in figure.rows[1:-1]:
+        assert n == pytest.approx(((everything > low) & (everything <= high)).sum(), abs=15)
+    assert figure.caption.startswith("Every step was timed by itself")
+    mixed = step_distribution(CURVES, both, {"x": times["x"]}, Palette(arms=("a",), baseline="a"))
+    assert mixed.caption.startswith("Single steps are known for 1 of 2 runs")
+
+
+def test_a_logarithmic_axis_is_a_logarithmic_axis():
+    scale = LogScale(low=1.0, high=100.0, start=0.0, end=200.0)
+    assert [scale(v) for v in (1.0, 10.0, 100.0)] == pytest.approx([0.0, 100.0, 200.0])
+    assert np.isnan(scale(0.0))
+    assert scale.ticks() == [1.0, 10.0, 100.0]
+    narrow = LogScale(low=3.2, high=5.1, start=0.0, end=1.0).ticks()
+    assert narrow == [4.0, 5.0] or len(narrow) >= 3
+    assert all(3.2 <= t <= 5.1 for t in narrow)
+
+
+def test_a_ladder_with_budgets_is_a_waterfall_of_the_time_to_target(tmp_path):
+    write_experiment(tmp_path, arms=LADDER, n_seeds=3, budgets=(200, 300, 400), target=1.57)
+    rows, times = figures_of(tmp_path)["waterfall_time_to_target"].rows, compare_all(load("split", results=tmp_path)).times
+    levels = [r[1] for r in rows]
+    assert levels == pytest.approx([times[a.name].seconds for a in LADDER])
+    assert levels[0] + sum(r[2] for r in rows[1:]) == pytest.approx(levels[-1])
+    assert all(low < level < high for _, level, _, low, high in rows[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("r08", ["r08"]),
+        ("a + b + zero_head", ["+ zero_head"]),
+        ("+ momentum warm-up, 500 steps", ["+ momentum", "warm-up, 500", "steps"]),
+    ],
+)
+def test_a_label_is_broken_between_words(name, lines):
+    assert wrapped(name, 100.0) == lines

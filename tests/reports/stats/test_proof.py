@@ -1,0 +1,132 @@
+"""The simulation study: its batch code is the production code, and every row meets its bar."""
+
+import re
+
+import numpy as np
+import pytest
+
+from reports.analysis.attribution import contrast_of
+from reports.stats.contrasts import Sample, analyse
+from tests.proof.__main__ import BEGIN, COLUMNS, DOCS, END, table
+from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
+from tests.proof.row import Row
+from tests.proof.shares import FAMILIES
+from tests.proof.study import PARTS, published_deltas, ratios
+
+
+@pytest.mark.parametrize("n", [2, 4, 6, 9])
+@pytest.mark.parametrize("noisy", [frozenset(), frozenset({1}), frozenset({0, 1, 2})])
+def test_the_batch_is_the_production_analysis(n, noisy):
+    rng = np.random.default_rng(n)
+    y = rng.normal(size=(8, n, 4)) + np.array([0, 0, 1.5, 0.5])
+    batch = declared_analysis(y, noisy=noisy)
+    for r in range(8):
+        samples = [Sample(values=y[r, :, j], blocks=tuple(range(n))) for j in range(4)]
+        effects = analyse({f"a{j}": samples[j + 1] for j in range(3)}, samples[0], alters_noise=frozenset(f"a{j}" for j in noisy))
+        for j in range(3):
+            e = effects[f"a{j}"]
+            assert (e.delta, e.low, e.high) == pytest.approx((batch.delta[r, j], batch.low[r, j], batch.high[r, j]))
+
+
+@pytest.mark.parametrize("n", [2, 4, 7])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_the_batch_of_shares_is_the_production_analysis(n, kind):
+    y = np.random.default_rng(n).normal(size=(3, n, 8)) * [1, 1, 2, 1, 1, 1, 1, 3]
+    for c in FAMILIES[kind]:
+        halves = contrast_half(y, c, 0.02)
+        for r in range(3):
+            share = contrast_of(y[r], c, 0.02)
+            assert (share.low, share.high) == pytest.approx((share.value - halves[r], share.value + halves[r]))
+
+
+@pytest.mark.parametrize(("n", "n0"), [(3, 3), (5, 11)])
+def test_the_batch_of_unblocked_runs_is_the_production_analysis(n, n0):
+    rng = np.random.default_rng(n)
+    a, b = rng.normal(0, 3, (5, n)), rng.normal(size=(5, n0))
+    delta, half = unblocked_interval(a, b)
+    for r in range(5):
+        arm, base = (Sample(values=x, blocks=(None,) * len(x)) for x in (a[r], b[r]))
+        e = analyse({"a": arm}, base)["a"]
+        assert (e.low, e.high) == pytest.approx((delta[r] - half[r], delta[r] + half[r]), rel=1e-5)
+
+
+def test_a_bar_is_held_by_the_number_as_printed():
+    row = Row(kind="x", n="3", noise="equal", replications=1, coverage=0.9296, family_error=0.0506, power=0.7994, width=1.5)
+    assert row.misses() == ["family error 0.051", "power 0.799"]
+
+
+INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove it
+    "{metric}.interval": (
+        "difference, simultaneous over 4 arms", "difference, one arm", "difference, not blocked",
+        "difference, not blocked, 4 arms", "ratio of step times", "time to target, ratio", "worst-rank trimmed mean",
+        "anytime-valid, 4 arms, peeking to 50 blocks", "anytime-valid interval after an adaptive stop",
+        "anytime-valid, not blocked, peeking to 50 runs", "time to target, ratio, anytime-valid",
+    ),
+    "target.interval": ("steps to target N*", "time to target", "time to target, anytime-valid"),
+    "published.ours_interval": ("time to target, ratio",),
+    "published.interval": ("published delta", "'reproduced' at the margin"),
+    "evidence.loss_interval": ("published delta",),
+    "evidence.time_interval": ("published delta",),
+}  # fmt: skip
+ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
+    *FAMILIES, *(f"{kind}, anytime-valid" for kind in FAMILIES), "Shapley share of steps", "Shapley share of seconds",
+    "difference, 2 arms at 3 points of an axis", "rate of diverged runs", "rate of diverged runs, anytime-valid", "noise floor",
+    "two phases 'verified' at the margin", "difference, simultaneous over 3 arms",
+)  # fmt: skip
+METHODS = {  # every analysis that gives an interval -> a kind that proves it
+    "two-way model, max-t": "difference, simultaneous over 4 arms",
+    "paired t, Holm": "difference, simultaneous over 4 arms",
+    "Welch t, Holm": "difference, not blocked",
+    "permuted worst-rank trimmed mean, Holm": "worst-rank trimmed mean",
+    "anytime-valid t-mixture": "anytime-valid, 4 arms, peeking to 50 blocks",
+    "local slope, delta method, Bonferroni": "time to target, ratio",
+    "anytime-valid t-mixture over the slope's sequence": "time to target, ratio, anytime-valid",
+}
+
+
+def written_rows() -> list[Row]:
+    """The rows of the table in the docs."""
+    lines = DOCS.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip().splitlines()
+    assert lines[:2] == table([]).splitlines()
+    rows = []
+    for line in lines[2:]:
+        kind, n, noise, replications, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        values = [None if not c else float(c.removesuffix(" %")) / (100 if c.endswith("%") else 1) for c in cells]
+        rows.append(Row(kind=kind, n=n, noise=noise, replications=int(replications), **dict(zip(COLUMNS, values, strict=True))))
+    return rows
+
+
+def test_every_row_of_the_docs_meets_its_bar():
+    assert [(row.kind, row.n, row.noise, row.misses()) for row in written_rows() if row.misses()] == []
+
+
+def test_the_tables_rows_are_those_of_the_study():
+    """A cheap part run again gives the very rows that the docs have."""
+    again = table([*ratios(10_000), *published_deltas(10_000)]).splitlines()[2:]
+    assert set(again) <= set(table(written_rows()).splitlines())
+
+
+def test_every_printed_interval_has_its_rows():
+    kinds = {row.kind for row in written_rows()}
+    pages = "".join(p.read_text(encoding="utf-8") for p in sorted((DOCS.parents[1] / "reports" / "page").glob("*.py")))
+    assert set(re.findall(r'number\(f?"([\w.{}]*interval)"', pages)) == set(INTERVALS)
+    assert {k for named in INTERVALS.values() for k in named} | set(ELSEWHERE) | set(METHODS.values()) <= kinds
+
+
+def test_every_analysis_has_its_row():
+    """The names of analyses in the source are those that the table above knows."""
+    source = "".join(
+        (DOCS.parents[1] / "reports" / f"{n}.py").read_text()
+        for n in ("stats/contrasts", "analysis/compare", "analysis/time_estimates")
+    )
+    named = set(re.findall(r'"([^"]*(?:max-t|Holm|t-mixture|Bonferroni)[^"]*)"', re.sub(r'"""(?s:.*?)"""', "", source)))
+    named = {n.replace("{'paired' if n else 'Welch'}", word) for n in named for word in ("paired", "Welch")}
+    assert named == set(METHODS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_every_printed_interval_meets_its_bar(part):
+    missed = [f"{row.kind}, n {row.n}, {row.noise}: {why}" for row in part(2000) for why in row.misses()]
+    assert missed == []

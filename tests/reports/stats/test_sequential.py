@@ -1,0 +1,86 @@
+"""The t-mixture against direct integration of the Bayes factor, its own inversion, and Ville's bound."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from reports.stats.sequential import (
+    attainable_p,
+    critical_t,
+    independent_t_mixture,
+    log_e_value,
+    rate_sequence,
+    smallest_alpha,
+    t_mixture,
+)
+
+
+@pytest.mark.parametrize(("t", "n"), [(0.3, 3), (2.0, 5), (4.0, 12), (-3.0, 30)])
+def test_e_value_is_the_bayes_factor_of_the_t_statistic(t, n):
+    """Integrating the noncentral t density over the effect size prior gives the same number, computed without our formula."""
+
+    def density(delta: float) -> float:
+        return float(stats.nct.pdf(t, n - 1, delta * np.sqrt(n)) * stats.norm.pdf(delta))
+
+    marginal = integrate.quad(density, -8, 8, limit=400)[0]
+    assert np.exp(log_e_value(t, n)) == pytest.approx(marginal / stats.t.pdf(t, n - 1), rel=1e-5)
+
+
+def test_critical_t_is_where_the_e_value_meets_one_over_alpha():
+    for n in (5, 8, 20, 50):
+        assert np.exp(log_e_value(float(critical_t(n, 0.05)), n)) == pytest.approx(20)
+
+
+def test_the_interval_is_unbounded_up_to_four_blocks_and_the_attainable_p_says_so():
+    assert np.isinf(critical_t(np.array([2, 3, 4]), 0.05)).all() and np.isfinite(critical_t(5, 0.05))
+    assert attainable_p(4) > 0.05 * 0.8 and attainable_p(5) < 0.05
+
+
+def test_interval_and_p_agree():
+    rng = np.random.default_rng(0)
+    for n in range(2, 30):
+        d = rng.normal(0.8, 1, n)
+        low, high, p = t_mixture(d, 0.05)
+        assert (low > 0 or high < 0) == (p < 0.05)
+
+
+def test_peeking_without_an_effect_stays_below_alpha_and_the_plug_in_mixture_does_not():
+    rng = np.random.default_rng(1)
+    d = rng.normal(size=(4000, 50))
+    n = np.arange(1, 51)
+    mean = d.cumsum(1) / n
+    sd = np.sqrt(np.maximum((d**2).cumsum(1) - n * mean**2, 0) / np.maximum(n - 1, 1))
+    t = mean[:, 1:] / (sd[:, 1:] / np.sqrt(n[1:]))
+    assert (np.abs(t) > critical_t(n[1:], 0.05)).any(1).mean() < 0.05
+    plug_in = np.sqrt((n + 1) / n * (np.log(n + 1) + 2 * np.log(1 / 0.05)))  # the normal mixture with the sd put in
+    assert (np.abs(t)[:, 1:] > plug_in[2:]).any(1).mean() > 0.10
+
+
+def test_one_difference_says_nothing():
+    assert t_mixture(np.array([0.3]), 0.05) == (-np.inf, np.inf, 1.0)
+
+
+def test_independent_samples_add_two_sequences():
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(1, 0.1, 20), rng.normal(0, 0.1, 20)
+    low, high = independent_t_mixture(a, b, 0.05)
+    one, other = t_mixture(a, 0.025), t_mixture(b, 0.025)
+    assert (low, high) == pytest.approx((one[0] - other[1], one[1] - other[0])) and 0 < low < 1 < high
+
+
+def test_the_rates_interval_holds_what_the_mixture_has_no_evidence_against():
+    for count, n in ((0, 6), (2, 9), (9, 9)):
+        low, high = rate_sequence(count, n, 0.05)
+        for rate, inside in ((low - 1e-6, False), (low + 1e-6, True), (high - 1e-6, True), (high + 1e-6, False)):
+            if 0 < rate < 1:
+                mixture = stats.betabinom.pmf(count, n, 0.5, 0.5)
+                assert (mixture / stats.binom.pmf(count, n, rate) < 20) == inside
+    fixed = stats.binomtest(2, 9).proportion_ci(0.95, method="exact")
+    low, high = rate_sequence(2, 9, 0.05)
+    assert low < fixed.low and high > fixed.high
+
+
+def test_the_smallest_alpha_inverts_a_sequence():
+    d = np.random.default_rng(5).normal(1.0, 1.0, 12)
+    assert smallest_alpha(lambda alpha: t_mixture(d, alpha)[:2]) == pytest.approx(t_mixture(d, 0.05)[2], rel=1e-4)
+    assert smallest_alpha(lambda alpha: None) == 1.0

@@ -1,0 +1,200 @@
+"""What a record pull request needs: logs that read as the public ones do, the house table, and rules that say why."""
+
+import copy
+import json
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.__main__ import main
+from harness.provenance.redact import redact
+from reports.inputs.experiment import Experiment
+from reports.inputs.load import load
+from reports.submission.lint import RULES, VAL_TOKENS, Case, lint
+from reports.submission.submission import write_submission
+from tests.report_arms import LADDER
+from tests.report_fixtures import write_experiment
+
+TARGET = 1.60
+ARM = "r08"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two arms of five runs, their code in the results folder with a secret in it."""
+    root = write_experiment(tmp_path_factory.mktemp("results"), arms=(LADDER[0], LADDER[4]), n_seeds=5, design="add-one")
+    (root / "code").mkdir()
+    with zipfile.ZipFile(root / "code" / ("c1" * 8 + ".zip"), "w") as archive:
+        archive.writestr("model/gpt.py", 'HUB_TOKEN = "hunter2hunter2"\nSEPARATOR_TOKEN = 256\nprint("step:1/2 val_loss:1.0")\n')
+    return root
+
+
+def as_a_record(experiment: Experiment) -> Experiment:
+    """The experiment as if run on the benchmark's data, tokens and settings."""
+    configs: dict[str, Any] = copy.deepcopy(dict(experiment.configs))
+    for config in configs.values():
+        config["config"]["data"] |= {"corpus": "fineweb10B", "val_tokens": VAL_TOKENS, "order": "sequential"}
+        config["config"]["system"]["coordinate_descent"] = False
+    environments = {k: {**v, "variables": {"OMP_NUM_THREADS": "1"}} for k, v in experiment.environments.items()}
+    return Experiment(**{**vars(experiment), "runs": experiment.runs.copy(), "configs": configs, "environments": environments})
+
+
+def said(experiment: Experiment) -> dict[str, str]:
+    return {c.rule: c.said for c in lint(Case.of(experiment, ARM, TARGET))}
+
+
+def test_a_sound_record_passes_all_that_can_be_known(results):
+    outcome = said(as_a_record(load("split", results=results)))
+    assert outcome.pop("data untouched") == "cannot be known"
+    assert outcome == dict.fromkeys(outcome, "passes")
+    assert len(outcome) == len(RULES) - 1
+
+
+def first_config(e: Experiment) -> dict[str, Any]:
+    run = e.runs.loc[e.runs["arm"] == ARM, "run_id"].iloc[0]
+    return e.configs[run]
+
+
+def set_column(column: str, value: Any) -> Callable[[Experiment], None]:
+    def change(e: Experiment) -> None:
+        e.runs.loc[e.runs.index[e.runs["arm"] == ARM][0], column] = value
+
+    return change
+
+
+def give(section: str, key: str, value: Any) -> Callable[[Experiment], None]:
+    return lambda e: first_config(e)["config"][section].update({key: value})
+
+
+def forget_environments(e: Experiment) -> None:
+    for environment in e.environments.values():
+        environment.pop("variables")
+
+
+def flag_in_environment(e: Experiment) -> None:
+    e.environments[e.runs.loc[e.runs["arm"] == ARM, "run_id"].iloc[0]]["variables"]["TORCHINDUCTOR_MAX_AUTOTUNE"] = "1"
+
+
+def forget_the_baseline(e: Experiment) -> None:
+    e.runs.loc[e.runs["arm"] != ARM, "status"] = "failed"
+
+
+def copy_a_run(e: Experiment) -> None:
+    own = e.runs.index[e.runs["arm"] == ARM]
+    e.runs.loc[own[0], "metrics_digest"] = e.runs.loc[own[1], "metrics_digest"]
+
+
+TOKENS = f"{VAL_TOKENS} validation tokens"
+
+
+def tuned_everywhere(e: Experiment) -> None:
+    """As in records 2 to 17: the flag is the baseline's own."""
+    for config in e.configs.values():
+        config["config"]["system"]["coordinate_descent"] = True
+
+
+def tuned_without_baseline(e: Experiment) -> None:
+    tuned_everywhere(e)
+    forget_the_baseline(e)
+
+
+BROKEN: list[tuple[str, str, Callable[[Experiment], None]]] = [
+    ("data untouched", "fails", set_column("fingerprint", "a" * 64)),
+    ("data untouched", "fails", lambda e: [c["config"]["data"].update(corpus="stdlib") for c in e.configs.values()]),
+    ("data untouched", "fails", give("data", "order", "shuffled")),
+    (TOKENS, "fails", give("data", "val_tokens", 65536)),
+    (TOKENS, "cannot be known", lambda e: first_config(e)["config"]["data"].pop("val_tokens")),
+    ("no extra compile flags", "fails", give("system", "coordinate_descent", True)),
+    ("no extra compile flags", "fails", flag_in_environment),
+    ("no extra compile flags", "passes", tuned_everywhere),
+    ("no extra compile flags", "cannot be known", tuned_without_baseline),
+    ("no extra compile flags", "cannot be known", forget_environments),
+    ("p < 0.01", "fails", set_column("val_loss", 1.9)),
+    ("p < 0.01", "fails", set_column("status", "diverged")),
+    ("same hardware as the baseline", "fails", set_column("gpu", "another card")),
+    ("same hardware as the baseline", "cannot be known", set_column("gpu", None)),
+    ("same hardware as the baseline", "cannot be known", forget_the_baseline),
+    ("seeds independent", "fails", set_column("seed", 1)),
+    ("seeds independent", "fails", copy_a_run),
+    ("seeds independent", "cannot be known", set_column("status", "failed")),
+    ("the clock covers what it must", "fails", set_column("train_time_s", 99.0)),
+    ("the clock covers what it must", "cannot be known", set_column("self_reported", True)),
+    ("one code", "fails", lambda e: first_config(e).update(source={"digest": "d" * 16})),
+    ("one code", "cannot be known", lambda e: first_config(e).pop("source")),
+]
+
+
+@pytest.mark.parametrize(("rule", "expected", "change"), BROKEN, ids=[f"{r}: {s} {i}" for i, (r, s, _) in enumerate(BROKEN)])
+def test_a_rule_that_is_broken_or_cannot_be_known_says_so(results, rule, expected, change):
+    experiment = as_a_record(load("split", results=results))
+    change(experiment)
+    assert said(experiment)[rule] == expected
+
+
+def test_every_rule_can_be_seen_to_fail():
+    assert {rule for rule, outcome, _ in BROKEN if outcome == "fails"} == set(RULES)
+
+
+def test_the_folder_holds_what_a_pull_request_needs_and_no_secret(results, tmp_path):
+    experiment = load("split", results=results)
+    write_submission(experiment, ARM, tmp_path / "pr", results=results, redact=redact, target=TARGET)
+    logs = sorted((tmp_path / "pr" / "logs").glob("*.txt"))
+    assert len(logs) == len(list((tmp_path / "pr" / "baseline").glob("*.txt"))) == 5
+    parts = logs[0].read_text(encoding="utf-8").split("=" * 100)
+    assert len(parts) == 4
+    assert "SEPARATOR_TOKEN = 256" in parts[0]
+    assert "untied_head: true" in parts[1]
+    assert "2.13.0+cpu" in parts[2]
+    lines = parts[3].strip().splitlines()
+    assert re.fullmatch(r"step:0/300 val_loss:\d\.\d{4} train_time:0ms step_avg:nanms", lines[0])
+    assert re.fullmatch(r"step:300/300 val_loss:1\.\d{4} train_time:\d+ms step_avg:\d+\.\d\dms", lines[-2])
+    assert re.fullmatch(r"peak memory allocated: \d+ MiB", lines[-1])
+    assert "hunter2" not in "".join(p.read_text(encoding="utf-8") for p in (tmp_path / "pr").rglob("*.*"))
+    text = (tmp_path / "pr" / "README.md").read_text(encoding="utf-8")
+    losses = experiment.runs.loc[experiment.runs["arm"] == ARM, "val_loss"]
+    assert f"losses = [{', '.join(f'{v:.4f}' for v in losses)}]" in text
+    assert f"| r08 | 5 | 300 | {experiment.runs.loc[losses.index, 'train_time_s'].mean():.3f} |" in text
+    assert "same node (node-0)" in text
+    assert all(rule in text for rule in RULES)
+
+
+def test_the_snippet_in_the_readme_gives_the_p_of_the_table(results, tmp_path, capsys):
+    write_submission(load("split", results=results), ARM, tmp_path / "pr", results=results, redact=redact, target=TARGET)
+    text = (tmp_path / "pr" / "README.md").read_text(encoding="utf-8")
+    exec(text.split("```python\n")[1].split("```")[0], {})
+    p = float(capsys.readouterr().out.split("=")[1])
+    assert p == pytest.approx(float(re.search(r"\| r08 .*\| (\S+) \|\n", text)[1]), rel=0.05)
+
+
+def test_bad_input_is_one_line(results, tmp_path, capsys):
+    plan = results / "experiments" / "split" / "experiment.json"
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"imported": True}))  # as it is: no source of now is looked at
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("x")
+    for arguments, message in (
+        (["split", "--arm", "r8", "-o", "new"], "experiment 'split' has no arm 'r8'; did you mean 'r08'?"),
+        (["split", "--arm", "r08", "-o", str(tmp_path / "full")], "there is something already"),
+        (["published/ladder", "--arm", "r08", "-o", "new"], "others' own"),
+        (["nowhere", "--arm", "r08", "-o", "new"], "nowhere"),
+    ):
+        with pytest.raises(SystemExit) as end:
+            main(["submission", *arguments, "--results", str(results)])
+        assert end.value.code == 2
+        errors = capsys.readouterr().err
+        assert message in errors
+        assert errors.count("\n") == 1
+    with pytest.raises(SystemExit) as end:
+        main(["submission", "split", "--arm", "r08", "-o", str(tmp_path / "pr"), "--results", str(results), "--json"])
+    assert end.value.code == 0
+    assert {r["rule"] for r in json.loads(capsys.readouterr().out)["rules"]} == set(RULES)
+
+
+def test_an_arm_without_a_finished_run_is_refused(tmp_path):
+    write_experiment(tmp_path, arms=LADDER[:2], n_seeds=1, outcome={("untied_head", 0): "pending"})
+    with pytest.raises(ValueError, match="has no finished run that counts"):
+        write_submission(load("split", results=tmp_path), "untied_head", tmp_path / "pr", results=tmp_path, redact=redact)
+    assert not (tmp_path / "pr").exists()
