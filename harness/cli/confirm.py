@@ -40,8 +40,8 @@ def confirm(
     from harness.store.plans import read_plan
     from harness.yamlfile import YamlFile
 
-    known = read_plan(results, name_of(experiment)) or {}
-    if known.get("foreign") or known.get("imported"):
+    known = read_plan(results, name_of(experiment))
+    if known is not None and (known.foreign or known.imported):
         raise UserError(
             f"{experiment}: what is not our own trainer's is confirmed by a file with `confirm: true`, which has fresh runs: see "
             "docs/foreign-trainers.md; imported logs cannot be"

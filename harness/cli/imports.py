@@ -30,10 +30,16 @@ def import_(
 
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
     done = import_logs(logs, store=Store.create(results), experiment=experiment, arm=arm, baseline=baseline, command=command)
-    rows = done.plan.get("runs", [])
-    arms = [{"arm": a["name"], "runs": sum(r["arm"] == a["name"] for r in rows)} for a in done.plan.get("arms", [])]
+    rows = done.plan.runs if done.plan else ()
+    names = [arm.name for arm in done.plan.arms] if done.plan else []
+    arms = [{"arm": name, "runs": sum(r.arm == name for r in rows)} for name in names]
     if json:
-        facts = {"experiment": experiment, "baseline": done.plan.get("baseline"), "arms": arms, "imported": done.added}
+        facts = {
+            "experiment": experiment,
+            "baseline": done.plan.baseline if done.plan else None,
+            "arms": arms,
+            "imported": done.added,
+        }
         print_json({**facts, "known": done.known, "copies": done.copies, "refused": done.refused})
     else:
         for path, other in done.copies.items():

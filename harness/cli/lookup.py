@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from harness.experiment.experiment import Experiment
     from harness.foreign.experiment import ForeignExperiment
+    from harness.run.plan import Plan
     from reports.analysis.types import Comparisons
     from reports.inputs.experiment import Experiment as ReportedExperiment
 
@@ -71,7 +72,7 @@ def refuse_for_foreign(given: "Mapping[str, object]", way_out: str) -> None:
         raise UserError(f"{option}: is for our own trainer, not for foreign ones: {way_out}")
 
 
-def foreign_plan(e: "ForeignExperiment", command: str) -> dict[str, Any]:
+def foreign_plan(e: "ForeignExperiment", command: str) -> "Plan":
     """experiment.json of one that was never launched."""
     from harness.foreign.plan import describe_foreign, plan_foreign
 
@@ -155,7 +156,7 @@ def read_experiment(
     return experiment
 
 
-def plan_of(name: str, results: Path) -> dict[str, Any]:
+def plan_of(name: str, results: Path) -> "Plan":
     """experiment.json as it is now: of the results folder, or made from the experiment's file if it was never launched."""
     from harness.store.plans import read_plan, up_to_date
 

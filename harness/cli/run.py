@@ -108,7 +108,7 @@ def run(
     while True:
         before = read_plan(results, loaded.name)
         described = describe(loaded, planned, before=before, command=command)
-        if not described.items() <= (before or {}).items():  # what the report adds to it is no change
+        if before is None or not described.items() <= before.items():  # what the report adds to it is no change
             save_plan(results, described)
         start = (
             partial(slurm_runner, cluster=site, name=loaded.name, n_nodes=nodes_per_run)
@@ -155,6 +155,7 @@ def slurm_runner(missing: "list[PlannedRun]", store: "Store", **options: Any) ->
 def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Callable[..., Runner | SlurmRunner]") -> "Summary":
     """Run what has no result yet. start: makes the runner of the missing ones."""
     from harness.cli.progress import Progress, duration
+    from harness.run.plan import Plan
     from harness.run.spec import RESULT_STATUSES
     from harness.runner.executor import Summary
     from harness.store.plans import cancel_mark, read_plan, stale_runs, up_to_date
@@ -172,7 +173,7 @@ def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Cal
     sound.save()
     if not missing:
         return Summary(found=found)
-    stale, why = stale_runs(store.root, up_to_date(store.root, read_plan(store.root, name) or {"runs": []}))
+    stale, why = stale_runs(store.root, up_to_date(store.root, read_plan(store.root, name) or Plan(name=name)))
     if stale:
         print(f"{len(stale)} {why}; they are run again", flush=True)
     before = cancel_mark(store.root, name)

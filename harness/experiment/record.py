@@ -12,8 +12,8 @@ from harness.corpora.index import open_corpus
 from harness.experiment.experiment import Experiment
 from harness.experiment.plan import heldout_of
 from harness.provenance.interpreters import effect
+from harness.run.plan import SCHEMA, Plan
 from harness.run.spec import PlannedRun
-from harness.store.plans import SCHEMA
 
 
 def locked_plan(e: Experiment) -> dict[str, Any]:
@@ -52,9 +52,9 @@ def digest(plan: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any] | None, command: str) -> dict[str, Any]:
+def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: Plan | None, command: str) -> Plan:
     """The content of experiment.json. `before` is the one it replaces: its locks, looks and older runs are kept."""
-    before = before or {"locks": [], "looks": 0, "looked_at": 0, "runs": []}
+    before = before or Plan(name=e.name)
     plan = locked_plan(e)
     locks = list(before["locks"])
     if not locks or locks[-1]["digest"] != digest(plan):
@@ -78,38 +78,40 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: dict[str, Any
         }
         for r in runs
     ]
-    return {
-        "schema": SCHEMA,
-        "name": e.name,
-        **plan,
-        "seeds": list(e.seeds),
-        "arms": [
-            {
-                "name": a.name,
-                "changes": list(a.changes),
-                "fields": {k: _plain(v) for k, v in a.fields.items()},
-                "estimand": e.estimand,
-                "alters_noise": bool(set(a.changes) & set(e.alters_noise)),
-                "of": a.of,
-                "point": dict(a.point),
-                "substituted": list(a.substituted),
-                "environment_effect": effect(a.runs_in),
-            }
-            for a in e.arms
-        ],
-        "protocol": e.baseline.config.timing.protocol,
-        "corpus": {
-            "name": corpus.name,
-            "fingerprint": corpus.fingerprint,
-            "unit": corpus.unit,
-            "bytes_per_token": corpus.bytes_per_token["val"] if corpus.bytes_per_token else None,
-            "heldout": {"name": heldout.name, "fingerprint": heldout.fingerprint} if heldout else None,
-        },
-        "command": command,
-        "plugins": [str(p) for p in plugins.paths()],
-        "left_out": list(e.left_out),
-        "locks": locks,
-        "looks": before["looks"],
-        "looked_at": before.get("looked_at", 0),
-        "runs": rows,
-    }
+    return Plan.from_mapping(
+        {
+            "schema": SCHEMA,
+            "name": e.name,
+            **plan,
+            "seeds": list(e.seeds),
+            "arms": [
+                {
+                    "name": a.name,
+                    "changes": list(a.changes),
+                    "fields": {k: _plain(v) for k, v in a.fields.items()},
+                    "estimand": e.estimand,
+                    "alters_noise": bool(set(a.changes) & set(e.alters_noise)),
+                    "of": a.of,
+                    "point": dict(a.point),
+                    "substituted": list(a.substituted),
+                    "environment_effect": effect(a.runs_in),
+                }
+                for a in e.arms
+            ],
+            "protocol": e.baseline.config.timing.protocol,
+            "corpus": {
+                "name": corpus.name,
+                "fingerprint": corpus.fingerprint,
+                "unit": corpus.unit,
+                "bytes_per_token": corpus.bytes_per_token["val"] if corpus.bytes_per_token else None,
+                "heldout": {"name": heldout.name, "fingerprint": heldout.fingerprint} if heldout else None,
+            },
+            "command": command,
+            "plugins": [str(p) for p in plugins.paths()],
+            "left_out": list(e.left_out),
+            "locks": locks,
+            "looks": before.looks,
+            "looked_at": before.looked_at,
+            "runs": rows,
+        }
+    )

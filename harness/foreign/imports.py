@@ -16,6 +16,7 @@ from harness.foreign.plan import NO_CORPUS, plan_mapping, row
 from harness.node.slots import find_cpus
 from harness.run.digests import short_digest
 from harness.run.files import now_iso
+from harness.run.plan import Plan
 from harness.run.results import result_text
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.store.attempt import result_of
@@ -38,7 +39,7 @@ class Imported:
     """What an import came to. copies: file -> the file it repeats; refused: file -> why; known: runs that were there before."""
 
     experiment: str
-    plan: dict[str, Any]
+    plan: Plan | None
     added: int = 0
     known: int = 0
     in_heads: int = 0  # logs whose code holds lines like measurements
@@ -90,7 +91,7 @@ def import_logs(
     known = dict.fromkeys([*arms, *(a for a, _ in found)])
     if baseline is not None and baseline not in known:
         raise UserError(f"--baseline '{baseline}' is none of the arms{near(baseline, known)}")
-    out = Imported(experiment=experiment, plan={})
+    out = Imported(experiment=experiment, plan=None)
     for (name, path), (reading, code, wrong) in zip(found, read_all([path for _, path in found])):
         if wrong is not None:
             out.refused[str(path)] = wrong
@@ -110,11 +111,11 @@ def import_logs(
     arms = list(dict.fromkeys([*arms, *(r["arm"] for r in rows.values())]))
     if not arms:
         return out
-    base = baseline or (before or {}).get("baseline") or arms[0]
+    base = baseline or (before.baseline if before else None) or arms[0]
     if base not in arms:
         raise UserError(f"--baseline '{base}': none of its logs could be taken: {next(iter(out.refused.values()), '')}")
     most = max(sum(r["arm"] == a for r in rows.values()) for a in arms)
-    kept = {k: (before or {}).get(k, 0) for k in ("looks", "looked_at")}
+    kept = {"looks": before.looks, "looked_at": before.looked_at} if before else {}
     more = {"imported": True, "baseline": base, "seeds": list(range(most)), "base": "logs", "scale": "gpt2", **kept}
     out.plan = plan_mapping(
         name=experiment, arms=[{"name": a} for a in sorted(arms, key=lambda a: a != base)], rows=list(rows.values()),

@@ -18,9 +18,9 @@ from harness.foreign.trainer import Limits
 from harness.provenance.code import Code, read_code
 from harness.provenance.interpreters import difference, lock_of
 from harness.run.digests import run_id_of
+from harness.run.plan import SCHEMA, Plan
 from harness.run.read import read_json
 from harness.run.spec import PlannedRun, RunSpec
-from harness.store.plans import SCHEMA
 from harness.store.store import Store
 
 OWN_STEPS = 0  # the budget of a run whose script alone knows its number of steps
@@ -82,42 +82,42 @@ def plan_mapping(
     question: str = "",
     command: str = "",
     **more: Any,
-) -> dict[str, Any]:
+) -> Plan:
     """experiment.json of runs that are not our own trainer's: the first arm is the baseline unless `baseline` says otherwise."""
-    return {
-        "schema": SCHEMA,
-        "name": name,
-        "question": question,
-        "base": arms[0]["name"],
-        "scale": "its own",
-        "baseline": arms[0]["name"],
-        "design": "explicit",
-        "baseline_config": {},
-        "primary": "val_loss",
-        "seeds": [],
-        "seeds_rule": None,
-        "budgets": [],
-        "target": None,
-        "margin": None,
-        "estimand": "at-rate",
-        "confirm": False,
-        "published": None,
-        "arms": [{"changes": [], "fields": {}, "estimand": "at-rate", "substituted": [], **a} for a in arms],
-        "protocol": "self-reported: the script's own clock",
-        "corpus": NO_CORPUS,
-        "command": command,
-        "plugins": [],
-        "locks": [],
-        "looks": 0,
-        "looked_at": 0,
-        "runs": list(rows),
-        **more,
-    }
+    return Plan.from_mapping(
+        {
+            "schema": SCHEMA,
+            "name": name,
+            "question": question,
+            "base": arms[0]["name"],
+            "scale": "its own",
+            "baseline": arms[0]["name"],
+            "design": "explicit",
+            "baseline_config": {},
+            "primary": "val_loss",
+            "seeds": [],
+            "seeds_rule": None,
+            "budgets": [],
+            "target": None,
+            "margin": None,
+            "estimand": "at-rate",
+            "confirm": False,
+            "published": None,
+            "arms": [{"changes": [], "fields": {}, "estimand": "at-rate", "substituted": [], **a} for a in arms],
+            "protocol": "self-reported: the script's own clock",
+            "corpus": NO_CORPUS,
+            "command": command,
+            "plugins": [],
+            "locks": [],
+            "looks": 0,
+            "looked_at": 0,
+            "runs": list(rows),
+            **more,
+        }
+    )
 
 
-def describe_foreign(
-    e: ForeignExperiment, runs: Sequence[PlannedRun], *, before: Mapping[str, Any] | None, command: str
-) -> dict[str, Any]:
+def describe_foreign(e: ForeignExperiment, runs: Sequence[PlannedRun], *, before: Mapping[str, Any] | None, command: str) -> Plan:
     """The content of experiment.json. `before` is the one it replaces: its locks, looks and older runs are kept."""
     seeded = {arm.name: arm.seeded for arm in e.arms}
     older = {r["intent_id"]: [r["run_id"], *r["older"]] for r in (before or {}).get("runs", [])}
@@ -205,7 +205,7 @@ def code_now(results: Path, arm: Mapping[str, Any]) -> Code:
         return read_code(results / "code" / f"{arm['code']}.zip", side.script_name)
 
 
-def with_present_code(results: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+def with_present_code(results: Path, plan: Mapping[str, Any]) -> Plan:
     """The plan with run ids of the scripts as they are now; what they replace is kept as older (stale) runs."""
     sources = {a["name"]: code_now(results, a).source for a in plan["arms"]}
     rows = []
@@ -213,13 +213,14 @@ def with_present_code(results: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
         now = run_id_of(r["intent_id"], source_digest=sources[r["arm"]].digest, environment_digest=r["environment"])
         older = [i for i in dict.fromkeys((r["run_id"], *r["older"])) if i != now]
         rows.append({**r, "run_id": now, "older": older})
-    return {**plan, "arms": [{**a, "source": dict(sources[a["name"]].files)} for a in plan["arms"]], "runs": rows}
+    arms = [{**a, "source": dict(sources[a["name"]].files)} for a in plan["arms"]]
+    return Plan.from_mapping({**plan, "arms": arms, "runs": rows})
 
 
-def with_steps(results: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+def with_steps(results: Path, plan: Mapping[str, Any]) -> Plan:
     """The plan with the number of steps that each run turned out to have."""
     rows = []
     for r in plan["runs"]:
         result = read_json(results / "runs" / r["run_id"] / "result.json") or {}
         rows.append({**r, "budget": result.get("budget") or r["budget"]})
-    return {**plan, "runs": rows}
+    return Plan.from_mapping({**plan, "runs": rows})

@@ -17,6 +17,7 @@ from harness.errors import UserError
 from harness.provenance.code import Code
 from harness.provenance.source import code_digest
 from harness.run.digests import short_digest
+from harness.run.plan import Plan
 from harness.run.read import read_config, read_json
 from harness.run.results import examine
 from harness.run.spec import RunSpec
@@ -155,7 +156,7 @@ def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
 # ---------------------------------------------------------------- experiments
 
 
-def _joined_plan(store: Store, source: Path, name: str) -> dict[str, Any]:
+def _joined_plan(store: Store, source: Path, name: str) -> Plan:
     """experiment.json of both folders as one: the runs of both, the locks in order of time, the looks at either."""
     theirs, ours = read_plan(source, name), read_plan(store.root, name)
     assert theirs is not None
@@ -177,14 +178,16 @@ def _joined_plan(store: Store, source: Path, name: str) -> dict[str, Any]:
         block = seeds.index(row["seed"]) if row["seed"] in seeds else row["block"]
         rows[row["intent_id"]] = {**wins, "block": block, "older": [i for i in ids if i != wins["run_id"]]}
     locks = {lock["digest"]: lock for lock in (*theirs["locks"], *ours["locks"])}
-    return {
-        **ours,
-        "seeds": seeds,
-        "locks": sorted(locks.values(), key=lambda lock: lock["locked"]),
-        "looks": max(ours["looks"], theirs["looks"]),
-        "looked_at": max(ours.get("looked_at", 0), theirs.get("looked_at", 0)),
-        "runs": sorted(rows.values(), key=lambda r: (r["block"], r["order"])),
-    }
+    return Plan.from_mapping(
+        {
+            **ours,
+            "seeds": seeds,
+            "locks": sorted(locks.values(), key=lambda lock: lock["locked"]),
+            "looks": max(ours["looks"], theirs["looks"]),
+            "looked_at": max(ours.get("looked_at", 0), theirs.get("looked_at", 0)),
+            "runs": sorted(rows.values(), key=lambda r: (r["block"], r["order"])),
+        }
+    )
 
 
 def _bare(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from harness.provenance.machine import environment_lock
 from harness.provenance.source import source_of
 from harness.run.digests import run_id_of
 from harness.run.files import write_json
+from harness.run.plan import SCHEMA, Plan
 from harness.run.read import read_config, read_json
 
 SAMPLED = 20  # stale runs are of few sources: so many tell which files changed
@@ -33,52 +35,54 @@ def stale_runs(results: Path, plan: Mapping[str, Any]) -> tuple[frozenset[str], 
     return frozenset(stale), f"stale: {names or 'the environment'} changed since its result"
 
 
-SCHEMA = 1
-
-
 def folder(results: Path, name: str) -> Path:
     return results / "experiments" / name
 
 
-def read_plan(results: Path, name: str) -> dict[str, Any] | None:
+def read_plan(results: Path, name: str) -> Plan | None:
     """experiment.json of an experiment, None if it was never launched here."""
     path = folder(results, name) / "experiment.json"
     if not path.exists():
         return None
-    plan = read_json(path)
-    if not isinstance(plan, dict) or plan.get("schema") != SCHEMA:
-        raise UserError(f"{path}: damaged, or of another version: remove it and run the experiment again; its runs are kept")
-    return plan
+    content = read_json(path)
+    try:
+        if content["schema"] != SCHEMA:
+            raise ValueError
+        return Plan.from_mapping(content)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(
+            f"{path}: damaged, or of another version: remove it and run the experiment again; its runs are kept"
+        ) from None
 
 
-def save_plan(results: Path, plan: Mapping[str, Any]) -> None:
+def save_plan(results: Path, plan: Plan | Mapping[str, Any]) -> None:
     """experiment.json, and plan.lock: every plan that was locked, in order."""
-    place = folder(results, plan["name"])
+    content = plan.to_mapping() if isinstance(plan, Plan) else plan
+    place = folder(results, content["name"])
     place.mkdir(parents=True, exist_ok=True)
-    write_json(place / "plan.lock", plan["locks"])
-    write_json(place / "experiment.json", plan)
+    write_json(place / "plan.lock", content["locks"])
+    write_json(place / "experiment.json", content)
 
 
-def up_to_date(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
+def up_to_date(results: Path, plan: Plan | Mapping[str, Any]) -> Plan:
     """The plan with run ids of the source as it is now; what they replace is kept as older (stale) runs.
 
     A run keeps the environment it was planned in: to read results on another machine makes nothing stale. Nor does it where a
     plug-in's file is not at hand: its code cannot be compared.
     """
-    plugged = [Path(p) for p in plan.get("plugins", [])]
-    if plan.get("imported") or plan.get("foreign") or not all(p.is_file() for p in plugged):
+    plan = plan if isinstance(plan, Plan) else Plan.from_mapping(plan)
+    plugged = [Path(p) for p in plan.plugins]
+    if plan.imported or plan.foreign or not all(p.is_file() for p in plugged):
         return plan
     sources = source_of(plugged)
     rows = []
-    for r in plan["runs"]:
-        environment = r.get("environment") or environment_lock().digest
-        current = run_id_of(r["intent_id"], source_digest=sources.digest, environment_digest=environment)
-        rows.append(
-            r
-            if current == r["run_id"]
-            else {**r, "run_id": current, "older": [i for i in (r["run_id"], *r["older"]) if i != current]}
-        )
-    return {**plan, "source": dict(sources.files), "runs": rows}
+    for r in plan.runs:
+        environment = r.environment or environment_lock().digest
+        current = run_id_of(r.intent_id, source_digest=sources.digest, environment_digest=environment)
+        if current != r.run_id:
+            r = replace(r, run_id=current, older=tuple(i for i in (r.run_id, *r.older) if i != current))
+        rows.append(r)
+    return replace(plan, source=dict(sources.files), runs=tuple(rows))
 
 
 def cancel(results: Path, name: str) -> None:
@@ -94,9 +98,9 @@ def cancel_mark(results: Path, name: str) -> bytes | None:
         return None
 
 
-def count_look(results: Path, plan: dict[str, Any]) -> dict[str, Any]:
+def count_look(results: Path, plan: Plan) -> Plan:
     """The plan with one look more, if results came in since the last one: peeking has its price in the intervals."""
-    n_results = sum((results / "runs" / r["run_id"] / "result.json").exists() for r in plan["runs"])
-    if n_results and n_results != plan.get("looked_at"):
-        plan = {**plan, "looks": plan["looks"] + 1, "looked_at": n_results}
+    n_results = sum((results / "runs" / r.run_id / "result.json").exists() for r in plan.runs)
+    if n_results and n_results != plan.looked_at:
+        plan = replace(plan, looks=plan.looks + 1, looked_at=n_results)
     return plan

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.run.plan import Plan
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -17,7 +19,7 @@ class Experiment:
     runs: one row per planned run, columns RUN_COLUMNS of reports/load.py; curves: one row per validation point."""
 
     name: str
-    plan: Mapping[str, Any]  # experiment.json
+    plan: Plan
     runs: "pd.DataFrame"
     curves: "pd.DataFrame"
     environments: Mapping[str, Mapping[str, Any]]  # run_id -> environment.json

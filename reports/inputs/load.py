@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from harness.run.plan import Plan
 from harness.run.read import read_lines
 from reports.inputs.experiment import Experiment
 from reports.inputs.step_times import StepTimes, of_rows
@@ -42,7 +43,7 @@ def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_sta
         known = sorted(p.parent.name for p in folder.parent.glob("*/experiment.json"))
         hint = f"there are {', '.join(known)}" if known else "run one first: ablate run EXP"
         raise ValueError(f"{folder}: no experiment '{Path(name_or_dir).name}' here; {hint}")
-    plan = _json(folder / "experiment.json")
+    plan = Plan.from_mapping(_json(folder / "experiment.json"))
     root = folder.parent.parent / "runs"
     rows: list[dict[str, Any]] = []
     curves: dict[str, list[Any]] = {c: [] for c in CURVE_COLUMNS}

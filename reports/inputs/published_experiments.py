@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.plan import Plan
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import CURVE_COLUMNS, RUN_COLUMNS
 from reports.inputs.published import PUBLISHED, RUNS, era_sd, read_table, summaries
@@ -193,7 +194,7 @@ def curve_row(name: str, arm: Arm, run: str, point: Mapping[str, str]) -> dict[s
     return {**facts, **numbers, "train_time_s": float(point["train_time_ms"]) / 1e3}
 
 
-def plan_of(name: str, evidence: Evidence, arms: Sequence[Arm], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def plan_of(name: str, evidence: Evidence, arms: Sequence[Arm], rows: Sequence[Mapping[str, Any]]) -> Plan:
     """What a page asks of a plan; nothing was planned here."""
     means = {r: int(s["n_runs"]) for r, s in summaries().items()}
     n_rows = collections.Counter(r["arm"] for r in rows)
@@ -208,30 +209,32 @@ def plan_of(name: str, evidence: Evidence, arms: Sequence[Arm], rows: Sequence[M
         for a in arms
     ]
     planned = [{k: r[k] for k in ("arm", "seed", "replicate", "budget", "role", "block", "run_id")} | {"older": []} for r in rows]
-    return {
-        "schema": 1,
-        "name": f"published/{name}",
-        "question": evidence.question,
-        "evidence": evidence.against,
-        "remarks": list(evidence.remarks),
-        "imported": True,
-        "base": arms[0].name,
-        "baseline": arms[0].name,
-        "scale": "gpt2",
-        "design": "ladder" if evidence.against == "above" else "explicit",
-        "arms": own,
-        "seeds": [],
-        "seeds_rule": None,
-        "budgets": [],
-        "target": {"val_loss": TARGET, "reason": "the benchmark's"},
-        "primary": "val_loss",
-        "margin": None,
-        "confirm": False,
-        "published": None,
-        "protocol": "skip10: the first 10 steps run untimed",
-        "corpus": {"name": "FineWeb", "fingerprint": "the benchmark's", "unit": "nats per token"},
-        "command": f"ablate report published/{name}",
-        "locks": [],
-        "looks": 1,
-        "runs": planned,
-    }
+    return Plan.from_mapping(
+        {
+            "schema": 1,
+            "name": f"published/{name}",
+            "question": evidence.question,
+            "evidence": evidence.against,
+            "remarks": list(evidence.remarks),
+            "imported": True,
+            "base": arms[0].name,
+            "baseline": arms[0].name,
+            "scale": "gpt2",
+            "design": "ladder" if evidence.against == "above" else "explicit",
+            "arms": own,
+            "seeds": [],
+            "seeds_rule": None,
+            "budgets": [],
+            "target": {"val_loss": TARGET, "reason": "the benchmark's"},
+            "primary": "val_loss",
+            "margin": None,
+            "confirm": False,
+            "published": None,
+            "protocol": "skip10: the first 10 steps run untimed",
+            "corpus": {"name": "FineWeb", "fingerprint": "the benchmark's", "unit": "nats per token"},
+            "command": f"ablate report published/{name}",
+            "locks": [],
+            "looks": 1,
+            "runs": planned,
+        }
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.plan import Plan
 from reports.inputs.experiment import Experiment
 from reports.inputs.step_times import StepTimes
 
@@ -109,7 +110,7 @@ def embed_experiment(experiment: Experiment) -> dict[str, Any]:
     """An Experiment as plain JSON types; restore_experiment gives it back."""
     return {
         "name": experiment.name,
-        "plan": plain(experiment.plan),
+        "plan": plain(experiment.plan.to_mapping()),
         "accept_stale": experiment.accept_stale,
         "runs": embed_table(experiment.runs),
         **embed_curves(experiment.curves),
@@ -146,7 +147,7 @@ def restore_experiment(data: Mapping[str, Any]) -> Experiment:
     )
     return Experiment(
         name=data["name"],
-        plan=data["plan"],
+        plan=Plan.from_mapping(data["plan"]),
         runs=runs,
         curves=curves.astype({"step": float, "val_loss": float, "train_time_s": float}),
         environments=unpooled(data["environments"]),

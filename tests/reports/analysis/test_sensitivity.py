@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.run.plan import Plan
 from reports.analysis.adaptive import best, best_rates
 from reports.analysis.sensitivity import sensitivities
 from reports.inputs.experiment import Experiment
@@ -41,7 +42,9 @@ def test_the_page_says_where_a_sign_depends_on_the_rate(tmp_path: Path) -> None:
     assert found["c"].words == "not told apart from zero at any point"
     assert [e.delta for e in found["a"].effects] == pytest.approx([0.02, 0.0, -0.03], abs=2e-3)  # like against like
     again = crossed(tmp_path / "again", flips)
-    page = render([replace(again, plan={**again.plan, "left_out": ["cudnn: needs CUDA, which this machine lacks"]})])
+    page = render(
+        [replace(again, plan=Plan.from_mapping({**again.plan, "left_out": ["cudnn: needs CUDA, which this machine lacks"]}))]
+    )
     assert "Left out: cudnn: needs CUDA, which this machine lacks." in page
     assert "Does the sign hold?" in page
     assert "the sign depends on the point" in page

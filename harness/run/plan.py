@@ -1,0 +1,236 @@
+"""What was planned of an experiment, as experiment.json keeps it: its arms, its runs, every plan that was locked.
+
+Older files lack keys that were added since: each has the default that says nothing was known of it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any, Self
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedsRule:
+    """An adaptive number of seeds: at least `least`, at most `most`, until `stop` is reached."""
+
+    least: int
+    most: int
+    stop: Mapping[str, float]  # {decide: alpha} or {half_width: loss}
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+        return cls(least=int(content["min"]), most=int(content["max"]), stop=content["stop"])
+
+    def to_mapping(self) -> dict[str, Any]:
+        return {"min": self.least, "max": self.most, "stop": dict(self.stop)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The validation loss that training is to reach, and why that one."""
+
+    val_loss: float
+    reason: str | None = None
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+        return cls(val_loss=float(content["val_loss"]), reason=content.get("reason"))
+
+    def to_mapping(self) -> dict[str, Any]:
+        return {"val_loss": self.val_loss} | ({} if self.reason is None else {"reason": self.reason})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanCorpus:
+    """The text that the arms train on."""
+
+    name: str = "unknown"
+    fingerprint: str = "unknown"
+    unit: str = "nats"  # of a loss
+    bytes_per_token: float | None = None  # of the validation text
+    heldout: Mapping[str, str] | None = None  # {name, fingerprint} of data.heldout's text
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+        return cls(**{f.name: content[f.name] for f in fields(cls) if f.name in content})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanArm:
+    """One arm: the baseline, or the baseline with changes. Of foreign trainers and published evidence alone: the last six."""
+
+    name: str
+    changes: tuple[str, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)  # dotted field -> value, of what differs from the baseline
+    estimand: str = "at-rate"
+    alters_noise: bool = False
+    of: str = ""  # the design's arm that this point of an axis belongs to; itself, off the axes
+    point: Mapping[str, str] = field(default_factory=dict)  # axis -> its value, in words
+    substituted: tuple[str, ...] = ()  # what this device replaced, in words
+    environment_effect: str | None = None
+    hints: tuple[Mapping[str, Any], ...] = ()  # on the script's timed region
+    side: Mapping[str, Any] | None = None  # where its script comes from
+    code: str | None = None  # digest of its kept code
+    source: Mapping[str, str] | None = None  # file of its code -> digest
+    n_logs: int | None = None  # published logs behind a row
+    noise_sd: float | None = None  # of its era, in nats
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+        known = {f.name: content[f.name] for f in fields(cls) if f.name in content}
+        known.setdefault("of", content["name"])
+        for name in ("changes", "substituted", "hints"):
+            known[name] = tuple(known.get(name, ()))
+        return cls(**known)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRun:
+    """A run of the plan, by its name and its place."""
+
+    arm: str
+    seed: int | None
+    replicate: int
+    budget: int  # training steps
+    role: str  # loss or timing
+    block: int | None
+    order: int | None = None  # its place in its block
+    run_id: str
+    intent_id: str = ""
+    environment: str | None = None  # digest of the lock it was planned in
+    older: tuple[str, ...] = ()  # names of the same intent under older code, the newest first
+    self_reported: bool = False  # its time is its script's own
+    imported: bool = False
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+        known = {name: content[name] for name in RUN_FIELDS if name in content}
+        known["older"] = tuple(known.get("older", ()))
+        return cls(**known)
+
+
+RUN_FIELDS = tuple(f.name for f in fields(PlanRun))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """What was decided before the first run, and when; a later change of it is another lock."""
+
+    locked: str  # ISO 8601
+    digest: str
+    plan: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Mapping[str, Any]):
+    """experiment.json."""
+
+    name: str
+    question: str = ""
+    base: str = ""
+    scale: str | None = None
+    baseline: str = ""
+    design: str = "explicit"
+    arms: tuple[PlanArm, ...] = ()
+    baseline_config: Mapping[str, Any] = field(default_factory=dict)
+    primary: str = "val_loss"
+    seeds: tuple[int, ...] = ()
+    seeds_rule: SeedsRule | None = None
+    phases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    budgets: tuple[int, ...] = ()
+    target: Target | None = None
+    margin: float | None = None  # in the unit of the primary metric
+    estimand: str = "at-rate"
+    axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    grid: str | None = None  # name of the experiment whose points the rates were chosen from
+    rates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    confirm: bool = False
+    published: str | None = None  # the record whose delta this reproduces
+    alters_noise: tuple[str, ...] = ()
+    slope: Mapping[str, float] | None = None  # {per_step, se} of the loss
+    protocol: str = ""  # of timing
+    corpus: PlanCorpus = PlanCorpus()
+    command: str = ""
+    plugins: tuple[str, ...] = ()
+    left_out: tuple[Any, ...] = ()  # subsets that requirements and conflicts rule out
+    locks: tuple[Lock, ...] = ()
+    looks: int = 0
+    looked_at: int = 0  # results at the last look
+    runs: tuple[PlanRun, ...] = ()
+    source: Mapping[str, str] | None = None  # file -> digest, of the code as it is now
+    foreign: bool = False
+    imported: bool = False
+    limits: Mapping[str, Any] | None = None  # of foreign trainers
+    evidence: str | None = None  # of the benchmark's published tables: what a row is compared with
+    remarks: tuple[str, ...] = ()
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+        """The plan of a file's content; raises KeyError or TypeError where it is none."""
+        known = {f.name: content[f.name] for f in fields(cls) if f.name in content}
+        for name in ("seeds", "budgets", "alters_noise", "plugins", "left_out", "remarks"):
+            known[name] = tuple(known.get(name) or ())
+        known["arms"] = tuple(PlanArm.from_mapping(a) for a in content.get("arms", ()))
+        known["runs"] = tuple(PlanRun.from_mapping(r) for r in content.get("runs", ()))
+        known["locks"] = tuple(Lock(**lock) for lock in content.get("locks", ()))
+        known["corpus"] = PlanCorpus.from_mapping(content.get("corpus") or {})
+        rule = content.get("seeds_rule")
+        known["seeds_rule"] = SeedsRule.from_mapping(rule) if rule else None
+        target = content.get("target")
+        known["target"] = Target.from_mapping(target) if target else None
+        return cls(**known)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """What experiment.json holds; what concerns one kind of experiment alone is left out of the others."""
+        content = {"schema": SCHEMA} | {f.name: getattr(self, f.name) for f in fields(self)}
+        content["arms"] = [_without_none(asdict(a), OF_SOME_ARMS) for a in self.arms]
+        content["runs"] = [_without_none(_plain_run(r), ("self_reported", "imported")) for r in self.runs]
+        content["locks"] = [asdict(lock) for lock in self.locks]
+        content["corpus"] = asdict(self.corpus)
+        content["seeds_rule"] = self.seeds_rule.to_mapping() if self.seeds_rule else None
+        content["target"] = self.target.to_mapping() if self.target else None
+        return _without_none(_listed(content), OF_SOME_KINDS)
+
+    @cached_property
+    def by_arm(self) -> Mapping[str, PlanArm]:
+        """Arms by name, in the plan's order."""
+        return {arm.name: arm for arm in self.arms}
+
+    @cached_property
+    def _mapping(self) -> dict[str, Any]:
+        return self.to_mapping()
+
+    # Mapping access, until everything that reads a plan names its fields.
+
+    def __getitem__(self, key: str) -> Any:
+        return self._mapping[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mapping)
+
+    def __len__(self) -> int:
+        return len(self._mapping)
+
+
+OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd")
+OF_SOME_KINDS = ("source", "foreign", "imported", "limits", "evidence", "remarks")
+
+
+def _plain_run(run: PlanRun) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in RUN_FIELDS} | {"older": list(run.older)}
+
+
+def _without_none(content: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The mapping without those of the named keys that say nothing."""
+    return {k: v for k, v in content.items() if v or k not in names}
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists, as JSON knows them."""
+    if isinstance(value, Mapping):
+        return {k: _listed(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_listed(v) for v in value]
+    return value
