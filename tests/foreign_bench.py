@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from fake_matrix import clock_from
 
 from harness.__main__ import main
+from harness.foreign import trainer as trainer_module
 from reports import load
 
 TRAINERS = Path(__file__).resolve().parent / "trainers"
@@ -43,6 +45,11 @@ def statuses(name: str) -> dict[str, str]:
     """arm -> status of an experiment with one run each."""
     runs = load(name).runs
     return dict(zip(runs["arm"], runs["status"], strict=True))
+
+
+def limits_from(monkeypatch: pytest.MonkeyPatch, *marks: Path) -> None:
+    """The limits of runs in this process count from when all these files are there: what comes before cannot be too slow."""
+    monkeypatch.setattr(trainer_module, "time", clock_from(lambda: all(mark.exists() for mark in marks)))
 
 
 def commit(branch: str, *paths: str) -> None:

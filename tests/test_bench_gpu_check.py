@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fake_matrix import DEADLINE_S
 
 from harness import gpu_check
 from harness.bench import resolve
@@ -119,7 +120,7 @@ def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
         at_work.append(name)
         first = (name, preset) not in told
         if name == "beside" and first:
-            together.wait(timeout=30)  # for the other one
+            together.wait(timeout=DEADLINE_S)  # for the other one
         else:
             assert len(at_work) == 1
         told.append((name, preset))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from fake_matrix import DEADLINE_S
 from observe import SEPARATOR, VOCAB, digest, make_corpora
 
 from harness.config import RunConfig
@@ -116,7 +117,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[st
     for process in processes:
         process.start()
     for process in processes:
-        process.join(200)
+        process.join(DEADLINE_S)
     assert [process.exitcode for process in processes] == [0] * len(processes)
     return {w: [torch.load(folder / f"{w}_{r}.pt", weights_only=False) for r in range(w)] for w in WORLDS}
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from fake_matrix import DEADLINE_S
 from torch.nn import Parameter
 
 import optim.exchange
@@ -109,7 +110,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[st
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(DEADLINE_S)
     assert [process.exitcode for process in processes] == [0] * 6
     return {
         world: [torch.load(Path(folder) / f"world{world}_rank{rank}.pt", weights_only=False) for rank in range(world)]
