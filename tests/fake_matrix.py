@@ -50,7 +50,8 @@ class Matrix:
     ) -> None:
         self.results, self.root = results or folder / "results", root
         self.program = ["-m", "harness"] if real and not environment else [str(root / "tests" / "fake_trainer.py")]
-        self.inside, self.started = inside, list[subprocess.Popen[str]]()
+        self.inside = inside
+        self.started: list[subprocess.Popen[str]] = []
         self.file = folder / "fake.yaml"
         self.file.write_text(EXPERIMENT + f"seeds: {n_seeds}\n")
         words = {k: v if isinstance(v, str) else json.dumps(v) for k, v in environment.items()}

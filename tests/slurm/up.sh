@@ -68,14 +68,18 @@ if ! munge -n > /dev/null 2>&1; then
   touch /run/munge/started_for_tests  # the last down.sh ends it
 fi
 
+ours() {  # whether it is our controller that answers, and not that of a cluster which has its port
+  [ "$(timeout 20 scontrol show config 2>/dev/null | grep -c "^StateSaveLocation *= $folder/state\$")" = 1 ]
+}
+
 come() {  # the three daemons, each with its port; a daemon that finds it taken ends at once and says so in its log
   slurmctld -c 9>&-
   slurmd -N n1 9>&-
   slurmd -N n2 9>&-
   for _ in $(seq 900); do
-    [ "$(timeout 60 sinfo -h -N -p main -o %T 2>/dev/null | grep -c idle)" = 2 ] && return 0
-    grep -qs "Address already in use" "$folder"/log/*.log && return 1
     sleep 0.2
+    grep -qs "Address already in use" "$folder"/log/*.log && return 1
+    [ "$(timeout 20 sinfo -h -N -p main -o %T 2>/dev/null | grep -c idle)" = 2 ] && ours && return 0
   done
   echo "the nodes did not come up in time: see $folder/log" >&2
   exit 1
@@ -84,7 +88,7 @@ come() {  # the three daemons, each with its port; a daemon that finds it taken 
 leave() {  # daemons of a cluster whose ports were not all free
   for file in "$folder"/slurmd-n1.pid "$folder"/slurmd-n2.pid "$folder"/slurmctld.pid; do
     [ -f "$file" ] && pid=$(cat "$file") && kill "$pid" 2>/dev/null || continue
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    for _ in $(seq 600); do kill -0 "$pid" 2>/dev/null && sleep 0.2 || break; done
   done
   rm -rf "$folder"/slurmd-n?.pid "$folder"/slurmctld.pid "$folder"/log/* "$folder"/state/* "$folder"/spool/*
 }
