@@ -7,7 +7,7 @@ from typing import Any
 
 from reports.attribution import Attribution, Share, attributions
 from reports.intervals import Estimate
-from reports.page_numbers import interval, show
+from reports.page_numbers import interval, kept, show
 from reports.page_tables import Cell
 from reports.published_steps import Step, published_steps
 from reports.sensitivity import Sensitivity, sensitivities
@@ -47,7 +47,7 @@ def studies(experiment: Experiment) -> list[Study]:
 def number(share: Share | None, kind: str) -> Cell:
     if share is None:
         return Cell(text=show(None, kind), css="num")
-    return Cell(text=f"{show(share.value, kind)} {interval(share.low, share.high, kind)}".strip(), v=share.value, css="num")
+    return Cell(text=f"{show(share.value, kind)} {interval(share.low, share.high, kind)}".strip(), v=kept(share.value), css="num")
 
 
 def attribution_table(a: Attribution) -> Study:

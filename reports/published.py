@@ -17,6 +17,7 @@ import numpy as np
 from scipy import stats
 
 from reports.intervals import Estimate
+from reports.page_numbers import settled
 from reports.types import PublishedVerdict
 
 PUBLISHED = Path(__file__).parent.parent / "results" / "published"
@@ -196,4 +197,4 @@ def _percent(log_ratio: float) -> float:
 
 
 def _pc(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    return f"{settled(100 * value):.1f} %"

@@ -14,6 +14,7 @@ import pandas as pd
 from reports import samples
 from reports.contrasts import paired_t
 from reports.intervals import Estimate
+from reports.page_numbers import settled
 from reports.published import PUBLISHED, era_sd, judge, not_at_full_size, read_table
 from reports.types import Experiment
 
@@ -94,8 +95,8 @@ def own_effect(runs: pd.DataFrame, pair: tuple[str, str], metric: str) -> tuple[
 
 
 def in_nats(value: float) -> str:
-    return f"{value:.4f} nats per token"
+    return f"{settled(value):.4f} nats per token"
 
 
 def in_percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    return f"{settled(100 * value):.1f} %"
