@@ -155,7 +155,7 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
         f"from {settled(shown['percent'].min()):+.2f} % to {settled(shown['percent'].max()):+.2f} %.",
         columns=("order", "started", "node", "arm", "seed", "run_id", "step_ms", "percent_of_arm_mean"),
         rows=tuple(
-            shown.assign(percent=shown["percent"].map(kept))[
+            shown.assign(step_ms=shown["step_ms"].map(kept), percent=shown["percent"].map(kept))[
                 ["order", "started", "node", "arm", "seed", "run_id", "step_ms", "percent"]
             ].itertuples(index=False, name=None)
         ),

@@ -79,7 +79,7 @@ def kept(value: Any, decimals: int = DECIMALS) -> Any:
     side = _side.get()
     if side is None or not known(value):
         return value
-    value = float(value) + side * room(value)
+    value = settled(value)
     return round(value, min(decimals, SIGNIFICANT - 1 - magnitude(value)) if value else decimals) + 0.0
 
 

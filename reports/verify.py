@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.page import draw_page, judged
+from reports.page import Judged, draw_page, judged
 from reports.page_embed import LOSS_DIGITS, TIME_DIGITS, embed_experiment, plain, short_digest, table_rows
 from reports.page_numbers import moved, same_number
 from reports.published_pages import published_experiment
@@ -33,6 +33,7 @@ PARTS = {
     "sentences": "the sentence",
     "rows": "the row",
     "carried": "the value carried by",
+    "sorted_by": "the value carried by the row",
     "drawings": "the figure",
     "sections": "the text of the section",
 }
@@ -177,12 +178,20 @@ def agree(printed: Mapping[str, Printed], key: str, values: tuple[float | None, 
 def check_rendered(page: Page) -> Iterator[str]:
     """The page against the page that its own data give: words, numbers, rows and figures must be the same."""
     experiments = [judged(data) for data in page.data["experiments"]]
-    made = [read_page(draw_page(experiments))]
-    if any(compared(page, made)):  # a number may lie in the middle between two printed ones: then either is right
-        for side in (None, -1, 1):
-            with moved(side):
-                made.append(read_page(draw_page(experiments)))
+    made = remade(experiments, (0,))
+    for sides in ((-1, 1), (None,)):  # a number may lie in the middle between two written ones: then either is right
+        if any(compared(page, made)):
+            made += remade(experiments, sides)
     yield from compared(page, made)
+
+
+def remade(experiments: Sequence[Judged], sides: Sequence[int | None]) -> list[Page]:
+    """The pages of these experiments, every computed number moved to each side (reports/page_numbers.py)."""
+    pages = []
+    for side in sides:
+        with moved(side):
+            pages.append(read_page(draw_page(experiments)))
+    return pages
 
 
 def compared(page: Page, made: Sequence[Page]) -> Iterator[str]:
@@ -269,6 +278,8 @@ def numbers_of(carried: str) -> list[float | None] | str:
 
 def same_data(own: Any, options: Sequence[Any]) -> bool:
     """Whether JSON data are those of the options: numbers that were computed as numbers, counts and words exactly."""
+    if type(own) is type(options[0]) and own == options[0]:
+        return True
     if isinstance(own, Mapping):
         found = [o for o in options if isinstance(o, Mapping) and set(o) == set(own)]
         return bool(found) and all(same_data(own[key], [o[key] for o in found]) for key in own)

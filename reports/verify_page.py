@@ -27,7 +27,8 @@ class Page:
     sentences: dict[tuple[Any, ...], str] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], str] = field(default_factory=dict)
     drawings: dict[tuple[Any, ...], list[tuple[str, str]]] = field(default_factory=dict)  # (element and attribute, its text)
-    carried: dict[tuple[Any, ...], str] = field(default_factory=dict)  # data-v of all but the verdicts
+    carried: dict[tuple[Any, ...], str] = field(default_factory=dict)  # data-v outside the table of verdicts
+    sorted_by: dict[tuple[Any, ...], str] = field(default_factory=dict)  # data-v in the table of runs: the data as they are
     sections: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
 
@@ -102,8 +103,10 @@ class Reader(HTMLParser):
         elif tag in ("li", "dd") and (listed := self._attribute("class")) in ("facts", "notes"):
             self.page.sentences[self._next(index, listed)] = words
         if (carried := attributes.get("data-v")) is not None and not (key and table == "verdicts"):
-            run = self._attribute("data-run")
-            self.page.carried[self._next(index, table, *([run] if run else []))] = carried
+            if table == "runs":
+                self.page.sorted_by[self._next(index, self._attribute("data-run"))] = carried
+            else:
+                self.page.carried[self._next(index, table)] = carried
 
 
 def numbers(carried: str | None) -> tuple[float | None, ...]:
