@@ -27,7 +27,7 @@ from reports.verify_page import Page, Printed, numbers, read_page
 
 ROUNDING = 0.51
 NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
-COORDINATE = re.compile(r"[A-Za-z]|-?\d+(?:\.\d+)?")  # a command of a path, or a number
+COORDINATE = re.compile(r"-?\d+(?:\.\d+)?|[^\s,]")  # a number, else a command of a path
 GEOMETRY = {"d", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "rx", "width", "height", "viewbox"}  # as a parser spells them
 PARTS = {
     "sentences": "the sentence",
@@ -265,7 +265,7 @@ def same_drawn(name: str, text: str, options: Sequence[str]) -> bool:
 
 
 def coordinates(text: str) -> list[str | float]:
-    return [part if part.isalpha() else float(part) for part in COORDINATE.findall(text)]
+    return [float(part) if part[-1].isdigit() else part for part in COORDINATE.findall(text)]
 
 
 def numbers_of(carried: str) -> list[float | None] | str:

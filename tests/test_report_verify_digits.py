@@ -15,7 +15,7 @@ from reports import load
 from reports.page import judged, write_report
 from reports.page_embed import script_json
 from reports.page_numbers import kept, moved, pixel, same_number, settled, show
-from reports.verify import compared, remade, same_text, verify
+from reports.verify import compared, remade, same_drawn, same_text, verify
 from reports.verify_page import Page, read_page
 
 DATA = re.compile(r'(<script type="application/json" id="data">)(.*?)(</script>)', re.S)
@@ -239,3 +239,16 @@ def test_the_tolerance_of_data_is_half_a_unit():
 def test_an_honest_page_of_every_kind_of_place_is_left_alone(folder):
     assert verify(folder / "page.html", folder) == []
     assert verify(folder / "small.html", folder) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "same"),
+    [
+        ("rect width", "10.00", True),
+        ("rect width", "10.1", False),
+        ("rect width", "10.0%", False),
+        ("rect fill", "10.00", False),
+    ],
+)
+def test_coordinates_are_numbers_and_nothing_else_is(name, text, same):
+    assert same_drawn(name, text, ["10.0"]) is same
