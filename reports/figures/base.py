@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from html import escape as html_escape
 from typing import Any
 
-from reports.format import visible
+from reports.format import pixel, visible
 
 WIDE, NARROW = 760, 328  # px: the page's measure, and a 360 px phone less its margins
 N_HUES = 8
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
+FLAT = 1e-7  # of the values: a range below it is rounding, which no axis may show
 CHAR_PX = 7.3  # mean advance of a 12 px system sans: of the widest in use, DejaVu Sans
 
 
@@ -119,7 +120,8 @@ def extent(values: Iterable[float], *, around: Sequence[float] = (), pad: float 
     if not finite:
         return 0.0, 1.0
     low, high = min(finite), max(finite)
-    room = (high - low) * pad or abs(high) * pad or 1.0
+    flat = high - low <= FLAT * max(abs(low), abs(high))
+    room = (abs(high) if flat else high - low) * pad or 1.0
     return low - room, high + room
 
 
@@ -134,11 +136,11 @@ def tick_text(value: float, ticks: Sequence[float]) -> str:
 
 def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:
     kind = f' class="{css}"' if css else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}>{escape(content)}</text>'
+    return f'<text x="{pixel(x)}" y="{pixel(y)}" text-anchor="{anchor}"{kind}>{escape(content)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{css}"/>'
+    return f'<line x1="{pixel(x1)}" y1="{pixel(y1)}" x2="{pixel(x2)}" y2="{pixel(y2)}" class="{css}"/>'
 
 
 def mark(shape: str, *, arm: str = "", run: str = "", tip: str = "", css: str = "") -> str:
@@ -151,13 +153,13 @@ def mark(shape: str, *, arm: str = "", run: str = "", tip: str = "", css: str = 
 
 
 def dot(x: float, y: float, *, r: float = 3.2, **facts: str) -> str:
-    return mark(f'circle cx="{x:.1f}" cy="{y:.1f}" r="{r:g}"', **facts)
+    return mark(f'circle cx="{pixel(x)}" cy="{pixel(y)}" r="{r:g}"', **facts)
 
 
 def dots(spots: Iterable[tuple[float, float, int]], *, r: int) -> str:
     """Runs as dots, (x, y, row in the table of runs) each: one path, which a browser draws many times faster than an element
     each. The row numbers stand in the order of the dots."""
-    drawn = [(f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0", row) for x, y, row in spots]
+    drawn = [(f"M{pixel(x - r)} {pixel(y)}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0", row) for x, y, row in spots]
     rows = " ".join(str(row) for _, row in drawn)
     return f'<path class="dots" d="{"".join(d for d, _ in drawn)}" data-rows="{rows}"/>' if drawn else ""
 
@@ -167,7 +169,7 @@ def path_of(points: Sequence[tuple[float, float]]) -> str:
     pieces, drawing = [], False
     for x, y in points:
         if math.isfinite(x) and math.isfinite(y):
-            pieces.append(f"{'L' if drawing else 'M'}{x:.1f} {y:.1f}")
+            pieces.append(f"{'L' if drawing else 'M'}{pixel(x)} {pixel(y)}")
             drawing = True
         else:
             drawing = False
@@ -200,5 +202,6 @@ def shorten(name: str, px: float) -> str:
 
 def clipped(x: float, y: float, width: float, height: float, inner: str) -> str:
     """The markup cut to a box, its coordinates unchanged: a nested svg needs no id, unlike a clipPath."""
-    box = f"{x:.1f} {y:.1f} {width:.1f} {height:.1f}"
-    return f'<svg class="clip" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" viewBox="{box}">{inner}</svg>'
+    box = f"{pixel(x)} {pixel(y)} {pixel(width)} {pixel(height)}"
+    place = f'x="{pixel(x)}" y="{pixel(y)}" width="{pixel(width)}" height="{pixel(height)}"'
+    return f'<svg class="clip" {place} viewBox="{box}">{inner}</svg>'

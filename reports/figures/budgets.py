@@ -6,7 +6,7 @@ import pandas as pd
 
 from reports.analysis.types import Comparisons
 from reports.figures.base import WIDE, Figure, Palette, Scale, dot, extent, line, mark, path_of, text, tick_text, y_axis
-from reports.format import plural, show
+from reports.format import kept, pixel, plural, settled, show
 
 
 def budget_figure(
@@ -51,15 +51,15 @@ def budget_figure(
                 tip = f"{arm}: {show(r['mean'], 'loss')} after {r['budget']} steps, {plural(r['count'], 'run')}"
                 group.append(dot(px, py, r=4, tip=tip))
             if arm in stars and target is not None:
-                cross = f"M{x(math.log(stars[arm])):.1f} {y(target) - 5:.1f}v10"
+                cross = f"M{pixel(x(math.log(stars[arm])))} {pixel(y(target) - 5)}v10"
                 group.append(
-                    mark(f'path d="{cross}"', css="center", tip=f"{arm}: reaches the target with {stars[arm]:.0f} steps")
+                    mark(f'path d="{cross}"', css="center", tip=f"{arm}: reaches the target with {settled(stars[arm]):.0f} steps")
                 )
             parts.append("".join(group) + "</g>")
         return "".join(parts), height
 
     lengths = ", ".join(map(str, budgets))
-    words = "; ".join(f"{a} {n:.0f} steps" for a, n in list(stars.items())[:12]) or "not resolved for any arm"
+    words = "; ".join(f"{a} {settled(n):.0f} steps" for a, n in list(stars.items())[:12]) or "not resolved for any arm"
     return Figure(
         key="budgets",
         title="Loss by budget",
@@ -67,7 +67,7 @@ def budget_figure(
         "the target is the number of steps that arm needs; the ticks mark the estimates.",
         alt=f"Final loss over budgets of {lengths} steps. Steps needed for the target: {words}.",
         columns=("arm", "budget", "mean_val_loss", "n_runs"),
-        rows=tuple((r["arm"], int(r["budget"]), round(float(r["mean"]), 6), int(r["count"])) for r in table.to_dict("records")),
+        rows=tuple((r["arm"], int(r["budget"]), kept(r["mean"], 6), int(r["count"])) for r in table.to_dict("records")),
         draw=draw,
         legend=tuple((arm, palette.css(arm)) for arm in by_arm),
     )

@@ -27,7 +27,7 @@ from reports.figures.base import (
     x_axis,
     y_axis,
 )
-from reports.format import plural
+from reports.format import kept, plural, settled
 
 MAX_POINTS = 60  # per drawn line: what 700 px can show; the table behind the figure keeps every point of the means
 MAX_RUN_LINES = 60
@@ -134,7 +134,7 @@ def curve_figure(key: str, data: dict[str, Bundle], palette: Palette, unit: str,
                     shape.append(mark(f'path d="{path_of(points)}"', css="run", run=run_id))
             points = [(x(a), y(v)) for a, v in zip(across[arm][at], b.mean[at])]
             dash = f' stroke-dasharray="{palette.dash(arm)}"' if palette.dash(arm) else ""
-            tip = f"{arm}: mean of {plural(len(b.runs), 'run')}, last {b.mean[-1]:.4f}"
+            tip = f"{arm}: mean of {plural(len(b.runs), 'run')}, last {settled(b.mean[-1]):.4f}"
             shape.append(mark(f'path d="{path_of(points)}"{dash}', css="mean", tip=tip))
             inside.append("".join(shape) + "</g>")
         parts.append(clipped(52, 30, width - 64, height - 78, "".join(inside)))
@@ -143,7 +143,7 @@ def curve_figure(key: str, data: dict[str, Bundle], palette: Palette, unit: str,
             parts.append(text(56, y(target) - 6, f"target {target:g}", css="note"))
         return "".join(parts), height
 
-    ends = "; ".join(f"{arm} ends at {b.mean[-1]:.4f}" for arm, b in list(data.items())[:12])
+    ends = "; ".join(f"{arm} ends at {settled(b.mean[-1]):.4f}" for arm, b in list(data.items())[:12])
     return Figure(
         key=key,
         title="Loss by training time" if by_time else "Loss by step, the whole course" if whole else "Loss by step",
@@ -156,7 +156,7 @@ def curve_figure(key: str, data: dict[str, Bundle], palette: Palette, unit: str,
         alt=f"Line chart of validation loss over {'seconds of training' if by_time else 'steps'}. {ends}.",
         columns=("arm", "step", "mean_train_time_s", "mean_val_loss", "lowest", "highest", "n_runs"),
         rows=tuple(
-            (arm, int(s), round(float(t), 4), round(float(m), 6), round(float(lo), 6), round(float(hi), 6), len(b.runs))
+            (arm, int(s), kept(t, 4), *(kept(v, 6) for v in (m, lo, hi)), len(b.runs))
             for arm, b in data.items()
             for s, t, m, lo, hi in zip(b.steps, b.time_s, b.mean, b.low, b.high)
         ),
@@ -216,13 +216,13 @@ def difference_figure(data: dict[str, Bundle], runs: pd.DataFrame, palette: Pale
             if len(rows) > 1:
                 inside.append(band(steps[at], rows.min(axis=0)[at], rows.max(axis=0)[at], x, y))
             points = [(x(a), y(v)) for a, v in zip(steps[at], means[arm][at])]
-            tip = f"{arm}: {means[arm][-1]:+.4f} at the last step, {plural(len(rows), 'block')}"
+            tip = f"{arm}: {settled(means[arm][-1]):+.4f} at the last step, {plural(len(rows), 'block')}"
             inside.append(mark(f'path d="{path_of(points)}"', css="mean", tip=tip))
             parts.append(clipped(left + 46, top + 12, panel_w - 46, panel_h - 12, "".join(inside)) + "</g>")
         n_rows = -(-n // n_columns)
         return "".join(parts), 34 + (panel_h + 46) * n_rows
 
-    words = "; ".join(f"{arm} {m[-1]:+.4f}" for arm, m in list(means.items())[:12])
+    words = "; ".join(f"{arm} {settled(m[-1]):+.4f}" for arm, m in list(means.items())[:12])
     return Figure(
         key="difference",
         title="Difference to the baseline by step",
@@ -230,7 +230,7 @@ def difference_figure(data: dict[str, Bundle], runs: pd.DataFrame, palette: Pale
         alt=f"Small charts, one per arm, of the loss difference to the baseline over steps. At the last step: {words}.",
         columns=("arm", "step", "mean_difference", "lowest", "highest", "n_blocks"),
         rows=tuple(
-            (arm, int(s), *(round(float(v), 6) for v in (m, lo, hi)), len(rows))
+            (arm, int(s), *(kept(v, 6) for v in (m, lo, hi)), len(rows))
             for arm, (steps, rows) in deltas.items()
             for s, m, lo, hi in zip(steps, means[arm], rows.min(axis=0), rows.max(axis=0))
         ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
 from reports.figures.base import CHAR_PX, WIDE, Figure, Palette, Scale, dot, extent, line, mark, shorten, text, x_axis, y_axis
-from reports.format import interval, known, show
+from reports.format import interval, kept, kept_p, known, pixel, settled, show
 
 LEAST = {True: 1e-4, False: 0.1}  # of a loss, nats, and of a time, percent: an axis narrower than twice this shows rounding
 TITLES = {  # metric -> title of its forest plot, and its axis: losses as differences, times as percent of the baseline
@@ -52,9 +52,8 @@ def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette,
             )
         ]
         if margin:
-            parts.insert(
-                0, f'<rect class="margin" x="{x(-margin):.1f}" y="6" width="{x(margin) - x(-margin):.1f}" height="{bottom - 6}"/>'
-            )
+            wide = pixel(x(margin) - x(-margin))
+            parts.insert(0, f'<rect class="margin" x="{pixel(x(-margin))}" y="6" width="{wide}" height="{bottom - 6}"/>')
         parts.append(line(x(0), 6, x(0), bottom, "zero"))
         for i, arm in enumerate(names):
             y = 14 + step * i + (step / 2 if not above else 28)
@@ -69,9 +68,11 @@ def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette,
                 group.append(text(width, y + 4, words, anchor="end", css="tick"))
             if low is not None and high is not None:
                 ends = [max(x_range[0], low), min(x_range[1], high)]
-                group.append(mark(f'path d="M{x(ends[0]):.1f} {y:.1f}H{x(ends[1]):.1f}"', css="interval", tip=f"{arm}: {words}"))
+                across = f"M{pixel(x(ends[0]))} {pixel(y)}H{pixel(x(ends[1]))}"
+                group.append(mark(f'path d="{across}"', css="interval", tip=f"{arm}: {words}"))
                 for end, shown, side in ((low, ends[0], -1), (high, ends[1], 1)):
-                    cap = f"M{x(shown):.1f} {y - 4:.1f}v8" if end == shown else f"M{x(shown):.1f} {y:.1f}l{-6 * side} -4v8z"
+                    at = pixel(x(shown))
+                    cap = f"M{at} {pixel(y - 4)}v8" if end == shown else f"M{at} {pixel(y)}l{-6 * side} -4v8z"
                     group.append(f'<path class="interval" d="{cap}"/>')
             if value is not None:
                 group.append(dot(x(value), y, r=5, css="center", tip=f"{arm}: {words}"))
@@ -87,7 +88,7 @@ def forest(metric: str, comparisons: Mapping[str, Comparison], palette: Palette,
         alt=f"{title}, arm against {palette.baseline}: "
         + "; ".join(f"{arm} {effect_text(c)}" for arm, c in list(comparisons.items())[:20]),
         columns=("arm", "estimate", "low", "high", "p_adjusted", "n_arm", "n_baseline", "method"),
-        rows=tuple((arm, *effect(c), c.p, c.n_arm, c.n_baseline, c.method) for arm, c in comparisons.items()),
+        rows=tuple((arm, *map(kept, effect(c)), kept_p(c.p), c.n_arm, c.n_baseline, c.method) for arm, c in comparisons.items()),
         draw=draw,
     )
 
@@ -137,14 +138,14 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
             left, wide = 56 + slot * i + slot * 0.14, slot * 0.72
             top, foot = (y(levels[arm]), height - 66) if i == 0 else sorted((y(levels[arm]), y(levels[names[i - 1]])))
             words = show(levels[arm], kind) if i == 0 else show(levels[arm] - levels[names[i - 1]], delta_kind)
-            shape = f'rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{max(1.0, foot - top):.1f}"'
+            shape = f'rect x="{pixel(left)}" y="{pixel(top)}" width="{pixel(wide)}" height="{pixel(max(1.0, foot - top))}"'
             group = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">']
             group.append(
                 mark(shape, css="bar" if i == 0 else "bar light", tip=f"{arm}: {words} {unit}, now {show(levels[arm], kind)}")
             )
             low, high = ends.get(arm, (None, None))
             if low is not None and high is not None:
-                group.append(f'<path class="interval" d="M{left + wide / 2:.1f} {y(low):.1f}V{y(high):.1f}"/>')
+                group.append(f'<path class="interval" d="M{pixel(left + wide / 2)} {pixel(y(low))}V{pixel(y(high))}"/>')
             if i + 1 < len(names):
                 group.append(line(left + wide, y(levels[arm]), left + slot + slot * 0.02, y(levels[arm]), "zero"))
             peak = min(top, y(high) if high is not None else top)
@@ -166,7 +167,7 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
             row = 8 + 44 * i
             words = show(levels[arm], kind) if i == 0 else show(levels[arm] - levels[names[i - 1]], delta_kind)
             begin, end = (4, x(levels[arm])) if i == 0 else sorted((x(levels[arm]), x(levels[names[i - 1]])))
-            shape = f'rect x="{begin:.1f}" y="{row + 18}" width="{max(1.0, end - begin):.1f}" height="15"'
+            shape = f'rect x="{pixel(begin)}" y="{row + 18}" width="{pixel(max(1.0, end - begin))}" height="15"'
             name, value = (
                 text(0, row + 13, shorten(arm, 230), css="label"),
                 text(width, row + 13, words, anchor="end", css="value"),
@@ -174,7 +175,7 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
             bar = mark(shape, css="bar" if i == 0 else "bar light", tip=words)
             low, high = ends.get(arm, (None, None))
             if low is not None and high is not None:
-                bar += f'<path class="interval" d="M{x(low):.1f} {row + 25.5}H{x(high):.1f}"/>'
+                bar += f'<path class="interval" d="M{pixel(x(low))} {row + 25.5}H{pixel(x(high))}"/>'
             parts.append(f'<g class="series {palette.css(arm)}">{name}{value}{bar}</g>')
         return "".join(parts), bottom + 44
 
@@ -189,7 +190,7 @@ def waterfall(metric: str, arms: Sequence[str], outcome: Comparisons, palette: P
         alt=f"Waterfall of the ladder's means in {unit}: {words}.",
         columns=("arm", "mean", "added", "low_of_total", "high_of_total"),
         rows=tuple(
-            (a, levels[a], levels[a] - levels[names[i - 1]] if i else None, *ends.get(a, (None, None)))
+            (a, *map(kept, (levels[a], levels[a] - levels[names[i - 1]] if i else None, *ends.get(a, (None, None)))))
             for i, a in enumerate(names)
         ),
         draw=draw,
@@ -249,9 +250,10 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
             parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">{name}')
             for k, (words, value) in enumerate((("learning", d.learning_percent), ("systems", d.systems_percent))):
                 a, b = sorted((x(0), x(value or 0.0)))
-                shape = f'rect x="{a:.1f}" y="{top + 4 + 17 * k:.1f}" width="{max(0.8, b - a):.1f}" height="14"'
-                parts.append(mark(shape, css="bar" if k == 0 else "bar light", tip=f"{arm}: {words} {value:+.2f} %"))
-                parts.append(text(b + 5, top + 15 + 17 * k, f"{words} {value:+.1f}".replace("-", "−"), css="tick"))
+                shape = f'rect x="{pixel(a)}" y="{pixel(top + 4 + 17 * k)}" width="{pixel(max(0.8, b - a))}" height="14"'
+                percent = settled(value or 0.0)
+                parts.append(mark(shape, css="bar" if k == 0 else "bar light", tip=f"{arm}: {words} {percent:+.2f} %"))
+                parts.append(text(b + 5, top + 15 + 17 * k, f"{words} {percent:+.1f}".replace("-", "−"), css="tick"))
             parts.append("</g>")
         return "".join(parts), bottom + 44
 
@@ -261,10 +263,14 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
         caption="Time is steps times step time: fewer steps to the target (learning), faster steps (systems). "
         "The two add up to the total.",
         alt="Bars per arm of learning and systems gain in percent: "
-        + "; ".join(f"{a} learning {d.learning_percent:+.1f}, systems {d.systems_percent:+.1f}" for a, d in rows[:20]),
+        + "; ".join(
+            f"{a} learning {settled(d.learning_percent or 0.0):+.1f}, systems {settled(d.systems_percent):+.1f}"
+            for a, d in rows[:20]
+        ),
         columns=("arm", "learning_percent", "systems_percent", "total_percent", "learning_s", "systems_s", "total_s"),
         rows=tuple(
-            (a, d.learning_percent, d.systems_percent, d.total_percent, d.learning_s, d.systems_s, d.total_s) for a, d in rows
+            (a, *map(kept, (d.learning_percent, d.systems_percent, d.total_percent, d.learning_s, d.systems_s, d.total_s)))
+            for a, d in rows
         ),
         draw=draw,
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from reports.analysis.interactions import Interplay
 from reports.figures.base import WIDE, Figure, Scale, dot, extent, line, mark, shorten, text, x_axis
-from reports.format import interval, show
+from reports.format import interval, kept, pixel, show
 
 LABEL = 190  # px for the names of changes beside the matrix
 
@@ -50,7 +50,7 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
             if e is None or j > i:
                 continue
             x, y = LABEL + side * j, 24 + tall * i
-            shape = f'rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{side - 2:.1f}" height="{tall - 2}" rx="3"'
+            shape = f'rect x="{pixel(x + 1)}" y="{pixel(y + 1)}" width="{pixel(side - 2)}" height="{tall - 2}" rx="3"'
             parts.append(mark(shape, css=f"cell {tone(e)}{' main' if a == b else ''}", tip=f"{name_of(e)}: {words_of(e)} {unit}"))
             middle = y + tall / 2 + (-2 if room else 4)
             parts.append(text(x + side / 2, middle, show(e.estimate, "loss_delta"), anchor="middle", css="value plain"))
@@ -71,7 +71,7 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
                 text(width, y - 15, words_of(e), anchor="end", css="tick"),
             ]
             if e.low is not None and e.high is not None:
-                parts.append(mark(f'path d="M{x(e.low):.1f} {y}H{x(e.high):.1f}"', css="interval"))
+                parts.append(mark(f'path d="M{pixel(x(e.low))} {y}H{pixel(x(e.high))}"', css="interval"))
             parts.append(dot(x(e.estimate), y, r=4, css="center", tip=f"{name_of(e)}: {words_of(e)}"))
         return "".join(parts), bottom + 44
 
@@ -84,6 +84,8 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
         alt="Matrix of main effects and two-way interactions. Interactions: "
         + "; ".join(f"{name_of(e)} {words_of(e)}" for e in pairs[:20]),
         columns=("first", "second", "estimate", "low", "high", "n_blocks", "n_contexts"),
-        rows=tuple((e.changes[0], e.changes[-1], e.estimate, e.low, e.high, e.n_blocks, e.n_contexts) for e in effects),
+        rows=tuple(
+            (e.changes[0], e.changes[-1], *map(kept, (e.estimate, e.low, e.high)), e.n_blocks, e.n_contexts) for e in effects
+        ),
         draw=lambda width: matrix(width) if width == WIDE else rows(width),
     )

@@ -8,7 +8,7 @@ import pandas as pd
 
 from harness.run.results import PHASES, where_time_went
 from reports.figures.base import WIDE, Figure, Palette, Scale, dots, extent, line, mark, shorten, text, x_axis, y_axis
-from reports.format import plural
+from reports.format import kept, pixel, plural, settled
 
 STAGES = (*PHASES.values(), "rest", "idle")
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
@@ -51,12 +51,12 @@ def strip(
                     group.append(line(x(run[low]), y + shift, x(run[high]), y + shift, "whisker"))
                 spots.append((x(run[column]), y + shift, row))
             group.append(dots(spots, r=3))
-            tip = f"{arm}: mean {means[arm]:.4g}"
-            group.append(mark(f'path d="M{x(means[arm]):.1f} {y - 9:.1f}v18"', css="center", tip=tip))
+            tip = f"{arm}: mean {settled(means[arm]):.4g}"
+            group.append(mark(f'path d="M{pixel(x(means[arm]))} {pixel(y - 9)}v18"', css="center", tip=tip))
             parts.append("".join(group) + "</g>")
         return "".join(parts), bottom + 44
 
-    words = "; ".join(f"{arm} {mean:.4g}" for arm, mean in list(means.items())[:12])
+    words = "; ".join(f"{arm} {settled(mean):.4g}" for arm, mean in list(means.items())[:12])
     return Figure(
         key=key,
         title=title,
@@ -97,7 +97,9 @@ def scatter(runs: pd.DataFrame, palette: Palette, *, unit: str, target: float | 
         return "".join(parts), height
 
     means = shown.groupby("arm", sort=False)[["train_time_s", "val_loss"]].mean()
-    words = "; ".join(f"{arm} {m['val_loss']:.4f} after {m['train_time_s']:.4g} s" for arm, m in list(means.iterrows())[:12])
+    words = "; ".join(
+        f"{arm} {settled(m['val_loss']):.4f} after {settled(m['train_time_s']):.4g} s" for arm, m in list(means.iterrows())[:12]
+    )
     return Figure(
         key="scatter",
         title="Loss against training time",
@@ -150,10 +152,12 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
         title="Nodes and drift",
         caption="Each run's step time against its arm's mean, by node, in the order of starting; level and flat is good.",
         alt=f"Dots of relative step time in starting order on {plural(len(nodes), 'node')}; "
-        f"from {shown['percent'].min():+.2f} % to {shown['percent'].max():+.2f} %.",
+        f"from {settled(shown['percent'].min()):+.2f} % to {settled(shown['percent'].max()):+.2f} %.",
         columns=("order", "started", "node", "arm", "seed", "run_id", "step_ms", "percent_of_arm_mean"),
         rows=tuple(
-            shown[["order", "started", "node", "arm", "seed", "run_id", "step_ms", "percent"]].itertuples(index=False, name=None)
+            shown.assign(step_ms=shown["step_ms"].map(kept), percent=shown["percent"].map(kept))[
+                ["order", "started", "node", "arm", "seed", "run_id", "step_ms", "percent"]
+            ].itertuples(index=False, name=None)
         ),
         draw=draw,
     )
@@ -187,18 +191,20 @@ def wall(runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: 
             out.append(at or text(left - 12, y + 12, shorten(arm, 216), anchor="end", css="label"))
             begin = 0.0
             for words, s in ((w, s) for a, w, s in rows if a == arm):
-                shape = f'rect x="{x(begin):.1f}" y="{y:.1f}" width="{max(0.5, x(begin + s) - x(begin)):.1f}" height="16"'
-                out.append(mark(shape, css=f"wall w{STAGES.index(words)}", tip=f"{arm}: {words} {s:.3g} s"))
+                wide = pixel(max(0.5, x(begin + s) - x(begin)))
+                shape = f'rect x="{pixel(x(begin))}" y="{pixel(y)}" width="{wide}" height="16"'
+                out.append(mark(shape, css=f"wall w{STAGES.index(words)}", tip=f"{arm}: {words} {settled(s):.3g} s"))
                 begin += s
         return "".join(out), bottom + 44
 
     return Figure(
         key="wall",
         title="Where the wall time went",
-        caption=f"{share:.1%} of the workers' time was training or validation; idle: the wait of a worker for its next run.",
-        alt=f"Stacked bars of mean seconds per run by stage. {share:.1%} was training or validation.",
+        caption=f"{settled(share):.1%} of the workers' time was training or validation; idle: the wait of a worker for its next "
+        "run.",
+        alt=f"Stacked bars of mean seconds per run by stage. {settled(share):.1%} was training or validation.",
         columns=("arm", "stage", "mean_seconds"),
-        rows=tuple((a, w, round(s, 4)) for a, w, s in rows),
+        rows=tuple((a, w, kept(s, 4)) for a, w, s in rows),
         draw=draw,
     )
 

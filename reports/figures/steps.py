@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from reports.figures.base import WIDE, Figure, Palette, Scale, line, mark, shorten, text, x_axis
-from reports.format import show
+from reports.format import kept, pixel, show
 from reports.inputs.step_times import StepTimes, of_stretches, percentiles, shares_below
 
 N_BINS = 48
@@ -64,12 +64,12 @@ def step_distribution(
             name = text(0, foot - tall - 4, shorten(arm, width - 20), css="label")
             parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">')
             parts.append(name if above else text(left - 12, foot - 4, shorten(arm, 216), anchor="end", css="label"))
-            tops = [f"V{foot - tall * v / n.max():.1f}H{x(edges[k + 1]):.1f}" for k, v in enumerate(n)]
+            tops = [f"V{pixel(foot - tall * v / n.max())}H{pixel(x(edges[k + 1]))}" for k, v in enumerate(n)]
             p5, median, p95 = (min(max(q, edges[0]), edges[-1]) for q in quantiles[arm])
             tip = f"{arm}: median {show(quantiles[arm][1], 'ms')} ms, 95th percentile {show(quantiles[arm][2], 'ms')} ms"
-            parts.append(mark(f'path d="M{x(edges[0]):.1f} {foot}{"".join(tops)}V{foot}Z"', css="hist", tip=tip))
+            parts.append(mark(f'path d="M{pixel(x(edges[0]))} {foot}{"".join(tops)}V{foot}Z"', css="hist", tip=tip))
             parts.append(line(x(p5), foot + 2, x(p95), foot + 2, "whisker"))
-            parts.append(mark(f'path d="M{x(median):.1f} {foot - tall:.1f}V{foot + 4}"', css="center", tip=tip) + "</g>")
+            parts.append(mark(f'path d="M{pixel(x(median))} {pixel(foot - tall)}V{foot + 4}"', css="center", tip=tip) + "</g>")
         return "".join(parts), bottom + 44
 
     words = "; ".join(
@@ -84,7 +84,7 @@ def step_distribution(
         alt=f"Histograms of step times in ms, one row per arm: {words}.",
         columns=("arm", "ms_from", "ms_to", "n_steps", "median_ms", "p95_ms"),
         rows=tuple(
-            (a, *(round(float(edges[k + i]), 4) for i in (0, 1)), round(float(v), 4), *(round(q, 4) for q in quantiles[a][1:]))
+            (a, *(kept(float(ms), 4) for ms in (edges[k], edges[k + 1], v, *quantiles[a][1:])))
             for a, n in counts.items()
             for k, v in enumerate(n)
         ),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reports.analysis.types import Comparisons
-from reports.format import show
+from reports.format import settled, show
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import NATS_PER_LOG_STEP
 from reports.page.verdicts import Head, Part, VerdictCell, VerdictRow, measured_cell, number, step_cell
@@ -119,10 +119,10 @@ def evidence_answer(experiment: Experiment, outcome: Comparisons) -> str:
     if first["steps"] == last["steps"]:
         parts = "; ".join(f"{a.removeprefix('+ ')} {show(d, 'loss_delta')}" for a, d in deltas.items())
         total, ratio = last["val_loss"] - first["val_loss"], last["step_ms"] / first["step_ms"] - 1.0
-        return f"At equal steps the loss falls by {show(-total, 'loss')}, and a step takes {100 * ratio:.0f} % longer. {parts}."
+        return f"At equal steps the loss falls by {show(-total, 'loss')}, and a step takes {settled(100 * ratio):.0f} % longer. {parts}."
     times = {a: outcome.cells[a].mean["train_time_s"] for a in arms}
     ratios = {b: times[b] / times[a] - 1.0 for a, b in itertools.pairwise(arms)}
     most = sorted(ratios, key=lambda a: ratios[a])[:3]
     named = ", ".join(f"{a} ({show(ratios[a], 'percent')})" for a in most)
     share = 100 * times[arms[-1]] / times[arms[0]]
-    return f"{arms[-1]} reaches the target in {share:.0f} % of the training time of {arms[0]}; the largest steps are {named}."
+    return f"{arms[-1]} reaches the target in {settled(share):.0f} % of the training time of {arms[0]}; the largest steps are {named}."

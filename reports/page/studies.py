@@ -8,7 +8,7 @@ from typing import Any
 from reports.analysis.attribution import Attribution, Share, attributions
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity, sensitivities
-from reports.format import interval, show
+from reports.format import interval, kept, show
 from reports.inputs.experiment import Experiment
 from reports.page.tables import Cell
 from reports.stats.intervals import Estimate
@@ -47,7 +47,7 @@ def studies(experiment: Experiment) -> list[Study]:
 def number(share: Share | None, kind: str) -> Cell:
     if share is None:
         return Cell(text=show(None, kind), css="num")
-    return Cell(text=f"{show(share.value, kind)} {interval(share.low, share.high, kind)}".strip(), v=share.value, css="num")
+    return Cell(text=f"{show(share.value, kind)} {interval(share.low, share.high, kind)}".strip(), v=kept(share.value), css="num")
 
 
 def attribution_table(a: Attribution) -> Study:

@@ -1,6 +1,6 @@
 """The verdict table, from a Comparisons: nothing is computed here, only put into words.
 
-Every printed number is a Part with a key; the page carries its value at full precision beside the text, so that
+Every printed number is a Part with a key; the page carries its value with more digits beside the text, so that
 `ablate verify` can recompute it.  Keys are `arm / metric.what`, unique within one experiment.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reports.analysis.types import Comparison, Comparisons, effect
-from reports.format import interval, known, show
+from reports.format import interval, kept, kept_p, known, show
 
 # ruff: noqa: E501  # a table of sentences
 METRIC_WORDS = {
@@ -33,7 +33,8 @@ class Part:
     @property
     def v(self) -> str | None:
         """The values as the page carries them: comma-separated, empty where unknown."""
-        return ",".join("" if x is None else repr(float(x)) for x in self.values) if self.values else None
+        digits = kept_p if self.key.endswith(".p") else kept
+        return ",".join("" if x is None else repr(float(digits(x) or 0.0)) for x in self.values) if self.values else None
 
 
 @dataclass(frozen=True, kw_only=True)

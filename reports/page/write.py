@@ -6,6 +6,7 @@ and take it away as CSV.  Names from elsewhere are text everywhere: Jinja escape
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -66,18 +67,28 @@ def write_report(experiments: Sequence[Experiment], out: Path, *, refresh_s: flo
 
 def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None) -> str:
     """The page's text: the same experiments give the same bytes."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=shown)
-    environment.filters["code"] = code
+    return draw_page([judged(embed_experiment(e)) for e in experiments], refresh_s=refresh_s)
+
+
+Judged = tuple[Mapping[str, Any], Experiment, Comparisons]
+
+
+def judged(embedded: Mapping[str, Any]) -> Judged:
+    """What a page is drawn from: an experiment's data, the experiment restored from what the page will carry, so that the page
+    can be made again from itself, and its comparisons."""
+    experiment = restore_experiment(embedded)
+    return embedded, experiment, compare_all(experiment)
+
+
+def draw_page(experiments: Sequence[Judged], *, refresh_s: float | None = None) -> str:
+    """The page's text, with nothing left to be judged."""
     views, data = [], []
-    for index, given in enumerate(experiments):
-        embedded = embed_experiment(given)
-        experiment = restore_experiment(embedded)  # drawn from what it carries, so that the page can be made again from itself
-        outcome = compare_all(experiment)
+    for index, (embedded, experiment, outcome) in enumerate(experiments):
         figures = draw_all(experiment, outcome)
         views.append(view(experiment, outcome, figures, index))
-        data.append(embedded | {"figures": figure_data(figures)})
-    names = " and ".join(e.name for e in experiments)
-    return environment.from_string(asset("report.html.j2")).render(
+        data.append({**embedded, "figures": figure_data(figures)})
+    names = " and ".join(e.name for _, e, _ in experiments)
+    return template().render(
         title=f"{names}: ablation report",
         css=Markup(asset("report.css")),
         js=Markup(asset("report.js")),
@@ -87,6 +98,13 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
         footer="Written by `ablate report` from the results directory. `ablate verify` recomputes every number and verdict on this "
         "page from the data inside it.",
     )
+
+
+@cache
+def template() -> jinja2.Template:
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=shown)
+    environment.filters["code"] = code
+    return environment.from_string(asset("report.html.j2"))
 
 
 def figure_data(figures: Sequence[Figure]) -> dict[str, Any]:
