@@ -1,4 +1,7 @@
-"""Layer patterns at any depth: which layers have no attention, and which value table serves which layer."""
+"""Layer patterns at any depth.
+
+Which layers have no attention, and which value table serves which layer.
+"""
 
 from collections.abc import Callable
 
@@ -14,7 +17,9 @@ TABLE_PATTERNS: dict[str, Callable[[int, int], int | None]] = {
 
 def attention_free(c: ModelConfig) -> frozenset[int]:
     """Layers without attention; "after_middle" is record 17's layer 7 of 12."""
-    return frozenset({c.n_layer // 2 + 1} if c.attn_free_layers == "after_middle" else c.attn_free_layers)
+    return frozenset(
+        {c.n_layer // 2 + 1} if c.attn_free_layers == "after_middle" else c.attn_free_layers
+    )
 
 
 def table_of_layer(c: ModelConfig) -> tuple[int | None, ...]:
