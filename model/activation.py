@@ -32,7 +32,8 @@ class ReLU2(torch.autograd.Function):
 def relu2(x: Tensor, lifted: torch.dtype | None) -> Tensor:
     if torch.compiler.is_compiling():  # which fuses the library's own operators
         return F.relu(x).to(lifted or x.dtype).square()
-    return ReLU2.apply(x, lifted)
+    y: Tensor = ReLU2.apply(x, lifted)
+    return y
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor, torch.dtype | None], Tensor]] = {

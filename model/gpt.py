@@ -83,7 +83,8 @@ class MLP(nn.Module):
         self.activation, self.lifted = ACTIVATIONS[c.activation], dtypes.lifted
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        return self.down(self.activation(self.up(x_BTC), self.lifted))
+        y_BTC: Tensor = self.down(self.activation(self.up(x_BTC), self.lifted))
+        return y_BTC
 
 
 # ---------------------------------------------------------------- attention
@@ -108,9 +109,10 @@ class Attention(nn.Module):
     def __init__(self, c: ModelConfig, dtypes: Dtypes, *, has_table: bool) -> None:
         super().__init__()
         self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
-        linear = lambda rows, init="uniform": Linear(
-            rows, c.d_model, role="hidden", init=init, dtypes=dtypes
-        )  # noqa: E731
+
+        def linear(rows: int, init: str = "uniform") -> Linear:
+            return Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes)
+
         if self.merged:
             self.qkv = linear(3 * c.d_model)
         else:
@@ -162,11 +164,9 @@ class Block(nn.Module):
         self, c: ModelConfig, dtypes: Dtypes, *, has_attention: bool, has_table: bool
     ) -> None:
         super().__init__()
-        self.residual_mix = (
-            parameter((2,), role="scalar", init=(1.0, 0.0), dtype=dtypes.scalar)
-            if c.x0_mix
-            else None
-        )
+        self.residual_mix = None
+        if c.x0_mix:
+            self.residual_mix = parameter((2,), role="scalar", init=(1.0, 0.0), dtype=dtypes.scalar)
         self.norm = RMSNorm(c.norm_eps, None)
         self.attn = Attention(c, dtypes, has_table=has_table) if has_attention else None
         self.attn_scale = (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
@@ -254,18 +254,14 @@ class GPT(nn.Module):
         free, tables = attention_free(c), table_of_layer(c)
         half = c.n_layer // 2
 
-        self.skip_weights = (
-            parameter((half,), role="scalar", init=1.0, dtype=dtypes.scalar)
-            if c.unet_skip
-            else None
-        )
+        self.skip_weights = None
+        if c.unet_skip:
+            self.skip_weights = parameter((half,), role="scalar", init=1.0, dtype=dtypes.scalar)
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
         self.embed_norm = RMSNorm(c.norm_eps, None) if c.post_embed_norm else None
-        self.value_embeds = (
-            VALUE_TABLES[c.value_tables](c, rows, dtypes, tables)
-            if c.value_embed is not None
-            else None
-        )
+        self.value_embeds = None
+        if c.value_embed is not None:
+            self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, tables)
         self.rotary = Rotary(
             head_dim=c.head_dim,
             base=c.rope_base,
@@ -279,17 +275,15 @@ class GPT(nn.Module):
             for i in range(c.n_layer)
         )
         self.norm = RMSNorm(c.norm_eps, None)
-        self.head = (
-            None
-            if c.tied_head
-            else Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
-        )
+        self.head = None
+        if not c.tied_head:
+            self.head = Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
 
         self.first_values = c.value_residual is not None
         self.softcap, self.loss_rows = c.logit_softcap, c.loss_rows
-        self.mask_args = (
-            (c.attn_kernel, c.attn_window, c.block_mask) if c.attn_mask == "document" else None
-        )
+        self.mask_args = None
+        if c.attn_mask == "document":
+            self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask)
         self.matmul_dtype = dtypes.matmul
 
     def mask(self, ids_BT: Tensor, window: Tensor | None) -> Mask:
@@ -334,7 +328,8 @@ class GPT(nn.Module):
             first_v = own_v if first_v is None else first_v
             if self.skip_weights is not None and i < n_encoder:
                 skips.append(x)
-        return self.norm(x)
+        y_BTC: Tensor = self.norm(x)
+        return y_BTC
 
     def logits(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
         """Token ids (B, T) to fp32 logits (B, T, V)."""

@@ -65,7 +65,8 @@ def chunked_cross_entropy(
     x and the head's rows are in the dtype of the products; `rows` tokens at a time.
     """
     if torch.is_grad_enabled():
-        return ChunkedCrossEntropy.apply(x_NC, head_VC, y_N, softcap, rows)
+        loss: Tensor = ChunkedCrossEntropy.apply(x_NC, head_VC, y_N, softcap, rows)
+        return loss
     parts = zip(x_NC.split(rows), y_N.split(rows), strict=True)
     losses = [
         -log_probabilities(x, head_VC, softcap)[0].gather(1, y[:, None]).sum() for x, y in parts

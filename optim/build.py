@@ -45,11 +45,8 @@ def build_optimizers(
     groups = _adam_groups(by_adam, config)
     # record 2 is one AdamW over everything
     single = config.adam_objects == "single" or config.matrix_optimizer == "adamw"
-    optimizers = [
-        _adam(some, config, device_type)
-        for some in ([groups] if single else [[group] for group in groups])
-        if some
-    ]
+    parts = [groups] if single else [[group] for group in groups]
+    optimizers = [_adam(part, config, device_type) for part in parts if part]
     if matrices:
         matrix_groups = [
             _group("hidden", named, config.muon_lr) for named in _matrix_groups(matrices, config)
@@ -76,9 +73,8 @@ def _adam_groups(params: dict[str, Named], config: OptimConfig) -> list[dict[str
     """One group per role; value tables without a rate of their own join the token table's group."""
     if config.value_embed_lr is None and "embed" in params and "value_embed" in params:
         joined = params["embed"] + params["value_embed"]
-        params = {role: named for role, named in params.items() if role != "value_embed"} | {
-            "embed": joined
-        }
+        params = {role: named for role, named in params.items() if role != "value_embed"}
+        params["embed"] = joined
     rates = {role: getattr(config, ADAM_RATES[role]) for role in params}
     return [
         _group(role, params[role], config.adam_lr if lr is None else lr)

@@ -75,6 +75,11 @@ def thirds(u_KMN: Tensor) -> Tensor:
     return u_KMN.view(-1, cols, cols) if rows == 3 * cols else u_KMN
 
 
+def whole(u_KMN: Tensor) -> Tensor:
+    """Every matrix as it is."""
+    return u_KMN
+
+
 class Muon(torch.optim.Optimizer):
     """Muon over groups of matrices.
 
@@ -99,15 +104,12 @@ class Muon(torch.optim.Optimizer):
         self.require_grad = config.muon_require_grad
         self.nesterov = config.muon_nesterov
         self.accumulate, self.look_ahead = MOMENTA[config.muon_momentum_form]
-        self.pieces: Callable[[Tensor], Tensor] = (
-            thirds if config.qkv_split else lambda u_KMN: u_KMN
-        )
+        self.pieces = thirds if config.qkv_split else whole
+        rule: Callable[..., Tensor] = orthogonalize
+        if compile:
+            rule = torch.compile(orthogonalize, dynamic=False, fullgraph=True)
         self.orthogonalize = partial(
-            (
-                torch.compile(orthogonalize, dynamic=False, fullgraph=True)
-                if compile
-                else orthogonalize
-            ),
+            rule,
             backend=config.muon_backend,
             steps=config.ns_steps,
             form=config.ns_form,

@@ -25,7 +25,8 @@ def wide(x_KMN: Tensor) -> Tensor:
 
 def frobenius(x_KMN: Tensor) -> Tensor:
     """(K, 1, 1), in the dtype of x."""
-    return torch.linalg.vector_norm(x_KMN, dim=(-2, -1), keepdim=True)
+    norm_K11: Tensor = torch.linalg.vector_norm(x_KMN, dim=(-2, -1), keepdim=True)
+    return norm_K11
 
 
 def by_norm_of_input(u_KMN: Tensor, dtype: torch.dtype) -> Tensor:

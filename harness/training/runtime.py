@@ -39,15 +39,15 @@ def set_runtime(config: RunConfig, device: str, *, seed: int) -> None:
     Nothing leaks from the run before.
     """
     if compiles(config, device):
-        import torch._inductor.config as inductor
-
         torch._dynamo.reset()
+        inductor = (
+            torch._inductor.config
+        )  # torch imports it at this access: slow, and seldom needed
         inductor.coordinate_descent_tuning = config.system.coordinate_descent
         inductor.unsafe_marked_cacheable_functions = dict.fromkeys(CACHEABLE, "1")
         torch.compiler.set_stance("default")
-    torch.manual_seed(
-        seed
-    )  # for a plug-in that draws: the core's own draws are keyed by name and step
+    # for a plug-in that draws: the core's own draws are keyed by name and step
+    torch.manual_seed(seed)
     if device == "cuda":
         torch.cuda.empty_cache()  # what the run before left cached, in segments of its own kind
         torch.cuda.memory._set_allocator_settings(
