@@ -1,4 +1,6 @@
-"""What was planned of an experiment, as experiment.json keeps it: its arms, its runs, every plan that was locked.
+"""What was planned of an experiment, as experiment.json keeps it.
+
+Its arms, its runs, every plan that was locked.
 
 Older files lack keys that were added since: each has the default that says nothing was known of it.
 """
@@ -39,7 +41,9 @@ class Target:
         return cls(val_loss=float(content["val_loss"]), reason=content.get("reason"))
 
     def to_mapping(self) -> dict[str, Any]:
-        return {"val_loss": self.val_loss} | ({} if self.reason is None else {"reason": self.reason})
+        return {"val_loss": self.val_loss} | (
+            {} if self.reason is None else {"reason": self.reason}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +63,16 @@ class PlanCorpus:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanArm:
-    """One arm: the baseline, or the baseline with changes. Of foreign trainers and published evidence alone: the last six."""
+    """One arm: the baseline, or the baseline with changes.
+
+    Of foreign trainers and published evidence alone: the last six.
+    """
 
     name: str
     changes: tuple[str, ...] = ()
-    fields: Mapping[str, Any] = field(default_factory=dict)  # dotted field -> value, of what differs from the baseline
+    fields: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # dotted field -> value, of what differs from the baseline
     estimand: str = "at-rate"
     alters_noise: bool = False
     of: str = ""  # the design's arm that this point of an axis belongs to; itself, off the axes
@@ -183,10 +192,15 @@ class Plan(Mapping[str, Any]):
         return cls(**known)
 
     def to_mapping(self) -> dict[str, Any]:
-        """What experiment.json holds; what concerns one kind of experiment alone is left out of the others."""
+        """What experiment.json holds.
+
+        What concerns one kind of experiment alone is left out of the others.
+        """
         content = {"schema": SCHEMA} | {f.name: getattr(self, f.name) for f in fields(self)}
         content["arms"] = [_without_none(asdict(a), OF_SOME_ARMS) for a in self.arms]
-        content["runs"] = [_without_none(_plain_run(r), ("self_reported", "imported")) for r in self.runs]
+        content["runs"] = [
+            _without_none(_plain_run(r), ("self_reported", "imported")) for r in self.runs
+        ]
         content["locks"] = [asdict(lock) for lock in self.locks]
         content["corpus"] = asdict(self.corpus)
         content["seeds_rule"] = self.seeds_rule.to_mapping() if self.seeds_rule else None
