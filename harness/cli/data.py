@@ -11,15 +11,25 @@ from harness.cli.options import Json
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
-data = typer.Typer(help="Corpora: embedded, FineWeb, your own text.", no_args_is_help=True, rich_markup_mode=None)
+data = typer.Typer(
+    help="Corpora: embedded, FineWeb, your own text.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(data, name="data")
-Root = Annotated[Path | None, typer.Option("--data", help="folder of all corpora; default $ABLATE_DATA, else ./data")]
+Root = Annotated[
+    Path | None,
+    typer.Option("--data", help="folder of all corpora; default $ABLATE_DATA, else ./data"),
+]
 
 
 def progress(done: int, total: int) -> None:
     """Percent on standard error, where that is a terminal."""
     if sys.stderr.isatty() and total:
-        print(f"\r{100 * done // total:3d} %", end="" if done < total else "\n", file=sys.stderr, flush=True)
+        print(
+            f"\r{100 * done // total:3d} %",
+            end="" if done < total else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 @data.command("list")
@@ -49,17 +59,30 @@ def list_(root: Root = None, json: Json = False) -> None:
 @data.command()
 def prepare(
     name: Annotated[str, typer.Argument(help="stdlib, fineweb10B, or text followed by PATH...")],
-    paths: Annotated[list[Path] | None, typer.Argument(help="for text: files and folders (.txt, .md, .jsonl, source)")] = None,
-    corpus: Annotated[str | None, typer.Option("--name", help="for text: the corpus's name")] = None,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="for text: files and folders (.txt, .md, .jsonl, source)"),
+    ] = None,
+    corpus: Annotated[
+        str | None, typer.Option("--name", help="for text: the corpus's name")
+    ] = None,
     tokenizer: Annotated[str, typer.Option(help="for text: bytes or gpt2")] = "bytes",
     vocabulary: Annotated[
-        Path | None, typer.Option(help="for text with gpt2: a vocabulary file, where there is no network")
+        Path | None,
+        typer.Option(help="for text with gpt2: a vocabulary file, where there is no network"),
     ] = None,
-    by: Annotated[str, typer.Option(help="for text: one document per file, line or paragraph")] = "file",
+    by: Annotated[
+        str, typer.Option(help="for text: one document per file, line or paragraph")
+    ] = "file",
     heldout: Annotated[
-        list[Path] | None, typer.Option(help="for text: files and folders of other text, for a second metric; repeatable")
+        list[Path] | None,
+        typer.Option(
+            help="for text: files and folders of other text, for a second metric; repeatable"
+        ),
     ] = None,
-    shards: Annotated[int | None, typer.Option(help="for fineweb10B: the first N training shards")] = None,
+    shards: Annotated[
+        int | None, typer.Option(help="for fineweb10B: the first N training shards")
+    ] = None,
     root: Root = None,
 ) -> None:
     """Make a corpus; what is prepared already is left as it is."""
@@ -68,7 +91,9 @@ def prepare(
 
     if name == "text":
         if not paths or not corpus:
-            raise UserError("data prepare text: name the files and the corpus: ablate data prepare text PATH... --name NAME")
+            raise UserError(
+                "data prepare text: name the files and the corpus: ablate data prepare text PATH... --name NAME"
+            )
         made = prepare_text(
             paths,
             name=corpus,
@@ -80,7 +105,9 @@ def prepare(
             progress=progress,
         )
     elif paths:
-        raise UserError(f"data prepare {name}: takes no paths; for your own text: ablate data prepare text PATH... --name NAME")
+        raise UserError(
+            f"data prepare {name}: takes no paths; for your own text: ablate data prepare text PATH... --name NAME"
+        )
     else:
         made = prepare_known(name, root, n_shards=shards, progress=progress)
     words = {"train": "training", "val": "validation", "heldout": "held-out"}

@@ -20,16 +20,25 @@ if TYPE_CHECKING:
 @app.command()
 def plan(
     experiments: Annotated[
-        list[str], typer.Argument(metavar="EXP...", help="as for run; several, or a folder such as deltas, make one table")
+        list[str],
+        typer.Argument(
+            metavar="EXP...", help="as for run; several, or a folder such as deltas, make one table"
+        ),
     ],
     seeds: Seeds = None,
     settings: Set = None,
     results: Results = RESULTS,
     detect: Annotated[
-        float | None, typer.Option(help="the smallest difference in loss worth knowing: how many seeds does it need?")
+        float | None,
+        typer.Option(
+            help="the smallest difference in loss worth knowing: how many seeds does it need?"
+        ),
     ] = None,
     price: Annotated[
-        float | None, typer.Option(help="of a GPU-hour, in any currency (on a CPU: of an hour of one slot)", min=0.0)
+        float | None,
+        typer.Option(
+            help="of a GPU-hour, in any currency (on a CPU: of an hour of one slot)", min=0.0
+        ),
     ] = None,
     gpus_per_run: Annotated[int | None, typer.Option("--gpus-per-run", min=1)] = None,
     json: Json = False,
@@ -43,20 +52,32 @@ def plan(
         if (foreign := read_foreign(name, results, settings, seeds, gpus_per_run)) is None:
             continue
         if len(named) > 1:
-            raise UserError(f"{name} runs other trainers' scripts: plan it by itself, ablate plan {name}")
+            raise UserError(
+                f"{name} runs other trainers' scripts: plan it by itself, ablate plan {name}"
+            )
         refuse_for_foreign({"--detect": detect is not None}, "leave it out")
         print_foreign_plan(foreign, results, price=price, json=json)
         return
-    parts = [current_part(read_experiment(name, settings, seeds), results, world_size=gpus_per_run) for name in named]
+    parts = [
+        current_part(read_experiment(name, settings, seeds), results, world_size=gpus_per_run)
+        for name in named
+    ]
     plans = [(part, plan_runs(part, world_size=gpus_per_run, need_data=False)) for part in parts]
     if len(plans) == 1:
         print_plan(*plans[0], results, detect=detect, price=price, json=json)
     else:
-        print_overview([plan_facts(*p, results, detect=detect, price=price) for p in plans], json=json)
+        print_overview(
+            [plan_facts(*p, results, detect=detect, price=price) for p in plans], json=json
+        )
 
 
 def plan_facts(
-    e: "Experiment", planned: "list[PlannedRun]", results: Path, *, detect: float | None = None, price: float | None = None
+    e: "Experiment",
+    planned: "list[PlannedRun]",
+    results: Path,
+    *,
+    detect: float | None = None,
+    price: float | None = None,
 ) -> dict[str, Any]:
     """What `plan --json` prints of an experiment."""
     from harness.cli.power import known_of, power_of, price_of
@@ -66,7 +87,9 @@ def plan_facts(
 
     known_plan = read_plan(results, e.name)
     stale, why = stale_runs(results, up_to_date(results, known_plan)) if known_plan else ((), "")
-    done = {p.spec.run_id for p in planned if read_result(results / "runs" / p.spec.run_id) is not None}
+    done = {
+        p.spec.run_id for p in planned if read_result(results / "runs" / p.spec.run_id) is not None
+    }
     arms = [
         {
             "arm": a.name,
@@ -90,7 +113,9 @@ def plan_facts(
         "stale": f"{len(stale)} {why}" if stale else None,
         "seeds": list(e.seeds),
         "left_out": list(e.left_out),
-        "follows": f"then every arm at its best {e.axes[0].name}" if e.name.endswith(".grid") else None,
+        "follows": f"then every arm at its best {e.axes[0].name}"
+        if e.name.endswith(".grid")
+        else None,
         "cost": cost,
         "power": power,
     }
@@ -101,10 +126,20 @@ def print_overview(plans: list[dict[str, Any]], *, json: bool) -> None:
     if json:
         print_json(plans)
         return
-    rows = [{**p, "arms": len(p["arms"]), "seeds": len(p["seeds"]), "hours": hours_of(p),
-             "detectable": p["power"]["detectable"]} for p in plans]  # fmt: skip
+    rows = [
+        {
+            **p,
+            "arms": len(p["arms"]),
+            "seeds": len(p["seeds"]),
+            "hours": hours_of(p),
+            "detectable": p["power"]["detectable"],
+        }
+        for p in plans
+    ]
     print_table(rows, ["name", "arms", "seeds", "runs", "done", "hours", "detectable", "question"])
-    print(f"{len(plans)} experiments, {sum(p['runs'] for p in plans)} runs, {sum(p['done'] for p in plans)} done")
+    print(
+        f"{len(plans)} experiments, {sum(p['runs'] for p in plans)} runs, {sum(p['done'] for p in plans)} done"
+    )
 
 
 def hours_of(plan: dict[str, Any]) -> float | None:
@@ -128,7 +163,9 @@ def print_plan(
         print_json(facts)
         return
     cost, power = facts["cost"], facts["power"]
-    print(f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {facts['done']} done")
+    print(
+        f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {facts['done']} done"
+    )
     if facts["stale"]:
         print(facts["stale"])
     print_table(facts["arms"], ["arm", "runs", "done", "steps", "changes"])

@@ -47,7 +47,11 @@ def records(
     values, origin = preset_values(name)
     scaled = load_scale(scale).apply(values)
     rows = [
-        {"field": k, "value": scaled[k], "origin": origin[k] if scaled[k] == values[k] else f"{origin[k]}, scale {scale}"}
+        {
+            "field": k,
+            "value": scaled[k],
+            "origin": origin[k] if scaled[k] == values[k] else f"{origin[k]}, scale {scale}",
+        }
         for k in values
     ]
     if json:
@@ -73,8 +77,12 @@ def diff(a: str, b: str, json: Json = False) -> None:
     if a == b:
         raise UserError(f"{a} and {b} are the same record: name two")
     if json:
-        print_json([{"field": r["field"], "a": r[a], "b": r[b], "change": r["change"]} for r in rows])
+        print_json(
+            [{"field": r["field"], "a": r[a], "b": r[b], "change": r["change"]} for r in rows]
+        )
     elif rows:
         print_table([{**r, a: text(r[a]), b: text(r[b])} for r in rows])
     else:
-        print(f"{a} and {b} have the same configuration (record 7 is a change of the torch version)")
+        print(
+            f"{a} and {b} have the same configuration (record 7 is a change of the torch version)"
+        )

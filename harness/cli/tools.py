@@ -11,18 +11,23 @@ from harness.cli.table import print_json, print_table
 
 
 @app.command("new-change")
-def new_change(name: Annotated[str, typer.Argument(help="of the change; NAME.py is its file")]) -> None:
+def new_change(
+    name: Annotated[str, typer.Argument(help="of the change; NAME.py is its file")],
+) -> None:
     """Write a plug-in, its experiment and its law test into the working directory; they run as they are."""
     from harness.experiment.scaffold import new_change as write
 
     for path in write(name, Path.cwd()):
         print(path.relative_to(Path.cwd()))
-    print(f"next: pytest test_{name}.py; ablate run {name}; then make {name}.py your own (docs/add-a-toggle.md)")
+    print(
+        f"next: pytest test_{name}.py; ablate run {name}; then make {name}.py your own (docs/add-a-toggle.md)"
+    )
 
 
 @app.command()
 def parity(
-    folder: Annotated[Path, typer.Argument(help="recorded trajectories: NAME.json with NAME.npz")], json: Json = False
+    folder: Annotated[Path, typer.Argument(help="recorded trajectories: NAME.json with NAME.npz")],
+    json: Json = False,
 ) -> None:
     """Check the core against recorded trajectories; exit 1 beyond tolerance."""
     import torch
@@ -32,14 +37,20 @@ def parity(
     torch.set_num_threads(1)  # recordings are tiny: threads only wait for each other
     results = check_directory(folder)
     rows = [
-        {"record": r.record, **{k: f"{v:.1e}" for k, v in r.deviations.items()}, "result": "pass" if r.passed else "FAIL"}
+        {
+            "record": r.record,
+            **{k: f"{v:.1e}" for k, v in r.deviations.items()},
+            "result": "pass" if r.passed else "FAIL",
+        }
         for r in results
     ]
     if json:
         print_json(
             {
                 "bounds": {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND},
-                "records": [{"record": r.record, **r.deviations, "passed": r.passed} for r in results],
+                "records": [
+                    {"record": r.record, **r.deviations, "passed": r.passed} for r in results
+                ],
             }
         )
     else:

@@ -7,10 +7,16 @@ from harness.errors import UserError
 
 # ---------------------------------------------------------------- what this machine replaces
 
-SUBSTITUTES = {"cudnn": "sdpa", "flash": "sdpa", "flex": "dense"}  # without CUDA: the equivalent kernel
+SUBSTITUTES = {
+    "cudnn": "sdpa",
+    "flash": "sdpa",
+    "flex": "dense",
+}  # without CUDA: the equivalent kernel
 
 
-def for_device(config: RunConfig, device: str, asked: frozenset[str]) -> tuple[RunConfig, tuple[str, ...]]:
+def for_device(
+    config: RunConfig, device: str, asked: frozenset[str]
+) -> tuple[RunConfig, tuple[str, ...]]:
     """The configuration as it runs on "cpu" or "cuda", and what was substituted, in words.
 
     `asked`: dotted fields that the user set; a kernel among them is never substituted but refused.

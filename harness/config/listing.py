@@ -10,7 +10,9 @@ from harness.config.run import RunConfig, toggles
 def choices(name: str, f: Field) -> list[dict[str, Any]]:
     """Every value a toggle may take, where they can be listed, with the record each belongs to."""
     records = dict(f.metadata.get("choices", {}))
-    hint = get_type_hints(type(getattr(RunConfig(), name.partition(".")[0])))[name.partition(".")[2]]
+    hint = get_type_hints(type(getattr(RunConfig(), name.partition(".")[0])))[
+        name.partition(".")[2]
+    ]
     listed: list[Any] = [f.default]
     if hint is bool:
         listed = [False, True]
@@ -50,7 +52,11 @@ def toggle_rows() -> list[dict[str, Any]]:
 
 def _readable(conditions: dict[Any, Any]) -> list[dict[str, Any]]:
     return [
-        {"value": when, "field": field, "values": list(values) if isinstance(values, tuple) else values}
+        {
+            "value": when,
+            "field": field,
+            "values": list(values) if isinstance(values, tuple) else values,
+        }
         for when, fields in conditions.items()
         for field, values in fields.items()
     ]

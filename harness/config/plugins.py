@@ -36,7 +36,9 @@ def modules() -> list[ModuleType]:
     by_name: dict[str, Path] = {}
     for path in paths():
         if by_name.setdefault(path.stem, path) != path:
-            raise UserError(f"plug-ins {by_name[path.stem]} and {path}: two files of one name; rename one of them")
+            raise UserError(
+                f"plug-ins {by_name[path.stem]} and {path}: two files of one name; rename one of them"
+            )
         if path not in _loaded:
             _loaded[path] = _import(path)
     return [_loaded[p] for p in paths()]
@@ -44,9 +46,13 @@ def modules() -> list[ModuleType]:
 
 def _import(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UserError(f"plug-in {path}: no such file; paths in `plugins:` are relative to the experiment's file")
+        raise UserError(
+            f"plug-in {path}: no such file; paths in `plugins:` are relative to the experiment's file"
+        )
     if not path.stem.isidentifier() or path.suffix != ".py":
-        raise UserError(f"plug-in {path}: its name is part of its toggles' names: call it NAME.py, of letters, digits and '_'")
+        raise UserError(
+            f"plug-in {path}: its name is part of its toggles' names: call it NAME.py, of letters, digits and '_'"
+        )
     spec = importlib.util.spec_from_file_location(f"ablate_plugin_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -56,11 +62,17 @@ def _import(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         raise UserError(f"plug-in {path}: {type(error).__name__}: {error}") from error
-    if not is_dataclass(getattr(module, "Toggles", None)) or not callable(getattr(module, "build", None)):
-        raise UserError(f"plug-in {path}: must define a dataclass Toggles and build(model, toggles); see docs/add-a-toggle.md")
+    if not is_dataclass(getattr(module, "Toggles", None)) or not callable(
+        getattr(module, "build", None)
+    ):
+        raise UserError(
+            f"plug-in {path}: must define a dataclass Toggles and build(model, toggles); see docs/add-a-toggle.md"
+        )
     for f in fields(module.Toggles):
         if f.default is MISSING:
-            raise UserError(f"plug-in {path}: Toggles.{f.name} has no default: give it the value that leaves the baseline alone")
+            raise UserError(
+                f"plug-in {path}: Toggles.{f.name} has no default: give it the value that leaves the baseline alone"
+            )
     module.NAME = path.stem  # type: ignore[attr-defined]
     return module
 
@@ -86,7 +98,9 @@ def check_value(name: str, value: Any, where: str) -> Any:
                 try:
                     value = TypeAdapter(hint).validate_python(value, strict=True)
                 except ValidationError:
-                    raise UserError(f"{where}: {name} is {value!r}, but must be {allowed_text(hint)}") from None
+                    raise UserError(
+                        f"{where}: {name} is {value!r}, but must be {allowed_text(hint)}"
+                    ) from None
                 _check_range(name, value, f.metadata, lambda _: where)
     return value
 

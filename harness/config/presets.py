@@ -13,7 +13,10 @@ from harness.errors import UserError, near
 from harness.yamlfile import YamlFile
 
 PACKAGED = Path(__file__).resolve().parent.parent / "experiments"
-RESCALED_WITH_STEPS = ("schedule.warmup_steps", "schedule.cooldown_steps")  # keep their fraction of the budget
+RESCALED_WITH_STEPS = (
+    "schedule.warmup_steps",
+    "schedule.cooldown_steps",
+)  # keep their fraction of the budget
 Values = dict[str, Any]  # dotted field -> value
 
 
@@ -71,8 +74,12 @@ def check_names(values: Mapping[str, Any], where: Any, plugins: Iterable[str] = 
         if name not in known:
             section = str(name).partition(".")[0]
             if section not in (f.name for f in fields(RunConfig)):
-                raise UserError(f"{where(name)}: '{name}' is not a field of the configuration{near(str(name), known)}")
-            raise UserError(f"{where(name)}: {name} is not a field of {section}{near(str(name), known)}")
+                raise UserError(
+                    f"{where(name)}: '{name}' is not a field of the configuration{near(str(name), known)}"
+                )
+            raise UserError(
+                f"{where(name)}: {name} is not a field of {section}{near(str(name), known)}"
+            )
 
 
 @cache
@@ -80,14 +87,26 @@ def _load(path: Path) -> Preset:
     file = YamlFile(path)
     for key in file.data:
         if key not in ("base", "title", "changes"):
-            raise UserError(f"{file.where(str(key))}: unknown key '{key}'{near(str(key), ('base', 'title', 'changes'))}")
+            raise UserError(
+                f"{file.where(str(key))}: unknown key '{key}'{near(str(key), ('base', 'title', 'changes'))}"
+            )
     changes = {}
     for name, values in (file.data.get("changes") or {}).items():
         if not isinstance(values, dict):
-            raise UserError(f"{file.where('changes', name)}: change '{name}' must be a mapping of dotted fields to values")
+            raise UserError(
+                f"{file.where('changes', name)}: change '{name}' must be a mapping of dotted fields to values"
+            )
         check_names(values, lambda field, change=name: file.where("changes", change, field))
-        changes[name] = Change(name=name, record=path.stem, values={k: frozen(v) for k, v in values.items()})
-    return Preset(name=path.stem, title=file.data.get("title", path.stem), base=file.data.get("base"), changes=changes, path=path)
+        changes[name] = Change(
+            name=name, record=path.stem, values={k: frozen(v) for k, v in values.items()}
+        )
+    return Preset(
+        name=path.stem,
+        title=file.data.get("title", path.stem),
+        base=file.data.get("base"),
+        changes=changes,
+        path=path,
+    )
 
 
 def load_preset(name: str) -> Preset:
@@ -102,18 +121,27 @@ class Scale:
     name: str
     values: Mapping[str, Any]
     factors: Mapping[str, Fraction]
-    noise: Mapping[str, Any]  # sd of one run's final loss, its df, and where it was seen; empty where none is recorded
+    noise: Mapping[
+        str, Any
+    ]  # sd of one run's final loss, its df, and where it was seen; empty where none is recorded
 
     def apply(self, values: Values) -> Values:
         """Preset values at this scale. Learning rates scale the effective spectral rate lr * update scale."""
         out = {**values, **self.values}
-        idle = {"optim.muon_lr"} if values["optim.matrix_optimizer"] == "adamw" else set()  # record 2 has no such rate to scale
+        idle = (
+            {"optim.muon_lr"} if values["optim.matrix_optimizer"] == "adamw" else set()
+        )  # record 2 has no such rate to scale
         for name, factor in self.factors.items():
             if values.get(name) is not None and name not in idle:
                 out[name] = (
-                    max(1, round(values[name] * factor)) if isinstance(values[name], int) else values[name] * float(factor)
+                    max(1, round(values[name] * factor))
+                    if isinstance(values[name], int)
+                    else values[name] * float(factor)
                 )
-        if values["optim.update_scale"] in ("unit_rms", "sqrt_max"):  # these scales grow with the square root of the width
+        if values["optim.update_scale"] in (
+            "unit_rms",
+            "sqrt_max",
+        ):  # these scales grow with the square root of the width
             out["optim.muon_lr"] *= sqrt(values["model.d_model"] / out["model.d_model"])
         if out["schedule.steps"] != values["schedule.steps"]:
             out = with_budget(out, values, extra=("optim.muon_momentum_warmup_steps",))
@@ -133,14 +161,23 @@ def load_scale(name: str) -> Scale:
     """A scale from experiments/scales; 'gpt2' is the presets' own size."""
     file = YamlFile(find("scales", name, "scale"))
     values, factors = file.data.get("set") or {}, file.data.get("factor") or {}
-    check_names({**values, **factors}, lambda field: file.where("set" if field in values else "factor", field))
+    check_names(
+        {**values, **factors},
+        lambda field: file.where("set" if field in values else "factor", field),
+    )
     noise = file.data.get("noise") or {}
-    if noise and not (set(noise) == {"sd", "df", "source"} and noise["sd"] > 0 and noise["df"] >= 1):
-        raise UserError(f"{file.where('noise')}: noise needs sd > 0, df >= 1 and source, the baseline runs that it was seen in")
+    if noise and not (
+        set(noise) == {"sd", "df", "source"} and noise["sd"] > 0 and noise["df"] >= 1
+    ):
+        raise UserError(
+            f"{file.where('noise')}: noise needs sd > 0, df >= 1 and source, the baseline runs that it was seen in"
+        )
     return Scale(
-        name=name, values={k: frozen(v) for k, v in values.items()}, factors={k: Fraction(str(v)) for k, v in factors.items()},
+        name=name,
+        values={k: frozen(v) for k, v in values.items()},
+        factors={k: Fraction(str(v)) for k, v in factors.items()},
         noise=noise,
-    )  # fmt: skip
+    )
 
 
 def preset_values(name: str) -> tuple[Values, dict[str, str]]:

@@ -11,12 +11,18 @@ from harness.model.config import ON
 
 
 def _applies(name: str, condition: Any, value: Any, default: Any) -> bool:
-    return value != default if condition == "*" else value == condition and type(value) is type(condition)
+    return (
+        value != default
+        if condition == "*"
+        else value == condition and type(value) is type(condition)
+    )
 
 
 def _text(value: Any) -> str:
     return (
-        {None: "null", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, tuple) else str(list(value))
+        {None: "null", True: "true", False: "false"}.get(value, str(value))
+        if not isinstance(value, tuple)
+        else str(list(value))
     )
 
 
@@ -29,15 +35,21 @@ def refusals(config: RunConfig) -> Iterator[str]:
     for name, f in toggles():
         value = get(config, name)
         for condition, needs in f.metadata.get("requires", {}).items():
-            for other, accepted in needs.items() if _applies(name, condition, value, f.default) else ():
+            for other, accepted in (
+                needs.items() if _applies(name, condition, value, f.default) else ()
+            ):
                 if not _fits(get(config, other), accepted):
-                    wanted = "switched on" if accepted == ON else " or ".join(_text(a) for a in accepted)
+                    wanted = (
+                        "switched on" if accepted == ON else " or ".join(_text(a) for a in accepted)
+                    )
                     yield (
                         f"{name}={_text(value)} requires {other} to be {wanted}, but it is {_text(get(config, other))}: "
                         f"set {other}, or leave {name} at {_text(f.default)}"
                     )
         for condition, clashes in f.metadata.get("conflicts", {}).items():
-            for other, excluded in clashes.items() if _applies(name, condition, value, f.default) else ():
+            for other, excluded in (
+                clashes.items() if _applies(name, condition, value, f.default) else ()
+            ):
                 if _fits(get(config, other), excluded):
                     yield (
                         f"{name}={_text(value)} conflicts with {other}={_text(get(config, other))}: "

@@ -20,7 +20,12 @@ class ScheduleConfig:
     """Steps are optimizer updates. A budget rescales warm-up and cooldown with `steps`, momentum warm-up stays."""
 
     steps: int = toggle(
-        9536, record="r02", affects=("schedule", "clock", "validation", "loss"), doc="optimizer updates", ge=1, le=10_000_000
+        9536,
+        record="r02",
+        affects=("schedule", "clock", "validation", "loss"),
+        doc="optimizer updates",
+        ge=1,
+        le=10_000_000,
     )
     warmup_steps: int = toggle(
         0,
@@ -98,10 +103,18 @@ class PrecisionConfig:
         affects=("validation",),
         doc="validation runs outside autocast, in fp32",
         choices={True: "r02"},
-        requires={True: {"precision.policy": ("autocast",), "model.attn_kernel": ("sdpa", "math", "dense", "flex")}},
+        requires={
+            True: {
+                "precision.policy": ("autocast",),
+                "model.attn_kernel": ("sdpa", "math", "dense", "flex"),
+            }
+        },
     )
     val_grad: bool = toggle(
-        False, record="r05", affects=("validation",), doc="validation keeps the graph (a compile problem was being dodged)"
+        False,
+        record="r05",
+        affects=("validation",),
+        doc="validation keeps the graph (a compile problem was being dodged)",
     )
 
 
@@ -114,10 +127,21 @@ class SystemConfig:
         choices={"sum": "r18"},
         doc="micro-step gradients of a rank are averaged, or summed",
     )
-    no_sync: bool = toggle(False, record="r04", affects=("comm",), doc="gradients are reduced on the last micro-step only")
-    bucket_view: bool = toggle(False, record="r16", affects=("comm",), doc="DDP gradients are views into its buckets")
+    no_sync: bool = toggle(
+        False,
+        record="r04",
+        affects=("comm",),
+        doc="gradients are reduced on the last micro-step only",
+    )
+    bucket_view: bool = toggle(
+        False, record="r16", affects=("comm",), doc="DDP gradients are views into its buckets"
+    )
     broadcast_buffers: bool = toggle(
-        True, record="r02", affects=("comm",), doc="DDP broadcasts buffers at every forward", choices={False: "r16"}
+        True,
+        record="r02",
+        affects=("comm",),
+        doc="DDP broadcasts buffers at every forward",
+        choices={False: "r16"},
     )
     compile: Literal["auto", "on", "off"] = toggle(
         "auto",
@@ -127,14 +151,26 @@ class SystemConfig:
         choices={"auto": "r02"},
     )
     coordinate_descent: bool = toggle(
-        False, record="r02", affects=("runtime",), doc="Inductor's coordinate_descent_tuning", choices={True: "r02", False: "r18"}
+        False,
+        record="r02",
+        affects=("runtime",),
+        doc="Inductor's coordinate_descent_tuning",
+        choices={True: "r02", False: "r18"},
     )
     skip_guards: bool = toggle(
-        False, record="r16", affects=("runtime",), doc="the compiler skips guard evaluation from step 5 on"
+        False,
+        record="r16",
+        affects=("runtime",),
+        doc="the compiler skips guard evaluation from step 5 on",
     )
-    expandable_segments: bool = toggle(False, record="r17", affects=("runtime",), doc="CUDA allocator with expandable segments")
+    expandable_segments: bool = toggle(
+        False, record="r17", affects=("runtime",), doc="CUDA allocator with expandable segments"
+    )
     cuda_warm_start: bool = toggle(
-        False, record="r18", affects=("runtime",), doc="a one-element backward pass before anything else on CUDA"
+        False,
+        record="r18",
+        affects=("runtime",),
+        doc="a one-element backward pass before anything else on CUDA",
     )
     checkpoint: Literal["none", "final", "every"] = toggle(
         "none",
@@ -163,7 +199,9 @@ class TimingConfig:
         choices={"skip10": "r04"},
         doc="warm up on dummy data, restore everything, then start the clock; or leave the first 10 updates untimed",
     )
-    exclusive_node: bool = toggle(False, record="r02", affects=("placement",), doc="a timing run has the node to itself")
+    exclusive_node: bool = toggle(
+        False, record="r02", affects=("placement",), doc="a timing run has the node to itself"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +215,9 @@ class RunConfig:
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     system: SystemConfig = field(default_factory=SystemConfig)
     timing: TimingConfig = field(default_factory=TimingConfig)
-    plugin: Mapping[str, Any] = field(default_factory=dict)  # dotted plug-in toggles: {"file.field": value}
+    plugin: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # dotted plug-in toggles: {"file.field": value}
 
 
 SECTIONS = ("model", "optim", "schedule", "data", "precision", "system", "timing")
@@ -203,7 +243,8 @@ def with_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
         section, _, key = name.partition(".")
         by_section.setdefault(section, {})[key] = value
     changed: dict[str, Any] = {
-        s: {**config.plugin, **v} if s == "plugin" else replace(getattr(config, s), **v) for s, v in by_section.items()
+        s: {**config.plugin, **v} if s == "plugin" else replace(getattr(config, s), **v)
+        for s, v in by_section.items()
     }
     return replace(config, **changed)
 

@@ -21,7 +21,9 @@ MAX_PARAMETERS = 10**11  # beyond this a configuration is a typing error
 
 @cache
 def _adapters() -> dict[str, Any]:
-    from pydantic import TypeAdapter  # not on a bare GPU image, where configurations come from presets alone
+    from pydantic import (
+        TypeAdapter,
+    )  # not on a bare GPU image, where configurations come from presets alone
 
     hints = {s: get_type_hints(type(getattr(RunConfig(), s))) for s in SECTIONS}
     return {name: TypeAdapter(hints[name.partition(".")[0]][f.name]) for name, f in toggles()}
@@ -40,8 +42,12 @@ def check_values(values: Mapping[str, Any], where: Callable[[str], str]) -> dict
         try:
             out[name] = _adapters()[name].validate_python(value, strict=True)
         except ValidationError:
-            hint = get_type_hints(type(getattr(RunConfig(), name.partition(".")[0])))[name.partition(".")[2]]
-            raise UserError(f"{where(name)}: {name} is {value!r}, but must be {allowed_text(hint)}") from None
+            hint = get_type_hints(type(getattr(RunConfig(), name.partition(".")[0])))[
+                name.partition(".")[2]
+            ]
+            raise UserError(
+                f"{where(name)}: {name} is {value!r}, but must be {allowed_text(hint)}"
+            ) from None
         _check_range(name, out[name], facts[name], where)
     return out
 
@@ -55,7 +61,8 @@ def check_sizes(c: RunConfig) -> None:
     """Refuse sizes and patterns that make no sense together, naming the fields."""
     m, d, s = c.model, c.data, c.schedule
     _refuse(
-        m.d_model % m.head_dim != 0, f"model.head_dim={m.head_dim} does not divide model.d_model={m.d_model}: choose a divisor"
+        m.d_model % m.head_dim != 0,
+        f"model.head_dim={m.head_dim} does not divide model.d_model={m.d_model}: choose a divisor",
     )
     pairs = 4 if m.rope_pairs == "half" else 2
     _refuse(
@@ -80,7 +87,8 @@ def check_sizes(c: RunConfig) -> None:
         "model.value_residual needs layer 0's attention: take 0 out of model.attn_free_layers",
     )
     _refuse(
-        m.unet_skip and m.n_layer % 2 != 0, f"model.unet_skip needs an even model.n_layer, not {m.n_layer}: add or drop a layer"
+        m.unet_skip and m.n_layer % 2 != 0,
+        f"model.unet_skip needs an even model.n_layer, not {m.n_layer}: add or drop a layer",
     )
     if m.value_embed is not None:
         _refuse(
@@ -175,7 +183,8 @@ def check_sizes(c: RunConfig) -> None:
         f"model.n_layer={m.n_layer} x model.d_model={m.d_model} makes about {size:.1e} parameters: choose a smaller model",
     )
     _refuse(
-        per_round > 2**34, f"data.ranks * data.micro_tokens = {per_round} tokens in one round is beyond any machine: choose less"
+        per_round > 2**34,
+        f"data.ranks * data.micro_tokens = {per_round} tokens in one round is beyond any machine: choose less",
     )
 
 

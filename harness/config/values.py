@@ -23,13 +23,22 @@ def allowed_text(hint: Any) -> str:
     }.get(getattr(hint, "__name__", ""), str(hint))
 
 
-def _check_range(name: str, value: Any, facts: Mapping[str, Any], where: Callable[[str], str]) -> None:
+def _check_range(
+    name: str, value: Any, facts: Mapping[str, Any], where: Callable[[str], str]
+) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
     if not math.isfinite(value):
         raise UserError(f"{where(name)}: {name} is {value!r}, but must be a finite number")
-    tests = {"ge": lambda v, b: v >= b, "gt": lambda v, b: v > b, "le": lambda v, b: v <= b, "lt": lambda v, b: v < b}
+    tests = {
+        "ge": lambda v, b: v >= b,
+        "gt": lambda v, b: v > b,
+        "le": lambda v, b: v <= b,
+        "lt": lambda v, b: v < b,
+    }
     words = {"ge": "at least", "gt": "greater than", "le": "at most", "lt": "less than"}
     for key, holds in tests.items():
         if key in facts and not holds(value, facts[key]):
-            raise UserError(f"{where(name)}: {name} is {value!r}, but must be {words[key]} {facts[key]}")
+            raise UserError(
+                f"{where(name)}: {name} is {value!r}, but must be {words[key]} {facts[key]}"
+            )

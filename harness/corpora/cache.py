@@ -17,7 +17,9 @@ WITHOUT = "set data.cache to none"
 
 def cache_root() -> Path:
     """Where copies lie on this node: the environment's ABLATE_CACHE, else a folder of this user's in the temporary one."""
-    return Path(os.environ.get("ABLATE_CACHE") or Path(tempfile.gettempdir()) / f"ablate-{os.getuid()}")
+    return Path(
+        os.environ.get("ABLATE_CACHE") or Path(tempfile.gettempdir()) / f"ablate-{os.getuid()}"
+    )
 
 
 def cache_locally(corpus: Corpus, directory: Path | str | None = None) -> Corpus:
@@ -27,7 +29,9 @@ def cache_locally(corpus: Corpus, directory: Path | str | None = None) -> Corpus
     Raises UserError for a full disk, a folder that cannot be written, or a damaged source.
     """
     root = Path(directory or cache_root())
-    folder = root / f"{corpus.name}-{sha256_of(corpus.folder / 'corpus.json')[:16]}"  # held-out text is not in the fingerprint
+    folder = (
+        root / f"{corpus.name}-{sha256_of(corpus.folder / 'corpus.json')[:16]}"
+    )  # held-out text is not in the fingerprint
     try:
         with lock(folder):
             if not (folder / "corpus.json").exists():
@@ -45,7 +49,9 @@ def copy(corpus: Corpus, folder: Path) -> None:
     paths = [path for paths in corpus.shards.values() for path in paths]
     needed, free = sum(path.stat().st_size for path in paths), shutil.disk_usage(folder).free
     if needed > free:
-        raise UserError(f"{folder}: {free >> 20} MiB free, {corpus.name} takes {needed >> 20}: make room, or {WITHOUT}")
+        raise UserError(
+            f"{folder}: {free >> 20} MiB free, {corpus.name} takes {needed >> 20}: make room, or {WITHOUT}"
+        )
     for path in paths:
         copy_verified(path, folder / path.name, corpus.files[path.name])
     write_atomically(folder / "corpus.json", (corpus.folder / "corpus.json").read_bytes())
@@ -62,5 +68,7 @@ def copy_verified(source: Path, target: Path, sha256: str) -> None:
         os.fsync(copy.fileno())
     if digest.hexdigest() != sha256:
         partial.unlink()
-        raise UserError(f"{source}: its content is not what corpus.json says: prepare the corpus again")
+        raise UserError(
+            f"{source}: its content is not what corpus.json says: prepare the corpus again"
+        )
     partial.replace(target)

@@ -13,7 +13,12 @@ from harness.corpora.corpus import Corpus, describe, fingerprint_of
 from harness.data.shards import BLOCK_TOKENS, blocks, open_shard, sha256_of
 from harness.errors import UserError
 
-ROLES_TO_READ = ("val", "train", "heldout", "unknown")  # validation first: its documents are looked for in the others
+ROLES_TO_READ = (
+    "val",
+    "train",
+    "heldout",
+    "unknown",
+)  # validation first: its documents are looked for in the others
 
 
 def check(path: Path | str, *, vocab_size: int = 50257, separator: int = 50256) -> dict[str, Any]:
@@ -31,14 +36,26 @@ def check(path: Path | str, *, vocab_size: int = 50257, separator: int = 50256) 
         except UserError as error:
             problems.append(str(error))
     roles = corpus.shards if corpus else shards_below(path)
-    files = [look_at(file, role, vocab_size, separator) for role, paths in roles.items() for file in paths]
+    files = [
+        look_at(file, role, vocab_size, separator)
+        for role, paths in roles.items()
+        for file in paths
+    ]
     problems += [file["problem"] for file in files if file["problem"]]
     sound = all(file["tokens"] for file in files)
     if corpus and sound:
         problems += against_description(corpus, files)
     documents, overlap = read_documents(roles, separator) if sound else ({}, {})
-    warnings = [f"{file['file']}: no separator {separator} in it" for file in files if file["separators"] == 0]
-    warnings += [f"{n} {role} documents are in validation too, word for word" for role, n in overlap.items() if n]
+    warnings = [
+        f"{file['file']}: no separator {separator} in it"
+        for file in files
+        if file["separators"] == 0
+    ]
+    warnings += [
+        f"{n} {role} documents are in validation too, word for word"
+        for role, n in overlap.items()
+        if n
+    ]
     if sound:
         warnings += [
             f"{paths[0]}: does not begin with the separator {separator}: its first document lacks its beginning"
@@ -62,10 +79,14 @@ def shards_below(path: Path) -> dict[str, list[Path]]:
     """Role -> shards, of a single file or of a folder; the role is read from the benchmark's file names."""
     files = sorted(path.glob("*.bin")) if path.is_dir() else [path]
     if not files or not path.exists():
-        raise UserError(f"{path}: {'no .bin file in this folder' if path.exists() else 'no such file or folder'}: check the path")
+        raise UserError(
+            f"{path}: {'no .bin file in this folder' if path.exists() else 'no such file or folder'}: check the path"
+        )
     roles: dict[str, list[Path]] = {}
     for file in files:
-        roles.setdefault(next((role for role in ROLES_TO_READ if f"_{role}_" in file.name), "unknown"), []).append(file)
+        roles.setdefault(
+            next((role for role in ROLES_TO_READ if f"_{role}_" in file.name), "unknown"), []
+        ).append(file)
     return roles
 
 
@@ -77,11 +98,16 @@ def look_at(file: Path, role: str, vocab_size: int, separator: int) -> dict[str,
         tokens = open_shard(file)
     except UserError as error:
         return facts | {"problem": str(error)}
-    lowest, highest = min(int(block.min()) for block in blocks(tokens)), max(int(block.max()) for block in blocks(tokens))
+    lowest, highest = (
+        min(int(block.min()) for block in blocks(tokens)),
+        max(int(block.max()) for block in blocks(tokens)),
+    )
     separators = sum(int(np.count_nonzero(block == separator)) for block in blocks(tokens))
     facts |= {"tokens": len(tokens), "lowest": lowest, "highest": highest, "separators": separators}
     if highest >= vocab_size:
-        facts["problem"] = f"{file}: token {highest} is beyond the vocabulary of {vocab_size}: prepare the corpus again"
+        facts["problem"] = (
+            f"{file}: token {highest} is beyond the vocabulary of {vocab_size}: prepare the corpus again"
+        )
     return facts
 
 
@@ -99,7 +125,9 @@ def against_description(corpus: Corpus, files: Sequence[Mapping[str, Any]]) -> I
         yield f"{corpus.folder}: the fingerprint in corpus.json is not that of its content: prepare the corpus again"
 
 
-def read_documents(roles: Mapping[str, Sequence[Path]], separator: int) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
+def read_documents(
+    roles: Mapping[str, Sequence[Path]], separator: int
+) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
     """Statistics of each role's documents, and how many of them are in validation word for word. One pass over everything."""
     in_val: set[bytes] = set()
     found, overlap = {}, {}
@@ -124,7 +152,10 @@ def documents(shards: Sequence[Path], separator: int) -> Iterator[tuple[int, byt
     digest, length, inside = hashlib.blake2b(digest_size=16), 0, False
     for path in shards:
         tokens = open_shard(path)
-        cuts = [n * BLOCK_TOKENS + np.flatnonzero(block == separator) for n, block in enumerate(blocks(tokens))]
+        cuts = [
+            n * BLOCK_TOKENS + np.flatnonzero(block == separator)
+            for n, block in enumerate(blocks(tokens))
+        ]
         for start, end in pairwise([0, *np.concatenate(cuts).tolist(), len(tokens)]):
             if start == end:
                 continue

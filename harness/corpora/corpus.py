@@ -28,7 +28,9 @@ def data_root(root: Path | str | None = None) -> Path:
 
 def corpus_folder(name: str, root: Path | str | None = None) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
-        raise UserError(f"corpus name {name!r}: use letters, digits, '.', '_' and '-' only, not starting with '.' or '-'")
+        raise UserError(
+            f"corpus name {name!r}: use letters, digits, '.', '_' and '-' only, not starting with '.' or '-'"
+        )
     return data_root(root) / name
 
 
@@ -41,7 +43,9 @@ class Corpus:
     vocab_size: int
     separator: int  # opens every document
     unit: str  # of a loss: "nats per byte" where every token is a byte, else "nats per token"
-    bytes_per_token: Mapping[str, float] | None  # role -> bytes of text per token, separators counted; None if unknown
+    bytes_per_token: (
+        Mapping[str, float] | None
+    )  # role -> bytes of text per token, separators counted; None if unknown
     documents: Mapping[str, int] | None  # role -> number of documents; None if unknown
     tokens: Mapping[str, int]  # role -> number of tokens
     shards: Mapping[str, tuple[Path, ...]]  # role -> files
@@ -64,7 +68,11 @@ class Corpus:
 
     def bits_per_byte(self, loss: float, role: str = "val") -> float | None:
         """A loss in nats per token, comparable across tokenizers; None where the corpus does not know its bytes."""
-        return None if self.bytes_per_token is None else loss / math.log(2) / self.bytes_per_token[role]
+        return (
+            None
+            if self.bytes_per_token is None
+            else loss / math.log(2) / self.bytes_per_token[role]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +92,11 @@ class HeldOut:
 
 def fingerprint_of(vocab_size: int, separator: int, sha256s: Mapping[str, Sequence[str]]) -> str:
     """sha256 over what training and validation read: the shards' contents in order, the vocabulary, the separator."""
-    content = {"vocab_size": vocab_size, "separator": separator, **{role: list(sha256s[role]) for role in ("train", "val")}}
+    content = {
+        "vocab_size": vocab_size,
+        "separator": separator,
+        **{role: list(sha256s[role]) for role in ("train", "val")},
+    }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -101,7 +113,9 @@ def write_corpus(
 ) -> Corpus:
     """Hash the shards of each role and write corpus.json: from here on the corpus is prepared."""
     roles = {role: list(shards.get(role, ())) for role in ROLES}
-    tokens = {role: sum(count_tokens(path) for path in paths) for role, paths in roles.items() if paths}
+    tokens = {
+        role: sum(count_tokens(path) for path in paths) for role, paths in roles.items() if paths
+    }
     files = {path.name: sha256_of(path) for paths in roles.values() for path in paths}
     facts = {
         "schema": SCHEMA,
@@ -109,13 +123,17 @@ def write_corpus(
         "vocab_size": vocab_size,
         "separator": separator,
         "unit": unit,
-        "bytes_per_token": {role: text_bytes[role] / n for role, n in tokens.items()} if text_bytes else None,
+        "bytes_per_token": {role: text_bytes[role] / n for role, n in tokens.items()}
+        if text_bytes
+        else None,
         "documents": {role: documents[role] for role in tokens} if documents else None,
         "tokens": tokens,
         "shards": {role: [path.name for path in paths] for role, paths in roles.items()},
         "files": files,
         "fingerprint": fingerprint_of(
-            vocab_size, separator, {role: [files[path.name] for path in paths] for role, paths in roles.items()}
+            vocab_size,
+            separator,
+            {role: [files[path.name] for path in paths] for role, paths in roles.items()},
         ),
         "source": source,
     }
@@ -145,9 +163,15 @@ def describe(folder: Path) -> Corpus:
         shards = {role: tuple(folder / Path(name).name for name in names[role]) for role in ROLES}
         corpus = Corpus(folder=folder, shards=shards, **facts)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}): prepare the corpus again") from None
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}): prepare the corpus again"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: not a corpus description ({type(error).__name__}: {error}): prepare the corpus again") from None
+        raise UserError(
+            f"{path}: not a corpus description ({type(error).__name__}: {error}): prepare the corpus again"
+        ) from None
     if schema != SCHEMA:
-        raise UserError(f"{path}: schema {schema}, this program reads schema {SCHEMA}: prepare the corpus again")
+        raise UserError(
+            f"{path}: schema {schema}, this program reads schema {SCHEMA}: prepare the corpus again"
+        )
     return corpus

@@ -14,11 +14,16 @@ N_SHARDS = 103  # training shards of 1e8 tokens in the dataset
 DEFAULT_SHARDS = 9  # an 8-rank record takes 190 updates from a shard: enough for records 14 to 18
 
 
-def prepare_fineweb(folder: Path, progress: Progress = quiet, *, n_shards: int = DEFAULT_SHARDS) -> Corpus:
+def prepare_fineweb(
+    folder: Path, progress: Progress = quiet, *, n_shards: int = DEFAULT_SHARDS
+) -> Corpus:
     """The validation shard and the first `n_shards` training shards. Files that are there already are checked, not fetched."""
     if not 1 <= n_shards <= N_SHARDS:
         raise UserError(f"{n_shards} shards of fineweb10B: choose 1 to {N_SHARDS}")
-    names = ["fineweb_val_000000.bin", *(f"fineweb_train_{number:06d}.bin" for number in range(1, n_shards + 1))]
+    names = [
+        "fineweb_val_000000.bin",
+        *(f"fineweb_train_{number:06d}.bin" for number in range(1, n_shards + 1)),
+    ]
     folder.mkdir(parents=True, exist_ok=True)
     for done, name in enumerate(names, 1):
         if not (folder / name).exists():
@@ -41,10 +46,18 @@ def fetch(name: str, folder: Path) -> None:
     try:
         hub = import_module("huggingface_hub")  # optional, so imported by name where it is used
     except ImportError:
-        raise UserError(f"{name}: downloading needs huggingface_hub: pip install huggingface_hub, {by_hand}") from None
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries; what they end in is said below
+        raise UserError(
+            f"{name}: downloading needs huggingface_hub: pip install huggingface_hub, {by_hand}"
+        ) from None
+    logging.getLogger("huggingface_hub").setLevel(
+        logging.ERROR
+    )  # its retries; what they end in is said below
     try:
-        hub.hf_hub_download(repo_id=REPOSITORY, filename=name, repo_type="dataset", local_dir=folder)
+        hub.hf_hub_download(
+            repo_id=REPOSITORY, filename=name, repo_type="dataset", local_dir=folder
+        )
     except Exception as error:  # whatever its HTTP library raises
         cause = (str(error).splitlines() or [""])[0][:200]
-        raise UserError(f"{name}: the download failed ({type(error).__name__}: {cause}): try again, {by_hand}") from error
+        raise UserError(
+            f"{name}: the download failed ({type(error).__name__}: {cause}): try again, {by_hand}"
+        ) from error

@@ -7,7 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.corpora.corpus import BUILT_IN, Corpus, HeldOut, corpus_folder, data_root, describe, read_corpus
+from harness.corpora.corpus import (
+    BUILT_IN,
+    Corpus,
+    HeldOut,
+    corpus_folder,
+    data_root,
+    describe,
+    read_corpus,
+)
 from harness.corpora.fineweb import prepare_fineweb
 from harness.corpora.lock import lock
 from harness.corpora.shard_writer import Progress, quiet
@@ -22,7 +30,12 @@ KNOWN: dict[str, Callable[..., Corpus]] = dict(zip(BUILT_IN, (prepare_stdlib, pr
 
 
 def prepare(
-    name: str, root: Path | str | None = None, *, n_shards: int | None = None, force: bool = False, progress: Progress = quiet
+    name: str,
+    root: Path | str | None = None,
+    *,
+    n_shards: int | None = None,
+    force: bool = False,
+    progress: Progress = quiet,
 ) -> Corpus:
     """Make a known corpus, or return it as it is where it is prepared already. n_shards: of fineweb10B's training shards.
 
@@ -30,7 +43,9 @@ def prepare(
     """
     folder = corpus_folder(name, root)
     if name not in KNOWN:
-        raise UserError(f"unknown corpus '{name}'{near_miss(name, list(KNOWN))}: prepare {' or '.join(KNOWN)}, or your own text")
+        raise UserError(
+            f"unknown corpus '{name}'{near_miss(name, list(KNOWN))}: prepare {' or '.join(KNOWN)}, or your own text"
+        )
     if n_shards is not None and name != "fineweb10B":
         raise UserError(f"corpus '{name}' has no choice of shards: leave the number out")
     with lock(folder):
@@ -39,7 +54,9 @@ def prepare(
                 corpus = read_corpus(folder)
                 if n_shards in (None, len(corpus.train)):
                     return corpus
-        return KNOWN[name](folder, progress, **({"n_shards": n_shards} if n_shards is not None else {}))
+        return KNOWN[name](
+            folder, progress, **({"n_shards": n_shards} if n_shards is not None else {})
+        )
 
 
 def open_corpus(name: str, root: Path | str | None = None) -> Corpus:
@@ -48,7 +65,9 @@ def open_corpus(name: str, root: Path | str | None = None) -> Corpus:
     if (folder / "corpus.json").exists():
         return read_corpus(folder)
     if name in KNOWN:
-        raise UserError(f"corpus '{name}' is not prepared in {folder.parent}: run `ablate data prepare {name}`")
+        raise UserError(
+            f"corpus '{name}' is not prepared in {folder.parent}: run `ablate data prepare {name}`"
+        )
     names = [*KNOWN, *(path.parent.name for path in data_root(root).glob("*/corpus.json"))]
     raise UserError(
         f"no corpus '{name}' in {folder.parent}{near_miss(name, names)}: "
@@ -79,7 +98,9 @@ def open_heldout(name: str, corpus: Corpus, root: Path | str | None = None) -> H
         shards=shards,
         n_tokens=other.tokens[role],
         bytes_per_token=other.bytes_per_token[role] if other.bytes_per_token else None,
-        fingerprint=hashlib.sha256(" ".join(other.files[path.name] for path in shards).encode()).hexdigest(),
+        fingerprint=hashlib.sha256(
+            " ".join(other.files[path.name] for path in shards).encode()
+        ).hexdigest(),
     )
 
 
@@ -95,10 +116,17 @@ def check_fits(corpus: Corpus, heldout: HeldOut | None, d: DataConfig) -> None:
         loader=d.loader,
         order=d.order,
     )
-    refuse_short_val(corpus.val, [corpus.tokens["val"]], val_tokens=d.val_tokens, round_tokens=d.ranks * d.micro_tokens)
+    refuse_short_val(
+        corpus.val,
+        [corpus.tokens["val"]],
+        val_tokens=d.val_tokens,
+        round_tokens=d.ranks * d.micro_tokens,
+    )
     if heldout is not None:
         n = heldout.first_tokens(d.val_tokens, d.micro_tokens)
-        refuse_short_val(heldout.shards, [heldout.n_tokens], val_tokens=n, round_tokens=d.micro_tokens)
+        refuse_short_val(
+            heldout.shards, [heldout.n_tokens], val_tokens=n, round_tokens=d.micro_tokens
+        )
 
 
 def near_miss(name: str, names: list[str]) -> str:
@@ -108,8 +136,15 @@ def near_miss(name: str, names: list[str]) -> str:
 
 def list_corpora(root: Path | str | None = None) -> list[dict[str, Any]]:
     """Known corpora first, then others found under the root: plain values; `missing` says what to do, None if nothing."""
-    found = sorted(path.name for path in data_root(root).glob("[!.]*") if path.is_dir()) if data_root(root).is_dir() else []
-    return [row(data_root(root) / name) for name in [*KNOWN, *(name for name in found if name not in KNOWN)]]
+    found = (
+        sorted(path.name for path in data_root(root).glob("[!.]*") if path.is_dir())
+        if data_root(root).is_dir()
+        else []
+    )
+    return [
+        row(data_root(root) / name)
+        for name in [*KNOWN, *(name for name in found if name not in KNOWN)]
+    ]
 
 
 def row(folder: Path) -> dict[str, Any]:

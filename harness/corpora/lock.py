@@ -48,7 +48,9 @@ def folder_lock(path: Path) -> Iterator[None]:
         except FileExistsError:
             release_if_dead(path)
         if time.monotonic() - start > WAIT_S:
-            raise UserError(f"{path}: locked for more than {WAIT_S:.0f} s: if no other process is at work, remove it")
+            raise UserError(
+                f"{path}: locked for more than {WAIT_S:.0f} s: if no other process is at work, remove it"
+            )
         time.sleep(0.05)
     owner = path / f"{socket.gethostname()}.{os.getpid()}"
     owner.touch()

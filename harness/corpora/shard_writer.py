@@ -42,7 +42,9 @@ class CorpusWriter:
     what an interrupted preparation left is removed by the next one.
     """
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, shard_tokens: int = SHARD_TOKENS) -> None:
+    def __init__(
+        self, folder: Path, tokenizer: Tokenizer, shard_tokens: int = SHARD_TOKENS
+    ) -> None:
         self.folder, self.tokenizer = folder, tokenizer
         # validation and held-out text stay in one file each, so that "the first tokens" is a plain slice
         self.room = {"train": shard_tokens, "val": MAX_TOKENS, "heldout": MAX_TOKENS}
@@ -66,7 +68,9 @@ class CorpusWriter:
         while len(tokens):
             if role not in self._open:
                 number = len(self.shards[role]) + FIRST_NUMBER[role]
-                self.shards[role].append(self.folder / f"{self.folder.name}_{role}_{number:06d}.bin")
+                self.shards[role].append(
+                    self.folder / f"{self.folder.name}_{role}_{number:06d}.bin"
+                )
                 self._open[role] = ShardWriter(self.shards[role][-1])
             writer = self._open[role]
             room = self.room[role] - writer.n_tokens
@@ -111,6 +115,11 @@ class CorpusWriter:
     def __enter__(self) -> "CorpusWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         while self._open:
             self._open.popitem()[1].abort()

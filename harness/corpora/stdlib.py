@@ -16,32 +16,55 @@ from harness.corpora.tokenizers import open_tokenizer
 from harness.errors import UserError
 
 NOT_ITS_OWN = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
-TABLES_AND_EXTRAS = {"encodings", "lib2to3", "idlelib", "turtledemo", "ensurepip", "tkinter", "distutils"}  # or shipped apart
+TABLES_AND_EXTRAS = {
+    "encodings",
+    "lib2to3",
+    "idlelib",
+    "turtledemo",
+    "ensurepip",
+    "tkinter",
+    "distutils",
+}  # or shipped apart
 SKIPPED_PREFIXES = ("config-", "_sysconfigdata")
 
 
 def prepare_stdlib(folder: Path, progress: Progress = quiet) -> Corpus:
     """One document per file, bytes as tokens, files in the order of a hash of their path, split by whole files."""
     found = by_hash(source_files(Path(sysconfig.get_path("stdlib"))))
-    texts = list({text.path.read_bytes(): text for text in found}.values())  # copies could fall into training and validation
+    texts = list(
+        {text.path.read_bytes(): text for text in found}.values()
+    )  # copies could fall into training and validation
     if not texts:
         raise UserError(
             f"{sysconfig.get_path('stdlib')}: no source files of the standard library here: use a Python that ships them"
         )
     with CorpusWriter(folder, open_tokenizer("bytes")) as writer:
-        for done, (text, role) in enumerate(zip(texts, split_roles([text.size for text in texts])), 1):
+        for done, (text, role) in enumerate(
+            zip(texts, split_roles([text.size for text in texts])), 1
+        ):
             writer.add(role, file_blocks(text.path))
             progress(done, len(texts))
-        return writer.finish(f"standard library of {platform.python_implementation()} {platform.python_version()}")
+        return writer.finish(
+            f"standard library of {platform.python_implementation()} {platform.python_version()}"
+        )
 
 
 def source_files(stdlib: Path) -> Iterator[TextFile]:
     """Every .py file of the library proper that is a plain file and not empty."""
     for here, folders, files in os.walk(stdlib):
         folders[:] = [
-            name for name in folders if name not in NOT_ITS_OWN | TABLES_AND_EXTRAS and not name.startswith(SKIPPED_PREFIXES)
+            name
+            for name in folders
+            if name not in NOT_ITS_OWN | TABLES_AND_EXTRAS and not name.startswith(SKIPPED_PREFIXES)
         ]
         for name in files:
             path = Path(here, name)
-            if name.endswith(".py") and not name.startswith(SKIPPED_PREFIXES) and not path.is_symlink() and path.stat().st_size:
-                yield TextFile(path=path, key=path.relative_to(stdlib).as_posix(), size=path.stat().st_size)
+            if (
+                name.endswith(".py")
+                and not name.startswith(SKIPPED_PREFIXES)
+                and not path.is_symlink()
+                and path.stat().st_size
+            ):
+                yield TextFile(
+                    path=path, key=path.relative_to(stdlib).as_posix(), size=path.stat().st_size
+                )

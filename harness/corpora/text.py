@@ -15,7 +15,14 @@ from pathlib import Path
 
 from harness.corpora.corpus import BUILT_IN, Corpus, corpus_folder
 from harness.corpora.lock import lock
-from harness.corpora.shard_writer import SHARD_TOKENS, VAL_SHARE, CorpusWriter, Progress, quiet, split_roles
+from harness.corpora.shard_writer import (
+    SHARD_TOKENS,
+    VAL_SHARE,
+    CorpusWriter,
+    Progress,
+    quiet,
+    split_roles,
+)
 from harness.corpora.tokenizers import open_tokenizer
 from harness.data.shards import sha256_of
 from harness.errors import UserError
@@ -68,7 +75,9 @@ def prepare_text(
                     writer.add(side_of(blocks), blocks)
             done += text.size
             progress(done, total)
-        return writer.finish(f"text: {', '.join(str(path) for path in paths)}; documents by {documents}; tokenizer {tokenizer}")
+        return writer.finish(
+            f"text: {', '.join(str(path) for path in paths)}; documents by {documents}; tokenizer {tokenizer}"
+        )
 
 
 def split_files(texts: Sequence[TextFile]) -> dict[Path, str]:
@@ -94,7 +103,9 @@ def side_of(document: Document) -> str:
 
 def by_hash(texts: Iterable[TextFile]) -> list[TextFile]:
     """In an order that has nothing to do with what the files hold, and is the same on every machine."""
-    return sorted(texts, key=lambda text: (hashlib.sha256(text.key.encode()).digest(), str(text.path)))
+    return sorted(
+        texts, key=lambda text: (hashlib.sha256(text.key.encode()).digest(), str(text.path))
+    )
 
 
 def find_texts(paths: Sequence[Path | str]) -> list[TextFile]:
@@ -108,9 +119,15 @@ def find_texts(paths: Sequence[Path | str]) -> list[TextFile]:
             if is_binary(file):
                 if path.is_dir():
                     continue
-                raise UserError(f"{file}: not a text file (it holds NUL bytes): give .txt, .md, .jsonl or source files")
+                raise UserError(
+                    f"{file}: not a text file (it holds NUL bytes): give .txt, .md, .jsonl or source files"
+                )
             if size := file.stat().st_size:
-                key = file.name if file == path else f"{path.resolve().name}/{file.relative_to(path).as_posix()}"
+                key = (
+                    file.name
+                    if file == path
+                    else f"{path.resolve().name}/{file.relative_to(path).as_posix()}"
+                )
                 found[file.resolve()] = TextFile(path=file, key=key, size=size)
         if not inside:
             raise UserError(f"{path}: no file below this folder: check the path")
@@ -119,8 +136,14 @@ def find_texts(paths: Sequence[Path | str]) -> list[TextFile]:
 
 def files_below(folder: Path) -> Iterator[Path]:
     for here, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
-        yield from (path for name in files if not name.startswith(".") and not (path := Path(here, name)).is_symlink())
+        folders[:] = [
+            name for name in folders if not name.startswith(".") and name != "__pycache__"
+        ]
+        yield from (
+            path
+            for name in files
+            if not name.startswith(".") and not (path := Path(here, name)).is_symlink()
+        )
 
 
 def is_binary(path: Path) -> bool:
@@ -200,6 +223,8 @@ def safe_cut(block: bytes) -> int:
     start, cut = max(0, len(block) - 65536), len(block)
     while found := LAST_WORD_END.match(block, start, cut):
         cut = found.end()
-        if not block[max(0, cut - 4) : cut].decode("utf-8", "ignore")[-1:].isspace():  # U+00A0 and the like are spaces too
+        if (
+            not block[max(0, cut - 4) : cut].decode("utf-8", "ignore")[-1:].isspace()
+        ):  # U+00A0 and the like are spaces too
             return cut
     return len(block) if len(block) > 16 * BLOCK_BYTES else 0

@@ -30,7 +30,9 @@ class Tokenizer:
 def byte_tokenizer(vocabulary: Path | None = None) -> Tokenizer:
     """Every byte is a token; no vocabulary file."""
     if vocabulary is not None:
-        raise UserError(f"{vocabulary}: the bytes tokenizer has no vocabulary: leave it out, or choose gpt2")
+        raise UserError(
+            f"{vocabulary}: the bytes tokenizer has no vocabulary: leave it out, or choose gpt2"
+        )
     return Tokenizer(
         name="bytes",
         vocab_size=257,
@@ -45,7 +47,9 @@ def gpt2_tokenizer(vocabulary: Path | None = None) -> Tokenizer:
     try:
         tiktoken = import_module("tiktoken")  # optional, so imported by name where it is used
     except ImportError:
-        raise UserError("the gpt2 tokenizer needs tiktoken: pip install tiktoken, or use the bytes tokenizer") from None
+        raise UserError(
+            "the gpt2 tokenizer needs tiktoken: pip install tiktoken, or use the bytes tokenizer"
+        ) from None
     if vocabulary is None:
         try:
             encoding = tiktoken.get_encoding("gpt2")
@@ -62,13 +66,17 @@ def gpt2_tokenizer(vocabulary: Path | None = None) -> Tokenizer:
             raise UserError(
                 f"{vocabulary}: {n_ranks} tokens and a separator do not fit into a shard's 16 bits: use a smaller table"
             )
-        encoding = tiktoken.Encoding(vocabulary.name, pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={})
+        encoding = tiktoken.Encoding(
+            vocabulary.name, pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={}
+        )
     return Tokenizer(
         name="gpt2",
         vocab_size=n_ranks + 1,
         separator=n_ranks,  # GPT-2's <|endoftext|>, 50256; encode_ordinary never makes it from text
         unit="nats per token",
-        encode=lambda block: np.array(encoding.encode_ordinary(block.decode("utf-8", "replace")), dtype=np.uint16),
+        encode=lambda block: np.array(
+            encoding.encode_ordinary(block.decode("utf-8", "replace")), dtype=np.uint16
+        ),
     )
 
 
@@ -110,7 +118,10 @@ def ranks_from_merges(lines: list[str]) -> dict[bytes, int]:
     return ranks
 
 
-TOKENIZERS: dict[str, Callable[[Path | None], Tokenizer]] = {"bytes": byte_tokenizer, "gpt2": gpt2_tokenizer}
+TOKENIZERS: dict[str, Callable[[Path | None], Tokenizer]] = {
+    "bytes": byte_tokenizer,
+    "gpt2": gpt2_tokenizer,
+}
 
 
 def open_tokenizer(name: str, vocabulary: Path | None = None) -> Tokenizer:

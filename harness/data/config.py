@@ -8,9 +8,20 @@ from harness.model.config import toggle
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    corpus: str = toggle("stdlib", record="r02", affects=("data", "validation", "loss"), doc="name of a prepared corpus")
+    corpus: str = toggle(
+        "stdlib",
+        record="r02",
+        affects=("data", "validation", "loss"),
+        doc="name of a prepared corpus",
+    )
     batch_tokens: int = toggle(
-        524288, record="r02", affects=("data", "loss"), doc="tokens per update over all ranks", ge=1, le=2**34, unit="tokens"
+        524288,
+        record="r02",
+        affects=("data", "loss"),
+        doc="tokens per update over all ranks",
+        ge=1,
+        le=2**34,
+        unit="tokens",
     )
     seq_len: int = toggle(
         1024,
@@ -32,7 +43,12 @@ class DataConfig:
         unit="tokens",
     )
     ranks: int = toggle(
-        8, record="r02", affects=("data", "loss"), doc="ranks of the record, simulated by any number of processes", ge=1, le=1024
+        8,
+        record="r02",
+        affects=("data", "loss"),
+        doc="ranks of the record, simulated by any number of processes",
+        ge=1,
+        le=1024,
     )
     loader: Literal["per_rank", "global"] = toggle(
         "per_rank",
@@ -63,10 +79,20 @@ class DataConfig:
         choices={"sequential": "r02"},
     )
     val_tokens: int = toggle(
-        10_485_760, record="r02", affects=("validation",), doc="validation tokens: the first of the set", ge=1, unit="tokens"
+        10_485_760,
+        record="r02",
+        affects=("validation",),
+        doc="validation tokens: the first of the set",
+        ge=1,
+        unit="tokens",
     )
     val_every: int = toggle(
-        128, record="r02", affects=("validation",), doc="updates between validations", choices={125: "r04"}, ge=1
+        128,
+        record="r02",
+        affects=("validation",),
+        doc="updates between validations",
+        choices={125: "r04"},
+        ge=1,
     )
     input_dtype: Literal["int64", "int32"] = toggle(
         "int64",
@@ -76,7 +102,10 @@ class DataConfig:
         choices={"int32": "r15"},
     )
     pinned: bool = toggle(
-        False, record="r15", affects=("data",), doc="batches through pinned memory, copied asynchronously (CUDA)"
+        False,
+        record="r15",
+        affects=("data",),
+        doc="batches through pinned memory, copied asynchronously (CUDA)",
     )
     heldout: str | None = toggle(
         None,

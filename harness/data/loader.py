@@ -14,7 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.data.positions import Global, PerRank, Shuffled, locate, refuse_short_train, refuse_short_val
+from harness.data.positions import (
+    Global,
+    PerRank,
+    Shuffled,
+    locate,
+    refuse_short_train,
+    refuse_short_val,
+)
 from harness.data.shards import Tokens, count_tokens, open_shard
 from harness.errors import UserError
 
@@ -84,7 +91,9 @@ class TokenStream:
 
 def empty_batch(*shape: int, input_dtype: str, pinned: bool) -> Batch:
     pin = pinned and torch.cuda.is_available()
-    return torch.empty(shape, dtype=DTYPES[input_dtype], pin_memory=pin), torch.empty(shape, dtype=torch.int64, pin_memory=pin)
+    return torch.empty(shape, dtype=DTYPES[input_dtype], pin_memory=pin), torch.empty(
+        shape, dtype=torch.int64, pin_memory=pin
+    )
 
 
 def fill(x: Tensor, y: Tensor, tokens: Tokens) -> None:
@@ -116,7 +125,11 @@ class TrainLoader(Iterator[list[Batch]]):
         pinned: bool = False,
     ) -> None:
         self.stream, self.layout = TokenStream(shards), layout
-        self.first_batch_twice, self.input_dtype, self.pinned = first_batch_twice, input_dtype, pinned
+        self.first_batch_twice, self.input_dtype, self.pinned = (
+            first_batch_twice,
+            input_dtype,
+            pinned,
+        )
         refuse_short_train(
             shards,
             self.stream.lengths,
@@ -134,7 +147,12 @@ class TrainLoader(Iterator[list[Batch]]):
             self.read_tokens, self.reads_per_draw = layout.seq_len, layout.rows
             self.cursors = [
                 Shuffled(
-                    self.stream.lengths, rank=rank, ranks=layout.ranks, read_tokens=layout.seq_len, rows=layout.rows, seed=seed
+                    self.stream.lengths,
+                    rank=rank,
+                    ranks=layout.ranks,
+                    read_tokens=layout.seq_len,
+                    rows=layout.rows,
+                    seed=seed,
                 )
                 for rank in layout.own_ranks
             ]
@@ -143,7 +161,11 @@ class TrainLoader(Iterator[list[Batch]]):
                 self.read_tokens, self.draws_per_step = layout.micro_tokens * layout.micro_steps, 1
             self.cursors = [
                 {"per_rank": PerRank, "global": Global}[loader](
-                    self.stream.lengths, rank=rank, ranks=layout.ranks, read_tokens=self.read_tokens, shard_switch=shard_switch
+                    self.stream.lengths,
+                    rank=rank,
+                    ranks=layout.ranks,
+                    read_tokens=self.read_tokens,
+                    shard_switch=shard_switch,
                 )
                 for rank in layout.own_ranks
             ]
@@ -158,7 +180,10 @@ class TrainLoader(Iterator[list[Batch]]):
     def __next__(self) -> list[Batch]:
         layout = self.layout
         shape = layout.micro_steps, layout.rows, layout.seq_len
-        step = [empty_batch(*shape, input_dtype=self.input_dtype, pinned=self.pinned) for _ in self.cursors]
+        step = [
+            empty_batch(*shape, input_dtype=self.input_dtype, pinned=self.pinned)
+            for _ in self.cursors
+        ]
         reads = [zip(x.view(-1, self.read_tokens), y.view(-1, self.read_tokens)) for x, y in step]
         for _ in range(self.draws_per_step):
             if self.first_batch_twice and self.n_drawn == 1:
@@ -243,7 +268,9 @@ class ValLoader:
                 "each must be a multiple of the next, so that the mean is exact"
             )
         self.stream = TokenStream(shards)
-        refuse_short_val(shards, self.stream.lengths, val_tokens=val_tokens, round_tokens=micro_tokens)
+        refuse_short_val(
+            shards, self.stream.lengths, val_tokens=val_tokens, round_tokens=micro_tokens
+        )
         self.n_micro = val_tokens // micro_tokens
         self.micro_tokens, self.shape = micro_tokens, (micro_tokens // seq_len, seq_len)
         self.world_size, self.process = world_size, process
@@ -252,5 +279,11 @@ class ValLoader:
     def __iter__(self) -> Iterator[Batch]:
         for micro in range(self.process, self.n_micro, self.world_size):
             x, y = empty_batch(*self.shape, input_dtype=self.input_dtype, pinned=self.pinned)
-            fill(x, y, self.stream.read(*locate(self.stream.lengths, micro * self.micro_tokens), self.micro_tokens + 1))
+            fill(
+                x,
+                y,
+                self.stream.read(
+                    *locate(self.stream.lengths, micro * self.micro_tokens), self.micro_tokens + 1
+                ),
+            )
             yield x, y

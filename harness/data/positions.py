@@ -49,14 +49,20 @@ def refuse_short_train(
             )
 
 
-def refuse_short_val(shards: Sequence[Path], lengths: Sequence[int], *, val_tokens: int, round_tokens: int) -> None:
+def refuse_short_val(
+    shards: Sequence[Path], lengths: Sequence[int], *, val_tokens: int, round_tokens: int
+) -> None:
     """Raises UserError with the numbers where a validation set does not hold val_tokens, a multiple of round_tokens, and the
     last one's target.
     """
     available = sum(lengths)
     if available < val_tokens + 1:
         most = (available - 1) // round_tokens * round_tokens
-        mend = f"set data.val_tokens to at most {most}" if most > 0 else "use more text, or smaller data.micro_tokens"
+        mend = (
+            f"set data.val_tokens to at most {most}"
+            if most > 0
+            else "use more text, or smaller data.micro_tokens"
+        )
         raise UserError(
             f"{shards[0]}: the validation set holds {available} tokens, data.val_tokens {val_tokens} needs {val_tokens + 1} "
             f"(the last one's target): {mend}"
@@ -66,7 +72,9 @@ def refuse_short_val(shards: Sequence[Path], lengths: Sequence[int], *, val_toke
 class PerRank(Iterator[Read]):
     """Records 2 to 17: rank r starts a shard at r*b and tests its own advanced position, so ranks change at different times."""
 
-    def __init__(self, lengths: Sequence[int], *, rank: int, ranks: int, read_tokens: int, shard_switch: str) -> None:
+    def __init__(
+        self, lengths: Sequence[int], *, rank: int, ranks: int, read_tokens: int, shard_switch: str
+    ) -> None:
         self.lengths, self.start, self.round = lengths, rank * read_tokens, ranks * read_tokens
         self.switch = SHARD_SWITCH[shard_switch]
         self.reset()
@@ -111,9 +119,24 @@ class Shuffled(Iterator[Read]):
     A chunk may cross into the next shard. Only the seed, the corpus and b decide the order of the chunks.
     """
 
-    def __init__(self, lengths: Sequence[int], *, rank: int, ranks: int, read_tokens: int, rows: int, seed: int) -> None:
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        *,
+        rank: int,
+        ranks: int,
+        read_tokens: int,
+        rows: int,
+        seed: int,
+    ) -> None:
         self.lengths = tuple(lengths)
-        self.rank, self.ranks, self.read_tokens, self.rows, self.seed = rank, ranks, read_tokens, rows, seed
+        self.rank, self.ranks, self.read_tokens, self.rows, self.seed = (
+            rank,
+            ranks,
+            read_tokens,
+            rows,
+            seed,
+        )
         self.n_chunks = (sum(lengths) - 1) // read_tokens
         self.reset()
 
@@ -124,7 +147,9 @@ class Shuffled(Iterator[Read]):
         micro, row = divmod(self.n_read, self.rows)
         epoch, turn = divmod((micro * self.ranks + self.rank) * self.rows + row, self.n_chunks)
         self.n_read += 1
-        return locate(self.lengths, int(permutation(self.seed, epoch, self.n_chunks)[turn]) * self.read_tokens)
+        return locate(
+            self.lengths, int(permutation(self.seed, epoch, self.n_chunks)[turn]) * self.read_tokens
+        )
 
     @property
     def state(self) -> list[int]:
@@ -144,7 +169,9 @@ def locate(lengths: Sequence[int], pos: int) -> Read:
     raise IndexError(f"{pos} tokens beyond the last shard")
 
 
-@lru_cache(maxsize=2)  # the ranks of one process share it; two, because a step may reach into the next epoch
+@lru_cache(
+    maxsize=2
+)  # the ranks of one process share it; two, because a step may reach into the next epoch
 def permutation(seed: int, epoch: int, n: int) -> NDArray[np.uint32]:
     """(n,) the numbers 0..n-1 in an order of (seed, epoch); from raw bits, the part of numpy's streams that never changes."""
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch])).random_raw(n)

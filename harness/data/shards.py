@@ -19,7 +19,9 @@ from harness.errors import UserError
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 1024
 MAX_TOKENS = 2**31 - 1  # the header counts in int32
-BLOCK_TOKENS = 1 << 20  # tokens looked at in one go, so that memory stays bounded on shards of any size
+BLOCK_TOKENS = (
+    1 << 20
+)  # tokens looked at in one go, so that memory stays bounded on shards of any size
 
 Tokens = NDArray[np.uint16]
 
@@ -44,11 +46,15 @@ def count_tokens(path: Path) -> int:
         with open(path, "rb") as file:
             head = file.read(HEADER_BYTES)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}): prepare the corpus again") from None
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}): prepare the corpus again"
+        ) from None
     if size == 0:
         raise ShardError(path, "zero length", "the file is empty")
     if size < HEADER_BYTES:
-        raise ShardError(path, "truncated header", f"{size} bytes where the header alone takes {HEADER_BYTES}")
+        raise ShardError(
+            path, "truncated header", f"{size} bytes where the header alone takes {HEADER_BYTES}"
+        )
     magic, version, n_tokens = struct.unpack_from("<3i", head)
     if magic == struct.unpack("<i", struct.pack(">i", MAGIC))[0]:
         raise ShardError(path, "wrong endian", "written big-endian, shards are little-endian")
@@ -60,9 +66,15 @@ def count_tokens(path: Path) -> int:
         raise ShardError(path, "no tokens", f"the header says {n_tokens} tokens")
     expected = HEADER_BYTES + 2 * n_tokens
     if size < expected:
-        raise ShardError(path, "truncated", f"{size} bytes, but the header's {n_tokens} tokens take {expected}")
+        raise ShardError(
+            path, "truncated", f"{size} bytes, but the header's {n_tokens} tokens take {expected}"
+        )
     if size > expected:
-        raise ShardError(path, "too long", f"{size} bytes, but the header's {n_tokens} tokens take only {expected}")
+        raise ShardError(
+            path,
+            "too long",
+            f"{size} bytes, but the header's {n_tokens} tokens take only {expected}",
+        )
     return n_tokens
 
 
@@ -90,14 +102,24 @@ class ShardWriter:
         self.path, self.n_tokens = path, 0
         self._partial = path.with_name(f"{path.name}.partial")
         self._file: BinaryIO = open(self._partial, "wb")  # noqa: SIM115  closed by close() or abort()
-        self._file.write(bytes(HEADER_BYTES))  # no magic until the end: a leftover never passes for a shard
+        self._file.write(
+            bytes(HEADER_BYTES)
+        )  # no magic until the end: a leftover never passes for a shard
 
     def append(self, tokens: NDArray[Any]) -> None:
         """Add tokens; they are buffered by the file alone, so memory does not grow."""
-        if tokens.dtype != np.uint16 and len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) <= 65535:
-            raise ValueError(f"tokens of {self.path.name} range over {tokens.min()}..{tokens.max()}, a shard holds 0..65535")
+        if (
+            tokens.dtype != np.uint16
+            and len(tokens)
+            and not 0 <= int(tokens.min()) <= int(tokens.max()) <= 65535
+        ):
+            raise ValueError(
+                f"tokens of {self.path.name} range over {tokens.min()}..{tokens.max()}, a shard holds 0..65535"
+            )
         if self.n_tokens + len(tokens) > MAX_TOKENS:
-            raise UserError(f"{self.path}: more than {MAX_TOKENS} tokens in one shard: split the text into several corpora")
+            raise UserError(
+                f"{self.path}: more than {MAX_TOKENS} tokens in one shard: split the text into several corpora"
+            )
         self._file.write(np.ascontiguousarray(tokens, dtype="<u2").data)
         self.n_tokens += len(tokens)
 
@@ -122,7 +144,12 @@ class ShardWriter:
     def __enter__(self) -> "ShardWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if kind is None:
             self.close()
         else:

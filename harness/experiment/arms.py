@@ -50,28 +50,51 @@ class Resolver:
         self.file, self.device = file, device
         self.base = file.value("base", str, None, "the name of a record")
         if self.base not in names("records"):
-            raise file.fail(f"unknown record '{self.base}'{near(self.base, names('records'))}", "base")
+            raise file.fail(
+                f"unknown record '{self.base}'{near(self.base, names('records'))}", "base"
+            )
         self.scale_name = file.value("scale", str, "gpt2", "the name of a scale")
         if self.scale_name not in names("scales"):
-            raise file.fail(f"unknown scale '{self.scale_name}'{near(self.scale_name, names('scales'))}", "scale")
+            raise file.fail(
+                f"unknown scale '{self.scale_name}'{near(self.scale_name, names('scales'))}",
+                "scale",
+            )
         self.scale, self.preset = load_scale(self.scale_name), preset_values(self.base)[0]
-        self.design = file.choice("design", (*DESIGNS, "explicit"), "add-one", "design '{value}' is unknown")
+        self.design = file.choice(
+            "design", (*DESIGNS, "explicit"), "add-one", "design '{value}' is unknown"
+        )
         self.fixed, self.changes, self.axes = read_fixed(file), read_changes(file), read_axes(file)
         absolute = {field for axis in self.axes if not axis.relative for field in axis.fields}
         for name, entry in self.changes.items():
             for field in entry.values:
-                setter = "`set` fixes for" if field in self.fixed else "an axis moves in" if field in absolute else ""
+                setter = (
+                    "`set` fixes for"
+                    if field in self.fixed
+                    else "an axis moves in"
+                    if field in absolute
+                    else ""
+                )
                 if setter:
                     message = f"change '{name}' sets {field}, which {setter} every arm: take it out of one of them"
                     raise file.fail(message, "changes", name)
         self.absent = self._absent()
-        self.left_out = [f"{name}: needs CUDA, which this machine lacks" for name in self.absent]  # what became no arm, in words
+        self.left_out = [
+            f"{name}: needs CUDA, which this machine lacks" for name in self.absent
+        ]  # what became no arm, in words
 
     def arms(self, *, crossed: bool = True) -> tuple[Arm, ...]:
         """The baseline first, then the design's arms in its order, each at every point of the axes where `crossed`."""
         base, substituted = self._resolve(())
-        first = Arm(name=BASELINE, changes=(), config=base, fields={}, substituted=substituted, of=BASELINE, point={},
-                    runs_in={})  # fmt: skip
+        first = Arm(
+            name=BASELINE,
+            changes=(),
+            config=base,
+            fields={},
+            substituted=substituted,
+            of=BASELINE,
+            point={},
+            runs_in={},
+        )
         out = {identity(base): first}
         for label, chosen in {BASELINE: (), **self._sets()}.items():
             config, substituted = self._resolve(chosen)
@@ -82,8 +105,16 @@ class Resolver:
                 name = label if at == config else arm_name(label, self.axes, point)
                 if (key := identity(at) + str(runs_in or "")) in out and name != BASELINE:
                     raise self.file.fail(same(name, out[key], substituted), "changes")
-                out[key] = Arm(name=name, changes=chosen, config=at, fields=differences(at, base), substituted=substituted,
-                              of=label, point=point, runs_in=runs_in)  # fmt: skip
+                out[key] = Arm(
+                    name=name,
+                    changes=chosen,
+                    config=at,
+                    fields=differences(at, base),
+                    substituted=substituted,
+                    of=label,
+                    point=point,
+                    runs_in=runs_in,
+                )
         return tuple(out.values())
 
     def _absent(self) -> tuple[str, ...]:
@@ -91,7 +122,9 @@ class Resolver:
         listed = self.file.items("gpu_only", str)
         for name in listed:
             if name not in self.changes:
-                raise self.file.fail(f"gpu_only: unknown change '{name}'{near(name, self.changes)}", "gpu_only")
+                raise self.file.fail(
+                    f"gpu_only: unknown change '{name}'{near(name, self.changes)}", "gpu_only"
+                )
         return tuple(listed) if self.device == "cpu" else ()
 
     def _sets(self) -> Mapping[str, Changes]:
@@ -101,17 +134,30 @@ class Resolver:
         order = tuple(c for c in self.changes if c not in self.absent)
         limit = LIMITS.get(self.design, 64)
         if len(order) > limit:
-            raise self.file.fail(f"design {self.design} takes at most {limit} changes, not {len(order)}", "design")
+            raise self.file.fail(
+                f"design {self.design} takes at most {limit} changes, not {len(order)}", "design"
+            )
         if self.design in ALL_TOGETHER and order and (why := self._refusal(order)):
-            raise self.file.fail(f"design {self.design} needs all changes to stand together, but {why}", "design")
+            raise self.file.fail(
+                f"design {self.design} needs all changes to stand together, but {why}", "design"
+            )
         sets = DESIGNS[self.design](order, lambda chosen: not self._refusal(chosen))
-        alone = {name: self._unmet((name,)) for name in order if not any(name in s for s in sets.values())}
+        alone = {
+            name: self._unmet((name,))
+            for name in order
+            if not any(name in s for s in sets.values())
+        }
         for name, why in alone.items():
             if not why:
-                self._resolve((name,))  # a size that does not fit is the file's fault, not the design's
+                self._resolve(
+                    (name,)
+                )  # a size that does not fit is the file's fault, not the design's
                 alone[name] = self._refusal(order)
         if not self.changes:
-            raise self.file.fail("there are no changes: name one at least, for example untied_head: r08.untied_head", "changes")
+            raise self.file.fail(
+                "there are no changes: name one at least, for example untied_head: r08.untied_head",
+                "changes",
+            )
         if not sets:
             reason = next((f"{name}: {why}" for name, why in alone.items()), "there are none")
             raise self.file.fail(f"no change can stand on this baseline: {reason}", "changes")
@@ -122,21 +168,34 @@ class Resolver:
         value = self.file.data.get("arms")
         if isinstance(value, list) and all(isinstance(v, list) for v in value):
             value = {" + ".join(map(str, v)): v for v in value if v}
-        if not isinstance(value, dict) or not value or not all(isinstance(v, list) for v in value.values()):
+        if (
+            not isinstance(value, dict)
+            or not value
+            or not all(isinstance(v, list) for v in value.values())
+        ):
             place = "arms" if "arms" in self.file.data else "design"
-            raise self.file.fail("an explicit design needs `arms`: a list of lists of changes, or names with such lists", place)
+            raise self.file.fail(
+                "an explicit design needs `arms`: a list of lists of changes, or names with such lists",
+                place,
+            )
         out: dict[str, Changes] = {}
         for label, chosen in value.items():
             for c in chosen:
                 if c not in self.changes:
-                    raise self.file.fail(f"unknown change '{c}'{near(str(c), self.changes)}", "arms", str(label))
+                    raise self.file.fail(
+                        f"unknown change '{c}'{near(str(c), self.changes)}", "arms", str(label)
+                    )
             if not str(label).isprintable() or label == BASELINE:
-                raise self.file.fail(f"arm name {label!r} must be printable and not '{BASELINE}'", "arms", str(label))
+                raise self.file.fail(
+                    f"arm name {label!r} must be printable and not '{BASELINE}'", "arms", str(label)
+                )
             here = tuple(dict.fromkeys(c for c in chosen if c not in self.absent))
             if here and (len(here) == len(chosen) or here not in out.values()):
                 out[str(label)] = here
         if not out:
-            raise self.file.fail("no arm is left on this machine: " + "; ".join(self.left_out), "arms")
+            raise self.file.fail(
+                "no arm is left on this machine: " + "; ".join(self.left_out), "arms"
+            )
         return out
 
     def _values(self, chosen: Changes) -> tuple[Values, frozenset[str]]:
@@ -161,7 +220,9 @@ class Resolver:
             config, substituted = for_device(config, self.device, asked)
             check_config(config)
         except UserError as error:
-            raise self.file.fail(f"arm '{label}': {error}", *(("changes", chosen[0]) if chosen else ("base",))) from None
+            raise self.file.fail(
+                f"arm '{label}': {error}", *(("changes", chosen[0]) if chosen else ("base",))
+            ) from None
         return config, substituted
 
     def _unmet(self, chosen: Changes) -> str:

@@ -19,32 +19,49 @@ class Entry:
 
     values: Values
     from_record: bool
-    runs_in: Mapping[str, str] = field(default_factory=dict)  # another environment: {python: PATH} or {container: COMMAND}
+    runs_in: Mapping[str, str] = field(
+        default_factory=dict
+    )  # another environment: {python: PATH} or {container: COMMAND}
 
 
 def read_fixed(file: ExperimentFile) -> Values:
     """`set` and the fields of --set: values of every arm."""
     where = lambda field: file.where("set", field) if field not in file.overrides else "--set"  # noqa: E731
-    fixed = {**file.value("set", dict, {}, "a mapping of dotted fields to values"), **file.overrides}
+    fixed = {
+        **file.value("set", dict, {}, "a mapping of dotted fields to values"),
+        **file.overrides,
+    }
     check_names(fixed, where, plugins.declared())
     return check_values({k: frozen(v) for k, v in fixed.items()}, where)
 
 
 def read_changes(file: ExperimentFile) -> dict[str, Entry]:
-    return {str(name): _entry(file, name, value) for name, value in file.value("changes", dict, {}, "a mapping").items()}
+    return {
+        str(name): _entry(file, name, value)
+        for name, value in file.value("changes", dict, {}, "a mapping").items()
+    }
 
 
 def _entry(file: ExperimentFile, name: Any, value: Any) -> Entry:
     place = ("changes", str(name))
-    if name == BASELINE or not str(name).isprintable() or any(mark in str(name) for mark in (" + ", " @ ")):
-        raise file.fail(f"a change cannot be called {name!r}: arms are named by their changes, with ' + ' and ' @ '", *place)
+    if (
+        name == BASELINE
+        or not str(name).isprintable()
+        or any(mark in str(name) for mark in (" + ", " @ "))
+    ):
+        raise file.fail(
+            f"a change cannot be called {name!r}: arms are named by their changes, with ' + ' and ' @ '",
+            *place,
+        )
     if isinstance(value, str):
         return Entry(values=_of_record(file, name, value), from_record=True)
     if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
         together = {k: v for text in value for k, v in _of_record(file, name, text).items()}
         return Entry(values=together, from_record=True)
     if not isinstance(value, dict) or not value:
-        raise file.fail(f"change '{name}' must be RECORD.CHANGE or a mapping of dotted fields to values", *place)
+        raise file.fail(
+            f"change '{name}' must be RECORD.CHANGE or a mapping of dotted fields to values", *place
+        )
     where = file.at(*place)
     environment = value.get("environment", {})
     if "environment" in value and not is_environment(environment):
@@ -64,5 +81,7 @@ def _of_record(file: ExperimentFile, name: str, text: str) -> Values:
         raise file.fail(message, "changes", name)
     available = load_preset(record).changes
     if change not in available:
-        raise file.fail(f"unknown change '{change}' of {record}{near(change, available)}", "changes", name)
+        raise file.fail(
+            f"unknown change '{change}' of {record}{near(change, available)}", "changes", name
+        )
     return dict(available[change].values)

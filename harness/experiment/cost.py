@@ -35,7 +35,11 @@ def card() -> str:
     """The name of this machine's first GPU, or the assumed one."""
     try:
         done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, timeout=20, check=False
+            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ASSUMED
@@ -52,17 +56,25 @@ def by_flops(spec: RunSpec) -> float:
     d = config.data
     flops = flops_per_token(config, 257 if d.corpus == "stdlib" else GPT2_VOCABULARY)
     n_validations = spec.budget // d.val_every + 1
-    total = (flops.model + flops.optimizer) * spec.budget * d.batch_tokens + flops.model / 3 * n_validations * d.val_tokens
-    return total / (spec.world_size * (CARDS[card()] * SHARE if spec.device == "cuda" else CPU_FLOPS))
+    total = (
+        flops.model + flops.optimizer
+    ) * spec.budget * d.batch_tokens + flops.model / 3 * n_validations * d.val_tokens
+    return total / (
+        spec.world_size * (CARDS[card()] * SHARE if spec.device == "cuda" else CPU_FLOPS)
+    )
 
 
-def measured(planned: Sequence[PlannedRun], done: Collection[str], results: Path) -> Mapping[str, list[float]]:
+def measured(
+    planned: Sequence[PlannedRun], done: Collection[str], results: Path
+) -> Mapping[str, list[float]]:
     """Seconds of the plan's finished runs, without their worker's imports: by configuration and size."""
     seconds: dict[str, list[float]] = {}
     for p in planned:
         result = read_result(results / "runs" / p.spec.run_id) if p.spec.run_id in done else None
         if result and (wall := result.get("wall") or {}).get("total_s"):
-            seconds.setdefault(_kind(p.spec), []).append(wall["total_s"] - wall.get("import_s", 0.0))
+            seconds.setdefault(_kind(p.spec), []).append(
+                wall["total_s"] - wall.get("import_s", 0.0)
+            )
     return seconds
 
 
@@ -78,14 +90,18 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
     of_kind = {_kind(p.spec): p.spec for p in planned}
     # how much slower, or faster, than the estimate the measured kinds were: unmeasured ones are taken to be so too
     scale = fmean(fmean(s) / by_flops(of_kind[k]) for k, s in known.items()) if known else 1.0
-    seconds = {k: fmean(known[k]) if k in known else scale * by_flops(spec) for k, spec in of_kind.items()}
+    seconds = {
+        k: fmean(known[k]) if k in known else scale * by_flops(spec) for k, spec in of_kind.items()
+    }
     slot = gpu = wall = 0.0
     if missing:
         node = Node.here(missing[0].spec.device)
         for p in missing:
             run_s, exclusive = seconds[_kind(p.spec)], is_exclusive(p.spec)
             slot += run_s
-            gpu += run_s * (max(len(node.gpus), p.spec.world_size) if exclusive else p.spec.world_size)
+            gpu += run_s * (
+                max(len(node.gpus), p.spec.world_size) if exclusive else p.spec.world_size
+            )
             wall += run_s / node.at_once(p.spec.world_size, exclusive=exclusive)
     n_known = sum(map(len, known.values()))
     on_gpus = bool(planned) and planned[0].spec.device == "cuda"
@@ -109,7 +125,9 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
     }
 
 
-def estimate_foreign(planned: Sequence[PlannedRun], results: Path, *, wall_limit_s: float | None) -> dict[str, Any]:
+def estimate_foreign(
+    planned: Sequence[PlannedRun], results: Path, *, wall_limit_s: float | None
+) -> dict[str, Any]:
     """What runs of foreign trainers still cost at most: the mean of their finished ones, else their wall limit; no hours
     where neither is known."""
     found = [(p, read_result(results / "runs" / p.spec.run_id)) for p in planned]
@@ -119,14 +137,24 @@ def estimate_foreign(planned: Sequence[PlannedRun], results: Path, *, wall_limit
     hours = None if run_s is None and n_missing else n_missing * (run_s or 0.0) / 3600
     n_gpus = planned[0].spec.config["trainer"]["gpus"] if planned else 0
     gpu_hours = hours * n_gpus if hours is not None and n_gpus else None
-    source = f"{len(walls)} finished runs" if walls else None if run_s is None else "their wall limit"
+    source = (
+        f"{len(walls)} finished runs" if walls else None if run_s is None else "their wall limit"
+    )
     words = f"to do: {n_missing} runs"
     if hours is None:
         words += ", of a cost that is not known before one of them is done"
     elif n_missing:
-        amount = f"{gpu_hours:.2f} GPU-hours" if gpu_hours is not None else f"{hours:.2f} h of one slot"
+        amount = (
+            f"{gpu_hours:.2f} GPU-hours" if gpu_hours is not None else f"{hours:.2f} h of one slot"
+        )
         words += f", {'about' if walls else 'at most'} {amount} (from {source})"
-    return {"runs": n_missing, "slot_hours": hours, "gpu_hours": gpu_hours, "source": source, "words": words}
+    return {
+        "runs": n_missing,
+        "slot_hours": hours,
+        "gpu_hours": gpu_hours,
+        "source": source,
+        "words": words,
+    }
 
 
 def hours_of(cost: Mapping[str, Any]) -> float | None:
@@ -139,7 +167,11 @@ def with_price(cost: Mapping[str, Any], price: float | None) -> dict[str, Any]:
     hours = cost.get("hours", hours_of(cost))
     total, words = hours * price if hours is not None and price is not None else None, cost["words"]
     if price is not None:
-        words += f"; price {total:.2f} at {price:g} per hour" if total is not None else "; price not known before a run is done"
+        words += (
+            f"; price {total:.2f} at {price:g} per hour"
+            if total is not None
+            else "; price not known before a run is done"
+        )
     return {**cost, "hours": hours, "price_per_hour": price, "price": total, "words": words}
 
 
@@ -148,7 +180,9 @@ def spent(planned: Sequence[PlannedRun], results: Path) -> float:
     hours = 0.0
     for p in planned:
         wall = (read_result(results / "runs" / p.spec.run_id) or {}).get("wall") or {}
-        hours += wall.get("total_s", 0.0) / 3600 * (p.spec.world_size if p.spec.device == "cuda" else 1)
+        hours += (
+            wall.get("total_s", 0.0) / 3600 * (p.spec.world_size if p.spec.device == "cuda" else 1)
+        )
     return hours
 
 
@@ -160,7 +194,9 @@ def check_limit(cost: Mapping[str, Any], most: float | None, *, already: float =
         return
     hours = hours_of(cost)
     if hours is None:
-        raise UserError("--max-gpu-hours: nothing is known of what these trainers cost before a run is done: add --wall-limit S")
+        raise UserError(
+            "--max-gpu-hours: nothing is known of what these trainers cost before a run is done: add --wall-limit S"
+        )
     if hours > most - already:
         unit = "GPU-hours" if cost["gpu_hours"] is not None else "hours of one slot"
         before = f" after {already:.3g}" if already else ""

@@ -27,7 +27,11 @@ def leave_one_out(changes: Changes, feasible: Feasible) -> Named:
     for left_out in changes:
         kept = largest_feasible(changes, left_out, feasible)
         with_it = [c for c in changes if c not in (*kept, left_out)]
-        needing = f" (and {' and '.join(with_it)}, which need{'s' * (len(with_it) == 1)} it)" if with_it else ""
+        needing = (
+            f" (and {' and '.join(with_it)}, which need{'s' * (len(with_it) == 1)} it)"
+            if with_it
+            else ""
+        )
         if kept and kept not in out.values():
             out[f"all but {left_out}{needing}"] = kept
     return out

@@ -34,8 +34,31 @@ from harness.experiment.keys import (
 from harness.provenance.redact import redact
 
 KEYS = (
-    *("name", "question", "base", "scale", "set", "changes", "design", "arms", "seeds", "budgets", "target", "primary"),
-    *("margin", "confirm", "published", "plugins", "axes", "estimand", "gpu_only", "at_scale", "phases"),
+    *(
+        "name",
+        "question",
+        "base",
+        "scale",
+        "set",
+        "changes",
+        "design",
+        "arms",
+        "seeds",
+        "budgets",
+        "target",
+        "primary",
+    ),
+    *(
+        "margin",
+        "confirm",
+        "published",
+        "plugins",
+        "axes",
+        "estimand",
+        "gpu_only",
+        "at_scale",
+        "phases",
+    ),
     *("alters_noise", "slope"),
 )
 MIN_POINTS = 3  # of a grid through which a quadratic goes
@@ -61,7 +84,9 @@ class Experiment:
     estimand: str
     axes: tuple[Axis, ...]
     grid: "Experiment | None"  # retuned: the grid that comes first and decides at which rates these arms are measured
-    rates: Mapping[str, Mapping[str, Any]]  # retuned: arm -> axis, factor, at_edge, how; known when the grid is complete
+    rates: Mapping[
+        str, Mapping[str, Any]
+    ]  # retuned: arm -> axis, factor, at_edge, how; known when the grid is complete
     left_out: tuple[str, ...]  # what could not become an arm, in words
     alters_noise: tuple[str, ...]  # changes whose arms are not pooled with others
     slope: Mapping[str, Any] | None  # loss per step from elsewhere: per_step, se, source
@@ -73,19 +98,27 @@ class Experiment:
         return self.arms[0]
 
 
-def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
+def load_experiment(
+    text: str, *, device: str, overrides: Mapping[str, Any] | None = None
+) -> Experiment:
     """Read, check and resolve an experiment; raises UserError with file, key and near miss. overrides: --set key=value."""
     file = ExperimentFile(experiment_path(text), KEYS, overrides or {})
     for key in ("name", "base", "changes"):
-        if key not in file.data and not (key == "changes" and file.data.get("design") == "explicit"):
-            raise UserError(f"{file.path}: the key '{key}' is missing; an experiment needs name, base and changes")
+        if key not in file.data and not (
+            key == "changes" and file.data.get("design") == "explicit"
+        ):
+            raise UserError(
+                f"{file.path}: the key '{key}' is missing; an experiment needs name, base and changes"
+            )
     try:
         plugins.use([(file.path.parent / p) for p in file.items("plugins", str)])
     except UserError as error:
         raise file.fail(str(error), "plugins") from None
     resolver = Resolver(file, device)
     confirm = file.value("confirm", bool, False, "true or false")
-    estimand = file.choice("estimand", ESTIMANDS, "at-rate", "estimand '{value}' is not one of {known}")
+    estimand = file.choice(
+        "estimand", ESTIMANDS, "at-rate", "estimand '{value}' is not one of {known}"
+    )
     seeds, rule = read_seeds(file, confirm=confirm)
     arms = resolver.arms(crossed=estimand == "at-rate")
     found = Experiment(
@@ -100,7 +133,9 @@ def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | No
         phases=read_phases(file),
         budgets=read_budgets(file, arms[0].config.schedule.steps),
         target=read_target(file),
-        primary=file.choice("primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"),
+        primary=file.choice(
+            "primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"
+        ),
         margin=read_margin(file),
         confirm=confirm,
         published=read_published(file),
@@ -121,17 +156,29 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
     """The same arms twice: over the grid, at the experiment's longest budget, and then at their best rates on fresh seeds."""
     if len(e.axes) != 1 or not e.axes[0].relative or len(e.axes[0].points) < MIN_POINTS:
         raise file.fail(
-            f"estimand retuned needs one axis of at least {MIN_POINTS} factors, e.g. optim.*_lr: [x0.5, x1, x2]", "estimand"
+            f"estimand retuned needs one axis of at least {MIN_POINTS} factors, e.g. optim.*_lr: [x0.5, x1, x2]",
+            "estimand",
         )
     if not isinstance(file.data.get("seeds", 3), int):
         raise file.fail(
-            "estimand retuned needs `seeds` to be a number: grid and measurement draw from ranges of their own", "seeds"
+            "estimand retuned needs `seeds` to be a number: grid and measurement draw from ranges of their own",
+            "seeds",
         )
     question = f"At which {e.axes[0].name} does each arm of {e.name} learn best?"
     grid = replace(
-        e, name=f"{e.name}.grid", question=question, arms=resolver.arms(), budgets=tuple(sorted(e.budgets)[-1:]), target=None,
-        estimand="at-rate", primary="val_loss", margin=None, confirm=False, published=None, phases={"loss": e.phases["loss"]},
-    )  # fmt: skip
+        e,
+        name=f"{e.name}.grid",
+        question=question,
+        arms=resolver.arms(),
+        budgets=tuple(sorted(e.budgets)[-1:]),
+        target=None,
+        estimand="at-rate",
+        primary="val_loss",
+        margin=None,
+        confirm=False,
+        published=None,
+        phases={"loss": e.phases["loss"]},
+    )
     return replace(e, grid=grid, seeds=tuple(s + RETUNED_SEEDS_FROM for s in e.seeds), axes=())
 
 
@@ -143,7 +190,17 @@ def at_rates(e: Experiment, rates: Mapping[str, Mapping[str, Any]]) -> Experimen
     def place(field: str) -> str:
         return f"{e.path}: at the best {axis.name}"
 
-    configs = {a.name: at_point(a.config, (axis,), {axis.name: f"x{rates[a.name]['factor']:.6g}"}, place) for a in e.arms}
+    configs = {
+        a.name: at_point(a.config, (axis,), {axis.name: f"x{rates[a.name]['factor']:.6g}"}, place)
+        for a in e.arms
+    }
     base = configs[e.baseline.name]
-    arms = [replace(a, config=configs[a.name], fields=differences(configs[a.name], base)) for a in e.arms]
-    return replace(e, arms=tuple(arms), rates={name: {"axis": axis.name, **rate} for name, rate in rates.items()})
+    arms = [
+        replace(a, config=configs[a.name], fields=differences(configs[a.name], base))
+        for a in e.arms
+    ]
+    return replace(
+        e,
+        arms=tuple(arms),
+        rates={name: {"axis": axis.name, **rate} for name, rate in rates.items()},
+    )

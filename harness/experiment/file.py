@@ -11,12 +11,25 @@ from harness.yamlfile import YamlFile
 
 FACTOR = re.compile(r"x([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)")
 NOT_EXPERIMENTS = ("records", "scales")  # folders of experiments/ that hold something else
-SCALED = ("set", "budgets", "target", "margin", "seeds", "axes", "primary", "published")  # keys that may depend on the scale
+SCALED = (
+    "set",
+    "budgets",
+    "target",
+    "margin",
+    "seeds",
+    "axes",
+    "primary",
+    "published",
+)  # keys that may depend on the scale
 
 
 def experiment_names() -> list[str]:
     """Every experiment by its name: 'quickstart', 'deltas/r08'."""
-    found = {p.relative_to(folder).with_suffix("") for folder in search(".") for p in folder.rglob("*.yaml")}
+    found = {
+        p.relative_to(folder).with_suffix("")
+        for folder in search(".")
+        for p in folder.rglob("*.yaml")
+    }
     return sorted(str(p) for p in found if p.parts[0] not in NOT_EXPERIMENTS)
 
 
@@ -31,7 +44,9 @@ def experiment_path(text: str) -> Path:
         if text in experiment_names() and (folder / f"{text}.yaml").is_file():
             return folder / f"{text}.yaml"
     known = experiment_names()
-    by_hand = [name for name in known if "/" not in name]  # where nothing is near: the catalogue is too long for a list
+    by_hand = [
+        name for name in known if "/" not in name
+    ]  # where nothing is near: the catalogue is too long for a list
     raise UserError(f"unknown experiment '{text}'{near(text, known) or near(text, by_hand)}")
 
 
@@ -55,7 +70,9 @@ class ExperimentFile:
     def __init__(self, path: Path, keys: Iterable[str], overrides: Mapping[str, Any]) -> None:
         keys, self.file = list(keys), YamlFile(path)
         self.path, self.data = path, dict(self.file.data)
-        self.given = {k: v for k, v in overrides.items() if k in keys}  # --set scale=tiny, --set seeds=2
+        self.given = {
+            k: v for k, v in overrides.items() if k in keys
+        }  # --set scale=tiny, --set seeds=2
         for key in self.data:
             if key not in keys:
                 raise self.fail(f"unknown key '{key}'{near(str(key), keys)}", str(key))
@@ -80,12 +97,18 @@ class ExperimentFile:
         for scale, section in sections.items():
             place = ("at_scale", str(scale))
             if scale not in names("scales"):
-                raise self.fail(f"at_scale: unknown scale '{scale}'{near(str(scale), names('scales'))}", *place)
+                raise self.fail(
+                    f"at_scale: unknown scale '{scale}'{near(str(scale), names('scales'))}", *place
+                )
             if not isinstance(section, dict):
                 raise self.fail(f"at_scale: {scale} must be a mapping of keys to values", *place)
             for key in section:
                 if key not in SCALED:
-                    raise self.fail(f"at_scale may hold {', '.join(SCALED)}, not '{key}'{near(str(key), SCALED)}", *place, key)
+                    raise self.fail(
+                        f"at_scale may hold {', '.join(SCALED)}, not '{key}'{near(str(key), SCALED)}",
+                        *place,
+                        key,
+                    )
         own, general = dict(sections.get(self.scale, {})), self.data.get("set")
         if isinstance(own.get("set"), dict) and isinstance(general, dict):
             own["set"] = {**general, **own["set"]}
@@ -101,20 +124,28 @@ class ExperimentFile:
     def value(self, key: str, kind: type | tuple[type, ...], default: Any, words: str) -> Any:
         """The value of a key, or the default; raises UserError if it is of another kind."""
         value = self.data.get(key, default)
-        if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+        if value is not default and (
+            not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+        ):
             raise self.fail(f"{key} is {value!r}, but must be {words}", key)
         return value
 
     def items(self, key: str, kind: type | tuple[type, ...]) -> list[Any]:
         """The list of a key, [] where it is absent."""
         value = self.data.get(key) or []
-        if not isinstance(value, list) or any(not isinstance(v, kind) or isinstance(v, bool) for v in value):
-            raise self.fail(f"{key} must be a list of {'names' if kind is str else 'whole numbers'}", key)
+        if not isinstance(value, list) or any(
+            not isinstance(v, kind) or isinstance(v, bool) for v in value
+        ):
+            raise self.fail(
+                f"{key} must be a list of {'names' if kind is str else 'whole numbers'}", key
+            )
         return value
 
     def choice(self, key: str, known: Iterable[str], default: str, message: str) -> str:
         """One of the known words; `message` has {value}, {known}."""
         value, known = self.value(key, str, default, "text"), list(known)
         if value not in known:
-            raise self.fail(message.format(value=value, known=", ".join(known)) + near(value, known), key)
+            raise self.fail(
+                message.format(value=value, known=", ".join(known)) + near(value, known), key
+            )
         return str(value)

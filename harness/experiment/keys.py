@@ -13,10 +13,15 @@ PRIMARY = ("val_loss", "time_to_target", "step_time")
 ESTIMANDS = ("at-rate", "retuned")
 MAX_SEEDS = 1000  # and the first seed of the next range: no two of them share a run
 CONFIRM_SEEDS_FROM = MAX_SEEDS  # a confirmatory experiment draws from here on, so that no exploratory run can confirm itself
-RETUNED_SEEDS_FROM = 2 * MAX_SEEDS  # after a grid the chosen rates are measured on these, or (confirming) on the range above
+RETUNED_SEEDS_FROM = (
+    2 * MAX_SEEDS
+)  # after a grid the chosen rates are measured on these, or (confirming) on the range above
 PHASE_KEYS = ("gpus_per_run", "seeds")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-STOPS = {"decide": 1.0, "half_width": float("inf")}  # the rules, and what their number must be below
+STOPS = {
+    "decide": 1.0,
+    "half_width": float("inf"),
+}  # the rules, and what their number must be below
 SeedsRule = Mapping[str, Any]  # min, max, stop
 Role = Literal["loss", "timing"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -33,7 +38,9 @@ class Phase:
 def check_name(name: str, where: str) -> str:
     """The name of an experiment, which is a folder of the results; raises UserError for what is no file name."""
     if not NAME.fullmatch(name) or len(name) > 100:
-        raise UserError(f"{where} {name!r} must be a file name of letters, digits, '.', '_' and '-'")
+        raise UserError(
+            f"{where} {name!r} must be a file name of letters, digits, '.', '_' and '-'"
+        )
     return name
 
 
@@ -44,7 +51,10 @@ def read_name(file: ExperimentFile) -> str:
 def read_margin(file: ExperimentFile) -> float | None:
     margin = file.value("margin", (int, float), None, "a positive number")
     if margin is not None and not 0 < margin < float("inf"):
-        raise file.fail(f"margin is {margin}, but must be positive: the largest difference that does not matter", "margin")
+        raise file.fail(
+            f"margin is {margin}, but must be positive: the largest difference that does not matter",
+            "margin",
+        )
     return None if margin is None else float(margin)
 
 
@@ -68,9 +78,15 @@ def read_seeds(file: ExperimentFile, *, confirm: bool) -> tuple[tuple[int, ...],
         numbers = isinstance(low, int) and isinstance(high, int) and 2 <= low <= high <= MAX_SEEDS
         if numbers and isinstance(stop, dict) and len(stop) == 1 and set(stop) <= set(STOPS):
             ((kind, limit),) = stop.items()
-            if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < STOPS[kind]:
+            if (
+                isinstance(limit, bool)
+                or not isinstance(limit, int | float)
+                or not 0 < limit < STOPS[kind]
+            ):
                 must = (
-                    "an error rate between 0 and 1" if kind == "decide" else "a positive half width, in the primary metric's unit"
+                    "an error rate between 0 and 1"
+                    if kind == "decide"
+                    else "a positive half width, in the primary metric's unit"
                 )
                 raise file.fail(f"seeds: stop {kind} is {limit!r}, but must be {must}", "seeds")
             return tuple(range(first, first + low)), value
@@ -85,8 +101,13 @@ def read_budgets(file: ExperimentFile, steps: int) -> tuple[int, ...]:
     """Training steps: whole numbers, or factors such as x0.9 on the baseline's own `steps`."""
     given = file.items("budgets", (int, str))
     budgets = tuple(round(steps * factor) if (factor := factor_of(b)) else b for b in given)
-    if any(isinstance(b, str) or not 1 <= b <= 10**7 for b in budgets) or len(set(budgets)) != len(budgets):
-        raise file.fail(f"budgets {given} must be different numbers of training steps, or factors such as x0.9", "budgets")
+    if any(isinstance(b, str) or not 1 <= b <= 10**7 for b in budgets) or len(set(budgets)) != len(
+        budgets
+    ):
+        raise file.fail(
+            f"budgets {given} must be different numbers of training steps, or factors such as x0.9",
+            "budgets",
+        )
     return budgets
 
 
@@ -96,18 +117,36 @@ def read_phases(file: ExperimentFile) -> Mapping[Role, Phase]:
     given = file.value("phases", dict, {"loss": {}}, words)
     for role, phase in given.items():
         if role not in ROLES:
-            raise file.fail(f"phases: '{role}' is not one of {', '.join(ROLES)}{near(str(role), ROLES)}", "phases", str(role))
+            raise file.fail(
+                f"phases: '{role}' is not one of {', '.join(ROLES)}{near(str(role), ROLES)}",
+                "phases",
+                str(role),
+            )
         if not isinstance(phase, dict):
-            raise file.fail(f"phases: {role} must be a mapping such as {{gpus_per_run: 8, seeds: 3}}", "phases", role)
+            raise file.fail(
+                f"phases: {role} must be a mapping such as {{gpus_per_run: 8, seeds: 3}}",
+                "phases",
+                role,
+            )
         for key, value in phase.items():
             if key not in PHASE_KEYS:
-                raise file.fail(f"phases: unknown key '{key}' of {role}{near(str(key), PHASE_KEYS)}", "phases", role, str(key))
+                raise file.fail(
+                    f"phases: unknown key '{key}' of {role}{near(str(key), PHASE_KEYS)}",
+                    "phases",
+                    role,
+                    str(key),
+                )
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SEEDS:
                 raise file.fail(
-                    f"phases: {key} of {role} is {value!r}, but must be a whole number from 1 on", "phases", role, key
+                    f"phases: {key} of {role} is {value!r}, but must be a whole number from 1 on",
+                    "phases",
+                    role,
+                    key,
                 )
     if "loss" not in given:
-        raise file.fail("phases: loss is missing: a time means nothing without the losses it buys", "phases")
+        raise file.fail(
+            "phases: loss is missing: a time means nothing without the losses it buys", "phases"
+        )
     return {role: Phase(**given[role]) for role in ROLES if role in given}
 
 
@@ -115,8 +154,15 @@ def read_target(file: ExperimentFile) -> Mapping[str, Any] | None:
     value = file.data.get("target")
     if value is None:
         return None
-    if not isinstance(value, dict) or not isinstance(value.get("val_loss"), int | float) or set(value) - {"val_loss", "reason"}:
-        raise file.fail(f"target is {value!r}, but must be {{val_loss: 3.28}}, with its reason if you like", "target")
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("val_loss"), int | float)
+        or set(value) - {"val_loss", "reason"}
+    ):
+        raise file.fail(
+            f"target is {value!r}, but must be {{val_loss: 3.28}}, with its reason if you like",
+            "target",
+        )
     return {"val_loss": float(value["val_loss"]), "reason": value.get("reason")}
 
 
@@ -126,7 +172,9 @@ def read_alters_noise(file: ExperimentFile) -> tuple[str, ...]:
     changes = file.data.get("changes") or {}
     for name in given:
         if name not in changes:
-            raise file.fail(f"alters_noise: unknown change '{name}'{near(name, changes)}", "alters_noise")
+            raise file.fail(
+                f"alters_noise: unknown change '{name}'{near(name, changes)}", "alters_noise"
+            )
     return tuple(given)
 
 
@@ -138,14 +186,23 @@ def read_slope(file: ExperimentFile) -> Mapping[str, Any] | None:
     keys = set(value) if isinstance(value, dict) else set()
     numbers = [value[k] for k in ("per_step", "se") if k in keys and type(value[k]) in (int, float)]
     if len(numbers) < 2 or keys - {"per_step", "se", "source"} or not numbers[0] > 0 <= numbers[1]:
-        example = "{per_step: 0.000145, se: 0.000008}: the loss that one step less costs, and its error"
+        example = (
+            "{per_step: 0.000145, se: 0.000008}: the loss that one step less costs, and its error"
+        )
         raise file.fail(f"slope is {value!r}, but must be such as {example}", "slope")
-    return {"per_step": float(numbers[0]), "se": float(numbers[1]), "source": str(value.get("source", "given"))}
+    return {
+        "per_step": float(numbers[0]),
+        "se": float(numbers[1]),
+        "source": str(value.get("source", "given")),
+    }
 
 
 def read_published(file: ExperimentFile) -> str | None:
     """The record whose published delta stands beside ours."""
     record = file.value("published", str, None, "the name of a record")
     if record is not None and record not in names("records"):
-        raise file.fail(f"published is '{record}', which is no record{near(record, names('records'))}", "published")
+        raise file.fail(
+            f"published is '{record}', which is no record{near(record, names('records'))}",
+            "published",
+        )
     return None if record is None else str(record)

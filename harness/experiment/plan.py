@@ -24,7 +24,9 @@ from harness.provenance.source import source_of
 from harness.run.spec import PlannedRun, RunSpec
 from harness.yamlfile import YamlFile
 
-NO_DATA = "not prepared"  # the fingerprint of a corpus that is not here, in a plan that is only looked at
+NO_DATA = (
+    "not prepared"  # the fingerprint of a corpus that is not here, in a plan that is only looked at
+)
 
 
 def at_budget(config: RunConfig, steps: int) -> RunConfig:
@@ -37,7 +39,9 @@ def at_budget(config: RunConfig, steps: int) -> RunConfig:
 
 def in_words(arm: Arm) -> tuple[str, ...]:
     """Which toggles an arm sets, for the head of its log."""
-    return tuple(f"{k} = {v}" for k, v in {**arm.fields, **arm.runs_in}.items()) or ("the baseline: nothing is changed",)
+    return tuple(f"{k} = {v}" for k, v in {**arm.fields, **arm.runs_in}.items()) or (
+        "the baseline: nothing is changed",
+    )
 
 
 def heldout_of(config: RunConfig, corpus: Corpus) -> HeldOut | None:
@@ -52,13 +56,17 @@ def corpus_of(name: str, *, need_data: bool) -> Corpus | None:
     return open_corpus(name)
 
 
-def plan_runs(e: Experiment, *, world_size: int | None = None, need_data: bool = True) -> list[PlannedRun]:
+def plan_runs(
+    e: Experiment, *, world_size: int | None = None, need_data: bool = True
+) -> list[PlannedRun]:
     """All runs of an experiment: the loss runs, then the timing runs if it has any, each block by block.
 
     world_size: processes of a run, where that is not for the experiment's phases to say.
     need_data=False plans for a corpus that is not prepared too: `ablate plan` may look at that, nothing can run it."""
     if world_size is not None and len(e.phases) > 1:
-        raise UserError(f"{e.path}: its phases say how many GPUs a run of each role has: leave --gpus-per-run out")
+        raise UserError(
+            f"{e.path}: its phases say how many GPUs a run of each role has: leave --gpus-per-run out"
+        )
     phases = [(role, phase, world_size or phase.gpus_per_run) for role, phase in e.phases.items()]
     sources = source_of(plugins.paths())
     corpora: dict[str, Corpus | None] = {}
@@ -80,7 +88,9 @@ def plan_runs(e: Experiment, *, world_size: int | None = None, need_data: bool =
                     second[config.data] = heldout_of(config, corpus)
                     check_fits(corpus, second[config.data], config.data)
             except UserError as error:
-                raise UserError(f"{YamlFile(e.path).where('set', 'data.corpus')}: {error}") from None
+                raise UserError(
+                    f"{YamlFile(e.path).where('set', 'data.corpus')}: {error}"
+                ) from None
             heldout = second.get(config.data)
             spec = RunSpec(
                 config=plain(config),
@@ -110,22 +120,30 @@ def plan_runs(e: Experiment, *, world_size: int | None = None, need_data: bool =
             f"{e.path}: its arms read different corpora ({', '.join(corpora)}): losses on different text are not compared"
         )
     if len({h.fingerprint for h in second.values() if h}) > 1:
-        raise UserError(f"{e.path}: its arms name different held-out text in data.heldout: name one for all of them")
+        raise UserError(
+            f"{e.path}: its arms name different held-out text in data.heldout: name one for all of them"
+        )
     longest = max(e.budgets, default=None)
     runs = []
     for role, phase, size in phases:
         own = [(arm, replace(spec, role=role, world_size=size)) for arm, spec in cells]
-        if role == "timing" and longest is not None:  # the time of a step is the same at every budget
+        if (
+            role == "timing" and longest is not None
+        ):  # the time of a step is the same at every budget
             own = [(arm, spec) for arm, spec in own if spec.budget == longest]
         runs += blocks(e, own, e.seeds[: phase.seeds])
     return runs
 
 
-def blocks(e: Experiment, cells: Sequence[tuple[str, RunSpec]], seeds: Sequence[int]) -> list[PlannedRun]:
+def blocks(
+    e: Experiment, cells: Sequence[tuple[str, RunSpec]], seeds: Sequence[int]
+) -> list[PlannedRun]:
     """Randomised complete blocks: every cell once at each seed, in an order fixed by the experiment's name."""
     runs = []
     for block, seed in enumerate(seeds):
-        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
+        rng = np.random.default_rng(
+            int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8])
+        )
         for order, index in enumerate(rng.permutation(len(cells))):
             arm, spec = cells[index]
             runs.append(PlannedRun(arm=arm, block=block, order=order, spec=spec.at_seed(int(seed))))

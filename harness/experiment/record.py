@@ -24,10 +24,18 @@ def locked_plan(e: Experiment) -> dict[str, Any]:
         "scale": e.scale,
         "baseline": e.baseline.name,
         "design": e.design,
-        "arms": {a.name: {"changes": list(a.changes), "fields": {k: _plain(v) for k, v in a.fields.items()}} for a in e.arms},
+        "arms": {
+            a.name: {
+                "changes": list(a.changes),
+                "fields": {k: _plain(v) for k, v in a.fields.items()},
+            }
+            for a in e.arms
+        },
         "baseline_config": plain(e.baseline.config),
         "primary": e.primary,
-        "seeds": list(e.seeds[: e.seeds_rule["min"]] if e.seeds_rule else e.seeds),  # what a rule adds is no change of plan
+        "seeds": list(
+            e.seeds[: e.seeds_rule["min"]] if e.seeds_rule else e.seeds
+        ),  # what a rule adds is no change of plan
         "seeds_rule": e.seeds_rule,
         "phases": {role: vars(phase) for role, phase in e.phases.items()},
         "budgets": list(e.budgets),
@@ -52,13 +60,21 @@ def digest(plan: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: Plan | None, command: str) -> Plan:
+def describe(
+    e: Experiment, runs: Sequence[PlannedRun], *, before: Plan | None, command: str
+) -> Plan:
     """The content of experiment.json. `before` is the one it replaces: its locks, looks and older runs are kept."""
     before = before or Plan(name=e.name)
     plan = locked_plan(e)
     locks = list(before["locks"])
     if not locks or locks[-1]["digest"] != digest(plan):
-        locks.append({"locked": datetime.now(UTC).isoformat(timespec="seconds"), "digest": digest(plan), "plan": plan})
+        locks.append(
+            {
+                "locked": datetime.now(UTC).isoformat(timespec="seconds"),
+                "digest": digest(plan),
+                "plan": plan,
+            }
+        )
     older = {r["intent_id"]: [r["run_id"], *r["older"]] for r in before["runs"]}
     corpus = open_corpus(e.baseline.config.data.corpus)
     heldout = heldout_of(e.baseline.config, corpus)
@@ -103,8 +119,12 @@ def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: Plan | None, 
                 "name": corpus.name,
                 "fingerprint": corpus.fingerprint,
                 "unit": corpus.unit,
-                "bytes_per_token": corpus.bytes_per_token["val"] if corpus.bytes_per_token else None,
-                "heldout": {"name": heldout.name, "fingerprint": heldout.fingerprint} if heldout else None,
+                "bytes_per_token": corpus.bytes_per_token["val"]
+                if corpus.bytes_per_token
+                else None,
+                "heldout": {"name": heldout.name, "fingerprint": heldout.fingerprint}
+                if heldout
+                else None,
             },
             "command": command,
             "plugins": [str(p) for p in plugins.paths()],

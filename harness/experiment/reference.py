@@ -21,12 +21,25 @@ from harness.yamlfile import YamlFile
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NOT_TOGGLES = {"value": "a value, not a toggle", "documentation": "documentation"}
-VERDICTS = ("accurate", "already there", "misleading", "wrong", "unsupported", "opinion", "not mentioned")
+VERDICTS = (
+    "accurate",
+    "already there",
+    "misleading",
+    "wrong",
+    "unsupported",
+    "opinion",
+    "not mentioned",
+)
 LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 SECTION_TITLES = {
-    "model": "the network", "optim": "the update rules", "schedule": "what moves with the step", "data": "the tokens",
-    "precision": "dtypes", "system": "the machine", "timing": "the clock",
-}  # fmt: skip
+    "model": "the network",
+    "optim": "the update rules",
+    "schedule": "what moves with the step",
+    "data": "the tokens",
+    "precision": "dtypes",
+    "system": "the machine",
+    "timing": "the clock",
+}
 
 TABLE_HEAD = "| toggle | record | default | values | meaning | needs, excludes |\n|---|---|---|---|---|---|\n"
 CLAIMS_TABLE_HEAD = "| it says | toggles | verdict | |\n|---|---|---|---|\n"
@@ -69,10 +82,18 @@ def escaped(text: str) -> str:
 
 def values_text(name: str, f: Field) -> str:
     """What a toggle may be: its type and range where it is a number or a list, its choices with their records."""
-    free = [part for part in allowed_text(hint_of(name)).split(" | ") if part.startswith(("a ", "an "))]
-    limits = " and ".join(f"{words} {f.metadata[key]}" for key, words in LIMITS.items() if key in f.metadata)
-    listed = [f"{shown(c['value'])} {c['record']}" for c in choices(name, f) if c["value"] != f.default]
-    return "; ".join(filter(None, [", ".join(filter(None, [" or ".join(free), limits])), ", ".join(listed)]))
+    free = [
+        part for part in allowed_text(hint_of(name)).split(" | ") if part.startswith(("a ", "an "))
+    ]
+    limits = " and ".join(
+        f"{words} {f.metadata[key]}" for key, words in LIMITS.items() if key in f.metadata
+    )
+    listed = [
+        f"{shown(c['value'])} {c['record']}" for c in choices(name, f) if c["value"] != f.default
+    ]
+    return "; ".join(
+        filter(None, [", ".join(filter(None, [" or ".join(free), limits])), ", ".join(listed)])
+    )
 
 
 def conditions_text(facts: Mapping[str, Any]) -> str:
@@ -82,7 +103,9 @@ def conditions_text(facts: Mapping[str, Any]) -> str:
         for when, others in facts.get(kind, {}).items():
             for other, accepted in others.items():
                 state = "" if accepted == ON else " = " + " or ".join(shown(a) for a in accepted)
-                lines.append(("" if when == "*" else f"{shown(when)} ") + f"{words} {link(other)}{state}")
+                lines.append(
+                    ("" if when == "*" else f"{shown(when)} ") + f"{words} {link(other)}{state}"
+                )
     return "; ".join(lines)
 
 
@@ -98,8 +121,14 @@ def toggles_page() -> str:
         for name, f in toggles():
             if name.startswith(f"{section}."):
                 unit = f" ({f.metadata['unit']})" if "unit" in f.metadata else ""
-                cells = [f'<a id="{name}"></a>{name}', f.metadata["record"], shown(f.default), values_text(name, f),
-                         escaped(f.metadata["doc"]) + unit, conditions_text(f.metadata)]  # fmt: skip
+                cells = [
+                    f'<a id="{name}"></a>{name}',
+                    f.metadata["record"],
+                    shown(f.default),
+                    values_text(name, f),
+                    escaped(f.metadata["doc"]) + unit,
+                    conditions_text(f.metadata),
+                ]
                 parts.append(f"| {' | '.join(cells)} |\n")
     return "".join([*parts, "\n", CLAIMS_HEAD, *map(text_section, load_claims().items())])
 
@@ -143,9 +172,22 @@ def experiment_schema() -> dict[str, Any]:
     names = {"type": "array", "items": text}
     fields = {"$ref": "#/$defs/fields"}
     factor = {"type": "string", "pattern": f"^{FACTOR.pattern}$"}
-    phase = {"type": "object", "additionalProperties": False, "properties": {key: count for key in PHASE_KEYS}}
-    environments = {"type": "object", "properties": {"python": text, "container": text}, "maxProperties": 1, "minProperties": 1}
-    elsewhere = {"type": "object", "required": ["environment"], "properties": {"environment": environments}}
+    phase = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key: count for key in PHASE_KEYS},
+    }
+    environments = {
+        "type": "object",
+        "properties": {"python": text, "container": text},
+        "maxProperties": 1,
+        "minProperties": 1,
+    }
+    elsewhere = {
+        "type": "object",
+        "required": ["environment"],
+        "properties": {"environment": environments},
+    }
     seeds_rule = {
         "type": "object",
         "required": ["min", "max", "stop"],
@@ -159,19 +201,47 @@ def experiment_schema() -> dict[str, Any]:
         "set": {**fields, "description": "fields of every arm"},
         "changes": {
             "type": "object",
-            "additionalProperties": {"anyOf": [{"type": "string", "description": "RECORD.CHANGE"}, names, fields, elsewhere]},
+            "additionalProperties": {
+                "anyOf": [
+                    {"type": "string", "description": "RECORD.CHANGE"},
+                    names,
+                    fields,
+                    elsewhere,
+                ]
+            },
         },
         "design": {"enum": [*DESIGNS, "explicit"]},
-        "arms": {"anyOf": [{"type": "array", "items": names}, {"type": "object", "additionalProperties": names}]},
-        "seeds": {"anyOf": [count, {"type": "array", "items": {"type": "integer", "minimum": 0}}, seeds_rule]},
+        "arms": {
+            "anyOf": [
+                {"type": "array", "items": names},
+                {"type": "object", "additionalProperties": names},
+            ]
+        },
+        "seeds": {
+            "anyOf": [
+                count,
+                {"type": "array", "items": {"type": "integer", "minimum": 0}},
+                seeds_rule,
+            ]
+        },
         "budgets": {"type": "array", "items": {"anyOf": [count, factor]}},
-        "target": {"type": "object", "required": ["val_loss"], "properties": {"val_loss": {"type": "number"}, "reason": text}},
+        "target": {
+            "type": "object",
+            "required": ["val_loss"],
+            "properties": {"val_loss": {"type": "number"}, "reason": text},
+        },
         "primary": {"enum": list(PRIMARY)},
         "margin": {"type": "number", "exclusiveMinimum": 0},
         "confirm": flag,
         "published": text,
         "plugins": names,
-        "axes": {"type": "object", "additionalProperties": {"type": "array", "items": {"anyOf": [{"type": "number"}, factor]}}},
+        "axes": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "array",
+                "items": {"anyOf": [{"type": "number"}, factor]},
+            },
+        },
         "estimand": {"enum": list(ESTIMANDS)},
         "alters_noise": names,
         "slope": {
@@ -193,7 +263,11 @@ def experiment_schema() -> dict[str, Any]:
         },
         "gpu_only": {**names, "description": "changes that a machine without CUDA leaves out"},
     }
-    scaled = {"type": "object", "additionalProperties": False, "properties": {key: properties[key] for key in SCALED}}
+    scaled = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key: properties[key] for key in SCALED},
+    }
     properties["at_scale"] = {"type": "object", "additionalProperties": scaled}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -147,13 +147,20 @@ def new_change(name: str, folder: Path) -> list[Path]:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,79}", name) or keyword.iskeyword(name):
         mended = name.replace("-", "_")
         hint = f"; did you mean '{mended}'?" if mended != name and mended.isidentifier() else ""
-        raise UserError(f"new-change: '{name}' cannot name a Python file: use letters, digits and '_', a letter first{hint}")
-    targets = {folder / pattern.format(name=name): text.replace("NAME", name) for pattern, text in FILES.items()}
+        raise UserError(
+            f"new-change: '{name}' cannot name a Python file: use letters, digits and '_', a letter first{hint}"
+        )
+    targets = {
+        folder / pattern.format(name=name): text.replace("NAME", name)
+        for pattern, text in FILES.items()
+    }
     for path in targets:
         if path.exists():
             raise UserError(f"{path}: is there already: choose another name, or move it away")
     if importlib.util.find_spec(name) is not None:
-        raise UserError(f"new-change: {name}.py would hide the module '{name}': choose another name, such as my_{name}")
+        raise UserError(
+            f"new-change: {name}.py would hide the module '{name}': choose another name, such as my_{name}"
+        )
     for path, text in targets.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
