@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
+from harness.node.nvidia import query_gpus
+
 
 def _first_line(*command: str) -> str | None:
     """The first line a program prints, None where it is missing or fails."""
@@ -44,7 +46,7 @@ def examine() -> list[dict[str, Any]]:
     )
     add(
         "driver",
-        _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        next((values[0] for values in query_gpus("driver_version")), None),
         "install NVIDIA's driver to use GPUs",
     )
     add(

@@ -53,19 +53,22 @@ def confirm(
     known = read_plan(results, name_of(experiment))
     if known is not None and (known.foreign or known.imported):
         raise UserError(
-            f"{experiment}: what is not our own trainer's is confirmed by a file with `confirm: true`, which has fresh runs: see "
+            f"{experiment}: what is not our own trainer's is confirmed by a file with `confirm: "
+            "true`, which has fresh runs: see "
             "docs/foreign-trainers.md; imported logs cannot be"
         )
     file = YamlFile(experiment_path(experiment))
     if file.data.get("confirm"):
         raise UserError(
-            f"{file.where('confirm')}: {name_of(experiment)} confirms already; its report is what it has to say"
+            f"{file.where('confirm')}: {name_of(experiment)} confirms already; its report is what "
+            "it has to say"
         )
     loaded = current_part(read_experiment(experiment, settings), results)
     explored = load_for_report(loaded.name, results)
     if explored.plan["baseline_config"] != plain(loaded.baseline.config):
         raise UserError(
-            f"{file.path}: {loaded.name} was run with other settings: repeat its --set options ({explored.plan['command']})"
+            f"{file.path}: {loaded.name} was run with other settings: repeat its --set options "
+            f"({explored.plan['command']})"
         )
     outcome = compared(explored)
     margin = margin if margin is not None else loaded.margin or half_the_smallest(outcome)
@@ -94,7 +97,10 @@ def confirm(
 
 
 def half_the_smallest(outcome: "Comparisons") -> float:
-    """Half of the smallest effect that is told apart from zero; raises UserError where there is none."""
+    """Half of the smallest effect that is told apart from zero.
+
+    Raises UserError where there is none.
+    """
     told = [
         abs(c.delta)
         for a in outcome.arms
@@ -102,7 +108,8 @@ def half_the_smallest(outcome: "Comparisons") -> float:
     ]
     if not told:
         raise UserError(
-            "confirm: no effect is told apart from zero, so none sets a margin: give one with --margin"
+            "confirm: no effect is told apart from zero, so none sets a margin: give one with "
+            "--margin"
         )
     return float(f"{min(told) / 2:.2g}")
 
@@ -117,7 +124,8 @@ def planned_seeds(
     cell, known = outcome.cells[outcome.baseline], known_of(e, results)
     if cell.n_finished < 2:
         raise UserError(
-            f"confirm: '{e.name}' has fewer than two finished runs of its baseline: run it first, its noise plans the seeds"
+            f"confirm: '{e.name}' has fewer than two finished runs of its baseline: run it first, "
+            "its noise plans the seeds"
         )
     unit, sd, worth = "of loss", known.sd, difference
     if e.primary == "step_time":
@@ -125,7 +133,8 @@ def planned_seeds(
     elif e.primary == "time_to_target":
         if known.step_ms is None:
             raise UserError(
-                f"confirm: '{e.name}' has no step time yet, which its margin in seconds needs: run it first"
+                f"confirm: '{e.name}' has no step time yet, which its margin in seconds needs: "
+                "run it first"
             )
         unit, worth = "s to target", difference / (known.step_ms / 1e3) * known.slope.per_step
     try:
@@ -134,11 +143,13 @@ def planned_seeds(
         raise UserError(f"--detect: {error}") from None
     if n is None:
         raise UserError(
-            f"confirm: 1000 seeds do not detect {difference:g} {unit} at an sd of {sd:.4g}: give a larger --margin or --detect"
+            f"confirm: 1000 seeds do not detect {difference:g} {unit} at an sd of {sd:.4g}: give "
+            "a larger --margin or --detect"
         )
     return (
         n,
-        f"{n} seeds detect {difference:g} {unit} with power 0.8 over {n_arms} arm{'s' * (n_arms > 1)} (sd {sd:.4g})",
+        f"{n} seeds detect {difference:g} {unit} with power 0.8 over {n_arms} "
+        f"arm{'s' * (n_arms > 1)} (sd {sd:.4g})",
     )
 
 

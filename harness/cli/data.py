@@ -92,7 +92,8 @@ def prepare(
     if name == "text":
         if not paths or not corpus:
             raise UserError(
-                "data prepare text: name the files and the corpus: ablate data prepare text PATH... --name NAME"
+                "data prepare text: name the files and the corpus: ablate data prepare text "
+                "PATH... --name NAME"
             )
         made = prepare_text(
             paths,
@@ -106,7 +107,8 @@ def prepare(
         )
     elif paths:
         raise UserError(
-            f"data prepare {name}: takes no paths; for your own text: ablate data prepare text PATH... --name NAME"
+            f"data prepare {name}: takes no paths; for your own text: ablate data prepare text "
+            "PATH... --name NAME"
         )
     else:
         made = prepare_known(name, root, n_shards=shards, progress=progress)

@@ -14,13 +14,17 @@ from harness.cli.table import print_json, print_table
 def new_change(
     name: Annotated[str, typer.Argument(help="of the change; NAME.py is its file")],
 ) -> None:
-    """Write a plug-in, its experiment and its law test into the working directory; they run as they are."""
+    """Write a plug-in, its experiment and its law test into the working directory.
+
+    They run as they are.
+    """
     from harness.experiment.scaffold import new_change as write
 
     for path in write(name, Path.cwd()):
         print(path.relative_to(Path.cwd()))
     print(
-        f"next: pytest test_{name}.py; ablate run {name}; then make {name}.py your own (docs/add-a-toggle.md)"
+        f"next: pytest test_{name}.py; ablate run {name}; then make {name}.py your own "
+        "(docs/add-a-toggle.md)"
     )
 
 

@@ -23,10 +23,11 @@ def cache_root() -> Path:
 
 
 def cache_locally(corpus: Corpus, directory: Path | str | None = None) -> Corpus:
-    """The corpus from `directory` (cache_root), copied there first unless it is; who comes while another copies waits for it.
+    """The corpus from `directory` (cache_root), copied there first unless it is.
 
-    The copy is checked against the sha256 of corpus.json on the way; what a killed process left half copied is copied anew.
-    Raises UserError for a full disk, a folder that cannot be written, or a damaged source.
+    Who comes while another copies waits for it. The copy is checked against the sha256 of
+    corpus.json on the way; what a killed process left half copied is copied anew. Raises
+    UserError for a full disk, a folder that cannot be written, or a damaged source.
     """
     root = Path(directory or cache_root())
     folder = (
@@ -38,7 +39,8 @@ def cache_locally(corpus: Corpus, directory: Path | str | None = None) -> Corpus
                 copy(corpus, folder)
     except OSError as error:
         raise UserError(
-            f"{error.filename or root}: {error.strerror}: make {root} writable, name another folder in ABLATE_CACHE, or {WITHOUT}"
+            f"{error.filename or root}: {error.strerror}: make {root} writable, name another "
+            f"folder in ABLATE_CACHE, or {WITHOUT}"
         ) from None
     return read_corpus(folder)
 
@@ -50,7 +52,8 @@ def copy(corpus: Corpus, folder: Path) -> None:
     needed, free = sum(path.stat().st_size for path in paths), shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(
-            f"{folder}: {free >> 20} MiB free, {corpus.name} takes {needed >> 20}: make room, or {WITHOUT}"
+            f"{folder}: {free >> 20} MiB free, {corpus.name} takes {needed >> 20}: make room, or "
+            f"{WITHOUT}"
         )
     for path in paths:
         copy_verified(path, folder / path.name, corpus.files[path.name])

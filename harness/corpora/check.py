@@ -58,7 +58,8 @@ def check(path: Path | str, *, vocab_size: int = 50257, separator: int = 50256) 
     ]
     if sound:
         warnings += [
-            f"{paths[0]}: does not begin with the separator {separator}: its first document lacks its beginning"
+            f"{paths[0]}: does not begin with the separator {separator}: its first document lacks "
+            "its beginning"
             for paths in roles.values()
             if paths and open_shard(paths[0])[0] != separator
         ]
@@ -76,11 +77,16 @@ def check(path: Path | str, *, vocab_size: int = 50257, separator: int = 50256) 
 
 
 def shards_below(path: Path) -> dict[str, list[Path]]:
-    """Role -> shards, of a single file or of a folder; the role is read from the benchmark's file names."""
+    """Role -> shards, of a single file or of a folder.
+
+    The role is read from the benchmark's file names.
+    """
     files = sorted(path.glob("*.bin")) if path.is_dir() else [path]
     if not files or not path.exists():
         raise UserError(
-            f"{path}: {'no .bin file in this folder' if path.exists() else 'no such file or folder'}: check the path"
+            f"{path}: "
+            f"{'no .bin file in this folder' if path.exists() else 'no such file or folder'}: "
+            "check the path"
         )
     roles: dict[str, list[Path]] = {}
     for file in files:
@@ -106,7 +112,8 @@ def look_at(file: Path, role: str, vocab_size: int, separator: int) -> dict[str,
     facts |= {"tokens": len(tokens), "lowest": lowest, "highest": highest, "separators": separators}
     if highest >= vocab_size:
         facts["problem"] = (
-            f"{file}: token {highest} is beyond the vocabulary of {vocab_size}: prepare the corpus again"
+            f"{file}: token {highest} is beyond the vocabulary of {vocab_size}: prepare the "
+            "corpus again"
         )
     return facts
 
@@ -116,19 +123,31 @@ def against_description(corpus: Corpus, files: Sequence[Mapping[str, Any]]) -> I
     digests = {path: sha256_of(path) for paths in corpus.shards.values() for path in paths}
     for path, digest in digests.items():
         if corpus.files.get(path.name) != digest:
-            yield f"{path}: its content is not what corpus.json says (sha256 {digest[:16]}...): prepare the corpus again"
+            yield (
+                f"{path}: its content is not what corpus.json says (sha256 {digest[:16]}...): "
+                "prepare the corpus again"
+            )
     for role, n_tokens in corpus.tokens.items():
         if n_tokens != (found := sum(file["tokens"] for file in files if file["role"] == role)):
-            yield f"{corpus.folder}: its {role} shards hold {found} tokens, corpus.json says {n_tokens}: prepare the corpus again"
+            yield (
+                f"{corpus.folder}: its {role} shards hold {found} tokens, corpus.json says "
+                f"{n_tokens}: prepare the corpus again"
+            )
     content = {role: [digests[path] for path in paths] for role, paths in corpus.shards.items()}
     if fingerprint_of(corpus.vocab_size, corpus.separator, content) != corpus.fingerprint:
-        yield f"{corpus.folder}: the fingerprint in corpus.json is not that of its content: prepare the corpus again"
+        yield (
+            f"{corpus.folder}: the fingerprint in corpus.json is not that of its content: prepare "
+            "the corpus again"
+        )
 
 
 def read_documents(
     roles: Mapping[str, Sequence[Path]], separator: int
 ) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
-    """Statistics of each role's documents, and how many of them are in validation word for word. One pass over everything."""
+    """Statistics of each role's documents, and how many of them are in validation word for word.
+
+    One pass over everything.
+    """
     in_val: set[bytes] = set()
     found, overlap = {}, {}
     for role in ROLES_TO_READ:

@@ -29,7 +29,8 @@ def data_root(root: Path | str | None = None) -> Path:
 def corpus_folder(name: str, root: Path | str | None = None) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
         raise UserError(
-            f"corpus name {name!r}: use letters, digits, '.', '_' and '-' only, not starting with '.' or '-'"
+            f"corpus name {name!r}: use letters, digits, '.', '_' and '-' only, not starting with "
+            "'.' or '-'"
         )
     return data_root(root) / name
 
@@ -63,11 +64,17 @@ class Corpus:
 
     @property
     def heldout(self) -> tuple[Path, ...]:
-        """Other text than the corpus's own, for a second metric; not part of the fingerprint. Often empty."""
+        """Other text than the corpus's own, for a second metric; not part of the fingerprint.
+
+        Often empty.
+        """
         return self.shards["heldout"]
 
     def bits_per_byte(self, loss: float, role: str = "val") -> float | None:
-        """A loss in nats per token, comparable across tokenizers; None where the corpus does not know its bytes."""
+        """A loss in nats per token, comparable across tokenizers.
+
+        None where the corpus does not know its bytes.
+        """
         return (
             None
             if self.bytes_per_token is None
@@ -86,7 +93,10 @@ class HeldOut:
     fingerprint: str  # of the shards' content
 
     def first_tokens(self, at_most: int, micro_tokens: int) -> int:
-        """How many tokens are validated on: `at_most`, or the whole micro-batches there are; at least one, to be refused."""
+        """How many tokens are validated on: `at_most`, or the whole micro-batches there are.
+
+        At least one, to be refused.
+        """
         return max(micro_tokens, min(at_most, (self.n_tokens - 1) // micro_tokens * micro_tokens))
 
 
@@ -142,13 +152,18 @@ def write_corpus(
 
 
 def read_corpus(folder: Path) -> Corpus:
-    """The corpus in `folder`; raises UserError where corpus.json is unreadable, or a shard is missing, damaged or replaced."""
+    """The corpus in `folder`.
+
+    Raises UserError where corpus.json is unreadable, or a shard is missing, damaged or
+    replaced.
+    """
     corpus = describe(folder)
     for role, paths in corpus.shards.items():
         n_tokens = sum(count_tokens(path) for path in paths)
         if n_tokens != corpus.tokens.get(role, 0):
             raise UserError(
-                f"{folder}: its {role} shards hold {n_tokens} tokens, corpus.json says {corpus.tokens.get(role, 0)}: "
+                f"{folder}: its {role} shards hold {n_tokens} tokens, corpus.json says "
+                f"{corpus.tokens.get(role, 0)}: "
                 "prepare the corpus again"
             )
     return corpus
@@ -168,7 +183,8 @@ def describe(folder: Path) -> Corpus:
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{path}: not a corpus description ({type(error).__name__}: {error}): prepare the corpus again"
+            f"{path}: not a corpus description ({type(error).__name__}: {error}): prepare the "
+            "corpus again"
         ) from None
     if schema != SCHEMA:
         raise UserError(

@@ -17,7 +17,10 @@ DEFAULT_SHARDS = 9  # an 8-rank record takes 190 updates from a shard: enough fo
 def prepare_fineweb(
     folder: Path, progress: Progress = quiet, *, n_shards: int = DEFAULT_SHARDS
 ) -> Corpus:
-    """The validation shard and the first `n_shards` training shards. Files that are there already are checked, not fetched."""
+    """The validation shard and the first `n_shards` training shards.
+
+    Files that are there already are checked, not fetched.
+    """
     if not 1 <= n_shards <= N_SHARDS:
         raise UserError(f"{n_shards} shards of fineweb10B: choose 1 to {N_SHARDS}")
     names = [
@@ -41,8 +44,15 @@ def prepare_fineweb(
 
 
 def fetch(name: str, folder: Path) -> None:
-    """Download one file; an interrupted download goes on where it stopped, and the file bears its name only when whole."""
-    by_hand = f"or put the file into {folder}/ yourself (from https://huggingface.co/datasets/{REPOSITORY}) and call this again"
+    """Download one file.
+
+    An interrupted download goes on where it stopped, and the file bears its name only when
+    whole.
+    """
+    by_hand = (
+        f"or put the file into {folder}/ yourself (from "
+        f"https://huggingface.co/datasets/{REPOSITORY}) and call this again"
+    )
     try:
         hub = import_module("huggingface_hub")  # optional, so imported by name where it is used
     except ImportError:

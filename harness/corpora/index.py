@@ -1,4 +1,7 @@
-"""The corpora that have a name: list them, prepare them, open them. What the command line's `data` commands call."""
+"""The corpora that have a name: list them, prepare them, open them.
+
+What the command line's `data` commands call.
+"""
 
 import difflib
 import hashlib
@@ -44,7 +47,8 @@ def prepare(
     folder = corpus_folder(name, root)
     if name not in KNOWN:
         raise UserError(
-            f"unknown corpus '{name}'{near_miss(name, list(KNOWN))}: prepare {' or '.join(KNOWN)}, or your own text"
+            f"unknown corpus '{name}'{near_miss(name, list(KNOWN))}: prepare "
+            f"{' or '.join(KNOWN)}, or your own text"
         )
     if n_shards is not None and name != "fineweb10B":
         raise UserError(f"corpus '{name}' has no choice of shards: leave the number out")
@@ -60,7 +64,10 @@ def prepare(
 
 
 def open_corpus(name: str, root: Path | str | None = None) -> Corpus:
-    """A prepared corpus, its shards' headers and sizes checked; raises UserError that says what to run."""
+    """A prepared corpus, its shards' headers and sizes checked.
+
+    Raises UserError that says what to run.
+    """
     folder = corpus_folder(name, root)
     if (folder / "corpus.json").exists():
         return read_corpus(folder)
@@ -71,7 +78,8 @@ def open_corpus(name: str, root: Path | str | None = None) -> Corpus:
     names = [*KNOWN, *(path.parent.name for path in data_root(root).glob("*/corpus.json"))]
     raise UserError(
         f"no corpus '{name}' in {folder.parent}{near_miss(name, names)}: "
-        f"`ablate data list` shows what is there, `ablate data prepare text PATH... --name {name}` makes it from your own text"
+        "`ablate data list` shows what is there, `ablate data prepare text PATH... --name "
+        f"{name}` makes it from your own text"
     )
 
 
@@ -89,7 +97,8 @@ def open_heldout(name: str, corpus: Corpus, root: Path | str | None = None) -> H
         )
     if (other.vocab_size, other.separator) != (corpus.vocab_size, corpus.separator):
         raise UserError(
-            f"data.heldout: corpus '{name}' has a vocabulary of {other.vocab_size} tokens, '{corpus.name}' one of "
+            f"data.heldout: corpus '{name}' has a vocabulary of {other.vocab_size} tokens, "
+            f"'{corpus.name}' one of "
             f"{corpus.vocab_size}: prepare it with the same tokenizer"
         )
     shards = other.shards[role]
@@ -135,7 +144,10 @@ def near_miss(name: str, names: list[str]) -> str:
 
 
 def list_corpora(root: Path | str | None = None) -> list[dict[str, Any]]:
-    """Known corpora first, then others found under the root: plain values; `missing` says what to do, None if nothing."""
+    """Known corpora first, then others found under the root: plain values.
+
+    `missing` says what to do, None if nothing.
+    """
     found = (
         sorted(path.name for path in data_root(root).glob("[!.]*") if path.is_dir())
         if data_root(root).is_dir()
@@ -150,13 +162,19 @@ def list_corpora(root: Path | str | None = None) -> list[dict[str, Any]]:
 def row(folder: Path) -> dict[str, Any]:
     """One corpus of the list."""
     missing, corpus = None, None
-    command = f"ablate data prepare {folder.name if folder.name in KNOWN else f'text PATH... --name {folder.name}'}"
+    command = (
+        "ablate data prepare "
+        f"{folder.name if folder.name in KNOWN else f'text PATH... --name {folder.name}'}"
+    )
     try:
         if (folder / "corpus.json").exists():
             corpus = describe(folder)
             read_corpus(folder)
         else:
-            missing = f"{'its preparation was interrupted' if folder.exists() else 'not prepared'}: run `{command}`"
+            missing = (
+                f"{'its preparation was interrupted' if folder.exists() else 'not prepared'}: run "
+                f"`{command}`"
+            )
     except UserError as error:
         missing = str(error)
     return {

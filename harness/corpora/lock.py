@@ -39,7 +39,10 @@ def flock(file: IO[str]) -> bool:
 
 @contextmanager
 def folder_lock(path: Path) -> Iterator[None]:
-    """The same by making a folder, which every file system does atomically. A holder that died on this machine is replaced."""
+    """The same by making a folder, which every file system does atomically.
+
+    A holder that died on this machine is replaced.
+    """
     start = time.monotonic()
     while True:
         try:
@@ -49,7 +52,8 @@ def folder_lock(path: Path) -> Iterator[None]:
             release_if_dead(path)
         if time.monotonic() - start > WAIT_S:
             raise UserError(
-                f"{path}: locked for more than {WAIT_S:.0f} s: if no other process is at work, remove it"
+                f"{path}: locked for more than {WAIT_S:.0f} s: if no other process is at work, "
+                "remove it"
             )
         time.sleep(0.05)
     owner = path / f"{socket.gethostname()}.{os.getpid()}"

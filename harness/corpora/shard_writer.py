@@ -38,8 +38,10 @@ def split_roles(sizes: Sequence[int]) -> list[str]:
 
 
 class CorpusWriter:
-    """Writes documents into the shards of their role. The folder has no corpus.json until `finish`, so it counts as unprepared;
-    what an interrupted preparation left is removed by the next one.
+    """Writes documents into the shards of their role.
+
+    The folder has no corpus.json until `finish`, so it counts as unprepared; what an
+    interrupted preparation left is removed by the next one.
     """
 
     def __init__(
@@ -57,7 +59,10 @@ class CorpusWriter:
             leftover.unlink()
 
     def add(self, role: str, document: Iterable[bytes]) -> None:
-        """One document, as blocks of its text: a separator, then its tokens. It may cross into the next shard."""
+        """One document, as blocks of its text: a separator, then its tokens.
+
+        It may cross into the next shard.
+        """
         self._append(role, np.array([self.tokenizer.separator], dtype=np.uint16))
         self.documents[role] += 1
         for block in document:
@@ -80,11 +85,15 @@ class CorpusWriter:
                 self._open.pop(role).close()
 
     def finish(self, source: str) -> Corpus:
-        """Close the shards and write corpus.json; raises UserError where there is nothing to train on or to validate on."""
+        """Close the shards and write corpus.json.
+
+        Raises UserError where there is nothing to train on or to validate on.
+        """
         if not (self.documents["train"] and self.documents["val"]):
             n = self.documents["train"] + self.documents["val"]
             raise UserError(
-                f"{self.folder.name}: {n} documents cannot be split into training and validation: give more text, "
+                f"{self.folder.name}: {n} documents cannot be split into training and validation: "
+                "give more text, "
                 "or cut it finer (--by line or --by paragraph)"
             )
         while self._open:

@@ -36,7 +36,8 @@ def prepare_stdlib(folder: Path, progress: Progress = quiet) -> Corpus:
     )  # copies could fall into training and validation
     if not texts:
         raise UserError(
-            f"{sysconfig.get_path('stdlib')}: no source files of the standard library here: use a Python that ships them"
+            f"{sysconfig.get_path('stdlib')}: no source files of the standard library here: use a "
+            "Python that ships them"
         )
     with CorpusWriter(folder, open_tokenizer("bytes")) as writer:
         for done, (text, role) in enumerate(

@@ -1,7 +1,8 @@
 """Your own text as a corpus: .txt, .md, .jsonl, source trees; documents by file, line or paragraph.
 
-Files come in the order of a hash of their path, so that training and validation are alike. Whole files are split by size,
-smaller documents by a hash of their content; equal ones fall to the same side.
+Files come in the order of a hash of their path, so that training and validation are alike. Whole
+files are split by size, smaller documents by a hash of their content; equal ones fall to the same
+side.
 """
 
 import hashlib
@@ -50,10 +51,11 @@ def prepare_text(
     shard_tokens: int = SHARD_TOKENS,
     progress: Progress = quiet,
 ) -> Corpus:
-    """Make corpus `name` from files and folders of text, anew each time; the same text gives the same fingerprint.
+    """Make corpus `name` from files and folders of text, anew each time.
 
-    documents: "file", "line", "paragraph" (parted by blank lines); .jsonl is always one JSON object with a "text" a line.
-    heldout: further text for a second metric. Memory is bounded by the largest line or paragraph. Raises UserError.
+    The same text gives the same fingerprint. documents: "file", "line", "paragraph" (parted by
+    blank lines); .jsonl is always one JSON object with a "text" a line. heldout: further text
+    for a second metric. Memory is bounded by the largest line or paragraph. Raises UserError.
     """
     if documents not in DOCUMENTS or documents == "jsonl":
         raise UserError(f"documents '{documents}': choose file, line or paragraph")
@@ -76,7 +78,8 @@ def prepare_text(
             done += text.size
             progress(done, total)
         return writer.finish(
-            f"text: {', '.join(str(path) for path in paths)}; documents by {documents}; tokenizer {tokenizer}"
+            f"text: {', '.join(str(path) for path in paths)}; documents by {documents}; tokenizer "
+            f"{tokenizer}"
         )
 
 
@@ -109,7 +112,10 @@ def by_hash(texts: Iterable[TextFile]) -> list[TextFile]:
 
 
 def find_texts(paths: Sequence[Path | str]) -> list[TextFile]:
-    """Files as named; of folders, every text file below that is not hidden, linked or empty. Raises UserError for a bad path."""
+    """Files as named; of folders, every text file below that is not hidden, linked or empty.
+
+    Raises UserError for a bad path.
+    """
     found: dict[Path, TextFile] = {}
     for path in map(Path, paths):
         inside = list(files_below(path)) if path.is_dir() else [path]
@@ -120,7 +126,8 @@ def find_texts(paths: Sequence[Path | str]) -> list[TextFile]:
                 if path.is_dir():
                     continue
                 raise UserError(
-                    f"{file}: not a text file (it holds NUL bytes): give .txt, .md, .jsonl or source files"
+                    f"{file}: not a text file (it holds NUL bytes): give .txt, .md, .jsonl or "
+                    "source files"
                 )
             if size := file.stat().st_size:
                 key = (

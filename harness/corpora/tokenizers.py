@@ -55,7 +55,8 @@ def gpt2_tokenizer(vocabulary: Path | None = None) -> Tokenizer:
             encoding = tiktoken.get_encoding("gpt2")
         except Exception as error:  # whatever its HTTP library raises
             raise UserError(
-                f"tiktoken cannot download GPT-2's table ({type(error).__name__}): give the table as a file "
+                f"tiktoken cannot download GPT-2's table ({type(error).__name__}): give the table "
+                "as a file "
                 "(GPT-2's vocab.bpe, merges.txt or a .tiktoken file), or use the bytes tokenizer"
             ) from None
         n_ranks = encoding.n_vocab - 1
@@ -64,7 +65,8 @@ def gpt2_tokenizer(vocabulary: Path | None = None) -> Tokenizer:
         n_ranks = len(ranks)
         if n_ranks > 65535:
             raise UserError(
-                f"{vocabulary}: {n_ranks} tokens and a separator do not fit into a shard's 16 bits: use a smaller table"
+                f"{vocabulary}: {n_ranks} tokens and a separator do not fit into a shard's 16 "
+                "bits: use a smaller table"
             )
         encoding = tiktoken.Encoding(
             vocabulary.name, pat_str=GPT2_PATTERN, mergeable_ranks=ranks, special_tokens={}
@@ -86,7 +88,8 @@ def read_ranks(path: Path) -> dict[bytes, int]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path}: cannot be read as a vocabulary ({error}): give vocab.bpe, merges.txt or a .tiktoken file"
+            f"{path}: cannot be read as a vocabulary ({error}): give vocab.bpe, merges.txt or a "
+            ".tiktoken file"
         ) from None
     parse = ranks_from_merges if lines and lines[0].startswith("#version") else ranks_from_base64
     try:
@@ -95,7 +98,8 @@ def read_ranks(path: Path) -> dict[bytes, int]:
         ranks = {}
     if len(ranks) < 256 or sorted(ranks.values()) != list(range(len(ranks))):
         raise UserError(
-            f"{path}: not a BPE table: give GPT-2's vocab.bpe or merges.txt (first line '#version: ...'), or a .tiktoken file"
+            f"{path}: not a BPE table: give GPT-2's vocab.bpe or merges.txt (first line "
+            "'#version: ...'), or a .tiktoken file"
         )
     return ranks
 

@@ -1,4 +1,7 @@
-"""The data's configuration: which tokens, in which order, in what portions. Standard library only, as harness/config/run.py."""
+"""The data's configuration: which tokens, in which order, in what portions.
+
+Standard library only, as harness/config/run.py.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -62,7 +65,8 @@ class DataConfig:
         record="r02",
         affects=("data", "loss"),
         choices={"exceeds": "r02", "reaches": "r12", "reaches_with_target": "r15"},
-        doc="next shard when pos+G+1 > S, pos+G >= S, or pos+G+1 >= S; G tokens per round, S tokens in the shard",
+        doc="next shard when pos+G+1 > S, pos+G >= S, or pos+G+1 >= S; G tokens per round, S "
+        "tokens in the shard",
     )
     first_batch_twice: bool = toggle(
         False,
@@ -75,7 +79,8 @@ class DataConfig:
         "sequential",
         record="r02",
         affects=("data", "loss"),
-        doc="tokens as they lie in the shards (the seed changes nothing), or sequences shuffled by seed",
+        doc="tokens as they lie in the shards (the seed changes nothing), or sequences shuffled "
+        "by seed",
         choices={"sequential": "r02"},
     )
     val_tokens: int = toggle(
@@ -112,7 +117,8 @@ class DataConfig:
         record="r02",
         affects=("validation",),
         example="other",
-        doc="a corpus whose held-out text (or else validation text) the last weights are validated on too, beside val_loss",
+        doc="a corpus whose held-out text (or else validation text) the last weights are "
+        "validated on too, beside val_loss",
     )
     cache: Literal["none", "local"] = toggle(
         "none",

@@ -1,7 +1,8 @@
 """The loaders: tokens as tensors, step by step, for one process of any world size.
 
-A record's ranks (8) are virtual: process p of W plays ranks p*R/W .. (p+1)*R/W - 1, so that 1, 2, 4 or 8 processes read the
-same global batches. Shapes: M micro-steps, B rows, T sequence; B*T is one micro-batch, what one rank passes forward at once.
+A record's ranks (8) are virtual: process p of W plays ranks p*R/W .. (p+1)*R/W - 1, so that 1, 2, 4
+or 8 processes read the same global batches. Shapes: M micro-steps, B rows, T sequence; B*T is one
+micro-batch, what one rank passes forward at once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,16 +44,19 @@ class Layout:
     def __post_init__(self) -> None:
         if self.micro_tokens % self.seq_len:
             raise UserError(
-                f"data.micro_tokens {self.micro_tokens} is no multiple of data.seq_len {self.seq_len}: change one of them"
+                f"data.micro_tokens {self.micro_tokens} is no multiple of data.seq_len "
+                f"{self.seq_len}: change one of them"
             )
         if self.batch_tokens % (self.ranks * self.micro_tokens):
             raise UserError(
-                f"data.batch_tokens {self.batch_tokens} is no multiple of data.ranks {self.ranks} x data.micro_tokens "
+                f"data.batch_tokens {self.batch_tokens} is no multiple of data.ranks {self.ranks} "
+                "x data.micro_tokens "
                 f"{self.micro_tokens} = {self.ranks * self.micro_tokens}: change one of them"
             )
         if self.ranks % self.world_size:
             raise UserError(
-                f"{self.world_size} processes cannot share data.ranks {self.ranks} evenly: use a divisor of it as world size"
+                f"{self.world_size} processes cannot share data.ranks {self.ranks} evenly: use a "
+                "divisor of it as world size"
             )
         if not 0 <= self.process < self.world_size:
             raise ValueError(f"process {self.process} of a world of {self.world_size}")
@@ -73,14 +77,20 @@ class Layout:
 
 
 class TokenStream:
-    """Shards put end to end. Each is mapped when first read, so a process touches only what it needs."""
+    """Shards put end to end.
+
+    Each is mapped when first read, so a process touches only what it needs.
+    """
 
     def __init__(self, shards: Sequence[Path]) -> None:
         self.shards, self.lengths = list(shards), [count_tokens(path) for path in shards]
         self._open: dict[int, Tokens] = {}
 
     def read(self, shard: int, pos: int, n_tokens: int) -> Tokens:
-        """(n_tokens,) from `pos` of a shard on, into the next ones if need be; a view where one shard holds it all."""
+        """(n_tokens,) from `pos` of a shard on, into the next ones if need be.
+
+        A view where one shard holds it all.
+        """
         if shard not in self._open:
             self._open[shard] = open_shard(self.shards[shard])
         piece = self._open[shard][pos : pos + n_tokens]
@@ -206,7 +216,10 @@ class TrainLoader(Iterator[list[Batch]]):
 
 
 class Prefetcher(Iterator[list[Batch]]):
-    """A TrainLoader whose next step is made by a thread while the current one trains; gives the same steps and states."""
+    """A TrainLoader whose next step is made by a thread while the current one trains.
+
+    Gives the same steps and states.
+    """
 
     def __init__(self, loader: TrainLoader) -> None:
         self.loader = loader
@@ -244,10 +257,11 @@ class Prefetcher(Iterator[list[Batch]]):
 
 
 class ValLoader:
-    """The first `val_tokens` tokens of the validation set, cut as in training; iterating yields this process's (x_BT, y_BT).
+    """The first `val_tokens` tokens of the validation set, cut as in training.
 
-    The micro-batches are the same for every world size and go round the processes, which may get different numbers of them:
-    the exact mean is the sum of all processes' micro-batch means, divided by `n_micro`.
+    Iterating yields this process's (x_BT, y_BT). The micro-batches are the same for every world
+    size and go round the processes, which may get different numbers of them: the exact mean is
+    the sum of all processes' micro-batch means, divided by `n_micro`.
     """
 
     def __init__(
@@ -264,7 +278,8 @@ class ValLoader:
     ) -> None:
         if val_tokens % micro_tokens or micro_tokens % seq_len:
             raise UserError(
-                f"data.val_tokens {val_tokens}, data.micro_tokens {micro_tokens}, data.seq_len {seq_len}: "
+                f"data.val_tokens {val_tokens}, data.micro_tokens {micro_tokens}, data.seq_len "
+                f"{seq_len}: "
                 "each must be a multiple of the next, so that the mean is exact"
             )
         self.stream = TokenStream(shards)

@@ -64,7 +64,8 @@ def refuse_short_val(
             else "use more text, or smaller data.micro_tokens"
         )
         raise UserError(
-            f"{shards[0]}: the validation set holds {available} tokens, data.val_tokens {val_tokens} needs {val_tokens + 1} "
+            f"{shards[0]}: the validation set holds {available} tokens, data.val_tokens "
+            f"{val_tokens} needs {val_tokens + 1} "
             f"(the last one's target): {mend}"
         )
 
@@ -99,7 +100,10 @@ class PerRank(Iterator[Read]):
 
 
 class Global(PerRank):
-    """Record 18: one position common to all ranks, tested before the read; rank r reads at pos + r*b."""
+    """Record 18: one position common to all ranks, tested before the read.
+
+    Rank r reads at pos + r*b.
+    """
 
     def reset(self) -> None:
         self.shard, self.pos = 0, 0
@@ -173,6 +177,9 @@ def locate(lengths: Sequence[int], pos: int) -> Read:
     maxsize=2
 )  # the ranks of one process share it; two, because a step may reach into the next epoch
 def permutation(seed: int, epoch: int, n: int) -> NDArray[np.uint32]:
-    """(n,) the numbers 0..n-1 in an order of (seed, epoch); from raw bits, the part of numpy's streams that never changes."""
+    """(n,) the numbers 0..n-1 in an order of (seed, epoch).
+
+    From raw bits, the part of numpy's streams that never changes.
+    """
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch])).random_raw(n)
     return np.argsort(bits, kind="stable").astype(np.uint32)

@@ -1,6 +1,7 @@
 """A shard: the benchmark's binary format, written whole or not at all, read through a memory map.
 
-1024 bytes of header (256 int32: magic, version, number of tokens, zeros), then the tokens as uint16, all little-endian.
+1024 bytes of header (256 int32: magic, version, number of tokens, zeros), then the tokens as
+uint16, all little-endian.
 """
 
 import hashlib
@@ -40,7 +41,10 @@ def header(n_tokens: int) -> bytes:
 
 
 def count_tokens(path: Path) -> int:
-    """Tokens of the shard at `path`; raises ShardError unless the header is right and agrees with the file's size."""
+    """Tokens of the shard at `path`.
+
+    Raises ShardError unless the header is right and agrees with the file's size.
+    """
     try:
         size = path.stat().st_size
         with open(path, "rb") as file:
@@ -79,7 +83,10 @@ def count_tokens(path: Path) -> int:
 
 
 def open_shard(path: Path) -> Tokens:
-    """(n_tokens,) uint16, read-only and memory-mapped: processes of one node share its pages. Raises as count_tokens."""
+    """(n_tokens,) uint16, read-only and memory-mapped: processes of one node share its pages.
+
+    Raises as count_tokens.
+    """
     n_tokens = count_tokens(path)
     return np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES, shape=(n_tokens,))
 
@@ -90,13 +97,19 @@ def blocks(tokens: Tokens) -> Iterator[Tokens]:
 
 
 def write_shard(path: Path, tokens: NDArray[Any]) -> None:
-    """Write all `tokens` (integers 0..65535) as one shard; it appears at `path` whole or not at all."""
+    """Write all `tokens` (integers 0..65535) as one shard.
+
+    It appears at `path` whole or not at all.
+    """
     with ShardWriter(path) as writer:
         writer.append(tokens)
 
 
 class ShardWriter:
-    """Streams tokens into a shard. The file bears its own name only after everything is on disk; an exception removes it."""
+    """Streams tokens into a shard.
+
+    The file bears its own name only after everything is on disk; an exception removes it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.n_tokens = path, 0
@@ -114,11 +127,13 @@ class ShardWriter:
             and not 0 <= int(tokens.min()) <= int(tokens.max()) <= 65535
         ):
             raise ValueError(
-                f"tokens of {self.path.name} range over {tokens.min()}..{tokens.max()}, a shard holds 0..65535"
+                f"tokens of {self.path.name} range over {tokens.min()}..{tokens.max()}, a shard "
+                "holds 0..65535"
             )
         if self.n_tokens + len(tokens) > MAX_TOKENS:
             raise UserError(
-                f"{self.path}: more than {MAX_TOKENS} tokens in one shard: split the text into several corpora"
+                f"{self.path}: more than {MAX_TOKENS} tokens in one shard: split the text into "
+                "several corpora"
             )
         self._file.write(np.ascontiguousarray(tokens, dtype="<u2").data)
         self.n_tokens += len(tokens)

@@ -1,7 +1,8 @@
-"""Designs: which sets of changes become arms, and what each arm is called. Pure functions of names and of what is feasible.
+"""Designs: which sets of changes become arms, and what each arm is called.
 
-An infeasible set is never an arm. `feasible(changes)` tells; it is asked for sets in the order of the experiment's changes.
-A design of another kind (fractional, Plackett-Burman, sampled orderings) is one more function in DESIGNS.
+Pure functions of names and of what is feasible. An infeasible set is never an arm.
+`feasible(changes)` tells; it is asked for sets in the order of the experiment's changes. A design
+of another kind (fractional, Plackett-Burman, sampled orderings) is one more function in DESIGNS.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,8 +41,9 @@ def leave_one_out(changes: Changes, feasible: Feasible) -> Named:
 def largest_feasible(changes: Changes, without: str, feasible: Feasible) -> Changes:
     """The changes without one of them and without whatever then lacks what it needs.
 
-    Grown from nothing by one change, or by two that need each other, until no more can stand: the largest such set, since sets
-    that can stand side by side within `changes` can also stand together.
+    Grown from nothing by one change, or by two that need each other, until no more can stand:
+    the largest such set, since sets that can stand side by side within `changes` can also stand
+    together.
     """
     kept: Changes = ()
     grew = True
@@ -75,7 +77,10 @@ def factorial(changes: Changes, feasible: Feasible) -> Named:
 
 
 def shapley(changes: Changes, feasible: Feasible) -> Named:
-    """Every feasible subset too; nothing unless the changes can be added one by one in some order, which the shares are of."""
+    """Every feasible subset too.
+
+    Nothing unless the changes can be added one by one in some order, which the shares are of.
+    """
     out = factorial(changes, feasible)
     reached = {frozenset[str]()}
     for s in sorted(map(frozenset, out.values()), key=len):
