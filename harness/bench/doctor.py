@@ -61,10 +61,10 @@ def examine() -> list[dict[str, Any]]:
     for corpus in list_corpora():
         rows.append(
             {
-                "what": f"corpus {corpus['name']}",
-                "ok": not corpus["missing"],
-                "found": corpus["place"] if not corpus["missing"] else "none",
-                "advice": corpus["missing"],
+                "what": f"corpus {corpus.name}",
+                "ok": not corpus.missing,
+                "found": corpus.place if not corpus.missing else "none",
+                "advice": corpus.missing,
             }
         )
     return rows

@@ -1,4 +1,7 @@
-"""`data.cache: local`: a corpus copied to the node's own disk, once per node, so that runs do not read it over the network."""
+"""`data.cache: local`: a corpus copied to the node's own disk, once per node.
+
+So that runs do not read it over the network.
+"""
 
 import hashlib
 import os
@@ -16,10 +19,13 @@ WITHOUT = "set data.cache to none"
 
 
 def cache_root() -> Path:
-    """Where copies lie on this node: the environment's ABLATE_CACHE, else a folder of this user's in the temporary one."""
-    return Path(
-        os.environ.get("ABLATE_CACHE") or Path(tempfile.gettempdir()) / f"ablate-{os.getuid()}"
-    )
+    """Where copies lie on this node.
+
+    The environment's ABLATE_CACHE, else a folder of this user's in the temporary one.
+    """
+    if os.environ.get("ABLATE_CACHE"):
+        return Path(os.environ["ABLATE_CACHE"])
+    return Path(tempfile.gettempdir()) / f"ablate-{os.getuid()}"
 
 
 def cache_locally(corpus: Corpus, directory: Path | str | None = None) -> Corpus:
@@ -30,9 +36,8 @@ def cache_locally(corpus: Corpus, directory: Path | str | None = None) -> Corpus
     UserError for a full disk, a folder that cannot be written, or a damaged source.
     """
     root = Path(directory or cache_root())
-    folder = (
-        root / f"{corpus.name}-{sha256_of(corpus.folder / 'corpus.json')[:16]}"
-    )  # held-out text is not in the fingerprint
+    digest = sha256_of(corpus.folder / "corpus.json")  # held-out text is not in the fingerprint
+    folder = root / f"{corpus.name}-{digest[:16]}"
     try:
         with lock(folder):
             if not (folder / "corpus.json").exists():
@@ -49,7 +54,8 @@ def copy(corpus: Corpus, folder: Path) -> None:
     """Every shard, then corpus.json, which makes the copy one."""
     folder.mkdir(exist_ok=True)
     paths = [path for paths in corpus.shards.values() for path in paths]
-    needed, free = sum(path.stat().st_size for path in paths), shutil.disk_usage(folder).free
+    needed = sum(path.stat().st_size for path in paths)
+    free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(
             f"{folder}: {free >> 20} MiB free, {corpus.name} takes {needed >> 20}: make room, or "

@@ -1,4 +1,7 @@
-"""The benchmark's tokens: FineWeb in GPT-2 tokens, from the public dataset, or from files you put in place yourself."""
+"""The benchmark's tokens: FineWeb in GPT-2 tokens.
+
+From the public dataset, or from files you put in place yourself.
+"""
 
 import logging
 from importlib import import_module

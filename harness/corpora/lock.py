@@ -10,6 +10,11 @@ from typing import IO
 
 from harness.errors import UserError
 
+try:
+    import fcntl
+except ImportError:  # not of this system
+    fcntl = None  # type: ignore[assignment]
+
 WAIT_S = 3600.0  # longer than any copy or preparation should take
 
 
@@ -28,11 +33,11 @@ def lock(folder: Path) -> Iterator[None]:
 
 def flock(file: IO[str]) -> bool:
     """Take the file's advisory lock; False where the system or the file system has none."""
+    if fcntl is None:
+        return False
     try:
-        import fcntl
-
         fcntl.flock(file, fcntl.LOCK_EX)
-    except (ImportError, OSError):
+    except OSError:
         return False
     return True
 

@@ -1,4 +1,7 @@
-"""Documents in, a corpus out: with bounded memory, whatever the size of the text, and nothing half-made that looks whole."""
+"""Documents in, a corpus out: with bounded memory, whatever the size of the text.
+
+Nothing half-made looks whole.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -23,15 +26,19 @@ def quiet(done: int, total: int) -> None:
 
 
 def split_roles(sizes: Sequence[int]) -> list[str]:
-    """The role of each document, by size in bytes: in order, to validation whatever still fits into VAL_SHARE of the whole.
+    """The role of each document, by size in bytes.
 
-    Where nothing fits (a few documents of like size) the smallest goes to validation.
+    In order, to validation goes whatever still fits into VAL_SHARE of the whole. Where nothing
+    fits (a few documents of like size) the smallest goes to validation.
     """
     room = VAL_SHARE * sum(sizes)
     roles = []
     for size in sizes:
-        roles.append("val" if size <= room else "train")
-        room -= size if roles[-1] == "val" else 0
+        if size <= room:
+            roles.append("val")
+            room -= size
+        else:
+            roles.append("train")
     if "val" not in roles and roles:
         roles[sizes.index(min(sizes))] = "val"
     return roles
@@ -48,7 +55,8 @@ class CorpusWriter:
         self, folder: Path, tokenizer: Tokenizer, shard_tokens: int = SHARD_TOKENS
     ) -> None:
         self.folder, self.tokenizer = folder, tokenizer
-        # validation and held-out text stay in one file each, so that "the first tokens" is a plain slice
+        # validation and held-out text stay in one file each, so that "the first tokens" is a plain
+        # slice
         self.room = {"train": shard_tokens, "val": MAX_TOKENS, "heldout": MAX_TOKENS}
         self.shards: dict[str, list[Path]] = {role: [] for role in ROLES}
         self.documents, self.text_bytes = dict.fromkeys(ROLES, 0), dict.fromkeys(ROLES, 0)
@@ -111,7 +119,10 @@ class CorpusWriter:
         )
 
     def _merge_short_tail(self) -> None:
-        """Append a short last training shard to the one before: a shard shorter than a batch would make the corpus unusable."""
+        """Append a short last training shard to the one before.
+
+        A shard shorter than a batch would make the corpus unusable.
+        """
         paths = self.shards["train"]
         if len(paths) > 1 and count_tokens(paths[-1]) < self.room["train"] // 2:
             tail = paths.pop()

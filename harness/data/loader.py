@@ -27,6 +27,7 @@ from harness.data.shards import Tokens, count_tokens, open_shard
 from harness.errors import UserError
 
 Batch = tuple[Tensor, Tensor]  # inputs and targets
+SEQUENTIAL = {"per_rank": PerRank, "global": Global}
 DTYPES = {"int32": torch.int32, "int64": torch.int64}
 
 
@@ -99,26 +100,41 @@ class TokenStream:
         return np.concatenate([piece, self.read(shard + 1, 0, n_tokens - len(piece))])
 
 
-def empty_batch(*shape: int, input_dtype: str, pinned: bool) -> Batch:
-    pin = pinned and torch.cuda.is_available()
-    return torch.empty(shape, dtype=DTYPES[input_dtype], pin_memory=pin), torch.empty(
-        shape, dtype=torch.int64, pin_memory=pin
-    )
+@dataclass(frozen=True, kw_only=True)
+class BatchMemory:
+    """How batches lie in memory. pinned: page-locked, where there is CUDA to copy them to."""
+
+    input_dtype: str = "int64"
+    pinned: bool = False
+
+    def empty(self, *shape: int) -> Batch:
+        """Inputs and targets of a shape, not yet filled."""
+        pin = self.pinned and torch.cuda.is_available()
+        inputs = torch.empty(shape, dtype=DTYPES[self.input_dtype], pin_memory=pin)
+        targets = torch.empty(shape, dtype=torch.int64, pin_memory=pin)
+        return inputs, targets
 
 
 def fill(x: Tensor, y: Tensor, tokens: Tokens) -> None:
-    """Inputs and targets from n + 1 tokens: converted straight into the tensors' memory, no copy between."""
+    """Inputs and targets from n + 1 tokens.
+
+    They are converted straight into the tensors' memory, no copy between.
+    """
     np.copyto(x.view(-1).numpy(), tokens[:-1], casting="unsafe")
     np.copyto(y.view(-1).numpy(), tokens[1:], casting="unsafe")
 
 
 class TrainLoader(Iterator[list[Batch]]):
-    """Endless training steps: `next` gives one (x_MBT, y_MBT) for each virtual rank of this process.
+    """Endless training steps: `next` gives one (x_MBT, y_MBT) for each virtual rank played here.
 
-    loader: "per_rank" (a position per rank and micro-batch, records 2 to 17) or "global" (one for all ranks and a whole step,
-    record 18; the rule is then tested before the read). shard_switch: positions.SHARD_SWITCH. order: "sequential" ignores the
-    seed; "shuffled" deals out sequences in an order of its own, ignoring both. first_batch_twice: the loader is reset after its
-    first draw, so micro-steps 0 and 1 see the same micro-batch (records 4 to 11). Raises UserError where a shard is too short.
+    loader: "per_rank" (a position per rank and micro-batch, records 2 to 17) or "global" (one for
+    all ranks and a whole step, record 18; the rule is then tested before the read).
+    shard_switch: positions.SHARD_SWITCH.
+    first_batch_twice: the loader is reset after its first draw, so micro-steps 0 and 1 see the
+    same micro-batch (records 4 to 11).
+    order: "sequential" ignores the seed; "shuffled" deals out sequences in an order of its own,
+    ignoring loader and shard_switch.
+    Raises UserError where a shard is too short.
     """
 
     def __init__(
@@ -131,15 +147,10 @@ class TrainLoader(Iterator[list[Batch]]):
         first_batch_twice: bool = False,
         order: str = "sequential",
         seed: int = 0,
-        input_dtype: str = "int64",
-        pinned: bool = False,
+        memory: BatchMemory = BatchMemory(),
     ) -> None:
-        self.stream, self.layout = TokenStream(shards), layout
-        self.first_batch_twice, self.input_dtype, self.pinned = (
-            first_batch_twice,
-            input_dtype,
-            pinned,
-        )
+        self.stream, self.layout, self.memory = TokenStream(shards), layout, memory
+        self.first_batch_twice = first_batch_twice
         refuse_short_train(
             shards,
             self.stream.lengths,
@@ -155,31 +166,40 @@ class TrainLoader(Iterator[list[Batch]]):
         self.cursors: Sequence[PerRank | Shuffled]
         if order == "shuffled":
             self.read_tokens, self.reads_per_draw = layout.seq_len, layout.rows
-            self.cursors = [
-                Shuffled(
-                    self.stream.lengths,
-                    rank=rank,
-                    ranks=layout.ranks,
-                    read_tokens=layout.seq_len,
-                    rows=layout.rows,
-                    seed=seed,
-                )
-                for rank in layout.own_ranks
-            ]
+            self.cursors = self._shuffled(seed)
         else:
             if loader == "global":
-                self.read_tokens, self.draws_per_step = layout.micro_tokens * layout.micro_steps, 1
-            self.cursors = [
-                {"per_rank": PerRank, "global": Global}[loader](
-                    self.stream.lengths,
-                    rank=rank,
-                    ranks=layout.ranks,
-                    read_tokens=self.read_tokens,
-                    shard_switch=shard_switch,
-                )
-                for rank in layout.own_ranks
-            ]
+                self.read_tokens = layout.micro_tokens * layout.micro_steps
+                self.draws_per_step = 1
+            self.cursors = self._sequential(SEQUENTIAL[loader], shard_switch)
         self.reset()
+
+    def _shuffled(self, seed: int) -> list[Shuffled]:
+        cursors = []
+        for rank in self.layout.own_ranks:
+            cursor = Shuffled(
+                self.stream.lengths,
+                rank=rank,
+                ranks=self.layout.ranks,
+                read_tokens=self.read_tokens,
+                rows=self.layout.rows,
+                seed=seed,
+            )
+            cursors.append(cursor)
+        return cursors
+
+    def _sequential(self, kind: type[PerRank], shard_switch: str) -> list[PerRank]:
+        cursors = []
+        for rank in self.layout.own_ranks:
+            cursor = kind(
+                self.stream.lengths,
+                rank=rank,
+                ranks=self.layout.ranks,
+                read_tokens=self.read_tokens,
+                shard_switch=shard_switch,
+            )
+            cursors.append(cursor)
+        return cursors
 
     def reset(self) -> None:
         """Back to the first step."""
@@ -190,10 +210,7 @@ class TrainLoader(Iterator[list[Batch]]):
     def __next__(self) -> list[Batch]:
         layout = self.layout
         shape = layout.micro_steps, layout.rows, layout.seq_len
-        step = [
-            empty_batch(*shape, input_dtype=self.input_dtype, pinned=self.pinned)
-            for _ in self.cursors
-        ]
+        step = [self.memory.empty(*shape) for _ in self.cursors]
         reads = [zip(x.view(-1, self.read_tokens), y.view(-1, self.read_tokens)) for x, y in step]
         for _ in range(self.draws_per_step):
             if self.first_batch_twice and self.n_drawn == 1:
@@ -273,8 +290,7 @@ class ValLoader:
         seq_len: int,
         world_size: int = 1,
         process: int = 0,
-        input_dtype: str = "int64",
-        pinned: bool = False,
+        memory: BatchMemory = BatchMemory(),
     ) -> None:
         if val_tokens % micro_tokens or micro_tokens % seq_len:
             raise UserError(
@@ -289,16 +305,11 @@ class ValLoader:
         self.n_micro = val_tokens // micro_tokens
         self.micro_tokens, self.shape = micro_tokens, (micro_tokens // seq_len, seq_len)
         self.world_size, self.process = world_size, process
-        self.input_dtype, self.pinned = input_dtype, pinned
+        self.memory = memory
 
     def __iter__(self) -> Iterator[Batch]:
         for micro in range(self.process, self.n_micro, self.world_size):
-            x, y = empty_batch(*self.shape, input_dtype=self.input_dtype, pinned=self.pinned)
-            fill(
-                x,
-                y,
-                self.stream.read(
-                    *locate(self.stream.lengths, micro * self.micro_tokens), self.micro_tokens + 1
-                ),
-            )
+            x, y = self.memory.empty(*self.shape)
+            shard, pos = locate(self.stream.lengths, micro * self.micro_tokens)
+            fill(x, y, self.stream.read(shard, pos, self.micro_tokens + 1))
             yield x, y

@@ -172,7 +172,10 @@ class ShardWriter:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """`content` appears at `path` whole or not at all: written beside it, brought to disk, renamed."""
+    """`content` appears at `path` whole or not at all.
+
+    Written beside it, brought to disk, renamed.
+    """
     partial = path.with_name(f"{path.name}.partial")
     with open(partial, "wb") as file:
         file.write(content)

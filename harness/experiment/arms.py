@@ -5,7 +5,7 @@ Its `base`, `scale`, `set`, `changes`, `design` and `axes` say what they are.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from harness.config.device import for_device
 from harness.config.presets import Values, load_scale, names, preset_values, to_config, with_budget
@@ -301,7 +301,7 @@ class Resolver:
         return ""
 
 
-def is_lists(value: Any) -> bool:
+def is_lists(value: Any) -> TypeGuard[list[list[Any]]]:
     """Whether a value is a list of lists."""
     return isinstance(value, list) and all(isinstance(entry, list) for entry in value)
 

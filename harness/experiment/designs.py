@@ -28,11 +28,10 @@ def leave_one_out(changes: Changes, feasible: Feasible) -> Named:
     for left_out in changes:
         kept = largest_feasible(changes, left_out, feasible)
         with_it = [c for c in changes if c not in (*kept, left_out)]
-        needing = (
-            f" (and {' and '.join(with_it)}, which need{'s' * (len(with_it) == 1)} it)"
-            if with_it
-            else ""
-        )
+        needing = ""
+        if with_it:
+            verb = "needs" if len(with_it) == 1 else "need"
+            needing = f" (and {' and '.join(with_it)}, which {verb} it)"
         if kept and kept not in out.values():
             out[f"all but {left_out}{needing}"] = kept
     return out
@@ -62,18 +61,24 @@ def largest_feasible(changes: Changes, without: str, feasible: Feasible) -> Chan
 
 def ladder(changes: Changes, feasible: Feasible) -> Named:
     """The changes added one after the other; a step that cannot stand yet waits for the next."""
-    out: Named = {}
-    before: Changes = ()
+    arms: Named = {}
+    before = 0
     for n in range(1, len(changes) + 1):
         if feasible(changes[:n]):
-            out[" ".join(f"+{c}" for c in changes[len(before) : n])] = before = changes[:n]
-    return out
+            added = [f"+{name}" for name in changes[before:n]]
+            arms[" ".join(added)] = changes[:n]
+            before = n
+    return arms
 
 
 def factorial(changes: Changes, feasible: Feasible) -> Named:
     """Every feasible subset but the empty one, which is the baseline."""
-    sets = (s for n in range(1, len(changes) + 1) for s in combinations(changes, n))
-    return {" + ".join(s): s for s in sets if feasible(s)}
+    arms = {}
+    for n in range(1, len(changes) + 1):
+        for subset in combinations(changes, n):
+            if feasible(subset):
+                arms[" + ".join(subset)] = subset
+    return arms
 
 
 def shapley(changes: Changes, feasible: Feasible) -> Named:
@@ -81,12 +86,14 @@ def shapley(changes: Changes, feasible: Feasible) -> Named:
 
     Nothing unless the changes can be added one by one in some order, which the shares are of.
     """
-    out = factorial(changes, feasible)
+    arms = factorial(changes, feasible)
     reached = {frozenset[str]()}
-    for s in sorted(map(frozenset, out.values()), key=len):
-        if any(s - {c} in reached for c in s):
-            reached.add(s)
-    return out if frozenset(changes) in reached else {}
+    for subset in sorted(map(frozenset, arms.values()), key=len):
+        if any(subset - {name} in reached for name in subset):
+            reached.add(subset)
+    if frozenset(changes) not in reached:
+        return {}
+    return arms
 
 
 DESIGNS: Mapping[str, Callable[[Changes, Feasible], Named]] = {

@@ -35,7 +35,10 @@ SECTION_TITLES = {
     "timing": "the clock",
 }
 
-TABLE_HEAD = "| toggle | record | default | values | meaning | needs, excludes |\n|---|---|---|---|---|---|\n"
+TABLE_HEAD = """\
+| toggle | record | default | values | meaning | needs, excludes |
+|---|---|---|---|---|---|
+"""
 CLAIMS_TABLE_HEAD = "| it says | toggles | verdict | |\n|---|---|---|---|\n"
 HEAD = """\
 # Toggles

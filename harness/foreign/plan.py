@@ -51,7 +51,7 @@ def plan_foreign(e: ForeignExperiment) -> list[PlannedRun]:
     for block, seed in enumerate(e.seeds):
         for order, i in enumerate(order_in_block(e.name, seed, len(specs))):
             arm = e.arms[i]
-            number = {"seed": seed, "replicate": twins[i]} if arm.seeded else {"replicate": seed * (max(twins) + 1) + twins[i]}
+            number: dict[str, Any] = {"seed": seed, "replicate": twins[i]} if arm.seeded else {"replicate": seed * (max(twins) + 1) + twins[i]}
             runs.append(PlannedRun(arm=arm.name, block=block, order=order, spec=replace(specs[i], **number)))
     return runs
 

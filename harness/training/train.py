@@ -14,7 +14,7 @@ from harness.config.run import RunConfig, from_plain
 from harness.corpora.cache import cache_locally
 from harness.corpora.corpus import Corpus
 from harness.corpora.index import open_corpus, open_heldout
-from harness.data.loader import Layout, Prefetcher, TrainLoader, ValLoader
+from harness.data.loader import BatchMemory, Layout, Prefetcher, TrainLoader, ValLoader
 from harness.errors import UserError
 from harness.model.gpt import Tokens
 from harness.run.spec import Outcome, RunSpec, Status
@@ -42,8 +42,7 @@ def train_loader(config: RunConfig, shards: Sequence[Path], *, seed: int, rank: 
         order=d.order,
         seed=seed,
         first_batch_twice=d.first_batch_twice,
-        input_dtype=d.input_dtype,
-        pinned=d.pinned and device == "cuda",
+        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
     )
 
 
@@ -64,8 +63,7 @@ def val_loader(config: RunConfig, shards: Sequence[Path], n_tokens: int, *, rank
         seq_len=d.seq_len,
         world_size=world_size,
         process=rank,
-        input_dtype=d.input_dtype,
-        pinned=d.pinned and device == "cuda",
+        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
     )
 
 
