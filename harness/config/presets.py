@@ -136,9 +136,8 @@ class Scale:
     name: str
     values: Mapping[str, Any]
     factors: Mapping[str, Fraction]
-    noise: Mapping[
-        str, Any
-    ]  # sd of one run's final loss, its df, and where it was seen; empty where none is recorded
+    # sd of one run's final loss, its df, and where it was seen; empty where none is recorded
+    noise: Mapping[str, Any]
 
     def apply(self, values: Values) -> Values:
         """Preset values at this scale.

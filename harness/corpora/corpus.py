@@ -170,12 +170,12 @@ def read_corpus(folder: Path) -> Corpus:
     """
     corpus = describe(folder)
     for role, paths in corpus.shards.items():
-        n_tokens = sum(count_tokens(path) for path in paths)
-        if n_tokens != corpus.tokens.get(role, 0):
+        n_tokens = sum(map(count_tokens, paths))
+        described = corpus.tokens.get(role, 0)
+        if n_tokens != described:
             raise UserError(
                 f"{folder}: its {role} shards hold {n_tokens} tokens, corpus.json says "
-                f"{corpus.tokens.get(role, 0)}: "
-                "prepare the corpus again"
+                f"{described}: prepare the corpus again"
             )
     return corpus
 

@@ -62,9 +62,8 @@ def fetch(name: str, folder: Path) -> None:
         raise UserError(
             f"{name}: downloading needs huggingface_hub: pip install huggingface_hub, {by_hand}"
         ) from None
-    logging.getLogger("huggingface_hub").setLevel(
-        logging.ERROR
-    )  # its retries; what they end in is said below
+    # not its retries; what they end in is said below
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
         hub.hf_hub_download(
             repo_id=REPOSITORY, filename=name, repo_type="dataset", local_dir=folder

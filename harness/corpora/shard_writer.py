@@ -101,8 +101,7 @@ class CorpusWriter:
             n = self.documents["train"] + self.documents["val"]
             raise UserError(
                 f"{self.folder.name}: {n} documents cannot be split into training and validation: "
-                "give more text, "
-                "or cut it finer (--by line or --by paragraph)"
+                "give more text, or cut it finer (--by line or --by paragraph)"
             )
         while self._open:
             self._open.popitem()[1].close()

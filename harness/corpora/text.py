@@ -29,6 +29,7 @@ from harness.data.shards import sha256_of
 from harness.errors import UserError
 
 BLOCK_BYTES = 1 << 20
+BYTES = TokenizerChoice(name="bytes")
 Document = Iterable[bytes]  # blocks of its text
 
 
@@ -45,7 +46,7 @@ def prepare_text(
     name: str,
     root: Path | str | None = None,
     documents: str = "file",
-    tokenizer: TokenizerChoice = TokenizerChoice(),
+    tokenizer: TokenizerChoice = BYTES,
     heldout: Sequence[Path | str] = (),
     shard_tokens: int = SHARD_TOKENS,
     progress: Progress = quiet,

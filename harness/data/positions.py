@@ -195,9 +195,8 @@ def locate(lengths: Sequence[int], pos: int) -> Read:
     raise IndexError(f"{pos} tokens beyond the last shard")
 
 
-@lru_cache(
-    maxsize=2
-)  # the ranks of one process share it; two, because a step may reach into the next epoch
+# the ranks of one process share it; two, because a step may reach into the next epoch
+@lru_cache(maxsize=2)
 def permutation(seed: int, epoch: int, n: int) -> NDArray[np.uint32]:
     """(n,) the numbers 0..n-1 in an order of (seed, epoch).
 

@@ -20,9 +20,8 @@ from harness.errors import UserError
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 1024
 MAX_TOKENS = 2**31 - 1  # the header counts in int32
-BLOCK_TOKENS = (
-    1 << 20
-)  # tokens looked at in one go, so that memory stays bounded on shards of any size
+# tokens looked at in one go, so that memory stays bounded on shards of any size
+BLOCK_TOKENS = 1 << 20
 
 Tokens = NDArray[np.uint16]
 
@@ -114,22 +113,20 @@ class ShardWriter:
     def __init__(self, path: Path) -> None:
         self.path, self.n_tokens = path, 0
         self._partial = path.with_name(f"{path.name}.partial")
-        self._file: BinaryIO = open(self._partial, "wb")  # noqa: SIM115  closed by close() or abort()
-        self._file.write(
-            bytes(HEADER_BYTES)
-        )  # no magic until the end: a leftover never passes for a shard
+        # closed by close() or abort()
+        self._file: BinaryIO = open(self._partial, "wb")  # noqa: SIM115
+        # no magic until the end: a leftover never passes for a shard
+        self._file.write(bytes(HEADER_BYTES))
 
     def append(self, tokens: NDArray[Any]) -> None:
         """Add tokens; they are buffered by the file alone, so memory does not grow."""
-        if (
-            tokens.dtype != np.uint16
-            and len(tokens)
-            and not 0 <= int(tokens.min()) <= int(tokens.max()) <= 65535
-        ):
-            raise ValueError(
-                f"tokens of {self.path.name} range over {tokens.min()}..{tokens.max()}, a shard "
-                "holds 0..65535"
-            )
+        if tokens.dtype != np.uint16 and len(tokens):
+            lowest, highest = int(tokens.min()), int(tokens.max())
+            if not 0 <= lowest <= highest <= 65535:
+                raise ValueError(
+                    f"tokens of {self.path.name} range over {lowest}..{highest}, "
+                    "a shard holds 0..65535"
+                )
         if self.n_tokens + len(tokens) > MAX_TOKENS:
             raise UserError(
                 f"{self.path}: more than {MAX_TOKENS} tokens in one shard: split the text into "

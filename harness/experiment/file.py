@@ -11,16 +11,9 @@ from harness.yamlfile import YamlFile
 
 FACTOR = re.compile(r"x([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)")
 NOT_EXPERIMENTS = ("records", "scales")  # folders of experiments/ that hold something else
-SCALED = (
-    "set",
-    "budgets",
-    "target",
-    "margin",
-    "seeds",
-    "axes",
-    "primary",
-    "published",
-)  # keys that may depend on the scale
+SCALED = (  # keys that may depend on the scale
+    *("set", "budgets", "target", "margin", "seeds", "axes", "primary", "published"),
+)
 
 
 def experiment_names() -> list[str]:
@@ -44,9 +37,8 @@ def experiment_path(text: str) -> Path:
         if text in experiment_names() and (folder / f"{text}.yaml").is_file():
             return folder / f"{text}.yaml"
     known = experiment_names()
-    by_hand = [
-        name for name in known if "/" not in name
-    ]  # where nothing is near: the catalogue is too long for a list
+    # where nothing is near, those at the top: all of them are too many for a list
+    by_hand = [name for name in known if "/" not in name]
     raise UserError(f"unknown experiment '{text}'{near(text, known) or near(text, by_hand)}")
 
 

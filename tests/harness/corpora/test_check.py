@@ -1,8 +1,8 @@
 """`check` reads every token and names every file that is wrong."""
 
 import json
-from dataclasses import asdict
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np

@@ -1,9 +1,9 @@
 """Prepared corpora: what is in them, when they count as prepared, what the fingerprint depends on, and who may copy them."""
 
 import json
-from dataclasses import asdict
 import sys
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
