@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from reports.analysis.assumptions import Known
 
 ALPHA = 0.05
-MOST_SEEDS = 1000  # that are looked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +195,9 @@ def _detectable_words(power: Power, anytime: bool) -> list[str]:
 
 
 def _needed_words(power: Power) -> str:
-    seeds = power.seeds_needed or f"more than {MOST_SEEDS}"
+    from reports.stats.planning import MAX_SEEDS
+
+    seeds = power.seeds_needed or f"more than {MAX_SEEDS}"
     words = f"a difference of {power.detect:g} needs {seeds} seeds per arm"
     if power.needed is None:
         return words

@@ -8,7 +8,7 @@ from harness.config.run import RunConfig, get, toggles
 from harness.errors import UserError
 from harness.model.config import ON
 
-WORDS = {None: "null", True: "true", False: "false"}
+YAML_WORDS = {None: "null", True: "true", False: "false"}
 OFF = (None, (), False)
 
 
@@ -16,7 +16,7 @@ def value_text(value: Any) -> str:
     """A value as YAML would write it."""
     if isinstance(value, tuple):
         return str(list(value))
-    return WORDS.get(value, str(value))
+    return YAML_WORDS.get(value, str(value))
 
 
 def _applies(f: Field, condition: Any, value: Any) -> bool:

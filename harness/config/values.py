@@ -2,7 +2,7 @@
 
 from typing import Any
 
-WORDS = {
+TYPE_WORDS = {
     "NoneType": "null",
     "int": "an integer",
     "float": "a number",
@@ -18,4 +18,4 @@ def allowed_text(hint: Any) -> str:
         return " | ".join(args)
     if args and getattr(hint, "__origin__", None) is not tuple:
         return " | ".join(map(allowed_text, args))
-    return WORDS.get(getattr(hint, "__name__", ""), str(hint))
+    return TYPE_WORDS.get(getattr(hint, "__name__", ""), str(hint))

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from harness.corpora.corpus import Corpus, write_corpus
-from harness.corpora.shard_writer import Progress, quiet
+from harness.corpora.shard_writer import OnProgress, quiet
 from harness.data.shards import count_tokens
 from harness.errors import UserError
 
@@ -18,7 +18,7 @@ DEFAULT_SHARDS = 9  # an 8-rank record takes 190 updates from a shard: enough fo
 
 
 def prepare_fineweb(
-    folder: Path, progress: Progress = quiet, *, n_shards: int = DEFAULT_SHARDS
+    folder: Path, progress: OnProgress = quiet, *, n_shards: int = DEFAULT_SHARDS
 ) -> Corpus:
     """The validation shard and the first `n_shards` training shards.
 

@@ -22,7 +22,7 @@ from harness.corpora.corpus import (
 )
 from harness.corpora.fineweb import prepare_fineweb
 from harness.corpora.lock import lock
-from harness.corpora.shard_writer import Progress, quiet
+from harness.corpora.shard_writer import OnProgress, quiet
 from harness.corpora.stdlib import prepare_stdlib
 from harness.data.config import DataConfig
 from harness.data.positions import refuse_short_train, refuse_short_val
@@ -40,7 +40,7 @@ def prepare(
     *,
     n_shards: int | None = None,
     force: bool = False,
-    progress: Progress = quiet,
+    progress: OnProgress = quiet,
 ) -> Corpus:
     """Make a known corpus, or return it as it is where it is prepared already.
 

@@ -18,7 +18,7 @@ SHARD_TOKENS = 100_000_000  # as in the benchmark's files
 VAL_SHARE = 0.05  # of the text, in bytes
 FIRST_NUMBER = {"train": 1, "val": 0, "heldout": 0}  # in the files' names
 
-Progress = Callable[[int, int], None]  # (done, total), in the unit of what is being done
+OnProgress = Callable[[int, int], None]  # (done, total), in the unit of what is being done
 
 
 def quiet(done: int, total: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.corpora.corpus import Corpus
-from harness.corpora.shard_writer import CorpusWriter, Progress, quiet, split_roles
+from harness.corpora.shard_writer import CorpusWriter, OnProgress, quiet, split_roles
 from harness.corpora.text import TextFile, by_hash, file_blocks
 from harness.corpora.tokenizers import open_tokenizer
 from harness.errors import UserError
@@ -23,7 +23,7 @@ TABLES_AND_EXTRAS = {  # or shipped apart
 SKIPPED_PREFIXES = ("config-", "_sysconfigdata")
 
 
-def prepare_stdlib(folder: Path, progress: Progress = quiet) -> Corpus:
+def prepare_stdlib(folder: Path, progress: OnProgress = quiet) -> Corpus:
     """One document per file, bytes as tokens, split by whole files.
 
     Files come in the order of a hash of their path.

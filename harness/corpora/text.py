@@ -20,7 +20,7 @@ from harness.corpora.shard_writer import (
     SHARD_TOKENS,
     VAL_SHARE,
     CorpusWriter,
-    Progress,
+    OnProgress,
     quiet,
     split_roles,
 )
@@ -49,7 +49,7 @@ def prepare_text(
     tokenizer: TokenizerChoice = BYTES,
     heldout: Sequence[Path | str] = (),
     shard_tokens: int = SHARD_TOKENS,
-    progress: Progress = quiet,
+    progress: OnProgress = quiet,
 ) -> Corpus:
     """Make corpus `name` from files and folders of text, anew each time; raises UserError.
 

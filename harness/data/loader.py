@@ -51,8 +51,8 @@ class Layout:
         if self.batch_tokens % (self.ranks * self.micro_tokens):
             raise UserError(
                 f"data.batch_tokens {self.batch_tokens} is no multiple of data.ranks {self.ranks} "
-                "x data.micro_tokens "
-                f"{self.micro_tokens} = {self.ranks * self.micro_tokens}: change one of them"
+                f"x data.micro_tokens {self.micro_tokens} = {self.ranks * self.micro_tokens}: "
+                "change one of them"
             )
         if self.ranks % self.world_size:
             raise UserError(
@@ -295,8 +295,7 @@ class ValLoader:
         if val_tokens % micro_tokens or micro_tokens % seq_len:
             raise UserError(
                 f"data.val_tokens {val_tokens}, data.micro_tokens {micro_tokens}, data.seq_len "
-                f"{seq_len}: "
-                "each must be a multiple of the next, so that the mean is exact"
+                f"{seq_len}: each must be a multiple of the next, so that the mean is exact"
             )
         self.stream = TokenStream(shards)
         refuse_short_val(

@@ -24,7 +24,7 @@ def leave_one_out(changes: Changes, feasible: Feasible) -> Named:
     """All changes, and all but each one of them; nothing where they cannot stand together."""
     if not feasible(changes):
         return {}
-    out = {"all": changes}
+    arms = {"all": changes}
     for left_out in changes:
         kept = largest_feasible(changes, left_out, feasible)
         with_it = [c for c in changes if c not in (*kept, left_out)]
@@ -32,9 +32,9 @@ def leave_one_out(changes: Changes, feasible: Feasible) -> Named:
         if with_it:
             verb = "needs" if len(with_it) == 1 else "need"
             needing = f" (and {' and '.join(with_it)}, which {verb} it)"
-        if kept and kept not in out.values():
-            out[f"all but {left_out}{needing}"] = kept
-    return out
+        if kept and kept not in arms.values():
+            arms[f"all but {left_out}{needing}"] = kept
+    return arms
 
 
 def largest_feasible(changes: Changes, without: str, feasible: Feasible) -> Changes:

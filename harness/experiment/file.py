@@ -18,12 +18,13 @@ SCALED = (  # keys that may depend on the scale
 
 def experiment_names() -> list[str]:
     """Every experiment by its name: 'quickstart', 'deltas/r08'."""
-    found = {
-        p.relative_to(folder).with_suffix("")
-        for folder in search(".")
-        for p in folder.rglob("*.yaml")
-    }
-    return sorted(str(p) for p in found if p.parts[0] not in NOT_EXPERIMENTS)
+    experiments = set()
+    for folder in search("."):
+        for path in folder.rglob("*.yaml"):
+            name = path.relative_to(folder).with_suffix("")
+            if name.parts[0] not in NOT_EXPERIMENTS:
+                experiments.add(str(name))
+    return sorted(experiments)
 
 
 def experiment_path(text: str) -> Path:
@@ -36,10 +37,10 @@ def experiment_path(text: str) -> Path:
     for folder in search("."):
         if text in experiment_names() and (folder / f"{text}.yaml").is_file():
             return folder / f"{text}.yaml"
-    known = experiment_names()
+    every = experiment_names()
     # where nothing is near, those at the top: all of them are too many for a list
-    by_hand = [name for name in known if "/" not in name]
-    raise UserError(f"unknown experiment '{text}'{near(text, known) or near(text, by_hand)}")
+    at_top = [name for name in every if "/" not in name]
+    raise UserError(f"unknown experiment '{text}'{near(text, every) or near(text, at_top)}")
 
 
 def in_folder(text: str) -> list[str]:

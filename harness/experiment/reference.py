@@ -23,7 +23,7 @@ VERDICTS = (
     *("accurate", "already there", "misleading", "wrong"),
     *("unsupported", "opinion", "not mentioned"),
 )
-LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+RANGE_WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 CONDITIONS = {"requires": "needs", "conflicts": "excludes"}
 SECTION_TITLES = {
     "model": "the network",
@@ -86,7 +86,7 @@ def values_text(name: str, f: Field) -> str:
         if part.startswith(("a ", "an ")):
             free.append(part)
     limits = []
-    for key, words in LIMITS.items():
+    for key, words in RANGE_WORDS.items():
         if key in f.metadata:
             limits.append(f"{words} {f.metadata[key]}")
     listed = []

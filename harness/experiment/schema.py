@@ -11,7 +11,7 @@ from harness.experiment.file import FACTOR, SCALED
 from harness.experiment.keys import ESTIMANDS, NAME, PHASE_KEYS, PRIMARY, ROLES
 
 Schema = dict[str, Any]
-BOUNDS = {
+SCHEMA_BOUNDS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
     "le": "maximum",
@@ -55,7 +55,7 @@ def field_schemas() -> dict[str, Schema]:
     for name, f in toggles():
         description = f"{f.metadata['record']}: {f.metadata['doc']}"
         schema = described(TypeAdapter(hint_of(name)).json_schema(), description)
-        for key, word in BOUNDS.items():
+        for key, word in SCHEMA_BOUNDS.items():
             if key in f.metadata:
                 schema[word] = f.metadata[key]
         schemas[name] = schema

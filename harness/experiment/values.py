@@ -18,7 +18,7 @@ from harness.config.run import hint_of, toggles
 from harness.config.values import allowed_text
 from harness.errors import UserError
 
-BOUNDS = {  # key of a field's metadata -> how a value stands to it, in words
+RANGE_CHECKS = {  # key of a field's metadata -> how a value stands to it, in words
     "ge": (ge, "at least"),
     "gt": (gt, "greater than"),
     "le": (le, "at most"),
@@ -80,6 +80,6 @@ def _check_range(name: str, value: Any, f: Field, where: str) -> None:
         return
     if not math.isfinite(value):
         raise UserError(f"{where}: {name} is {value!r}, but must be a finite number")
-    for key, (holds, words) in BOUNDS.items():
+    for key, (holds, words) in RANGE_CHECKS.items():
         if key in f.metadata and not holds(value, f.metadata[key]):
             raise UserError(f"{where}: {name} is {value!r}, but must be {words} {f.metadata[key]}")
