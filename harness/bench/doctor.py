@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import Any
 
+from harness.node.nvidia import query_gpus
+
 
 def _first_line(*command: str) -> str | None:
     """The first line a program prints, None where it is missing or fails."""
@@ -62,7 +64,7 @@ def examine() -> list[dict[str, Any]]:
     )
     add(
         "driver",
-        _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        next((values[0] for values in query_gpus("driver_version")), None),
         "install NVIDIA's driver to use GPUs",
     )
     add(
@@ -89,10 +91,10 @@ def examine() -> list[dict[str, Any]]:
     for corpus in list_corpora():
         rows.append(
             {
-                "what": f"corpus {corpus['name']}",
-                "ok": not corpus["missing"],
-                "found": corpus["place"] if not corpus["missing"] else "none",
-                "advice": corpus["missing"],
+                "what": f"corpus {corpus.name}",
+                "ok": not corpus.missing,
+                "found": corpus.place if not corpus.missing else "none",
+                "advice": corpus.missing,
             }
         )
     return rows

@@ -153,12 +153,12 @@ def print_foreign_plan(
         rows.append({"arm": arm.name, "runs": len(own), "done": len(done.intersection(own)), "changes": changes})
     if json:
         facts = {"name": e.name, "question": e.question, "arms": rows, "runs": len(planned), "done": len(done)}
-        print_json({**facts, "seeds": list(e.seeds), "cost": cost})
+        print_json({**facts, "seeds": list(e.seeds), "cost": cost.to_mapping()})
         return
     print(f"{e.name}{': ' * bool(e.question)}{e.question}\n{len(planned)} runs of {len(e.arms)} arms, {len(done)} done")
     print_table(rows)
     for arm in e.arms:
         for hint in arm.hints:
             print(f"{arm.name}, {arm.code.script}:{hint.line}: {hint.text}")
-    print(cost["words"])
+    print(cost.words)
     check_limit(cost, max_gpu_hours)

@@ -12,7 +12,14 @@ from typing import Any
 from harness.errors import UserError, near
 from harness.experiment.designs import BASELINE, DESIGNS, LIMITS, Changes
 from harness.experiment.file import ExperimentFile
-from harness.experiment.keys import PRIMARY, read_margin, read_name, read_seeds, read_target
+from harness.experiment.keys import (
+    PRIMARY,
+    read_margin,
+    read_name,
+    read_seeds,
+    read_target,
+    target_content,
+)
 from harness.foreign.arm import SCRIPT, ForeignArm, Side, default_data, linked
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.command import COMMAND
@@ -136,7 +143,7 @@ class _Reader:
             design=design,
             arms=tuple(arms),
             seeds=seeds,
-            target=read_target(file),
+            target=target_content(read_target(file)),
             primary=file.choice("primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"),
             margin=read_margin(file),
             confirm=confirm,

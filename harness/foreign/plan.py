@@ -1,15 +1,13 @@
 """The runs of an experiment with foreign trainers, and what the results folder keeps of it; the same for imported logs."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from harness.errors import UserError
+from harness.experiment.blocks import order_in_block
 from harness.experiment.record import digest
 from harness.foreign.arm import ForeignArm, read_side
 from harness.foreign.collect import data_fingerprint
@@ -51,10 +49,9 @@ def plan_foreign(e: ForeignExperiment) -> list[PlannedRun]:
     twins = [sum(s.intent_id == before.intent_id for before in specs[:i]) for i, s in enumerate(specs)]
     runs = []
     for block, seed in enumerate(e.seeds):
-        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
-        for order, i in enumerate(rng.permutation(len(specs))):
+        for order, i in enumerate(order_in_block(e.name, seed, len(specs))):
             arm = e.arms[i]
-            number = {"seed": seed, "replicate": twins[i]} if arm.seeded else {"replicate": seed * (max(twins) + 1) + twins[i]}
+            number: dict[str, Any] = {"seed": seed, "replicate": twins[i]} if arm.seeded else {"replicate": seed * (max(twins) + 1) + twins[i]}
             runs.append(PlannedRun(arm=arm.name, block=block, order=order, spec=replace(specs[i], **number)))
     return runs
 

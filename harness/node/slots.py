@@ -1,13 +1,13 @@
 """What this node has room for: disjoint sets of devices, one run on each."""
 
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from harness.errors import UserError
+from harness.node.nvidia import ask_driver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +25,7 @@ class Slot:
 
 def find_gpus() -> list[str]:
     """This node's visible NVIDIA GPUs, as CUDA_VISIBLE_DEVICES names them, without torch."""
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    count = (
-        sum(line.startswith("GPU ") for line in done.stdout.splitlines())
-        if done.returncode == 0
-        else 0
-    )
+    count = sum(line.startswith("GPU ") for line in ask_driver("-L"))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if count == 0 or visible is None:
         return [str(i) for i in range(count)]

@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
+from harness.node.nvidia import query_gpus
 from harness.provenance.redact import redact
 from harness.run.digests import short_digest
 
@@ -100,11 +101,7 @@ def _gpus() -> list[dict[str, str]]:
     while a run trains (gpus.py).
     """
     fields = ("name", "uuid", "driver_version", "power.limit")
-    text = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
-    return [
-        dict(zip(fields, (v.strip() for v in line.split(",")), strict=False))
-        for line in text.splitlines()
-    ]
+    return [dict(zip(fields, values, strict=False)) for values in query_gpus(*fields)]
 
 
 @cache

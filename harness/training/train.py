@@ -14,7 +14,7 @@ from harness.config.run import RunConfig, from_plain
 from harness.corpora.cache import cache_locally
 from harness.corpora.corpus import Corpus
 from harness.corpora.index import open_corpus, open_heldout
-from harness.data.loader import Layout, Prefetcher, TrainLoader, ValLoader
+from harness.data.loader import BatchMemory, Layout, Prefetcher, TrainLoader, ValLoader
 from harness.errors import UserError
 from harness.model.gpt import Tokens
 from harness.run.spec import Outcome, RunSpec, Status
@@ -50,8 +50,7 @@ def train_loader(
         order=d.order,
         seed=seed,
         first_batch_twice=d.first_batch_twice,
-        input_dtype=d.input_dtype,
-        pinned=d.pinned and device == "cuda",
+        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
     )
 
 
@@ -86,8 +85,7 @@ def val_loader(
         seq_len=d.seq_len,
         world_size=world_size,
         process=rank,
-        input_dtype=d.input_dtype,
-        pinned=d.pinned and device == "cuda",
+        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
     )
 
 

@@ -5,7 +5,20 @@ import math
 import pandas as pd
 
 from reports.analysis.types import Comparisons
-from reports.figures.base import WIDE, Figure, Palette, Scale, dot, extent, line, mark, path_of, text, tick_text, y_axis
+from reports.figures.base import (
+    WIDE,
+    Figure,
+    Palette,
+    Scale,
+    dot,
+    extent,
+    line,
+    mark,
+    path_of,
+    text,
+    tick_text,
+    y_axis,
+)
 from reports.format import kept, pixel, plural, settled, show
 
 

@@ -6,7 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
-from reports.figures.base import CHAR_PX, WIDE, Figure, Palette, Scale, dot, extent, line, mark, shorten, text, x_axis, y_axis
+from reports.figures.base import (
+    CHAR_PX,
+    WIDE,
+    Figure,
+    Palette,
+    Scale,
+    dot,
+    extent,
+    line,
+    mark,
+    shorten,
+    text,
+    x_axis,
+    y_axis,
+)
 from reports.format import interval, kept, kept_p, known, pixel, settled, show
 
 LEAST = {True: 1e-4, False: 0.1}  # of a loss, nats, and of a time, percent: an axis narrower than twice this shows rounding

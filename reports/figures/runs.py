@@ -7,7 +7,20 @@ from typing import Any
 import pandas as pd
 
 from harness.run.results import PHASES, where_time_went
-from reports.figures.base import WIDE, Figure, Palette, Scale, dots, extent, line, mark, shorten, text, x_axis, y_axis
+from reports.figures.base import (
+    WIDE,
+    Figure,
+    Palette,
+    Scale,
+    dots,
+    extent,
+    line,
+    mark,
+    shorten,
+    text,
+    x_axis,
+    y_axis,
+)
 from reports.format import kept, pixel, plural, settled
 
 STAGES = (*PHASES.values(), "rest", "idle")

@@ -14,7 +14,15 @@ from reports.analysis.types import Comparisons
 from reports.format import settled, show
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import NATS_PER_LOG_STEP
-from reports.page.verdicts import Head, Part, VerdictCell, VerdictRow, measured_cell, number, step_cell
+from reports.page.verdicts import (
+    Head,
+    Part,
+    VerdictCell,
+    VerdictRow,
+    measured_cell,
+    number,
+    step_cell,
+)
 
 # ruff: noqa: E501  # a table of sentences
 Z = 1.96

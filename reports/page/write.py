@@ -32,7 +32,14 @@ from reports.page.embed import embed_experiment, plain, restore_experiment, scri
 from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page.sentences import answer, facts, notes, published_parts
 from reports.page.studies import studies
-from reports.page.tables import WAITING, config_differences, environment_table, run_columns, run_rows, troubles
+from reports.page.tables import (
+    WAITING,
+    config_differences,
+    environment_table,
+    run_columns,
+    run_rows,
+    troubles,
+)
 from reports.page.verdicts import METRIC_WORDS, heads, verdict_rows
 
 # ruff: noqa: E501  # a table of sentences

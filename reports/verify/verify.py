@@ -20,7 +20,14 @@ from typing import Any
 from reports.format import moved, same_number
 from reports.inputs.published_experiments import published_experiment
 from reports.inputs.step_times import DIGITS, LEVELS
-from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, embed_experiment, plain, short_digest, table_rows
+from reports.page.embed import (
+    LOSS_DIGITS,
+    TIME_DIGITS,
+    embed_experiment,
+    plain,
+    short_digest,
+    table_rows,
+)
 from reports.page.write import Judged, draw_page, judged
 from reports.verify.effects import check_effects, check_word, is_anytime
 from reports.verify.page import Page, Printed, numbers, read_page

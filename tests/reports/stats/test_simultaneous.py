@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.stats.simultaneous import agree_with_holm, holm, max_t_cdf, max_t_p, max_t_quantile, power_of_t, product_structure
+from reports.stats.simultaneous import (
+    agree_with_holm,
+    holm,
+    max_t_cdf,
+    max_t_p,
+    max_t_quantile,
+    power_of_t,
+    product_structure,
+)
 
 
 def equal(m: int, r: float = 0.5) -> np.ndarray:
