@@ -1,11 +1,11 @@
-"""Two trainer scripts as an experiment: what was typed, checked, and the two arms that it names."""
+"""Two trainer scripts as an experiment: the two arms that a command line names."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cli.ab_options import AbOptions
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -13,72 +13,6 @@ if TYPE_CHECKING:
     from harness.run.foreign import TrainerSpec
 
 MAX_NAME = 100  # characters of an experiment's name
-
-
-@dataclass(frozen=True, kw_only=True)
-class AbOptions:
-    """What was typed: two scripts, how they run, how they are judged."""
-
-    old: str
-    new: str
-    n_runs: int  # of each
-    gpus_per_run: int
-    env: tuple[str, ...]  # NAME=VALUE
-    command: str | None
-    python: str | None
-    container: str | None
-    data: tuple[str, ...]  # PATH or NAME=PATH
-    extra: tuple[str, ...]
-    repo: Path
-    script: str
-    wall_limit_s: float | None
-    silence_limit_s: float
-    retries: int
-    max_parallel: int
-    max_gpu_hours: float | None
-    target: float
-    experiment: str | None
-    fail_on: str | None
-    no_report: bool
-    results: Path
-    json: bool
-
-
-# ---------------------------------------------------------------- checks
-
-
-def check_options(options: AbOptions) -> None:
-    """Raises UserError for an option that can be seen to be wrong by itself."""
-    from harness.cli.compare import check_word
-    from harness.experiment.keys import check_name
-
-    _check_least("-n", options.n_runs, 1)
-    _check_least("--gpus-per-run", options.gpus_per_run, 0)
-    _check_least("--retries", options.retries, 0)
-    _check_least("--max-parallel", options.max_parallel, 1)
-    if options.wall_limit_s is not None:
-        _check_positive("--wall-limit", options.wall_limit_s)
-    _check_positive("--silence-limit", options.silence_limit_s)
-    if options.python and options.container:
-        raise UserError(
-            "--python and --container: name one of them; the container's own python3 is used in it"
-        )
-    check_word(options.fail_on)
-    if options.experiment is not None:
-        check_name(options.experiment, "--experiment")
-
-
-def _check_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise UserError(f"{name} {value}: must be at least {least}")
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not value > 0:
-        raise UserError(f"{name} {value:g}: must be above zero")
-
-
-# ---------------------------------------------------------------- the experiment
 
 
 def ab_experiment(options: AbOptions) -> "ForeignExperiment":
@@ -89,7 +23,7 @@ def ab_experiment(options: AbOptions) -> "ForeignExperiment":
     from harness.run.foreign import TrainerLimits
     from harness.run.plan import Target
 
-    variables = _variables(options.env)
+    variables = _variables(options.env or [])
     written = [trainer_of(text, options, variables) for text in (options.old, options.new)]
     old_name, new_name = arm_names(options.old, options.new)
     old = make_arm(old_name, written[0], where=f"OLD {options.old}")
@@ -99,15 +33,15 @@ def ab_experiment(options: AbOptions) -> "ForeignExperiment":
         question=f"Is {new_name} better than {old_name}?",
         design="explicit",
         arms=(old, new),
-        seeds=tuple(range(options.n_runs)),
+        seeds=tuple(range(options.n)),
         target=Target(val_loss=options.target),
         primary="val_loss",
         margin=None,
         confirm=False,
         fingerprint=data_fingerprint(Path(path) for path in old.trainer.data.values()),
         limits=TrainerLimits(
-            wall_s=options.wall_limit_s,
-            silence_s=options.silence_limit_s,
+            wall_s=options.wall_limit,
+            silence_s=options.silence_limit,
             retries=options.retries,
         ),
     )
@@ -146,7 +80,7 @@ def trainer_of(text: str, options: AbOptions, variables: Mapping[str, str]) -> "
         script=script,
         command=COMMAND if options.command is None else options.command,
         env=variables,
-        extra=options.extra,
+        extra=tuple(options.extra or ()),
         data=linked(options.data, here) if options.data else default_data(folder, here),
         gpus=options.gpus_per_run,
         environment=located(environment, here),
@@ -165,7 +99,7 @@ def _refuse_missing_script(path: Path, text: str, repo: Path) -> None:
         )
 
 
-def _variables(texts: tuple[str, ...]) -> dict[str, str]:
+def _variables(texts: list[str]) -> dict[str, str]:
     """--env NAME=VALUE, by name."""
     variables = {}
     for text in texts:

@@ -63,7 +63,7 @@ class HintRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class AbVerdict:
     """The house table as data."""
 
     experiment: str
@@ -76,7 +76,9 @@ class Verdict:
     report: str | None  # path of the page
 
 
-def judge(e: "ForeignExperiment", results: Path, target: float, *, no_report: bool) -> Verdict:
+def judge_scripts(
+    e: "ForeignExperiment", results: Path, target: float, *, no_report: bool
+) -> AbVerdict:
     """The house table of an experiment's results; writes its page unless told not to.
 
     target: the benchmark's loss, in nats."""
@@ -90,7 +92,7 @@ def judge(e: "ForeignExperiment", results: Path, target: float, *, no_report: bo
         page = str(write_page([e.name], results))
     loaded = load_for_report(e.name, results, look=no_report)
     outcome = compared(loaded)
-    return Verdict(
+    return AbVerdict(
         experiment=e.name,
         arms=tuple(_arm_row(outcome.cells[arm.name]) for arm in e.arms),
         comparisons=tuple(row(comparison) for comparison in outcome.comparisons.values()),
@@ -149,7 +151,7 @@ def rules_of(
     runs: the tidy table of runs; target: the benchmark's loss, in nats."""
     old, new = (_measured(arm.name, outcome, runs) for arm in arms[:2])
     rows = []
-    for rule, apply in RULES.items():
+    for rule, apply in BENCHMARK_RULES.items():
         try:
             rows.append(_rule_row(apply(old, new, target)))
         except ValueError as error:
@@ -202,18 +204,18 @@ def _track3_pair(old: _Measured, new: _Measured, target: float) -> "RuleResult":
     )
 
 
-RULES = {"track1": _track1, "track3": _track3, "track3-pair": _track3_pair}
+BENCHMARK_RULES = {"track1": _track1, "track3": _track3, "track3-pair": _track3_pair}
 
 
 # ---------------------------------------------------------------- printed
 
 
-def verdict_mapping(verdict: Verdict) -> dict[str, Any]:
+def verdict_mapping(verdict: AbVerdict) -> dict[str, Any]:
     """What `ab --json` prints."""
     return {"schema": AB_SCHEMA, **asdict(verdict)}
 
 
-def print_verdict(verdict: Verdict) -> None:
+def print_verdict(verdict: AbVerdict) -> None:
     """The house table in the terminal."""
     print_table([asdict(arm) for arm in verdict.arms], SHOWN_OF_ARM)
     old, new = verdict.arms[:2]

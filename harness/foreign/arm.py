@@ -9,7 +9,7 @@ from harness.errors import UserError
 from harness.experiment.designs import Changes
 from harness.foreign.clock_hints import audit
 from harness.foreign.collect import Tree, collect, commit_of, patched
-from harness.foreign.command import Trainer, check_start
+from harness.foreign.command import ForeignTrainer, check_start
 from harness.provenance import interpreters
 from harness.provenance.code import Code
 from harness.provenance.redact import redact
@@ -25,7 +25,7 @@ class ForeignArm:
     name: str
     changes: Changes
     written: TrainerSpec
-    trainer: Trainer
+    trainer: ForeignTrainer
     code: Code
     environment_digest: str
     fields: Mapping[str, Any]  # what differs from the baseline
@@ -82,7 +82,7 @@ def make_arm(
     where: the place that errors name; code: where it is known, else it is collected."""
     if code is None:
         code = code_of(spec, where=where)
-    trainer = Trainer.of(spec)
+    trainer = ForeignTrainer.of(spec)
     check_start(trainer, code, where=where)
     refuse_secrets(spec, where=where)
     fields: dict[str, Any] = {}
@@ -103,7 +103,7 @@ def make_arm(
     )
 
 
-def _identity(spec: TrainerSpec, trainer: Trainer, code: Code) -> dict[str, Any]:
+def _identity(spec: TrainerSpec, trainer: ForeignTrainer, code: Code) -> dict[str, Any]:
     """What tells two arms apart."""
     return {**trainer.to_mapping(), "ref": spec.ref, "code": code.source.digest}
 

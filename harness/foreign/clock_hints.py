@@ -7,13 +7,13 @@ import ast
 from collections.abc import Iterator
 
 from harness.foreign.script_events import (
-    Kind,
-    Place,
+    Action,
+    ClockPlace,
     Timeline,
-    blocks,
     calls,
     read_events,
     starts,
+    statement_blocks,
     stops,
 )
 from harness.provenance.code import Code
@@ -48,7 +48,7 @@ def audit(code: Code) -> tuple[ClockHint, ...]:
 
 
 def _synchronisations(tree: ast.Module) -> Iterator[ClockHint]:
-    for block in blocks(tree):
+    for block in statement_blocks(tree):
         for i, statement in enumerate(block):
             if starts(statement):
                 turns = "starts"
@@ -92,11 +92,11 @@ def _step_asked(test: ast.expr) -> int | None:
 
 
 def _warm_up(timeline: Timeline) -> Iterator[ClockHint]:
-    trained = timeline.lines_at(Place.BEFORE, Kind.TRAIN)
+    trained = timeline.lines_at(ClockPlace.BEFORE, Action.TRAIN)
     if not trained:
         return
     first_start = timeline.starts[0]
-    restored = [n for n in timeline.lines(Kind.RESTORE) if trained[-1] <= n <= first_start]
+    restored = [n for n in timeline.lines(Action.RESTORE) if trained[-1] <= n <= first_start]
     if restored:
         what = f"the state is restored at {_shown(restored)}"
     else:
@@ -106,7 +106,7 @@ def _warm_up(timeline: Timeline) -> Iterator[ClockHint]:
 
 
 def _compilation(timeline: Timeline) -> Iterator[ClockHint]:
-    compiled = timeline.lines_at(Place.BEFORE, Kind.COMPILE)
+    compiled = timeline.lines_at(ClockPlace.BEFORE, Action.COMPILE)
     if compiled:
         text = (
             "compilation is asked for before the clock starts; "
@@ -116,8 +116,8 @@ def _compilation(timeline: Timeline) -> Iterator[ClockHint]:
 
 
 def _validation(timeline: Timeline) -> Iterator[ClockHint]:
-    timed = timeline.lines_at(Place.TIMED, Kind.VALIDATE)
-    paused = timeline.lines_at(Place.PAUSE, Kind.VALIDATE)
+    timed = timeline.lines_at(ClockPlace.TIMED, Action.VALIDATE)
+    paused = timeline.lines_at(ClockPlace.PAUSE, Action.VALIDATE)
     if timed:
         text = f"validation while the clock runs ({_shown(timed)})"
         yield ClockHint(line=timed[0], text=text, doubt=True)
@@ -127,18 +127,18 @@ def _validation(timeline: Timeline) -> Iterator[ClockHint]:
 
 
 def _untimed_training(timeline: Timeline) -> Iterator[ClockHint]:
-    paused = timeline.lines_at(Place.PAUSE, Kind.TRAIN)
+    paused = timeline.lines_at(ClockPlace.PAUSE, Action.TRAIN)
     if paused:
         text = f"training while the clock is stopped ({_shown(paused)})"
         yield ClockHint(line=paused[0], text=text, doubt=True)
-    after = timeline.lines_at(Place.AFTER, Kind.TRAIN)
+    after = timeline.lines_at(ClockPlace.AFTER, Action.TRAIN)
     if after:
         text = f"training after the clock's last stop ({_shown(after)})"
         yield ClockHint(line=after[0], text=text, doubt=True)
 
 
 def _saving(timeline: Timeline) -> Iterator[ClockHint]:
-    timed = timeline.lines_at(Place.TIMED, Kind.SAVE)
+    timed = timeline.lines_at(ClockPlace.TIMED, Action.SAVE)
     if timed:
         text = f"saving while the clock runs ({_shown(timed)})"
         yield ClockHint(line=timed[0], text=text, doubt=True)

@@ -26,7 +26,7 @@ OF_A_SHELL = ("|", "||", "&&", ";", "&", "<", ">", ">>", "2>", "2>&1", "&>")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trainer:
+class ForeignTrainer:
     """What is asked of a foreign trainer: `trainer` in a run's configuration and identity."""
 
     command: str
@@ -80,7 +80,7 @@ class Trainer:
 
 def placeholders(spec: RunSpec, copy: Path) -> dict[str, object]:
     """What the placeholders stand for in a run whose clean copy lies at `copy`."""
-    trainer = Trainer.of_run(spec)
+    trainer = ForeignTrainer.of_run(spec)
     return {
         "script": trainer.script,
         "gpus": max(1, trainer.gpus),
@@ -91,7 +91,7 @@ def placeholders(spec: RunSpec, copy: Path) -> dict[str, object]:
 
 def command_of(spec: RunSpec, copy: Path) -> list[str]:
     """The words of the command as it is started, those of a container in front."""
-    trainer = Trainer.of_run(spec)
+    trainer = ForeignTrainer.of_run(spec)
     values = placeholders(spec, copy)
     program, *arguments = [
         fill(word, values) for word in (*shlex.split(trainer.command), *trainer.args)
@@ -104,7 +104,7 @@ def command_of(spec: RunSpec, copy: Path) -> list[str]:
 
 def variables_of(spec: RunSpec, slot: Slot, copy: Path) -> dict[str, str]:
     """The command's environment variables: ours, this run's devices, then the trainer's own."""
-    trainer = Trainer.of_run(spec)
+    trainer = ForeignTrainer.of_run(spec)
     values = placeholders(spec, copy)
     variables = dict(os.environ)
     for name in OF_A_GROUP:
@@ -122,7 +122,7 @@ def variables_of(spec: RunSpec, slot: Slot, copy: Path) -> dict[str, str]:
 # ---------------------------------------------------------------- checks
 
 
-def check_start(trainer: Trainer, code: Code, *, where: str) -> None:
+def check_start(trainer: ForeignTrainer, code: Code, *, where: str) -> None:
     """Raises UserError for a command that cannot be started or would not do what it says."""
     _check_placeholders(trainer, where)
     try:
@@ -142,7 +142,7 @@ def check_start(trainer: Trainer, code: Code, *, where: str) -> None:
     _check_torch(program, trainer, code, where)
 
 
-def _check_placeholders(trainer: Trainer, where: str) -> None:
+def _check_placeholders(trainer: ForeignTrainer, where: str) -> None:
     check_braces(trainer.command, f"{where}: the command")
     check_braces(trainer.container, f"{where}: the container")
     for argument in trainer.args:
@@ -173,7 +173,7 @@ def _check_no_other_python(program: str, where: str) -> None:
         )
 
 
-def _check_program(program: str, trainer: Trainer, code: Code, where: str) -> None:
+def _check_program(program: str, trainer: ForeignTrainer, code: Code, where: str) -> None:
     if "/" in program and not os.path.isabs(program):
         if os.path.normpath(program) not in code.files:
             raise UserError(
@@ -190,7 +190,7 @@ def _check_program(program: str, trainer: Trainer, code: Code, where: str) -> No
         )
 
 
-def _check_torch(program: str, trainer: Trainer, code: Code, where: str) -> None:
+def _check_torch(program: str, trainer: ForeignTrainer, code: Code, where: str) -> None:
     if program == "torchrun":
         needs = "torchrun"
     elif code.imports("torch"):

@@ -4,7 +4,7 @@
     s:128 tel:6.0344      s:129 trl:6.1                                    before
 
 Since record 3 any of the words may be missing. Before, tel is a validation, trl a training loss,
-and there are no times. Another format is one more row of FORMATS.
+and there are no times. Another format is one more row of LINE_FORMATS.
 """
 
 import math
@@ -37,7 +37,7 @@ class LineFormat:
     kinds: Mapping[bytes, PointKind]
 
 
-FORMATS = (
+LINE_FORMATS = (
     LineFormat(
         start=b"step:",
         pattern=re.compile(
@@ -55,7 +55,7 @@ FORMATS = (
         kinds={b"tel": "val", b"trl": "train"},
     ),
 )
-POINT_STARTS = tuple(era.start for era in FORMATS)
+POINT_STARTS = tuple(era.start for era in LINE_FORMATS)
 FACT_STARTS = (b"Running", b"peak", b"|")
 MEMORY = {
     "peak_allocated_mib": re.compile(rb"peak memory (?:allocated|consumption): (\d{1,9}) MiB"),
@@ -76,7 +76,7 @@ class LogError(ValueError):
     """Why a log is not taken, in words that follow its name."""
 
 
-class Point(NamedTuple):
+class LogPoint(NamedTuple):
     """One measurement of the log proper; None where its line does not say."""
 
     kind: PointKind
@@ -87,18 +87,18 @@ class Point(NamedTuple):
     step_ms: float | None
 
 
-def read_point(line: bytes) -> Point | None:
+def read_point(line: bytes) -> LogPoint | None:
     """The point that a line holds, None if it is another line.
 
     Raises LogError where its numbers are none."""
-    for era in FORMATS:
+    for era in LINE_FORMATS:
         match = era.pattern.match(line)
         if match is not None:
             return _point(match.groupdict(), era.kinds)
     return None
 
 
-def _point(groups: Mapping[str, bytes | None], kinds: Mapping[bytes, PointKind]) -> Point | None:
+def _point(groups: Mapping[str, bytes | None], kinds: Mapping[bytes, PointKind]) -> LogPoint | None:
     word, loss = groups["kind"], groups["loss"]
     total, time = groups.get("total"), groups.get("time")
     if word is None and time is None:
@@ -111,7 +111,7 @@ def _point(groups: Mapping[str, bytes | None], kinds: Mapping[bytes, PointKind])
     if word is not None and loss is not None:
         kind = kinds[word]
         value = _loss(loss)
-    return Point(
+    return LogPoint(
         kind=kind,
         step=int(groups["step"]),
         total=None if total is None else int(total),

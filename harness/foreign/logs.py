@@ -26,15 +26,15 @@ from harness.foreign.log_lines import (
     SEPARATOR,
     VERSIONS,
     LogError,
-    Point,
+    LogPoint,
     read_point,
 )
 from harness.run.digests import canonical
 
-MAX_POINTS = 5_000_000
+MAX_LOG_POINTS = 5_000_000
 UNTIMED_STEPS = 10  # the clock of records 3 to 20 starts again after them
 EXPLODED = 2.0  # as in our own trainer: a validation loss beyond this many times that of step 0
-DIGITS = 16  # of a digest
+DIGEST_DIGITS = 16  # of a digest
 UNREADABLE = {  # how a file opens -> what it is
     b"\xff\xfe": "it is UTF-16 text: save it as UTF-8",
     b"\xfe\xff": "it is UTF-16 text: save it as UTF-8",
@@ -79,8 +79,8 @@ class Reading:
         self.steps = {"val": array("q"), "train": array("q")}
         self.losses = {"val": array("d"), "train": array("d")}
         self.times = array("d")  # of the validations, seconds; nan where unknown
-        self.last: Point | None = None
-        self.clock: Point | None = None  # the last point that knows the time
+        self.last: LogPoint | None = None
+        self.clock: LogPoint | None = None  # the last point that knows the time
         self.exploded: int | None = None  # the first step whose loss was not finite, or exploded
         self.facts = LogFacts()
         self.problem: str | None = None  # the first
@@ -90,7 +90,7 @@ class Reading:
     def n_points(self) -> int:
         return len(self.steps["val"]) + len(self.steps["train"])
 
-    def feed(self, line: bytes) -> Point | None:
+    def feed(self, line: bytes) -> LogPoint | None:
         """Read one line; the point it holds, if it holds one."""
         if b"\r" in line:  # a progress bar draws over its line
             line = line.rstrip(b"\r\n").rpartition(b"\r")[2]
@@ -131,7 +131,7 @@ class Reading:
 
     # ------------------------------------------------------------ one point more
 
-    def _add(self, point: Point) -> None:
+    def _add(self, point: LogPoint) -> None:
         if self.last is None:
             self.total = point.total
         self.last = point
@@ -144,7 +144,7 @@ class Reading:
             wrong_loss = self._keep(point)
         self._note_problem(wrong_loss or wrong_time or wrong_step)
 
-    def _wrong_step(self, point: Point) -> str | None:
+    def _wrong_step(self, point: LogPoint) -> str | None:
         """What is wrong with a point's step and total, None if nothing is."""
         beyond_end = point.total is not None and point.step > point.total
         if point.total != self.total or beyond_end:
@@ -152,7 +152,7 @@ class Reading:
             return f"step {point.step} of {point.total} stands in {run}"
         return None
 
-    def _wrong_time(self, point: Point) -> str | None:
+    def _wrong_time(self, point: LogPoint) -> str | None:
         """What is wrong with a point's time against the clock before it."""
         before = self.clock
         if point.train_time_s is None or before is None:
@@ -162,7 +162,7 @@ class Reading:
             return f"its clock runs backwards at step {point.step}: two runs in one file?"
         return None
 
-    def _keep(self, point: Point) -> str | None:
+    def _keep(self, point: LogPoint) -> str | None:
         """Keep a loss; returns what is wrong with it."""
         steps, losses = self.steps[point.kind], self.losses[point.kind]
         if steps and point.step <= steps[-1]:
@@ -171,8 +171,8 @@ class Reading:
             if same:
                 return None
             return f"step {point.step} comes after step {steps[-1]}: two runs in one file?"
-        if self.n_points >= MAX_POINTS:
-            return f"it has more than {MAX_POINTS} points"
+        if self.n_points >= MAX_LOG_POINTS:
+            return f"it has more than {MAX_LOG_POINTS} points"
         steps.append(point.step)
         losses.append(point.loss)
         if point.kind == "val":
@@ -182,7 +182,7 @@ class Reading:
             self.exploded = point.step
         return None
 
-    def _explodes(self, point: Point) -> bool:
+    def _explodes(self, point: LogPoint) -> bool:
         """Whether a loss is not finite, or a validation's far above that of step 0."""
         if not math.isfinite(point.loss):
             return True
@@ -266,7 +266,7 @@ class Reading:
         columns: list[array[Any]] = [*self.steps.values(), *self.losses.values(), self.times]
         for column in columns:
             sha.update(column.tobytes() + b"|")
-        return sha.hexdigest()[:DIGITS]
+        return sha.hexdigest()[:DIGEST_DIGITS]
 
 
 def _json_number(value: float) -> str:
@@ -287,7 +287,7 @@ class CodeDigest:
         """Read one line."""
         if SEPARATOR.match(line):
             if self.is_code:
-                self.digest = self.section.hexdigest()[:DIGITS]
+                self.digest = self.section.hexdigest()[:DIGEST_DIGITS]
             self.section = hashlib.sha256()
             self.is_code = False
             return

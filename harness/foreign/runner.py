@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.foreign.command import Trainer
+from harness.foreign.command import ForeignTrainer
 from harness.foreign.trainer import POLL_S, copy_of, environment_of, train
 from harness.node.slots import Slot, find_cpus, find_gpus
 from harness.provenance import interpreters
@@ -71,9 +71,11 @@ class ForeignRunner:
 
     def run(self) -> Summary:
         """Work until nothing is left or a signal stops it."""
-        before = {
-            n: h for n in STOPS if (h := signal.getsignal(n)) is not signal.SIG_IGN
-        }  # nohup stays nohup
+        before = {}
+        for number in STOPS:
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN:  # nohup stays nohup
+                before[number] = handler
         for number in before:
             signal.signal(number, self._on_signal)
         threads = [
@@ -98,8 +100,10 @@ class ForeignRunner:
 
     def _work(self, slot: Slot) -> None:
         try:
-            while (planned := self._next()) is not None:
+            planned = self._next()
+            while planned is not None:
                 self._settle(planned, self._execute(planned, slot))
+                planned = self._next()
         except BaseException as error:  # nothing can go on: stop everything, say it once
             self.error = self.error or error
             self.stop = self.stop or "interrupted"
@@ -156,7 +160,7 @@ class ForeignRunner:
 
     def _keep_versions(self, spec: RunSpec) -> None:
         """environments/<digest>.json: the versions that a run meets."""
-        lock = interpreters.lock_of(Trainer.of_run(spec).environment)
+        lock = interpreters.lock_of(ForeignTrainer.of_run(spec).environment)
         content = json.dumps(dict(lock.versions), indent=1).encode()
         self.store.keep_once("environments", lock.digest, ".json", lambda: content)
 
@@ -203,5 +207,5 @@ def run_again(planned: PlannedRun, store: Store, again: Store) -> Summary:
             f"{archive}: the code of run {spec.run_id} is gone: run its experiment again"
         )
     again.keep_once("code", spec.source_digest, ".zip", archive.read_bytes)
-    slots = make_slots(Trainer.of_run(spec).gpus, 1)
+    slots = make_slots(ForeignTrainer.of_run(spec).gpus, 1)
     return ForeignRunner([planned], again, slots, limits=TrainerLimits()).run()

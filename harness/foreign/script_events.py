@@ -111,7 +111,7 @@ def _runs_without_gradients(statement: ast.stmt) -> bool:
 # ---------------------------------------------------------------- the script as a line of events
 
 
-class Kind(Enum):
+class Action(Enum):
     """What a statement does that concerns the clock, or a run's time."""
 
     START = "start"
@@ -123,7 +123,7 @@ class Kind(Enum):
     SAVE = "save"
 
 
-class Place(Enum):
+class ClockPlace(Enum):
     """Where a line stands with respect to the clock."""
 
     BEFORE = "before its first start"
@@ -132,26 +132,26 @@ class Place(Enum):
     AFTER = "after its last stop"
 
 
-KINDS: dict[Kind, Callable[[ast.stmt], bool]] = {  # of simple statements
-    Kind.START: starts,
-    Kind.STOP: stops,
-    Kind.TRAIN: _trains,
-    Kind.VALIDATE: _validates,
-    Kind.COMPILE: _compiles,
-    Kind.RESTORE: _restores,
-    Kind.SAVE: _saves,
+ACTIONS: dict[Action, Callable[[ast.stmt], bool]] = {  # of simple statements
+    Action.START: starts,
+    Action.STOP: stops,
+    Action.TRAIN: _trains,
+    Action.VALIDATE: _validates,
+    Action.COMPILE: _compiles,
+    Action.RESTORE: _restores,
+    Action.SAVE: _saves,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
+class ScriptEvent:
     """Something that a line of the script does."""
 
     line: int
-    kind: Kind
+    action: Action
 
 
-def blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+def statement_blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
     """Every list of statements that stand one after the other."""
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
@@ -171,20 +171,20 @@ def _defined(tree: ast.Module) -> set[int]:
     return inside
 
 
-def read_events(tree: ast.Module) -> list[Event]:
+def read_events(tree: ast.Module) -> list[ScriptEvent]:
     """What the script does, in the order of its lines."""
     inside = _defined(tree)
     events = []
-    for block in blocks(tree):
+    for block in statement_blocks(tree):
         for statement in block:
             if id(statement) in inside:
                 continue
             is_simple = not hasattr(statement, "body")
-            for kind, holds in KINDS.items():
+            for action, holds in ACTIONS.items():
                 if is_simple and holds(statement):
-                    events.append(Event(line=statement.lineno, kind=kind))
+                    events.append(ScriptEvent(line=statement.lineno, action=action))
             if _runs_without_gradients(statement):
-                events.append(Event(line=statement.lineno, kind=Kind.VALIDATE))
+                events.append(ScriptEvent(line=statement.lineno, action=Action.VALIDATE))
     return sorted(events, key=lambda event: event.line)
 
 
@@ -192,37 +192,37 @@ def read_events(tree: ast.Module) -> list[Event]:
 class Timeline:
     """A script's events, in the order of their lines, against its clock."""
 
-    events: list[Event]
+    events: list[ScriptEvent]
 
     @cached_property
     def starts(self) -> list[int]:
         """Lines where the clock starts."""
-        return self.lines(Kind.START)
+        return self.lines(Action.START)
 
     @cached_property
     def stops(self) -> list[int]:
         """Lines where the clock stops."""
-        return self.lines(Kind.STOP)
+        return self.lines(Action.STOP)
 
-    def lines(self, kind: Kind) -> list[int]:
-        """Lines of every event of a kind."""
-        return [event.line for event in self.events if event.kind is kind]
+    def lines(self, action: Action) -> list[int]:
+        """Lines of every event of an action."""
+        return [event.line for event in self.events if event.action is action]
 
-    def lines_at(self, place: Place, kind: Kind) -> list[int]:
-        """Lines of the events of a kind that stand at a place."""
-        return [line for line in self.lines(kind) if self.place(line) is place]
+    def lines_at(self, place: ClockPlace, action: Action) -> list[int]:
+        """Lines of the events of an action that stand at a place."""
+        return [line for line in self.lines(action) if self.place(line) is place]
 
-    def place(self, line: int) -> Place:
+    def place(self, line: int) -> ClockPlace:
         """Where a line stands, by a clock that starts and stops at least once."""
         if line < self.starts[0]:
-            return Place.BEFORE
+            return ClockPlace.BEFORE
         if self._next_start(self.stops[-1]) is None and line > self.stops[-1]:
-            return Place.AFTER
+            return ClockPlace.AFTER
         for stop in self.stops:
             start = self._next_start(stop)
             if start is not None and stop <= line <= start:
-                return Place.PAUSE
-        return Place.TIMED
+                return ClockPlace.PAUSE
+        return ClockPlace.TIMED
 
     def _next_start(self, stop: int) -> int | None:
         return next((start for start in self.starts if start > stop), None)

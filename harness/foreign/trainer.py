@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.foreign import guard
-from harness.foreign.command import Trainer, command_of, variables_of
-from harness.foreign.log_lines import LINE_LIMIT, Point
+from harness.foreign.command import ForeignTrainer, command_of, variables_of
+from harness.foreign.log_lines import LINE_LIMIT, LogPoint
 from harness.foreign.logs import Reading
 from harness.node.slots import Slot
 from harness.provenance import interpreters
@@ -28,7 +28,7 @@ from harness.store.attempt import RunWriter
 POLL_S = 0.2
 MAX_REASON = 300  # characters of a line that becomes part of a reason
 MAX_SIGNAL = 64  # a guard's exit code is 128 and the signal that killed its command
-NO_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")
+OUT_OF_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")
 RAISED = re.compile(
     r"(?:\[rank(\d+)\]:? )?(?!.*ChildFailedError)"
     r"([A-Za-z_.]*(?:Error|Exception|Interrupt|Exit)\b.*)"
@@ -45,7 +45,7 @@ def clean_copy(spec: RunSpec, archive: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     unzip(archive, folder)
-    for name, path in Trainer.of_run(spec).data.items():
+    for name, path in ForeignTrainer.of_run(spec).data.items():
         _link(Path(path), folder / name)
 
 
@@ -66,7 +66,7 @@ def copy_of(out: RunWriter) -> Path:
 
 def environment_of(spec: RunSpec, copy: Path) -> dict[str, Any]:
     """environment.json: this machine's, with the versions and the command of the trainer."""
-    trainer = Trainer.of_run(spec)
+    trainer = ForeignTrainer.of_run(spec)
     described = describe_environment(shlex.join(command_of(spec, copy)))
     versions = dict(interpreters.lock_of(trainer.environment).versions)
     if trainer.environment:
@@ -149,7 +149,8 @@ class _Watch:
                     self.take(line)
             status = stop()
             if status is not None:
-                return Outcome(status=status, reason="stopped by a signal")  # type: ignore[arg-type]
+                reason = "stopped by a signal"
+                return Outcome(status=status, reason=reason)  # type: ignore[arg-type]
             if self.reading.exploded is not None:
                 return None
             limit = self._limit_met(ran_s=now - began, silent_s=now - heard)
@@ -179,7 +180,7 @@ class _Watch:
         elif any(character.isalpha() for character in text):
             self._said(text)
 
-    def _measured(self, point: Point) -> None:
+    def _measured(self, point: LogPoint) -> None:
         if point.kind == "val":
             self.out.metric(
                 {
@@ -195,7 +196,7 @@ class _Watch:
 
     def _said(self, text: str) -> None:
         """Keep what a line may tell of why the run fails."""
-        if any(phrase in text for phrase in NO_MEMORY):
+        if any(phrase in text for phrase in OUT_OF_MEMORY):
             self.no_memory = True
         self.last_line = text.strip()[:MAX_REASON]
         exception = RAISED.match(text)
@@ -237,7 +238,7 @@ class _Watch:
 
     def _result(self, status: Status, reason: str | None, wall: Mapping[str, float]) -> Outcome:
         final = self.reading.final()
-        environment = Trainer.of_run(self.spec).environment
+        environment = ForeignTrainer.of_run(self.spec).environment
         return Outcome(
             status=status,
             reason=reason,
