@@ -170,17 +170,16 @@ def main() -> None:
     from functools import partial
 
     import harness.__main__
-    import harness.runner.local
-    import harness.runner.order
+    import harness.runner.executor
     import harness.runner.slurm.executor
 
     if "FAKE_SILENCE_S" in os.environ:
         silence = float(os.environ["FAKE_SILENCE_S"])
-        harness.runner.executor.Limits = partial(harness.runner.executor.Limits, silence_s=silence)  # type: ignore[misc]
+        harness.runner.executor.RunLimits = partial(harness.runner.executor.RunLimits, silence_s=silence)  # type: ignore[misc]
     if "FAKE_POLL_S" in os.environ:
-        harness.runner.slurm.executor.POLL_S = float(os.environ["FAKE_POLL_S"])
-    for module, name in ((harness.runner.local, "Runner"), (harness.runner.slurm.executor, "SlurmRunner")):
-        setattr(module, name, partial(getattr(module, name), trainer="fake_trainer:train"))
+        harness.runner.slurm.executor.LOOK_S = float(os.environ["FAKE_POLL_S"])
+    options = partial(harness.runner.executor.ExecutorOptions, trainer="fake_trainer:train")
+    harness.runner.executor.ExecutorOptions = options  # type: ignore[misc]
     harness.__main__.main(sys.argv[1:])
 
 

@@ -12,8 +12,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.foreign.experiment import ForeignExperiment
     from harness.run.spec import PlannedRun
-    from harness.runner.executor import Summary
-    from harness.runner.process import Event
+    from harness.runner.executor import RunEnded, Summary
     from harness.store.store import Store
 
 
@@ -24,11 +23,11 @@ def run_foreign(
     e: "ForeignExperiment", results: Path, *, max_parallel: int = 1, max_gpu_hours: float | None = None, quiet: bool = False
 ) -> "tuple[Summary, list[PlannedRun], Store]":
     """Run what is missing, in the order of the plan; called again it goes on. Starts nothing that may cost more than allowed."""
+    from harness.cli.executors import EXECUTORS
     from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, with_steps
-    from harness.foreign.runner import ForeignRunner, make_slots
     from harness.provenance.redact import redact
-    from harness.runner.executor import Summary
+    from harness.runner.executor import ExecutorOptions, RunLimits, Summary
     from harness.store.plans import read_plan, save_plan
     from harness.store.store import Store
 
@@ -53,11 +52,14 @@ def run_foreign(
             missing.append(p)
     if not missing:
         return Summary(), planned, store
-    slots = make_slots(e.baseline.trainer["gpus"], min(max_parallel, len(missing)))
     progress = Progress(len(planned) - len(missing), len(planned), quiet)
-    progress.say(f"{len(missing)} of {len(planned)} runs to do, {len(slots)} at a time")
-    runner = ForeignRunner(missing, store, slots, limits=e.limits, on_event=progress.on_event)
-    summary = runner.run()
+    limits = RunLimits(
+        wall_s=e.limits.wall_s, silence_s=e.limits.silence_s, failure_retries=e.limits.retries
+    )
+    options = ExecutorOptions(limits=limits, max_parallel=max_parallel, on_end=progress.on_end)
+    executor = EXECUTORS["foreign"].make(missing, store, options)
+    progress.say(f"{len(missing)} of {len(planned)} runs to do, {executor.at_once()} at a time")
+    summary = executor.run()
     save_plan(results, with_steps(results, read_plan(results, e.name) or {}))
     return summary, planned, store
 
@@ -71,12 +73,13 @@ class Progress:
     def say(self, line: str) -> None:
         print(line, file=self.file, flush=True)
 
-    def on_event(self, event: "Event") -> None:
-        p, status, final = event["run"], event["status"], event["final"]
-        self.n_done += status in ("finished", "diverged")
-        words = [f"{k} {final[k]:.4f}" for k in JUDGED if final.get(k) is not None]
-        why = f": {event['reason']}" if event["reason"] else ""
-        self.say(f"[{self.n_done}/{self.n_all}] {p.arm}, block {p.block + 1}: {status} {' '.join(words)}".rstrip() + why)
+    def on_end(self, ended: "RunEnded") -> None:
+        p = ended.run
+        self.n_done += ended.status in ("finished", "diverged")
+        words = [f"{k} {getattr(ended, k):.4f}" for k in JUDGED if getattr(ended, k) is not None]
+        why = f": {ended.reason}" if ended.reason else ""
+        line = f"[{self.n_done}/{self.n_all}] {p.arm}, block {p.block + 1}: {ended.status}"
+        self.say(f"{line} {' '.join(words)}".rstrip() + why)
 
 
 def stop_if_stopped(summary: "Summary", e: "ForeignExperiment", planned: "list[PlannedRun]", store: "Store") -> None:

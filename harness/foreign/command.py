@@ -13,7 +13,7 @@ from harness.provenance import interpreters
 from harness.provenance.code import Code
 from harness.provenance.interpreters import check_braces, fill
 from harness.run.spec import RunSpec
-from harness.runner.process import OF_A_GROUP
+from harness.runner.process import TORCHRUN_VARIABLES
 
 COMMAND = "torchrun --standalone --nproc-per-node {gpus} {script}"
 PYTHON = {"python": (), "python3": (), "torchrun": ("-m", "torch.distributed.run")}  # the environment's own
@@ -39,7 +39,7 @@ def command_of(spec: RunSpec, copy: Path) -> list[str]:
 def variables_of(spec: RunSpec, slot: Slot, copy: Path) -> dict[str, str]:
     """The environment variables of the command: ours, this run's devices, then what the trainer asks for."""
     trainer, values = spec.config["trainer"], values_of(spec, copy)
-    inherited = {k: v for k, v in os.environ.items() if k not in OF_A_GROUP}
+    inherited = {k: v for k, v in os.environ.items() if k not in TORCHRUN_VARIABLES}
     on_cpu = {"OMP_NUM_THREADS": str(slot.threads)} if not trainer["gpus"] and "OMP_NUM_THREADS" not in inherited else {}
     return {
         **inherited,
