@@ -53,9 +53,7 @@ def run_foreign(
     if not missing:
         return Summary(), planned, store
     progress = Progress(len(planned) - len(missing), len(planned), quiet)
-    limits = RunLimits(
-        wall_s=e.limits.wall_s, silence_s=e.limits.silence_s, failure_retries=e.limits.retries
-    )
+    limits = RunLimits(wall_s=e.limits.wall_s, silence_s=e.limits.silence_s, failure_retries=e.limits.retries)
     options = ExecutorOptions(limits=limits, max_parallel=max_parallel, on_end=progress.on_end)
     executor = EXECUTORS["foreign"].make(missing, store, options)
     progress.say(f"{len(missing)} of {len(planned)} runs to do, {executor.at_once()} at a time")

@@ -1,11 +1,8 @@
 """Running what is missing of an experiment, part after part, and saying how it stands."""
 
 import gc
-import os
 import shlex
 import sys
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,18 +11,18 @@ import typer
 
 from harness.cli import app
 from harness.cli.adaptive import next_part
+from harness.cli.complete import complete, finish
 from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
 from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
-from harness.cli.options import EXIT_FAILED, EXIT_STOPPED, RESULTS, Exp, Results, Seeds, Set
+from harness.cli.options import RESULTS, Exp, Results, Seeds, Set
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.cli.progress import ProgressDisplay
     from harness.experiment.experiment import Experiment
     from harness.foreign.experiment import ForeignExperiment
     from harness.run.spec import PlannedRun
-    from harness.runner.executor import Executor, ExecutorOptions, Summary
+    from harness.runner.executor import ExecutorOptions, Summary
     from harness.store.store import Store
 
 WORKERS = ("warm", "fresh")
@@ -68,58 +65,65 @@ class Part:
     runs: "list[PlannedRun]"
 
 
+ExecutorName = Annotated[str, typer.Option(help="local or slurm")]
+ClusterFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--cluster",
+        metavar="FILE",
+        help="settings for --executor slurm; default: cluster.yaml here",
+    ),
+]
+GpusPerRun = Annotated[
+    int | None,
+    typer.Option("--gpus-per-run", help="processes of one run on each of its nodes"),
+]
+NodesPerRun = Annotated[
+    int, typer.Option("--nodes-per-run", min=1, help="nodes of one run, with --executor slurm")
+]
+MaxParallel = Annotated[
+    int | None, typer.Option("--max-parallel", help="runs at a time; default: as many as fit")
+]
+WorkerKind = Annotated[str, typer.Option(help="warm (one process takes run after run) or fresh")]
+WallLimit = Annotated[
+    float | None,
+    typer.Option("--wall-limit", help="seconds after which a run is ended as timeout"),
+]
+OomRetries = Annotated[
+    int,
+    typer.Option(
+        "--oom-retries",
+        help="times a run out of memory is tried again with half the tokens in a pass",
+    ),
+]
+MaxGpuHours = Annotated[
+    float | None,
+    typer.Option(
+        "--max-gpu-hours", metavar="H", help="start nothing if the estimate is more than this"
+    ),
+]
+Price = Annotated[float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")]
+NoReport = Annotated[bool, typer.Option("--no-report")]
+
+
 @app.command()
 def run(
     experiment: Exp,
     seeds: Seeds = None,
-    executor: Annotated[str, typer.Option(help="local or slurm")] = DEFAULT,
-    cluster: Annotated[
-        Path | None,
-        typer.Option(
-            "--cluster",
-            metavar="FILE",
-            help="settings for --executor slurm; default: cluster.yaml here",
-        ),
-    ] = None,
-    gpus_per_run: Annotated[
-        int | None,
-        typer.Option("--gpus-per-run", help="processes of one run on each of its nodes"),
-    ] = None,
-    nodes_per_run: Annotated[
-        int, typer.Option("--nodes-per-run", min=1, help="nodes of one run, with --executor slurm")
-    ] = 1,
-    max_parallel: Annotated[
-        int | None,
-        typer.Option("--max-parallel", help="runs at a time; default: as many as fit"),
-    ] = None,
+    executor: ExecutorName = DEFAULT,
+    cluster: ClusterFile = None,
+    gpus_per_run: GpusPerRun = None,
+    nodes_per_run: NodesPerRun = 1,
+    max_parallel: MaxParallel = None,
     settings: Set = None,
-    worker: Annotated[
-        str, typer.Option(help="warm (one process takes run after run) or fresh")
-    ] = "warm",
-    wall_limit: Annotated[
-        float | None,
-        typer.Option("--wall-limit", help="seconds after which a run is ended as timeout"),
-    ] = None,
-    oom_retries: Annotated[
-        int,
-        typer.Option(
-            "--oom-retries",
-            help="times a run out of memory is tried again with half the tokens in a pass",
-        ),
-    ] = 0,
-    max_gpu_hours: Annotated[
-        float | None,
-        typer.Option(
-            "--max-gpu-hours",
-            metavar="H",
-            help="start nothing if the estimate is more than this",
-        ),
-    ] = None,
-    price: Annotated[
-        float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False,
-    no_report: Annotated[bool, typer.Option("--no-report")] = False,
+    worker: WorkerKind = "warm",
+    wall_limit: WallLimit = None,
+    oom_retries: OomRetries = 0,
+    max_gpu_hours: MaxGpuHours = None,
+    price: Price = None,
+    dry_run: DryRun = False,
+    no_report: NoReport = False,
     results: Results = RESULTS,
 ) -> None:
     """Run what is missing of an experiment.
@@ -186,7 +190,8 @@ def run_until_done(options: RunOptions) -> None:
         hours += hours_of(part, step, options)
         part = planned_part(following, options)
         check_cost(part, options, already=hours)
-    finish(part, store, summary, options)
+    name = part.experiment.name
+    finish(name, part.runs, store, summary, report=not options.no_report)
 
 
 def chosen_executor(options: RunOptions) -> ExecutorRow:
@@ -324,126 +329,3 @@ def merged(earlier: "Summary", latest: "Summary") -> "Summary":
         statuses=earlier.statuses | latest.statuses,
         reasons=earlier.reasons | latest.reasons,
     )
-
-
-def complete(
-    store: "Store",
-    runs: "list[PlannedRun]",
-    make: "Callable[[list[PlannedRun], Store, ExecutorOptions], Executor]",
-    options: "ExecutorOptions",
-) -> "Summary":
-    """Run what has no result yet. make: the executor of the missing runs."""
-    from harness.cli.progress import ProgressDisplay
-    from harness.run.spec import RESULT_STATUSES
-    from harness.runner.executor import Summary
-    from harness.store.plans import cancel_mark
-    from harness.store.verified import Sound
-
-    missing, found, sound = [], {}, Sound(store)
-    for planned in runs:
-        status, wrong = sound.status(planned.spec.run_id)
-        if wrong:
-            print(f"{wrong}: set aside, it is run again", flush=True)
-        if status is None:
-            missing.append(planned)
-        else:
-            found[planned.spec.run_id] = status
-    sound.save()
-    if not missing:
-        return Summary(found=found)
-    say_stale(store, options.experiment)
-    mark = cancel_mark(store.root, options.experiment)
-
-    def cancelled() -> bool:
-        return cancel_mark(store.root, options.experiment) != mark
-
-    display = ProgressDisplay(len(found), len(runs))
-    executor = make(missing, store, replace(options, cancelled=cancelled, on_end=display.on_end))
-    print(f"{len(missing)} of {len(runs)} runs to do, {executor.at_once()} at a time", flush=True)
-    summary = run_watched(executor, display)
-    for run_id, status in summary.statuses.items():
-        if status in RESULT_STATUSES:
-            sound.status(run_id)  # so that the next call need not read what this one made
-    sound.save()
-    return replace(summary, found=found)
-
-
-def say_stale(store: "Store", name: str) -> None:
-    from harness.run.plan import Plan
-    from harness.store.plans import read_plan, stale_runs, up_to_date
-
-    plan = read_plan(store.root, name) or Plan(name=name)
-    stale, why = stale_runs(store.root, up_to_date(store.root, plan))
-    if stale:
-        print(f"{len(stale)} {why}; they are run again", flush=True)
-
-
-def run_watched(executor: "Executor", display: "ProgressDisplay") -> "Summary":
-    """Run to the end, shown meanwhile; says how long it took, however it ends."""
-    from harness.cli.progress import duration
-
-    done = threading.Event()
-    painter = threading.Thread(target=display.watch, args=(executor, done), daemon=True)
-    painter.start()
-    try:
-        return executor.run()
-    finally:
-        done.set()
-        painter.join()
-        print(f"took {duration(display.elapsed())}", flush=True)
-
-
-def finish(part: Part, store: "Store", summary: "Summary", options: RunOptions) -> None:
-    """Say how it stands, write the page, exit."""
-    from harness.run.spec import RESULT_STATUSES
-
-    outcomes = {**summary.found, **summary.statuses}
-    done = [run_id for run_id, status in outcomes.items() if status in RESULT_STATUSES]
-    n_done, n_all = len(done), len(part.runs)
-    say_failures(part, store, summary)
-    if summary.stopped:
-        print(
-            f"{summary.stopped}: {n_done} of {n_all} runs are done; "
-            "run the same command again to go on"
-        )
-        raise typer.Exit(EXIT_STOPPED[summary.stopped])
-    state = f"{n_done} of {n_all} runs have a result"
-    if n_done == n_all:
-        state = "everything is finished"
-    n_diverged = list(outcomes.values()).count("diverged")
-    print(f"{part.experiment.name}: {state}: {n_done} runs, {n_diverged} diverged")
-    if not options.no_report:
-        page = page_of(
-            part.experiment.name, store, done, options.results, again=bool(summary.statuses)
-        )
-        print(f"report: {page}")
-    raise typer.Exit(EXIT_FAILED if n_done < n_all else 0)
-
-
-def say_failures(part: Part, store: "Store", summary: "Summary") -> None:
-    """The runs that failed by their own fault, each with its reason and its log."""
-    from harness.store.store import FAILED
-
-    for planned in part.runs:
-        run_id = planned.spec.run_id
-        status = summary.statuses.get(run_id)
-        if status in FAILED:
-            log = store.directory(run_id) / "log.txt"
-            reason = summary.reasons.get(run_id)
-            print(f"{planned.arm}, seed {planned.spec.seed}: {status}: {reason} ({log})")
-
-
-def page_of(name: str, store: "Store", done: list[str], results: Path, *, again: bool) -> Path:
-    """The experiment's page, written again if asked, or if it is older than what it shows."""
-    from harness.cli.report import write_page
-
-    folder = results / "experiments" / name
-    page = folder / "report.html"
-    if again or not page.exists():
-        return write_page([name], results)
-    shown = [f"{folder}/experiment.json"]
-    shown += [f"{store.runs}/{run_id}/result.json" for run_id in done]
-    written = page.stat().st_mtime
-    if any(os.stat(path).st_mtime > written for path in shown):
-        return write_page([name], results)
-    return page

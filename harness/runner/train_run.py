@@ -82,7 +82,8 @@ def load_trainer(text: str) -> Trainer:
     harness.training.train.train is one.
     """
     module, _, name = text.partition(":")
-    return getattr(import_module(module), name)
+    trainer: Trainer = getattr(import_module(module), name)
+    return trainer
 
 
 def run(spec: RunSpec, out: RunOutput, train: Trainer, stop: StopRequest) -> Outcome:

@@ -49,7 +49,7 @@ class RankGroup:
             gc.collect()
 
     def _follow(self, order: WorkerOrder, train: Trainer) -> None:
-        """One order. If it fails here, the group ends; this rank's reason is left for the runner."""
+        """One order. If it fails here, the group ends, and the runner finds this rank's reason."""
         trained = as_ordered(order)
         attempt = self.share(None)
         if attempt is None:

@@ -119,7 +119,7 @@ class Job:
         self.stop = "preempted"
 
     def _worker(self, spec: RunSpec, node: int, rendezvous: str | None) -> Worker:
-        """Of this node's processes. rendezvous: the first node's address:port, if it is not alone."""
+        """Of this node's processes. rendezvous: the first node's address:port, if not alone."""
         size = spec.world_size // self.n_nodes
         gpus: tuple[str, ...] = ()
         threads = 1

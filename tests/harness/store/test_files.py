@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli.run import complete
+from harness.cli.complete import complete
 from harness.errors import UserError
 from harness.run import results
 from harness.run.digests import short_digest
