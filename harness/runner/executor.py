@@ -13,7 +13,7 @@ from harness.runner.slurm.cluster import Cluster
 from harness.store.store import FAILED, Store
 
 POLL_S = 0.2  # between two looks at what may have changed
-TRAINER = "harness.train:train"
+TRAINER = "harness.training.train:train"
 STOPS = {
     signal.SIGINT: "interrupted",
     signal.SIGHUP: "interrupted",
