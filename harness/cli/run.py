@@ -11,6 +11,7 @@ import typer
 
 from harness.cli import app
 from harness.cli.adaptive import next_part
+from harness.cli.command import takes
 from harness.cli.complete import complete, finish
 from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
@@ -30,24 +31,58 @@ WORKERS = ("warm", "fresh")
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What the user asked of `ablate run`."""
+    """What the user asks of `ablate run`."""
 
-    experiment: str
-    seeds: int | None
-    executor: str
-    cluster: Path | None
-    gpus_per_run: int | None  # on each of its nodes
-    nodes_per_run: int
-    max_parallel: int | None
-    settings: list[str] | None
-    worker: str
-    wall_limit_s: float | None
-    oom_retries: int
-    max_gpu_hours: float | None
-    price: float | None
-    dry_run: bool
-    no_report: bool
-    results: Path
+    experiment: Exp
+    seeds: Seeds = None
+    executor: Annotated[str, typer.Option(help="local or slurm")] = DEFAULT
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            "--cluster",
+            metavar="FILE",
+            help="settings for --executor slurm; default: cluster.yaml here",
+        ),
+    ] = None
+    gpus_per_run: Annotated[
+        int | None,
+        typer.Option("--gpus-per-run", help="processes of one run on each of its nodes"),
+    ] = None
+    nodes_per_run: Annotated[
+        int, typer.Option("--nodes-per-run", min=1, help="nodes of one run, with --executor slurm")
+    ] = 1
+    max_parallel: Annotated[
+        int | None, typer.Option("--max-parallel", help="runs at a time; default: as many as fit")
+    ] = None
+    settings: Set = None
+    worker: Annotated[str, typer.Option(help="warm (one process takes run after run) or fresh")] = (
+        "warm"
+    )
+    wall_limit: Annotated[
+        float | None,
+        typer.Option("--wall-limit", help="seconds after which a run is ended as timeout"),
+    ] = None
+    oom_retries: Annotated[
+        int,
+        typer.Option(
+            "--oom-retries",
+            help="times a run out of memory is tried again with half the tokens in a pass",
+        ),
+    ] = 0
+    max_gpu_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--max-gpu-hours",
+            metavar="H",
+            help="start nothing if the estimate is more than this",
+        ),
+    ] = None
+    price: Annotated[float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)] = (
+        None
+    )
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False
+    no_report: Annotated[bool, typer.Option("--no-report")] = False
+    results: Results = RESULTS
 
     @property
     def world_size(self) -> int | None:
@@ -65,88 +100,12 @@ class Part:
     runs: "list[PlannedRun]"
 
 
-ExecutorName = Annotated[str, typer.Option(help="local or slurm")]
-ClusterFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--cluster",
-        metavar="FILE",
-        help="settings for --executor slurm; default: cluster.yaml here",
-    ),
-]
-GpusPerRun = Annotated[
-    int | None,
-    typer.Option("--gpus-per-run", help="processes of one run on each of its nodes"),
-]
-NodesPerRun = Annotated[
-    int, typer.Option("--nodes-per-run", min=1, help="nodes of one run, with --executor slurm")
-]
-MaxParallel = Annotated[
-    int | None, typer.Option("--max-parallel", help="runs at a time; default: as many as fit")
-]
-WorkerKind = Annotated[str, typer.Option(help="warm (one process takes run after run) or fresh")]
-WallLimit = Annotated[
-    float | None,
-    typer.Option("--wall-limit", help="seconds after which a run is ended as timeout"),
-]
-OomRetries = Annotated[
-    int,
-    typer.Option(
-        "--oom-retries",
-        help="times a run out of memory is tried again with half the tokens in a pass",
-    ),
-]
-MaxGpuHours = Annotated[
-    float | None,
-    typer.Option(
-        "--max-gpu-hours", metavar="H", help="start nothing if the estimate is more than this"
-    ),
-]
-Price = Annotated[float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")]
-NoReport = Annotated[bool, typer.Option("--no-report")]
-
-
 @app.command()
-def run(
-    experiment: Exp,
-    seeds: Seeds = None,
-    executor: ExecutorName = DEFAULT,
-    cluster: ClusterFile = None,
-    gpus_per_run: GpusPerRun = None,
-    nodes_per_run: NodesPerRun = 1,
-    max_parallel: MaxParallel = None,
-    settings: Set = None,
-    worker: WorkerKind = "warm",
-    wall_limit: WallLimit = None,
-    oom_retries: OomRetries = 0,
-    max_gpu_hours: MaxGpuHours = None,
-    price: Price = None,
-    dry_run: DryRun = False,
-    no_report: NoReport = False,
-    results: Results = RESULTS,
-) -> None:
+@takes(RunOptions)
+def run(options: RunOptions) -> None:
     """Run what is missing of an experiment.
     Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input.
     """
-    options = RunOptions(
-        experiment=experiment,
-        seeds=seeds,
-        executor=executor,
-        cluster=cluster,
-        gpus_per_run=gpus_per_run,
-        nodes_per_run=nodes_per_run,
-        max_parallel=max_parallel,
-        settings=settings,
-        worker=worker,
-        wall_limit_s=wall_limit,
-        oom_retries=oom_retries,
-        max_gpu_hours=max_gpu_hours,
-        price=price,
-        dry_run=dry_run,
-        no_report=no_report,
-        results=results,
-    )
     run_until_done(options)
 
 
@@ -236,7 +195,7 @@ def run_foreign_experiment(foreign: "ForeignExperiment", options: RunOptions) ->
         max_parallel=options.max_parallel or 1,
         max_gpu_hours=options.max_gpu_hours,
         price=options.price,
-        wall_limit_s=options.wall_limit_s,
+        wall_limit_s=options.wall_limit,
         dry_run=options.dry_run,
         no_report=options.no_report,
     )
@@ -253,7 +212,7 @@ def asked_of_executor(options: RunOptions) -> "ExecutorOptions":
         cluster = read_cluster(options.cluster)
     return ExecutorOptions(
         command=redact(shlex.join(["ablate", *sys.argv[1:]])),
-        limits=RunLimits(wall_s=options.wall_limit_s, oom_retries=options.oom_retries),
+        limits=RunLimits(wall_s=options.wall_limit, oom_retries=options.oom_retries),
         max_parallel=options.max_parallel,
         warm=options.worker == "warm",
         n_nodes=options.nodes_per_run,
