@@ -13,7 +13,7 @@ from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from reports.analysis.types import Comparison, Comparisons, Warning
+    from reports.analysis.types import Caution, Comparison, Comparisons
     from reports.inputs.experiment import Experiment
 
 COMPARE_SCHEMA = 1
@@ -60,9 +60,9 @@ def compare(
         raise typer.Exit(1)
 
 
-def of_times(outcome: "Comparisons") -> dict["Warning", list[str]]:
+def of_times(outcome: "Comparisons") -> dict["Caution", list[str]]:
     """What is doubtful about an arm's time to target, with the arms; a comparison of it may be missing for that very reason."""
-    found: dict[Warning, list[str]] = {}
+    found: dict[Caution, list[str]] = {}
     for arm, time in outcome.times.items():
         for warning in time.warnings:
             found.setdefault(warning, []).append(arm)

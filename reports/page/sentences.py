@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.analysis.types import Comparison, Comparisons, PublishedVerdict, Warning, effect
+from reports.analysis.types import Caution, Comparison, Comparisons, PublishedVerdict, effect
 from reports.format import plural, show
 from reports.page.verdicts import METRIC_WORDS, Part, number, words
 
@@ -126,7 +126,7 @@ def changed_keys(locks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def notes(outcome: Comparisons) -> list[str]:
     """The analysis in sentences, then every warning once, with the arms it concerns."""
-    concerned: dict[Warning, list[str]] = {}
+    concerned: dict[Caution, list[str]] = {}
     for (arm, _), c in outcome.comparisons.items():
         for warning in c.warnings:
             concerned.setdefault(warning, [])
@@ -138,7 +138,7 @@ def notes(outcome: Comparisons) -> list[str]:
             if arm not in concerned[warning]:
                 concerned[warning].append(arm)
     said = list(outcome.notes) + [w.text for w in outcome.warnings]
-    for warning in Warning:
+    for warning in Caution:
         if warning in concerned and warning not in outcome.warnings:
             arms = concerned[warning]
             everyone = set(outcome.arms) <= set(arms)
