@@ -15,8 +15,8 @@ from reports import load
 from reports.page import judged, write_report
 from reports.page_embed import script_json
 from reports.page_numbers import kept, moved, pixel, same_number, settled, show
-from reports.verify import compared, remade, same_drawn, same_text, verify
-from reports.verify_page import Page, read_page
+from reports.verify import compared, remade, verify
+from reports.verify_page import Page, read_page, same_drawn, same_text
 
 DATA = re.compile(r'(<script type="application/json" id="data">)(.*?)(</script>)', re.S)
 DIGITS = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
