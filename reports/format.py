@@ -1,4 +1,4 @@
-"""How numbers are written on a page: a table from the kind of a quantity to its format; U+2212 for minus, an en dash for none."""
+"""How a page writes numbers: a format for each kind, U+2212 for minus, an en dash for none."""
 
 import math
 import re
@@ -11,22 +11,32 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 
 
 def visible(text: str) -> str:
-    """The text with control characters and those that turn the reading direction of their neighbours shown as U+FFFD."""
+    """The text with control characters and those that turn the reading direction shown as U+FFFD."""
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def known(value: Any) -> bool:
     """Whether the value is a number that can be printed (not None, not NaN, not infinite)."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
 
 
 def plural(n: int, thing: str) -> str:
     """How many of a thing, in words: `1 run`, `2 runs`."""
-    return f"{n} {thing}" + ("" if n == 1 else "s")
+    if n == 1:
+        return f"{n} {thing}"
+    return f"{n} {thing}s"
+
+
+def effect_kind(ratio: float | None) -> str:
+    """What kind of number a comparison's effect is: a percent, or without a ratio a loss."""
+    if ratio is None:
+        return "loss_delta"
+    return "percent"
 
 
 def significant(value: float, digits: int) -> str:
-    """The value with this many significant digits, never in exponent form between 1e-4 and 1e7."""
+    """The value with so many significant digits; exponents only below 1e-4 and above 1e7."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
@@ -36,30 +46,73 @@ def significant(value: float, digits: int) -> str:
 
 
 def bare(number: str) -> str:
-    """A number below one without zeros at its end: what is that small is a difference of few digits."""
-    return number.rstrip("0").rstrip(".") if number.lstrip("-").startswith("0.") else number
+    """A number below one without zeros at its end: a difference that small has few digits."""
+    if not number.lstrip("-").startswith("0."):
+        return number
+    return number.rstrip("0").rstrip(".")
 
 
 def p_value(p: float) -> str:
-    return "< 0.0001" if p < 1e-4 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+    if p < 1e-4:
+        return "< 0.0001"
+    if p < 0.01:
+        return f"{p:.4f}"
+    if p < 0.1:
+        return f"{p:.3f}"
+    return f"{p:.2f}"
+
+
+def plus(value: float) -> str:
+    """The sign in front of a difference that is above zero."""
+    if value > 0:
+        return "+"
+    return ""
+
+
+def four_digits(value: float) -> str:
+    return significant(value, 4)
+
+
+def two_digits(value: float) -> str:
+    return significant(value, 2)
+
+
+def difference(value: float) -> str:
+    return plus(value) + bare(significant(value, 3))
+
+
+def gain(value: float) -> str:
+    return plus(value) + significant(value, 2)
+
+
+def percent_change(value: float) -> str:
+    return f"{100 * value:+.1f} %"
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def whole_percent(value: float) -> str:
+    return f"{100 * value:.0f} %"
 
 
 FORMATS: dict[str, Callable[[Any], str]] = {
-    "loss": lambda v: f"{v:.4f}",
-    "loss_delta": lambda v: f"{v:+.4f}",
-    "sd": lambda v: significant(v, 2),
-    "ms": lambda v: significant(v, 4),
-    "ms_delta": lambda v: ("+" if v > 0 else "") + bare(significant(v, 3)),
-    "s": lambda v: significant(v, 4),
-    "s_delta": lambda v: ("+" if v > 0 else "") + bare(significant(v, 3)),
-    "percent": lambda v: f"{100 * v:+.1f} %",
-    "s_gain": lambda v: ("+" if v > 0 else "") + significant(v, 2),
-    "rate": lambda v: f"{100 * v:.0f} %",
-    "ratio": lambda v: f"{v:.3f}",
-    "count": lambda v: f"{v:.0f}",
+    "loss": "{:.4f}".format,
+    "loss_delta": "{:+.4f}".format,
+    "sd": two_digits,
+    "ms": four_digits,
+    "ms_delta": difference,
+    "s": four_digits,
+    "s_delta": difference,
+    "percent": percent_change,
+    "s_gain": gain,
+    "rate": whole_percent,
+    "ratio": "{:.3f}".format,
+    "count": "{:.0f}".format,
     "p": p_value,
-    "mib": lambda v: f"{v:.0f}",
-    "mfu": lambda v: f"{100 * v:.1f} %",
+    "mib": "{:.0f}".format,
+    "mfu": percent,
 }
 
 
@@ -70,15 +123,20 @@ def show(value: Any, kind: str) -> str:
     text = FORMATS[kind](value)
     if ZERO.fullmatch(text):  # a difference that rounds to nothing has no sign
         text = text.lstrip("+-")
-    return text.replace("-", "−") if "e-" not in text else text
+    if "e-" in text:
+        return text
+    return text.replace("-", "−")
 
 
 def interval(low: Any, high: Any, kind: str) -> str:
     """An interval in brackets; an end that is not finite is written as unbounded."""
     if not known(low) and not known(high):
         return ""
-    left = show(low, kind) if known(low) else "−∞"
-    right = show(high, kind) if known(high) else "∞"
+    left, right = "−∞", "∞"
+    if known(low):
+        left = show(low, kind)
+    if known(high):
+        right = show(high, kind)
     if left.endswith(" %"):  # one sign for both ends
         return f"[{left.removesuffix(' %')}, {right.removesuffix(' %')}] %"
     return f"[{left}, {right}]"
