@@ -38,7 +38,8 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 def write_parquet(table: pd.DataFrame, path: Path) -> None:
     if importlib.util.find_spec("pyarrow") is None:  # an optional dependency: 40 MB that few need
         raise ValueError(
-            "Parquet needs pyarrow, which is not installed: pip install pyarrow, or name a .csv file"
+            "Parquet needs pyarrow, which is not installed: pip install pyarrow, or name a .csv "
+            "file"
         )
     table.to_parquet(path, engine="pyarrow", index=False)
 
@@ -75,7 +76,7 @@ def export(experiments: Sequence[Experiment], out: Path, *, curves: bool = False
 
 
 def curve_points(experiment: Experiment) -> pd.DataFrame:
-    """Every validation point with the experiment's name in front, so that several experiments stack."""
+    """Every validation point with the experiment's name in front, so that several stack."""
     points = experiment.curves.copy()
     points.insert(0, "experiment", experiment.name)
     return points

@@ -48,7 +48,10 @@ class PublishedRecord:
 
     @property
     def log_time_se(self) -> float:
-        """Standard error of log(time to target): loss noise over slope; timing noise is several times smaller."""
+        """Standard error of log(time to target): loss noise over slope.
+
+        The noise of timing is several times smaller.
+        """
         return era_sd(self.record) / NATS_PER_LOG_STEP / math.sqrt(self.n)
 
 

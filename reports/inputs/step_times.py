@@ -19,7 +19,7 @@ DIGITS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """`n` steps (or stretches, where not `single`) and the quantiles of their times at LEVELS, ms."""
+    """`n` steps (stretches, where not `single`) and quantiles of their times at LEVELS, in ms."""
 
     n: int
     quantiles: tuple[float, ...]
