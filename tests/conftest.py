@@ -1,10 +1,25 @@
 """One thread per process: the tests' tensors are tiny, and threads that wait for each other make a busy machine crawl."""
 
 import os
+import sys
+
+import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# how long an example takes is the machine's affair
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on():
+    """What a failing test has started ends with it."""
+    yield
+    if "tests.fake_matrix" in sys.modules:
+        sys.modules["tests.fake_matrix"].end_started()
 
 
 def pytest_collection_modifyitems(items):
     """The hundred kills first: a file is one process's, and its eight minutes at the end would leave the others idle."""
-    items.sort(key=lambda item: item.path.name != "test_runner_kills.py")
+    items.sort(key=lambda item: item.path.name != "test_kills.py")

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -16,6 +18,8 @@ from harness.run.read import read_lines
 from harness.run.results import read_result
 
 ROOT = Path(__file__).resolve().parent.parent
+DEADLINE_S = 240.0  # of whatever a test waits for: many times what it takes on a busy machine, less than a test's own limit
+STARTED: list["subprocess.Popen[str]"] = []  # by the test that runs now
 EXPERIMENT = """
 name: fake
 question: Does the runner lose anything?
@@ -29,7 +33,10 @@ changes:
 
 
 class Matrix:
-    """Two arms at some seeds in a results folder of its own. real: trained by the real trainer; inside: a control group."""
+    """Two arms at some seeds in a results folder of its own. inside: a control group.
+
+    real: trained by the real trainer, which waits where FAKE says so.
+    """
 
     def __init__(
         self,
@@ -43,17 +50,19 @@ class Matrix:
         **environment: Any,
     ) -> None:
         self.results, self.root = results or folder / "results", root
-        self.program = ["-m", "harness"] if real else [str(root / "tests" / "fake_trainer.py")]
+        self.program = ["-m", "harness"] if real and not environment else [str(root / "tests" / "fake_trainer.py")]
         self.inside = inside
+        self.started: list[subprocess.Popen[str]] = []
         self.file = folder / "fake.yaml"
         self.file.write_text(EXPERIMENT + f"seeds: {n_seeds}\n")
         words = {k: v if isinstance(v, str) else json.dumps(v) for k, v in environment.items()}
         paths = os.pathsep.join([str(root), str(root / "tests")])
-        self.environment = {**os.environ, "PYTHONPATH": paths, **words}
+        trainer = {"FAKE_TRAINER": "train_for_real"} if real else {}
+        self.environment = {"FAKE_MARKS": str(folder), **os.environ, "PYTHONPATH": paths, **trainer, **words}
 
     def start(self, *options: str) -> "subprocess.Popen[str]":
         command = [sys.executable, *self.program, "run", str(self.file), "--no-report"]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*command, "--results", str(self.results), *options],
             stdout=subprocess.PIPE,
             cwd=self.root,
@@ -62,6 +71,9 @@ class Matrix:
             env=self.environment,
             preexec_fn=self._become,
         )
+        self.started.append(process)
+        STARTED.append(process)
+        return process
 
     def _become(self) -> None:
         """What the runner's process does before it is one."""
@@ -72,8 +84,30 @@ class Matrix:
     def run(self, *options: str) -> tuple[int, str, str]:
         """(exit code, standard output, standard error) of one call."""
         process = self.start(*options)
-        out, err = process.communicate(timeout=280)
+        out, err = process.communicate(timeout=DEADLINE_S)
         return process.returncode, out, err
+
+    def at(self, kind: str, n: int) -> list[int]:
+        """Process ids of those that wait in the way of a kind, once there are so many (see fake_trainer.wait)."""
+        marks = Path(self.environment["FAKE_MARKS"])
+
+        def come() -> list[Path]:
+            found = list(marks.glob(f"at {kind} *"))
+            assert len(found) >= n or any(p.poll() is None for p in self.started), f"it ended before: {self.seen()}"
+            return found if len(found) >= n else []
+
+        return [int(mark.name.split()[-1]) for mark in wait_for(come, seen=self.seen)]
+
+    def seen(self) -> str:
+        """What there is of runs and marks: for a test that fails."""
+        lines = [f"runner {p.pid}: {'at work' if p.poll() is None else p.returncode}" for p in self.started]
+        for run in sorted(self.results.glob("runs/*")):
+            rows = read_lines(run / "attempts.jsonl")
+            ends = [r.get("status") or "started" for r in rows]
+            shown = [p.read_text() for p in run.glob("attempts/*/progress.json")]
+            lines.append(f"run {run.name}: {', '.join(ends)}; {' '.join(shown) or 'no progress'}")
+        lines += sorted(f"mark {p.name}" for p in Path(self.environment["FAKE_MARKS"]).iterdir())
+        return "\n".join(lines)
 
     def runs(self) -> dict[int, list[Path]]:
         """Run directories by seed."""
@@ -105,12 +139,36 @@ class Matrix:
         return [str(p) for p in self.results.rglob("*") if p.name.startswith(".") or p.name == "owner.json"]
 
 
-def wait_for(condition: Any, timeout_s: float = 240.0, *, every_s: float = 0.01) -> None:
-    """Until something holds; fails the test if it never does."""
+def wait_for(
+    condition: Callable[[], Any], timeout_s: float = DEADLINE_S, *, every_s: float = 0.01, seen: Callable[[], Any] | None = None
+) -> Any:
+    """What a condition says, once that is true; fails the test, with what was seen, if it never is."""
     end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it never happened"
+    while not (said := condition()):
+        assert time.monotonic() < end, f"in {timeout_s:g} s it never happened: {said if seen is None else seen()}"
         time.sleep(every_s)
+    return said
+
+
+def clock_from(begins: Callable[[], bool]) -> SimpleNamespace:
+    """In place of the module time: it stands still until something holds, so that nothing before that can be too slow."""
+    began: list[float] = []
+
+    def monotonic() -> float:
+        if not began and begins():
+            began.append(time.monotonic())
+        return time.monotonic() - began[0] if began else 0.0
+
+    return SimpleNamespace(monotonic=monotonic)
+
+
+def end_started() -> None:
+    """End what a test left, as one that fails does: its runners, whose workers go with them."""
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 def workers_of(pid: int) -> list[int]:
@@ -153,7 +211,7 @@ def ablate(matrix: Matrix, *arguments: str) -> Ran:
     """`ablate ... --results`, with the fake trainer."""
     command = [sys.executable, str(matrix.root / "tests" / "fake_trainer.py"), *arguments, "--results", str(matrix.results)]
     done = subprocess.run(
-        command, cwd=matrix.root, capture_output=True, text=True, env=matrix.environment, timeout=120, check=False
+        command, cwd=matrix.root, capture_output=True, text=True, env=matrix.environment, timeout=DEADLINE_S, check=False
     )
     assert "Traceback" not in done.stderr
     return Ran(done)

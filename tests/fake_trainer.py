@@ -3,7 +3,8 @@
 `python tests/fake_trainer.py run EXP ...` is `ablate run EXP ...` with this trainer in the workers. Losses follow from arm,
 seed and step alone. FAKE, a JSON mapping in the environment, says what happens to a seed: {"1": "raise"}; "slow once": to the
 one run that makes the mark of that name first, "slow each once": to the first attempt at every run; the mark holds the run's
-name. A file named by KILL_IN_WRITE kills the worker that finds it, in the middle of its next write.
+name. A process that waits for something makes the mark "at KIND RUN PID" first, in the folder FAKE_MARKS: tests wait for that.
+A file named by KILL_IN_WRITE kills the worker that finds it, in the middle of its next write.
 """
 
 import errno
@@ -26,6 +27,7 @@ from harness.run.spec import Outcome, RunSpec
 
 STEP_S = float(os.environ.get("FAKE_STEP_S", "0.003"))
 N_STEPS = 20
+WAITS = ("wait", "hold", "slow", "hang")  # what a test ends, or lets go on: that it has come to this is marked
 
 
 def kill_in_write() -> None:
@@ -74,7 +76,7 @@ def loss_of(spec: RunSpec, step: int) -> float:
 
 
 def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> Outcome:
-    kind = json.loads(os.environ.get("FAKE", "{}")).get(str(spec.seed), "train")
+    kind = kind_of(spec)
     out.log("x" * int(os.environ.get("FAKE_LOG_BYTES", "0")))
     for step in range(N_STEPS + 1):
         if step % 5 == 0:
@@ -88,9 +90,7 @@ def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> 
             return Outcome(status="interrupted")
         if step == 7:
             what = first_time(kind, spec.run_id)
-            while what == "wait" and not stop():  # to be told to go
-                out.heartbeat(step, N_STEPS)
-                time.sleep(0.02)
+            wait(what, spec, out, stop)
             happen(what, out, spec.config["data"]["micro_tokens"])
         out.metric({"kind": "train", "step": step, "train_loss": loss_of(spec, step)})
         out.heartbeat(step, N_STEPS)
@@ -98,12 +98,42 @@ def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> 
     raise AssertionError
 
 
+def train_for_real(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> Outcome:
+    """The real trainer, which waits before step 7 where FAKE says so: each rank of a group."""
+    import harness.training.train
+
+    steps = itertools.count()
+
+    def stop_or_wait() -> bool:  # asked before every step
+        if next(steps) == 7:
+            wait(first_time(kind_of(spec), spec.run_id), spec, out, stop)
+        return stop()
+
+    return harness.training.train.train(spec, out=out, device=device, stop=stop_or_wait)
+
+
+def kind_of(spec: RunSpec) -> str:
+    return json.loads(os.environ.get("FAKE", "{}")).get(str(spec.seed), "train")
+
+
+def wait(kind: str, spec: RunSpec, out: Any, stop: Callable[[], bool]) -> None:
+    """wait: to be told to go by a signal; hold: to be told to go on, by the mark "go"."""
+    if kind not in WAITS:
+        return
+    marks = Path(os.environ["FAKE_MARKS"])
+    (marks / f"at {kind} {spec.run_id} {os.getpid()}").touch()
+    while (kind == "wait" or (kind == "hold" and not (marks / "go").exists())) and not stop():
+        out.heartbeat(7, N_STEPS)
+        time.sleep(0.02)
+
+
 def first_time(kind: str, run_id: str) -> str:
-    """What happens to this run: what happens once has happened where its mark is there."""
+    """What happens to this run: what happens once has happened where its mark is there. Each rank of a group has its own."""
     what = kind.removesuffix(" once").removesuffix(" each")
     if what == kind:
         return kind
-    mark = Path(os.environ["FAKE_MARKS"]) / (f"{kind} {run_id}" if kind.endswith(" each once") else kind)
+    whose = f"{kind} {run_id}" if kind.endswith(" each once") else kind
+    mark = Path(os.environ["FAKE_MARKS"]) / (f"{whose} {os.environ['RANK']}" if "RANK" in os.environ else whose)
     try:
         with mark.open("x") as file:  # of two runs that come at once, one makes it
             file.write(run_id)
@@ -177,10 +207,16 @@ def main() -> None:
     if "FAKE_SILENCE_S" in os.environ:
         silence = float(os.environ["FAKE_SILENCE_S"])
         harness.runner.executor.Limits = partial(harness.runner.executor.Limits, silence_s=silence)  # type: ignore[misc]
+    if "FAKE_STILL_UNTIL" in os.environ:  # so many runs are where it is their turn to be ended: their limits count from then
+        from tests.fake_matrix import clock_from
+
+        marks, n = Path(os.environ["FAKE_MARKS"]), int(os.environ["FAKE_STILL_UNTIL"])
+        harness.runner.order.time = clock_from(lambda: len(list(marks.glob("at *"))) >= n)  # type: ignore[assignment]
     if "FAKE_POLL_S" in os.environ:
         harness.runner.slurm.executor.POLL_S = float(os.environ["FAKE_POLL_S"])
     for module, name in ((harness.runner.local, "Runner"), (harness.runner.slurm.executor, "SlurmRunner")):
-        setattr(module, name, partial(getattr(module, name), trainer="fake_trainer:train"))
+        trainer = f"fake_trainer:{os.environ.get('FAKE_TRAINER', 'train')}"
+        setattr(module, name, partial(getattr(module, name), trainer=trainer))
     harness.__main__.main(sys.argv[1:])
 
 

@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from harness.__main__ import main
+from harness.foreign import trainer as trainer_module
 from reports.inputs.load import load
+from tests.fake_matrix import clock_from
 
 TRAINERS = Path(__file__).resolve().parent / "trainers"
 CPU = ("--gpus-per-run", "0", "--command", "python {script}", "--no-report")
@@ -43,6 +45,11 @@ def statuses(name: str) -> dict[str, str]:
     """arm -> status of an experiment with one run each."""
     runs = load(name).runs
     return dict(zip(runs["arm"], runs["status"], strict=True))
+
+
+def limits_from(monkeypatch: pytest.MonkeyPatch, *marks: Path) -> None:
+    """The limits of runs in this process count from when all these files are there: what comes before cannot be too slow."""
+    monkeypatch.setattr(trainer_module, "time", clock_from(lambda: all(mark.exists() for mark in marks)))
 
 
 def commit(branch: str, *paths: str) -> None:

@@ -21,7 +21,7 @@ class Limits:
     oom_retries: int = 0  # each with half the tokens in a forward pass
 
 
-TRAINER = "harness.train:train"
+TRAINER = "harness.training.train:train"
 STOPS = {signal.SIGINT: "interrupted", signal.SIGHUP: "interrupted", signal.SIGTERM: "preempted"}
 
 

@@ -16,6 +16,7 @@ import harness.optim.exchange
 from harness.optim.build import build_optimizers
 from harness.optim.config import OptimConfig
 from harness.optim.exchange import EXCHANGES
+from tests.fake_matrix import DEADLINE_S
 
 EVEN = [(8, 8), (24, 8), (8, 24)] * 6  # 6 squares and 12 of one larger size: divide by 2 and by 3
 UNEVEN = [(8, 8), (24, 8), (8, 24), (8, 8), (8, 8), (24, 8), (8, 8), (8, 8), (4, 2)]  # 5, 3 and 1
@@ -109,7 +110,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[st
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(DEADLINE_S)
     assert [process.exitcode for process in processes] == [0] * 6
     return {
         world: [torch.load(Path(folder) / f"world{world}_rank{rank}.pt", weights_only=False) for rank in range(world)]

@@ -3,13 +3,15 @@
 # one and no other of them runs.
 folder=$(realpath -m "$1")
 export SLURM_CONF="$folder/slurm.conf"
-timeout 20 scancel --me 2>/dev/null
-sleep 1
+timeout 60 scancel --me 2>/dev/null
+for _ in $(seq 300); do  # until the jobs are gone, or the controller does not answer
+  [ -n "$(timeout 60 squeue -h 2>/dev/null)" ] && sleep 0.2 || break
+done
 for file in "$folder"/slurmd-n1.pid "$folder"/slurmd-n2.pid "$folder"/slurmctld.pid; do
   [ -f "$file" ] || continue
   pid=$(cat "$file")
   kill "$pid" 2>/dev/null
-  for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null && sleep 0.2 || break; done
+  for _ in $(seq 600); do kill -0 "$pid" 2>/dev/null && sleep 0.2 || break; done
 done
 exec 9> /run/lock/slurm-for-tests
 flock 9

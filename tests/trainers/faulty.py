@@ -1,5 +1,6 @@
 """A trainer that fails as KIND says: crash, raise, oom, hang, forever, nan, short (no final validation), silent (no lines at
-all), flaky (the first time only), rank (what torchrun prints of a rank that failed)."""
+all), flaky (the first time only), rank (what torchrun prints of a rank that failed).
+One that waits to be ended makes the file AT."""
 
 import os
 import signal
@@ -8,6 +9,11 @@ import sys
 import time
 
 KIND, STEPS = os.environ["KIND"], 8
+
+
+def at() -> None:
+    if "AT" in os.environ:
+        open(os.environ["AT"], "w").close()
 
 
 def happen() -> None:
@@ -25,13 +31,16 @@ def happen() -> None:
         print("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\nRoot Cause")
         sys.exit(1)
     if KIND == "hang":  # with a child in a session of its own, as torchrun's workers are
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
         with open(os.environ["CHILD"], "w") as f:
             f.write(str(child.pid))
-        time.sleep(600)
+        at()
+        time.sleep(3600)
     if KIND == "flaky" and not os.path.exists(os.environ["MARK"]):
         open(os.environ["MARK"], "w").close()
         sys.exit(3)
+    if KIND == "forever":
+        at()
     while KIND == "forever":
         print("still here")
         time.sleep(0.02)
@@ -45,4 +54,4 @@ for step in range(STEPS + 1):
     loss = "nan" if KIND == "nan" and step >= 4 else f"{10.9 - step:.4f}"
     print(f"step:{step}/{STEPS} val_loss:{loss} train_time:{step * 10}ms step_avg:10.00ms")
 if KIND == "nan":
-    time.sleep(600)  # nobody waits for a run that has diverged
+    time.sleep(3600)  # nobody waits for a run that has diverged

@@ -19,6 +19,7 @@ from harness.bench.gather_check import gather
 from harness.bench.gpu_check import Check, Place, check_training, run_check, start, write
 from harness.bench.kernel_check import attention, row
 from harness.bench.steps import resolve
+from tests.fake_matrix import DEADLINE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 BARE = "import sys; sys.modules.update(dict.fromkeys({absent!r}))\n"  # None there: neither found nor importable
@@ -122,7 +123,7 @@ def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
         at_work.append(name)
         first = (name, preset) not in told
         if name == "beside" and first:
-            together.wait(timeout=30)  # for the other one
+            together.wait(timeout=DEADLINE_S)  # for the other one
         else:
             assert len(at_work) == 1
         told.append((name, preset))

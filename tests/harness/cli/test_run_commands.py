@@ -12,7 +12,7 @@ import pytest
 from harness.cli.progress import wall_words
 from harness.run.read import read_lines
 from harness.run.results import read_result, where_time_went
-from tests.fake_matrix import Matrix, ablate, wait_for
+from tests.fake_matrix import DEADLINE_S, Matrix, ablate
 
 
 def copy_of(matrix: Matrix, folder: Path) -> Matrix:
@@ -149,7 +149,7 @@ def test_where_the_time_went_adds_up_to_what_the_workers_spent() -> None:
 def test_an_experiment_is_watched_and_cancelled_from_another_terminal(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path, FAKE={"0": "slow", "1": "slow"})
     process = matrix.start()
-    wait_for(lambda: any(p.name == "progress.json" for p in matrix.results.rglob("*.json")))
+    matrix.at("slow", 1)
     watch = subprocess.Popen(
         [sys.executable, "-m", "harness", "status", "fake", "--watch", "--every", "0.1", "--results", str(matrix.results)],
         stdout=subprocess.PIPE,
@@ -161,7 +161,7 @@ def test_an_experiment_is_watched_and_cancelled_from_another_terminal(tmp_path: 
     assert "running" in watch.stdout.readline()
     ran = ablate(matrix, "cancel", "fake")
     assert (ran.code, "fake: stopped: " in ran.out) == (0, True), ran.out
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, err) == (130, "")
     assert "interrupted: 0 of 4 runs are done" in out
     watch.kill()
@@ -291,11 +291,11 @@ def test_clean_removes_what_may_go_and_nothing_else(tmp_path: Path) -> None:
 def test_clean_leaves_a_run_in_progress_alone(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "slow"})
     process = matrix.start()
-    wait_for(lambda: sum(p.name == "progress.json" for p in matrix.results.rglob("*.json")) == 2)
+    matrix.at("slow", 2)
     (matrix.results / "cache" / "kernels").mkdir(parents=True)
     assert {k["kind"]: k["n"] for k in ablate(matrix, "clean", "--json").json["kinds"]}["attempts"] == 0
     assert (matrix.results / "cache" / "kernels").is_dir()
     assert {r["status"] for r in ablate(matrix, "status", "--json").json} == {"running"}
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 143

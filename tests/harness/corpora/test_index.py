@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ from harness.corpora.index import list_corpora, open_corpus, prepare
 from harness.corpora.lock import lock
 from harness.data.shards import open_shard, write_shard
 from harness.errors import UserError
+from tests.fake_matrix import wait_for
 
 SEPARATOR = 256
 
@@ -283,17 +285,25 @@ def test_a_lock_admits_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     if not has_flock:
         monkeypatch.setattr(lock_module, "flock", lambda file: False)
     inside, most = 0, 0
+    left, asking = set(range(4)), set[int]()
 
-    def work() -> None:
+    def others_are_in_or_want_to(me: int) -> bool:
+        return most > 1 or asking == left - {me}
+
+    def work(me: int) -> None:
         nonlocal inside, most
-        for _ in range(3):
+        for turn in range(3):
+            asking.add(me)
             with lock(tmp_path / "x"):
+                asking.discard(me)
                 inside += 1
                 most = max(most, inside)
-                threading.Event().wait(0.002)
+                wait_for(partial(others_are_in_or_want_to, me), seen=lambda: (asking, left))
                 inside -= 1
+                if turn == 2:
+                    left.discard(me)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

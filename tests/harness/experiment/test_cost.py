@@ -96,7 +96,7 @@ def test_what_follows_a_part_has_what_the_part_left(
 
 @pytest.mark.slow
 def test_an_adaptive_matrix_stops_where_the_limit_is_reached(tmp_path: Path) -> None:
-    matrix = Matrix(tmp_path, FAKE_STEP_S="0.06")  # 1.2 s a run, more than the estimate says beforehand
+    matrix = Matrix(tmp_path, FAKE_STEP_S="0.06")  # hours are the subject: 1.2 s a run at least, more than the estimate says
     matrix.file.write_text(EXPERIMENT + "seeds: {min: 2, max: 6, stop: {half_width: 0.000000001}}\n")
     hours = json.loads(subprocess_plan(matrix))["cost"]["slot_hours"]
     code, _, err = matrix.run("--max-gpu-hours", f"{hours * 1.05:.12f}")

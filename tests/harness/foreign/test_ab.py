@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -15,7 +14,8 @@ import pytest
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from reports.inputs.load import load
-from tests.foreign_bench import CPU, TRAINERS, ablate, bench, commit, statuses, write
+from tests.fake_matrix import DEADLINE_S, STARTED, gone, wait_for
+from tests.foreign_bench import CPU, TRAINERS, ablate, bench, commit, limits_from, statuses, write
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -160,12 +160,14 @@ def test_every_end_is_an_outcome_like_any_other(folder: Path, capsys: pytest.Cap
     assert "2 of 8 runs have a result" in capsys.readouterr().out
 
 
-def test_a_hanging_script_is_ended_and_leaves_nothing_behind(folder: Path) -> None:
+def test_a_hanging_script_is_ended_and_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(TRAINERS / "faulty.py", "faulty.py")
-    trainer = {"file": "faulty.py", "silence_limit": 5, "env": {"KIND": "hang", "CHILD": str(folder / "a")}}
-    path = write(folder, trainer=trainer, changes={"other": {"env": {"CHILD": str(folder / "b")}}})
+    first, other = ({"CHILD": str(folder / name), "AT": str(folder / f"at {name}")} for name in "ab")
+    trainer = {"file": "faulty.py", "silence_limit": 2, "env": {"KIND": "hang", **first}}
+    path = write(folder, trainer=trainer, changes={"other": {"env": other}})
+    limits_from(monkeypatch, folder / "at a", folder / "at b")
     assert ablate("run", path, "--max-parallel", 2, "--no-report") == 1
-    assert list(load("foreign").runs["reason"]) == ["it printed nothing for 5 s"] * 2
+    assert list(load("foreign").runs["reason"]) == ["it printed nothing for 2 s"] * 2
     assert not any(psutil.pid_exists(int((folder / child).read_text())) for child in "ab")
 
 
@@ -177,11 +179,11 @@ def test_a_run_that_failed_is_tried_again_as_often_as_asked(folder: Path) -> Non
     assert sorted(ends) == [["failed", "finished"], ["finished"]]
 
 
-def test_a_script_that_goes_on_for_ever_meets_its_wall_limit(folder: Path) -> None:
+def test_a_script_that_goes_on_for_ever_meets_its_wall_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(TRAINERS / "faulty.py", "faulty.py")
-    path = write(
-        folder, trainer={"file": "faulty.py", "env": {"KIND": "none"}}, changes={"forever": {"env": {"KIND": "forever"}}}
-    )
+    forever = {"KIND": "forever", "AT": str(folder / "at")}
+    path = write(folder, trainer={"file": "faulty.py", "env": {"KIND": "none"}}, changes={"forever": {"env": forever}})
+    limits_from(monkeypatch, folder / "at")
     assert ablate("run", path, "--wall-limit", 1.5, "--no-report") == 1
     assert statuses("foreign") == {"baseline": "finished", "forever": "timeout"}
 
@@ -190,7 +192,7 @@ def test_a_script_that_goes_on_for_ever_meets_its_wall_limit(folder: Path) -> No
 def test_a_killed_call_leaves_no_process_and_goes_on(folder: Path, number: signal.Signals) -> None:
     Path("slow.py").write_text(
         "import os, time, pathlib\npathlib.Path(os.environ['PIDS'], str(os.getpid())).touch()\n"
-        "time.sleep(0 if os.path.exists(os.environ['GO']) else 60)\n"
+        "time.sleep(0 if os.path.exists(os.environ['GO']) else 3600)\n"
         "print('step:1/1 val_loss:3.0 train_time:100ms step_avg:100ms')\n"
     )
     Path("pids").mkdir()
@@ -199,17 +201,16 @@ def test_a_killed_call_leaves_no_process_and_goes_on(folder: Path, number: signa
     variables = ["--env", f"PIDS={folder / 'pids'}", "--env", f"GO={folder / 'go'}"]
     command = [sys.executable, "-m", "harness", "ab", "slow.py", "slow2.py", "-n", "1", *CPU, *variables]
     process = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    end = time.monotonic() + 60
-    while not (pids := os.listdir("pids")) and time.monotonic() < end:
-        time.sleep(0.05)
+    STARTED.append(process)
+    wait_for(lambda: os.listdir("pids") or process.poll() is not None)
     process.send_signal(number)
-    process.communicate(timeout=60)
-    assert process.returncode == (143 if number == signal.SIGTERM else -number)
-    while psutil.pid_exists(int(pids[0])) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not psutil.pid_exists(int(pids[0]))
+    out, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == (143 if number == signal.SIGTERM else -number), out
+    pids = list(map(int, os.listdir("pids")))
+    assert pids
+    wait_for(lambda: all(map(gone, pids)), seen=lambda: pids)
     Path("go").touch()
     assert ablate(*command[3:]) == 0
     assert sorted(statuses("ab-slow-slow2").values()) == ["finished", "finished"]

@@ -9,7 +9,7 @@ import pytest
 from harness.provenance.interpreters import asks_for, fill
 from harness.run.read import read_lines
 from reports.inputs.load import load
-from tests.foreign_bench import CPU, TRAINERS, ablate, bench, commit, statuses, write
+from tests.foreign_bench import CPU, TRAINERS, ablate, bench, commit, limits_from, statuses, write
 
 
 @pytest.fixture
@@ -124,9 +124,10 @@ def test_a_run_that_always_fails_is_tried_no_more_than_asked_and_told(folder: Pa
     assert [r["status"] for r in read_lines(Path("results/runs") / run / "attempts.jsonl") if "status" in r] == ["failed"] * 3
 
 
-def test_ab_ends_a_run_at_its_wall_limit(folder: Path) -> None:
+def test_ab_ends_a_run_at_its_wall_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("faulty.py").write_text((TRAINERS / "faulty.py").read_text())
-    options = (*CPU, "-n", 1, "--experiment", "x", "--env", "KIND=forever", "--wall-limit", 1.5)
+    options = (*CPU, "-n", 1, "--experiment", "x", "--env", "KIND=forever", "--env", f"AT={folder / 'at'}", "--wall-limit", 1.5)
+    limits_from(monkeypatch, folder / "at")
     assert ablate("ab", "old.py", "faulty.py", *options) == 1
     assert statuses("x") == {"old": "finished", "faulty": "timeout"}
 

@@ -41,6 +41,7 @@ def test_two_ranks_learn_by_the_default_command_and_the_death_of_one_is_the_runs
 
 
 def test_a_rank_that_hangs_is_ended_with_all_others(node: Path) -> None:
+    # time is the subject; a rank that is silent so long before it hangs ends as one that hangs
     path = write(node, trainer=default(silence_limit=20, env={"RANK_KIND": "hang"}), changes={"x": {"args": ["--x"]}})
     assert ablate("run", path, "--no-report") == 1
     assert set(statuses("foreign").values()) == {"timeout"}

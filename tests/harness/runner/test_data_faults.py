@@ -14,7 +14,7 @@ from harness.runner.order import split_finer
 from harness.runner.worker import check_data, look_at
 from harness.store.attempt import claim
 from harness.store.store import Store
-from tests.fake_matrix import Matrix, wait_for
+from tests.fake_matrix import DEADLINE_S, Matrix
 from tests.one_run import DONE, SPEC, finish
 
 
@@ -27,19 +27,17 @@ def own_data(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("harm", ["changed", pytest.param("missing", marks=pytest.mark.slow)])
 def test_a_shard_that_changes_while_a_run_reads_it_costs_that_run(tmp_path: Path, own_data: Path, harm: str) -> None:
-    matrix = Matrix(
-        tmp_path, n_seeds=1, FAKE={"0": "slow once"}, FAKE_MARKS=str(tmp_path), ABLATE_DATA=str(own_data), FAKE_STEP_S="0.1"
-    )
-    (tmp_path / "slow once").touch()
+    matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "hold"}, ABLATE_DATA=str(own_data))
     shard = sorted((own_data / "stdlib").glob("*.bin"))[0]
     kept = shard.read_bytes()
     process = matrix.start("--max-parallel", "2")
-    wait_for(lambda: sum(p.name == "progress.json" for p in matrix.results.rglob("*.json")) == 2)
+    matrix.at("hold", 2)
     if harm == "changed":
         shard.write_bytes(kept[:-2] + b"\0\0")
     else:
         shard.unlink()
-    out, _ = process.communicate(timeout=60)
+    (tmp_path / "go").touch()
+    out, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 1
     assert out.count(f"failed: its data changed while it ran ({shard.name})") == 4  # as it ends, and in the summary
     assert matrix.statuses() == {}

@@ -15,7 +15,7 @@ from harness.node.slots import Slot
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from harness.runner.process import WorkerProcess
-from tests.fake_matrix import ROOT, Matrix, gone, kill, wait_for, workers_of
+from tests.fake_matrix import DEADLINE_S, ROOT, Matrix, gone, kill, wait_for, workers_of
 
 N = 2  # arms, so runs of a seed
 KINDS = ("train", "raise", "memory", "nan", "crash", "kill once", "preempt once")  # seed 0, 1, ...
@@ -87,7 +87,7 @@ def test_the_next_call_does_what_is_left(faulty: tuple[Matrix, int, str]) -> Non
 
 
 def test_a_run_that_makes_no_step_is_ended_by_the_watchdog(tmp_path: Path) -> None:
-    matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "hang"}, FAKE_SILENCE_S="2")
+    matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "hang"}, FAKE_SILENCE_S="2", FAKE_STILL_UNTIL=str(N))
     code, out, _ = matrix.run()
     assert code == 1
     assert out.count("timeout: it made no step for 2 s") == 2 * N  # as it ends, and in the summary
@@ -96,7 +96,7 @@ def test_a_run_that_makes_no_step_is_ended_by_the_watchdog(tmp_path: Path) -> No
 
 
 def test_a_run_that_takes_too_long_is_ended_by_the_wall_limit(tmp_path: Path) -> None:
-    matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "slow"})
+    matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "slow"}, FAKE_STILL_UNTIL=str(N))
     code, out, _ = matrix.run("--wall-limit", "2")
     assert code == 1
     assert "it ran longer than its wall limit of 2 s" in out
@@ -108,13 +108,11 @@ def test_a_run_that_takes_too_long_is_ended_by_the_wall_limit(tmp_path: Path) ->
 def test_a_stop_leaves_no_worker_and_says_how_to_go_on(tmp_path: Path, number: int, status: str, code: int) -> None:
     matrix = Matrix(tmp_path, FAKE={"1": "slow"})
     process = matrix.start()
-    wait_for(lambda: (matrix.results / "runs").is_dir() and len(matrix.statuses()) == N)
-    wait_for(
-        lambda: any(p.parents[2].name not in matrix.statuses() for p in matrix.results.glob("runs/*/attempts/*/progress.json"))
-    )
+    wait_for(lambda: (matrix.results / "runs").is_dir() and len(matrix.statuses()) == N, seen=matrix.seen)
+    matrix.at("slow", 1)
     workers = workers_of(process.pid)
     process.send_signal(number)
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == code
     assert f"{status}: {N} of {2 * N} runs are done; run the same command again to go on" in out
     assert err == ""
@@ -133,8 +131,8 @@ NODES = [{}, {"FAKE_NODE": "no locks"}, pytest.param({"FAKE_NODE": "jumping cloc
 def test_two_runners_on_one_folder_do_each_run_once(tmp_path: Path, node: dict[str, str]) -> None:
     meet = {str(seed): "meet" for seed in range(3)}
     matrix = Matrix(tmp_path, n_seeds=3, FAKE=meet, FAKE_MARKS=str(tmp_path), **node)
-    both = [matrix.start(), matrix.start()]
-    outputs = [p.communicate(timeout=240) for p in both]
+    both = [matrix.start("--max-parallel", "2") for _ in range(2)]  # so that none takes all the runs and waits for the other
+    outputs = [p.communicate(timeout=DEADLINE_S) for p in both]
     assert [p.returncode for p in both] == [0, 0], outputs
     assert len(matrix.statuses()) == 3 * N
     for seed in range(3):
@@ -145,13 +143,13 @@ def test_two_runners_on_one_folder_do_each_run_once(tmp_path: Path, node: dict[s
 def test_a_run_of_a_runner_that_dies_is_taken_over_by_the_other(tmp_path: Path) -> None:
     first = Matrix(tmp_path, n_seeds=1, FAKE={"0": "slow"})
     process = first.start("--max-parallel", "1")
-    wait_for(lambda: any(p.name == "progress.json" for p in first.results.rglob("*.json")))
+    first.at("slow", 1)
     second = Matrix(tmp_path, n_seeds=1)
     other = second.start()
-    wait_for(lambda: len(second.statuses()) == N - 1)  # all but the one that the first runner holds
+    wait_for(lambda: len(second.statuses()) == N - 1, seen=second.seen)  # all but the one that the first runner holds
     kill(process.pid)
-    process.communicate()
-    out, _ = other.communicate(timeout=240)
+    process.communicate(timeout=DEADLINE_S)
+    out, _ = other.communicate(timeout=DEADLINE_S)
     assert other.returncode == 0, out
     assert sorted(second.ends(0)) == [["finished"], ["interrupted", "finished"]]
 
@@ -165,12 +163,12 @@ def test_source_that_changes_meanwhile_ends_the_call_with_one_line(tmp_path: Pat
     fake = {"FAKE": {"0": "slow each once"}, "FAKE_MARKS": str(tmp_path), "ABLATE_DATA": str(data_root().resolve())}
     matrix = Matrix(tmp_path, n_seeds=1, root=root, **fake)
     process = matrix.start("--max-parallel", "1")
-    wait_for(lambda: list(tmp_path.glob("slow each once *")))
+    matrix.at("slow", 1)
     with (root / "model" / "gpt.py").open("a") as file:
         file.write("CHANGED = True\n")
     for worker in workers_of(process.pid):
         kill(worker)
-    _, err = process.communicate(timeout=240)
+    _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 2
     assert err == "ablate: the source changed since the run was planned (model/gpt.py): run the same command again\n"
     matrix.environment["FAKE"] = "{}"
@@ -183,7 +181,7 @@ def test_a_worker_that_cannot_start_ends_the_call_with_one_line(tmp_path: Path) 
     (tmp_path / "fake_trainer.py").write_text("raise ImportError('libcuda.so.1: no such file')\n")
     # the runner keeps the real module; its workers find the broken one first
     matrix.environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), matrix.environment["PYTHONPATH"]])
-    out, err = matrix.start().communicate(timeout=240)
+    out, err = matrix.start().communicate(timeout=DEADLINE_S)
     assert err.strip().splitlines()[-1].startswith("ablate: its worker ended with exit code 1: ImportError: libcuda.so.1")
     assert len(err.strip().splitlines()) == 1
     assert "took" in out
@@ -198,8 +196,7 @@ def test_a_group_whose_launcher_is_killed_is_gone_at_once(tmp_path: Path, monkey
     monkeypatch.setattr(sys, "executable", str(launcher))
     worker = WorkerProcess(Slot(held=("0", "1"), gpus=(), size=2), "module:train")
     worker.start()
-    events = (worker.event(0.05) for _ in range(2000))
-    assert next(event for event in events if event is not None) == {
+    assert wait_for(lambda: worker.event(0.05)) == {
         "status": "died",
         "reason": "its worker was killed by signal 9",
     }

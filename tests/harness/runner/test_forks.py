@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.run.read import read_lines
-from tests.fake_matrix import ROOT, Matrix, gone, kill, wait_for, workers_of
+from tests.fake_matrix import DEADLINE_S, ROOT, Matrix, gone, kill, wait_for, workers_of
 
 FRESH = ("--worker", "fresh")
 ENDS = {  # what happens to seed 0, 1, ... -> how the attempts at its two runs end
@@ -44,9 +44,11 @@ def pids(matrix: Matrix) -> list[int]:
 
 
 def forks_of(matrix: Matrix, runner: int) -> list[int]:
-    """Process ids of the forks, once two runs are at work."""
-    wait_for(lambda: len(list(matrix.results.glob("runs/*/attempts/*/progress.json"))) == 2)
-    return [fork for parent in workers_of(runner) for fork in workers_of(parent)]
+    """Process ids of the forks, the first parent's first, once two of them wait."""
+    waiting = matrix.at("*", 2)
+    forks = [fork for parent in workers_of(runner) for fork in workers_of(parent)]
+    assert sorted(forks) == sorted(waiting)
+    return forks
 
 
 def test_a_fork_ends_as_a_process_would(tmp_path: Path) -> None:
@@ -69,10 +71,10 @@ def test_what_befalls_the_parent_befalls_its_fork(tmp_path: Path) -> None:
     assert len(forks) == len(parents) == 2
     for parent, number in zip(parents, (signal.SIGKILL, signal.SIGTERM), strict=True):
         os.kill(parent, number)
-    out, _ = process.communicate(timeout=240)
+    out, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, out
     assert sorted(matrix.ends(0)) == [["failed", "finished"], ["preempted", "finished"]]
-    assert all(map(gone, [*parents, *forks]))
+    wait_for(lambda: all(map(gone, [*parents, *forks])))
 
 
 @pytest.mark.slow
@@ -81,7 +83,7 @@ def test_no_fork_outlives_the_runner(tmp_path: Path) -> None:
     process = matrix.start(*FRESH)
     forks = forks_of(matrix, process.pid)
     kill(process.pid)
-    process.communicate()
+    process.communicate(timeout=DEADLINE_S)
     assert forks
     wait_for(lambda: all(map(gone, forks)))
 

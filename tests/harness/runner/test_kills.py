@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_matrix import Matrix, gone, kill, wait_for, workers_of
+from tests.fake_matrix import DEADLINE_S, Matrix, gone, kill, wait_for, workers_of
 
 SEED = 20261121
 GROUPED = ("--gpus-per-run", "2", "--set", "data.ranks=2", "--set", "data.micro_tokens=256")
@@ -37,7 +37,7 @@ class Assassin:
                     if who is not None:
                         self.log.append(f"{name} {who}{' in a write' if in_write else ''} after {delay_s:.3f} s")
                         victims.popleft()
-                process.communicate(timeout=240)
+                process.communicate(timeout=DEADLINE_S)
                 if process.returncode == 0:
                     break
             assert process.returncode == 0, self.log
@@ -50,6 +50,7 @@ class Assassin:
         return sum("in a write" in line for line in self.log)
 
     def running_after(self, process: "subprocess.Popen[str]", delay_s: float) -> bool:
+        """Whether it still runs at a moment that was drawn: time is what this test is about, and any moment must do."""
         try:
             process.wait(delay_s)
         except subprocess.TimeoutExpired:
@@ -60,7 +61,7 @@ class Assassin:
         """Who of this matrix wrote next, and died of it; None if nobody did to its end."""
         mark = Path(matrix.environment["KILL_IN_WRITE"])
         mark.touch()
-        wait_for(lambda: not mark.exists() or process.poll() is not None, 240)
+        wait_for(lambda: not mark.exists() or process.poll() is not None, seen=matrix.seen)
         mark.unlink(missing_ok=True)
         for found in mark.parent.glob(f"{mark.name}.*"):
             found.unlink()
@@ -74,7 +75,7 @@ class Assassin:
             ranks = [rank for worker in workers for rank in workers_of(worker)]
             kill(process.pid)
             process.wait()
-            wait_for(lambda: all(map(gone, [*workers, *ranks])), 240)  # nobody outlives the runner
+            wait_for(lambda: all(map(gone, [*workers, *ranks])))  # nobody outlives the runner
             return victim
         found = workers if victim == "worker" else [rank for worker in workers for rank in workers_of(worker)]
         if not found:

@@ -10,7 +10,7 @@ import yaml
 
 from harness.run.read import read_lines
 from harness.run.results import read_result
-from tests.fake_matrix import EXPERIMENT, ROOT, kill, processes_of, wait_for
+from tests.fake_matrix import DEADLINE_S, EXPERIMENT, ROOT, Matrix, kill, processes_of, wait_for
 
 
 def ablate(folder: Path, *options: str, results: str = "results") -> "subprocess.Popen[str]":
@@ -22,7 +22,7 @@ def ablate(folder: Path, *options: str, results: str = "results") -> "subprocess
 
 
 def finished(process: "subprocess.Popen[str]") -> None:
-    out, _ = process.communicate(timeout=300)
+    out, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, out
 
 
@@ -72,15 +72,16 @@ def test_a_killed_rank_costs_one_attempt_and_a_killed_runner_leaves_no_rank(
     tmp_path: Path, victim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABLATE_TEST_MARK", str(tmp_path))  # inherited by every rank
-    options = ("--set", "data.ranks=2", "--set", "data.micro_tokens=256", "--gpus-per-run", "2", "--set", "schedule.steps=400")
-    process = ablate(tmp_path, *options)
+    options = ("--set", "data.ranks=2", "--set", "data.micro_tokens=256", "--gpus-per-run", "2", "--max-parallel", "1")
+    matrix = Matrix(tmp_path, n_seeds=1, real=True, FAKE={"0": "wait once"})  # both ranks of the first run, in mid-training
+    process = matrix.start(*options)
     mark = f"ABLATE_TEST_MARK={tmp_path}".encode()
-    wait_for(lambda: any(p.name == "progress.json" for p in tmp_path.rglob("*.json")), 120)
+    matrix.at("wait", 2)
     if victim == "runner":
         kill(process.pid)
-        process.communicate()
-        wait_for(lambda: not processes_of(mark))
-        process = ablate(tmp_path, *options)
+        process.communicate(timeout=DEADLINE_S)
+        wait_for(lambda: not processes_of(mark), seen=lambda: processes_of(mark))
+        process = matrix.start(*options)
     else:
         number = f"\0RANK={victim[-1]}\0".encode()
         kill(next(p for p in processes_of(mark) if number in Path(f"/proc/{p}/environ").read_bytes()))
@@ -89,4 +90,4 @@ def test_a_killed_rank_costs_one_attempt_and_a_killed_runner_leaves_no_rank(
         [r["status"] for r in read_lines(p) if "ended" in r] for p in (tmp_path / "results" / "runs").glob("*/attempts.jsonl")
     ]
     assert sorted(ends) in ([["failed", "finished"], ["finished"]], [["finished"], ["interrupted", "finished"]])
-    assert not processes_of(mark)
+    wait_for(lambda: not processes_of(mark), seen=lambda: processes_of(mark))

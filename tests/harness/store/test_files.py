@@ -26,7 +26,7 @@ from harness.store import verified
 from harness.store.attempt import claim
 from harness.store.store import Store
 from harness.store.verified import Sound
-from tests.fake_matrix import Matrix
+from tests.fake_matrix import Matrix, wait_for
 from tests.one_run import DONE, SPEC, claimed, finish
 
 
@@ -202,7 +202,13 @@ def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
         blind.setattr(Store, "repair", lambda store, run_id: pytest.fail("read again"))
         assert Sound(store).status(SPEC.run_id) == ("finished", None)
     before, text = (run / name).stat(), (run / name).read_text()
-    (run / name).write_text(text.swapcase())
+
+    def written_anew() -> bool:
+        """At another tick of the file system's clock."""
+        (run / name).write_text(text.swapcase())
+        return (run / name).stat().st_ctime_ns != before.st_ctime_ns
+
+    wait_for(written_anew)
     if name == "result.json":  # its size and its time as they were: it vouches for itself
         os.utime(run / name, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert Sound(store).status(SPEC.run_id)[0] is None
@@ -237,6 +243,7 @@ def test_what_was_found_sound_is_no_more_than_a_cache(store: Store, monkeypatch:
     monkeypatch.setattr(verified, "WORTH_WRITING", 1)
     finish(claimed(store))
     fresh = Sound(store)
+    monkeypatch.setattr(verified, "FRESH_NS", 3600 * 10**9)  # however long it takes from there to here
     assert fresh.status(SPEC.run_id) == ("finished", None)
     assert fresh.learned == {}  # it could change within the grain of the clock
     monkeypatch.setattr(verified, "FRESH_NS", 0)

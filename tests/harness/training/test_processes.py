@@ -17,6 +17,7 @@ from harness.config.validate import check_config
 from harness.model.gpt import Tokens
 from harness.training.core import Core
 from harness.training.train import loaders
+from tests.fake_matrix import DEADLINE_S
 from tests.observe import SEPARATOR, VOCAB, digest, make_corpora
 
 STEPS, RANKS = 3, 6
@@ -117,7 +118,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[st
     for process in processes:
         process.start()
     for process in processes:
-        process.join(200)
+        process.join(DEADLINE_S)
     assert [process.exitcode for process in processes] == [0] * len(processes)
     return {w: [torch.load(folder / f"{w}_{r}.pt", weights_only=False) for r in range(w)] for w in WORLDS}
 

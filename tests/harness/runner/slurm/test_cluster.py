@@ -32,10 +32,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         pytest.skip("Slurm is not installed: apt-get install slurm-wlm munge")
     folder = tmp_path_factory.mktemp("cluster")
     try:
-        subprocess.run([HERE / "up.sh", folder], check=True, timeout=120)
+        subprocess.run([HERE / "up.sh", folder], check=True, timeout=LONG_S)
         yield folder
     finally:
-        subprocess.run([HERE / "down.sh", folder], check=True, timeout=60)
+        subprocess.run([HERE / "down.sh", folder], check=True, timeout=LONG_S)
 
 
 class Login:
@@ -59,7 +59,7 @@ class Login:
                 if pipe is not None:
                     pipe.close()
         slurm("scancel", "--me")
-        wait_for(lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2)
+        wait_for(lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2, seen=lambda: slurm("squeue"))
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def login(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def slurm(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONG_S).stdout
 
 
 def ended(process: "subprocess.Popen[str]", code: int) -> str:
@@ -177,7 +177,10 @@ def test_a_run_told_to_go_is_run_again(login: Login) -> None:
 
 
 def test_a_run_that_reaches_its_time_limit_is_a_timeout(login: Login) -> None:
-    """One matrix whose runs are told before and may not be put back, one whose jobs Slurm ends without a word."""
+    """One matrix whose runs are told before and may not be put back, one whose jobs Slurm ends without a word.
+
+    Slurm's time limits are the subject: they are set once the runs can hear.
+    """
     told = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow"})
     untold = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow"}, results=login.folder / "untold")
     site = SITE.replace("0:30:00", "0:05:00")  # submitit counts what a job is told in the last 10 minutes as its time-out
@@ -210,7 +213,7 @@ def test_preempted_jobs_are_run_again_and_options_are_passed_on_as_written(login
     shown = slurm("scontrol", "show", "job", *jobs(forbidden, last[0]))
     assert "Comment=as, written" in shown
     assert "Requeue=0" in shown
-    slurm("sbatch", "-p", "urgent", "--nodes=2", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1")
+    slurm("sbatch", "-p", "urgent", "--nodes=2", "--exclusive", "-o", "/dev/null", "--wrap", "true")
     for process in processes:
         ended(process, 0)
     for matrix, n_jobs, run_ids in ((requeued, 1, first), (forbidden, 2, last)):
@@ -261,10 +264,10 @@ def losses(matrix: Matrix) -> list[list[tuple[int, float]]]:
 
 
 def test_a_run_on_two_nodes_trains_as_on_one_though_a_rank_is_killed(login: Login) -> None:
-    options = ("--set", "data.ranks=2", "--set", "data.micro_tokens=256", "--set", "schedule.steps=100", "--max-parallel", "1")
-    several = Matrix(login.folder, n_seeds=1, real=True)
+    options = ("--set", "data.ranks=2", "--set", "data.micro_tokens=256", "--max-parallel", "1")
+    several = Matrix(login.folder, n_seeds=1, real=True, FAKE={"0": "wait once"})  # the first run, in mid-training
     process = login.start(several, *options, "--nodes-per-run", "2")
-    wait_for(lambda: list(several.results.glob("runs/*/attempts/1/progress.json")), LONG_S, every_s=0.02)
+    several.at("wait", 2)
     mine = processes_of(f"FAKE_MARKS={login.folder}".encode())
     (second,) = [p for p in mine if b"\0RANK=1\0" in Path(f"/proc/{p}/environ").read_bytes()]
     kill(second)  # the rank on the second node
