@@ -11,7 +11,7 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 
 
 def visible(text: str) -> str:
-    """The text with control characters and those that turn the reading direction shown as U+FFFD."""
+    """The text with U+FFFD for control characters and those that turn the reading direction."""
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

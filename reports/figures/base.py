@@ -16,6 +16,7 @@ from reports.format import visible
 
 WIDE, NARROW = 760, 328  # px: the page's measure, and a 360 px phone less its margins
 N_HUES = 8
+MAX_NAMED = 12  # arms in a text alternative
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
 CHAR_PX = 7.3  # mean advance of a 12 px system sans: of the widest in use, DejaVu Sans
 STEPS_OF_TEN = (1, 2, 2.5, 5)  # between ticks, times a power of ten

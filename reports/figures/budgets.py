@@ -9,6 +9,7 @@ import pandas as pd
 
 from reports.analysis.types import Comparisons
 from reports.figures.base import (
+    MAX_NAMED,
     WIDE,
     Drawing,
     Figure,
@@ -138,7 +139,7 @@ def budget_figure(
         "cooldown. Where a line meets the target is the number of steps that arm needs; the ticks "
         "mark the estimates.",
         alt=f"Final loss over budgets of {lengths} steps. Steps needed for the target: "
-        f"{'; '.join(words[:12]) or 'not resolved for any arm'}.",
+        f"{'; '.join(words[:MAX_NAMED]) or 'not resolved for any arm'}.",
         columns=("arm", "budget", "mean_val_loss", "n_runs"),
         rows=tuple(rows),
         draw=drawing.draw,

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from reports.figures.base import (
+    MAX_NAMED,
     WIDE,
     Drawing,
     Figure,
@@ -221,7 +222,7 @@ def curve_figure(
         target=target,
         ranges=ranges_of(view, data, target),
     )
-    ends = [f"{arm} ends at {b.mean[-1]:.4f}" for arm, b in list(data.items())[:12]]
+    ends = [f"{arm} ends at {b.mean[-1]:.4f}" for arm, b in list(data.items())[:MAX_NAMED]]
     return Figure(
         key=view.key,
         title=view.title,

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from reports.figures.base import (
+    MAX_NAMED,
     WIDE,
     Drawing,
     Figure,
@@ -28,7 +29,6 @@ from reports.format import plural
 GAP_X, GAP_Y = 20, 46  # px between panels
 TOP = 34  # of the first panel
 LABELS = 46  # px of a panel for its tick labels
-MAX_NAMED = 12  # arms in the text alternative
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,12 +26,12 @@ TALL = 52  # px of a cell
 ROW = 44  # px of an effect in the list
 
 
-def interval_words(e: Interplay) -> str:
+def interplay_interval(e: Interplay) -> str:
     return interval(e.low, e.high, "loss_delta")
 
 
-def effect_words(e: Interplay) -> str:
-    return f"{show(e.estimate, 'loss_delta')} {interval_words(e)}".strip()
+def interplay_words(e: Interplay) -> str:
+    return f"{show(e.estimate, 'loss_delta')} {interplay_interval(e)}".strip()
 
 
 def name_of(e: Interplay) -> str:
@@ -89,7 +89,7 @@ class Matrix:
         """One effect; its interval below the estimate where there is room."""
         place = f'x="{x + 1:.1f}" y="{y + 1:.1f}"'
         shape = f'rect {place} width="{side - 2:.1f}" height="{TALL - 2}" rx="3"'
-        tip = f"{name_of(e)}: {effect_words(e)} {self.unit}"
+        tip = f"{name_of(e)}: {interplay_words(e)} {self.unit}"
         box = mark(shape, css=cell_css(e), tip=tip)
         estimate = show(e.estimate, "loss_delta")
         middle, centre = x + side / 2, y + TALL / 2
@@ -98,7 +98,7 @@ class Matrix:
         return [
             box,
             text(middle, centre - 2, estimate, anchor="middle", css="value plain"),
-            text(middle, centre - 2 + 16, interval_words(e), anchor="middle", css="tick plain"),
+            text(middle, centre - 2 + 16, interplay_interval(e), anchor="middle", css="tick plain"),
         ]
 
     def draw_list(self, width: int) -> Drawing:
@@ -108,7 +108,7 @@ class Matrix:
         parts.append(line(x(0), 4, x(0), bottom, "zero"))
         for place, e in enumerate(self.effects):
             y = 8 + ROW * place + 30
-            words = effect_words(e)
+            words = interplay_words(e)
             parts.append(text(0, y - 15, shorten(name_of(e), width - 190), css="label"))
             parts.append(text(width, y - 15, words, anchor="end", css="tick"))
             if e.low is not None and e.high is not None:
@@ -130,7 +130,7 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
         first, last = e.changes[0], e.changes[-1]
         rows.append((first, last, e.estimate, e.low, e.high, e.n_blocks, e.n_contexts))
         if len(e.changes) == 2:
-            words.append(f"{name_of(e)} {effect_words(e)}")
+            words.append(f"{name_of(e)} {interplay_words(e)}")
     drawing = Matrix(
         effects=effects, changes=list(changes), unit=unit, x_range=extent(ends, around=[0.0])
     )

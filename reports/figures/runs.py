@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from reports.figures.base import (
+    MAX_NAMED,
     WIDE,
     Drawing,
     Figure,
@@ -26,7 +27,6 @@ from reports.figures.wall import wall
 from reports.format import plural
 
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
-MAX_NAMED = 12  # arms in a text alternative
 MAX_NODES = 8
 LANE = 120  # px of a node's lane in the figure of drift
 GOLDEN = 0.618  # part of a turn: successive dots of a row are spread without meeting

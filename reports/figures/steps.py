@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from reports.figures.base import (
+    MAX_NAMED,
     WIDE,
     Drawing,
     Figure,
@@ -85,15 +86,6 @@ class Histogram:
         shares = np.diff([0.0, *inner, 1.0])
         p5, median, p95 = percentiles(times, (5, 50, 95))
         return cls(counts=shares * n_steps(times), p5=p5, median=median, p95=p95)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """Where a row of the figure stands: px."""
-
-    left: float
-    foot: float
-    tall: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +180,7 @@ def step_distribution(
         title="Distribution of step times",
         caption=f"{source_of(samples)} Ticks are medians, bars run from the 5th to the 95th "
         "percentile; what lies beyond the axis is in its outermost bins.",
-        alt=f"Histograms of step times in ms, one row per arm: {'; '.join(words[:12])}.",
+        alt=f"Histograms of step times in ms, one row per arm: {'; '.join(words[:MAX_NAMED])}.",
         columns=("arm", "ms_from", "ms_to", "n_steps", "median_ms", "p95_ms"),
         rows=tuple(rows),
         draw=drawing.draw,

@@ -92,7 +92,7 @@ class RecordedRun:
 
     def points(self, key: str) -> list[float]:
         """One of POINT at every validation, nan where unknown."""
-        return [number(row.get(key)) for row in self.validations]
+        return [float_or_nan(row.get(key)) for row in self.validations]
 
 
 def read_run(root: Path, planned: PlanRun) -> RecordedRun:
@@ -124,7 +124,7 @@ def row_of(run: RecordedRun, plan: Plan) -> dict[str, Any]:
     if target is not None and result:
         crossing = first_crossing(run.points("train_time_s"), run.points("val_loss"), target)
     bytes_per_token = plan.corpus.bytes_per_token or math.nan
-    loss = number(result.get("val_loss"))
+    loss = float_or_nan(result.get("val_loss"))
     row = {
         "experiment": plan.name,
         "arm": planned.arm,
@@ -136,7 +136,7 @@ def row_of(run: RecordedRun, plan: Plan) -> dict[str, Any]:
         "status": run.status,
         "reason": run.reason,
         "bits_per_byte": loss / math.log(2) / bytes_per_token,
-        "first_crossing_s": number(crossing),
+        "first_crossing_s": float_or_nan(crossing),
         "censored": bool(result) and target is not None and crossing is None,
         "node": environment.get("host"),
         "device": run.config.get("device"),
@@ -150,7 +150,7 @@ def row_of(run: RecordedRun, plan: Plan) -> dict[str, Any]:
         "run_id": run.run_id,
     }
     for key in NUMBERS:
-        row[key] = number(result.get(key))
+        row[key] = float_or_nan(result.get(key))
     return row
 
 
@@ -278,7 +278,7 @@ def read_validations(path: Path) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict) and row.get("kind") == "val"]
 
 
-def number(value: Any) -> float:
+def float_or_nan(value: Any) -> float:
     if value is None:
         return math.nan
     return float(value)

@@ -146,10 +146,10 @@ def published_experiment(name: str) -> Experiment:
     for arm in arms:
         of_arm = logs.get((arm.record, arm.log_arm), {})
         for run, points in of_arm.items():
-            rows.append(row_of(experiment, arm, logged_run(arm, run, points[-1])))
+            rows.append(published_row(experiment, arm, logged_run(arm, run, points[-1])))
             curves += [curve_row(arm, run, point) for point in points]
         if not of_arm:
-            rows.append(row_of(experiment, arm, mean_run(arm)))
+            rows.append(published_row(experiment, arm, mean_run(arm)))
     return Experiment(
         name=experiment,
         plan=plan_of(experiment, evidence, arms, rows),
@@ -222,7 +222,7 @@ def mean_run(arm: Arm) -> LoggedRun:
     )
 
 
-def row_of(experiment: str, arm: Arm, run: LoggedRun) -> dict[str, Any]:
+def published_row(experiment: str, arm: Arm, run: LoggedRun) -> dict[str, Any]:
     """A row of the tidy table of runs."""
     row: dict[str, Any] = dict.fromkeys(RUN_COLUMNS)
     row |= dict.fromkeys(UNKNOWN_NUMBERS, math.nan)

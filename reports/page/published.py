@@ -140,7 +140,7 @@ def evidence_rows(
             other = above
         cells = [
             measured_cell(outcome, arm, "val_loss", "loss"),
-            loss_cell(own, other),
+            loss_difference(own, other),
             step_cell(outcome, arm),
             step_difference(own, other),
             measured_time(own),
@@ -164,7 +164,7 @@ def logs_cell(arm: Logged) -> VerdictCell:
     )
 
 
-def loss_cell(arm: Logged, other: Logged | None) -> VerdictCell:
+def loss_difference(arm: Logged, other: Logged | None) -> VerdictCell:
     if other is None:
         return EMPTY
     delta, half = arm.loss - other.loss, arm.half_width(other)

@@ -112,15 +112,17 @@ ENVIRONMENT_WORDS = {
     "nccl": "NCCL",
 }
 UNPRINTED = ("packages", "command", "pip_freeze", "freeze")
-Fact = tuple[str, Sequence[tuple[str, int]]]  # what it is, its values with the runs that had each
+EnvironmentFact = tuple[
+    str, Sequence[tuple[str, int]]
+]  # what it is, its values with the runs that had each
 
 
-def environment_table(environments: Mapping[str, Document]) -> list[Fact]:
+def environment_table(environments: Mapping[str, Document]) -> list[EnvironmentFact]:
     """Per fact of the environment its distinct values, those of most runs first."""
     keys = dict.fromkeys(ENVIRONMENT_WORDS)
     for environment in environments.values():
         keys |= dict.fromkeys(environment)
-    facts: list[Fact] = []
+    facts: list[EnvironmentFact] = []
     for key in keys:
         if key in UNPRINTED:
             continue

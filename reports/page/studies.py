@@ -17,7 +17,7 @@ from reports.stats.intervals import Estimate
 KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
 TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
 HEADS = {"alone": "alone", "shapley": "Shapley share", "left_out": "lost without it"}
-EMPTY = Cell(text="", css="num")
+BLANK = Cell(text="", css="num")
 Row = tuple[str, Sequence[Cell]]  # its name, its cells
 
 
@@ -76,7 +76,7 @@ def attribution_table(a: Attribution) -> Study:
     if a.total is not None:
         total = share_cell(a.total, kind)
         rows.append(
-            ("all together", [total if column == "shapley" else EMPTY for column in columns])
+            ("all together", [total if column == "shapley" else BLANK for column in columns])
         )
     lead = f"What each change adds in {a.unit} {a.note}".strip() + (
         ": alone on the baseline, averaged over every order in which the changes can be added "
@@ -125,8 +125,8 @@ def steps_table(steps: Sequence[Step], plan: Plan) -> Study:
         if step.metric == "val_loss":
             kind, metric = "loss_delta", "loss"
         cells = [
-            effect_cell(step.published, kind),
-            effect_cell(step.own, kind),
+            estimate_cell(step.published, kind),
+            estimate_cell(step.own, kind),
             Cell(text=step.verdict, css="words"),
             Cell(text=step.why),
         ]
@@ -149,7 +149,7 @@ def steps_table(steps: Sequence[Step], plan: Plan) -> Study:
     )
 
 
-def effect_cell(e: Estimate | None, kind: str) -> Cell:
+def estimate_cell(e: Estimate | None, kind: str) -> Cell:
     """An effect with its 95 % interval; a log ratio as percent."""
     if e is None:
         return unknown(kind)

@@ -27,7 +27,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class RunColumn:
     """A column of the table of runs, its heading, kind of number (None for text) and meaning."""
 
     name: str  # of the tidy column
@@ -37,107 +37,107 @@ class Column:
 
 
 RUN_COLUMNS = (
-    Column(
+    RunColumn(
         name="seed",
         head="seed",
         meaning="Keys the initial weights and the order of the data.",
     ),
-    Column(
+    RunColumn(
         name="replicate",
         head="replicate",
         meaning="Counts repeated runs of one arm, seed and budget.",
     ),
-    Column(
+    RunColumn(
         name="budget",
         head="budget",
         meaning="Training steps the run was planned with; the schedule scales with it.",
     ),
-    Column(
+    RunColumn(
         name="role",
         head="role",
         meaning="Whether the run was made to measure loss or time.",
     ),
-    Column(
+    RunColumn(
         name="status",
         head="status",
         meaning="How the run ended; a run without a result is listed with what it is waiting for.",
     ),
-    Column(
+    RunColumn(
         name="val_loss",
         head="loss",
         kind="loss",
         meaning="Validation loss after the last step, on the fixed validation tokens.",
     ),
-    Column(
+    RunColumn(
         name="bits_per_byte",
         head="bits/byte",
         kind="loss",
         meaning="The loss in bits per byte of text, comparable between tokenizers: "
         "loss / ln 2 / bytes per token of the validation set.",
     ),
-    Column(
+    RunColumn(
         name="heldout_loss",
         head="held-out loss",
         kind="loss",
         meaning="Loss on the text that data.heldout names, after the last step: is the gain real "
         "on other text?",
     ),
-    Column(
+    RunColumn(
         name="steps",
         head="steps",
         kind="count",
         meaning="Optimizer updates made.",
     ),
-    Column(
+    RunColumn(
         name="step_ms",
         head="step, ms",
         kind="ms",
         meaning="Mean time of one training step.",
     ),
-    Column(
+    RunColumn(
         name="train_time_s",
         head="time, s",
         kind="s",
         meaning="The training clock: steps alone, without imports, compilation, warm-up or "
         "validation.",
     ),
-    Column(
+    RunColumn(
         name="first_crossing_s",
         head="target at, s",
         kind="s",
         meaning="Training time at the first validation at or below the target, interpolated; empty "
         "when it was never reached. Descriptive only.",
     ),
-    Column(
+    RunColumn(
         name="peak_allocated_mib",
         head="memory, MiB",
         kind="mib",
         meaning="Highest memory allocated.",
     ),
-    Column(
+    RunColumn(
         name="mfu",
         head="MFU",
         kind="mfu",
         meaning="Model FLOPs utilisation: useful floating point work over this device's measured "
         "matrix rate.",
     ),
-    Column(
+    RunColumn(
         name="node",
         head="node",
         meaning="The machine it ran on.",
     ),
-    Column(
+    RunColumn(
         name="gpu",
         head="GPU",
         meaning="The accelerator it ran on.",
     ),
-    Column(
+    RunColumn(
         name="stale",
         head="stale",
         meaning="Made by code or an environment that is no longer the current one; the files that "
         "changed are named.",
     ),
-    Column(
+    RunColumn(
         name="run_id",
         head="run",
         meaning="Digest of everything that can change the result; the folder's name in "
@@ -154,7 +154,7 @@ def missing(value: Any) -> bool:
     return bool(value != value or value == "")
 
 
-def is_informative(column: Column, runs: pd.DataFrame) -> bool:
+def is_informative(column: RunColumn, runs: pd.DataFrame) -> bool:
     """Whether a column says anything: one that is empty, or the same in every run, does not."""
     if column.name in ALWAYS:
         return True
@@ -166,12 +166,12 @@ def is_informative(column: Column, runs: pd.DataFrame) -> bool:
     return column.kind is not None or values.nunique(dropna=False) > 1
 
 
-def run_columns(runs: pd.DataFrame) -> list[Column]:
+def run_columns(runs: pd.DataFrame) -> list[RunColumn]:
     there = [column for column in RUN_COLUMNS if column.name in runs.columns]
     return [column for column in there if is_informative(column, runs)]
 
 
-def run_cell(column: Column, run: Mapping[Any, Any]) -> Cell:
+def run_cell(column: RunColumn, run: Mapping[Any, Any]) -> Cell:
     """One cell of the table of runs, from one row's values."""
     if column.name == "stale":
         return stale_cell(run)
@@ -214,7 +214,7 @@ class RunRow:
     cells: Sequence[Cell]
 
 
-def run_rows(runs: pd.DataFrame, columns: Sequence[Column]) -> list[RunRow]:
+def run_rows(runs: pd.DataFrame, columns: Sequence[RunColumn]) -> list[RunRow]:
     """A row per run, in the table's order."""
     rows = []
     for run in runs.to_dict("records"):

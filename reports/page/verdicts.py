@@ -246,7 +246,7 @@ def judgement_cell(outcome: Comparisons, arm: str, *, final: bool) -> VerdictCel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class VerdictColumn:
     """A column after the verdict: its heading, what it means, its cell of an arm, when it is there.
 
     In `meaning` {base} stands for the baseline's name, {unit} for that of a loss.
@@ -263,58 +263,58 @@ class Column:
         return Head(text=self.text, css=self.css, meaning=meaning)
 
 
-COLUMNS = (
-    Column(
+VERDICT_COLUMNS = (
+    VerdictColumn(
         text="loss",
         meaning="Mean validation loss of the arm's finished runs in {unit}, and the standard "
         "deviation over its runs.",
         cell=loss_cell,
     ),
-    Column(
+    VerdictColumn(
         text="Δ loss",
         meaning="Arm minus {base}, so below zero is better; the interval holds for all arms at "
         "once, p is adjusted for their number.",
         cell=partial(effect_cell, metric="val_loss"),
     ),
-    Column(
+    VerdictColumn(
         text="held-out loss",
         meaning="The same on the held-out text, {unit}: is the gain real on text of another kind?",
         cell=partial(measured_cell, metric="heldout_loss", kind="loss"),
         is_filled=has_heldout,
     ),
-    Column(
+    VerdictColumn(
         text="Δ held-out loss",
         meaning="Held-out loss, arm minus {base}; interval and p as for the loss, over its own "
         "comparisons.",
         cell=partial(effect_cell, metric="heldout_loss"),
         is_filled=has_heldout,
     ),
-    Column(
+    VerdictColumn(
         text="step, ms",
         meaning="Mean time of one training step in milliseconds, its standard deviation over runs, "
         "and the steps per run.",
         cell=step_cell,
     ),
-    Column(
+    VerdictColumn(
         text="Δ step time",
         meaning="Step time against {base} in percent; below zero is faster. Interval and p as for "
         "the loss.",
         cell=partial(effect_cell, metric="step_ms"),
     ),
-    Column(
+    VerdictColumn(
         text="time to target",
         meaning="Seconds to the target loss: the steps a schedule would need to end at the target, "
         "times the step time; not the first crossing of one curve.",
         cell=target_cell,
         is_filled=has_time_to_target,
     ),
-    Column(
+    VerdictColumn(
         text="Δ time to target",
         meaning="Time to target against {base} in percent.",
         cell=partial(effect_cell, metric="time_to_target"),
         is_filled=compares_time_to_target,
     ),
-    Column(
+    VerdictColumn(
         text="gain",
         meaning="Time is steps times step time. The learning part of the change in time comes from "
         "needing fewer steps, the systems part from faster steps; below zero is time saved, in "
@@ -323,7 +323,7 @@ COLUMNS = (
         is_filled=has_gain,
         css="",
     ),
-    Column(
+    VerdictColumn(
         text="runs",
         meaning="Finished runs that the comparison of losses counts, and what became of the "
         "others.",
@@ -333,9 +333,9 @@ COLUMNS = (
 )
 
 
-def columns_of(outcome: Comparisons) -> list[Column]:
+def columns_of(outcome: Comparisons) -> list[VerdictColumn]:
     """The columns after the verdict, but for those that this experiment cannot fill."""
-    return [column for column in COLUMNS if column.is_filled(outcome)]
+    return [column for column in VERDICT_COLUMNS if column.is_filled(outcome)]
 
 
 def heads(outcome: Comparisons, unit: str) -> list[Head]:

@@ -13,14 +13,18 @@ from reports.inputs.experiment import Experiment
 from reports.page.draw import palette_of
 from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page.sentences import Fact, answer, facts, notes, published_parts
-from reports.page.settings import Differences, config_differences, environment_table
-from reports.page.settings import Fact as EnvironmentFact
+from reports.page.settings import (
+    Differences,
+    EnvironmentFact,
+    config_differences,
+    environment_table,
+)
 from reports.page.studies import Study, studies
 from reports.page.tables import (
     WAITING,
     Cell,
-    Column,
     Failure,
+    RunColumn,
     failures,
     run_columns,
     run_rows,
@@ -158,7 +162,7 @@ class View:
     environment: Sequence[EnvironmentFact]
     hints: Sequence[tuple[str, Mapping[str, Any]]]  # arm, hint on its script's clock
     commands: Sequence[str]
-    run_columns: Sequence[Column]
+    run_columns: Sequence[RunColumn]
     run_rows: Sequence[tuple[str, str, str, Sequence[Cell]]]  # run_id, arm, css, cells
     definitions: Sequence[tuple[str, str]]
 
@@ -201,7 +205,7 @@ def view(
     )
 
 
-def definitions(heads: Sequence[Head], columns: Sequence[Column]) -> list[tuple[str, str]]:
+def definitions(heads: Sequence[Head], columns: Sequence[RunColumn]) -> list[tuple[str, str]]:
     """The columns of both tables, and the words between, with what they mean."""
     of_verdicts = [(head.text, head.meaning) for head in heads]
     of_runs = [(column.head, column.meaning) for column in columns]

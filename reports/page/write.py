@@ -75,7 +75,7 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
 
 def template() -> jinja2.Template:
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, finalize=shown
+        autoescape=True, undefined=jinja2.StrictUndefined, finalize=printable
     )
     environment.filters["code"] = code
     return environment.from_string(asset("report.html.j2"))
@@ -100,7 +100,7 @@ def figure_data(figures: Sequence[Figure]) -> dict[str, Any]:
     return tables
 
 
-def shown(value: Any) -> Any:
+def printable(value: Any) -> Any:
     """What Jinja prints for a value: foreign text without characters that disturb the rest."""
     if type(value) is str:
         return visible(value)
