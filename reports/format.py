@@ -77,7 +77,7 @@ def two_digits(value: float) -> str:
     return significant(value, 2)
 
 
-def difference(value: float) -> str:
+def signed_difference(value: float) -> str:
     return plus(value) + bare(significant(value, 3))
 
 
@@ -102,9 +102,9 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "loss_delta": "{:+.4f}".format,
     "sd": two_digits,
     "ms": four_digits,
-    "ms_delta": difference,
+    "ms_delta": signed_difference,
     "s": four_digits,
-    "s_delta": difference,
+    "s_delta": signed_difference,
     "percent": percent_change,
     "s_gain": gain,
     "rate": whole_percent,

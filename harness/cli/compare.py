@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reports.stats.rules import RuleResult
 
 COMPARE_SCHEMA = 1
-COLUMNS = ["arm", "metric", "delta", "low", "high", "p", "n", "verdict", "next_action"]
+TABLE_COLUMNS = ["arm", "metric", "delta", "low", "high", "p", "n", "verdict", "next_action"]
 PAIR_RULE = "track3-pair"
 PAIR = ("old_mean", "old_n", "old_steps", "new_mean", "new_n", "new_steps")
 RULE_KEYS = ("rule", "n", "mean", "sd", "statistic", "p", "threshold", "significant")
@@ -48,7 +48,7 @@ def compare(
     if json:
         print_json(comparisons_json(loaded.name, outcome, rows))
     else:
-        print_table(rows, COLUMNS)
+        print_table(rows, TABLE_COLUMNS)
         for note in (*outcome.notes, *doubts(outcome)):
             print(note)
     if fail_on is not None and is_said(fail_on, outcome):
@@ -175,10 +175,8 @@ def is_said(word: str, outcome: "Comparisons") -> bool:
     metrics = [outcome.primary]
     if word not in words_of(outcome.primary):
         metrics = [metric for metric in WORDS if word in words_of(metric)] or metrics
-    for c in outcome.comparisons.values():
-        if c.metric in metrics and c.verdict.startswith(word):
-            return True
-    return False
+    judged = [c for c in outcome.comparisons.values() if c.metric in metrics]
+    return any(c.verdict.startswith(word) for c in judged)
 
 
 @dataclass(frozen=True, kw_only=True)

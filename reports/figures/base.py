@@ -15,6 +15,7 @@ from typing import Any
 from reports.format import visible
 
 WIDE, NARROW = 760, 328  # px: the page's measure, and a 360 px phone less its margins
+NARROW_ROW = 44  # px of an arm or an effect where it is a row of the narrow drawing
 N_HUES = 8
 MAX_NAMED = 12  # arms in a text alternative
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed

@@ -40,7 +40,7 @@ MAX_BANDS = 8  # arms beyond which bands hide each other
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class CurveView:
     """One way to look at the curves: what goes across, in which scale, and in which words."""
 
     key: str
@@ -74,14 +74,14 @@ class View:
         return is_late(bundle.steps)
 
 
-BY_STEP = View(
+BY_STEP = CurveView(
     key="loss_by_step",
     title="Loss by step",
     x_label="step",
     over="steps",
     last_words=". The first steep part runs off the top.",
 )
-BY_TIME = View(
+BY_TIME = CurveView(
     key="loss_by_time",
     title="Loss by training time",
     x_label="training time, s",
@@ -89,7 +89,7 @@ BY_TIME = View(
     last_words=". The first steep part runs off the top.",
     by_time=True,
 )
-WHOLE = View(
+WHOLE_COURSE = CurveView(
     key="loss_whole",
     title="Loss by step, the whole course",
     x_label="step, logarithmic",
@@ -107,7 +107,7 @@ class Ranges:
     y: tuple[float, float]
 
 
-def ranges_of(view: View, data: Mapping[str, Bundle], target: float | None) -> Ranges:
+def ranges_of(view: CurveView, data: Mapping[str, Bundle], target: float | None) -> Ranges:
     shown: list[float] = []
     for bundle in data.values():
         fitted = view.fitted(bundle)
@@ -133,7 +133,7 @@ def ranges_of(view: View, data: Mapping[str, Bundle], target: float | None) -> R
 class Curves:
     """The drawing of one view."""
 
-    view: View
+    view: CurveView
     data: Mapping[str, Bundle]
     palette: Palette
     unit: str
@@ -211,7 +211,7 @@ def table_of(data: Mapping[str, Bundle]) -> list[tuple[Any, ...]]:
 
 
 def curve_figure(
-    view: View, data: dict[str, Bundle], palette: Palette, unit: str, target: float | None
+    view: CurveView, data: dict[str, Bundle], palette: Palette, unit: str, target: float | None
 ) -> Figure:
     """Loss over steps or over seconds of training, one line an arm."""
     drawing = Curves(
@@ -269,7 +269,7 @@ def curve_figures(
     if timed:
         figures.append(curve_figure(BY_TIME, timed, palette, unit, target))
     if all(fits_logarithms(b) for b in data.values()):
-        figures.append(curve_figure(WHOLE, data, palette, unit, target))
+        figures.append(curve_figure(WHOLE_COURSE, data, palette, unit, target))
     if palette.baseline in data:
         difference = difference_figure(data, runs, palette, unit)
         if difference is not None:

@@ -27,7 +27,7 @@ from reports.figures.bundles import Bundle, Course, band, is_late, points_of, th
 from reports.format import plural
 
 GAP_X, GAP_Y = 20, 46  # px between panels
-TOP = 34  # of the first panel
+PANELS_TOP = 34  # of the first panel
 LABELS = 46  # px of a panel for its tick labels
 
 
@@ -106,11 +106,11 @@ class Grid:
         return (self.panel_width + GAP_X) * (panel % self.n_columns)
 
     def top(self, panel: int) -> float:
-        return TOP + (self.panel_height + GAP_Y) * (panel // self.n_columns)
+        return PANELS_TOP + (self.panel_height + GAP_Y) * (panel // self.n_columns)
 
     def height(self, n_panels: int) -> float:
         n_rows = -(-n_panels // self.n_columns)
-        return TOP + (self.panel_height + GAP_Y) * n_rows
+        return PANELS_TOP + (self.panel_height + GAP_Y) * n_rows
 
 
 def columns_for(n_panels: int, *, is_wide: bool) -> int:

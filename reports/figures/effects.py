@@ -1,11 +1,11 @@
-"""Figures of the verdicts: effects with their intervals, and learning gain against systems gain."""
+"""Figures of the verdicts: effects with their intervals, and which others there are to draw."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.run.plan import Plan
-from reports.analysis.types import LOSSES, Comparison, Comparisons, Decomposition, effect
+from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
 from reports.figures.base import (
     WIDE,
     Drawing,
@@ -20,13 +20,14 @@ from reports.figures.base import (
     text,
     x_axis,
 )
+from reports.figures.gains import gains
 from reports.figures.waterfall import levels_of, waterfall
 from reports.format import effect_kind, interval, show
 
 # An axis narrower than twice this shows rounding.
 LEAST_LOSS, LEAST_TIME = 1e-4, 0.1  # nats, percent
 FORESTS = ("val_loss", "heldout_loss", "step_ms", "time_to_target")
-TITLES = {  # metric -> title of its forest plot, and its axis
+FOREST_TITLES = {  # metric -> title of its forest plot, and its axis
     "val_loss": (
         "Effect on the loss",
         "difference in validation loss to {}; below zero is better",
@@ -45,7 +46,7 @@ TITLES = {  # metric -> title of its forest plot, and its axis
         "time to target against {}, %; below zero is better",
     ),
 }
-Effect = tuple[float | None, float | None, float | None]  # estimate, low, high
+EffectEnds = tuple[float | None, float | None, float | None]  # estimate, low, high
 
 
 def effect_text(c: Comparison) -> str:
@@ -54,7 +55,7 @@ def effect_text(c: Comparison) -> str:
     return f"{show(value, kind)} {interval(low, high, kind)}".strip()
 
 
-def drawn_effect(c: Comparison) -> Effect:
+def drawn_effect(c: Comparison) -> EffectEnds:
     """Estimate, low and high as the axis has them: a loss's difference, a time's percent."""
     if c.metric in LOSSES:
         return effect(c)
@@ -65,7 +66,7 @@ def drawn_effect(c: Comparison) -> Effect:
 
 
 def forest_range(
-    metric: str, effects: Mapping[str, Effect], margin: float | None
+    metric: str, effects: Mapping[str, EffectEnds], margin: float | None
 ) -> tuple[float, float]:
     """The ends of the axis: around all finite ends, zero, and the margin or what is rounding."""
     finite = []
@@ -117,7 +118,7 @@ class Forest:
 
     metric: str
     comparisons: Mapping[str, Comparison]
-    effects: Mapping[str, Effect]
+    effects: Mapping[str, EffectEnds]
     palette: Palette
     margin: float | None
     x_range: tuple[float, float]
@@ -148,7 +149,7 @@ class Forest:
             if self.metric in LOSSES:
                 unit = ""
             return f"difference to the baseline{unit}"
-        return TITLES[self.metric][1].format(shorten(self.palette.baseline, 160))
+        return FOREST_TITLES[self.metric][1].format(shorten(self.palette.baseline, 160))
 
     def interval_marks(self, arm: str, y: float, x: Scale, tip: str) -> list[str]:
         """The interval and its two ends; an end that leaves the axis is an arrow."""
@@ -190,7 +191,7 @@ def forest(
     metric: str, comparisons: Mapping[str, Comparison], palette: Palette, margin: float | None
 ) -> Figure:
     """Estimate and simultaneous interval per arm; unbounded ends run to the edge."""
-    title = TITLES[metric][0]
+    title = FOREST_TITLES[metric][0]
     effects = {arm: drawn_effect(c) for arm, c in comparisons.items()}
     drawing = Forest(
         metric=metric,
@@ -220,84 +221,6 @@ def forest(
         caption=caption,
         alt=f"{title}, arm against {palette.baseline}: " + "; ".join(words[:20]),
         columns=("arm", "estimate", "low", "high", "p_adjusted", "n_arm", "n_baseline", "method"),
-        rows=tuple(rows),
-        draw=drawing.draw,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gains:
-    """The drawing of learning gain and systems gain, two bars an arm."""
-
-    of_arms: Mapping[str, Decomposition]
-    palette: Palette
-    x_range: tuple[float, float]
-
-    def draw(self, width: int) -> Drawing:
-        above = width != WIDE
-        left, step, label = 232, 46, "time to target, % of the baseline; below zero is time saved"
-        if above:
-            left, step, label = 8, 62, "time to target, % of the baseline"
-        low, high = self.x_range
-        x = Scale(low=low, high=high, start=left, end=width - 60)
-        bottom = 10 + step * len(self.of_arms)
-        axis = x_axis(x, 4, bottom, label, n=width // 120)
-        parts = [axis, line(x(0), 4, x(0), bottom, "zero")]
-        for row, (arm, gain) in enumerate(self.of_arms.items()):
-            top = 10 + step * row
-            if above:
-                top += 16
-                name = text(0, top - 3, shorten(arm, width - 10), css="label")
-            else:
-                name = text(left - 12, top + 20, shorten(arm, 214), anchor="end", css="label")
-            parts.append(self.palette.series(arm, [name, *gain_bars(arm, gain, top, x)]))
-        return "".join(parts), bottom + 44
-
-
-def gain_bars(arm: str, gain: Decomposition, top: float, x: Scale) -> list[str]:
-    """The bar of learning, and below it that of systems, each with its number."""
-    assert gain.learning_percent is not None, "an arm without a learning gain is not drawn"
-    bars = []
-    sides = (
-        ("learning", gain.learning_percent, "bar", top),
-        ("systems", gain.systems_percent, "bar light", top + 17),
-    )
-    for words, percent, css, y in sides:
-        start, end = sorted((x(0), x(percent)))
-        width = max(0.8, end - start)
-        shape = f'rect x="{start:.1f}" y="{y + 4:.1f}" width="{width:.1f}" height="14"'
-        bars.append(mark(shape, css=css, tip=f"{arm}: {words} {percent:+.2f} %"))
-        number = f"{words} {percent:+.1f}".replace("-", "−")
-        bars.append(text(end + 5, y + 15, number, css="tick"))
-    return bars
-
-
-def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
-    """Learning gain (fewer steps) beside systems gain (faster steps), % of the time to target."""
-    of_arms: dict[str, Decomposition] = {}
-    numbers: list[float] = []
-    rows, words = [], []
-    for arm, gain in outcome.decompositions.items():
-        learning, systems, total = gain.learning_percent, gain.systems_percent, gain.total_percent
-        if learning is None:
-            continue
-        of_arms[arm] = gain
-        numbers += [learning, systems, total]
-        rows.append((arm, learning, systems, total, gain.learning_s, gain.systems_s, gain.total_s))
-        words.append(f"{arm} learning {learning:+.1f}, systems {systems:+.1f}")
-    if not of_arms:
-        return None
-    drawing = Gains(of_arms=of_arms, palette=palette, x_range=extent(numbers, around=[0.0]))
-    return Figure(
-        key="gains",
-        title="Learning gain against systems gain",
-        caption="Time is steps times step time: fewer steps to the target (learning), faster steps "
-        "(systems). The two add up to the total.",
-        alt="Bars per arm of learning and systems gain in percent: " + "; ".join(words[:20]),
-        columns=(
-            *("arm", "learning_percent", "systems_percent", "total_percent"),
-            *("learning_s", "systems_s", "total_s"),
-        ),
         rows=tuple(rows),
         draw=drawing.draw,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from reports.analysis.interactions import Interplay
 from reports.figures.base import (
+    NARROW_ROW,
     WIDE,
     Drawing,
     Figure,
@@ -21,9 +22,8 @@ from reports.figures.base import (
 from reports.format import interval, show
 
 LABEL = 190  # px for the names of changes beside the matrix
-TOP = 24  # px above its first row
+MATRIX_TOP = 24  # px above its first row
 TALL = 52  # px of a cell
-ROW = 44  # px of an effect in the list
 
 
 def interplay_interval(e: Interplay) -> str:
@@ -34,7 +34,7 @@ def interplay_words(e: Interplay) -> str:
     return f"{show(e.estimate, 'loss_delta')} {interplay_interval(e)}".strip()
 
 
-def name_of(e: Interplay) -> str:
+def changes_in_words(e: Interplay) -> str:
     return " × ".join(e.changes)
 
 
@@ -74,7 +74,7 @@ class Matrix:
         for place, change in enumerate(self.changes):
             middle = LABEL + side * (place + 0.5)
             heads.append(text(middle, 12, shorten(change, side), anchor="middle", css="label"))
-            y = TOP + TALL * (place + 0.5) + 4
+            y = MATRIX_TOP + TALL * (place + 0.5) + 4
             name = shorten(change, LABEL - 14)
             names.append(text(LABEL - 12, y, name, anchor="end", css="label"))
         parts = [*heads, *names]
@@ -82,14 +82,14 @@ class Matrix:
         for (row, first), (column, second) in itertools.product(enumerate(self.changes), repeat=2):
             e = cells.get(frozenset((first, second)))
             if e is not None and column <= row:
-                parts += self.cell(e, LABEL + side * column, TOP + TALL * row, side)
-        return "".join(parts), TOP + TALL * len(self.changes) + 6
+                parts += self.cell(e, LABEL + side * column, MATRIX_TOP + TALL * row, side)
+        return "".join(parts), MATRIX_TOP + TALL * len(self.changes) + 6
 
     def cell(self, e: Interplay, x: float, y: float, side: float) -> list[str]:
         """One effect; its interval below the estimate where there is room."""
         place = f'x="{x + 1:.1f}" y="{y + 1:.1f}"'
         shape = f'rect {place} width="{side - 2:.1f}" height="{TALL - 2}" rx="3"'
-        tip = f"{name_of(e)}: {interplay_words(e)} {self.unit}"
+        tip = f"{changes_in_words(e)}: {interplay_words(e)} {self.unit}"
         box = mark(shape, css=cell_css(e), tip=tip)
         estimate = show(e.estimate, "loss_delta")
         middle, centre = x + side / 2, y + TALL / 2
@@ -103,18 +103,20 @@ class Matrix:
 
     def draw_list(self, width: int) -> Drawing:
         x = Scale(low=self.x_range[0], high=self.x_range[1], start=8, end=width - 8)
-        bottom = 8 + ROW * len(self.effects)
+        bottom = 8 + NARROW_ROW * len(self.effects)
         parts = [x_axis(x, 4, bottom, f"loss, {self.unit}", n=4)]
         parts.append(line(x(0), 4, x(0), bottom, "zero"))
         for place, e in enumerate(self.effects):
-            y = 8 + ROW * place + 30
+            y = 8 + NARROW_ROW * place + 30
             words = interplay_words(e)
-            parts.append(text(0, y - 15, shorten(name_of(e), width - 190), css="label"))
+            parts.append(text(0, y - 15, shorten(changes_in_words(e), width - 190), css="label"))
             parts.append(text(width, y - 15, words, anchor="end", css="tick"))
             if e.low is not None and e.high is not None:
                 path = f"M{x(e.low):.1f} {y}H{x(e.high):.1f}"
                 parts.append(mark(f'path d="{path}"', css="interval"))
-            parts.append(dot(x(e.estimate), y, r=4, css="center", tip=f"{name_of(e)}: {words}"))
+            parts.append(
+                dot(x(e.estimate), y, r=4, css="center", tip=f"{changes_in_words(e)}: {words}")
+            )
         return "".join(parts), bottom + 44
 
 
@@ -130,7 +132,7 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
         first, last = e.changes[0], e.changes[-1]
         rows.append((first, last, e.estimate, e.low, e.high, e.n_blocks, e.n_contexts))
         if len(e.changes) == 2:
-            words.append(f"{name_of(e)} {interplay_words(e)}")
+            words.append(f"{changes_in_words(e)} {interplay_words(e)}")
     drawing = Matrix(
         effects=effects, changes=list(changes), unit=unit, x_range=extent(ends, around=[0.0])
     )

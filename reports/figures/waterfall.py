@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reports.analysis.types import Comparisons
 from reports.figures.base import (
     CHAR_PX,
+    NARROW_ROW,
     WIDE,
     Drawing,
     Figure,
@@ -25,7 +26,6 @@ from reports.format import known, show
 
 HEIGHT = 340  # px of the wide drawing
 FOOT = HEIGHT - 66  # where its bars stand; names below
-ROW = 44  # px of an arm in the narrow drawing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,10 +193,10 @@ class Waterfall:
     def draw_rows(self, width: int) -> Drawing:
         low, high = self.value_range
         x = Scale(low=low, high=high, start=4, end=width - 4)
-        bottom = 8 + ROW * len(self.bars)
+        bottom = 8 + NARROW_ROW * len(self.bars)
         parts = [x_axis(x, 4, bottom, self.label, n=3)]
         for place, bar in enumerate(self.bars):
-            parts.append(self.row(bar, 8 + ROW * place, x, width))
+            parts.append(self.row(bar, 8 + NARROW_ROW * place, x, width))
         return "".join(parts), bottom + 44
 
     def row(self, bar: Bar, top: float, x: Scale, width: int) -> str:

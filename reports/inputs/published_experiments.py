@@ -152,7 +152,7 @@ def published_experiment(name: str) -> Experiment:
             rows.append(published_row(experiment, arm, mean_run(arm)))
     return Experiment(
         name=experiment,
-        plan=plan_of(experiment, evidence, arms, rows),
+        plan=published_plan(experiment, evidence, arms, rows),
         runs=pd.DataFrame(rows, columns=list(RUN_COLUMNS)),
         curves=pd.DataFrame(curves, columns=list(CURVE_COLUMNS)),
         environments={},
@@ -264,7 +264,7 @@ def curve_row(arm: Arm, run: str, point: Point) -> dict[str, Any]:
     }
 
 
-def plan_of(
+def published_plan(
     experiment: str, evidence: Evidence, arms: Sequence[Arm], rows: Sequence[Mapping[str, Any]]
 ) -> Plan:
     """What a page asks of a plan; nothing was planned here."""

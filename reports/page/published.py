@@ -15,16 +15,8 @@ from reports.analysis.types import Comparisons
 from reports.format import plural, show
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import NATS_PER_LOG_STEP
-from reports.page.verdicts import (
-    EMPTY,
-    Head,
-    Part,
-    VerdictCell,
-    VerdictRow,
-    measured_cell,
-    number,
-    step_cell,
-)
+from reports.page.cells import EMPTY, Part, VerdictCell, measured_cell, number, step_cell
+from reports.page.verdicts import Head, VerdictRow
 
 Z = 1.96
 AGAINST = {"above": "the row above", "first": "the first row"}
@@ -134,24 +126,24 @@ def evidence_rows(
     tuned = experiment.name == "published/ladder"
     first: Logged | None = None
     above: Logged | None = None
-    for place, (arm, own) in enumerate(logged.items()):
+    for place, (arm, logs) in enumerate(logged.items()):
         other = first
         if plan.evidence == "above":
             other = above
         cells = [
             measured_cell(outcome, arm, "val_loss", "loss"),
-            loss_difference(own, other),
+            loss_difference(logs, other),
             step_cell(outcome, arm),
-            step_difference(own, other),
-            measured_time(own),
-            time_cell(own, other, tuned=tuned),
-            logs_cell(own),
+            step_difference(logs, other),
+            measured_time(logs),
+            time_cell(logs, other, tuned=tuned),
+            logs_cell(logs),
         ]
         rows.append(
             VerdictRow(arm=arm, place=place, css=css[arm], baseline=place == 0, cells=cells)
         )
-        first = first or own
-        above = own
+        first = first or logs
+        above = logs
     return rows
 
 
@@ -216,7 +208,7 @@ def evidence_answer(experiment: Experiment, outcome: Comparisons) -> str:
 def lowest_loss(logged: Mapping[str, Logged]) -> str:
     (first, base), *others = logged.items()
     best = min(logged, key=lambda arm: logged[arm].loss)
-    apart = [arm for arm, own in others if abs(own.loss - base.loss) > own.half_width(base)]
+    apart = [arm for arm, logs in others if abs(logs.loss - base.loss) > logs.half_width(base)]
     words = "none beyond the noise of single runs"
     if apart:
         words = f"beyond the noise of single runs only {', '.join(apart)}"
@@ -228,8 +220,8 @@ def lowest_loss(logged: Mapping[str, Logged]) -> str:
 def losses_at_equal_steps(logged: Mapping[str, Logged]) -> str:
     arms = list(logged.values())
     parts = []
-    for (_, above), (arm, own) in itertools.pairwise(logged.items()):
-        delta = show(own.loss - above.loss, "loss_delta")
+    for (_, above), (arm, logs) in itertools.pairwise(logged.items()):
+        delta = show(logs.loss - above.loss, "loss_delta")
         parts.append(f"{arm.removeprefix('+ ')} {delta}")
     total = arms[-1].loss - arms[0].loss
     ratio = arms[-1].step_ms / arms[0].step_ms - 1.0
@@ -243,8 +235,8 @@ def times_to_target(logged: Mapping[str, Logged]) -> str:
     names = list(logged)
     first, last = names[0], names[-1]
     ratios = {}
-    for (_, above), (arm, own) in itertools.pairwise(logged.items()):
-        ratios[arm] = own.time_s / above.time_s - 1.0
+    for (_, above), (arm, logs) in itertools.pairwise(logged.items()):
+        ratios[arm] = logs.time_s / above.time_s - 1.0
     largest = sorted(ratios, key=ratios.__getitem__)[:3]
     named = ", ".join(f"{arm} ({show(ratios[arm], 'percent')})" for arm in largest)
     share = 100 * logged[last].time_s / logged[first].time_s

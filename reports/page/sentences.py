@@ -9,7 +9,7 @@ import pandas as pd
 from harness.run.plan import Lock, Plan
 from reports.analysis.types import Comparison, Comparisons, PublishedVerdict, Warning, effect
 from reports.format import effect_kind, plural, show
-from reports.page.verdicts import METRIC_WORDS, Part, number, words
+from reports.page.cells import METRIC_WORDS, Part, number, words
 
 ESTIMANDS = {
     "at-rate": "at-rate: the baseline's learning rates for every arm",

@@ -28,7 +28,7 @@ def flat(mapping: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return out
 
 
-def in_words(value: Any) -> str:
+def setting_in_words(value: Any) -> str:
     """A setting as a person reads it."""
     if value is False or value is None:
         return "off"
@@ -64,15 +64,19 @@ def config_differences(
     for field in sorted(differing_fields(plan, given)):
         of_arms = [values[name].get(field) for name in names]
         usual = canonical(of_arms[base])
-        cells = [(in_words(value), canonical(value) != usual) for value in of_arms]
+        cells = [(setting_in_words(value), canonical(value) != usual) for value in of_arms]
         rows.append((field, cells))
     if len(names) <= SIDE_BY_SIDE:
         return Differences(arms=names, rows=rows)
     by_arm = []
     for place, name in enumerate(names):
-        own = [(field, c[place][0], c[base][0]) for field, c in rows if c[place][1]]
+        changed = []
+        for field, cells in rows:
+            words, differs = cells[place]
+            if differs:
+                changed.append((field, words, cells[base][0]))
         if place != base:
-            by_arm.append((name, own))
+            by_arm.append((name, changed))
     return Differences(arms=names, rows=rows, by_arm=by_arm)
 
 
@@ -93,9 +97,9 @@ def differing_fields(plan: Plan, given: Mapping[str, Fields]) -> set[str]:
     base = given.get(plan.baseline)
     if base is None:
         return fields
-    for own in given.values():
-        names = own.keys() | base.keys()
-        fields.update(name for name in names if own.get(name) != base.get(name))
+    for config in given.values():
+        names = config.keys() | base.keys()
+        fields.update(name for name in names if config.get(name) != base.get(name))
     return fields
 
 

@@ -15,10 +15,10 @@ from reports.page.tables import Cell
 from reports.stats.intervals import Estimate
 
 KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
-TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
+METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
 HEADS = {"alone": "alone", "shapley": "Shapley share", "left_out": "lost without it"}
 BLANK = Cell(text="", css="num")
-Row = tuple[str, Sequence[Cell]]  # its name, its cells
+StudyRow = tuple[str, Sequence[Cell]]  # its name, its cells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Study:
     lead: str
     first: str
     heads: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[StudyRow]
 
     def is_number(self, column: int) -> bool:
         return all(cells[column].css == "num" for _, cells in self.rows)
@@ -67,7 +67,7 @@ def attribution_table(a: Attribution) -> Study:
     kind = KINDS[a.metric]
     filled = {column for shares in a.shares.values() for column in shares}
     columns = [column for column in HEADS if column in filled]
-    rows: list[Row] = []
+    rows: list[StudyRow] = []
     for change, shares in a.shares.items():
         name = change
         if a.leaves_with.get(change):
@@ -86,7 +86,7 @@ def attribution_table(a: Attribution) -> Study:
     )
     return Study(
         key=f"attribution-{a.metric}",
-        title=f"Contributions in {TITLES[a.metric]}",
+        title=f"Contributions in {METRIC_TITLES[a.metric]}",
         lead=lead,
         first="change",
         heads=[HEADS[column] for column in columns],
@@ -98,7 +98,7 @@ def sensitivity_table(of_arms: Sequence[Sensitivity]) -> Study:
     points: dict[str, None] = {}
     for s in of_arms:
         points |= dict.fromkeys(e.point for e in s.effects)
-    rows: list[Row] = []
+    rows: list[StudyRow] = []
     for s in of_arms:
         at_point = {}
         for e in s.effects:
@@ -119,7 +119,7 @@ def sensitivity_table(of_arms: Sequence[Sensitivity]) -> Study:
 
 
 def steps_table(steps: Sequence[Step], plan: Plan) -> Study:
-    rows: list[Row] = []
+    rows: list[StudyRow] = []
     for step in steps:
         kind, metric = "percent", "step time"
         if step.metric == "val_loss":
@@ -162,7 +162,7 @@ def estimate_cell(e: Estimate | None, kind: str) -> Cell:
 
 def rates_table(rates: Mapping[str, Mapping[str, Any]], grid: str) -> Study:
     """Arm -> the factor on a rate that was chosen for it, from the experiment named grid."""
-    rows: list[Row] = []
+    rows: list[StudyRow] = []
     for arm, rate in rates.items():
         edge = "inside the grid"
         if rate["at_edge"]:

@@ -36,7 +36,7 @@ class RunColumn:
     meaning: str
 
 
-RUN_COLUMNS = (
+PRINTED_COLUMNS = (
     RunColumn(
         name="seed",
         head="seed",
@@ -167,7 +167,7 @@ def is_informative(column: RunColumn, runs: pd.DataFrame) -> bool:
 
 
 def run_columns(runs: pd.DataFrame) -> list[RunColumn]:
-    there = [column for column in RUN_COLUMNS if column.name in runs.columns]
+    there = [column for column in PRINTED_COLUMNS if column.name in runs.columns]
     return [column for column in there if is_informative(column, runs)]
 
 

@@ -10,6 +10,7 @@ from harness.run.plan import Plan
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure, Palette
 from reports.inputs.experiment import Experiment
+from reports.page.cells import METRIC_WORDS, Part
 from reports.page.draw import palette_of
 from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page.sentences import Fact, answer, facts, notes, published_parts
@@ -29,7 +30,7 @@ from reports.page.tables import (
     run_columns,
     run_rows,
 )
-from reports.page.verdicts import METRIC_WORDS, Head, Part, VerdictRow, heads, verdict_rows
+from reports.page.verdicts import Head, VerdictRow, heads, verdict_rows
 
 GENERAL_WORDS = (
     (

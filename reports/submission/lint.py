@@ -152,28 +152,28 @@ def compile_flags(case: Case) -> Finding:
     Records 2 to 17 themselves set coordinate_descent_tuning, so every run's flags are held against
     those of the baseline's runs.
     """
-    own, base = flags_of(case, case.runs), flags_of(case, case.baseline)
-    if own is None:
+    flags, base_flags = flags_of(case, case.runs), flags_of(case, case.baseline)
+    if flags is None:
         return (
             "cannot be known",
             "the compiler's settings or the environment variables of some runs were not recorded",
         )
-    seen = frozenset().union(*own)
+    seen = frozenset().union(*flags)
     if not seen:
         return "passes", "none in the configuration or the environment"
     named = ", ".join(sorted(seen))
-    if base is None:
+    if base_flags is None:
         return (
             "cannot be known",
             f"set: {named}; whether the baseline's runs had the same was not recorded",
         )
-    extra = sorted(seen - frozenset.intersection(*base))
+    extra = sorted(seen - frozenset.intersection(*base_flags))
     if extra:
         return "fails", f"set here and not in every run of the baseline: {', '.join(extra)}"
     return "passes", f"none beyond the baseline's own: {named} is set in all its runs too"
 
 
-def significant(case: Case) -> Finding:
+def significance(case: Case) -> Finding:
     diverged = int((case.planned["status"] == "diverged").sum())
     if diverged:
         n_planned = len(case.planned)
@@ -198,15 +198,15 @@ def hardware_of(case: Case, runs: pd.DataFrame) -> set[tuple[Any, Any, Any]]:
 def same_hardware(case: Case) -> Finding:
     if not len(case.baseline):
         return "cannot be known", "the baseline has no finished run here"
-    own, base = hardware_of(case, case.runs), hardware_of(case, case.baseline)
-    if any(pd.isna(gpu) or size is None for _, gpu, size in own | base):
+    machines, base = hardware_of(case, case.runs), hardware_of(case, case.baseline)
+    if any(pd.isna(gpu) or size is None for _, gpu, size in machines | base):
         return "cannot be known", "the hardware of some runs was not recorded"
-    machines = "; ".join(sorted(f"{size or 1} x {gpu}" for _, gpu, size in own))
+    named = "; ".join(sorted(f"{size or 1} x {gpu}" for _, gpu, size in machines))
     shared = set(case.runs["node"].dropna()) & set(case.baseline["node"].dropna())
     where = "no shared node: times also differ by node (1 to 3 %)"
     if shared:
         where = plural(len(shared), "shared node")
-    return passes_if(own == base and len(own) == 1), f"{machines}, {where}"
+    return passes_if(machines == base and len(machines) == 1), f"{named}, {where}"
 
 
 def independent_seeds(case: Case) -> Finding:
@@ -264,7 +264,7 @@ RULES: Mapping[str, Callable[[Case], Finding]] = {
     "data untouched": data_untouched,
     f"{VAL_TOKENS} validation tokens": validation_tokens,
     "no extra compile flags": compile_flags,
-    "p < 0.01": significant,
+    "p < 0.01": significance,
     "same hardware as the baseline": same_hardware,
     "seeds independent": independent_seeds,
     "the clock covers what it must": clock_covers,

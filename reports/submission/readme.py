@@ -37,8 +37,8 @@ print("p =", scipy.stats.ttest_1samp(losses, {target}, alternative="less").pvalu
 
 ## Files
 
-`logs/` holds one log per run, `baseline/` those of the baseline: the code that ran, its configuration, \
-its environment, its
+`logs/` holds one log per run, `baseline/` those of the baseline: the code that ran, its \
+configuration, its environment, its
 validations. `statistics.csv` is the table above. To run it again: `{command}`.
 """
 

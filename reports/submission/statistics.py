@@ -11,7 +11,7 @@ from reports.inputs.export import as_text
 from reports.stats.rules import track1
 from reports.submission.lint import Case
 
-Row = Mapping[str, str | int | None]  # column -> what is printed
+StatisticsRow = Mapping[str, str | int | None]  # column -> what is printed
 
 
 def baseline_beside(case: Case) -> pd.DataFrame:
@@ -22,7 +22,7 @@ def baseline_beside(case: Case) -> pd.DataFrame:
     return case.baseline
 
 
-def statistics(case: Case) -> list[Row]:
+def statistics(case: Case) -> list[StatisticsRow]:
     """The arm and the baseline: means with deviations, p of the one-sided t test at the target."""
     baseline = f"{case.experiment.plan.baseline} (baseline)"
     return [
@@ -31,7 +31,7 @@ def statistics(case: Case) -> list[Row]:
     ]
 
 
-def statistics_row(name: str, runs: pd.DataFrame, target: float) -> Row:
+def statistics_row(name: str, runs: pd.DataFrame, target: float) -> StatisticsRow:
     losses, times = runs["val_loss"].dropna(), runs["train_time_s"].dropna()
     steps = None
     if len(runs):
@@ -65,7 +65,7 @@ def decimals(value: float, digits: int) -> str | None:
     return f"{value:.{digits}f}"
 
 
-def as_csv(rows: Sequence[Row]) -> str:
+def as_csv(rows: Sequence[StatisticsRow]) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -74,7 +74,7 @@ def as_csv(rows: Sequence[Row]) -> str:
     return buffer.getvalue()
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
+def as_markdown(rows: Sequence[StatisticsRow]) -> str:
     head = list(rows[0])
     lines = [markdown_line(head), markdown_line(["---"] * len(head))]
     for row in rows:
