@@ -8,7 +8,10 @@ EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one command. An error is one line on standard error and exit 2; --debug shows where it came from."""
+    """Run one command.
+
+    An error is one line on standard error and exit 2; --debug shows where it came from.
+    """
     import typer
     from typer.exceptions import TyperException
 
@@ -36,7 +39,8 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         print(
-            f"ablate: {error.filename or 'file'}: {error.strerror}: make it writable, free some space, or choose another folder",
+            f"ablate: {error.filename or 'file'}: {error.strerror}: make it writable, free some"
+            " space, or choose another folder",
             file=sys.stderr,
         )
         sys.exit(EXIT_BAD_INPUT)
@@ -44,8 +48,9 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         print(
-            f"ablate: a fault of its own, {type(error).__name__}: {str(error).partition(chr(10))[0]}; nothing was lost; "
-            "run it again with --debug and report what that shows",
+            f"ablate: a fault of its own, {type(error).__name__}:"
+            f" {str(error).partition(chr(10))[0]}; nothing was lost; run it again with --debug and"
+            " report what that shows",
             file=sys.stderr,
         )
         sys.exit(EXIT_BAD_INPUT)

@@ -1,4 +1,7 @@
-"""The one exception that means 'the user can mend this': the command line prints it as one line and exits with 2."""
+"""The one exception that means 'the user can mend this'.
+
+The command line prints it as one line and exits with 2.
+"""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +18,9 @@ ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 def near(name: str, known: Iterable[str]) -> str:
     """'; did you mean 'x'?', or what there is."""
     known = list(known)
-    same = [k for k in known if ZEROS.sub("", k) == ZEROS.sub("", name)]  # r8 is r08: by spelling alone it is nearer to r18
+    same = [
+        k for k in known if ZEROS.sub("", k) == ZEROS.sub("", name)
+    ]  # r8 is r08: by spelling alone it is nearer to r18
     if match := same or get_close_matches(name, known, n=1, cutoff=0.5):
         return f"; did you mean '{match[0]}'?"
     return f"; there is: {', '.join(known)}" if known and len(known) <= 40 else ""

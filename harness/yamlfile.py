@@ -1,4 +1,7 @@
-"""YAML as the project's files use it: one mapping, no key twice, every key's line known, 1e-3 a number, `on` a word."""
+"""YAML as the project's files use it.
+
+One mapping, no key twice, every key's line known, 1e-3 a number, `on` a word.
+"""
 
 import re
 from collections.abc import Hashable
@@ -11,8 +14,10 @@ from harness.errors import UserError
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses duplicate keys, reads 1e-3 as a float and on, off, yes and no as words (as YAML 1.2 does), and
-    remembers the line of every key."""
+    """SafeLoader that refuses duplicate keys and remembers the line of every key.
+
+    It reads 1e-3 as a float, and on, off, yes and no as words (as YAML 1.2 does).
+    """
 
     def __init__(self, stream: str, name: str) -> None:
         super().__init__(stream)
@@ -24,7 +29,10 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise UserError(f"{self.name}:{key.start_mark.line + 1}: a key must be plain text")
             if key.value in seen:
-                raise UserError(f"{self.name}:{key.start_mark.line + 1}: key '{key.value}' is given twice; keep one of them")
+                raise UserError(
+                    f"{self.name}:{key.start_mark.line + 1}: key '{key.value}' is given twice; keep"
+                    " one of them"
+                )
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
@@ -40,9 +48,13 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, words) for tag, words in known if tag != _BOOL]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+    _BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
 )
 
 
@@ -51,7 +63,9 @@ def parse_value(text: str) -> Any:
     try:
         return yaml.load(text, Loader=lambda stream: _Loader(stream, "--set"))  # type: ignore[arg-type]
     except yaml.YAMLError as error:
-        raise UserError(f"--set: cannot read the value {text!r}: {error.__class__.__name__}") from None
+        raise UserError(
+            f"--set: cannot read the value {text!r}: {error.__class__.__name__}"
+        ) from None
 
 
 class YamlFile:
@@ -68,20 +82,26 @@ class YamlFile:
         try:
             node = loader.get_single_node()
             if node is None:
-                raise UserError(f"{path}: the file is empty; see docs/experiments.md for what belongs in it")
+                raise UserError(
+                    f"{path}: the file is empty; see docs/experiments.md for what belongs in it"
+                )
             loader.note_lines(node)
             self.data = loader.construct_document(node)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = f":{mark.line + 1}" if mark else ""
-            raise UserError(f"{path}{line}: not valid YAML: {error.problem or error.context}") from None
+            raise UserError(
+                f"{path}{line}: not valid YAML: {error.problem or error.context}"
+            ) from None
         except yaml.YAMLError as error:
             raise UserError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from None
         finally:
             loader.dispose()
         self.lines = loader.lines
         if not isinstance(self.data, dict):
-            raise UserError(f"{path}: must be a mapping of keys to values, not {type(self.data).__name__}")
+            raise UserError(
+                f"{path}: must be a mapping of keys to values, not {type(self.data).__name__}"
+            )
 
     def where(self, *keys: str) -> str:
         """'file:line' of the innermost key of the path that the file has."""

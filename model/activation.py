@@ -1,4 +1,7 @@
-"""Activations of the MLP: a table from the toggle's name to a function of (x, the dtype that squares are lifted to or None)."""
+"""Activations of the MLP.
+
+A table from the toggle's name to a function of (x, the dtype that squares are lifted to or None).
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +12,10 @@ from torch import Tensor
 
 
 class ReLU2(torch.autograd.Function):
-    """max(x, 0)^2 in the lifted dtype; the gradient 2 max(x, 0) in one product, where the library's takes a power and a mask."""
+    """max(x, 0)^2 in the lifted dtype.
+
+    The gradient 2 max(x, 0) in one product, where the library's takes a power and a mask.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lifted: torch.dtype | None) -> Tensor:
@@ -26,7 +32,11 @@ class ReLU2(torch.autograd.Function):
 def relu2(x: Tensor, lifted: torch.dtype | None) -> Tensor:
     if torch.compiler.is_compiling():  # which fuses the library's own operators
         return F.relu(x).to(lifted or x.dtype).square()
-    return ReLU2.apply(x, lifted)
+    y: Tensor = ReLU2.apply(x, lifted)
+    return y
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor, torch.dtype | None], Tensor]] = {"gelu": lambda x, lifted: F.gelu(x), "relu2": relu2}
+ACTIVATIONS: dict[str, Callable[[Tensor, torch.dtype | None], Tensor]] = {
+    "gelu": lambda x, lifted: F.gelu(x),
+    "relu2": relu2,
+}

@@ -1,6 +1,7 @@
 """Attention kernels: a table from the toggle's name to a function of (q, k, v, mask).
 
-B batch, T sequence, N heads, H head_dim. q, k, v are (B, N, T, H) in one dtype; the scale is H^-1/2 everywhere.
+B batch, T sequence, N heads, H head_dim. q, k, v are (B, N, T, H) in one dtype; the scale is
+H^-1/2 everywhere.
 """
 
 import math
@@ -36,7 +37,10 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """SDPA under a dense mask; long sequences go by chunks of queries whose masks are made again in the backward pass."""
+    """SDPA under a dense mask.
+
+    Long sequences go by chunks of queries whose masks are made again in the backward pass.
+    """
     if isinstance(mask, Tensor):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
@@ -62,15 +66,23 @@ KERNELS: dict[str, Callable[[Tensor, Tensor, Tensor, Mask], Tensor]] = {
 
 
 def make_mask(
-    kernel: str, doc_T: Tensor, window: Tensor | None, kind: str | None, builder: str, dtype: torch.dtype = FP32
+    kernel: str,
+    doc_T: Tensor,
+    window: Tensor | None,
+    kind: str | None,
+    builder: str,
+    dtype: torch.dtype = FP32,
 ) -> Mask:
-    """The mask that a document-mask kernel takes, made once per forward pass and shared by all layers.
+    """The mask of a document-mask kernel, made once per forward pass for all layers.
 
-    A dense one is added to the scores, in their dtype: from booleans SDPA would make it again in every layer.
+    A dense one is added to the scores, in their dtype: from booleans SDPA would make it again in
+    every layer.
     """
     if kernel == "flex":
         return block_mask(doc_T, window, kind, builder)
     if doc_T.shape[0] <= QUERIES:
         seen = dense_mask(0, doc_T.shape[0], doc_T, window, kind)
-        return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -math.inf)
+        return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(
+            ~seen, -math.inf
+        )
     return lambda start, end: dense_mask(start, end, doc_T, window, kind)

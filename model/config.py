@@ -1,10 +1,11 @@
 """The network's configuration: every toggle of the model, declared once.
 
-A toggle's metadata carries the record that introduced it, its meaning in one line, which of its values belong to which
-record (`choices`), and what a value needs (`requires`) or cannot stand beside (`conflicts`) in other sections. The
-defaults are the plain values, those of record 2. Listing, documentation, validation and the JSON Schema derive from
-this file. `affects` says what a value other than the default changes, in words of AFFECTS; the law tests hold every
-toggle to it, and to changing nothing else.
+A toggle's metadata carries the record that introduced it, its meaning in one line, which of its
+values belong to which record (`choices`), and what a value needs (`requires`) or cannot stand
+beside (`conflicts`) in other sections. The defaults are the plain values, those of record 2.
+Listing, documentation, validation and the JSON Schema derive from this file. `affects` says what a
+value other than the default changes, in words of AFFECTS; the law tests hold every toggle to it,
+and to changing nothing else.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +35,9 @@ AFFECTS = {
 
 
 def toggle(default: Any, **facts: Any) -> Any:
-    """A configuration field with its facts: record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
+    """A configuration field with its facts.
+
+    Record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
 
     example: a value that shows the effect, where the type and `choices` list none.
     """
@@ -43,10 +46,22 @@ def toggle(default: Any, **facts: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Sizes in units of channels, rows or layers; every width is checked before anything is allocated."""
+    """Sizes in units of channels, rows or layers.
 
-    n_layer: int = toggle(12, record="r02", affects=("parameters", "loss"), doc="number of blocks", ge=1, le=1024)
-    d_model: int = toggle(768, record="r02", affects=("parameters", "loss"), doc="width of the residual stream", ge=8, le=65536)
+    Every width is checked before anything is allocated.
+    """
+
+    n_layer: int = toggle(
+        12, record="r02", affects=("parameters", "loss"), doc="number of blocks", ge=1, le=1024
+    )
+    d_model: int = toggle(
+        768,
+        record="r02",
+        affects=("parameters", "loss"),
+        doc="width of the residual stream",
+        ge=8,
+        le=65536,
+    )
     head_dim: int = toggle(
         64,
         record="r02",
@@ -57,7 +72,12 @@ class ModelConfig:
         le=1024,
     )
     mlp_ratio: int = toggle(
-        4, record="r02", affects=("parameters", "loss"), doc="hidden width of the MLP in multiples of d_model", ge=1, le=64
+        4,
+        record="r02",
+        affects=("parameters", "loss"),
+        doc="hidden width of the MLP in multiples of d_model",
+        ge=1,
+        le=64,
     )
 
     # --- vocabulary, embedding, head
@@ -79,7 +99,11 @@ class ModelConfig:
         requires={False: {"model.tied_head": (False,)}},
     )
     tied_head: bool = toggle(
-        True, record="r02", affects=("parameters", "groups", "loss"), doc="the head is the token table", choices={False: "r08"}
+        True,
+        record="r02",
+        affects=("parameters", "groups", "loss"),
+        doc="the head is the token table",
+        choices={False: "r08"},
     )
     embed_init: Literal["uniform", "normal"] = toggle(
         "uniform",
@@ -97,16 +121,25 @@ class ModelConfig:
         choices={"zeros": "r08"},
         requires={"zeros": {"model.tied_head": (False,)}},
     )
-    post_embed_norm: bool = toggle(False, record="r08", doc="RMSNorm of the embedding before the first block")
+    post_embed_norm: bool = toggle(
+        False, record="r08", doc="RMSNorm of the embedding before the first block"
+    )
     logit_softcap: float | None = toggle(
-        None, record="r09", doc="squash logits to (-c, c) by c*tanh(z/c)", choices={30.0: "r09", 15.0: "r18"}, gt=0
+        None,
+        record="r09",
+        doc="squash logits to (-c, c) by c*tanh(z/c)",
+        choices={30.0: "r09", 15.0: "r18"},
+        gt=0,
     )
     loss_rows: int | None = toggle(
         None,
         record="r02",
         affects=("rounding",),
         example=96,
-        doc="cross-entropy of this many tokens at a time, so that no more logits exist at once; null: of all of a pass",
+        doc=(
+            "cross-entropy of this many tokens at a time, so that no more logits exist at once;"
+            " null: of all of a pass"
+        ),
         ge=1,
         unit="tokens",
     )
@@ -117,10 +150,16 @@ class ModelConfig:
         record="r02",
         choices={"by_dtype": "r05"},
         gt=0,
-        doc="RMSNorm epsilon; by_dtype: 2^-7 for a bf16 input, 2^-23 for fp32 (the library default of the records' torch)",
+        doc=(
+            "RMSNorm epsilon; by_dtype: 2^-7 for a bf16 input, 2^-23 for fp32 (the library default"
+            " of the records' torch)"
+        ),
     )
     activation: Literal["gelu", "relu2"] = toggle(
-        "gelu", record="r02", doc="MLP activation: erf GELU, or max(x, 0)^2", choices={"relu2": "r05"}
+        "gelu",
+        record="r02",
+        doc="MLP activation: erf GELU, or max(x, 0)^2",
+        choices={"relu2": "r05"},
     )
     proj_init: Literal["uniform", "zeros"] = toggle(
         "uniform",
@@ -145,7 +184,10 @@ class ModelConfig:
         False,
         record="r11",
         affects=("parameters", "groups", "loss"),
-        doc="decoder block n/2+i adds w_i times the output of encoder block n/2-1-i; w learned, init 1",
+        doc=(
+            "decoder block n/2+i adds w_i times the output of encoder block n/2-1-i; w learned,"
+            " init 1"
+        ),
     )
 
     # --- attention
@@ -163,20 +205,36 @@ class ModelConfig:
         choices={"after_rope": "r05", "before_rope": "r06"},
     )
     rope_base: float = toggle(
-        10000.0, record="r02", affects=("buffers", "loss"), doc="rotary base", choices={1024.0: "r17"}, gt=1
+        10000.0,
+        record="r02",
+        affects=("buffers", "loss"),
+        doc="rotary base",
+        choices={1024.0: "r17"},
+        gt=1,
     )
     rope_pairs: Literal["all", "half"] = toggle(
         "all",
         record="r02",
         affects=("buffers", "loss"),
         choices={"half": "r17"},
-        doc="rotate all head_dim/2 pairs by base^(-2i/head_dim), or half by base^(-linspace(0, 1)) and leave the rest",
+        doc=(
+            "rotate all head_dim/2 pairs by base^(-2i/head_dim), or half by base^(-linspace(0, 1))"
+            " and leave the rest"
+        ),
     )
     rope_freq_dtype: Literal["fp32", "bf16"] = toggle(
-        "fp32", record="r02", affects=("buffers", "loss"), doc="storage of the rotary frequencies", choices={"bf16": "r14"}
+        "fp32",
+        record="r02",
+        affects=("buffers", "loss"),
+        doc="storage of the rotary frequencies",
+        choices={"bf16": "r14"},
     )
     rope_table_dtype: Literal["fp32", "bf16"] = toggle(
-        "fp32", record="r02", affects=("precision", "loss"), doc="storage of the cos and sin tables", choices={"bf16": "r05"}
+        "fp32",
+        record="r02",
+        affects=("precision", "loss"),
+        doc="storage of the cos and sin tables",
+        choices={"bf16": "r05"},
     )
     rope_math: Literal["promote", "fp32"] = toggle(
         "promote",
@@ -185,7 +243,10 @@ class ModelConfig:
         doc="rotate in the promoted dtype of input and table, or in fp32 with the result cast back",
     )
     rope_buffers: bool = toggle(
-        False, record="r17", affects=("buffers",), doc="tables preallocated as non-persistent buffers; off: made at first use"
+        False,
+        record="r17",
+        affects=("buffers",),
+        doc="tables preallocated as non-persistent buffers; off: made at first use",
     )
     attn_free_layers: tuple[int, ...] | Literal["after_middle"] = toggle(
         (),
@@ -199,8 +260,14 @@ class ModelConfig:
         record="r02",
         affects=("kernel", "rounding"),
         choices={"cudnn": "r08", "flex": "r12"},
-        doc="attention kernel: SDPA default, one SDPA backend only, FlexAttention, or SDPA with a dense mask",
-        requires={"flex": {"model.attn_mask": ("document",)}, "dense": {"model.attn_mask": ("document",)}},
+        doc=(
+            "attention kernel: SDPA default, one SDPA backend only, FlexAttention, or SDPA with a"
+            " dense mask"
+        ),
+        requires={
+            "flex": {"model.attn_mask": ("document",)},
+            "dense": {"model.attn_mask": ("document",)},
+        },
     )
     attn_mask: Literal["causal", "document"] = toggle(
         "causal",
@@ -215,7 +282,10 @@ class ModelConfig:
         record="r12",
         affects=("mask", "schedule", "loss"),
         choices={"token": "r12", "clipped": "r15", "block": "r16"},
-        doc="window by tokens, by blocks of 128, or the token window clipped by record 15's block list",
+        doc=(
+            "window by tokens, by blocks of 128, or the token window clipped by record 15's block"
+            " list"
+        ),
         requires={"*": {"model.attn_mask": ("document",)}},
     )
     block_mask: Literal["traced", "partial", "partial_and_full"] = toggle(
@@ -223,8 +293,14 @@ class ModelConfig:
         record="r12",
         affects=("kernel",),
         choices={"partial": "r15", "partial_and_full": "r16"},
-        doc="FlexAttention block lists: create_block_mask, built by hand as partial blocks, or partial and full ones",
-        requires={"*": {"model.attn_kernel": ("flex",)}, "partial_and_full": {"model.attn_window": ("block",)}},
+        doc=(
+            "FlexAttention block lists: create_block_mask, built by hand as partial blocks, or"
+            " partial and full ones"
+        ),
+        requires={
+            "*": {"model.attn_kernel": ("flex",)},
+            "partial_and_full": {"model.attn_window": ("block",)},
+        },
     )
 
     # --- values
@@ -241,14 +317,20 @@ class ModelConfig:
         record="r14",
         affects=("parameters", "groups", "loss"),
         choices={"each": "r14", "mirrored": "r15", "ends": "r17"},
-        doc="value tables mixed into v: one per layer, mirrored halves, the first and last three (012...012), or a list",
+        doc=(
+            "value tables mixed into v: one per layer, mirrored halves, the first and last three"
+            " (012...012), or a list"
+        ),
     )
     value_mix: Literal["lerp", "pair"] = toggle(
         "lerp",
         record="r14",
         affects=("parameters", "loss"),
         choices={"lerp": "r14", "pair": "r15"},
-        doc="v <- (1-l) v + l ve, or a v + b ve (a scales v in layers without a table too); init 0.5",
+        doc=(
+            "v <- (1-l) v + l ve, or a v + b ve (a scales v in layers without a table too);"
+            " init 0.5"
+        ),
         requires={"pair": {"model.value_embed": ON}},
     )
     value_tables: Literal["packed", "separate"] = toggle(

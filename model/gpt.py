@@ -32,7 +32,9 @@ class RMSNorm(nn.Module):
 
     def __init__(self, eps: float | str, out: torch.dtype | None) -> None:
         super().__init__()
-        self.eps = {dtype: eps for dtype in EPS_BY_DTYPE} if isinstance(eps, float) else EPS_BY_DTYPE
+        self.eps = (
+            {dtype: eps for dtype in EPS_BY_DTYPE} if isinstance(eps, float) else EPS_BY_DTYPE
+        )
         self.out = out  # None: the dtype of the input
 
     def forward(self, x: Tensor) -> Tensor:
@@ -40,11 +42,13 @@ class RMSNorm(nn.Module):
 
 
 class Linear(nn.Module):
-    """x W^T with W (rows, columns) stored in fp32 and cast, like x, to the dtype of the products."""
+    """x W^T with W (rows, columns) stored in fp32, cast like x to the dtype of the products."""
 
     def __init__(self, rows: int, columns: int, *, role: str, init: str, dtypes: Dtypes) -> None:
         super().__init__()
-        self.weight = parameter((rows, columns), role=role, init=init, dtype=FP32, init_dtype=dtypes.linear_init)
+        self.weight = parameter(
+            (rows, columns), role=role, init=init, dtype=FP32, init_dtype=dtypes.linear_init
+        )
         self.dtype = dtypes.matmul
 
     def forward(self, x: Tensor) -> Tensor:
@@ -54,7 +58,9 @@ class Linear(nn.Module):
 class Embedding(nn.Module):
     """Rows of a table (V, columns), in the dtype of the table."""
 
-    def __init__(self, rows: int, columns: int, *, role: str, init: str, dtype: torch.dtype) -> None:
+    def __init__(
+        self, rows: int, columns: int, *, role: str, init: str, dtype: torch.dtype
+    ) -> None:
         super().__init__()
         self.weight = parameter((rows, columns), role=role, init=init, dtype=dtype)
 
@@ -68,22 +74,30 @@ class Embedding(nn.Module):
 class MLP(nn.Module):
     def __init__(self, c: ModelConfig, dtypes: Dtypes) -> None:
         super().__init__()
-        self.up = Linear(c.mlp_ratio * c.d_model, c.d_model, role="hidden", init="uniform", dtypes=dtypes)
-        self.down = Linear(c.d_model, c.mlp_ratio * c.d_model, role="hidden", init=c.proj_init, dtypes=dtypes)
+        self.up = Linear(
+            c.mlp_ratio * c.d_model, c.d_model, role="hidden", init="uniform", dtypes=dtypes
+        )
+        self.down = Linear(
+            c.d_model, c.mlp_ratio * c.d_model, role="hidden", init=c.proj_init, dtypes=dtypes
+        )
         self.activation, self.lifted = ACTIVATIONS[c.activation], dtypes.lifted
 
     def forward(self, x_BTC: Tensor) -> Tensor:
-        return self.down(self.activation(self.up(x_BTC), self.lifted))
+        y_BTC: Tensor = self.down(self.activation(self.up(x_BTC), self.lifted))
+        return y_BTC
 
 
 # ---------------------------------------------------------------- attention
 
-# v, the source mixed into it (a layer's value embedding, or the first layer's v), the learned scalars -> v
+# v, the source mixed into it (a layer's value embedding, or the first layer's v), the learned
+# scalars -> v
 ValueMix = Callable[[Tensor, Tensor | None, Any], Tensor]
 
 
 def lerp(v: Tensor, source: Tensor | None, mix: Tensor | float) -> Tensor:
-    return (1 - mix) * v + mix * (v if source is None else source)  # the first layer's values are mixed with themselves
+    return (1 - mix) * v + mix * (
+        v if source is None else source
+    )  # the first layer's values are mixed with themselves
 
 
 def pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
@@ -95,7 +109,10 @@ class Attention(nn.Module):
     def __init__(self, c: ModelConfig, dtypes: Dtypes, *, has_table: bool) -> None:
         super().__init__()
         self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
-        linear = lambda rows, init="uniform": Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes)  # noqa: E731
+
+        def linear(rows: int, init: str = "uniform") -> Linear:
+            return Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes)
+
         if self.merged:
             self.qkv = linear(3 * c.d_model)
         else:
@@ -109,16 +126,25 @@ class Attention(nn.Module):
         if c.value_residual is not None or c.value_embed is not None:
             is_pair = c.value_embed is not None and c.value_mix == "pair"
             if is_pair:
-                self.mix, self.value_mix = pair, parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
+                self.mix, self.value_mix = (
+                    pair,
+                    parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar),
+                )
             elif has_table or c.value_residual is not None:
                 self.mix = lerp
             if (has_table and not is_pair) or c.value_residual == "learned":
                 self.value_mix = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
 
-    def forward(self, x_BTC: Tensor, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The branch's output (B, T, C) and this layer's own values (B, T, N, H), before any mixing."""
+    def forward(
+        self, x_BTC: Tensor, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The branch's output (B, T, C) and this layer's own values (B, T, N, H), unmixed."""
         B, T, C = x_BTC.shape
-        q, k, v = self.qkv(x_BTC).chunk(3, dim=-1) if self.merged else (self.q(x_BTC), self.k(x_BTC), self.v(x_BTC))
+        q, k, v = (
+            self.qkv(x_BTC).chunk(3, dim=-1)
+            if self.merged
+            else (self.q(x_BTC), self.k(x_BTC), self.v(x_BTC))
+        )
         q, k, v = (z.view(B, T, -1, self.head_dim) for z in (q, k, v))
         own_v = v
         if self.mix is not None:
@@ -134,16 +160,25 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, has_attention: bool, has_table: bool) -> None:
+    def __init__(
+        self, c: ModelConfig, dtypes: Dtypes, *, has_attention: bool, has_table: bool
+    ) -> None:
         super().__init__()
-        self.residual_mix = parameter((2,), role="scalar", init=(1.0, 0.0), dtype=dtypes.scalar) if c.x0_mix else None
+        self.residual_mix = None
+        if c.x0_mix:
+            self.residual_mix = parameter((2,), role="scalar", init=(1.0, 0.0), dtype=dtypes.scalar)
         self.norm = RMSNorm(c.norm_eps, None)
         self.attn = Attention(c, dtypes, has_table=has_table) if has_attention else None
         self.attn_scale = (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
         self.mlp = MLP(c, dtypes)
 
     def forward(
-        self, x: Tensor, x0: Tensor, rotary: tuple[Tensor, Tensor], mask: Mask, source: Tensor | None
+        self,
+        x: Tensor,
+        x0: Tensor,
+        rotary: tuple[Tensor, Tensor],
+        mask: Mask,
+        source: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:
         """The residual stream after this block (B, T, C), and its attention's own values."""
         own_v = None
@@ -162,10 +197,13 @@ class Block(nn.Module):
 class ValueEmbeddings(nn.ModuleList):
     """Value tables as modules of their own (r16): token ids to the layers' sources."""
 
-    def __init__(self, c: ModelConfig, rows: int, dtypes: Dtypes, tables: tuple[int | None, ...]) -> None:
+    def __init__(
+        self, c: ModelConfig, rows: int, dtypes: Dtypes, tables: tuple[int | None, ...]
+    ) -> None:
         n_tables = 1 + max(t for t in tables if t is not None)
         super().__init__(
-            Embedding(rows, c.d_model, role="value_embed", init="normal", dtype=dtypes.table) for _ in range(n_tables)
+            Embedding(rows, c.d_model, role="value_embed", init="normal", dtype=dtypes.table)
+            for _ in range(n_tables)
         )
         self.tables, self.dtype = tables, dtypes.matmul
 
@@ -177,10 +215,14 @@ class ValueEmbeddings(nn.ModuleList):
 class PackedValueEmbeddings(nn.Module):
     """Value tables as slices of one wide table (r14, r15)."""
 
-    def __init__(self, c: ModelConfig, rows: int, dtypes: Dtypes, tables: tuple[int | None, ...]) -> None:
+    def __init__(
+        self, c: ModelConfig, rows: int, dtypes: Dtypes, tables: tuple[int | None, ...]
+    ) -> None:
         super().__init__()
         self.n_tables = 1 + max(t for t in tables if t is not None)
-        self.weight = parameter((rows, self.n_tables * c.d_model), role="value_embed", init="normal", dtype=dtypes.table)
+        self.weight = parameter(
+            (rows, self.n_tables * c.d_model), role="value_embed", init="normal", dtype=dtypes.table
+        )
         self.tables, self.dtype = tables, dtypes.matmul
 
     def forward(self, ids_BT: Tensor) -> list[Tensor | None]:
@@ -193,7 +235,10 @@ VALUE_TABLES = {"separate": ValueEmbeddings, "packed": PackedValueEmbeddings}
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """What the network must know of its input: ids 0..vocab_size-1, the id that opens a document, the longest sequence."""
+    """What the network must know of its input.
+
+    Ids 0..vocab_size-1, the id that opens a document, the longest sequence.
+    """
 
     vocab_size: int
     separator: int
@@ -209,10 +254,14 @@ class GPT(nn.Module):
         free, tables = attention_free(c), table_of_layer(c)
         half = c.n_layer // 2
 
-        self.skip_weights = parameter((half,), role="scalar", init=1.0, dtype=dtypes.scalar) if c.unet_skip else None
+        self.skip_weights = None
+        if c.unet_skip:
+            self.skip_weights = parameter((half,), role="scalar", init=1.0, dtype=dtypes.scalar)
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
         self.embed_norm = RMSNorm(c.norm_eps, None) if c.post_embed_norm else None
-        self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, tables) if c.value_embed is not None else None
+        self.value_embeds = None
+        if c.value_embed is not None:
+            self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, tables)
         self.rotary = Rotary(
             head_dim=c.head_dim,
             base=c.rope_base,
@@ -222,31 +271,53 @@ class GPT(nn.Module):
             buffer_len=tokens.seq_len if c.rope_buffers else None,
         )
         self.blocks = nn.ModuleList(
-            Block(c, dtypes, has_attention=i not in free, has_table=tables[i] is not None) for i in range(c.n_layer)
+            Block(c, dtypes, has_attention=i not in free, has_table=tables[i] is not None)
+            for i in range(c.n_layer)
         )
         self.norm = RMSNorm(c.norm_eps, None)
-        self.head = None if c.tied_head else Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
+        self.head = None
+        if not c.tied_head:
+            self.head = Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
 
         self.first_values = c.value_residual is not None
         self.softcap, self.loss_rows = c.logit_softcap, c.loss_rows
-        self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask) if c.attn_mask == "document" else None
+        self.mask_args = None
+        if c.attn_mask == "document":
+            self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask)
         self.matmul_dtype = dtypes.matmul
 
     def mask(self, ids_BT: Tensor, window: Tensor | None) -> Mask:
-        """The mask shared by all layers: None where the kernel is causal by itself. Document masks take one row, B = 1."""
+        """The mask shared by all layers: None where the kernel is causal by itself.
+
+        Document masks take one row, B = 1.
+        """
         if self.mask_args is None:
             return None
         kernel, kind, builder = self.mask_args
-        return make_mask(kernel, document_ids(ids_BT[0], self.separator), window, kind, builder, self.matmul_dtype)
+        return make_mask(
+            kernel,
+            document_ids(ids_BT[0], self.separator),
+            window,
+            kind,
+            builder,
+            self.matmul_dtype,
+        )
 
     def stream(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
-        """Token ids (B, T) to what the head sees (B, T, C). window: 0-d integer, in tokens or blocks as the mask counts."""
+        """Token ids (B, T) to what the head sees (B, T, C).
+
+        window: 0-d integer, in tokens or blocks as the mask counts.
+        """
         x = self.embed(ids_BT)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         x0, first_v = x, None
         rotary, mask = self.rotary(ids_BT.shape[1]), self.mask(ids_BT, window)
-        sources = self.value_embeds(ids_BT) if self.value_embeds is not None else [None] * len(self.blocks)
+        sources = (
+            self.value_embeds(ids_BT)
+            if self.value_embeds is not None
+            else [None] * len(self.blocks)
+        )
         n_encoder = len(self.blocks) // 2
         weights = self.skip_weights.unbind() if self.skip_weights is not None else ()
         skips: list[Tensor] = []
@@ -257,12 +328,17 @@ class GPT(nn.Module):
             first_v = own_v if first_v is None else first_v
             if self.skip_weights is not None and i < n_encoder:
                 skips.append(x)
-        return self.norm(x)
+        y_BTC: Tensor = self.norm(x)
+        return y_BTC
 
     def logits(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
         """Token ids (B, T) to fp32 logits (B, T, V)."""
         x = self.stream(ids_BT, window)
-        z = self.head(x) if self.head is not None else F.linear(x.to(self.matmul_dtype), self.embed.weight.to(self.matmul_dtype))
+        z = (
+            self.head(x)
+            if self.head is not None
+            else F.linear(x.to(self.matmul_dtype), self.embed.weight.to(self.matmul_dtype))
+        )
         if self.softcap is not None:
             z = self.softcap * torch.tanh(z / self.softcap)
         return z.float()
@@ -271,9 +347,14 @@ class GPT(nn.Module):
         """Mean cross-entropy over all positions, nats per token, fp32 scalar."""
         if self.loss_rows is None:
             return F.cross_entropy(self.logits(ids_BT, window).flatten(0, 1), targets_BT.flatten())
-        x, head = self.stream(ids_BT, window).flatten(0, 1), self.embed if self.head is None else self.head
+        x, head = (
+            self.stream(ids_BT, window).flatten(0, 1),
+            (self.embed if self.head is None else self.head),
+        )
         x, rows = x.to(self.matmul_dtype), self.loss_rows
-        return chunked_cross_entropy(x, head.weight.to(x.dtype), targets_BT.flatten(), softcap=self.softcap, rows=rows)
+        return chunked_cross_entropy(
+            x, head.weight.to(x.dtype), targets_BT.flatten(), softcap=self.softcap, rows=rows
+        )
 
     def set_matmul_dtype(self, dtype: torch.dtype) -> None:
         """Run the products in another dtype (validation outside autocast)."""

@@ -1,20 +1,36 @@
-"""Layer patterns at any depth: which layers have no attention, and which value table serves which layer."""
+"""Layer patterns at any depth.
+
+Which layers have no attention, and which value table serves which layer.
+"""
 
 from collections.abc import Callable
 
 from .config import ModelConfig
 
+N_ENDS = 3  # layers at either end that "ends" gives tables to
+
+
+def at_the_ends(layer: int, n_layer: int) -> int | None:
+    """Tables 0, 1, 2 of the first three layers, and of the last three again."""
+    if layer < N_ENDS:
+        return layer
+    from_the_last = layer - (n_layer - N_ENDS)
+    return from_the_last if from_the_last >= 0 else None
+
+
 # name -> (layer, n_layer) -> table
 TABLE_PATTERNS: dict[str, Callable[[int, int], int | None]] = {
     "each": lambda i, n: i,
     "mirrored": lambda i, n: min(i, n - 1 - i),  # 0-5, 5-0
-    "ends": lambda i, n: i if i < 3 else (i - (n - 3) if i >= n - 3 else None),  # 012------012
+    "ends": at_the_ends,  # 012------012
 }
 
 
 def attention_free(c: ModelConfig) -> frozenset[int]:
     """Layers without attention; "after_middle" is record 17's layer 7 of 12."""
-    return frozenset({c.n_layer // 2 + 1} if c.attn_free_layers == "after_middle" else c.attn_free_layers)
+    if c.attn_free_layers == "after_middle":
+        return frozenset({c.n_layer // 2 + 1})
+    return frozenset(c.attn_free_layers)
 
 
 def table_of_layer(c: ModelConfig) -> tuple[int | None, ...]:

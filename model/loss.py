@@ -1,7 +1,10 @@
-"""Cross-entropy of tokens whose logits never exist all at once: part after part, each part's gradient made with its loss.
+"""Cross-entropy of tokens whose logits never exist all at once.
 
-N tokens, C model_dim, V vocabulary. Plain cross-entropy holds N x V logits, their log-probabilities and their gradient; here they
-are `rows` x V, at the price of the head's gradient (V, C) kept between the passes. Nothing is computed twice.
+Part after part, each part's gradient made with its loss.
+
+N tokens, C model_dim, V vocabulary. Plain cross-entropy holds N x V logits, their
+log-probabilities and their gradient; here they are `rows` x V, at the price of the head's gradient
+(V, C) kept between the passes. Nothing is computed twice.
 """
 
 from typing import Any
@@ -14,7 +17,9 @@ from torch.autograd.function import once_differentiable
 from .precision import FP32
 
 
-def log_probabilities(x_NC: Tensor, head_VC: Tensor, softcap: float | None) -> tuple[Tensor, Tensor | None]:
+def log_probabilities(
+    x_NC: Tensor, head_VC: Tensor, softcap: float | None
+) -> tuple[Tensor, Tensor | None]:
     """Of every token in fp32 (N, V), and the slope of the cap where there is one."""
     z = x_NC @ head_VC.T
     if softcap is None:
@@ -27,7 +32,9 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     """Sums over the parts in fp32; every other rounding where the plain form has it."""
 
     @staticmethod
-    def forward(ctx: Any, x_NC: Tensor, head_VC: Tensor, y_N: Tensor, softcap: float | None, rows: int) -> Tensor:
+    def forward(
+        ctx: Any, x_NC: Tensor, head_VC: Tensor, y_N: Tensor, softcap: float | None, rows: int
+    ) -> Tensor:
         total, grad_x = torch.zeros((), dtype=FP32, device=x_NC.device), torch.empty_like(x_NC)
         grad_head = torch.zeros_like(head_VC, dtype=FP32)
         for x, y, out in zip(x_NC.split(rows), y_N.split(rows), grad_x.split(rows), strict=True):
@@ -48,13 +55,20 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         return grad_x * grad.to(grad_x.dtype), (grad_head * grad).to(grad_x.dtype), None, None, None
 
 
-def chunked_cross_entropy(x_NC: Tensor, head_VC: Tensor, y_N: Tensor, *, softcap: float | None, rows: int) -> Tensor:
-    """Mean cross-entropy (nats per token, fp32 scalar) of logits x W^T, squashed to (-softcap, softcap) where that is given.
+def chunked_cross_entropy(
+    x_NC: Tensor, head_VC: Tensor, y_N: Tensor, *, softcap: float | None, rows: int
+) -> Tensor:
+    """Mean cross-entropy (nats per token, fp32 scalar) of logits x W^T.
+
+    The logits are squashed to (-softcap, softcap) where that is given.
 
     x and the head's rows are in the dtype of the products; `rows` tokens at a time.
     """
     if torch.is_grad_enabled():
-        return ChunkedCrossEntropy.apply(x_NC, head_VC, y_N, softcap, rows)
+        loss: Tensor = ChunkedCrossEntropy.apply(x_NC, head_VC, y_N, softcap, rows)
+        return loss
     parts = zip(x_NC.split(rows), y_N.split(rows), strict=True)
-    losses = [-log_probabilities(x, head_VC, softcap)[0].gather(1, y[:, None]).sum() for x, y in parts]
+    losses = [
+        -log_probabilities(x, head_VC, softcap)[0].gather(1, y[:, None]).sum() for x, y in parts
+    ]
     return torch.stack(losses).sum() / len(y_N)

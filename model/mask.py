@@ -1,7 +1,10 @@
-"""Which key a query sees: one predicate, from which the dense mask and FlexAttention's block mask are both built.
+"""Which key a query sees.
 
-T sequence length, Q queries, K = T keys, N blocks of 128. Positions are indices in the sequence; a document's id is the
-number of separators up to and including the position, so a separator opens its document.
+One predicate, from which the dense mask and FlexAttention's block mask are both built.
+
+T sequence length, Q queries, K = T keys, N blocks of 128. Positions are indices in the sequence; a
+document's id is the number of separators up to and including the position, so a separator opens
+its document.
 """
 
 from collections.abc import Callable
@@ -13,11 +16,16 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 BLOCK = 128
 
-# window kind -> number of block diagonals that the window reaches; it is in tokens, for "block" in blocks
+# window kind -> number of block diagonals that the window reaches; it is in tokens, for "block" in
+# blocks
 DIAGONALS: dict[str | None, Callable[[Any], Tensor]] = {
-    "token": lambda w: (w + 2 * BLOCK - 2) // BLOCK,  # from the first position of a block, w - 1 tokens back
+    "token": (
+        lambda w: (w + 2 * BLOCK - 2) // BLOCK
+    ),  # from the first position of a block, w - 1 tokens back
     "block": lambda w: w,
-    "clipped": lambda w: (w + BLOCK - 1) // BLOCK,  # record 15: cuts pairs that the token rule would admit
+    "clipped": (
+        lambda w: (w + BLOCK - 1) // BLOCK
+    ),  # record 15: cuts pairs that the token rule would admit
 }
 # window kind -> (query position, key position, window) -> inside the window
 IN_WINDOW: dict[str | None, Callable[[Tensor, Tensor, Any], Tensor]] = {
@@ -33,12 +41,17 @@ def document_ids(ids_T: Tensor, separator: int) -> Tensor:
 
 
 def allowed(q: Tensor, k: Tensor, doc_T: Tensor, window: Tensor | None, kind: str | None) -> Tensor:
-    """True where query q may see key k: causal, same document, inside the window. Elementwise over positions."""
+    """True where query q may see key k: causal, same document, inside the window.
+
+    Elementwise over positions.
+    """
     seen = (k <= q) & (doc_T[q] == doc_T[k])
     return seen if kind is None else seen & IN_WINDOW[kind](q, k, window)
 
 
-def dense_mask(start: int, end: int, doc_T: Tensor, window: Tensor | None, kind: str | None) -> Tensor:
+def dense_mask(
+    start: int, end: int, doc_T: Tensor, window: Tensor | None, kind: str | None
+) -> Tensor:
     """(end - start, end) boolean mask of the queries start..end-1 over the keys they could see."""
     q_Q = torch.arange(start, end, device=doc_T.device)
     k_K = torch.arange(end, device=doc_T.device)
@@ -46,13 +59,22 @@ def dense_mask(start: int, end: int, doc_T: Tensor, window: Tensor | None, kind:
 
 
 def _ordered(blocks_NN: Tensor) -> tuple[Tensor, Tensor]:
-    """Block pairs as FlexAttention's lists: counts (1, 1, N) and column indices (1, 1, N, N), listed columns first."""
-    indices = blocks_NN.to(torch.int32).argsort(dim=-1, descending=True, stable=True).to(torch.int32)
+    """Block pairs as FlexAttention's lists.
+
+    Counts (1, 1, N) and column indices (1, 1, N, N), listed columns first.
+    """
+    indices = (
+        blocks_NN.to(torch.int32).argsort(dim=-1, descending=True, stable=True).to(torch.int32)
+    )
     return blocks_NN.sum(-1, dtype=torch.int32)[None, None], indices[None, None].contiguous()
 
 
 def block_mask(doc_T: Tensor, window: Tensor | None, kind: str | None, builder: str) -> BlockMask:
-    """FlexAttention's mask. builder: "traced" by the library; "partial" and "partial_and_full" by hand from document ranges."""
+    """FlexAttention's mask.
+
+    builder: "traced" by the library; "partial" and "partial_and_full" by hand from document
+    ranges.
+    """
 
     def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return allowed(q, k, doc_T, window, kind)
@@ -69,5 +91,12 @@ def block_mask(doc_T: Tensor, window: Tensor | None, kind: str | None, builder: 
     listed = reach & (low[:, None] <= high[None, :]) & (low[None, :] <= high[:, None])
     if builder == "partial":
         return BlockMask.from_kv_blocks(*_ordered(listed), BLOCK_SIZE=BLOCK, mask_mod=mask_mod)
-    full = listed & (i[:, None] > i[None, :]) & (low[:, None] == high[None, :]) & (low[None, :] == high[:, None])
-    return BlockMask.from_kv_blocks(*_ordered(listed & ~full), *_ordered(full), BLOCK_SIZE=BLOCK, mask_mod=mask_mod)
+    full = (
+        listed
+        & (i[:, None] > i[None, :])
+        & (low[:, None] == high[None, :])
+        & (low[None, :] == high[:, None])
+    )
+    return BlockMask.from_kv_blocks(
+        *_ordered(listed & ~full), *_ordered(full), BLOCK_SIZE=BLOCK, mask_mod=mask_mod
+    )

@@ -1,6 +1,9 @@
-"""Parameters that know their role and their initial values, drawn by (seed, name) so that no toggle moves another's.
+"""Parameters that know their role and their initial values.
 
-Roles: embed, head, hidden, scalar, value_embed. The optimizer groups are made from them (optim/build.py).
+They are drawn by (seed, name) so that no toggle moves another's.
+
+Roles: embed, head, hidden, scalar, value_embed. The optimizer groups are made from them
+(optim/build.py).
 """
 
 import hashlib
@@ -20,7 +23,10 @@ def parameter(
     dtype: torch.dtype,
     init_dtype: torch.dtype = torch.float32,
 ) -> nn.Parameter:
-    """An uninitialised parameter; init is "normal" N(0, 1), "uniform" +-1/sqrt(shape[-1]), "zeros", or its constant values."""
+    """An uninitialised parameter.
+
+    Init is "normal" N(0, 1), "uniform" +-1/sqrt(shape[-1]), "zeros", or its constant values.
+    """
     assert role in ROLES, role
     p = nn.Parameter(torch.empty(shape, dtype=dtype))
     p.role, p.init, p.init_dtype = role, init, init_dtype  # type: ignore[attr-defined]
@@ -28,8 +34,13 @@ def parameter(
 
 
 def initial_values(name: str, p: nn.Parameter, seed: int) -> Tensor:
-    """Initial values of parameter `name`: fp32 on the CPU, from a generator of its own, rounded to its init dtype."""
-    generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]) >> 1)
+    """Initial values of parameter `name`.
+
+    fp32 on the CPU, from a generator of its own, rounded to its init dtype.
+    """
+    generator = torch.Generator().manual_seed(
+        int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]) >> 1
+    )
     if p.init == "normal":  # type: ignore[attr-defined]
         values = torch.randn(p.shape, generator=generator)
     elif p.init == "uniform":  # type: ignore[attr-defined]

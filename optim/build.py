@@ -31,38 +31,60 @@ def build_optimizers(
     device_type: str,
     compile: bool = False,
 ) -> list[torch.optim.Optimizer]:
-    """Optimizers over named parameters by role: embed, value_embed, head, scalar, hidden (a tied table is an embed).
+    """Optimizers over named parameters by role: embed, value_embed, head, scalar, hidden.
 
-    dtype: of the orthogonalisation. compile: run it through torch.compile. Every group carries `role`, `names` and
-    `base_lr`, the rate that `set_schedule` scales. Call it after the process group exists. Errors: ValueError, see Muon.
+    A tied table is an embed. dtype: of the orthogonalisation. compile: run it through
+    torch.compile. Every group carries `role`, `names` and `base_lr`, the rate that `set_schedule`
+    scales. Call it after the process group exists. Errors: ValueError, see Muon.
     """
-    assert params.keys() <= ADAM_RATES.keys(), f"unknown roles {sorted(params.keys() - ADAM_RATES.keys())}"
+    assert params.keys() <= ADAM_RATES.keys(), (
+        f"unknown roles {sorted(params.keys() - ADAM_RATES.keys())}"
+    )
     by_adam = {role: named for role, named in params.items() if named}
     matrices = by_adam.pop("hidden", []) if config.matrix_optimizer != "adamw" else []
     groups = _adam_groups(by_adam, config)
     # record 2 is one AdamW over everything
     single = config.adam_objects == "single" or config.matrix_optimizer == "adamw"
-    optimizers = [_adam(some, config, device_type) for some in ([groups] if single else [[group] for group in groups]) if some]
+    parts = [groups] if single else [[group] for group in groups]
+    optimizers = [_adam(part, config, device_type) for part in parts if part]
     if matrices:
-        matrix_groups = [_group("hidden", named, config.muon_lr) for named in _matrix_groups(matrices, config)]
-        optimizers.append(MATRIX_OPTIMIZERS[config.matrix_optimizer](matrix_groups, config, dtype=dtype, compile=compile))
+        matrix_groups = [
+            _group("hidden", named, config.muon_lr) for named in _matrix_groups(matrices, config)
+        ]
+        optimizers.append(
+            MATRIX_OPTIMIZERS[config.matrix_optimizer](
+                matrix_groups, config, dtype=dtype, compile=compile
+            )
+        )
     return optimizers
 
 
 def _group(role: str, named: Named, lr: float) -> dict[str, Any]:
-    return {"params": [p for _, p in named], "names": [name for name, _ in named], "role": role, "base_lr": lr, "lr": lr}
+    return {
+        "params": [p for _, p in named],
+        "names": [name for name, _ in named],
+        "role": role,
+        "base_lr": lr,
+        "lr": lr,
+    }
 
 
 def _adam_groups(params: dict[str, Named], config: OptimConfig) -> list[dict[str, Any]]:
     """One group per role; value tables without a rate of their own join the token table's group."""
     if config.value_embed_lr is None and "embed" in params and "value_embed" in params:
         joined = params["embed"] + params["value_embed"]
-        params = {role: named for role, named in params.items() if role != "value_embed"} | {"embed": joined}
+        params = {role: named for role, named in params.items() if role != "value_embed"}
+        params["embed"] = joined
     rates = {role: getattr(config, ADAM_RATES[role]) for role in params}
-    return [_group(role, params[role], config.adam_lr if lr is None else lr) for role, lr in rates.items()]
+    return [
+        _group(role, params[role], config.adam_lr if lr is None else lr)
+        for role, lr in rates.items()
+    ]
 
 
-def _adam(groups: list[dict[str, Any]], config: OptimConfig, device_type: str) -> torch.optim.Optimizer:
+def _adam(
+    groups: list[dict[str, Any]], config: OptimConfig, device_type: str
+) -> torch.optim.Optimizer:
     fused = config.adam_fused and device_type in FUSED_DEVICES
     rule = torch.optim.AdamW if config.weight_decay else torch.optim.Adam
     return rule(
@@ -77,7 +99,10 @@ def _adam(groups: list[dict[str, Any]], config: OptimConfig, device_type: str) -
 
 
 def _matrix_groups(matrices: Named, config: OptimConfig) -> list[Named]:
-    """One group, or one per element count where updates are gathered in buffers of equal size (record 15)."""
+    """One group, or one per element count where updates are gathered in equal buffers.
+
+    The latter is record 15's.
+    """
     if config.muon_comm != "grouped_all_gather":
         return [matrices]
     by_size: dict[int, Named] = {}
@@ -86,7 +111,9 @@ def _matrix_groups(matrices: Named, config: OptimConfig) -> list[Named]:
     return list(by_size.values())
 
 
-def set_schedule(optimizers: Iterable[torch.optim.Optimizer], lr_factor: float, momentum: float) -> None:
+def set_schedule(
+    optimizers: Iterable[torch.optim.Optimizer], lr_factor: float, momentum: float
+) -> None:
     """Write this step's rate into every group, and its momentum into every group of matrices."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:

@@ -1,11 +1,17 @@
-"""The optimizers' configuration: every toggle of the update rules, declared once (metadata as in model/config.py)."""
+"""The optimizers' configuration.
+
+Every toggle of the update rules, declared once (metadata as in model/config.py).
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
 def toggle(default: Any, **facts: Any) -> Any:
-    """A configuration field with its facts: record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit."""
+    """A configuration field with its facts.
+
+    Record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
+    """
     return field(default=default, metadata={"affects": ("loss",), **facts})
 
 
@@ -15,7 +21,10 @@ ORTHOGONAL = {"optim.matrix_optimizer": ("muon", "orthogonal_nesterov")}
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
-    """Learning rates are per step, unscaled by the schedule; `None` for a role's rate means adam_lr."""
+    """Learning rates are per step, unscaled by the schedule.
+
+    `None` for a role's rate means adam_lr.
+    """
 
     # --- Adam family: tables, head, scalars (and the matrices in record 2)
     adam_lr: float = toggle(
@@ -67,12 +76,26 @@ class OptimConfig:
         le=100,
     )
     adam_beta1: float = toggle(
-        0.9, record="r02", affects=("groups", "loss"), doc="Adam first-moment decay", choices={0.8: "r13"}, ge=0, lt=1
+        0.9,
+        record="r02",
+        affects=("groups", "loss"),
+        doc="Adam first-moment decay",
+        choices={0.8: "r13"},
+        ge=0,
+        lt=1,
     )
     adam_beta2: float = toggle(
-        0.95, record="r02", affects=("groups", "loss"), example=0.99, doc="Adam second-moment decay", ge=0, lt=1
+        0.95,
+        record="r02",
+        affects=("groups", "loss"),
+        example=0.99,
+        doc="Adam second-moment decay",
+        ge=0,
+        lt=1,
     )
-    adam_eps: float = toggle(1e-8, record="r02", affects=("groups", "loss"), example=1e-6, doc="Adam epsilon", gt=0, le=1)
+    adam_eps: float = toggle(
+        1e-8, record="r02", affects=("groups", "loss"), example=1e-6, doc="Adam epsilon", gt=0, le=1
+    )
     weight_decay: float = toggle(
         0.0,
         record="r02",
@@ -82,7 +105,12 @@ class OptimConfig:
         ge=0,
         le=10,
     )
-    adam_fused: bool = toggle(False, record="r03pre", affects=("groups", "rounding"), doc="the library's fused Adam kernel")
+    adam_fused: bool = toggle(
+        False,
+        record="r03pre",
+        affects=("groups", "rounding"),
+        doc="the library's fused Adam kernel",
+    )
     adam_objects: Literal["split", "single"] = toggle(
         "split",
         record="r08",
@@ -92,7 +120,9 @@ class OptimConfig:
         requires={"single": ORTHOGONAL},
     )
     grad_norm_per_tensor: bool = toggle(
-        False, record="r02", doc="divide every gradient tensor by its L2 norm + 1e-6 (the code of June 2024)"
+        False,
+        record="r02",
+        doc="divide every gradient tensor by its L2 norm + 1e-6 (the code of June 2024)",
     )
 
     # --- matrices
@@ -140,7 +170,10 @@ class OptimConfig:
         doc="b <- mu b + g, u = g + mu b; or b <- b + (1-mu)(g-b), u = g + mu (b-g)",
     )
     muon_nesterov: bool = toggle(
-        True, record="r03", doc="Nesterov's look-ahead; off: u is the momentum buffer", requires={"*": ORTHOGONAL}
+        True,
+        record="r03",
+        doc="Nesterov's look-ahead; off: u is the momentum buffer",
+        requires={"*": ORTHOGONAL},
     )
     muon_backend: Literal["newton_schulz", "svd"] = toggle(
         "newton_schulz",
@@ -149,7 +182,15 @@ class OptimConfig:
         doc="orthogonalisation: quintic iteration, or exact U V^T",
         requires={"*": ORTHOGONAL},
     )
-    ns_steps: int = toggle(5, record="r03", example=6, doc="Newton-Schulz iterations", ge=1, le=100, requires={"*": ORTHOGONAL})
+    ns_steps: int = toggle(
+        5,
+        record="r03",
+        example=6,
+        doc="Newton-Schulz iterations",
+        ge=1,
+        le=100,
+        requires={"*": ORTHOGONAL},
+    )
     ns_form: Literal["products", "polynomial"] = toggle(
         "products",
         record="r03",
@@ -162,14 +203,19 @@ class OptimConfig:
         record="r03",
         choices={"bf16": "r05", "bf16_transposed": "r18"},
         requires={"*": ORTHOGONAL},
-        doc="Frobenius normalisation: norm of the fp32 gradient, fp32 result; of the bf16 copy, bf16 result; "
-        "the same after the transpose",
+        doc=(
+            "Frobenius normalisation: norm of the fp32 gradient, fp32 result; of the bf16 copy,"
+            " bf16 result; the same after the transpose"
+        ),
     )
     update_scale: Literal["one", "unit_rms", "sqrt_max", "sqrt_ratio"] = toggle(
         "one",
         record="r03",
         choices={"one": "r03", "unit_rms": "r03pre", "sqrt_max": "r04", "sqrt_ratio": "r08"},
-        doc="scale of a rows x cols update: 1, sqrt(numel)/||U||_F, sqrt(max(rows, cols)), sqrt(max(1, rows/cols))",
+        doc=(
+            "scale of a rows x cols update: 1, sqrt(numel)/||U||_F, sqrt(max(rows, cols)),"
+            " sqrt(max(1, rows/cols))"
+        ),
         requires={"*": ORTHOGONAL},
     )
     update_scale_in: Literal["step", "update"] = toggle(
@@ -198,7 +244,10 @@ class OptimConfig:
         affects=("comm", "groups"),
         choices={"flat_all_reduce": "r06", "grouped_all_gather": "r15"},
         requires={"*": MUON_ONLY},
-        doc="every rank updates every matrix; rank i % world owns matrix i, one flat SUM; groups by size, asynchronous gather",
+        doc=(
+            "every rank updates every matrix; rank i % world owns matrix i, one flat SUM; groups by"
+            " size, asynchronous gather"
+        ),
     )
     muon_uneven: Literal["refuse", "handle"] = toggle(
         "handle",

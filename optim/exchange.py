@@ -1,10 +1,11 @@
 """How the ranks share the work of orthogonalising: three forms, one result.
 
 Each form is handed the matrices and two functions, and is free in who computes what:
-    compute(batch) -> (K, M, N)     the updates of K matrices of one shape, from their gradients and momenta
-    apply(batch, u_KMN)             moves K matrices of one shape by their updates
-Gradients are equal on all ranks (they are averaged before), so every form moves every matrix by the same update. Momentum
-lives only where it is computed, so who computes what never changes: a matrix without gradient keeps its place.
+    compute(batch) -> (K, M, N)   the updates of K matrices of one shape, from gradients and momenta
+    apply(batch, u_KMN)           moves K matrices of one shape by their updates
+Gradients are equal on all ranks (they are averaged before), so every form moves every matrix by
+the same update. Momentum lives only where it is computed, so who computes what never changes: a
+matrix without gradient keeps its place.
 Legend: K matrices of one shape, M rows, N columns.
 """
 
@@ -17,8 +18,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import Parameter
 
-# One batch holds all matrices of a shape. On a CPU a longer batch than this, in elements, falls out of the cache and is
-# slower than short ones (24 matrices of 256 x 256 on one core: 184 ms whole, 139 ms in pieces).
+# One batch holds all matrices of a shape. On a CPU a longer batch than this, in elements, falls out
+# of the cache and is slower than short ones (24 matrices of 256 x 256 on one core: 184 ms whole,
+# 139 ms in pieces).
 CPU_BATCH_ELEMENTS = 2**17
 
 Compute = Callable[[list[Parameter]], Tensor]
@@ -48,25 +50,41 @@ def with_gradient(params: list[Parameter]) -> list[Parameter]:
 
 
 def batches(params: list[Parameter]) -> Iterator[list[Parameter]]:
-    """The matrices with a gradient in lists of equal shape; all of a shape in one, on a CPU as many as the cache holds."""
+    """The matrices with a gradient in lists of equal shape.
+
+    All of a shape in one, on a CPU as many as the cache holds.
+    """
     for _, group in groupby(by_shape(with_gradient(params)), key=lambda p: p.shape):
         same = list(group)
-        size = max(1, CPU_BATCH_ELEMENTS // max(1, same[0].numel())) if same[0].device.type == "cpu" else len(same)
+        size = (
+            max(1, CPU_BATCH_ELEMENTS // max(1, same[0].numel()))
+            if same[0].device.type == "cpu"
+            else len(same)
+        )
         for start in range(0, len(same), size):
             yield same[start : start + size]
 
 
-def redundant(params: list[Parameter], compute: Compute, apply: Apply, ranks: Ranks, dtype: torch.dtype) -> None:
+def redundant(
+    params: list[Parameter], compute: Compute, apply: Apply, ranks: Ranks, dtype: torch.dtype
+) -> None:
     """Every rank computes every update (records 3 to 5, and any form on one process)."""
     for batch in batches(params):
         apply(batch, compute(batch))
 
 
-def flat_all_reduce(params: list[Parameter], compute: Compute, apply: Apply, ranks: Ranks, dtype: torch.dtype) -> None:
-    """Rank i % world computes matrix i into a flat buffer of zeros; one SUM hands out all updates (records 6 to 14)."""
+def flat_all_reduce(
+    params: list[Parameter], compute: Compute, apply: Apply, ranks: Ranks, dtype: torch.dtype
+) -> None:
+    """Rank i % world computes matrix i into a flat buffer of zeros.
+
+    One SUM hands out all updates (records 6 to 14).
+    """
     ordered = by_shape(with_gradient(params))
     flat = torch.zeros(sum(p.numel() for p in ordered), dtype=dtype, device=ordered[0].device)
-    slots = {p: piece.view_as(p) for p, piece in zip(ordered, flat.split([p.numel() for p in ordered]))}
+    slots = {
+        p: piece.view_as(p) for p, piece in zip(ordered, flat.split([p.numel() for p in ordered]))
+    }
     for batch in batches(params[ranks.rank :: ranks.world]):
         torch._foreach_copy_([slots[p] for p in batch], list(compute(batch).unbind()))
     dist.all_reduce(flat)
@@ -77,15 +95,22 @@ def flat_all_reduce(params: list[Parameter], compute: Compute, apply: Apply, ran
         start = stop
 
 
-def grouped_all_gather(params: list[Parameter], compute: Compute, apply: Apply, ranks: Ranks, dtype: torch.dtype) -> None:
-    """Windows of `world` matrices of one size, rank r computing the r-th, gathered asynchronously (record 15 on).
+def grouped_all_gather(
+    params: list[Parameter], compute: Compute, apply: Apply, ranks: Ranks, dtype: torch.dtype
+) -> None:
+    """Windows of `world` matrices of one size, gathered asynchronously (record 15 on).
 
-    The previous window is applied while the next one is on its way. In a last window that is not full, ranks with
-    nothing to do send zeros that nobody reads; so does the owner of a matrix without gradient, which zeros leave alone.
+    Rank r computes the r-th.
+
+    The previous window is applied while the next one is on its way. In a last window that is not
+    full, ranks with nothing to do send zeros that nobody reads; so does the owner of a matrix
+    without gradient, which zeros leave alone.
     """
     ordered = by_shape(params)
     numel, device = ordered[0].numel(), ordered[0].device
-    assert all(p.numel() == numel for p in ordered), "build_optimizers makes one group per matrix size"
+    assert all(p.numel() == numel for p in ordered), (
+        "build_optimizers makes one group per matrix size"
+    )
     pending: tuple[list[Parameter], Tensor, Tensor, dist.Work] | None = None
     for start in range(0, len(ordered), ranks.world):
         window = ordered[start : start + ranks.world]
@@ -112,7 +137,9 @@ def _receive(pending: tuple[list[Parameter], Tensor, Tensor, dist.Work], apply: 
 
 
 # torch 2.13 renamed the gather into one tensor and warns at the old name
-_all_gather = dist.all_gather_single if hasattr(dist, "all_gather_single") else dist.all_gather_into_tensor
+_all_gather = (
+    dist.all_gather_single if hasattr(dist, "all_gather_single") else dist.all_gather_into_tensor
+)
 
 Exchange = Callable[[list[Parameter], Compute, Apply, Ranks, torch.dtype], None]
 EXCHANGES: dict[str, Exchange] = {

@@ -1,12 +1,14 @@
 """Muon: momentum, orthogonalised (Keller Jordan, github.com/KellerJordan/Muon; records 4 to 18).
 
 For a matrix p of M rows (outputs) and N columns with gradient g and momentum b, starting at 0:
-    1. momentum        sum: b <- mu b + g,           u = g + mu b
-                       ema: b <- b + (1 - mu)(g - b), u = g + mu (b - g)      (without Nesterov: u = b)
+    1. momentum        sum: b <- mu b + g,            u = g + mu b
+                       ema: b <- b + (1 - mu)(g - b), u = g + mu (b - g)
+                       without Nesterov u = b
     2. orthogonalise   U = U V^T of u                 (optim/orthogonalize.py)
     3. step            p <- p - lr s U                (s: the update scale, of the shape or of U)
-Constant mu makes sum and ema differ by a factor that step 2 removes; while mu is warmed up they differ.
-Matrices of one shape are treated as one batch; which rank treats which is optim/exchange.py. Legend: K matrices of one shape.
+Constant mu makes sum and ema differ by a factor that step 2 removes; while mu is warmed up they
+differ. Matrices of one shape are treated as one batch; which rank treats which is
+optim/exchange.py. Legend: K matrices of one shape.
 """
 
 import math
@@ -51,7 +53,7 @@ MOMENTA = {"sum": (accumulate_sum, look_ahead_sum), "ema": (accumulate_ema, look
 
 
 def unit_rms(u_KMN: Tensor) -> Tensor:
-    """(K, 1, 1): what brings the root mean square of each matrix to one; a zero matrix stays zero."""
+    """(K, 1, 1): what brings each matrix's root mean square to one; zero stays zero."""
     return math.sqrt(u_KMN.size(-2) * u_KMN.size(-1)) / frobenius(u_KMN).clamp_min(1e-7)
 
 
@@ -65,31 +67,49 @@ UPDATE_SCALES: dict[str, Callable[[Tensor], float | Tensor]] = {
 
 
 def thirds(u_KMN: Tensor) -> Tensor:
-    """Merged q, k, v of 3d x d as 3K squares (a view); other shapes as they are. Record 4 goes by the shape alone."""
+    """Merged q, k, v of 3d x d as 3K squares (a view); other shapes as they are.
+
+    Record 4 goes by the shape alone.
+    """
     rows, cols = u_KMN.shape[-2:]
     return u_KMN.view(-1, cols, cols) if rows == 3 * cols else u_KMN
 
 
+def whole(u_KMN: Tensor) -> Tensor:
+    """Every matrix as it is."""
+    return u_KMN
+
+
 class Muon(torch.optim.Optimizer):
-    """Muon over groups of matrices: dicts with `params`, `names` and optionally `lr` and `momentum`, read at every step.
+    """Muon over groups of matrices.
+
+    Dicts with `params`, `names` and optionally `lr` and `momentum`, read at every step.
 
     dtype: of the orthogonalisation (bfloat16 in the records, float32 for exact arithmetic).
-    compile: orthogonalise through torch.compile, one graph per batch shape.
-    Errors: ValueError for a parameter that is no matrix, for a matrix without gradient under `muon_require_grad`, and for
+    compile: orthogonalise through torch.compile, one graph per batch shape. Errors: ValueError for
+    a parameter that is no matrix, for a matrix without gradient under `muon_require_grad`, and for
     groups that do not divide by the number of ranks under `muon_uneven: refuse`.
     """
 
     def __init__(
-        self, groups: list[dict[str, Any]], config: OptimConfig, *, dtype: torch.dtype = torch.float32, compile: bool = False
+        self,
+        groups: list[dict[str, Any]],
+        config: OptimConfig,
+        *,
+        dtype: torch.dtype = torch.float32,
+        compile: bool = False,
     ) -> None:
         super().__init__(groups, {"lr": config.muon_lr, "momentum": config.muon_momentum})
         self.ranks = Ranks.current()
         self.require_grad = config.muon_require_grad
         self.nesterov = config.muon_nesterov
         self.accumulate, self.look_ahead = MOMENTA[config.muon_momentum_form]
-        self.pieces: Callable[[Tensor], Tensor] = thirds if config.qkv_split else lambda u_KMN: u_KMN
+        self.pieces = thirds if config.qkv_split else whole
+        rule: Callable[..., Tensor] = orthogonalize
+        if compile:
+            rule = torch.compile(orthogonalize, dynamic=False, fullgraph=True)
         self.orthogonalize = partial(
-            torch.compile(orthogonalize, dynamic=False, fullgraph=True) if compile else orthogonalize,
+            rule,
             backend=config.muon_backend,
             steps=config.ns_steps,
             form=config.ns_form,
@@ -110,13 +130,18 @@ class Muon(torch.optim.Optimizer):
                 sizes[p.numel()] += 1
                 if p.ndim != 2:
                     raise ValueError(
-                        f"optim.matrix_optimizer: {name} of shape {tuple(p.shape)} is no matrix; give it a role besides hidden"
+                        f"optim.matrix_optimizer: {name} of shape {tuple(p.shape)} is no matrix;"
+                        " give it a role besides hidden"
                     )
-        uneven = [f"{count} matrices of {numel} elements" for numel, count in sizes.items() if count % self.ranks.world]
+        uneven = [
+            f"{count} matrices of {numel} elements"
+            for numel, count in sizes.items()
+            if count % self.ranks.world
+        ]
         if config.muon_uneven == "refuse" and uneven:
             raise ValueError(
-                f"optim.muon_uneven is 'refuse', and {' and '.join(uneven)} do not divide by {self.ranks.world} ranks;"
-                " set optim.muon_uneven: handle"
+                f"optim.muon_uneven is 'refuse', and {' and '.join(uneven)} do not divide by"
+                f" {self.ranks.world} ranks; set optim.muon_uneven: handle"
             )
 
     @torch.no_grad()
@@ -127,7 +152,8 @@ class Muon(torch.optim.Optimizer):
             absent = [name for name, p in zip(group["names"], group["params"]) if p.grad is None]
             if absent and self.require_grad:
                 raise ValueError(
-                    f"optim.muon_require_grad: {absent[0]} has no gradient; set it to false to leave such matrices alone"
+                    f"optim.muon_require_grad: {absent[0]} has no gradient; set it to false to"
+                    " leave such matrices alone"
                 )
             if len(absent) < len(group["params"]):
                 update, apply = partial(self._update, group), partial(self._apply, group)
@@ -164,6 +190,7 @@ class Muon(torch.optim.Optimizer):
 class OrthogonalNesterov(Muon):
     """Muon with what came later left at its plain value, so it needs no code of its own.
 
-    Sum momentum, Newton-Schulz with products, fp32 norm and fp32 result, a merged qkv matrix orthogonalised as one piece,
-    every rank doing every matrix; record 3 scales the update by one, its successor to unit RMS.
+    Sum momentum, Newton-Schulz with products, fp32 norm and fp32 result, a merged qkv matrix
+    orthogonalised as one piece, every rank doing every matrix; record 3 scales the update by one,
+    its successor to unit RMS.
     """

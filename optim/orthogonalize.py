@@ -1,4 +1,6 @@
-"""The nearest (semi-)orthogonal matrix U V^T of a matrix U S V^T, exactly or by a quintic Newton-Schulz iteration.
+"""The nearest (semi-)orthogonal matrix U V^T of a matrix U S V^T.
+
+Exactly, or by a quintic Newton-Schulz iteration.
 
 Source: Keller Jordan, Muon (github.com/KellerJordan/Muon), and the forms of records 3 to 18.
 Legend: K matrices, M rows, N columns; after `wide`, M is the short side.
@@ -9,8 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# X <- (aI + bA + cA^2) X with A = X X^T. The slope a at zero is as large as it can be while five steps still map
-# (0, 1] to about (0.7, 1.2): fast for small singular values, never converging to exactly one.
+# X <- (aI + bA + cA^2) X with A = X X^T. The slope a at zero is as large as it can be while five
+# steps still map (0, 1] to about (0.7, 1.2): fast for small singular values, never converging to
+# exactly one.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NORM_EPS = 1e-7  # keeps u = 0 at zero
 
@@ -22,7 +25,8 @@ def wide(x_KMN: Tensor) -> Tensor:
 
 def frobenius(x_KMN: Tensor) -> Tensor:
     """(K, 1, 1), in the dtype of x."""
-    return torch.linalg.vector_norm(x_KMN, dim=(-2, -1), keepdim=True)
+    norm_K11: Tensor = torch.linalg.vector_norm(x_KMN, dim=(-2, -1), keepdim=True)
+    return norm_K11
 
 
 def by_norm_of_input(u_KMN: Tensor, dtype: torch.dtype) -> Tensor:
@@ -52,7 +56,10 @@ def products(x_KMN: Tensor) -> Tensor:
 
 
 def polynomial(x_KMN: Tensor) -> Tensor:
-    """X <- aX + BX with B = bA + cA^2: the same polynomial with one wide product fewer (record 11 on)."""
+    """X <- aX + BX with B = bA + cA^2.
+
+    The same polynomial with one wide product fewer (record 11 on).
+    """
     a, b, c = COEFFICIENTS
     a_KMM = torch.bmm(x_KMN, x_KMN.mT)
     b_KMM = torch.baddbmm(a_KMM, a_KMM, a_KMM, beta=b, alpha=c)
@@ -63,7 +70,7 @@ FORMS: dict[str, Callable[[Tensor], Tensor]] = {"products": products, "polynomia
 
 
 def result_dtype(norm: str, dtype: torch.dtype) -> torch.dtype:
-    """What `orthogonalize` returns: fp32 under the fp32 norm, the compute dtype under the others."""
+    """What `orthogonalize` returns: fp32 under the fp32 norm, else the compute dtype."""
     return torch.float32 if norm == "fp32" else dtype
 
 
@@ -83,7 +90,9 @@ def orthogonalize(
     A zero matrix gives zeros under newton_schulz and some orthogonal matrix under svd, never NaN.
     """
     if u.ndim == 2:
-        return orthogonalize(u[None], backend=backend, steps=steps, form=form, norm=norm, dtype=dtype)[0]
+        return orthogonalize(
+            u[None], backend=backend, steps=steps, form=form, norm=norm, dtype=dtype
+        )[0]
     if backend == "svd":
         left_KMR, _, right_KRN = torch.linalg.svd(u.float(), full_matrices=False)
         return torch.bmm(left_KMR, right_KRN).to(result_dtype(norm, dtype))

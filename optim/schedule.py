@@ -1,4 +1,7 @@
-"""Schedules: functions of the step (0-based index of the update) that return a number and touch nothing."""
+"""Schedules: functions of the step that return a number and touch nothing.
+
+The step is the 0-based index of the update.
+"""
 
 
 def lr_factor(
@@ -12,9 +15,10 @@ def lr_factor(
 ) -> float:
     """What multiplies every learning rate at update `step` of `steps`.
 
-    (step+1)/warmup_steps while warming up; then 1; then a linear cooldown towards `floor`, reached at step == steps, which
-    is never used for an update. The cooldown is given by steps, (steps-step)/cooldown_steps (records 2 to 17), or as a
-    fraction of all steps, (1 - step/steps)/cooldown_frac (record 18). Floor: record 19.
+    (step+1)/warmup_steps while warming up; then 1; then a linear cooldown towards `floor`, reached
+    at step == steps, which is never used for an update. The cooldown is given by steps,
+    (steps-step)/cooldown_steps (records 2 to 17), or as a fraction of all steps, (1 -
+    step/steps)/cooldown_frac (record 18). Floor: record 19.
     """
     assert cooldown_steps is None or cooldown_frac is None, "a cooldown has one length"
     if step < warmup_steps:
@@ -28,7 +32,10 @@ def lr_factor(
 
 
 def muon_momentum(step: int, *, end: float, warmup_steps: int, start: float = 0.85) -> float:
-    """Momentum of update `step`: from `start` linearly to `end` over `warmup_steps` (record 9), or `end` throughout."""
+    """Momentum of update `step`.
+
+    From `start` linearly to `end` over `warmup_steps` (record 9), or `end` throughout.
+    """
     if warmup_steps == 0:
         return end
     fraction = min(step / warmup_steps, 1)
@@ -36,15 +43,22 @@ def muon_momentum(step: int, *, end: float, warmup_steps: int, start: float = 0.
 
 
 def window_tokens(step: int, *, steps: int, end: int, kind: str, warmup: str | None) -> int:
-    """Attention window at `step`: in tokens for the kinds token and clipped, in blocks of 128 for the kind block.
+    """Attention window at `step`.
 
-    end: the window, or where its warm-up ends, in tokens for every kind. The warm-up rises linearly: from 64 tokens to `end`
-    in multiples of 64 (record 13), rounded to the nearest block for the kind block (record 16), or from one block to
-    (end + 64) tokens, rounded down (record 18). Blocks are interpolated in the scripts' own floating-point order, which
-    decides at a boundary. `end` is only reached at step == steps, the last validation.
+    In tokens for the kinds token and clipped, in blocks of 128 for the kind block.
+
+    end: the window, or where its warm-up ends, in tokens for every kind. The warm-up rises
+    linearly: from 64 tokens to `end` in multiples of 64 (record 13), rounded to the nearest block
+    for the kind block (record 16), or from one block to (end + 64) tokens, rounded down (record
+    18). Blocks are interpolated in the scripts' own floating-point order, which decides at a
+    boundary. `end` is only reached at step == steps, the last validation.
     """
     f = step / steps
     if kind == "block":
-        blocks = {None: end, "tokens": (1 - f) * 64 + f * end + 64, "blocks": (1 - f) * 128 + f * (end + 64)}
+        blocks = {
+            None: end,
+            "tokens": (1 - f) * 64 + f * end + 64,
+            "blocks": (1 - f) * 128 + f * (end + 64),
+        }
         return int(blocks[warmup] // 128)
     return 64 * ((64 * steps + (end - 64) * step) // (64 * steps)) if warmup else end

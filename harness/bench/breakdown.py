@@ -1,7 +1,10 @@
-"""Where a step's time goes: data, forward, backward, each optimizer, communication, and the gaps between them.
+"""Where a step's time goes.
 
-From torch.profiler, whose events nest: an event belongs to the part that its name says, else to that of the event around it.
-On CUDA the parts hold the time of the kernels they launched, and a gap is time in which the device waits.
+Data, forward, backward, each optimizer, communication, and the gaps between them.
+
+From torch.profiler, whose events nest: an event belongs to the part that its name says, else to
+that of the event around it. On CUDA the parts hold the time of the kernels they launched, and a
+gap is time in which the device waits.
 """
 
 import os
@@ -14,7 +17,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from harness.bench.steps import Candidate
 
-PARTS = (  # beginning of an event's name -> part; the library names backward nodes, optimizers and collectives by itself
+# beginning of an event's name -> part; the library names backward nodes, optimizers and collectives
+# by itself
+PARTS = (
     ("bench::data", "data"),
     ("bench::gradients", "forward"),
     ("autograd::engine::evaluate_function", "backward"),
@@ -43,7 +48,10 @@ def owner(event: Any) -> Any:
 
 
 def host_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
-    """(part, microseconds) of every event that has a part; what lies within an inner part is taken off the outer one."""
+    """(part, microseconds) of every event that has a part.
+
+    What lies within an inner part is taken off the outer one.
+    """
     for event in events:
         part, outer = part_of(event.name), owner(event)
         if part is not None:
@@ -53,18 +61,33 @@ def host_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
 
 
 def kernel_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
-    """(part, microseconds) of every event that launched kernels. A range appears among its own kernels: it is none; a compiled
-    kernel has the name of the event that launched it."""
+    """(part, microseconds) of every event that launched kernels.
+
+    A range appears among its own kernels: it is none; a compiled kernel has the name of the event
+    that launched it.
+    """
     for event in events:
-        spent = sum(k.duration for k in event.kernels if not (event.is_user_annotation and k.name == event.name))
+        spent = sum(
+            k.duration
+            for k in event.kernels
+            if not (event.is_user_annotation and k.name == event.name)
+        )
         if spent:
             outer = owner(event)
-            yield part_of(event.name) or (str(part_of(outer.name)) if outer is not None else "other"), spent
+            yield (
+                part_of(event.name) or (str(part_of(outer.name)) if outer is not None else "other"),
+                spent,
+            )
 
 
 def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
-    """Parts of a step with their share of its time under the profiler, the dearest first; `gaps` is what no part accounts for."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own progress lines are no output of ours
+    """Parts of a step with their share of its time under the profiler, the dearest first.
+
+    `gaps` is what no part accounts for.
+    """
+    os.environ.setdefault(
+        "KINETO_LOG_LEVEL", "99"
+    )  # the profiler's own progress lines are no output of ours
     cuda = candidate.device == "cuda"
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
     candidate.timed(1)
@@ -73,7 +96,9 @@ def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
         for _ in range(steps):
             with record_function("bench::data"):
                 batches = candidate.batches()
-            window = candidate.core.set_step(min(candidate.steps_done, candidate.config.schedule.steps - 1))
+            window = candidate.core.set_step(
+                min(candidate.steps_done, candidate.config.schedule.steps - 1)
+            )
             with record_function("bench::gradients"):
                 candidate.core.gradients(batches, window)
             candidate.core.step()
@@ -86,5 +111,7 @@ def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
     for part, microseconds in (kernel_time if cuda else host_time)(events):
         parts[part] = parts.get(part, 0.0) + microseconds
     parts["gaps"] = wall_us - sum(parts.values())
-    rows = [{"part": part, "ms": us / steps / 1000, "share": us / wall_us} for part, us in parts.items()]
+    rows = [
+        {"part": part, "ms": us / steps / 1000, "share": us / wall_us} for part, us in parts.items()
+    ]
     return sorted(rows, key=lambda row: -row["share"])

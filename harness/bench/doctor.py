@@ -1,4 +1,7 @@
-"""What this machine can run: one row per thing the harness can use, with advice where it is missing."""
+"""What this machine can run.
+
+One row per thing the harness can use, with advice where it is missing.
+"""
 
 import os
 import platform
@@ -6,6 +9,8 @@ import shutil
 import subprocess
 import sys
 from typing import Any
+
+from harness.node.nvidia import query_gpus
 
 
 def _first_line(*command: str) -> str | None:
@@ -16,7 +21,11 @@ def _first_line(*command: str) -> str | None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else None
+    return (
+        done.stdout.strip().splitlines()[0]
+        if done.returncode == 0 and done.stdout.strip()
+        else None
+    )
 
 
 def examine() -> list[dict[str, Any]]:
@@ -28,9 +37,20 @@ def examine() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
 
     def add(what: str, found: str | None, advice: str | None = None) -> None:
-        rows.append({"what": what, "ok": found is not None, "found": found or "none", "advice": None if found else advice})
+        rows.append(
+            {
+                "what": what,
+                "ok": found is not None,
+                "found": found or "none",
+                "advice": None if found else advice,
+            }
+        )
 
-    add("python", platform.python_version() if sys.version_info >= (3, 11) else None, "install Python 3.11 or newer")
+    add(
+        "python",
+        platform.python_version() if sys.version_info >= (3, 11) else None,
+        "install Python 3.11 or newer",
+    )
     add("torch", torch.__version__)
     n_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     add("cpu", f"{n_cpus} processors, {torch.get_num_threads()} threads")
@@ -44,7 +64,7 @@ def examine() -> list[dict[str, Any]]:
     )
     add(
         "driver",
-        _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        next((values[0] for values in query_gpus("driver_version")), None),
         "install NVIDIA's driver to use GPUs",
     )
     add(
@@ -52,17 +72,29 @@ def examine() -> list[dict[str, Any]]:
         f"cuDNN {torch.backends.cudnn.version()}" if cuda else None,
         "needs CUDA; the default SDPA kernel is used instead",
     )
-    add("flex attention", "available" if cuda else None, "needs CUDA to train; the dense kernel is used instead")
-    add("compiler", _first_line("g++", "--version") or _first_line("clang++", "--version"), "install g++ to use torch.compile")
-    add("nccl", ".".join(map(str, torch.cuda.nccl.version())) if cuda else None, "needs CUDA; processes on CPUs use gloo")
+    add(
+        "flex attention",
+        "available" if cuda else None,
+        "needs CUDA to train; the dense kernel is used instead",
+    )
+    add(
+        "compiler",
+        _first_line("g++", "--version") or _first_line("clang++", "--version"),
+        "install g++ to use torch.compile",
+    )
+    add(
+        "nccl",
+        ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,
+        "needs CUDA; processes on CPUs use gloo",
+    )
     add("slurm", _first_line("sinfo", "--version"), "only needed for --executor slurm")
     for corpus in list_corpora():
         rows.append(
             {
-                "what": f"corpus {corpus['name']}",
-                "ok": not corpus["missing"],
-                "found": corpus["place"] if not corpus["missing"] else "none",
-                "advice": corpus["missing"],
+                "what": f"corpus {corpus.name}",
+                "ok": not corpus.missing,
+                "found": corpus.place if not corpus.missing else "none",
+                "advice": corpus.missing,
             }
         )
     return rows

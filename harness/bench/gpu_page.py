@@ -5,9 +5,12 @@ from html import escape
 from typing import Any
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-table { border-collapse: collapse; margin: .5rem 0 1.5rem; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
-th { border-bottom: 1px solid #999; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+body { color: #222; }
+table { border-collapse: collapse; margin: .5rem 0 1.5rem; }
+td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
+th { border-bottom: 1px solid #999; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
 .failed, .error { color: #a40000; font-weight: 600; } .passed { color: #14641b; }
 """
 
@@ -24,7 +27,11 @@ def text(value: Any) -> str:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     columns = list(dict.fromkeys(key for row in rows for key in row))
     head = "".join(f"<th>{escape(c)}</th>" for c in columns)
-    cell = lambda v: f'<td class="number">{text(v)}</td>' if isinstance(v, int | float) else f"<td>{text(v)}</td>"  # noqa: E731
+    cell = lambda v: (
+        f'<td class="number">{text(v)}</td>'
+        if isinstance(v, int | float)
+        else f"<td>{text(v)}</td>"
+    )  # noqa: E731
     body = "".join("<tr>" + "".join(cell(row.get(c)) for c in columns) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -33,24 +40,35 @@ def section(row: Mapping[str, Any]) -> str:
     """One check: its status, its figures, and the lists among them as tables."""
     figures = row["figures"]
     lists = [v for v in figures.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
-    single = [{"figure": k, "value": v} for k, v in figures.items() if v not in lists and k != "passed"]
+    single = [
+        {"figure": k, "value": v} for k, v in figures.items() if v not in lists and k != "passed"
+    ]
     reason = f" {escape(row['reason'])}" if row["reason"] else ""
     kind = row["status"].replace(" ", "-")
     return (
-        f'<h2>{escape(row["check"])} {escape(row["preset"])}: <span class="{kind}">{row["status"]}</span></h2>'
-        f"<p>{row['seconds']:.1f} s{reason}</p>" + (table(single) if single else "") + "".join(table(rows) for rows in lists)
+        f"<h2>{escape(row['check'])} {escape(row['preset'])}: <span"
+        f' class="{kind}">{row["status"]}</span></h2>'
+        f"<p>{row['seconds']:.1f} s{reason}</p>"
+        + (table(single) if single else "")
+        + "".join(table(rows) for rows in lists)
     )
 
 
 def page(result: Mapping[str, Any]) -> str:
     """The whole page of a result as in gpu-check.json."""
-    title = "GPU check" + (" (dry run: tiny sizes on a CPU, the figures mean nothing)" if result["dry_run"] else "")
+    title = "GPU check" + (
+        " (dry run: tiny sizes on a CPU, the figures mean nothing)" if result["dry_run"] else ""
+    )
     verdict = "passed" if result["passed"] else "failed"
-    summary = [{key: row[key] for key in ("check", "preset", "status", "seconds", "reason")} for row in result["checks"]]
+    summary = [
+        {key: row[key] for key in ("check", "preset", "status", "seconds", "reason")}
+        for row in result["checks"]
+    ]
     machine = [{"what": key, "found": value} for key, value in result["environment"].items()]
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
-        f'<h1>{title}</h1><p>All checks: <span class="{verdict}">{verdict}</span>, {result["wall_s"]:.0f} s</p>'
+        '<!doctype html><html lang="en"><meta'
+        f' charset="utf-8"><title>{title}</title><style>{STYLE}</style><h1>{title}</h1><p>All'
+        f' checks: <span class="{verdict}">{verdict}</span>, {result["wall_s"]:.0f} s</p>'
         + table(machine)
         + table(summary)
         + "".join(map(section, result["checks"]))

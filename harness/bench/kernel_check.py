@@ -1,6 +1,9 @@
-"""Kernels of this machine against plain ones: attention, compiled networks, low precision. Part of harness/bench/gpu_check.py.
+"""Kernels of this machine against plain ones: attention, compiled networks, low precision.
 
-Each check returns rows {what, error, bound, passed}; an error is the largest difference over the largest value of the reference.
+Part of harness/bench/gpu_check.py.
+
+Each check returns rows {what, error, bound, passed}; an error is the largest difference over the
+largest value of the reference.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,15 +19,24 @@ from harness.model.gpt import Tokens
 from harness.training.core import Core
 
 Rows = Iterator[dict[str, Any]]
-BF16_BOUND = 0.03  # kernels in bf16 against fp32: 8 bits of mantissa, summed over a row in another order
+BF16_BOUND = (
+    0.03  # kernels in bf16 against fp32: 8 bits of mantissa, summed over a row in another order
+)
 COMPILED_BOUND = 0.01  # of a loss: the same mathematics, rounded elsewhere
 POLICY_BOUND = 0.02  # of a loss after some updates, bf16 against fp32
 UPDATES = 5
-WINDOWS = ((None, "traced"), ("token", "traced"), ("clipped", "partial"), ("block", "partial_and_full"))
+WINDOWS = (
+    (None, "traced"),
+    ("token", "traced"),
+    ("clipped", "partial"),
+    ("block", "partial_and_full"),
+)
 
 
 def row(what: str, found: Tensor, reference: Tensor, bound: float) -> dict[str, Any]:
-    error = float((found.double() - reference.double()).abs().max() / reference.double().abs().max())
+    error = float(
+        (found.double() - reference.double()).abs().max() / reference.double().abs().max()
+    )
     return {"what": what, "error": error, "bound": bound, "passed": error <= bound}
 
 
@@ -38,11 +50,14 @@ def with_gradients(kernel: Callable[..., Tensor], tensors: list[Tensor], mask: A
 
 def inputs(device: str, T: int) -> list[Tensor]:
     draw = torch.Generator().manual_seed(0)
-    return [torch.randn(1, 6 if device == "cuda" else 2, T, 128, generator=draw).to(device) for _ in range(3)]
+    return [
+        torch.randn(1, 6 if device == "cuda" else 2, T, 128, generator=draw).to(device)
+        for _ in range(3)
+    ]
 
 
 def attention(device: str) -> Rows:
-    """FlexAttention against the dense kernel in every mask, and the SDPA backends against the plain one."""
+    """FlexAttention against the dense kernel in every mask, SDPA backends against the plain one."""
     cuda = device == "cuda"
     T = 2048 if cuda else 256
     tensors = inputs(device, T)
@@ -61,22 +76,43 @@ def attention(device: str) -> Rows:
             yield row(f"flex against dense, window {kind}, {name}", a, b, BF16_BOUND)
     reference = with_gradients(KERNELS["math"], tensors, None)
     for kernel in ("cudnn", "flash") if cuda else ("sdpa",):
-        for name, a, b in zip(names, with_gradients(KERNELS[kernel], low, None), reference, strict=True):
+        for name, a, b in zip(
+            names, with_gradients(KERNELS[kernel], low, None), reference, strict=True
+        ):
             yield row(f"{kernel} against math, {name}", a, b, BF16_BOUND)
 
 
 def small(preset: str, device: str, **fields: Any) -> RunConfig:
     """A preset at the small scale, or smaller still on a CPU: an update of one sequence."""
-    sizes = {"data.ranks": 1, "data.batch_tokens": 1024, "data.seq_len": 1024, "data.micro_tokens": 1024, "data.val_tokens": 1024}
+    sizes = {
+        "data.ranks": 1,
+        "data.batch_tokens": 1024,
+        "data.seq_len": 1024,
+        "data.micro_tokens": 1024,
+        "data.val_tokens": 1024,
+    }
     if device == "cpu":
         sizes = {key: 256 for key in sizes} | {"data.ranks": 1, "model.n_layer": 6}
-    return with_fields(resolve(preset, scale="small" if device == "cuda" else "tiny", device=device, settings=sizes)[0], fields)
+    return with_fields(
+        resolve(
+            preset, scale="small" if device == "cuda" else "tiny", device=device, settings=sizes
+        )[0],
+        fields,
+    )
 
 
 def losses(config: RunConfig, device: str, compiled: Any = None) -> Tensor:
-    """(UPDATES + 1,) losses of updates on one batch of random tokens, and of what they led to; compiled: a compiler's backend."""
+    """(UPDATES + 1,) losses of updates on one batch of random tokens, and of what they led to.
+
+    compiled: a compiler's backend.
+    """
     vocab, separator = GPT2 if device == "cuda" else (257, 256)
-    core = Core(config, Tokens(vocab_size=vocab, separator=separator, seq_len=config.data.seq_len), seed=0, device=device)
+    core = Core(
+        config,
+        Tokens(vocab_size=vocab, separator=separator, seq_len=config.data.seq_len),
+        seed=0,
+        device=device,
+    )
     if compiled is not None:
         core.forward = core.local = torch.compile(core.model, dynamic=False, backend=compiled)
     draw = torch.Generator().manual_seed(0)
@@ -87,9 +123,11 @@ def losses(config: RunConfig, device: str, compiled: Any = None) -> Tensor:
 
 
 def networks(device: str, preset: str) -> Rows:
-    """A preset compiled against eager, and its low precision against fp32, by the losses of some updates."""
+    """A preset compiled against eager, and low precision against fp32, by losses of updates."""
     cuda = device == "cuda"
-    eager = {"system.compile": "off"} | ({"model.attn_kernel": "dense", "model.block_mask": "traced"} if cuda else {})
+    eager = {"system.compile": "off"} | (
+        {"model.attn_kernel": "dense", "model.block_mask": "traced"} if cuda else {}
+    )
     config = small(preset, device)
     if config.model.attn_mask == "causal":
         eager = {"system.compile": "off"} | ({"model.attn_kernel": "sdpa"} if cuda else {})

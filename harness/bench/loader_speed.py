@@ -1,4 +1,7 @@
-"""How fast the loader reads: `python -m harness.bench.loader_speed [CORPUS]` prints tokens a second of one core for each order."""
+"""How fast the loader reads.
+
+`python -m harness.bench.loader_speed [CORPUS]` prints tokens a second of one core for each order.
+"""
 
 import sys
 import time
@@ -30,7 +33,10 @@ def main() -> None:
         layout = Layout(batch_tokens=batch_tokens, micro_tokens=65536, seq_len=seq_len)
         loader = TrainLoader(corpus.train, layout, order=order)
         speed = tokens_per_s(loader, batch_tokens, corpus.tokens["train"] // batch_tokens)
-        print(f"{corpus.name}, {order}, sequences of {seq_len}: {speed / 1e6:.0f} million tokens a second")
+        print(
+            f"{corpus.name}, {order}, sequences of {seq_len}: {speed / 1e6:.0f} million tokens a"
+            " second"
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""How fast a configuration trains on this machine: steps with their data, timed alone or interleaved with another's.
+"""How fast a configuration trains on this machine.
 
-Needs torch, numpy, PyYAML and the standard library alone. Times are of whole steps: batch from the loader to the device,
-schedules, gradients, update. Two candidates are compared by the ratio of their times within each round, since a busy machine
-slows both; the interval is that of a sign test and assumes no distribution.
+Steps with their data, timed alone or interleaved with another's.
+
+Needs torch, numpy, PyYAML and the standard library alone. Times are of whole steps: batch from the
+loader to the device, schedules, gradients, update. Two candidates are compared by the ratio of
+their times within each round, since a busy machine slows both; the interval is that of a sign test
+and assumes no distribution.
 """
 
 import os
@@ -39,10 +42,17 @@ DOCUMENT_TOKENS = 800  # mean length of a synthetic document
 CONFIDENCE = 0.95
 
 
-def resolve(name: str, *, scale: str, device: str, settings: Mapping[str, Any]) -> tuple[RunConfig, tuple[str, ...]]:
-    """A preset at a scale with settings, as it runs on this device, and what was substituted; raises UserError."""
+def resolve(
+    name: str, *, scale: str, device: str, settings: Mapping[str, Any]
+) -> tuple[RunConfig, tuple[str, ...]]:
+    """A preset at a scale with settings, as it runs on this device, and what was substituted.
+
+    Raises UserError.
+    """
     check_names(settings, lambda field: f"--set {field}")
-    values = load_scale(scale).apply(preset_values(name)[0]) | {k: frozen(v) for k, v in settings.items()}
+    values = load_scale(scale).apply(preset_values(name)[0]) | {
+        k: frozen(v) for k, v in settings.items()
+    }
     config, substituted = for_device(to_config(values), device, frozenset(settings))
     check_config(config)
     return config, substituted
@@ -60,31 +70,49 @@ class Text:
 
 @contextmanager
 def synthetic(n_tokens: int, vocab: tuple[int, int] = GPT2) -> Iterator[Text]:
-    """Random tokens with separators between documents of random length, in a shard that is gone afterwards."""
+    """Random tokens with separators between documents of random length.
+
+    They lie in a shard that is gone afterwards.
+    """
     draw = np.random.Generator(np.random.PCG64(0))
     tokens = draw.integers(0, vocab[0] - 1, n_tokens, dtype=np.uint16)
     tokens[tokens == vocab[1]] = vocab[0] - 1  # the separator stands between documents alone
     tokens[draw.random(n_tokens) < 1 / DOCUMENT_TOKENS] = vocab[1]
     with TemporaryDirectory() as folder:
         write_shard(Path(folder) / "tokens.bin", tokens)
-        yield Text(name="synthetic", shards=[Path(folder) / "tokens.bin"], vocab_size=vocab[0], separator=vocab[1])
+        yield Text(
+            name="synthetic",
+            shards=[Path(folder) / "tokens.bin"],
+            vocab_size=vocab[0],
+            separator=vocab[1],
+        )
 
 
 class Candidate:
-    """A configuration that is being timed: its network, optimizers and data on one device, one process."""
+    """A configuration that is being timed.
+
+    Its network, optimizers and data on one device, one process.
+    """
 
     def __init__(self, config: RunConfig, text: Text, *, device: str) -> None:
         set_runtime(config, device, seed=0)
-        tokens = Tokens(vocab_size=text.vocab_size, separator=text.separator, seq_len=config.data.seq_len)
+        tokens = Tokens(
+            vocab_size=text.vocab_size, separator=text.separator, seq_len=config.data.seq_len
+        )
         self.config, self.text, self.device = config, text, device
         self.core = Core(config, tokens, seed=0, device=device)
-        self.loader: TrainLoader = train_loader(config, text.shards, seed=0, rank=0, world_size=1, device=device)
+        self.loader: TrainLoader = train_loader(
+            config, text.shards, seed=0, rank=0, world_size=1, device=device
+        )
         self.steps_done = 0
 
     def batches(self) -> Any:
         """The next step's batches, on the device."""
         pinned = self.config.data.pinned
-        return [tuple(t.to(self.core.device, non_blocking=pinned) for t in batch) for batch in next(self.loader)]
+        return [
+            tuple(t.to(self.core.device, non_blocking=pinned) for t in batch)
+            for batch in next(self.loader)
+        ]
 
     def step(self) -> None:
         """One update; a bench longer than the run repeats its last step."""
@@ -103,7 +131,9 @@ class Candidate:
 
     def loader_rate(self, seconds: float = 0.5) -> float:
         """Tokens a second that the loader delivers by itself."""
-        loader = train_loader(self.config, self.text.shards, seed=0, rank=0, world_size=1, device=self.device)
+        loader = train_loader(
+            self.config, self.text.shards, seed=0, rank=0, world_size=1, device=self.device
+        )
         began, n = time.perf_counter(), 0
         while (spent := time.perf_counter() - began) < seconds:
             next(loader)
@@ -120,15 +150,23 @@ def memory(device: str) -> dict[str, float]:
 
 
 def measure(candidate: Candidate, *, steps: int, warmup: int = 3) -> dict[str, Any]:
-    """Step time, throughput, FLOPs, utilisation and memory of a candidate; `warmup` steps go first, uncounted."""
+    """Step time, throughput, FLOPs, utilisation and memory of a candidate.
+
+    `warmup` steps go first, uncounted.
+    """
     began = time.perf_counter()
     candidate.timed(warmup)
     warmup_s = time.perf_counter() - began
     ms = candidate.timed(steps)
     c, peak = candidate.config, memory(candidate.device)
     rate = matrix_rate(candidate.device, candidate.core.precision.matmul)
-    flops = flops_per_token(c, candidate.text.vocab_size, step=min(warmup + steps // 2, c.schedule.steps - 1))
-    tokens_per_s, loader = c.data.batch_tokens / statistics.median(ms) * 1000, candidate.loader_rate()
+    flops = flops_per_token(
+        c, candidate.text.vocab_size, step=min(warmup + steps // 2, c.schedule.steps - 1)
+    )
+    tokens_per_s, loader = (
+        c.data.batch_tokens / statistics.median(ms) * 1000,
+        candidate.loader_rate(),
+    )
     return {
         "steps": steps,
         "warmup_s": warmup_s,
@@ -152,7 +190,9 @@ def measure(candidate: Candidate, *, steps: int, warmup: int = 3) -> dict[str, A
 # ---------------------------------------------------------------- comparing
 
 
-def interleave(a: Callable[[], float], b: Callable[[], float], rounds: int) -> list[tuple[float, float]]:
+def interleave(
+    a: Callable[[], float], b: Callable[[], float], rounds: int
+) -> list[tuple[float, float]]:
     """Times of a and b, measured in turn; who goes first alternates."""
     pairs = []
     for i in range(rounds):
@@ -164,8 +204,13 @@ def interleave(a: Callable[[], float], b: Callable[[], float], rounds: int) -> l
     return pairs
 
 
-def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float | None, float | None]:
-    """Order statistics that hold the median with at least this confidence (sign test); None where there are too few values."""
+def median_interval(
+    values: Sequence[float], confidence: float = CONFIDENCE
+) -> tuple[float | None, float | None]:
+    """Order statistics that hold the median with at least this confidence (sign test).
+
+    None where there are too few values.
+    """
     ordered, n = sorted(values), len(values)
     outside, k = 0.0, 0  # k values are cut off at each end
     while k < n / 2 and outside + 2 * comb(n, k) / 2**n <= 1 - confidence:
@@ -175,15 +220,23 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """The second one's time as a multiple of the first's: median over the rounds, with its interval."""
+    """The second one's time as a multiple of the first's.
+
+    Median over the rounds, with its interval.
+    """
     if not pairs:
         raise UserError("no rounds to compare: ask for at least one step")
     ratios = [b / a for a, b in pairs]
     low, high = median_interval(ratios)
     medians = [statistics.median(times) for times in zip(*pairs, strict=True)]
     return {
-        "rounds": len(pairs), "a_ms": medians[0], "b_ms": medians[1], "ratio": statistics.median(ratios), "low": low, "high": high
-    }  # fmt: skip
+        "rounds": len(pairs),
+        "a_ms": medians[0],
+        "b_ms": medians[1],
+        "ratio": statistics.median(ratios),
+        "low": low,
+        "high": high,
+    }
 
 
 def compare(a: Candidate, b: Candidate, *, steps: int, warmup: int = 3) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""The house table of two scripts: runs, steps, time, loss, differences, the benchmark's rules, looks."""
+"""The house table of two scripts: their runs, differences, the benchmark's rules, looks."""
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -10,102 +12,227 @@ from harness.cli.table import print_table
 if TYPE_CHECKING:
     from harness.foreign.arm import ForeignArm
     from harness.foreign.experiment import ForeignExperiment
-    from reports.analysis.types import Comparisons
+    from reports.analysis.types import Cell, Comparisons
+    from reports.stats.rules import RuleResult
 
 AB_SCHEMA = 1
+SHOWN_OF_ARM = (
+    *("arm", "runs", "diverged", "steps"),
+    *("time_s", "time_s_sd", "val_loss", "val_loss_sd"),
+)
+SHOWN_OF_COMPARISON = ("metric", "delta", "low", "high", "p", "n", "verdict", "next_action")
+SHOWN_OF_RULE = ("rule", "n", "mean", "statistic", "p", "threshold", "significant")
 
 
-def house_verdict(e: "ForeignExperiment", results: Path, target: float, *, no_report: bool) -> dict[str, Any]:
-    """The house table as data: arms, differences, the benchmark's rules, looks, the report's path."""
+@dataclass(frozen=True, kw_only=True)
+class ArmRow:
+    """What the runs of an arm came to: means, and sd where there are several runs."""
+
+    arm: str
+    runs: int  # finished
+    diverged: int
+    steps: float | None
+    time_s: float | None
+    time_s_sd: float | None
+    val_loss: float | None
+    val_loss_sd: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleRow:
+    """What a rule of the benchmark says, or why it cannot be applied."""
+
+    rule: str
+    n: int | tuple[int, int] | None = None
+    mean: float | tuple[float, float] | None = None
+    statistic: float | None = None
+    p: float | None = None
+    threshold: float | None = None
+    significant: bool = False
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HintRow:
+    """What the static look at an arm's script saw."""
+
+    arm: str
+    line: int
+    text: str
+    doubt: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbVerdict:
+    """The house table as data."""
+
+    experiment: str
+    arms: tuple[ArmRow, ...]
+    comparisons: tuple[dict[str, Any], ...]  # as `ablate compare --json` prints them
+    rules: tuple[RuleRow, ...]
+    looks: int
+    notes: tuple[str, ...]
+    hints: tuple[HintRow, ...]
+    report: str | None  # path of the page
+
+
+def judge_scripts(
+    e: "ForeignExperiment", results: Path, target: float, *, no_report: bool
+) -> AbVerdict:
+    """The house table of an experiment's results; writes its page unless told not to.
+
+    target: the benchmark's loss, in nats."""
     from harness.cli.compare import row
     from harness.cli.lookup import compared, load_for_report
     from harness.cli.report import write_page
     from reports.analysis.samples import usable
 
-    page = None if no_report else write_page([e.name], results)
-    known = load_for_report(e.name, results, look=no_report)
-    outcome = compared(known)
-    arms = []
-    for arm in e.arms:
-        cell = outcome.cells[arm.name]
-        numbers = {k: (cell.mean.get(m), cell.sd.get(m)) for k, m in (("time_s", "train_time_s"), ("val_loss", "val_loss"))}
-        spread = {f"{k}{end}": v for k, pair in numbers.items() for end, v in zip(("", "_sd"), pair)}
-        arms.append(
-            {
-                "arm": arm.name,
-                "runs": cell.n_finished,
-                "diverged": cell.n_diverged,
-                "steps": _whole(cell.mean.get("steps")),
-                **spread,
-            }
-        )
-    return {
-        "schema": AB_SCHEMA,
-        "experiment": e.name,
-        "arms": arms,
-        "comparisons": [row(c) for c in outcome.comparisons.values()],
-        "rules": rules_of(outcome, usable(known).runs, e.arms, target),
-        "looks": outcome.looks,
-        "notes": list(outcome.notes),
-        "hints": [{"arm": a.name, "line": h.line, "text": h.text, "doubt": h.doubt} for a in e.arms for h in a.hints],
-        "report": None if page is None else str(page),
-    }
+    page = None
+    if not no_report:
+        page = str(write_page([e.name], results))
+    loaded = load_for_report(e.name, results, look=no_report)
+    outcome = compared(loaded)
+    return AbVerdict(
+        experiment=e.name,
+        arms=tuple(_arm_row(outcome.cells[arm.name]) for arm in e.arms),
+        comparisons=tuple(row(comparison) for comparison in outcome.comparisons.values()),
+        rules=rules_of(outcome, usable(loaded).runs, e.arms, target),
+        looks=outcome.looks,
+        notes=tuple(outcome.notes),
+        hints=_hint_rows(e.arms),
+        report=page,
+    )
+
+
+def _arm_row(cell: "Cell") -> ArmRow:
+    return ArmRow(
+        arm=cell.arm,
+        runs=cell.n_finished,
+        diverged=cell.n_diverged,
+        steps=_whole(cell.mean.get("steps")),
+        time_s=cell.mean.get("train_time_s"),
+        time_s_sd=cell.sd.get("train_time_s"),
+        val_loss=cell.mean.get("val_loss"),
+        val_loss_sd=cell.sd.get("val_loss"),
+    )
 
 
 def _whole(value: float | None) -> float | None:
-    return int(value) if value is not None and value == int(value) else value
+    """A whole number as an integer, which prints without decimals."""
+    if value is not None and value == int(value):
+        return int(value)
+    return value
 
 
-def rules_of(outcome: "Comparisons", runs: Any, arms: "tuple[ForeignArm, ...]", target: float) -> list[dict[str, Any]]:
-    """The benchmark's rules on the new arm, and new against old; a rule that cannot be applied says why."""
+def _hint_rows(arms: "Sequence[ForeignArm]") -> tuple[HintRow, ...]:
+    rows = []
+    for arm in arms:
+        for hint in arm.hints:
+            rows.append(HintRow(arm=arm.name, line=hint.line, text=hint.text, doubt=hint.doubt))
+    return tuple(rows)
+
+
+# ---------------------------------------------------------------- the benchmark's rules
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """What the rules ask of an arm."""
+
+    losses: list[float]  # of its finished runs
+    steps: float | None  # their mean
+
+
+def rules_of(
+    outcome: "Comparisons", runs: Any, arms: "Sequence[ForeignArm]", target: float
+) -> tuple[RuleRow, ...]:
+    """The benchmark's rules on the new arm, and new against old.
+
+    runs: the tidy table of runs; target: the benchmark's loss, in nats."""
+    old, new = (_measured(arm.name, outcome, runs) for arm in arms[:2])
+    rows = []
+    for rule, apply in BENCHMARK_RULES.items():
+        try:
+            rows.append(_rule_row(apply(old, new, target)))
+        except ValueError as error:
+            rows.append(RuleRow(rule=rule, why_not=str(error)))
+    return tuple(rows)
+
+
+def _measured(arm: str, outcome: "Comparisons", runs: Any) -> _Measured:
+    is_finished = (runs["arm"] == arm) & (runs["status"] == "finished")
+    losses = [float(loss) for loss in runs.loc[is_finished, "val_loss"]]
+    return _Measured(losses=losses, steps=outcome.cells[arm].mean.get("steps"))
+
+
+def _rule_row(result: "RuleResult") -> RuleRow:
+    return RuleRow(
+        rule=result.rule,
+        n=result.n,
+        mean=result.mean,
+        statistic=result.statistic,
+        p=result.p,
+        threshold=result.threshold,
+        significant=result.significant,
+    )
+
+
+def _track1(old: _Measured, new: _Measured, target: float) -> "RuleResult":
     from reports.stats import rules
 
-    losses = {
-        a.name: [float(v) for v in runs.loc[(runs["arm"] == a.name) & (runs["status"] == "finished"), "val_loss"]] for a in arms
-    }
-    old, new = (losses[a.name] for a in arms[:2])
-    steps = [outcome.cells[a.name].mean.get("steps") for a in arms[:2]]
-
-    def pair() -> Any:
-        if not old or not new or None in steps:
-            raise ValueError("rule track3-pair needs finished runs of both")
-        old_steps, new_steps = (round(s or 0) for s in steps)
-        return rules.track3_pair(
-            old_mean=fmean(old), old_n=len(old), old_steps=old_steps, new_mean=fmean(new), new_n=len(new), new_steps=new_steps
-        )  # fmt: skip
-
-    out = []
-    for name, apply in (
-        ("track1", lambda: rules.track1(new, target)),
-        ("track3", lambda: rules.track3(new, target)),
-        ("track3-pair", pair),
-    ):
-        keys = ("rule", "n", "mean", "statistic", "p", "threshold", "significant")
-        try:
-            said = apply()
-            out.append({k: getattr(said, k) for k in keys} | {"why_not": None})
-        except ValueError as error:
-            out.append({**dict.fromkeys(keys), "rule": name, "significant": False, "why_not": str(error)})
-    return out
+    return rules.track1(new.losses, target)
 
 
-def print_verdict(verdict: dict[str, Any]) -> None:
-    arms, old, new = verdict["arms"], *(a["arm"] for a in verdict["arms"][:2])
-    print_table(arms, ["arm", "runs", "diverged", "steps", "time_s", "time_s_sd", "val_loss", "val_loss_sd"])
-    print(f"\n{new} minus {old}:")
-    keep = ("metric", "delta", "low", "high", "p", "n", "verdict", "next_action")
-    print_table([{k: c[k] for k in keep} for c in verdict["comparisons"] if c["metric"] in (*JUDGED, "step_ms")])
-    for note in verdict["notes"]:
+def _track3(old: _Measured, new: _Measured, target: float) -> "RuleResult":
+    from reports.stats import rules
+
+    return rules.track3(new.losses, target)
+
+
+def _track3_pair(old: _Measured, new: _Measured, target: float) -> "RuleResult":
+    from reports.stats import rules
+
+    if not old.losses or not new.losses or old.steps is None or new.steps is None:
+        raise ValueError("rule track3-pair needs finished runs of both")
+    return rules.track3_pair(
+        old_mean=fmean(old.losses),
+        old_n=len(old.losses),
+        old_steps=round(old.steps),
+        new_mean=fmean(new.losses),
+        new_n=len(new.losses),
+        new_steps=round(new.steps),
+    )
+
+
+BENCHMARK_RULES = {"track1": _track1, "track3": _track3, "track3-pair": _track3_pair}
+
+
+# ---------------------------------------------------------------- printed
+
+
+def verdict_mapping(verdict: AbVerdict) -> dict[str, Any]:
+    """What `ab --json` prints."""
+    return {"schema": AB_SCHEMA, **asdict(verdict)}
+
+
+def print_verdict(verdict: AbVerdict) -> None:
+    """The house table in the terminal."""
+    print_table([asdict(arm) for arm in verdict.arms], SHOWN_OF_ARM)
+    old, new = verdict.arms[:2]
+    print(f"\n{new.arm} minus {old.arm}:")
+    shown = [c for c in verdict.comparisons if c["metric"] in (*JUDGED, "step_ms")]
+    print_table(shown, SHOWN_OF_COMPARISON)
+    for note in verdict.notes:
         print(note)
     print("\nthe benchmark's rules:")
-    print_table(verdict["rules"], ["rule", "n", "mean", "statistic", "p", "threshold", "significant"])
-    for rule in verdict["rules"]:
-        if rule["why_not"]:
-            print(rule["why_not"])
-    looks = f"{verdict['looks']} {'look' if verdict['looks'] == 1 else 'looks'} at the results"
-    print(f"\n{looks}; times are the scripts' own (self-reported)")
-    for hint in verdict["hints"]:
-        if hint["doubt"]:
-            print(f"{hint['arm']}:{hint['line']}: {hint['text']}")
-    if verdict["report"]:
-        print(f"report: {verdict['report']}")
+    print_table([asdict(rule) for rule in verdict.rules], SHOWN_OF_RULE)
+    for rule in verdict.rules:
+        if rule.why_not:
+            print(rule.why_not)
+    looks = "look" if verdict.looks == 1 else "looks"
+    print(f"\n{verdict.looks} {looks} at the results; times are the scripts' own (self-reported)")
+    for hint in verdict.hints:
+        if hint.doubt:
+            print(f"{hint.arm}:{hint.line}: {hint.text}")
+    if verdict.report:
+        print(f"report: {verdict.report}")

@@ -31,7 +31,7 @@ def next_seeds(experiment: "Experiment", results: Path) -> tuple[int, ...]:
 
     decision = decide(load_for_report(experiment.name, results, look=True))
     assert experiment.seeds_rule is not None
-    room = experiment.seeds_rule["max"] - len(experiment.seeds)
+    room = experiment.seeds_rule.most - len(experiment.seeds)
     n = min(decision.n, room) if isinstance(decision, Continue) else 0
     first = max(experiment.seeds) + 1
     if n > 0:

@@ -1,8 +1,9 @@
 """Corpora: what there is, make one, check one."""
 
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,15 +12,58 @@ from harness.cli.options import Json
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
-data = typer.Typer(help="Corpora: embedded, FineWeb, your own text.", no_args_is_help=True, rich_markup_mode=None)
+if TYPE_CHECKING:
+    from harness.corpora.corpus import Corpus
+
+data = typer.Typer(
+    help="Corpora: embedded, FineWeb, your own text.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(data, name="data")
-Root = Annotated[Path | None, typer.Option("--data", help="folder of all corpora; default $ABLATE_DATA, else ./data")]
+Root = Annotated[
+    Path | None,
+    typer.Option("--data", help="folder of all corpora; default $ABLATE_DATA, else ./data"),
+]
+
+
+Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(help="for text: files and folders (.txt, .md, .jsonl, source)"),
+]
+CorpusName = Annotated[str | None, typer.Option("--name", help="for text: the corpus's name")]
+TokenizerName = Annotated[str, typer.Option(help="for text: bytes or gpt2")]
+Vocabulary = Annotated[
+    Path | None,
+    typer.Option(help="for text with gpt2: a vocabulary file, where there is no network"),
+]
+By = Annotated[str, typer.Option(help="for text: one document per file, line or paragraph")]
+HeldoutPaths = Annotated[
+    list[Path] | None,
+    typer.Option(help="for text: files and folders of other text, for a second metric; repeatable"),
+]
+Shards = Annotated[int | None, typer.Option(help="for fineweb10B: the first N training shards")]
+ROLE_WORDS = {"train": "training", "val": "validation", "heldout": "held-out"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareOptions:
+    """What `data prepare` was given."""
+
+    name: str
+    paths: list[Path]
+    corpus: str | None  # its name, of text
+    tokenizer: str
+    vocabulary: Path | None
+    by: str  # one document per file, line or paragraph
+    heldout: list[Path]
+    shards: int | None  # of fineweb10B
+    root: Path | None
 
 
 def progress(done: int, total: int) -> None:
     """Percent on standard error, where that is a terminal."""
     if sys.stderr.isatty() and total:
-        print(f"\r{100 * done // total:3d} %", end="" if done < total else "\n", file=sys.stderr, flush=True)
+        end = "" if done < total else "\n"
+        print(f"\r{100 * done // total:3d} %", end=end, file=sys.stderr, flush=True)
 
 
 @data.command("list")
@@ -27,80 +71,108 @@ def list_(root: Root = None, json: Json = False) -> None:
     """Every corpus with size, tokens, fingerprint, place, and what is missing."""
     from harness.corpora.index import list_corpora
 
-    rows = list_corpora(root)
+    corpora = list_corpora(root)
     if json:
-        print_json(rows)
-    else:
-        print_table(
-            [
-                {
-                    "name": r["name"],
-                    "tokens": sum(r["tokens"].values()) if r["tokens"] else None,
-                    "MiB": r["bytes"] / 2**20,
-                    "fingerprint": r["fingerprint"][:12] if r["fingerprint"] else None,
-                    "place": r["place"],
-                    "missing": r["missing"],
-                }
-                for r in rows
-            ]
-        )
+        print_json([asdict(corpus) for corpus in corpora])
+        return
+    rows = []
+    for corpus in corpora:
+        row = {
+            "name": corpus.name,
+            "tokens": sum(corpus.tokens.values()) if corpus.tokens else None,
+            "MiB": corpus.bytes / 2**20,
+            "fingerprint": corpus.fingerprint[:12] if corpus.fingerprint else None,
+            "place": corpus.place,
+            "missing": corpus.missing,
+        }
+        rows.append(row)
+    print_table(rows)
 
 
 @data.command()
 def prepare(
     name: Annotated[str, typer.Argument(help="stdlib, fineweb10B, or text followed by PATH...")],
-    paths: Annotated[list[Path] | None, typer.Argument(help="for text: files and folders (.txt, .md, .jsonl, source)")] = None,
-    corpus: Annotated[str | None, typer.Option("--name", help="for text: the corpus's name")] = None,
-    tokenizer: Annotated[str, typer.Option(help="for text: bytes or gpt2")] = "bytes",
-    vocabulary: Annotated[
-        Path | None, typer.Option(help="for text with gpt2: a vocabulary file, where there is no network")
-    ] = None,
-    by: Annotated[str, typer.Option(help="for text: one document per file, line or paragraph")] = "file",
-    heldout: Annotated[
-        list[Path] | None, typer.Option(help="for text: files and folders of other text, for a second metric; repeatable")
-    ] = None,
-    shards: Annotated[int | None, typer.Option(help="for fineweb10B: the first N training shards")] = None,
+    paths: Paths = None,
+    corpus: CorpusName = None,
+    tokenizer: TokenizerName = "bytes",
+    vocabulary: Vocabulary = None,
+    by: By = "file",
+    heldout: HeldoutPaths = None,
+    shards: Shards = None,
     root: Root = None,
 ) -> None:
     """Make a corpus; what is prepared already is left as it is."""
-    from harness.corpora.index import prepare as prepare_known
-    from harness.corpora.text import prepare_text
+    options = PrepareOptions(
+        name=name,
+        paths=paths or [],
+        corpus=corpus,
+        tokenizer=tokenizer,
+        vocabulary=vocabulary,
+        by=by,
+        heldout=heldout or [],
+        shards=shards,
+        root=root,
+    )
+    made = make(options)
+    held = [f"{n} {ROLE_WORDS[role]}" for role, n in made.tokens.items()]
+    print(
+        f"{made.name}: {', '.join(held)} tokens in {made.folder}, "
+        f"fingerprint {made.fingerprint[:12]}"
+    )
 
-    if name == "text":
-        if not paths or not corpus:
-            raise UserError("data prepare text: name the files and the corpus: ablate data prepare text PATH... --name NAME")
-        made = prepare_text(
-            paths,
-            name=corpus,
-            root=root,
-            tokenizer=tokenizer,
-            vocabulary=vocabulary,
-            documents=by,
-            heldout=heldout or (),
-            progress=progress,
+
+def make(options: PrepareOptions) -> "Corpus":
+    """The corpus that was asked for, made unless it is there."""
+    from harness.corpora.index import prepare as prepare_known
+
+    if options.name == "text":
+        return make_text(options)
+    if options.paths:
+        raise UserError(
+            f"data prepare {options.name}: takes no paths; for your own text: "
+            "ablate data prepare text PATH... --name NAME"
         )
-    elif paths:
-        raise UserError(f"data prepare {name}: takes no paths; for your own text: ablate data prepare text PATH... --name NAME")
-    else:
-        made = prepare_known(name, root, n_shards=shards, progress=progress)
-    words = {"train": "training", "val": "validation", "heldout": "held-out"}
-    held = ", ".join(f"{n} {words[role]}" for role, n in made.tokens.items())
-    print(f"{made.name}: {held} tokens in {made.folder}, fingerprint {made.fingerprint[:12]}")
+    return prepare_known(options.name, options.root, n_shards=options.shards, progress=progress)
+
+
+def make_text(options: PrepareOptions) -> "Corpus":
+    from harness.corpora.text import prepare_text
+    from harness.corpora.tokenizers import TokenizerChoice
+
+    if not options.paths or not options.corpus:
+        raise UserError(
+            "data prepare text: name the files and the corpus: "
+            "ablate data prepare text PATH... --name NAME"
+        )
+    return prepare_text(
+        options.paths,
+        name=options.corpus,
+        root=options.root,
+        tokenizer=TokenizerChoice(name=options.tokenizer, vocabulary=options.vocabulary),
+        documents=options.by,
+        heldout=options.heldout,
+        progress=progress,
+    )
 
 
 @data.command()
 def check(path: Path, json: Json = False) -> None:
-    """Verify a shard or a corpus folder: headers, lengths, token ranges, separators, duplicate documents. Exit 1 if it is bad."""
+    """Verify a shard or a corpus folder: headers, lengths, token ranges, separators, duplicate
+    documents. Exit 1 if it is bad.
+    """
     from harness.corpora.check import check as check_path
 
     report = check_path(path)
     if json:
-        print_json(report)
+        print_json(asdict(report))
     else:
-        print_table(report["files"], ["file", "role", "tokens", "lowest", "highest", "separators"])
-        print_table([{"role": role, **facts} for role, facts in report["documents"].items()])
-        for kind in ("problems", "warnings"):
-            for line in report[kind]:
-                print(f"{kind[:-1]}: {line}")
-        print("sound" if report["ok"] else "not sound")
-    raise typer.Exit(0 if report["ok"] else 1)
+        files = [asdict(facts) for facts in report.files]
+        print_table(files, ["file", "role", "tokens", "lowest", "highest", "separators"])
+        print_table([{"role": role, **facts} for role, facts in report.documents.items()])
+        for line in report.problems:
+            print(f"problem: {line}")
+        for line in report.warnings:
+            print(f"warning: {line}")
+        print("sound" if report.ok else "not sound")
+    if not report.ok:
+        raise typer.Exit(1)

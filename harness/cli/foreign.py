@@ -1,9 +1,9 @@
-"""Running experiments whose trainers are not ours: what is missing, one line as each run ends, how it stands."""
+"""Running experiments of foreign trainers: a line as each run ends, and how it stands."""
 
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.foreign.experiment import ForeignExperiment
+    from harness.run.plan import Plan
     from harness.run.spec import PlannedRun
     from harness.runner.executor import Summary
     from harness.runner.process import Event
@@ -21,13 +22,19 @@ JUDGED = ("val_loss", "train_time_s")  # by the scripts' own account
 
 
 def run_foreign(
-    e: "ForeignExperiment", results: Path, *, max_parallel: int = 1, max_gpu_hours: float | None = None, quiet: bool = False
+    e: "ForeignExperiment",
+    results: Path,
+    *,
+    max_parallel: int = 1,
+    max_gpu_hours: float | None = None,
+    quiet: bool = False,
 ) -> "tuple[Summary, list[PlannedRun], Store]":
-    """Run what is missing, in the order of the plan; called again it goes on. Starts nothing that may cost more than allowed."""
+    """Run what is missing, in the order of the plan; called again it goes on.
+
+    Starts nothing that may cost more than allowed. quiet: standard output is for JSON."""
     from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, with_steps
     from harness.foreign.runner import ForeignRunner, make_slots
-    from harness.provenance.redact import redact
     from harness.runner.executor import Summary
     from harness.store.plans import read_plan, save_plan
     from harness.store.store import Store
@@ -35,69 +42,109 @@ def run_foreign(
     planned = plan_foreign(e)
     check_limit(estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s), max_gpu_hours)
     before = read_plan(results, e.name)
-    if before is not None and not before.get("foreign"):
-        raise UserError(f"experiment '{e.name}' in {results} holds other runs: choose another name (--experiment)")
+    if before is not None and not before.foreign:
+        raise UserError(
+            f"experiment '{e.name}' in {results} holds other runs: "
+            "choose another name (--experiment)"
+        )
     store = Store.create(results)
     keep_code(e, store)
-    command = redact(shlex.join(["ablate", *sys.argv[1:]]))
-    if e.started is not None:  # `ablate run NAME` goes on with what another command began
-        more = before is None or len(before["runs"]) != len(planned)
-        command = f"{e.started.partition(' && ')[0]} && {command}" if more else e.started
-    save_plan(results, with_steps(results, describe_foreign(e, planned, before=before, command=command)))
-    missing = []
-    for p in planned:
-        result, wrong = store.repair(p.spec.run_id)
-        if wrong:
-            print(f"{wrong}: set aside, it is run again", file=sys.stderr)
-        if result is None:
-            missing.append(p)
+    plan = describe_foreign(e, planned, before=before, command=_command(e, before, planned))
+    save_plan(results, with_steps(results, plan))
+    missing = _missing(planned, store)
     if not missing:
         return Summary(), planned, store
-    slots = make_slots(e.baseline.trainer["gpus"], min(max_parallel, len(missing)))
-    progress = Progress(len(planned) - len(missing), len(planned), quiet)
+    slots = make_slots(e.baseline.trainer.gpus, min(max_parallel, len(missing)))
+    progress = EndedRuns(len(planned) - len(missing), len(planned), quiet)
     progress.say(f"{len(missing)} of {len(planned)} runs to do, {len(slots)} at a time")
     runner = ForeignRunner(missing, store, slots, limits=e.limits, on_event=progress.on_event)
     summary = runner.run()
-    save_plan(results, with_steps(results, read_plan(results, e.name) or {}))
+    saved = read_plan(results, e.name)
+    if saved is not None:
+        save_plan(results, with_steps(results, saved))
     return summary, planned, store
 
 
-class Progress:
+def _command(e: "ForeignExperiment", before: "Plan | None", planned: "list[PlannedRun]") -> str:
+    """The commands that make this experiment.
+
+    `ablate run NAME` goes on with what another command began: it is added where it plans more."""
+    from harness.provenance.redact import redact
+
+    command = redact(shlex.join(["ablate", *sys.argv[1:]]))
+    if e.started is None:
+        return command
+    if before is not None and len(before.runs) == len(planned):
+        return e.started
+    first, _, _ = e.started.partition(" && ")
+    return f"{first} && {command}"
+
+
+def _missing(planned: "list[PlannedRun]", store: "Store") -> "list[PlannedRun]":
+    """The runs without a result; a damaged result is set aside, and said."""
+    missing = []
+    for run in planned:
+        result, damage = store.repair(run.spec.run_id)
+        if damage:
+            print(f"{damage}: set aside, it is run again", file=sys.stderr)
+        if result is None:
+            missing.append(run)
+    return missing
+
+
+class EndedRuns:
     """One line as each run ends; on standard error where standard output is for JSON."""
 
     def __init__(self, n_done: int, n_all: int, quiet: bool) -> None:
-        self.n_done, self.n_all, self.file = n_done, n_all, sys.stderr if quiet else sys.stdout
+        self.n_done = n_done
+        self.n_all = n_all
+        self.file = sys.stderr if quiet else sys.stdout
 
     def say(self, line: str) -> None:
         print(line, file=self.file, flush=True)
 
     def on_event(self, event: "Event") -> None:
-        p, status, final = event["run"], event["status"], event["final"]
-        self.n_done += status in ("finished", "diverged")
-        words = [f"{k} {final[k]:.4f}" for k in JUDGED if final.get(k) is not None]
-        why = f": {event['reason']}" if event["reason"] else ""
-        self.say(f"[{self.n_done}/{self.n_all}] {p.arm}, block {p.block + 1}: {status} {' '.join(words)}".rstrip() + why)
+        """Say how a run ended."""
+        run, status, final = event["run"], event["status"], event["final"]
+        if status in ("finished", "diverged"):
+            self.n_done += 1
+        line = f"[{self.n_done}/{self.n_all}] {run.arm}, block {run.block + 1}: {status}"
+        for metric in JUDGED:
+            if final.get(metric) is not None:
+                line += f" {metric} {final[metric]:.4f}"
+        if event["reason"]:
+            line += f": {event['reason']}"
+        self.say(line)
 
 
-def stop_if_stopped(summary: "Summary", e: "ForeignExperiment", planned: "list[PlannedRun]", store: "Store") -> None:
+def stop_if_stopped(
+    summary: "Summary", e: "ForeignExperiment", planned: "list[PlannedRun]", store: "Store"
+) -> None:
+    """Where a signal stopped the runs: say how far they came, exit as it asks."""
     from harness.cli.options import EXIT_STOPPED
 
     if summary.stopped:
-        n_done = sum(store.is_done(p.spec.run_id) for p in planned)
+        n_done = sum(store.is_done(run.spec.run_id) for run in planned)
         print(
-            f"{e.name}: {summary.stopped}: {n_done} of {len(planned)} runs are done; run the same command again to go on",
+            f"{e.name}: {summary.stopped}: {n_done} of {len(planned)} runs are done; "
+            "run the same command again to go on",
             file=sys.stderr,
         )
         raise typer.Exit(EXIT_STOPPED[summary.stopped])
 
 
-def tell_failed(summary: "Summary", planned: "list[PlannedRun]", store: "Store", *, quiet: bool) -> int:
+def tell_failed(
+    summary: "Summary", planned: "list[PlannedRun]", store: "Store", *, quiet: bool
+) -> int:
     """Name the runs without a result, with their logs; how many there are."""
-    failed = [p for p in planned if not store.is_done(p.spec.run_id)]
-    for p in failed:
-        reason, log = summary.reasons.get(p.spec.run_id), store.directory(p.spec.run_id) / "log.txt"
-        status = summary.statuses.get(p.spec.run_id)
-        print(f"{p.arm}, block {p.block + 1}: {status}: {reason} ({log})", file=sys.stderr if quiet else sys.stdout)
+    file = sys.stderr if quiet else sys.stdout
+    failed = [run for run in planned if not store.is_done(run.spec.run_id)]
+    for run in failed:
+        run_id = run.spec.run_id
+        reason = summary.reasons.get(run_id)
+        status = summary.statuses.get(run_id)
+        log = store.directory(run_id) / "log.txt"
+        print(f"{run.arm}, block {run.block + 1}: {status}: {reason} ({log})", file=file)
     return len(failed)
 
 
@@ -122,43 +169,77 @@ def run_experiment(
     if dry_run:
         print_foreign_plan(e, results, price=price, max_gpu_hours=max_gpu_hours)
         return
-    summary, planned, store = run_foreign(e, results, max_parallel=max_parallel, max_gpu_hours=max_gpu_hours)
+    summary, planned, store = run_foreign(
+        e, results, max_parallel=max_parallel, max_gpu_hours=max_gpu_hours
+    )
     stop_if_stopped(summary, e, planned, store)
     n_failed = tell_failed(summary, planned, store, quiet=False)
     n_done = len(planned) - n_failed
-    print(
-        f"{e.name}: {f'{n_done} of {len(planned)} runs have a result' if n_failed else f'everything is finished: {n_done} runs'}"
-    )
+    if n_failed:
+        print(f"{e.name}: {n_done} of {len(planned)} runs have a result")
+    else:
+        print(f"{e.name}: everything is finished: {n_done} runs")
     if not no_report:
         print(f"report: {write_page([e.name], results)}")
     raise typer.Exit(1 if n_failed else 0)
 
 
 def print_foreign_plan(
-    e: "ForeignExperiment", results: Path, *, price: float | None, max_gpu_hours: float | None = None, json: bool = False
+    e: "ForeignExperiment",
+    results: Path,
+    *,
+    price: float | None,
+    max_gpu_hours: float | None = None,
+    json: bool = False,
 ) -> None:
-    """Arms, runs, what is done, what the rest costs, and what the static look at each script found."""
+    """Arms, runs, what is done, what the rest costs, and what was seen in each script."""
     from harness.cli.table import print_json, print_table
     from harness.experiment.cost import check_limit, estimate_foreign, with_price
     from harness.foreign.plan import plan_foreign
     from harness.store.store import Store
 
-    planned, store = plan_foreign(e), Store(results)
-    done = {p.spec.run_id for p in planned if store.is_done(p.spec.run_id)}
-    cost = with_price(estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s), price)
-    rows = []
-    for arm in e.arms:
-        own = [p.spec.run_id for p in planned if p.arm == arm.name]
-        changes = [f"{k}={v}" for k, v in arm.fields.items()]
-        rows.append({"arm": arm.name, "runs": len(own), "done": len(done.intersection(own)), "changes": changes})
+    planned = plan_foreign(e)
+    store = Store(results)
+    done = {run.spec.run_id for run in planned if store.is_done(run.spec.run_id)}
+    estimate = estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s)
+    cost = with_price(estimate, price)
+    rows = _arm_rows(e, planned, done)
     if json:
-        facts = {"name": e.name, "question": e.question, "arms": rows, "runs": len(planned), "done": len(done)}
-        print_json({**facts, "seeds": list(e.seeds), "cost": cost})
+        print_json(
+            {
+                "name": e.name,
+                "question": e.question,
+                "arms": rows,
+                "runs": len(planned),
+                "done": len(done),
+                "seeds": list(e.seeds),
+                "cost": cost.to_mapping(),
+            }
+        )
         return
-    print(f"{e.name}{': ' * bool(e.question)}{e.question}\n{len(planned)} runs of {len(e.arms)} arms, {len(done)} done")
+    title = f"{e.name}: {e.question}" if e.question else e.name
+    print(f"{title}\n{len(planned)} runs of {len(e.arms)} arms, {len(done)} done")
     print_table(rows)
     for arm in e.arms:
         for hint in arm.hints:
             print(f"{arm.name}, {arm.code.script}:{hint.line}: {hint.text}")
-    print(cost["words"])
+    print(cost.words)
     check_limit(cost, max_gpu_hours)
+
+
+def _arm_rows(
+    e: "ForeignExperiment", planned: "list[PlannedRun]", done: set[str]
+) -> list[dict[str, Any]]:
+    """Per arm: its runs, those that are done, its changes."""
+    rows = []
+    for arm in e.arms:
+        run_ids = [run.spec.run_id for run in planned if run.arm == arm.name]
+        rows.append(
+            {
+                "arm": arm.name,
+                "runs": len(run_ids),
+                "done": len(done.intersection(run_ids)),
+                "changes": [f"{field}={value}" for field, value in arm.fields.items()],
+            }
+        )
+    return rows

@@ -3,57 +3,107 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli import app
-from harness.cli.options import Json
+from harness.cli.options import RESULTS, Json, Results
 from harness.cli.table import print_json, print_table
 
-RESULTS = Path("results")
+if TYPE_CHECKING:
+    from harness.foreign.imports import Imported
+
+Logs = Annotated[
+    list[Path],
+    typer.Argument(metavar="LOG...|DIR", help="logs, or folders: one arm per folder"),
+]
+ExperimentName = Annotated[str, typer.Option("--experiment", help="the name to import under")]
+Arm = Annotated[
+    str | None,
+    typer.Option("--arm", help="one arm for everything instead of one per folder"),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option("--baseline", help="the arm to compare with; default: the first one"),
+]
 
 
 @app.command("import")
 def import_(
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG...|DIR", help="logs, or folders: one arm per folder")],
-    experiment: Annotated[str, typer.Option("--experiment", help="the name to import under")],
-    arm: Annotated[str | None, typer.Option("--arm", help="one arm for everything instead of one per folder")] = None,
-    baseline: Annotated[str | None, typer.Option("--baseline", help="the arm to compare with; default: the first one")] = None,
-    results: Annotated[Path, typer.Option("--results", help="the results folder")] = RESULTS,
+    logs: Logs,
+    experiment: ExperimentName,
+    arm: Arm = None,
+    baseline: Baseline = None,
+    results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Bring in logs of the public benchmark, of all eras, as runs of an arm. Exit 1 if a file was refused; the rest come in."""
+    """Bring in logs of the public benchmark, of all eras, as runs of an arm.
+    Exit 1 if a file was refused; the rest come in."""
     from harness.foreign.imports import import_logs
     from harness.provenance.redact import redact
     from harness.store.store import Store
 
-    command = redact(shlex.join(["ablate", *sys.argv[1:]]))
-    done = import_logs(logs, store=Store.create(results), experiment=experiment, arm=arm, baseline=baseline, command=command)
-    rows = done.plan.runs if done.plan else ()
-    names = [arm.name for arm in done.plan.arms] if done.plan else []
-    arms = [{"arm": name, "runs": sum(r.arm == name for r in rows)} for name in names]
+    imported = import_logs(
+        logs,
+        store=Store.create(results),
+        experiment=experiment,
+        arm=arm,
+        baseline=baseline,
+        command=redact(shlex.join(["ablate", *sys.argv[1:]])),
+    )
     if json:
-        facts = {
-            "experiment": experiment,
-            "baseline": done.plan.baseline if done.plan else None,
-            "arms": arms,
-            "imported": done.added,
-        }
-        print_json({**facts, "known": done.known, "copies": done.copies, "refused": done.refused})
+        print_json(imported_mapping(experiment, imported))
     else:
-        for path, other in done.copies.items():
-            print(f"{_line(path)}: the same log as {_line(other)}: one run")
-        for path, why in done.refused.items():
-            print(f"{_line(path)}: refused: {why}")
-        print_table(arms)
-        if done.in_heads:
-            print(f"{done.in_heads} logs hold code with lines that look like measurements: not counted")
-        there = f"{done.known} there already, {len(done.copies)} copies, "
-        print(f"{experiment}: {done.added} runs imported, {there}{len(done.refused)} files refused")
-    raise typer.Exit(1 if done.refused else 0)
+        print_imported(experiment, imported)
+    raise typer.Exit(1 if imported.refused else 0)
+
+
+def imported_mapping(experiment: str, imported: "Imported") -> dict[str, Any]:
+    """What `import --json` prints."""
+    return {
+        "experiment": experiment,
+        "baseline": None if imported.plan is None else imported.plan.baseline,
+        "arms": _arm_rows(imported),
+        "imported": imported.n_added,
+        "known": imported.n_present,
+        "copies": imported.copies,
+        "refused": imported.refused,
+    }
+
+
+def print_imported(experiment: str, imported: "Imported") -> None:
+    """What became of every file that is no new run, and the arms."""
+    for path, other in imported.copies.items():
+        print(f"{_line(path)}: the same log as {_line(other)}: one run")
+    for path, why in imported.refused.items():
+        print(f"{_line(path)}: refused: {why}")
+    print_table(_arm_rows(imported))
+    if imported.n_with_code_lines:
+        n_logs = imported.n_with_code_lines
+        print(f"{n_logs} logs hold code with lines that look like measurements: not counted")
+    counts = (
+        f"{imported.n_added} runs imported",
+        f"{imported.n_present} there already",
+        f"{len(imported.copies)} copies",
+        f"{len(imported.refused)} files refused",
+    )
+    print(f"{experiment}: {', '.join(counts)}")
+
+
+def _arm_rows(imported: "Imported") -> list[dict[str, Any]]:
+    if imported.plan is None:
+        return []
+    rows = []
+    for arm in imported.plan.arms:
+        n_runs = sum(run.arm == arm.name for run in imported.plan.runs)
+        rows.append({"arm": arm.name, "runs": n_runs})
+    return rows
 
 
 def _line(path: str) -> str:
     """A file's name as one printable line."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in path)
+    line = ""
+    for character in path:
+        line += character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+    return line

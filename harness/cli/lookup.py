@@ -217,7 +217,7 @@ def resumed(experiment: "Experiment", results: Path) -> "Experiment":
     from harness.store.plans import read_plan
 
     saved = read_plan(results, experiment.name) if experiment.seeds_rule else None
-    seeds = tuple(saved["seeds"]) if saved and saved["seeds_rule"] == experiment.seeds_rule else ()
+    seeds = saved.seeds if saved and saved.seeds_rule == experiment.seeds_rule else ()
     return (
         with_more(experiment, seeds[len(experiment.seeds) :])
         if seeds[: len(experiment.seeds)] == experiment.seeds

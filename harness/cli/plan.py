@@ -1,5 +1,6 @@
 """What an experiment will cost and can detect, before anything is spent."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,23 +14,72 @@ from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from harness.cli.power import Power
+    from harness.experiment.cost import PricedCost
     from harness.experiment.experiment import Experiment
     from harness.run.spec import PlannedRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmFacts:
+    """A row of the table of arms."""
+
+    arm: str
+    runs: int
+    done: int
+    steps: int | list[int]  # several where the experiment has budgets
+    changes: list[str]
+    substituted: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFacts:
+    """What `plan` says of an experiment."""
+
+    name: str
+    question: str
+    arms: list[ArmFacts]
+    runs: int
+    done: int
+    stale: str | None
+    seeds: list[int]
+    left_out: list[str]
+    follows: str | None  # what comes after a grid of rates
+    cost: "PricedCost"
+    power: "Power"
+
+    def to_mapping(self) -> dict[str, Any]:
+        """What `plan --json` prints."""
+        arms = [asdict(arm) for arm in self.arms]
+        parts = {"cost": self.cost.to_mapping(), "power": self.power.to_mapping()}
+        return {**vars(self), "arms": arms, **parts}
 
 
 @app.command()
 def plan(
     experiments: Annotated[
-        list[str], typer.Argument(metavar="EXP...", help="as for run; several, or a folder such as deltas, make one table")
+        list[str],
+        typer.Argument(
+            metavar="EXP...",
+            help="as for run; several, or a folder such as deltas, make one table",
+        ),
     ],
     seeds: Seeds = None,
     settings: Set = None,
     results: Results = RESULTS,
     detect: Annotated[
-        float | None, typer.Option(help="the smallest difference in loss worth knowing: how many seeds does it need?")
+        float | None,
+        typer.Option(
+            help="the smallest difference in loss worth knowing: how many seeds does it need?"
+        ),
     ] = None,
     price: Annotated[
-        float | None, typer.Option(help="of a GPU-hour, in any currency (on a CPU: of an hour of one slot)", min=0.0)
+        float | None,
+        typer.Option(
+            help="of a GPU-hour, in any currency (on a CPU: of an hour of one slot)", min=0.0
+        ),
     ] = None,
     gpus_per_run: Annotated[int | None, typer.Option("--gpus-per-run", min=1)] = None,
     json: Json = False,
@@ -38,78 +88,129 @@ def plan(
     from harness.experiment.file import in_folder
     from harness.experiment.plan import plan_runs
 
-    named = [name for text in experiments for name in in_folder(text)]
-    for name in named:
-        if (foreign := read_foreign(name, results, settings, seeds, gpus_per_run)) is None:
+    names = [name for text in experiments for name in in_folder(text)]
+    for name in names:
+        foreign = read_foreign(name, results, settings, seeds, gpus_per_run)
+        if foreign is None:
             continue
-        if len(named) > 1:
-            raise UserError(f"{name} runs other trainers' scripts: plan it by itself, ablate plan {name}")
+        if len(names) > 1:
+            raise UserError(
+                f"{name} runs other trainers' scripts: plan it by itself, ablate plan {name}"
+            )
         refuse_for_foreign({"--detect": detect is not None}, "leave it out")
         print_foreign_plan(foreign, results, price=price, json=json)
         return
-    parts = [current_part(read_experiment(name, settings, seeds), results, world_size=gpus_per_run) for name in named]
-    plans = [(part, plan_runs(part, world_size=gpus_per_run, need_data=False)) for part in parts]
+    parts = []
+    for name in names:
+        whole = read_experiment(name, settings, seeds)
+        parts.append(current_part(whole, results, world_size=gpus_per_run))
+    plans = []
+    for part in parts:
+        plans.append((part, plan_runs(part, world_size=gpus_per_run, need_data=False)))
     if len(plans) == 1:
         print_plan(*plans[0], results, detect=detect, price=price, json=json)
-    else:
-        print_overview([plan_facts(*p, results, detect=detect, price=price) for p in plans], json=json)
+        return
+    facts = []
+    for part, planned in plans:
+        facts.append(plan_facts(part, planned, results, detect=detect, price=price))
+    print_overview(facts, json=json)
 
 
 def plan_facts(
-    e: "Experiment", planned: "list[PlannedRun]", results: Path, *, detect: float | None = None, price: float | None = None
-) -> dict[str, Any]:
-    """What `plan --json` prints of an experiment."""
-    from harness.cli.power import known_of, power_of, price_of
-    from harness.experiment.cost import estimate
+    e: "Experiment",
+    planned: "list[PlannedRun]",
+    results: Path,
+    *,
+    detect: float | None = None,
+    price: float | None = None,
+) -> PlanFacts:
+    """What `plan` says of an experiment.
+
+    detect: a difference in loss that is to be found. price: of a GPU-hour or a slot's hour.
+    """
+    from harness.cli.power import known_of, power_of
+    from harness.experiment.cost import estimate, with_price
     from harness.run.results import read_result
+
+    done = set()
+    for run in planned:
+        run_id = run.spec.run_id
+        if read_result(results / "runs" / run_id) is not None:
+            done.add(run_id)
+    cost = with_price(estimate(planned, done, results), price)
+    power = power_of(e, planned, cost, known_of(e, results), detect)
+    follows = None
+    if e.name.endswith(".grid"):
+        follows = f"then every arm at its best {e.axes[0].name}"
+    return PlanFacts(
+        name=e.name,
+        question=e.question,
+        arms=arm_facts(e, planned, done),
+        runs=len(planned),
+        done=len(done),
+        stale=stale_words(e, results),
+        seeds=list(e.seeds),
+        left_out=list(e.left_out),
+        follows=follows,
+        cost=cost,
+        power=power,
+    )
+
+
+def stale_words(e: "Experiment", results: Path) -> str | None:
+    """How many runs of older code there are, None where there is none."""
     from harness.store.plans import read_plan, stale_runs, up_to_date
 
-    known_plan = read_plan(results, e.name)
-    stale, why = stale_runs(results, up_to_date(results, known_plan)) if known_plan else ((), "")
-    done = {p.spec.run_id for p in planned if read_result(results / "runs" / p.spec.run_id) is not None}
-    arms = [
-        {
-            "arm": a.name,
-            "runs": sum(p.arm == a.name for p in planned),
-            "done": sum(p.arm == a.name and p.spec.run_id in done for p in planned),
-            "steps": a.config.schedule.steps if not e.budgets else list(e.budgets),
-            "changes": [f"{k}={v}" for k, v in a.fields.items()],
-            "substituted": list(a.substituted),
-        }
-        for a in e.arms
-    ]
-    known = known_of(e, results)
-    cost = price_of(e, planned, done, estimate(planned, done, results), known, price)
-    power = power_of(e, planned, cost, known, detect)
-    return {
-        "name": e.name,
-        "question": e.question,
-        "arms": arms,
-        "runs": len(planned),
-        "done": len(done),
-        "stale": f"{len(stale)} {why}" if stale else None,
-        "seeds": list(e.seeds),
-        "left_out": list(e.left_out),
-        "follows": f"then every arm at its best {e.axes[0].name}" if e.name.endswith(".grid") else None,
-        "cost": cost,
-        "power": power,
-    }
+    launched = read_plan(results, e.name)
+    if launched is None:
+        return None
+    stale, why = stale_runs(results, up_to_date(results, launched))
+    if not stale:
+        return None
+    return f"{len(stale)} {why}"
 
 
-def print_overview(plans: list[dict[str, Any]], *, json: bool) -> None:
+def arm_facts(
+    e: "Experiment", planned: "list[PlannedRun]", done: "Collection[str]"
+) -> list[ArmFacts]:
+    rows = []
+    for arm in e.arms:
+        run_ids = [run.spec.run_id for run in planned if run.arm == arm.name]
+        row = ArmFacts(
+            arm=arm.name,
+            runs=len(run_ids),
+            done=sum(run_id in done for run_id in run_ids),
+            steps=list(e.budgets) or arm.config.schedule.steps,
+            changes=[f"{name}={value}" for name, value in arm.fields.items()],
+            substituted=list(arm.substituted),
+        )
+        rows.append(row)
+    return rows
+
+
+def print_overview(plans: list[PlanFacts], *, json: bool) -> None:
     """Several experiments as one table."""
     if json:
-        print_json(plans)
+        print_json([facts.to_mapping() for facts in plans])
         return
-    rows = [{**p, "arms": len(p["arms"]), "seeds": len(p["seeds"]), "hours": hours_of(p),
-             "detectable": p["power"]["detectable"]} for p in plans]  # fmt: skip
-    print_table(rows, ["name", "arms", "seeds", "runs", "done", "hours", "detectable", "question"])
-    print(f"{len(plans)} experiments, {sum(p['runs'] for p in plans)} runs, {sum(p['done'] for p in plans)} done")
-
-
-def hours_of(plan: dict[str, Any]) -> float | None:
-    hours = plan["cost"]["hours"]
-    return None if hours is None else round(hours, 1)
+    rows = []
+    for facts in plans:
+        hours = facts.cost.hours
+        row = {
+            "name": facts.name,
+            "arms": len(facts.arms),
+            "seeds": len(facts.seeds),
+            "runs": facts.runs,
+            "done": facts.done,
+            "hours": None if hours is None else round(hours, 1),
+            "detectable": facts.power.detectable,
+            "question": facts.question,
+        }
+        rows.append(row)
+    print_table(rows)
+    n_runs = sum(facts.runs for facts in plans)
+    n_done = sum(facts.done for facts in plans)
+    print(f"{len(plans)} experiments, {n_runs} runs, {n_done} done")
 
 
 def print_plan(
@@ -121,27 +222,42 @@ def print_plan(
     price: float | None = None,
     json: bool = False,
 ) -> None:
-    from harness.experiment.plan import NO_DATA
+    """One experiment, arm by arm.
 
+    detect: a difference in loss that is to be found. price: of a GPU-hour or a slot's hour.
+    """
     facts = plan_facts(e, planned, results, detect=detect, price=price)
     if json:
-        print_json(facts)
+        print_json(facts.to_mapping())
         return
-    cost, power = facts["cost"], facts["power"]
-    print(f"{e.name}: {e.question}\n{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {facts['done']} done")
-    if facts["stale"]:
-        print(facts["stale"])
-    print_table(facts["arms"], ["arm", "runs", "done", "steps", "changes"])
-    for note in dict.fromkeys(s for a in e.arms for s in a.substituted):
+    print(f"{e.name}: {e.question}")
+    print(f"{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {facts.done} done")
+    if facts.stale:
+        print(facts.stale)
+    rows = [vars(arm) for arm in facts.arms]
+    print_table(rows, ["arm", "runs", "done", "steps", "changes"])
+    print_notes(e)
+    if facts.follows:
+        print(f"a grid of rates; when it is complete, {facts.follows} on fresh seeds")
+    print_missing_corpus(e, planned)
+    print(facts.cost.words)
+    for line in facts.power.words:
+        print(line)
+
+
+def print_notes(e: "Experiment") -> None:
+    """What this machine replaces, and what could not become an arm."""
+    substituted = dict.fromkeys(note for arm in e.arms for note in arm.substituted)
+    for note in substituted:
         print(f"substituted on this machine: {note}")
     for note in e.left_out:
         print(f"left out: {note}")
-    if facts["follows"]:
-        print(f"a grid of rates; when it is complete, {facts['follows']} on fresh seeds")
-    if any(p.spec.data_fingerprint == NO_DATA for p in planned):
-        print(
-            f"not prepared yet: corpus {e.baseline.config.data.corpus}; run `ablate data prepare {e.baseline.config.data.corpus}`"
-        )
-    print(cost["words"])
-    for line in power["words"]:
-        print(line)
+
+
+def print_missing_corpus(e: "Experiment", planned: "list[PlannedRun]") -> None:
+    """What has to be prepared before the first run."""
+    from harness.experiment.plan import NO_DATA
+
+    if any(run.spec.data_fingerprint == NO_DATA for run in planned):
+        corpus = e.baseline.config.data.corpus
+        print(f"not prepared yet: corpus {corpus}; run `ablate data prepare {corpus}`")

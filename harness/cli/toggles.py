@@ -1,6 +1,6 @@
 """What exists: toggles, records, and what differs between two records."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,17 +12,20 @@ from harness.errors import UserError
 
 @app.command()
 def toggles(json: Json = False) -> None:
-    """Every toggle: its choices, the record that introduced it, what it needs and what it conflicts with."""
+    """Every toggle: its choices, the record that introduced it, what it needs and what it conflicts
+    with.
+    """
     from harness.config.listing import toggle_rows
 
     rows = toggle_rows()
     if json:
         print_json(rows)
-    else:
-        print_table(
-            [{**r, "choices": " | ".join(text(c["value"]) for c in r["choices"])} for r in rows],
-            ["name", "record", "default", "choices", "doc"],
-        )
+        return
+    shown = []
+    for row in rows:
+        choices = [text(choice["value"]) for choice in row["choices"]]
+        shown.append({**row, "choices": " | ".join(choices)})
+    print_table(shown, ["name", "record", "default", "choices", "doc"])
 
 
 @app.command()
@@ -32,35 +35,50 @@ def records(
     json: Json = False,
 ) -> None:
     """The record presets; with a NAME, the resolved preset with the origin of every value."""
-    from harness.config.presets import load_preset, load_scale, names, preset_values
-
     if name is None:
-        rows: list[dict[str, Any]] = [
-            {"name": p.name, "base": p.base, "title": p.title, "changes": list(p.changes)}
-            for p in map(load_preset, names("records"))
-        ]
-        if json:
-            print_json(rows)
-        else:
-            print_table(rows)
-        return
-    values, origin = preset_values(name)
-    scaled = load_scale(scale).apply(values)
-    rows = [
-        {"field": k, "value": scaled[k], "origin": origin[k] if scaled[k] == values[k] else f"{origin[k]}, scale {scale}"}
-        for k in values
-    ]
-    if json:
-        print_json(
-            {
-                "name": name,
-                "scale": scale,
-                "values": {r["field"]: r["value"] for r in rows},
-                "origins": {r["field"]: r["origin"] for r in rows},
-            }
-        )
+        print_records(json=json)
     else:
-        print_table([{**r, "value": text(r["value"])} for r in rows])
+        print_record(name, scale, json=json)
+
+
+def print_records(*, json: bool) -> None:
+    """All presets with their changes."""
+    from harness.config.presets import load_preset, names
+
+    rows = []
+    for record in names("records"):
+        preset = load_preset(record)
+        row = {
+            "name": preset.name,
+            "base": preset.base,
+            "title": preset.title,
+            "changes": list(preset.changes),
+        }
+        rows.append(row)
+    if json:
+        print_json(rows)
+    else:
+        print_table(rows)
+
+
+def print_record(name: str, scale: str, *, json: bool) -> None:
+    """One preset, resolved at a scale, with the origin of every value."""
+    from harness.config.presets import load_scale, preset_values
+
+    values, origins = preset_values(name)
+    scaled = load_scale(scale).apply(values)
+    shown = {}
+    for field in values:
+        shown[field] = scaled[field]
+        if scaled[field] != values[field]:
+            origins[field] += f", scale {scale}"
+    if json:
+        print_json({"name": name, "scale": scale, "values": shown, "origins": origins})
+        return
+    rows = []
+    for field, value in shown.items():
+        rows.append({"field": field, "value": text(value), "origin": origins[field]})
+    print_table(rows)
 
 
 @app.command()
@@ -68,13 +86,23 @@ def diff(a: str, b: str, json: Json = False) -> None:
     """What differs between two records, field by field."""
     from harness.config.presets import preset_values
 
-    (va, _), (vb, origin) = preset_values(a), preset_values(b)
-    rows = [{"field": k, a: va[k], b: vb[k], "change": origin[k]} for k in va if va[k] != vb[k]]
+    (of_a, _), (of_b, origins) = preset_values(a), preset_values(b)
     if a == b:
         raise UserError(f"{a} and {b} are the same record: name two")
+    different = [field for field in of_a if of_a[field] != of_b[field]]
     if json:
-        print_json([{"field": r["field"], "a": r[a], "b": r[b], "change": r["change"]} for r in rows])
-    elif rows:
-        print_table([{**r, a: text(r[a]), b: text(r[b])} for r in rows])
-    else:
-        print(f"{a} and {b} have the same configuration (record 7 is a change of the torch version)")
+        rows = []
+        for field in different:
+            row = {"field": field, "a": of_a[field], "b": of_b[field], "change": origins[field]}
+            rows.append(row)
+        print_json(rows)
+        return
+    shown = []
+    for field in different:
+        row = {"field": field, a: text(of_a[field]), b: text(of_b[field])}
+        shown.append({**row, "change": origins[field]})
+    print_table(shown)
+    if not different:
+        print(
+            f"{a} and {b} have the same configuration (record 7 is a change of the torch version)"
+        )

@@ -11,18 +11,26 @@ from harness.cli.table import print_json, print_table
 
 
 @app.command("new-change")
-def new_change(name: Annotated[str, typer.Argument(help="of the change; NAME.py is its file")]) -> None:
-    """Write a plug-in, its experiment and its law test into the working directory; they run as they are."""
+def new_change(
+    name: Annotated[str, typer.Argument(help="of the change; NAME.py is its file")],
+) -> None:
+    """Write a plug-in, its experiment and its law test into the working directory; they run as they
+    are.
+    """
     from harness.experiment.scaffold import new_change as write
 
     for path in write(name, Path.cwd()):
         print(path.relative_to(Path.cwd()))
-    print(f"next: pytest test_{name}.py; ablate run {name}; then make {name}.py your own (docs/add-a-toggle.md)")
+    print(
+        f"next: pytest test_{name}.py; ablate run {name}; "
+        f"then make {name}.py your own (docs/add-a-toggle.md)"
+    )
 
 
 @app.command()
 def parity(
-    folder: Annotated[Path, typer.Argument(help="recorded trajectories: NAME.json with NAME.npz")], json: Json = False
+    folder: Annotated[Path, typer.Argument(help="recorded trajectories: NAME.json with NAME.npz")],
+    json: Json = False,
 ) -> None:
     """Check the core against recorded trajectories; exit 1 beyond tolerance."""
     import torch
@@ -31,20 +39,21 @@ def parity(
 
     torch.set_num_threads(1)  # recordings are tiny: threads only wait for each other
     results = check_directory(folder)
-    rows = [
-        {"record": r.record, **{k: f"{v:.1e}" for k, v in r.deviations.items()}, "result": "pass" if r.passed else "FAIL"}
-        for r in results
-    ]
+    rows, records = [], []
+    for result in results:
+        row = {"record": result.record}
+        for name, deviation in result.deviations.items():
+            row[name] = f"{deviation:.1e}"
+        row["result"] = "pass" if result.passed else "FAIL"
+        rows.append(row)
+        records.append({"record": result.record, **result.deviations, "passed": result.passed})
     if json:
-        print_json(
-            {
-                "bounds": {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND},
-                "records": [{"record": r.record, **r.deviations, "passed": r.passed} for r in results],
-            }
-        )
+        bounds = {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND}
+        print_json({"bounds": bounds, "records": records})
     else:
         print_table(rows, ["record", *BOUNDS, "result"])
-    raise typer.Exit(0 if all(r.passed for r in results) else 1)
+    if not all(result.passed for result in results):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -5,12 +5,17 @@ from typing import Any
 from harness.config.run import RunConfig, with_fields
 from harness.errors import UserError
 
-# ---------------------------------------------------------------- what this machine replaces
+# without CUDA: the equivalent kernel
+SUBSTITUTES = {
+    "cudnn": "sdpa",
+    "flash": "sdpa",
+    "flex": "dense",
+}
 
-SUBSTITUTES = {"cudnn": "sdpa", "flash": "sdpa", "flex": "dense"}  # without CUDA: the equivalent kernel
 
-
-def for_device(config: RunConfig, device: str, asked: frozenset[str]) -> tuple[RunConfig, tuple[str, ...]]:
+def for_device(
+    config: RunConfig, device: str, asked: frozenset[str]
+) -> tuple[RunConfig, tuple[str, ...]]:
     """The configuration as it runs on "cpu" or "cuda", and what was substituted, in words.
 
     `asked`: dotted fields that the user set; a kernel among them is never substituted but refused.
@@ -23,7 +28,8 @@ def for_device(config: RunConfig, device: str, asked: frozenset[str]) -> tuple[R
     if kernel in SUBSTITUTES:
         if "model.attn_kernel" in asked:
             raise UserError(
-                f"model.attn_kernel={kernel} needs CUDA, which this machine lacks: use {SUBSTITUTES[kernel]}, or run it on a GPU"
+                f"model.attn_kernel={kernel} needs CUDA, which this machine lacks: use "
+                f"{SUBSTITUTES[kernel]}, or run it on a GPU"
             )
         changes["model.attn_kernel"] = SUBSTITUTES[kernel]
         changes["model.block_mask"] = "traced"

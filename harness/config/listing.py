@@ -1,29 +1,40 @@
 """The toggles as rows: what the listing, docs/toggles.md and the JSON Schema are made of."""
 
+from collections.abc import Mapping
 from dataclasses import Field
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from harness.config import plugins
-from harness.config.run import RunConfig, toggles
+from harness.config.run import hint_of, toggles
+
+Row = dict[str, Any]  # what a script reads of `ablate toggles --json`
 
 
-def choices(name: str, f: Field) -> list[dict[str, Any]]:
+def choices(name: str, f: Field) -> list[Row]:
     """Every value a toggle may take, where they can be listed, with the record each belongs to."""
     records = dict(f.metadata.get("choices", {}))
-    hint = get_type_hints(type(getattr(RunConfig(), name.partition(".")[0])))[name.partition(".")[2]]
-    listed: list[Any] = [f.default]
+    hint = hint_of(name)
+    values: list[Any] = [f.default]
     if hint is bool:
-        listed = [False, True]
+        values = [False, True]
     for part in (hint, *get_args(hint)):
-        listed += [v for v in get_args(part) if isinstance(v, str)]
-    values = list(dict.fromkeys([*listed, *records]))
-    return [{"value": v, "record": records.get(v, f.metadata["record"])} for v in values]
+        for value in get_args(part):
+            if isinstance(value, str):
+                values.append(value)
+    rows = []
+    for value in dict.fromkeys([*values, *records]):
+        rows.append({"value": value, "record": records.get(value, f.metadata["record"])})
+    return rows
 
 
-def toggle_rows() -> list[dict[str, Any]]:
-    """One mapping per toggle, plug-ins' included: name, record, doc, default, choices, requires, conflicts."""
-    rows = [
-        {
+def toggle_rows() -> list[Row]:
+    """One mapping per toggle, plug-ins' included.
+
+    Name, record, doc, default, choices, requires, conflicts.
+    """
+    rows = []
+    for name, f in toggles():
+        row = {
             "name": name,
             "record": f.metadata["record"],
             "doc": f.metadata["doc"],
@@ -32,25 +43,26 @@ def toggle_rows() -> list[dict[str, Any]]:
             "requires": _readable(f.metadata.get("requires", {})),
             "conflicts": _readable(f.metadata.get("conflicts", {})),
         }
-        for name, f in toggles()
-    ]
-    return rows + [
-        {
+        rows.append(row)
+    for name, f in plugins.declared().items():
+        record = f.metadata.get("record", "own")
+        row = {
             "name": name,
-            "record": f.metadata.get("record", "own"),
+            "record": record,
             "doc": f.metadata.get("doc", ""),
             "default": f.default,
-            "choices": [{"value": f.default, "record": f.metadata.get("record", "own")}],
+            "choices": [{"value": f.default, "record": record}],
             "requires": [],
             "conflicts": [],
         }
-        for name, f in plugins.declared().items()
-    ]
+        rows.append(row)
+    return rows
 
 
-def _readable(conditions: dict[Any, Any]) -> list[dict[str, Any]]:
-    return [
-        {"value": when, "field": field, "values": list(values) if isinstance(values, tuple) else values}
-        for when, fields in conditions.items()
-        for field, values in fields.items()
-    ]
+def _readable(conditions: Mapping[Any, Mapping[str, Any]]) -> list[Row]:
+    rows = []
+    for when, fields in conditions.items():
+        for field, values in fields.items():
+            listed = list(values) if isinstance(values, tuple) else values
+            rows.append({"value": when, "field": field, "values": listed})
+    return rows

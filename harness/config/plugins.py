@@ -1,8 +1,9 @@
-"""Toggles of your own, outside the tree: Python files that declare fields and change the network where it is built.
+"""Toggles of your own, outside the tree: Python files that declare fields and change the network.
 
-A plug-in file holds a frozen dataclass `Toggles`, its fields made by `model.config.toggle`, and `build(model, toggles)`,
-which is called on the new network before its parameters are drawn. The fields are set as plugin.FILE.FIELD. The files are
-named by an experiment's `plugins:`; workers find them through the environment, and their code is part of a run's identity.
+A plug-in file holds a frozen dataclass `Toggles`, its fields made by `model.config.toggle`, and
+`build(model, toggles)`, which is called on the new network before its parameters are drawn. The
+fields are set as plugin.FILE.FIELD. The files are named by an experiment's `plugins:`; workers find
+them through the environment, and their code is part of a run's identity.
 """
 
 import importlib.util
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 from harness.errors import UserError
 
@@ -26,7 +27,10 @@ def paths() -> list[Path]:
 
 
 def use(files: Iterable[Path]) -> None:
-    """Put plug-in files in force, here and in every worker started from now on; raises UserError for a file that is none."""
+    """Put plug-in files in force, here and in every worker started from now on.
+
+    Raises UserError for a file that is none.
+    """
     os.environ[VARIABLE] = os.pathsep.join(str(f.resolve()) for f in files)
     modules()
 
@@ -36,7 +40,10 @@ def modules() -> list[ModuleType]:
     by_name: dict[str, Path] = {}
     for path in paths():
         if by_name.setdefault(path.stem, path) != path:
-            raise UserError(f"plug-ins {by_name[path.stem]} and {path}: two files of one name; rename one of them")
+            raise UserError(
+                f"plug-ins {by_name[path.stem]} and {path}: two files of one name; rename one of "
+                "them"
+            )
         if path not in _loaded:
             _loaded[path] = _import(path)
     return [_loaded[p] for p in paths()]
@@ -44,9 +51,15 @@ def modules() -> list[ModuleType]:
 
 def _import(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UserError(f"plug-in {path}: no such file; paths in `plugins:` are relative to the experiment's file")
+        raise UserError(
+            f"plug-in {path}: no such file; paths in `plugins:` are relative to the experiment's "
+            "file"
+        )
     if not path.stem.isidentifier() or path.suffix != ".py":
-        raise UserError(f"plug-in {path}: its name is part of its toggles' names: call it NAME.py, of letters, digits and '_'")
+        raise UserError(
+            f"plug-in {path}: its name is part of its toggles' names: call it NAME.py, of "
+            "letters, digits and '_'"
+        )
     spec = importlib.util.spec_from_file_location(f"ablate_plugin_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -56,43 +69,41 @@ def _import(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         raise UserError(f"plug-in {path}: {type(error).__name__}: {error}") from error
-    if not is_dataclass(getattr(module, "Toggles", None)) or not callable(getattr(module, "build", None)):
-        raise UserError(f"plug-in {path}: must define a dataclass Toggles and build(model, toggles); see docs/add-a-toggle.md")
+    if not is_dataclass(getattr(module, "Toggles", None)) or not callable(
+        getattr(module, "build", None)
+    ):
+        raise UserError(
+            f"plug-in {path}: must define a dataclass Toggles and build(model, toggles); see "
+            "docs/add-a-toggle.md"
+        )
     for f in fields(module.Toggles):
         if f.default is MISSING:
-            raise UserError(f"plug-in {path}: Toggles.{f.name} has no default: give it the value that leaves the baseline alone")
+            raise UserError(
+                f"plug-in {path}: Toggles.{f.name} has no default: give it the value that leaves "
+                "the baseline alone"
+            )
     module.NAME = path.stem  # type: ignore[attr-defined]
     return module
 
 
 def declared() -> Mapping[str, Field]:
     """Dotted name plugin.FILE.FIELD -> dataclass field, for the plug-ins in force."""
-    return {f"plugin.{m.NAME}.{f.name}": f for m in modules() for f in fields(m.Toggles)}
-
-
-def check_value(name: str, value: Any, where: str) -> Any:
-    """A value in the type of its plug-in field (an integer becomes a number where one is due).
-
-    Raises UserError with `where` in front if type or range does not fit. A name that no plug-in in force declares passes.
-    """
-    from pydantic import TypeAdapter, ValidationError
-
-    from harness.config.values import _check_range, allowed_text
-
-    for m in modules():
-        for f in fields(m.Toggles):
-            if name == f"plugin.{m.NAME}.{f.name}":
-                hint = get_type_hints(m.Toggles)[f.name]
-                try:
-                    value = TypeAdapter(hint).validate_python(value, strict=True)
-                except ValidationError:
-                    raise UserError(f"{where}: {name} is {value!r}, but must be {allowed_text(hint)}") from None
-                _check_range(name, value, f.metadata, lambda _: where)
-    return value
+    by_name = {}
+    for module in modules():
+        for f in fields(module.Toggles):
+            by_name[f"plugin.{module.NAME}.{f.name}"] = f
+    return by_name
 
 
 def build(model: Any, settings: Mapping[str, Any]) -> None:
-    """Let every plug-in in force change the network. settings: FILE.FIELD -> value, of those that were set."""
-    for m in modules():
-        own = {k.partition(".")[2]: v for k, v in settings.items() if k.partition(".")[0] == m.NAME}
-        m.build(model, m.Toggles(**own))
+    """Let every plug-in in force change the network.
+
+    settings: FILE.FIELD -> value, of the fields that were set.
+    """
+    for module in modules():
+        given = {}
+        for name, value in settings.items():
+            file, _, field = name.partition(".")
+            if file == module.NAME:
+                given[field] = value
+        module.build(model, module.Toggles(**given))

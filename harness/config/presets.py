@@ -1,26 +1,35 @@
-"""Record presets as a chain of deltas, and scales: YAML files in, dotted values with their origin out."""
+"""Record presets as a chain of deltas, and scales: YAML in, dotted values with origins out."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from harness.config.run import RunConfig, flat, toggles, with_fields
+from harness.config.run import SECTIONS, RunConfig, flat, frozen, toggles, with_fields
 from harness.errors import UserError, near
 from harness.yamlfile import YamlFile
 
 PACKAGED = Path(__file__).resolve().parent.parent / "experiments"
-RESCALED_WITH_STEPS = ("schedule.warmup_steps", "schedule.cooldown_steps")  # keep their fraction of the budget
+# these keep their fraction of the budget
+RESCALED_WITH_STEPS = ("schedule.warmup_steps", "schedule.cooldown_steps")
+PRESET_KEYS = ("base", "title", "changes")
+NOISE_KEYS = {"sd", "df", "source"}
 Values = dict[str, Any]  # dotted field -> value
+Where = Callable[[str], str]  # dotted field -> 'file:line'
 
 
 def search(kind: str) -> list[Path]:
-    """Folders that may hold files of a kind ("records", "scales", "."): the working directory's come first."""
-    here = Path.cwd() / "experiments" / kind
-    return [p for p in dict.fromkeys((here.resolve(), (PACKAGED / kind).resolve())) if p.is_dir()]
+    """Folders that may hold files of a kind ("records", "scales", ".").
+
+    The working directory's come first.
+    """
+    here = (Path.cwd() / "experiments" / kind).resolve()
+    packaged = (PACKAGED / kind).resolve()
+    folders = dict.fromkeys((here, packaged))
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def find(kind: str, name: str, what: str) -> Path:
@@ -32,8 +41,9 @@ def find(kind: str, name: str, what: str) -> Path:
 
 
 def names(kind: str) -> list[str]:
-    found = {p.stem for folder in search(kind) for p in folder.glob("*.yaml")}
-    return sorted(found)
+    """The names of all files of a kind."""
+    stems = {path.stem for folder in search(kind) for path in folder.glob("*.yaml")}
+    return sorted(stems)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,38 +66,62 @@ class Preset:
     @property
     def chain(self) -> "list[Preset]":
         """This preset and all it stands on, the first record first."""
-        return [*(load_preset(self.base).chain if self.base else []), self]
+        if self.base is None:
+            return [self]
+        return [*load_preset(self.base).chain, self]
 
 
-def frozen(value: Any) -> Any:
-    """Lists of a YAML file as tuples."""
-    return tuple(frozen(v) for v in value) if isinstance(value, list) else value
+def check_names(values: Iterable[str], where: Where, plugins: Iterable[str] = ()) -> None:
+    """Refuse a dotted name that is no field of the configuration.
 
-
-def check_names(values: Mapping[str, Any], where: Any, plugins: Iterable[str] = ()) -> None:
-    """Refuse a dotted name that is no field of the configuration. where(name) gives 'file:line' for the message."""
-    known = [*(name for name, _ in toggles()), *plugins]
+    where(name) gives 'file:line' for the message. plugins: the fields of those in force.
+    """
+    fields = [name for name, _ in toggles()]
+    fields.extend(plugins)
     for name in values:
-        if name not in known:
-            section = str(name).partition(".")[0]
-            if section not in (f.name for f in fields(RunConfig)):
-                raise UserError(f"{where(name)}: '{name}' is not a field of the configuration{near(str(name), known)}")
-            raise UserError(f"{where(name)}: {name} is not a field of {section}{near(str(name), known)}")
+        if name in fields:
+            continue
+        section = str(name).partition(".")[0]
+        hint = near(str(name), fields)
+        if section in (*SECTIONS, "plugin"):
+            raise UserError(f"{where(name)}: {name} is not a field of {section}{hint}")
+        raise UserError(f"{where(name)}: '{name}' is not a field of the configuration{hint}")
 
 
 @cache
 def _load(path: Path) -> Preset:
     file = YamlFile(path)
     for key in file.data:
-        if key not in ("base", "title", "changes"):
-            raise UserError(f"{file.where(str(key))}: unknown key '{key}'{near(str(key), ('base', 'title', 'changes'))}")
+        if key not in PRESET_KEYS:
+            hint = near(str(key), PRESET_KEYS)
+            raise UserError(f"{file.where(str(key))}: unknown key '{key}'{hint}")
     changes = {}
     for name, values in (file.data.get("changes") or {}).items():
-        if not isinstance(values, dict):
-            raise UserError(f"{file.where('changes', name)}: change '{name}' must be a mapping of dotted fields to values")
-        check_names(values, lambda field, change=name: file.where("changes", change, field))
-        changes[name] = Change(name=name, record=path.stem, values={k: frozen(v) for k, v in values.items()})
-    return Preset(name=path.stem, title=file.data.get("title", path.stem), base=file.data.get("base"), changes=changes, path=path)
+        changes[name] = _change(file, name, values)
+    return Preset(
+        name=path.stem,
+        title=file.data.get("title", path.stem),
+        base=file.data.get("base"),
+        changes=changes,
+        path=path,
+    )
+
+
+def _change(file: YamlFile, name: str, values: Any) -> Change:
+    def where(field: str) -> str:
+        return file.where("changes", name, field)
+
+    if not isinstance(values, dict):
+        raise UserError(
+            f"{file.where('changes', name)}: change '{name}' must be a mapping of dotted fields "
+            "to values"
+        )
+    check_names(values, where)
+    return Change(name=name, record=file.path.stem, values=_frozen_values(values))
+
+
+def _frozen_values(values: Mapping[str, Any]) -> Values:
+    return {name: frozen(value) for name, value in values.items()}
 
 
 def load_preset(name: str) -> Preset:
@@ -102,22 +136,30 @@ class Scale:
     name: str
     values: Mapping[str, Any]
     factors: Mapping[str, Fraction]
-    noise: Mapping[str, Any]  # sd of one run's final loss, its df, and where it was seen; empty where none is recorded
+    # sd of one run's final loss, its df, and where it was seen; empty where none is recorded
+    noise: Mapping[str, Any]
 
     def apply(self, values: Values) -> Values:
-        """Preset values at this scale. Learning rates scale the effective spectral rate lr * update scale."""
-        out = {**values, **self.values}
-        idle = {"optim.muon_lr"} if values["optim.matrix_optimizer"] == "adamw" else set()  # record 2 has no such rate to scale
+        """Preset values at this scale.
+
+        Learning rates scale the effective spectral rate lr * update scale.
+        """
+        scaled = {**values, **self.values}
         for name, factor in self.factors.items():
-            if values.get(name) is not None and name not in idle:
-                out[name] = (
-                    max(1, round(values[name] * factor)) if isinstance(values[name], int) else values[name] * float(factor)
-                )
-        if values["optim.update_scale"] in ("unit_rms", "sqrt_max"):  # these scales grow with the square root of the width
-            out["optim.muon_lr"] *= sqrt(values["model.d_model"] / out["model.d_model"])
-        if out["schedule.steps"] != values["schedule.steps"]:
-            out = with_budget(out, values, extra=("optim.muon_momentum_warmup_steps",))
-        return out
+            before = values.get(name)
+            if name == "optim.muon_lr" and values["optim.matrix_optimizer"] == "adamw":
+                continue  # record 2 has no such rate to scale
+            if isinstance(before, int):
+                scaled[name] = max(1, round(before * factor))
+            elif before is not None:
+                scaled[name] = before * float(factor)
+        # these scales of the update grow with the square root of the width
+        if values["optim.update_scale"] in ("unit_rms", "sqrt_max"):
+            narrowing = values["model.d_model"] / scaled["model.d_model"]
+            scaled["optim.muon_lr"] *= sqrt(narrowing)
+        if scaled["schedule.steps"] != values["schedule.steps"]:
+            scaled = with_budget(scaled, values, extra=("optim.muon_momentum_warmup_steps",))
+        return scaled
 
 
 def with_budget(out: Values, before: Values, extra: tuple[str, ...] = ()) -> Values:
@@ -132,15 +174,26 @@ def with_budget(out: Values, before: Values, extra: tuple[str, ...] = ()) -> Val
 def load_scale(name: str) -> Scale:
     """A scale from experiments/scales; 'gpt2' is the presets' own size."""
     file = YamlFile(find("scales", name, "scale"))
-    values, factors = file.data.get("set") or {}, file.data.get("factor") or {}
-    check_names({**values, **factors}, lambda field: file.where("set" if field in values else "factor", field))
+    values = file.data.get("set") or {}
+    factors = file.data.get("factor") or {}
+
+    def where(field: str) -> str:
+        return file.where("set" if field in values else "factor", field)
+
+    check_names({**values, **factors}, where)
     noise = file.data.get("noise") or {}
-    if noise and not (set(noise) == {"sd", "df", "source"} and noise["sd"] > 0 and noise["df"] >= 1):
-        raise UserError(f"{file.where('noise')}: noise needs sd > 0, df >= 1 and source, the baseline runs that it was seen in")
+    sound = set(noise) == NOISE_KEYS and noise["sd"] > 0 and noise["df"] >= 1
+    if noise and not sound:
+        raise UserError(
+            f"{file.where('noise')}: noise needs sd > 0, df >= 1 and source, the baseline runs "
+            "that it was seen in"
+        )
     return Scale(
-        name=name, values={k: frozen(v) for k, v in values.items()}, factors={k: Fraction(str(v)) for k, v in factors.items()},
+        name=name,
+        values=_frozen_values(values),
+        factors={field: Fraction(str(factor)) for field, factor in factors.items()},
         noise=noise,
-    )  # fmt: skip
+    )
 
 
 def preset_values(name: str) -> tuple[Values, dict[str, str]]:

@@ -1,48 +1,69 @@
 """What a toggle requires of others and what it conflicts with, as its declaration says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import Field
 from typing import Any
 
 from harness.config.run import RunConfig, get, toggles
 from harness.errors import UserError
 from harness.model.config import ON
 
-# ---------------------------------------------------------------- requirements between toggles
+YAML_WORDS = {None: "null", True: "true", False: "false"}
+OFF = (None, (), False)
 
 
-def _applies(name: str, condition: Any, value: Any, default: Any) -> bool:
-    return value != default if condition == "*" else value == condition and type(value) is type(condition)
+def value_text(value: Any) -> str:
+    """A value as YAML would write it."""
+    if isinstance(value, tuple):
+        return str(list(value))
+    return YAML_WORDS.get(value, str(value))
 
 
-def _text(value: Any) -> str:
-    return (
-        {None: "null", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, tuple) else str(list(value))
-    )
+def _applies(f: Field, condition: Any, value: Any) -> bool:
+    """Whether a toggle's value is the one that a condition of its declaration is about."""
+    if condition == "*":
+        return bool(value != f.default)
+    return bool(value == condition) and type(value) is type(condition)
 
 
 def _fits(value: Any, accepted: Any) -> bool:
-    return value not in (None, (), False) if accepted == ON else value in accepted
+    if accepted == ON:
+        return value not in OFF
+    return value in accepted
+
+
+def _in_force(f: Field, kind: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What a toggle's value requires ("requires") or excludes ("conflicts"): fields, values."""
+    conditions: Mapping[Any, Mapping[str, Any]] = f.metadata.get(kind, {})
+    for condition, fields in conditions.items():
+        if _applies(f, condition, value):
+            yield from fields.items()
 
 
 def refusals(config: RunConfig) -> Iterator[str]:
-    """Every combination that a toggle's requirements or conflicts exclude, naming both fields and the way out."""
+    """Every combination that a toggle's declaration excludes: both fields and the way out."""
     for name, f in toggles():
         value = get(config, name)
-        for condition, needs in f.metadata.get("requires", {}).items():
-            for other, accepted in needs.items() if _applies(name, condition, value, f.default) else ():
-                if not _fits(get(config, other), accepted):
-                    wanted = "switched on" if accepted == ON else " or ".join(_text(a) for a in accepted)
-                    yield (
-                        f"{name}={_text(value)} requires {other} to be {wanted}, but it is {_text(get(config, other))}: "
-                        f"set {other}, or leave {name} at {_text(f.default)}"
-                    )
-        for condition, clashes in f.metadata.get("conflicts", {}).items():
-            for other, excluded in clashes.items() if _applies(name, condition, value, f.default) else ():
-                if _fits(get(config, other), excluded):
-                    yield (
-                        f"{name}={_text(value)} conflicts with {other}={_text(get(config, other))}: "
-                        f"leave {name} at {_text(f.default)} or switch {other} off"
-                    )
+        plain_value = value_text(f.default)
+        for other, accepted in _in_force(f, "requires", value):
+            present = get(config, other)
+            if _fits(present, accepted):
+                continue
+            wanted = "switched on"
+            if accepted != ON:
+                wanted = " or ".join(map(value_text, accepted))
+            yield (
+                f"{name}={value_text(value)} requires {other} to be {wanted}, "
+                f"but it is {value_text(present)}: "
+                f"set {other}, or leave {name} at {plain_value}"
+            )
+        for other, excluded in _in_force(f, "conflicts", value):
+            present = get(config, other)
+            if _fits(present, excluded):
+                yield (
+                    f"{name}={value_text(value)} conflicts with {other}={value_text(present)}: "
+                    f"leave {name} at {plain_value} or switch {other} off"
+                )
 
 
 def check_requirements(config: RunConfig) -> None:

@@ -1,12 +1,13 @@
-"""One run's configuration: the sections of model/, optim/ and the harness, joined in a frozen RunConfig.
+"""One run's configuration: sections of model/, optim/ and the harness in a frozen RunConfig.
 
-Standard library only, so that the training core runs on a bare GPU image. The file boundary (harness/resolve.py)
-validates YAML against these same dataclasses. Metadata of a toggle as in model/config.py.
+Standard library only, so that the training core runs on a bare GPU image. The file boundary
+(harness/experiment/values.py) validates YAML against these same dataclasses. Metadata of a toggle
+as in model/config.py.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from harness.data.config import DataConfig
 from harness.model.config import ON, ModelConfig, toggle
@@ -17,10 +18,18 @@ BLOCK = 128  # tokens in one block of a block window; fixed by the records' kern
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """Steps are optimizer updates. A budget rescales warm-up and cooldown with `steps`, momentum warm-up stays."""
+    """Steps are optimizer updates.
+
+    A budget rescales warm-up and cooldown with `steps`, momentum warm-up stays.
+    """
 
     steps: int = toggle(
-        9536, record="r02", affects=("schedule", "clock", "validation", "loss"), doc="optimizer updates", ge=1, le=10_000_000
+        9536,
+        record="r02",
+        affects=("schedule", "clock", "validation", "loss"),
+        doc="optimizer updates",
+        ge=1,
+        le=10_000_000,
     )
     warmup_steps: int = toggle(
         0,
@@ -35,7 +44,8 @@ class ScheduleConfig:
         record="r02",
         affects=("schedule", "loss"),
         example=3,
-        doc="learning rate falls linearly over the last updates; the last one uses 1/cooldown_steps",
+        doc="learning rate falls linearly over the last updates; the last one uses "
+        "1/cooldown_steps",
         ge=1,
     )
     cooldown_frac: float | None = toggle(
@@ -71,7 +81,8 @@ class ScheduleConfig:
         record="r13",
         affects=("schedule", "mask", "loss"),
         choices={"tokens": "r13", "blocks": "r18"},
-        doc="the window grows linearly with the step from 64 tokens (one block), interpolated in tokens or in whole blocks",
+        doc="the window grows linearly with the step from 64 tokens (one block), interpolated in "
+        "tokens or in whole blocks",
         requires={"tokens": {"model.attn_window": ON}, "blocks": {"model.attn_window": ("block",)}},
     )
 
@@ -82,7 +93,8 @@ class PrecisionConfig:
         "record",
         record="r02",
         affects=("precision", "loss"),
-        doc="the record's roundings, or fp32 throughout (every cast a no-op, by-dtype epsilon 2^-23)",
+        doc="the record's roundings, or fp32 throughout (every cast a no-op, by-dtype epsilon "
+        "2^-23)",
         choices={"record": "r02"},
     )
     policy: Literal["autocast", "bf16_model", "bf16_embeds"] = toggle(
@@ -98,10 +110,18 @@ class PrecisionConfig:
         affects=("validation",),
         doc="validation runs outside autocast, in fp32",
         choices={True: "r02"},
-        requires={True: {"precision.policy": ("autocast",), "model.attn_kernel": ("sdpa", "math", "dense", "flex")}},
+        requires={
+            True: {
+                "precision.policy": ("autocast",),
+                "model.attn_kernel": ("sdpa", "math", "dense", "flex"),
+            }
+        },
     )
     val_grad: bool = toggle(
-        False, record="r05", affects=("validation",), doc="validation keeps the graph (a compile problem was being dodged)"
+        False,
+        record="r05",
+        affects=("validation",),
+        doc="validation keeps the graph (a compile problem was being dodged)",
     )
 
 
@@ -114,10 +134,21 @@ class SystemConfig:
         choices={"sum": "r18"},
         doc="micro-step gradients of a rank are averaged, or summed",
     )
-    no_sync: bool = toggle(False, record="r04", affects=("comm",), doc="gradients are reduced on the last micro-step only")
-    bucket_view: bool = toggle(False, record="r16", affects=("comm",), doc="DDP gradients are views into its buckets")
+    no_sync: bool = toggle(
+        False,
+        record="r04",
+        affects=("comm",),
+        doc="gradients are reduced on the last micro-step only",
+    )
+    bucket_view: bool = toggle(
+        False, record="r16", affects=("comm",), doc="DDP gradients are views into its buckets"
+    )
     broadcast_buffers: bool = toggle(
-        True, record="r02", affects=("comm",), doc="DDP broadcasts buffers at every forward", choices={False: "r16"}
+        True,
+        record="r02",
+        affects=("comm",),
+        doc="DDP broadcasts buffers at every forward",
+        choices={False: "r16"},
     )
     compile: Literal["auto", "on", "off"] = toggle(
         "auto",
@@ -127,20 +158,33 @@ class SystemConfig:
         choices={"auto": "r02"},
     )
     coordinate_descent: bool = toggle(
-        False, record="r02", affects=("runtime",), doc="Inductor's coordinate_descent_tuning", choices={True: "r02", False: "r18"}
+        False,
+        record="r02",
+        affects=("runtime",),
+        doc="Inductor's coordinate_descent_tuning",
+        choices={True: "r02", False: "r18"},
     )
     skip_guards: bool = toggle(
-        False, record="r16", affects=("runtime",), doc="the compiler skips guard evaluation from step 5 on"
+        False,
+        record="r16",
+        affects=("runtime",),
+        doc="the compiler skips guard evaluation from step 5 on",
     )
-    expandable_segments: bool = toggle(False, record="r17", affects=("runtime",), doc="CUDA allocator with expandable segments")
+    expandable_segments: bool = toggle(
+        False, record="r17", affects=("runtime",), doc="CUDA allocator with expandable segments"
+    )
     cuda_warm_start: bool = toggle(
-        False, record="r18", affects=("runtime",), doc="a one-element backward pass before anything else on CUDA"
+        False,
+        record="r18",
+        affects=("runtime",),
+        doc="a one-element backward pass before anything else on CUDA",
     )
     checkpoint: Literal["none", "final", "every"] = toggle(
         "none",
         record="r02",
         affects=("runtime",),
-        doc="save model and optimizers never, at the end, or every checkpoint_every updates; outside the clock",
+        doc="save model and optimizers never, at the end, or every checkpoint_every updates; "
+        "outside the clock",
         choices={"every": "r02", "none": "r17"},
     )
     checkpoint_every: int | None = toggle(
@@ -161,9 +205,12 @@ class TimingConfig:
         record="r04",
         affects=("clock",),
         choices={"skip10": "r04"},
-        doc="warm up on dummy data, restore everything, then start the clock; or leave the first 10 updates untimed",
+        doc="warm up on dummy data, restore everything, then start the clock; or leave the first "
+        "10 updates untimed",
     )
-    exclusive_node: bool = toggle(False, record="r02", affects=("placement",), doc="a timing run has the node to itself")
+    exclusive_node: bool = toggle(
+        False, record="r02", affects=("placement",), doc="a timing run has the node to itself"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +224,8 @@ class RunConfig:
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     system: SystemConfig = field(default_factory=SystemConfig)
     timing: TimingConfig = field(default_factory=TimingConfig)
-    plugin: Mapping[str, Any] = field(default_factory=dict)  # dotted plug-in toggles: {"file.field": value}
+    # dotted plug-in toggles: {"file.field": value}
+    plugin: Mapping[str, Any] = field(default_factory=dict)
 
 
 SECTIONS = ("model", "optim", "schedule", "data", "precision", "system", "timing")
@@ -190,10 +238,18 @@ def toggles() -> Iterator[tuple[str, Field]]:
             yield f"{section}.{f.name}", f
 
 
+def hint_of(name: str) -> Any:
+    """The type of a dotted field."""
+    section, _, key = name.partition(".")
+    return get_type_hints(type(getattr(RunConfig(), section)))[key]
+
+
 def get(config: RunConfig, name: str) -> Any:
     """The value of a dotted field."""
     section, _, key = name.partition(".")
-    return config.plugin[key] if section == "plugin" else getattr(getattr(config, section), key)
+    if section == "plugin":
+        return config.plugin[key]
+    return getattr(getattr(config, section), key)
 
 
 def with_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
@@ -202,35 +258,51 @@ def with_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     for name, value in values.items():
         section, _, key = name.partition(".")
         by_section.setdefault(section, {})[key] = value
-    changed: dict[str, Any] = {
-        s: {**config.plugin, **v} if s == "plugin" else replace(getattr(config, s), **v) for s, v in by_section.items()
-    }
+    changed: dict[str, Any] = {}
+    for section, new in by_section.items():
+        if section == "plugin":
+            changed[section] = {**config.plugin, **new}
+        else:
+            changed[section] = replace(getattr(config, section), **new)
     return replace(config, **changed)
 
 
 def flat(config: RunConfig) -> dict[str, Any]:
     """Dotted names to plain values, in the order of declaration."""
     values = {name: get(config, name) for name, _ in toggles()}
-    return values | {f"plugin.{k}": v for k, v in config.plugin.items()}
+    for key, value in config.plugin.items():
+        values[f"plugin.{key}"] = value
+    return values
+
+
+def plain_value(value: Any) -> Any:
+    """Tuples as lists, as YAML and JSON know them."""
+    if isinstance(value, tuple):
+        return list(map(plain_value, value))
+    return value
+
+
+def frozen(value: Any) -> Any:
+    """Lists as tuples, as a configuration holds them."""
+    if isinstance(value, list):
+        return tuple(map(frozen, value))
+    return value
 
 
 def plain(config: RunConfig) -> dict[str, Any]:
     """Nested plain mapping (YAML, JSON): what config.yaml holds."""
-
-    def simple(value: Any) -> Any:
-        return [simple(v) for v in value] if isinstance(value, tuple) else value
-
-    return {
-        s: {k: simple(v) for k, v in (asdict(part) if s in SECTIONS else dict(part)).items()}
-        for s, part in ((f.name, getattr(config, f.name)) for f in fields(config))
-    }
+    content: dict[str, Any] = {}
+    for section in fields(config):
+        part = getattr(config, section.name)
+        values = asdict(part) if section.name in SECTIONS else dict(part)
+        content[section.name] = {key: plain_value(value) for key, value in values.items()}
+    return content
 
 
 def from_plain(values: Mapping[str, Any]) -> RunConfig:
     """The inverse of `plain`, for configurations that were validated when they were written."""
-
-    def frozen(value: Any) -> Any:
-        return tuple(frozen(v) for v in value) if isinstance(value, list) else value
-
-    dotted = {f"{s}.{k}": frozen(v) for s, part in values.items() for k, v in part.items()}
+    dotted = {}
+    for section, part in values.items():
+        for key, value in part.items():
+            dotted[f"{section}.{key}"] = frozen(value)
     return with_fields(RunConfig(), dotted)

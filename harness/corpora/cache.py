@@ -1,4 +1,7 @@
-"""`data.cache: local`: a corpus copied to the node's own disk, once per node, so that runs do not read it over the network."""
+"""`data.cache: local`: a corpus copied to the node's own disk, once per node.
+
+So that runs do not read it over the network.
+"""
 
 import hashlib
 import os
@@ -16,25 +19,33 @@ WITHOUT = "set data.cache to none"
 
 
 def cache_root() -> Path:
-    """Where copies lie on this node: the environment's ABLATE_CACHE, else a folder of this user's in the temporary one."""
-    return Path(os.environ.get("ABLATE_CACHE") or Path(tempfile.gettempdir()) / f"ablate-{os.getuid()}")
+    """Where copies lie on this node.
+
+    The environment's ABLATE_CACHE, else a folder of this user's in the temporary one.
+    """
+    if os.environ.get("ABLATE_CACHE"):
+        return Path(os.environ["ABLATE_CACHE"])
+    return Path(tempfile.gettempdir()) / f"ablate-{os.getuid()}"
 
 
 def cache_locally(corpus: Corpus, directory: Path | str | None = None) -> Corpus:
-    """The corpus from `directory` (cache_root), copied there first unless it is; who comes while another copies waits for it.
+    """The corpus from `directory` (cache_root), copied there first unless it is.
 
-    The copy is checked against the sha256 of corpus.json on the way; what a killed process left half copied is copied anew.
-    Raises UserError for a full disk, a folder that cannot be written, or a damaged source.
+    Who comes while another copies waits for it. The copy is checked against the sha256 of
+    corpus.json on the way; what a killed process left half copied is copied anew. Raises
+    UserError for a full disk, a folder that cannot be written, or a damaged source.
     """
     root = Path(directory or cache_root())
-    folder = root / f"{corpus.name}-{sha256_of(corpus.folder / 'corpus.json')[:16]}"  # held-out text is not in the fingerprint
+    digest = sha256_of(corpus.folder / "corpus.json")  # held-out text is not in the fingerprint
+    folder = root / f"{corpus.name}-{digest[:16]}"
     try:
         with lock(folder):
             if not (folder / "corpus.json").exists():
                 copy(corpus, folder)
     except OSError as error:
         raise UserError(
-            f"{error.filename or root}: {error.strerror}: make {root} writable, name another folder in ABLATE_CACHE, or {WITHOUT}"
+            f"{error.filename or root}: {error.strerror}: make {root} writable, name another "
+            f"folder in ABLATE_CACHE, or {WITHOUT}"
         ) from None
     return read_corpus(folder)
 
@@ -43,9 +54,13 @@ def copy(corpus: Corpus, folder: Path) -> None:
     """Every shard, then corpus.json, which makes the copy one."""
     folder.mkdir(exist_ok=True)
     paths = [path for paths in corpus.shards.values() for path in paths]
-    needed, free = sum(path.stat().st_size for path in paths), shutil.disk_usage(folder).free
+    needed = sum(path.stat().st_size for path in paths)
+    free = shutil.disk_usage(folder).free
     if needed > free:
-        raise UserError(f"{folder}: {free >> 20} MiB free, {corpus.name} takes {needed >> 20}: make room, or {WITHOUT}")
+        raise UserError(
+            f"{folder}: {free >> 20} MiB free, {corpus.name} takes {needed >> 20}: make room, or "
+            f"{WITHOUT}"
+        )
     for path in paths:
         copy_verified(path, folder / path.name, corpus.files[path.name])
     write_atomically(folder / "corpus.json", (corpus.folder / "corpus.json").read_bytes())
@@ -62,5 +77,7 @@ def copy_verified(source: Path, target: Path, sha256: str) -> None:
         os.fsync(copy.fileno())
     if digest.hexdigest() != sha256:
         partial.unlink()
-        raise UserError(f"{source}: its content is not what corpus.json says: prepare the corpus again")
+        raise UserError(
+            f"{source}: its content is not what corpus.json says: prepare the corpus again"
+        )
     partial.replace(target)

@@ -1,7 +1,7 @@
-"""A prepared corpus: the folder `<data root>/<name>/` with its shards, and corpus.json, which is written last.
+"""A prepared corpus: the folder `<data root>/<name>/` with its shards, and corpus.json.
 
-A folder without corpus.json is not prepared, whatever lies in it. The fingerprint depends on content alone: runs on different
-fingerprints are never compared.
+corpus.json is written last: a folder without it is not prepared, whatever lies in it. The
+fingerprint depends on content alone: runs on different fingerprints are never compared.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.data.shards import count_tokens, sha256_of, write_atomically
 from harness.errors import UserError
@@ -28,7 +29,10 @@ def data_root(root: Path | str | None = None) -> Path:
 
 def corpus_folder(name: str, root: Path | str | None = None) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
-        raise UserError(f"corpus name {name!r}: use letters, digits, '.', '_' and '-' only, not starting with '.' or '-'")
+        raise UserError(
+            f"corpus name {name!r}: use letters, digits, '.', '_' and '-' only, not starting with "
+            "'.' or '-'"
+        )
     return data_root(root) / name
 
 
@@ -41,7 +45,8 @@ class Corpus:
     vocab_size: int
     separator: int  # opens every document
     unit: str  # of a loss: "nats per byte" where every token is a byte, else "nats per token"
-    bytes_per_token: Mapping[str, float] | None  # role -> bytes of text per token, separators counted; None if unknown
+    # role -> bytes of text per token, separators counted; None if unknown
+    bytes_per_token: Mapping[str, float] | None
     documents: Mapping[str, int] | None  # role -> number of documents; None if unknown
     tokens: Mapping[str, int]  # role -> number of tokens
     shards: Mapping[str, tuple[Path, ...]]  # role -> files
@@ -59,17 +64,28 @@ class Corpus:
 
     @property
     def heldout(self) -> tuple[Path, ...]:
-        """Other text than the corpus's own, for a second metric; not part of the fingerprint. Often empty."""
+        """Other text than the corpus's own, for a second metric; not part of the fingerprint.
+
+        Often empty.
+        """
         return self.shards["heldout"]
 
     def bits_per_byte(self, loss: float, role: str = "val") -> float | None:
-        """A loss in nats per token, comparable across tokenizers; None where the corpus does not know its bytes."""
-        return None if self.bytes_per_token is None else loss / math.log(2) / self.bytes_per_token[role]
+        """A loss in nats per token, comparable across tokenizers.
+
+        None where the corpus does not know its bytes.
+        """
+        if self.bytes_per_token is None:
+            return None
+        return loss / math.log(2) / self.bytes_per_token[role]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Text beside the validation set, for a second metric: the held-out shards of a corpus, or its validation shards."""
+    """Text beside the validation set, for a second metric.
+
+    The held-out shards of a corpus, or its validation shards.
+    """
 
     name: str  # of the corpus that holds it
     shards: tuple[Path, ...]
@@ -78,13 +94,22 @@ class HeldOut:
     fingerprint: str  # of the shards' content
 
     def first_tokens(self, at_most: int, micro_tokens: int) -> int:
-        """How many tokens are validated on: `at_most`, or the whole micro-batches there are; at least one, to be refused."""
-        return max(micro_tokens, min(at_most, (self.n_tokens - 1) // micro_tokens * micro_tokens))
+        """How many tokens are validated on: `at_most`, or the whole micro-batches there are.
+
+        At least one, to be refused.
+        """
+        whole = (self.n_tokens - 1) // micro_tokens * micro_tokens
+        return max(micro_tokens, min(at_most, whole))
 
 
 def fingerprint_of(vocab_size: int, separator: int, sha256s: Mapping[str, Sequence[str]]) -> str:
-    """sha256 over what training and validation read: the shards' contents in order, the vocabulary, the separator."""
-    content = {"vocab_size": vocab_size, "separator": separator, **{role: list(sha256s[role]) for role in ("train", "val")}}
+    """sha256 over what training and validation read.
+
+    The shards' contents in order, the vocabulary, the separator.
+    """
+    content: dict[str, Any] = {"vocab_size": vocab_size, "separator": separator}
+    for role in ("train", "val"):
+        content[role] = list(sha256s[role])
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -99,24 +124,38 @@ def write_corpus(
     documents: Mapping[str, int] | None = None,
     text_bytes: Mapping[str, int] | None = None,
 ) -> Corpus:
-    """Hash the shards of each role and write corpus.json: from here on the corpus is prepared."""
-    roles = {role: list(shards.get(role, ())) for role in ROLES}
-    tokens = {role: sum(count_tokens(path) for path in paths) for role, paths in roles.items() if paths}
-    files = {path.name: sha256_of(path) for paths in roles.values() for path in paths}
+    """Hash the shards of each role and write corpus.json: from here on the corpus is prepared.
+
+    unit: of a loss. source: where the text is from, in words.
+    documents, text_bytes: how many there are in each role, None where it is not known.
+    """
+    tokens: dict[str, int] = {}
+    for role in ROLES:
+        if shards.get(role):
+            tokens[role] = sum(map(count_tokens, shards[role]))
+    names: dict[str, list[str]] = {}
+    digests: dict[str, list[str]] = {}
+    files: dict[str, str] = {}
+    for role in ROLES:
+        paths = shards.get(role, ())
+        names[role] = [path.name for path in paths]
+        digests[role] = list(map(sha256_of, paths))
+        files.update(zip(names[role], digests[role], strict=True))
+    bytes_per_token = None
+    if text_bytes:
+        bytes_per_token = {role: text_bytes[role] / n for role, n in tokens.items()}
     facts = {
         "schema": SCHEMA,
         "name": folder.name,
         "vocab_size": vocab_size,
         "separator": separator,
         "unit": unit,
-        "bytes_per_token": {role: text_bytes[role] / n for role, n in tokens.items()} if text_bytes else None,
+        "bytes_per_token": bytes_per_token,
         "documents": {role: documents[role] for role in tokens} if documents else None,
         "tokens": tokens,
-        "shards": {role: [path.name for path in paths] for role, paths in roles.items()},
+        "shards": names,
         "files": files,
-        "fingerprint": fingerprint_of(
-            vocab_size, separator, {role: [files[path.name] for path in paths] for role, paths in roles.items()}
-        ),
+        "fingerprint": fingerprint_of(vocab_size, separator, digests),
         "source": source,
     }
     write_atomically(folder / "corpus.json", (json.dumps(facts, indent=1) + "\n").encode())
@@ -124,14 +163,19 @@ def write_corpus(
 
 
 def read_corpus(folder: Path) -> Corpus:
-    """The corpus in `folder`; raises UserError where corpus.json is unreadable, or a shard is missing, damaged or replaced."""
+    """The corpus in `folder`.
+
+    Raises UserError where corpus.json is unreadable, or a shard is missing, damaged or
+    replaced.
+    """
     corpus = describe(folder)
     for role, paths in corpus.shards.items():
-        n_tokens = sum(count_tokens(path) for path in paths)
-        if n_tokens != corpus.tokens.get(role, 0):
+        n_tokens = sum(map(count_tokens, paths))
+        described = corpus.tokens.get(role, 0)
+        if n_tokens != described:
             raise UserError(
-                f"{folder}: its {role} shards hold {n_tokens} tokens, corpus.json says {corpus.tokens.get(role, 0)}: "
-                "prepare the corpus again"
+                f"{folder}: its {role} shards hold {n_tokens} tokens, corpus.json says "
+                f"{described}: prepare the corpus again"
             )
     return corpus
 
@@ -145,9 +189,16 @@ def describe(folder: Path) -> Corpus:
         shards = {role: tuple(folder / Path(name).name for name in names[role]) for role in ROLES}
         corpus = Corpus(folder=folder, shards=shards, **facts)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}): prepare the corpus again") from None
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}): prepare the corpus again"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: not a corpus description ({type(error).__name__}: {error}): prepare the corpus again") from None
+        raise UserError(
+            f"{path}: not a corpus description ({type(error).__name__}: {error}): prepare the "
+            "corpus again"
+        ) from None
     if schema != SCHEMA:
-        raise UserError(f"{path}: schema {schema}, this program reads schema {SCHEMA}: prepare the corpus again")
+        raise UserError(
+            f"{path}: schema {schema}, this program reads schema {SCHEMA}: prepare the corpus again"
+        )
     return corpus

@@ -10,6 +10,11 @@ from typing import IO
 
 from harness.errors import UserError
 
+try:
+    import fcntl
+except ImportError:  # not of this system
+    fcntl = None  # type: ignore[assignment]
+
 WAIT_S = 3600.0  # longer than any copy or preparation should take
 
 
@@ -28,18 +33,21 @@ def lock(folder: Path) -> Iterator[None]:
 
 def flock(file: IO[str]) -> bool:
     """Take the file's advisory lock; False where the system or the file system has none."""
+    if fcntl is None:
+        return False
     try:
-        import fcntl
-
         fcntl.flock(file, fcntl.LOCK_EX)
-    except (ImportError, OSError):
+    except OSError:
         return False
     return True
 
 
 @contextmanager
 def folder_lock(path: Path) -> Iterator[None]:
-    """The same by making a folder, which every file system does atomically. A holder that died on this machine is replaced."""
+    """The same by making a folder, which every file system does atomically.
+
+    A holder that died on this machine is replaced.
+    """
     start = time.monotonic()
     while True:
         try:
@@ -48,7 +56,10 @@ def folder_lock(path: Path) -> Iterator[None]:
         except FileExistsError:
             release_if_dead(path)
         if time.monotonic() - start > WAIT_S:
-            raise UserError(f"{path}: locked for more than {WAIT_S:.0f} s: if no other process is at work, remove it")
+            raise UserError(
+                f"{path}: locked for more than {WAIT_S:.0f} s: if no other process is at work, "
+                "remove it"
+            )
         time.sleep(0.05)
     owner = path / f"{socket.gethostname()}.{os.getpid()}"
     owner.touch()

@@ -1,4 +1,7 @@
-"""Documents in, a corpus out: with bounded memory, whatever the size of the text, and nothing half-made that looks whole."""
+"""Documents in, a corpus out: with bounded memory, whatever the size of the text.
+
+Nothing half-made looks whole.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -15,7 +18,7 @@ SHARD_TOKENS = 100_000_000  # as in the benchmark's files
 VAL_SHARE = 0.05  # of the text, in bytes
 FIRST_NUMBER = {"train": 1, "val": 0, "heldout": 0}  # in the files' names
 
-Progress = Callable[[int, int], None]  # (done, total), in the unit of what is being done
+OnProgress = Callable[[int, int], None]  # (done, total), in the unit of what is being done
 
 
 def quiet(done: int, total: int) -> None:
@@ -23,28 +26,37 @@ def quiet(done: int, total: int) -> None:
 
 
 def split_roles(sizes: Sequence[int]) -> list[str]:
-    """The role of each document, by size in bytes: in order, to validation whatever still fits into VAL_SHARE of the whole.
+    """The role of each document, by size in bytes.
 
-    Where nothing fits (a few documents of like size) the smallest goes to validation.
+    In order, to validation goes whatever still fits into VAL_SHARE of the whole. Where nothing
+    fits (a few documents of like size) the smallest goes to validation.
     """
     room = VAL_SHARE * sum(sizes)
     roles = []
     for size in sizes:
-        roles.append("val" if size <= room else "train")
-        room -= size if roles[-1] == "val" else 0
+        if size <= room:
+            roles.append("val")
+            room -= size
+        else:
+            roles.append("train")
     if "val" not in roles and roles:
         roles[sizes.index(min(sizes))] = "val"
     return roles
 
 
 class CorpusWriter:
-    """Writes documents into the shards of their role. The folder has no corpus.json until `finish`, so it counts as unprepared;
-    what an interrupted preparation left is removed by the next one.
+    """Writes documents into the shards of their role.
+
+    The folder has no corpus.json until `finish`, so it counts as unprepared; what an
+    interrupted preparation left is removed by the next one.
     """
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, shard_tokens: int = SHARD_TOKENS) -> None:
+    def __init__(
+        self, folder: Path, tokenizer: Tokenizer, shard_tokens: int = SHARD_TOKENS
+    ) -> None:
         self.folder, self.tokenizer = folder, tokenizer
-        # validation and held-out text stay in one file each, so that "the first tokens" is a plain slice
+        # validation and held-out text stay in one file each, so that "the first tokens" is a plain
+        # slice
         self.room = {"train": shard_tokens, "val": MAX_TOKENS, "heldout": MAX_TOKENS}
         self.shards: dict[str, list[Path]] = {role: [] for role in ROLES}
         self.documents, self.text_bytes = dict.fromkeys(ROLES, 0), dict.fromkeys(ROLES, 0)
@@ -55,7 +67,10 @@ class CorpusWriter:
             leftover.unlink()
 
     def add(self, role: str, document: Iterable[bytes]) -> None:
-        """One document, as blocks of its text: a separator, then its tokens. It may cross into the next shard."""
+        """One document, as blocks of its text: a separator, then its tokens.
+
+        It may cross into the next shard.
+        """
         self._append(role, np.array([self.tokenizer.separator], dtype=np.uint16))
         self.documents[role] += 1
         for block in document:
@@ -66,7 +81,9 @@ class CorpusWriter:
         while len(tokens):
             if role not in self._open:
                 number = len(self.shards[role]) + FIRST_NUMBER[role]
-                self.shards[role].append(self.folder / f"{self.folder.name}_{role}_{number:06d}.bin")
+                self.shards[role].append(
+                    self.folder / f"{self.folder.name}_{role}_{number:06d}.bin"
+                )
                 self._open[role] = ShardWriter(self.shards[role][-1])
             writer = self._open[role]
             room = self.room[role] - writer.n_tokens
@@ -76,12 +93,15 @@ class CorpusWriter:
                 self._open.pop(role).close()
 
     def finish(self, source: str) -> Corpus:
-        """Close the shards and write corpus.json; raises UserError where there is nothing to train on or to validate on."""
+        """Close the shards and write corpus.json.
+
+        Raises UserError where there is nothing to train on or to validate on.
+        """
         if not (self.documents["train"] and self.documents["val"]):
             n = self.documents["train"] + self.documents["val"]
             raise UserError(
-                f"{self.folder.name}: {n} documents cannot be split into training and validation: give more text, "
-                "or cut it finer (--by line or --by paragraph)"
+                f"{self.folder.name}: {n} documents cannot be split into training and validation: "
+                "give more text, or cut it finer (--by line or --by paragraph)"
             )
         while self._open:
             self._open.popitem()[1].close()
@@ -98,7 +118,10 @@ class CorpusWriter:
         )
 
     def _merge_short_tail(self) -> None:
-        """Append a short last training shard to the one before: a shard shorter than a batch would make the corpus unusable."""
+        """Append a short last training shard to the one before.
+
+        A shard shorter than a batch would make the corpus unusable.
+        """
         paths = self.shards["train"]
         if len(paths) > 1 and count_tokens(paths[-1]) < self.room["train"] // 2:
             tail = paths.pop()
@@ -111,6 +134,11 @@ class CorpusWriter:
     def __enter__(self) -> "CorpusWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         while self._open:
             self._open.popitem()[1].abort()

@@ -1,7 +1,8 @@
 """Your own text as a corpus: .txt, .md, .jsonl, source trees; documents by file, line or paragraph.
 
-Files come in the order of a hash of their path, so that training and validation are alike. Whole files are split by size,
-smaller documents by a hash of their content; equal ones fall to the same side.
+Files come in the order of a hash of their path, so that training and validation are alike. Whole
+files are split by size, smaller documents by a hash of their content; equal ones fall to the same
+side.
 """
 
 import hashlib
@@ -15,12 +16,20 @@ from pathlib import Path
 
 from harness.corpora.corpus import BUILT_IN, Corpus, corpus_folder
 from harness.corpora.lock import lock
-from harness.corpora.shard_writer import SHARD_TOKENS, VAL_SHARE, CorpusWriter, Progress, quiet, split_roles
-from harness.corpora.tokenizers import open_tokenizer
+from harness.corpora.shard_writer import (
+    SHARD_TOKENS,
+    VAL_SHARE,
+    CorpusWriter,
+    OnProgress,
+    quiet,
+    split_roles,
+)
+from harness.corpora.tokenizers import TokenizerChoice, open_tokenizer
 from harness.data.shards import sha256_of
 from harness.errors import UserError
 
 BLOCK_BYTES = 1 << 20
+BYTES = TokenizerChoice(name="bytes")
 Document = Iterable[bytes]  # blocks of its text
 
 
@@ -37,38 +46,47 @@ def prepare_text(
     name: str,
     root: Path | str | None = None,
     documents: str = "file",
-    tokenizer: str = "bytes",
-    vocabulary: Path | None = None,
+    tokenizer: TokenizerChoice = BYTES,
     heldout: Sequence[Path | str] = (),
     shard_tokens: int = SHARD_TOKENS,
-    progress: Progress = quiet,
+    progress: OnProgress = quiet,
 ) -> Corpus:
-    """Make corpus `name` from files and folders of text, anew each time; the same text gives the same fingerprint.
+    """Make corpus `name` from files and folders of text, anew each time; raises UserError.
 
-    documents: "file", "line", "paragraph" (parted by blank lines); .jsonl is always one JSON object with a "text" a line.
-    heldout: further text for a second metric. Memory is bounded by the largest line or paragraph. Raises UserError.
+    The same text gives the same fingerprint. Memory is bounded by the largest line or paragraph.
+    documents: "file", "line", "paragraph" (parted by blank lines); .jsonl is always one JSON
+    object with a "text" a line.
+    heldout: further text for a second metric.
     """
     if documents not in DOCUMENTS or documents == "jsonl":
         raise UserError(f"documents '{documents}': choose file, line or paragraph")
     if name in BUILT_IN:
         raise UserError(f"'{name}' is the name of a built-in corpus: give your text another")
-    tokens_of = open_tokenizer(tokenizer, vocabulary)
+    opened = open_tokenizer(tokenizer.name, tokenizer.vocabulary)
     texts, others = find_texts(paths), find_texts(heldout)
     roles = split_files([text for text in texts if reader_of(text, documents) == "file"])
     total, done = sum(text.size for text in texts + others), 0
     folder = corpus_folder(name, root)
-    with lock(folder), CorpusWriter(folder, tokens_of, shard_tokens) as writer:
+    with lock(folder), CorpusWriter(folder, opened, shard_tokens) as writer:
         for text in texts + others:
-            fixed = "heldout" if text in others else roles.get(text.path)
-            for document in DOCUMENTS[reader_of(text, documents)](text.path):
-                if fixed:
-                    writer.add(fixed, document)
-                else:
-                    blocks = list(document)  # one line or paragraph: its content decides its side
-                    writer.add(side_of(blocks), blocks)
+            role = "heldout" if text in others else roles.get(text.path)
+            add_documents(writer, text, documents, role)
             done += text.size
             progress(done, total)
-        return writer.finish(f"text: {', '.join(str(path) for path in paths)}; documents by {documents}; tokenizer {tokenizer}")
+        sources = ", ".join(map(str, paths))
+        return writer.finish(
+            f"text: {sources}; documents by {documents}; tokenizer {tokenizer.name}"
+        )
+
+
+def add_documents(writer: CorpusWriter, text: TextFile, documents: str, role: str | None) -> None:
+    """Write a file's documents; without a role of the file each one's content decides its side."""
+    for document in DOCUMENTS[reader_of(text, documents)](text.path):
+        if role is not None:
+            writer.add(role, document)
+        else:
+            blocks = list(document)  # one line or paragraph
+            writer.add(side_of(blocks), blocks)
 
 
 def split_files(texts: Sequence[TextFile]) -> dict[Path, str]:
@@ -78,8 +96,13 @@ def split_files(texts: Sequence[TextFile]) -> dict[Path, str]:
     for text in texts:
         content = sha256_of(text.path) if of_size[text.size] > 1 else ""
         copies.setdefault((text.size, content), []).append(text)
-    roles = split_roles([sum(text.size for text in same) for same in copies.values()])
-    return {text.path: role for same, role in zip(copies.values(), roles) for text in same}
+    groups = list(copies.values())
+    sizes = [sum(text.size for text in group) for group in groups]
+    roles = {}
+    for group, role in zip(groups, split_roles(sizes)):
+        for text in group:
+            roles[text.path] = role
+    return roles
 
 
 def reader_of(text: TextFile, documents: str) -> str:
@@ -93,13 +116,20 @@ def side_of(document: Document) -> str:
 
 
 def by_hash(texts: Iterable[TextFile]) -> list[TextFile]:
-    """In an order that has nothing to do with what the files hold, and is the same on every machine."""
-    return sorted(texts, key=lambda text: (hashlib.sha256(text.key.encode()).digest(), str(text.path)))
+    """In an order that has nothing to do with what the files hold, the same on every machine."""
+    return sorted(texts, key=hash_of_key)
+
+
+def hash_of_key(text: TextFile) -> tuple[bytes, str]:
+    return hashlib.sha256(text.key.encode()).digest(), str(text.path)
 
 
 def find_texts(paths: Sequence[Path | str]) -> list[TextFile]:
-    """Files as named; of folders, every text file below that is not hidden, linked or empty. Raises UserError for a bad path."""
-    found: dict[Path, TextFile] = {}
+    """Files as named; of folders, every text file below that is not hidden, linked or empty.
+
+    Raises UserError for a bad path.
+    """
+    texts: dict[Path, TextFile] = {}
     for path in map(Path, paths):
         inside = list(files_below(path)) if path.is_dir() else [path]
         for file in inside:
@@ -108,19 +138,38 @@ def find_texts(paths: Sequence[Path | str]) -> list[TextFile]:
             if is_binary(file):
                 if path.is_dir():
                     continue
-                raise UserError(f"{file}: not a text file (it holds NUL bytes): give .txt, .md, .jsonl or source files")
-            if size := file.stat().st_size:
-                key = file.name if file == path else f"{path.resolve().name}/{file.relative_to(path).as_posix()}"
-                found[file.resolve()] = TextFile(path=file, key=key, size=size)
+                raise UserError(
+                    f"{file}: not a text file (it holds NUL bytes): give .txt, .md, .jsonl or "
+                    "source files"
+                )
+            size = file.stat().st_size
+            if size:
+                key = key_below(file, path)
+                texts[file.resolve()] = TextFile(path=file, key=key, size=size)
         if not inside:
             raise UserError(f"{path}: no file below this folder: check the path")
-    return by_hash(found.values())
+    return by_hash(texts.values())
+
+
+def key_below(file: Path, path: Path) -> str:
+    """A file's path below the argument it was found through, which opens it."""
+    if file == path:
+        return file.name
+    return f"{path.resolve().name}/{file.relative_to(path).as_posix()}"
 
 
 def files_below(folder: Path) -> Iterator[Path]:
+    """Every file below a folder that is neither hidden nor linked."""
     for here, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
-        yield from (path for name in files if not name.startswith(".") and not (path := Path(here, name)).is_symlink())
+        folders[:] = filter(is_searched, folders)
+        for name in files:
+            path = Path(here, name)
+            if not name.startswith(".") and not path.is_symlink():
+                yield path
+
+
+def is_searched(folder: str) -> bool:
+    return not folder.startswith(".") and folder != "__pycache__"
 
 
 def is_binary(path: Path) -> bool:
@@ -162,7 +211,8 @@ def json_lines(path: Path) -> Iterator[Document]:
                 text = json.loads(line)["text"].encode()
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise UserError(
-                    f'{path}, line {number}: not a JSON object with a string "text": mend or remove the line'
+                    f'{path}, line {number}: not a JSON object with a string "text": '
+                    "mend or remove the line"
                 ) from None
             if text:
                 yield [text]
@@ -177,12 +227,16 @@ DOCUMENTS: dict[str, Callable[[Path], Iterator[Document]]] = {
 
 
 def file_blocks(path: Path) -> Iterator[bytes]:
-    """A file's bytes in blocks of about BLOCK_BYTES, cut where a tokenizer of words and spaces would cut anyway."""
+    """A file's bytes in blocks of about BLOCK_BYTES.
+
+    They are cut where a tokenizer of words and spaces would cut anyway.
+    """
     rest = b""
     with open(path, "rb") as file:
         while block := file.read(BLOCK_BYTES):
             rest += block
-            if cut := safe_cut(rest):
+            cut = safe_cut(rest)
+            if cut:
                 yield rest[:cut]
                 rest = rest[cut:]
     if rest:
@@ -193,13 +247,17 @@ LAST_WORD_END = re.compile(rb".*\S(?=[ \n])", re.DOTALL)
 
 
 def safe_cut(block: bytes) -> int:
-    """The last place before a space or newline that follows a visible character: GPT-2's pattern never joins across it.
+    """The last place before a space or newline that follows a visible character.
 
-    0 where the block's end has no such place (then read on), unless it is already far too long (then anywhere).
+    GPT-2's pattern never joins across it. 0 where the block's end has no such place (then read
+    on), unless it is already far too long (then anywhere).
     """
     start, cut = max(0, len(block) - 65536), len(block)
-    while found := LAST_WORD_END.match(block, start, cut):
-        cut = found.end()
-        if not block[max(0, cut - 4) : cut].decode("utf-8", "ignore")[-1:].isspace():  # U+00A0 and the like are spaces too
+    while word_end := LAST_WORD_END.match(block, start, cut):
+        cut = word_end.end()
+        last = block[max(0, cut - 4) : cut].decode("utf-8", "ignore")[-1:]
+        if not last.isspace():  # U+00A0 and the like are spaces too
             return cut
-    return len(block) if len(block) > 16 * BLOCK_BYTES else 0
+    if len(block) > 16 * BLOCK_BYTES:
+        return len(block)
+    return 0

@@ -1,4 +1,7 @@
-"""The data's configuration: which tokens, in which order, in what portions. Standard library only, as harness/config/run.py."""
+"""The data's configuration: which tokens, in which order, in what portions.
+
+Standard library only, as harness/config/run.py.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,9 +11,20 @@ from harness.model.config import toggle
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    corpus: str = toggle("stdlib", record="r02", affects=("data", "validation", "loss"), doc="name of a prepared corpus")
+    corpus: str = toggle(
+        "stdlib",
+        record="r02",
+        affects=("data", "validation", "loss"),
+        doc="name of a prepared corpus",
+    )
     batch_tokens: int = toggle(
-        524288, record="r02", affects=("data", "loss"), doc="tokens per update over all ranks", ge=1, le=2**34, unit="tokens"
+        524288,
+        record="r02",
+        affects=("data", "loss"),
+        doc="tokens per update over all ranks",
+        ge=1,
+        le=2**34,
+        unit="tokens",
     )
     seq_len: int = toggle(
         1024,
@@ -32,7 +46,12 @@ class DataConfig:
         unit="tokens",
     )
     ranks: int = toggle(
-        8, record="r02", affects=("data", "loss"), doc="ranks of the record, simulated by any number of processes", ge=1, le=1024
+        8,
+        record="r02",
+        affects=("data", "loss"),
+        doc="ranks of the record, simulated by any number of processes",
+        ge=1,
+        le=1024,
     )
     loader: Literal["per_rank", "global"] = toggle(
         "per_rank",
@@ -46,7 +65,8 @@ class DataConfig:
         record="r02",
         affects=("data", "loss"),
         choices={"exceeds": "r02", "reaches": "r12", "reaches_with_target": "r15"},
-        doc="next shard when pos+G+1 > S, pos+G >= S, or pos+G+1 >= S; G tokens per round, S tokens in the shard",
+        doc="next shard when pos+G+1 > S, pos+G >= S, or pos+G+1 >= S; G tokens per round, S "
+        "tokens in the shard",
     )
     first_batch_twice: bool = toggle(
         False,
@@ -59,14 +79,25 @@ class DataConfig:
         "sequential",
         record="r02",
         affects=("data", "loss"),
-        doc="tokens as they lie in the shards (the seed changes nothing), or sequences shuffled by seed",
+        doc="tokens as they lie in the shards (the seed changes nothing), or sequences shuffled "
+        "by seed",
         choices={"sequential": "r02"},
     )
     val_tokens: int = toggle(
-        10_485_760, record="r02", affects=("validation",), doc="validation tokens: the first of the set", ge=1, unit="tokens"
+        10_485_760,
+        record="r02",
+        affects=("validation",),
+        doc="validation tokens: the first of the set",
+        ge=1,
+        unit="tokens",
     )
     val_every: int = toggle(
-        128, record="r02", affects=("validation",), doc="updates between validations", choices={125: "r04"}, ge=1
+        128,
+        record="r02",
+        affects=("validation",),
+        doc="updates between validations",
+        choices={125: "r04"},
+        ge=1,
     )
     input_dtype: Literal["int64", "int32"] = toggle(
         "int64",
@@ -76,14 +107,18 @@ class DataConfig:
         choices={"int32": "r15"},
     )
     pinned: bool = toggle(
-        False, record="r15", affects=("data",), doc="batches through pinned memory, copied asynchronously (CUDA)"
+        False,
+        record="r15",
+        affects=("data",),
+        doc="batches through pinned memory, copied asynchronously (CUDA)",
     )
     heldout: str | None = toggle(
         None,
         record="r02",
         affects=("validation",),
         example="other",
-        doc="a corpus whose held-out text (or else validation text) the last weights are validated on too, beside val_loss",
+        doc="a corpus whose held-out text (or else validation text) the last weights are "
+        "validated on too, beside val_loss",
     )
     cache: Literal["none", "local"] = toggle(
         "none",

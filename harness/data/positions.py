@@ -1,7 +1,8 @@
-"""Where every virtual rank reads: the records' positions and their rules for changing shards, in integers alone.
+"""Where every virtual rank reads: positions and rules for changing shards, in integers alone.
 
-S tokens in a shard, b tokens in one read (b + 1 are taken: the last is only a target), R ranks, G = R * b tokens that the
-ranks read together in one round. A record's ranks are virtual: any number of processes can play them (ladder.md 2.0.9).
+S tokens in a shard, b tokens in one read (b + 1 are taken: the last is only a target), R ranks,
+G = R * b tokens that the ranks read together in one round. A record's ranks are virtual: any
+number of processes can play them (ladder.md 2.0.9).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,11 +16,27 @@ from harness.errors import UserError
 
 Read = tuple[int, int]  # (shard, position of the first token in it)
 
-# rule -> (pos, G, S) -> go to the next shard; records 2 to 11, 12 to 14, 15 to 18
+
+def exceeds(pos: int, G: int, S: int) -> bool:
+    """Records 2 to 11."""
+    return pos + G + 1 > S
+
+
+def reaches(pos: int, G: int, S: int) -> bool:
+    """Records 12 to 14."""
+    return pos + G >= S
+
+
+def reaches_with_target(pos: int, G: int, S: int) -> bool:
+    """Records 15 to 18."""
+    return pos + G + 1 >= S
+
+
+# rule -> whether to go to the next shard, of (pos, G, S)
 SHARD_SWITCH: dict[str, Callable[[int, int, int], bool]] = {
-    "exceeds": lambda pos, G, S: pos + G + 1 > S,
-    "reaches": lambda pos, G, S: pos + G >= S,
-    "reaches_with_target": lambda pos, G, S: pos + G + 1 >= S,
+    "exceeds": exceeds,
+    "reaches": reaches,
+    "reaches_with_target": reaches_with_target,
 }
 
 
@@ -33,14 +50,16 @@ def refuse_short_train(
     loader: str,
     order: str,
 ) -> None:
-    """Raises UserError with the numbers where one round of all ranks does not fit: into a shard, or, shuffled, into them all."""
-    together = order == "shuffled"
-    needed = batch_tokens if together or loader == "global" else ranks * micro_tokens
-    held = (
-        [("the training shards together hold", sum(lengths))]
-        if together
-        else [(f"{p} holds", n) for p, n in zip(shards, lengths)]
-    )
+    """Raises UserError with the numbers where one round of all ranks does not fit.
+
+    Into a shard, or, where `order` is shuffled, into all of them together. lengths: their tokens.
+    """
+    if order == "shuffled":
+        needed = batch_tokens
+        held = [("the training shards together hold", sum(lengths))]
+    else:
+        needed = batch_tokens if loader == "global" else ranks * micro_tokens
+        held = [(f"{path} holds", n_tokens) for path, n_tokens in zip(shards, lengths)]
     for what, n_tokens in held:
         if n_tokens < needed + 1:
             raise UserError(
@@ -49,24 +68,35 @@ def refuse_short_train(
             )
 
 
-def refuse_short_val(shards: Sequence[Path], lengths: Sequence[int], *, val_tokens: int, round_tokens: int) -> None:
-    """Raises UserError with the numbers where a validation set does not hold val_tokens, a multiple of round_tokens, and the
-    last one's target.
+def refuse_short_val(
+    shards: Sequence[Path], lengths: Sequence[int], *, val_tokens: int, round_tokens: int
+) -> None:
+    """Raises UserError with the numbers where a validation set is too short.
+
+    It must hold val_tokens, a multiple of round_tokens, and the last one's target.
     """
     available = sum(lengths)
-    if available < val_tokens + 1:
-        most = (available - 1) // round_tokens * round_tokens
-        mend = f"set data.val_tokens to at most {most}" if most > 0 else "use more text, or smaller data.micro_tokens"
-        raise UserError(
-            f"{shards[0]}: the validation set holds {available} tokens, data.val_tokens {val_tokens} needs {val_tokens + 1} "
-            f"(the last one's target): {mend}"
-        )
+    if available >= val_tokens + 1:
+        return
+    most = (available - 1) // round_tokens * round_tokens
+    mend = "use more text, or smaller data.micro_tokens"
+    if most > 0:
+        mend = f"set data.val_tokens to at most {most}"
+    raise UserError(
+        f"{shards[0]}: the validation set holds {available} tokens, data.val_tokens "
+        f"{val_tokens} needs {val_tokens + 1} (the last one's target): {mend}"
+    )
 
 
 class PerRank(Iterator[Read]):
-    """Records 2 to 17: rank r starts a shard at r*b and tests its own advanced position, so ranks change at different times."""
+    """Records 2 to 17: rank r starts a shard at r*b and tests its own advanced position.
 
-    def __init__(self, lengths: Sequence[int], *, rank: int, ranks: int, read_tokens: int, shard_switch: str) -> None:
+    So ranks change shards at different times.
+    """
+
+    def __init__(
+        self, lengths: Sequence[int], *, rank: int, ranks: int, read_tokens: int, shard_switch: str
+    ) -> None:
         self.lengths, self.start, self.round = lengths, rank * read_tokens, ranks * read_tokens
         self.switch = SHARD_SWITCH[shard_switch]
         self.reset()
@@ -91,7 +121,10 @@ class PerRank(Iterator[Read]):
 
 
 class Global(PerRank):
-    """Record 18: one position common to all ranks, tested before the read; rank r reads at pos + r*b."""
+    """Record 18: one position common to all ranks, tested before the read.
+
+    Rank r reads at pos + r*b.
+    """
 
     def reset(self) -> None:
         self.shard, self.pos = 0, 0
@@ -105,15 +138,31 @@ class Global(PerRank):
 
 
 class Shuffled(Iterator[Read]):
-    """Chunks of b tokens of the shards put end to end, in an order drawn from (seed, epoch): every chunk once an epoch.
+    """Chunks of b tokens of the shards put end to end, in an order drawn from (seed, epoch).
 
-    The ranks deal the permuted chunks among themselves: micro-batch by micro-batch, within it rank by rank, `rows` to each.
-    A chunk may cross into the next shard. Only the seed, the corpus and b decide the order of the chunks.
+    Every chunk comes once an epoch. The ranks deal the permuted chunks among themselves:
+    micro-batch by micro-batch, within it rank by rank, `rows` to each. A chunk may cross into the
+    next shard. Only the seed, the corpus and b decide the order of the chunks.
     """
 
-    def __init__(self, lengths: Sequence[int], *, rank: int, ranks: int, read_tokens: int, rows: int, seed: int) -> None:
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        *,
+        rank: int,
+        ranks: int,
+        read_tokens: int,
+        rows: int,
+        seed: int,
+    ) -> None:
         self.lengths = tuple(lengths)
-        self.rank, self.ranks, self.read_tokens, self.rows, self.seed = rank, ranks, read_tokens, rows, seed
+        self.rank, self.ranks, self.read_tokens, self.rows, self.seed = (
+            rank,
+            ranks,
+            read_tokens,
+            rows,
+            seed,
+        )
         self.n_chunks = (sum(lengths) - 1) // read_tokens
         self.reset()
 
@@ -124,7 +173,9 @@ class Shuffled(Iterator[Read]):
         micro, row = divmod(self.n_read, self.rows)
         epoch, turn = divmod((micro * self.ranks + self.rank) * self.rows + row, self.n_chunks)
         self.n_read += 1
-        return locate(self.lengths, int(permutation(self.seed, epoch, self.n_chunks)[turn]) * self.read_tokens)
+        return locate(
+            self.lengths, int(permutation(self.seed, epoch, self.n_chunks)[turn]) * self.read_tokens
+        )
 
     @property
     def state(self) -> list[int]:
@@ -144,8 +195,12 @@ def locate(lengths: Sequence[int], pos: int) -> Read:
     raise IndexError(f"{pos} tokens beyond the last shard")
 
 
-@lru_cache(maxsize=2)  # the ranks of one process share it; two, because a step may reach into the next epoch
+# the ranks of one process share it; two, because a step may reach into the next epoch
+@lru_cache(maxsize=2)
 def permutation(seed: int, epoch: int, n: int) -> NDArray[np.uint32]:
-    """(n,) the numbers 0..n-1 in an order of (seed, epoch); from raw bits, the part of numpy's streams that never changes."""
+    """(n,) the numbers 0..n-1 in an order of (seed, epoch).
+
+    From raw bits, the part of numpy's streams that never changes.
+    """
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch])).random_raw(n)
     return np.argsort(bits, kind="stable").astype(np.uint32)

@@ -1,6 +1,7 @@
 """A shard: the benchmark's binary format, written whole or not at all, read through a memory map.
 
-1024 bytes of header (256 int32: magic, version, number of tokens, zeros), then the tokens as uint16, all little-endian.
+1024 bytes of header (256 int32: magic, version, number of tokens, zeros), then the tokens as
+uint16, all little-endian.
 """
 
 import hashlib
@@ -19,7 +20,8 @@ from harness.errors import UserError
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 1024
 MAX_TOKENS = 2**31 - 1  # the header counts in int32
-BLOCK_TOKENS = 1 << 20  # tokens looked at in one go, so that memory stays bounded on shards of any size
+# tokens looked at in one go, so that memory stays bounded on shards of any size
+BLOCK_TOKENS = 1 << 20
 
 Tokens = NDArray[np.uint16]
 
@@ -38,17 +40,24 @@ def header(n_tokens: int) -> bytes:
 
 
 def count_tokens(path: Path) -> int:
-    """Tokens of the shard at `path`; raises ShardError unless the header is right and agrees with the file's size."""
+    """Tokens of the shard at `path`.
+
+    Raises ShardError unless the header is right and agrees with the file's size.
+    """
     try:
         size = path.stat().st_size
         with open(path, "rb") as file:
             head = file.read(HEADER_BYTES)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}): prepare the corpus again") from None
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}): prepare the corpus again"
+        ) from None
     if size == 0:
         raise ShardError(path, "zero length", "the file is empty")
     if size < HEADER_BYTES:
-        raise ShardError(path, "truncated header", f"{size} bytes where the header alone takes {HEADER_BYTES}")
+        raise ShardError(
+            path, "truncated header", f"{size} bytes where the header alone takes {HEADER_BYTES}"
+        )
     magic, version, n_tokens = struct.unpack_from("<3i", head)
     if magic == struct.unpack("<i", struct.pack(">i", MAGIC))[0]:
         raise ShardError(path, "wrong endian", "written big-endian, shards are little-endian")
@@ -60,14 +69,23 @@ def count_tokens(path: Path) -> int:
         raise ShardError(path, "no tokens", f"the header says {n_tokens} tokens")
     expected = HEADER_BYTES + 2 * n_tokens
     if size < expected:
-        raise ShardError(path, "truncated", f"{size} bytes, but the header's {n_tokens} tokens take {expected}")
+        raise ShardError(
+            path, "truncated", f"{size} bytes, but the header's {n_tokens} tokens take {expected}"
+        )
     if size > expected:
-        raise ShardError(path, "too long", f"{size} bytes, but the header's {n_tokens} tokens take only {expected}")
+        raise ShardError(
+            path,
+            "too long",
+            f"{size} bytes, but the header's {n_tokens} tokens take only {expected}",
+        )
     return n_tokens
 
 
 def open_shard(path: Path) -> Tokens:
-    """(n_tokens,) uint16, read-only and memory-mapped: processes of one node share its pages. Raises as count_tokens."""
+    """(n_tokens,) uint16, read-only and memory-mapped: processes of one node share its pages.
+
+    Raises as count_tokens.
+    """
     n_tokens = count_tokens(path)
     return np.memmap(path, dtype="<u2", mode="r", offset=HEADER_BYTES, shape=(n_tokens,))
 
@@ -78,26 +96,42 @@ def blocks(tokens: Tokens) -> Iterator[Tokens]:
 
 
 def write_shard(path: Path, tokens: NDArray[Any]) -> None:
-    """Write all `tokens` (integers 0..65535) as one shard; it appears at `path` whole or not at all."""
+    """Write all `tokens` (integers 0..65535) as one shard.
+
+    It appears at `path` whole or not at all.
+    """
     with ShardWriter(path) as writer:
         writer.append(tokens)
 
 
 class ShardWriter:
-    """Streams tokens into a shard. The file bears its own name only after everything is on disk; an exception removes it."""
+    """Streams tokens into a shard.
+
+    The file bears its own name only after everything is on disk; an exception removes it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.n_tokens = path, 0
         self._partial = path.with_name(f"{path.name}.partial")
-        self._file: BinaryIO = open(self._partial, "wb")  # noqa: SIM115  closed by close() or abort()
-        self._file.write(bytes(HEADER_BYTES))  # no magic until the end: a leftover never passes for a shard
+        # closed by close() or abort()
+        self._file: BinaryIO = open(self._partial, "wb")  # noqa: SIM115
+        # no magic until the end: a leftover never passes for a shard
+        self._file.write(bytes(HEADER_BYTES))
 
     def append(self, tokens: NDArray[Any]) -> None:
         """Add tokens; they are buffered by the file alone, so memory does not grow."""
-        if tokens.dtype != np.uint16 and len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) <= 65535:
-            raise ValueError(f"tokens of {self.path.name} range over {tokens.min()}..{tokens.max()}, a shard holds 0..65535")
+        if tokens.dtype != np.uint16 and len(tokens):
+            lowest, highest = int(tokens.min()), int(tokens.max())
+            if not 0 <= lowest <= highest <= 65535:
+                raise ValueError(
+                    f"tokens of {self.path.name} range over {lowest}..{highest}, "
+                    "a shard holds 0..65535"
+                )
         if self.n_tokens + len(tokens) > MAX_TOKENS:
-            raise UserError(f"{self.path}: more than {MAX_TOKENS} tokens in one shard: split the text into several corpora")
+            raise UserError(
+                f"{self.path}: more than {MAX_TOKENS} tokens in one shard: split the text into "
+                "several corpora"
+            )
         self._file.write(np.ascontiguousarray(tokens, dtype="<u2").data)
         self.n_tokens += len(tokens)
 
@@ -122,7 +156,12 @@ class ShardWriter:
     def __enter__(self) -> "ShardWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if kind is None:
             self.close()
         else:
@@ -130,7 +169,10 @@ class ShardWriter:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """`content` appears at `path` whole or not at all: written beside it, brought to disk, renamed."""
+    """`content` appears at `path` whole or not at all.
+
+    Written beside it, brought to disk, renamed.
+    """
     partial = path.with_name(f"{path.name}.partial")
     with open(partial, "wb") as file:
         file.write(content)

@@ -1,7 +1,8 @@
-"""Designs: which sets of changes become arms, and what each arm is called. Pure functions of names and of what is feasible.
+"""Designs: which sets of changes become arms, and what each arm is called.
 
-An infeasible set is never an arm. `feasible(changes)` tells; it is asked for sets in the order of the experiment's changes.
-A design of another kind (fractional, Plackett-Burman, sampled orderings) is one more function in DESIGNS.
+Pure functions of names and of what is feasible. An infeasible set is never an arm.
+`feasible(changes)` tells; it is asked for sets in the order of the experiment's changes. A design
+of another kind (fractional, Plackett-Burman, sampled orderings) is one more function in DESIGNS.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,21 +24,25 @@ def leave_one_out(changes: Changes, feasible: Feasible) -> Named:
     """All changes, and all but each one of them; nothing where they cannot stand together."""
     if not feasible(changes):
         return {}
-    out = {"all": changes}
+    arms = {"all": changes}
     for left_out in changes:
         kept = largest_feasible(changes, left_out, feasible)
         with_it = [c for c in changes if c not in (*kept, left_out)]
-        needing = f" (and {' and '.join(with_it)}, which need{'s' * (len(with_it) == 1)} it)" if with_it else ""
-        if kept and kept not in out.values():
-            out[f"all but {left_out}{needing}"] = kept
-    return out
+        needing = ""
+        if with_it:
+            verb = "needs" if len(with_it) == 1 else "need"
+            needing = f" (and {' and '.join(with_it)}, which {verb} it)"
+        if kept and kept not in arms.values():
+            arms[f"all but {left_out}{needing}"] = kept
+    return arms
 
 
 def largest_feasible(changes: Changes, without: str, feasible: Feasible) -> Changes:
     """The changes without one of them and without whatever then lacks what it needs.
 
-    Grown from nothing by one change, or by two that need each other, until no more can stand: the largest such set, since sets
-    that can stand side by side within `changes` can also stand together.
+    Grown from nothing by one change, or by two that need each other, until no more can stand:
+    the largest such set, since sets that can stand side by side within `changes` can also stand
+    together.
     """
     kept: Changes = ()
     grew = True
@@ -56,28 +61,39 @@ def largest_feasible(changes: Changes, without: str, feasible: Feasible) -> Chan
 
 def ladder(changes: Changes, feasible: Feasible) -> Named:
     """The changes added one after the other; a step that cannot stand yet waits for the next."""
-    out: Named = {}
-    before: Changes = ()
+    arms: Named = {}
+    before = 0
     for n in range(1, len(changes) + 1):
         if feasible(changes[:n]):
-            out[" ".join(f"+{c}" for c in changes[len(before) : n])] = before = changes[:n]
-    return out
+            added = [f"+{name}" for name in changes[before:n]]
+            arms[" ".join(added)] = changes[:n]
+            before = n
+    return arms
 
 
 def factorial(changes: Changes, feasible: Feasible) -> Named:
     """Every feasible subset but the empty one, which is the baseline."""
-    sets = (s for n in range(1, len(changes) + 1) for s in combinations(changes, n))
-    return {" + ".join(s): s for s in sets if feasible(s)}
+    arms = {}
+    for n in range(1, len(changes) + 1):
+        for subset in combinations(changes, n):
+            if feasible(subset):
+                arms[" + ".join(subset)] = subset
+    return arms
 
 
 def shapley(changes: Changes, feasible: Feasible) -> Named:
-    """Every feasible subset too; nothing unless the changes can be added one by one in some order, which the shares are of."""
-    out = factorial(changes, feasible)
+    """Every feasible subset too.
+
+    Nothing unless the changes can be added one by one in some order, which the shares are of.
+    """
+    arms = factorial(changes, feasible)
     reached = {frozenset[str]()}
-    for s in sorted(map(frozenset, out.values()), key=len):
-        if any(s - {c} in reached for c in s):
-            reached.add(s)
-    return out if frozenset(changes) in reached else {}
+    for subset in sorted(map(frozenset, arms.values()), key=len):
+        if any(subset - {name} in reached for name in subset):
+            reached.add(subset)
+    if frozenset(changes) not in reached:
+        return {}
+    return arms
 
 
 DESIGNS: Mapping[str, Callable[[Changes, Feasible], Named]] = {

@@ -1,7 +1,7 @@
-"""An experiment: a question, a baseline, changes, a design; read from its file and resolved into arms.
+"""An experiment: a question, a baseline, changes, a design; read from its file, resolved into arms.
 
-experiment_file.py knows the file and its lines, experiment_keys.py every key beside the arms, changes.py and axes.py what is set,
-arms.py the arms, designs.py which sets of changes become one.
+file.py knows the file and its lines, keys.py every key beside the arms, changes.py and axes.py
+what is set, arms.py the arms, designs.py which sets of changes become one.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from harness.experiment.keys import (
     ESTIMANDS,
     PRIMARY,
     RETUNED_SEEDS_FROM,
+    GivenSlope,
     Phase,
     Role,
-    SeedsRule,
     read_alters_noise,
     read_budgets,
     read_margin,
@@ -32,11 +32,12 @@ from harness.experiment.keys import (
     read_target,
 )
 from harness.provenance.redact import redact
+from harness.run.plan import SeedsRule, Target
 
 KEYS = (
-    *("name", "question", "base", "scale", "set", "changes", "design", "arms", "seeds", "budgets", "target", "primary"),
-    *("margin", "confirm", "published", "plugins", "axes", "estimand", "gpu_only", "at_scale", "phases"),
-    *("alters_noise", "slope"),
+    *("name", "question", "base", "scale", "set", "changes", "design", "arms"),
+    *("seeds", "budgets", "target", "primary", "margin", "confirm", "published", "plugins"),
+    *("axes", "estimand", "gpu_only", "at_scale", "phases", "alters_noise", "slope"),
 )
 MIN_POINTS = 3  # of a grid through which a quadratic goes
 
@@ -50,21 +51,22 @@ class Experiment:
     design: str
     arms: tuple[Arm, ...]  # the baseline first
     seeds: tuple[int, ...]
-    seeds_rule: SeedsRule | None  # min, max, stop: seeds are added by whole blocks
+    seeds_rule: SeedsRule | None  # seeds are added by whole blocks
     phases: Mapping[Role, Phase]  # role -> how its runs are made; the loss runs first
     budgets: tuple[int, ...]  # training steps; empty: each arm's own schedule.steps
-    target: Mapping[str, Any] | None
+    target: Target | None
     primary: str
     margin: float | None
     confirm: bool
     published: str | None
     estimand: str
     axes: tuple[Axis, ...]
-    grid: "Experiment | None"  # retuned: the grid that comes first and decides at which rates these arms are measured
-    rates: Mapping[str, Mapping[str, Any]]  # retuned: arm -> axis, factor, at_edge, how; known when the grid is complete
+    grid: "Experiment | None"  # retuned: what comes first and decides the rates of these arms
+    # retuned: arm -> axis, factor, at_edge, how; known when the grid is complete
+    rates: Mapping[str, Mapping[str, Any]]
     left_out: tuple[str, ...]  # what could not become an arm, in words
     alters_noise: tuple[str, ...]  # changes whose arms are not pooled with others
-    slope: Mapping[str, Any] | None  # loss per step from elsewhere: per_step, se, source
+    slope: GivenSlope | None
     device: str
     path: Path
 
@@ -73,22 +75,27 @@ class Experiment:
         return self.arms[0]
 
 
-def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
-    """Read, check and resolve an experiment; raises UserError with file, key and near miss. overrides: --set key=value."""
+def load_experiment(
+    text: str, *, device: str, overrides: Mapping[str, Any] | None = None
+) -> Experiment:
+    """Read, check and resolve an experiment; raises UserError with file, key and near miss.
+
+    text: its path or name. overrides: --set key=value.
+    """
     file = ExperimentFile(experiment_path(text), KEYS, overrides or {})
-    for key in ("name", "base", "changes"):
-        if key not in file.data and not (key == "changes" and file.data.get("design") == "explicit"):
-            raise UserError(f"{file.path}: the key '{key}' is missing; an experiment needs name, base and changes")
+    _check_keys(file)
     try:
-        plugins.use([(file.path.parent / p) for p in file.items("plugins", str)])
+        plugins.use([(file.path.parent / path) for path in file.items("plugins", str)])
     except UserError as error:
         raise file.fail(str(error), "plugins") from None
     resolver = Resolver(file, device)
     confirm = file.value("confirm", bool, False, "true or false")
-    estimand = file.choice("estimand", ESTIMANDS, "at-rate", "estimand '{value}' is not one of {known}")
+    estimand = file.choice(
+        "estimand", ESTIMANDS, "at-rate", "estimand '{value}' is not one of {known}"
+    )
     seeds, rule = read_seeds(file, confirm=confirm)
     arms = resolver.arms(crossed=estimand == "at-rate")
-    found = Experiment(
+    experiment = Experiment(
         name=read_name(file),
         question=redact(file.value("question", str, "", "text")),
         base=resolver.base,
@@ -100,7 +107,9 @@ def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | No
         phases=read_phases(file),
         budgets=read_budgets(file, arms[0].config.schedule.steps),
         target=read_target(file),
-        primary=file.choice("primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"),
+        primary=file.choice(
+            "primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"
+        ),
         margin=read_margin(file),
         confirm=confirm,
         published=read_published(file),
@@ -114,36 +123,78 @@ def load_experiment(text: str, *, device: str, overrides: Mapping[str, Any] | No
         device=device,
         path=file.path,
     )
-    return found if estimand == "at-rate" else _retuned(found, file, resolver)
+    if estimand == "at-rate":
+        return experiment
+    return _retuned(experiment, file, resolver)
+
+
+def _check_keys(file: ExperimentFile) -> None:
+    needed = ["name", "base", "changes"]
+    if file.data.get("design") == "explicit":
+        needed.remove("changes")
+    for key in needed:
+        if key not in file.data:
+            raise UserError(
+                f"{file.path}: the key '{key}' is missing; "
+                "an experiment needs name, base and changes"
+            )
 
 
 def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experiment:
-    """The same arms twice: over the grid, at the experiment's longest budget, and then at their best rates on fresh seeds."""
+    """The same arms twice: over a grid, and then at their best rates on fresh seeds.
+
+    The grid is run at the experiment's longest budget.
+    """
     if len(e.axes) != 1 or not e.axes[0].relative or len(e.axes[0].points) < MIN_POINTS:
         raise file.fail(
-            f"estimand retuned needs one axis of at least {MIN_POINTS} factors, e.g. optim.*_lr: [x0.5, x1, x2]", "estimand"
+            f"estimand retuned needs one axis of at least {MIN_POINTS} factors, "
+            "e.g. optim.*_lr: [x0.5, x1, x2]",
+            "estimand",
         )
     if not isinstance(file.data.get("seeds", 3), int):
         raise file.fail(
-            "estimand retuned needs `seeds` to be a number: grid and measurement draw from ranges of their own", "seeds"
+            "estimand retuned needs `seeds` to be a number: grid and measurement draw from "
+            "ranges of their own",
+            "seeds",
         )
-    question = f"At which {e.axes[0].name} does each arm of {e.name} learn best?"
+    longest = sorted(e.budgets)[-1:]
     grid = replace(
-        e, name=f"{e.name}.grid", question=question, arms=resolver.arms(), budgets=tuple(sorted(e.budgets)[-1:]), target=None,
-        estimand="at-rate", primary="val_loss", margin=None, confirm=False, published=None, phases={"loss": e.phases["loss"]},
-    )  # fmt: skip
-    return replace(e, grid=grid, seeds=tuple(s + RETUNED_SEEDS_FROM for s in e.seeds), axes=())
+        e,
+        name=f"{e.name}.grid",
+        question=f"At which {e.axes[0].name} does each arm of {e.name} learn best?",
+        arms=resolver.arms(),
+        budgets=tuple(longest),
+        target=None,
+        estimand="at-rate",
+        primary="val_loss",
+        margin=None,
+        confirm=False,
+        published=None,
+        phases={"loss": e.phases["loss"]},
+    )
+    fresh = tuple(seed + RETUNED_SEEDS_FROM for seed in e.seeds)
+    return replace(e, grid=grid, seeds=fresh, axes=())
 
 
 def at_rates(e: Experiment, rates: Mapping[str, Mapping[str, Any]]) -> Experiment:
-    """A retuned experiment's second part: every arm at the `factor` of its rate, which was best for it."""
+    """A retuned experiment's second part: every arm at its rate.
+
+    rates: arm -> `factor`, which was best for it, and what else is known of it.
+    """
     assert e.grid is not None
     axis = e.grid.axes[0]
 
     def place(field: str) -> str:
         return f"{e.path}: at the best {axis.name}"
 
-    configs = {a.name: at_point(a.config, (axis,), {axis.name: f"x{rates[a.name]['factor']:.6g}"}, place) for a in e.arms}
+    configs = {}
+    for arm in e.arms:
+        point = {axis.name: f"x{rates[arm.name]['factor']:.6g}"}
+        configs[arm.name] = at_point(arm.config, (axis,), point, place)
     base = configs[e.baseline.name]
-    arms = [replace(a, config=configs[a.name], fields=differences(configs[a.name], base)) for a in e.arms]
-    return replace(e, arms=tuple(arms), rates={name: {"axis": axis.name, **rate} for name, rate in rates.items()})
+    arms = []
+    for arm in e.arms:
+        config = configs[arm.name]
+        arms.append(replace(arm, config=config, fields=differences(config, base)))
+    named = {arm: {"axis": axis.name, **rate} for arm, rate in rates.items()}
+    return replace(e, arms=tuple(arms), rates=named)

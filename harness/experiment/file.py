@@ -1,4 +1,4 @@
-"""An experiment's YAML file: its keys, the overrides of the command line, and messages that name file and line."""
+"""An experiment's YAML file: its keys, what --set replaces, messages that name the line."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -11,13 +11,20 @@ from harness.yamlfile import YamlFile
 
 FACTOR = re.compile(r"x([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)")
 NOT_EXPERIMENTS = ("records", "scales")  # folders of experiments/ that hold something else
-SCALED = ("set", "budgets", "target", "margin", "seeds", "axes", "primary", "published")  # keys that may depend on the scale
+SCALED = (  # keys that may depend on the scale
+    *("set", "budgets", "target", "margin", "seeds", "axes", "primary", "published"),
+)
 
 
 def experiment_names() -> list[str]:
     """Every experiment by its name: 'quickstart', 'deltas/r08'."""
-    found = {p.relative_to(folder).with_suffix("") for folder in search(".") for p in folder.rglob("*.yaml")}
-    return sorted(str(p) for p in found if p.parts[0] not in NOT_EXPERIMENTS)
+    experiments = set()
+    for folder in search("."):
+        for path in folder.rglob("*.yaml"):
+            name = path.relative_to(folder).with_suffix("")
+            if name.parts[0] not in NOT_EXPERIMENTS:
+                experiments.add(str(name))
+    return sorted(experiments)
 
 
 def experiment_path(text: str) -> Path:
@@ -30,9 +37,10 @@ def experiment_path(text: str) -> Path:
     for folder in search("."):
         if text in experiment_names() and (folder / f"{text}.yaml").is_file():
             return folder / f"{text}.yaml"
-    known = experiment_names()
-    by_hand = [name for name in known if "/" not in name]  # where nothing is near: the catalogue is too long for a list
-    raise UserError(f"unknown experiment '{text}'{near(text, known) or near(text, by_hand)}")
+    every = experiment_names()
+    # where nothing is near, those at the top: all of them are too many for a list
+    at_top = [name for name in every if "/" not in name]
+    raise UserError(f"unknown experiment '{text}'{near(text, every) or near(text, at_top)}")
 
 
 def in_folder(text: str) -> list[str]:
@@ -42,33 +50,47 @@ def in_folder(text: str) -> list[str]:
 
 def factor_of(value: Any) -> float | None:
     """0.5 of 'x0.5'; None of what is no factor."""
-    match = FACTOR.fullmatch(value) if isinstance(value, str) else None
-    return float(match[1]) or None if match else None
+    if not isinstance(value, str):
+        return None
+    match = FACTOR.fullmatch(value)
+    if match is None:
+        return None
+    return float(match[1]) or None
 
 
 class ExperimentFile:
-    """The keys of one file, typed as they are asked for; every error is one line that begins with its place.
+    """The keys of one file, typed as they are asked for.
 
-    data: the keys, those that --set overrides replaced. overrides: what --set gives beyond keys, dotted fields of every arm.
+    Every error is one line that begins with its place. data: the keys, those that --set
+    overrides replaced. overrides: what --set gives beyond keys, dotted fields of every arm.
     """
 
     def __init__(self, path: Path, keys: Iterable[str], overrides: Mapping[str, Any]) -> None:
-        keys, self.file = list(keys), YamlFile(path)
-        self.path, self.data = path, dict(self.file.data)
-        self.given = {k: v for k, v in overrides.items() if k in keys}  # --set scale=tiny, --set seeds=2
+        keys = list(keys)
+        self.path, self.file = path, YamlFile(path)
+        self.data = dict(self.file.data)
+        self.given: dict[str, Any] = {}  # of keys: --set scale=tiny, --set seeds=2
+        self.overrides: dict[str, Any] = {}
+        for key, value in overrides.items():
+            target = self.given if key in keys else self.overrides
+            target[key] = value
         for key in self.data:
             if key not in keys:
                 raise self.fail(f"unknown key '{key}'{near(str(key), keys)}", str(key))
-        self.overrides = {k: v for k, v in overrides.items() if k not in keys}
         self.data |= self.given
         self.data |= self._at_scale() | self.given
 
     def where(self, *keys: str) -> str:
-        """'file:line' of the innermost key of the path that the file has, or '--set' where that replaced it."""
+        """'file:line' of the innermost key of the path that the file has.
+
+        '--set' where that replaced it.
+        """
         if keys and keys[0] in self.given:
             return "--set"
-        here = ("at_scale", self.scale, *keys)
-        return self.file.where(*(here if keys and here in self.file.lines else keys))
+        at_scale = ("at_scale", self.scale, *keys)
+        if keys and at_scale in self.file.lines:
+            return self.file.where(*at_scale)
+        return self.file.where(*keys)
 
     @property
     def scale(self) -> str:
@@ -78,43 +100,64 @@ class ExperimentFile:
         """The keys that hold at this experiment's scale alone; its `set` adds to the file's."""
         sections = self.value("at_scale", dict, {}, "a mapping of scales to keys")
         for scale, section in sections.items():
-            place = ("at_scale", str(scale))
-            if scale not in names("scales"):
-                raise self.fail(f"at_scale: unknown scale '{scale}'{near(str(scale), names('scales'))}", *place)
-            if not isinstance(section, dict):
-                raise self.fail(f"at_scale: {scale} must be a mapping of keys to values", *place)
-            for key in section:
-                if key not in SCALED:
-                    raise self.fail(f"at_scale may hold {', '.join(SCALED)}, not '{key}'{near(str(key), SCALED)}", *place, key)
-        own, general = dict(sections.get(self.scale, {})), self.data.get("set")
-        if isinstance(own.get("set"), dict) and isinstance(general, dict):
-            own["set"] = {**general, **own["set"]}
-        return own
+            self._check_section(scale, section)
+        at_this = dict(sections.get(self.scale, {}))
+        everywhere = self.data.get("set")
+        if isinstance(at_this.get("set"), dict) and isinstance(everywhere, dict):
+            at_this["set"] = {**everywhere, **at_this["set"]}
+        return at_this
+
+    def _check_section(self, scale: Any, section: Any) -> None:
+        place = ("at_scale", str(scale))
+        scales = names("scales")
+        if scale not in scales:
+            raise self.fail(f"at_scale: unknown scale '{scale}'{near(str(scale), scales)}", *place)
+        if not isinstance(section, dict):
+            raise self.fail(f"at_scale: {scale} must be a mapping of keys to values", *place)
+        for key in section:
+            if key not in SCALED:
+                raise self.fail(
+                    f"at_scale may hold {', '.join(SCALED)}, not '{key}'{near(str(key), SCALED)}",
+                    *(*place, key),
+                )
 
     def fail(self, message: str, *keys: str) -> UserError:
         return UserError(f"{self.where(*keys)}: {message}")
 
     def at(self, *keys: str) -> Callable[..., str]:
         """`where` for messages about what lies below these keys."""
-        return lambda *below: self.where(*keys, *below)
+
+        def where(*below: str) -> str:
+            return self.where(*keys, *below)
+
+        return where
 
     def value(self, key: str, kind: type | tuple[type, ...], default: Any, words: str) -> Any:
         """The value of a key, or the default; raises UserError if it is of another kind."""
         value = self.data.get(key, default)
-        if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+        if value is default:
+            return value
+        false_kind = isinstance(value, bool) and kind is not bool
+        if false_kind or not isinstance(value, kind):
             raise self.fail(f"{key} is {value!r}, but must be {words}", key)
         return value
 
     def items(self, key: str, kind: type | tuple[type, ...]) -> list[Any]:
         """The list of a key, [] where it is absent."""
         value = self.data.get(key) or []
-        if not isinstance(value, list) or any(not isinstance(v, kind) or isinstance(v, bool) for v in value):
-            raise self.fail(f"{key} must be a list of {'names' if kind is str else 'whole numbers'}", key)
+        sound = isinstance(value, list)
+        for entry in value if sound else ():
+            sound = sound and isinstance(entry, kind) and not isinstance(entry, bool)
+        if not sound:
+            words = "names" if kind is str else "whole numbers"
+            raise self.fail(f"{key} must be a list of {words}", key)
         return value
 
     def choice(self, key: str, known: Iterable[str], default: str, message: str) -> str:
         """One of the known words; `message` has {value}, {known}."""
-        value, known = self.value(key, str, default, "text"), list(known)
-        if value not in known:
-            raise self.fail(message.format(value=value, known=", ".join(known)) + near(value, known), key)
+        value = self.value(key, str, default, "text")
+        words = list(known)
+        if value not in words:
+            said = message.format(value=value, known=", ".join(words))
+            raise self.fail(said + near(value, words), key)
         return str(value)

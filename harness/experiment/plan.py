@@ -1,13 +1,10 @@
-"""From an experiment to its runs: every arm at every seed and budget, each with the specification that is its identity.
+"""From an experiment to its runs: every arm at every seed and budget.
 
-Also what is written down of a plan, for the report: plan_file.py keeps it in the results folder.
+Each run has the specification that is its identity. record.py writes down what was planned.
 """
 
-import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from harness.config import plugins
 from harness.config.presets import to_config, with_budget
@@ -18,17 +15,58 @@ from harness.corpora.index import KNOWN, check_fits, open_corpus, open_heldout
 from harness.data.config import DataConfig
 from harness.errors import UserError
 from harness.experiment.arms import Arm
+from harness.experiment.blocks import order_in_block
 from harness.experiment.experiment import Experiment
+from harness.experiment.keys import Phase, Role
 from harness.provenance.interpreters import lock_of
-from harness.provenance.source import source_of
+from harness.provenance.source import Source, source_of
 from harness.run.spec import PlannedRun, RunSpec
 from harness.yamlfile import YamlFile
 
-NO_DATA = "not prepared"  # the fingerprint of a corpus that is not here, in a plan that is only looked at
+NO_DATA = "not prepared"  # the fingerprint of a corpus that is not here, in a plan to look at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """An arm at a budget: what is run once at every seed."""
+
+    arm: str
+    spec: RunSpec  # its seed is still to be set
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedPhase:
+    """How the runs of one role are made, its number of processes decided."""
+
+    role: Role
+    phase: Phase
+    world_size: int  # processes of a run
+
+
+@dataclass(kw_only=True)
+class Texts:
+    """The corpora that an experiment's arms read, each opened once."""
+
+    corpora: dict[str, Corpus | None] = field(default_factory=dict)  # None: not prepared
+    heldout: dict[DataConfig, HeldOut | None] = field(default_factory=dict)
+
+    def open(self, config: RunConfig, *, need_data: bool) -> tuple[Corpus | None, HeldOut | None]:
+        """What a run reads and is validated on besides; raises UserError where it is too short."""
+        name = config.data.corpus
+        corpus = self.corpora.get(name) or corpus_of(name, need_data=need_data)
+        self.corpora[name] = corpus
+        if corpus and config.data not in self.heldout:
+            heldout = heldout_of(config, corpus)
+            self.heldout[config.data] = heldout
+            check_fits(corpus, heldout, config.data)
+        return corpus, self.heldout.get(config.data)
 
 
 def at_budget(config: RunConfig, steps: int) -> RunConfig:
-    """The configuration trained for `steps` updates, warm-up and cooldown at the same fraction of them."""
+    """The configuration trained for `steps` updates.
+
+    Warm-up and cooldown keep their fraction of them.
+    """
     before = flat(config)
     at = to_config(with_budget({**before, "schedule.steps": steps}, before))
     check_config(at)
@@ -37,98 +75,176 @@ def at_budget(config: RunConfig, steps: int) -> RunConfig:
 
 def in_words(arm: Arm) -> tuple[str, ...]:
     """Which toggles an arm sets, for the head of its log."""
-    return tuple(f"{k} = {v}" for k, v in {**arm.fields, **arm.runs_in}.items()) or ("the baseline: nothing is changed",)
+    settings = {**arm.fields, **arm.runs_in}
+    if not settings:
+        return ("the baseline: nothing is changed",)
+    return tuple(f"{name} = {value}" for name, value in settings.items())
 
 
 def heldout_of(config: RunConfig, corpus: Corpus) -> HeldOut | None:
     """The text that data.heldout names, None where it names none."""
-    return open_heldout(config.data.heldout, corpus) if config.data.heldout else None
+    if not config.data.heldout:
+        return None
+    return open_heldout(config.data.heldout, corpus)
 
 
 def corpus_of(name: str, *, need_data: bool) -> Corpus | None:
     """A prepared corpus; None for a known one that is yet to be prepared, unless it is needed."""
-    if not need_data and name in KNOWN and not (data_root() / name / "corpus.json").exists():
+    prepared = (data_root() / name / "corpus.json").exists()
+    if name in KNOWN and not prepared and not need_data:
         return None
     return open_corpus(name)
 
 
-def plan_runs(e: Experiment, *, world_size: int | None = None, need_data: bool = True) -> list[PlannedRun]:
-    """All runs of an experiment: the loss runs, then the timing runs if it has any, each block by block.
+def plan_runs(
+    e: Experiment, *, world_size: int | None = None, need_data: bool = True
+) -> list[PlannedRun]:
+    """All runs of an experiment: the loss runs, then the timing runs if any, each block by block.
 
     world_size: processes of a run, where that is not for the experiment's phases to say.
-    need_data=False plans for a corpus that is not prepared too: `ablate plan` may look at that, nothing can run it."""
-    if world_size is not None and len(e.phases) > 1:
-        raise UserError(f"{e.path}: its phases say how many GPUs a run of each role has: leave --gpus-per-run out")
-    phases = [(role, phase, world_size or phase.gpus_per_run) for role, phase in e.phases.items()]
-    sources = source_of(plugins.paths())
-    corpora: dict[str, Corpus | None] = {}
-    second: dict[DataConfig, HeldOut | None] = {}
-    cells: list[tuple[str, RunSpec]] = []  # arm and specification, without its seed
-    for arm in e.arms:
-        for budget in e.budgets or (None,):
-            config = arm.config if budget is None else at_budget(arm.config, budget)
-            for _, _, size in phases:
-                if config.data.ranks % size:
-                    raise UserError(
-                        f"--gpus-per-run {size} does not divide data.ranks={config.data.ranks}, which the processes share: "
-                        f"choose a divisor, or --set data.ranks={size}"
-                    )
-            name = config.data.corpus
-            try:
-                corpus = corpora[name] = corpora.get(name) or corpus_of(name, need_data=need_data)
-                if corpus and config.data not in second:
-                    second[config.data] = heldout_of(config, corpus)
-                    check_fits(corpus, second[config.data], config.data)
-            except UserError as error:
-                raise UserError(f"{YamlFile(e.path).where('set', 'data.corpus')}: {error}") from None
-            heldout = second.get(config.data)
-            spec = RunSpec(
-                config=plain(config),
-                seed=0,
-                budget=config.schedule.steps,
-                data_name=name,
-                data_fingerprint=corpus.fingerprint if corpus else NO_DATA,
-                heldout_fingerprint=heldout.fingerprint if heldout else None,
-                device=e.device,
-                source_digest=sources.digest,
-                source_files=sources.files,
-                environment_digest=lock_of(arm.runs_in).digest,
-                runs_in=arm.runs_in,
-                toggles=in_words(arm),
-                substituted=arm.substituted,
-            )
-            cells.append((arm.name, spec))
-    arm_of: dict[str, str] = {}
-    for label, spec in cells:
-        other = arm_of.setdefault(spec.intent_id, label)
-        if other != label:
-            raise UserError(
-                f"{e.path}: arms '{other}' and '{label}' are one and the same at {spec.budget} steps: leave one of them out"
-            )
-    if len({c.fingerprint if c else NO_DATA for c in corpora.values()}) > 1:
-        raise UserError(
-            f"{e.path}: its arms read different corpora ({', '.join(corpora)}): losses on different text are not compared"
-        )
-    if len({h.fingerprint for h in second.values() if h}) > 1:
-        raise UserError(f"{e.path}: its arms name different held-out text in data.heldout: name one for all of them")
-    longest = max(e.budgets, default=None)
+    need_data=False plans for a corpus that is not prepared too: `ablate plan` may look at that,
+    nothing can run it.
+    """
+    phases = _sized_phases(e, world_size)
+    texts = Texts()
+    cells = _resolve(e, phases, texts, need_data=need_data)
+    _check_alike(e, cells)
+    _check_texts(e, texts)
     runs = []
-    for role, phase, size in phases:
-        own = [(arm, replace(spec, role=role, world_size=size)) for arm, spec in cells]
-        if role == "timing" and longest is not None:  # the time of a step is the same at every budget
-            own = [(arm, spec) for arm, spec in own if spec.budget == longest]
-        runs += blocks(e, own, e.seeds[: phase.seeds])
+    for phase in phases:
+        runs += _expand(e, phase, cells)
     return runs
 
 
-def blocks(e: Experiment, cells: Sequence[tuple[str, RunSpec]], seeds: Sequence[int]) -> list[PlannedRun]:
-    """Randomised complete blocks: every cell once at each seed, in an order fixed by the experiment's name."""
+def _sized_phases(e: Experiment, world_size: int | None) -> list[SizedPhase]:
+    if world_size is not None and len(e.phases) > 1:
+        raise UserError(
+            f"{e.path}: its phases say how many GPUs a run of each role has: "
+            "leave --gpus-per-run out"
+        )
+    phases = []
+    for role, phase in e.phases.items():
+        size = world_size or phase.gpus_per_run
+        phases.append(SizedPhase(role=role, phase=phase, world_size=size))
+    return phases
+
+
+def _resolve(
+    e: Experiment, phases: Iterable[SizedPhase], texts: Texts, *, need_data: bool
+) -> list[Cell]:
+    """Every arm at every budget; raises UserError where its ranks or its text do not fit."""
+    source = source_of(plugins.paths())
+    cells = []
+    for arm in e.arms:
+        for config in _at_budgets(arm.config, e.budgets):
+            for phase in phases:
+                _check_ranks(config, phase.world_size)
+            try:
+                corpus, heldout = texts.open(config, need_data=need_data)
+            except UserError as error:
+                place = YamlFile(e.path).where("set", "data.corpus")
+                raise UserError(f"{place}: {error}") from None
+            spec = _spec_of(arm, config, source, corpus, heldout, device=e.device)
+            cells.append(Cell(arm=arm.name, spec=spec))
+    return cells
+
+
+def _at_budgets(config: RunConfig, budgets: Sequence[int]) -> list[RunConfig]:
+    if not budgets:
+        return [config]
+    return [at_budget(config, steps) for steps in budgets]
+
+
+def _check_ranks(config: RunConfig, world_size: int) -> None:
+    ranks = config.data.ranks
+    if ranks % world_size:
+        raise UserError(
+            f"--gpus-per-run {world_size} does not divide data.ranks={ranks}, which the "
+            f"processes share: choose a divisor, or --set data.ranks={world_size}"
+        )
+
+
+def _spec_of(
+    arm: Arm,
+    config: RunConfig,
+    source: Source,
+    corpus: Corpus | None,
+    heldout: HeldOut | None,
+    *,
+    device: str,
+) -> RunSpec:
+    """The identity of an arm's runs at one budget; seed, role and processes are set later."""
+    return RunSpec(
+        config=plain(config),
+        seed=0,
+        budget=config.schedule.steps,
+        data_name=config.data.corpus,
+        data_fingerprint=fingerprint_of(corpus),
+        heldout_fingerprint=heldout.fingerprint if heldout else None,
+        device=device,
+        source_digest=source.digest,
+        source_files=source.files,
+        environment_digest=lock_of(arm.runs_in).digest,
+        runs_in=arm.runs_in,
+        toggles=in_words(arm),
+        substituted=arm.substituted,
+    )
+
+
+def fingerprint_of(corpus: Corpus | None) -> str:
+    if corpus is None:
+        return NO_DATA
+    return corpus.fingerprint
+
+
+def _check_alike(e: Experiment, cells: Iterable[Cell]) -> None:
+    """Refuse two arms whose runs would be the same."""
+    arm_of: dict[str, str] = {}
+    for cell in cells:
+        other = arm_of.setdefault(cell.spec.intent_id, cell.arm)
+        if other != cell.arm:
+            raise UserError(
+                f"{e.path}: arms '{other}' and '{cell.arm}' are one and the same "
+                f"at {cell.spec.budget} steps: leave one of them out"
+            )
+
+
+def _check_texts(e: Experiment, texts: Texts) -> None:
+    """Refuse arms that read or are validated on different text: their losses say nothing."""
+    if len(set(map(fingerprint_of, texts.corpora.values()))) > 1:
+        raise UserError(
+            f"{e.path}: its arms read different corpora ({', '.join(texts.corpora)}): "
+            "losses on different text are not compared"
+        )
+    heldout = {text.fingerprint for text in texts.heldout.values() if text}
+    if len(heldout) > 1:
+        raise UserError(
+            f"{e.path}: its arms name different held-out text in data.heldout: "
+            "name one for all of them"
+        )
+
+
+def _expand(e: Experiment, phase: SizedPhase, cells: Iterable[Cell]) -> list[PlannedRun]:
+    """The runs of one role at all of its seeds."""
+    longest = max(e.budgets, default=None)
+    chosen = []
+    for cell in cells:
+        # the time of a step is the same at every budget
+        if phase.role == "timing" and longest is not None and cell.spec.budget != longest:
+            continue
+        spec = replace(cell.spec, role=phase.role, world_size=phase.world_size)
+        chosen.append(replace(cell, spec=spec))
+    return blocks(e, chosen, e.seeds[: phase.phase.seeds])
+
+
+def blocks(e: Experiment, cells: Sequence[Cell], seeds: Sequence[int]) -> list[PlannedRun]:
+    """Randomised complete blocks: every cell once at each seed."""
     runs = []
     for block, seed in enumerate(seeds):
-        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
-        for order, index in enumerate(rng.permutation(len(cells))):
-            arm, spec = cells[index]
-            runs.append(PlannedRun(arm=arm, block=block, order=order, spec=spec.at_seed(int(seed))))
+        for order, index in enumerate(order_in_block(e.name, seed, len(cells))):
+            cell = cells[index]
+            spec = cell.spec.at_seed(int(seed))
+            runs.append(PlannedRun(arm=cell.arm, block=block, order=order, spec=spec))
     return runs
 
 

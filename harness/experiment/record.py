@@ -2,116 +2,176 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from harness.config import plugins
-from harness.config.run import plain
+from harness.config.run import plain, plain_value
 from harness.corpora.index import open_corpus
+from harness.experiment.arms import Arm
 from harness.experiment.experiment import Experiment
+from harness.experiment.keys import target_content
 from harness.experiment.plan import heldout_of
 from harness.provenance.interpreters import effect
-from harness.run.plan import SCHEMA, Plan
+from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus, PlanRun
 from harness.run.spec import PlannedRun
 
 
 def locked_plan(e: Experiment) -> dict[str, Any]:
-    """What is decided before the first run: changing any of it later is a new lock, shown on the page."""
+    """What is decided before the first run.
+
+    A later change of it is a new lock, shown on the page.
+    """
+    arms = {}
+    for arm in e.arms:
+        arms[arm.name] = {"changes": list(arm.changes), "fields": _plain_fields(arm)}
+    seeds = e.seeds
+    rule = None
+    if e.seeds_rule:
+        seeds = seeds[: e.seeds_rule.least]  # what a rule adds is no change of plan
+        rule = e.seeds_rule.to_mapping()
     return {
         "question": e.question,
         "base": e.base,
         "scale": e.scale,
         "baseline": e.baseline.name,
         "design": e.design,
-        "arms": {a.name: {"changes": list(a.changes), "fields": {k: _plain(v) for k, v in a.fields.items()}} for a in e.arms},
+        "arms": arms,
         "baseline_config": plain(e.baseline.config),
         "primary": e.primary,
-        "seeds": list(e.seeds[: e.seeds_rule["min"]] if e.seeds_rule else e.seeds),  # what a rule adds is no change of plan
-        "seeds_rule": e.seeds_rule,
+        "seeds": list(seeds),
+        "seeds_rule": rule,
         "phases": {role: vars(phase) for role, phase in e.phases.items()},
         "budgets": list(e.budgets),
-        "target": e.target,
+        "target": target_content(e.target),
         "margin": e.margin,
         "estimand": e.estimand,
-        "axes": {a.name: list(a.points) for a in e.axes},
+        "axes": {axis.name: list(axis.points) for axis in e.axes},
         "grid": e.grid.name if e.grid else None,
-        "rates": {name: dict(rate) for name, rate in e.rates.items()},
+        "rates": {arm: dict(rate) for arm, rate in e.rates.items()},
         "confirm": e.confirm,
         "published": e.published,
         "alters_noise": list(e.alters_noise),
-        "slope": e.slope,
+        "slope": asdict(e.slope) if e.slope else None,
     }
 
 
-def _plain(value: Any) -> Any:
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+def _plain_fields(arm: Arm) -> dict[str, Any]:
+    return {name: plain_value(value) for name, value in arm.fields.items()}
 
 
-def digest(plan: dict[str, Any]) -> str:
+def digest(plan: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def describe(e: Experiment, runs: Sequence[PlannedRun], *, before: Plan | None, command: str) -> Plan:
-    """The content of experiment.json. `before` is the one it replaces: its locks, looks and older runs are kept."""
+def describe(
+    e: Experiment, runs: Sequence[PlannedRun], *, before: Plan | None, command: str
+) -> Plan:
+    """What experiment.json holds of an experiment.
+
+    before: the one that it replaces, whose locks, looks and older runs are kept.
+    """
     before = before or Plan(name=e.name)
-    plan = locked_plan(e)
-    locks = list(before["locks"])
-    if not locks or locks[-1]["digest"] != digest(plan):
-        locks.append({"locked": datetime.now(UTC).isoformat(timespec="seconds"), "digest": digest(plan), "plan": plan})
-    older = {r["intent_id"]: [r["run_id"], *r["older"]] for r in before["runs"]}
-    corpus = open_corpus(e.baseline.config.data.corpus)
-    heldout = heldout_of(e.baseline.config, corpus)
-    rows = [
-        {
-            "arm": r.arm,
-            "seed": r.spec.seed,
-            "replicate": r.spec.replicate,
-            "budget": r.spec.budget,
-            "role": r.spec.role,
-            "block": r.block,
-            "order": r.order,
-            "intent_id": r.spec.intent_id,
-            "run_id": r.spec.run_id,
-            "environment": r.spec.environment_digest,
-            "older": [i for i in older.get(r.spec.intent_id, []) if i != r.spec.run_id],
-        }
-        for r in runs
-    ]
-    return Plan.from_mapping(
-        {
-            "schema": SCHEMA,
-            "name": e.name,
-            **plan,
-            "seeds": list(e.seeds),
-            "arms": [
-                {
-                    "name": a.name,
-                    "changes": list(a.changes),
-                    "fields": {k: _plain(v) for k, v in a.fields.items()},
-                    "estimand": e.estimand,
-                    "alters_noise": bool(set(a.changes) & set(e.alters_noise)),
-                    "of": a.of,
-                    "point": dict(a.point),
-                    "substituted": list(a.substituted),
-                    "environment_effect": effect(a.runs_in),
-                }
-                for a in e.arms
-            ],
-            "protocol": e.baseline.config.timing.protocol,
-            "corpus": {
-                "name": corpus.name,
-                "fingerprint": corpus.fingerprint,
-                "unit": corpus.unit,
-                "bytes_per_token": corpus.bytes_per_token["val"] if corpus.bytes_per_token else None,
-                "heldout": {"name": heldout.name, "fingerprint": heldout.fingerprint} if heldout else None,
-            },
-            "command": command,
-            "plugins": [str(p) for p in plugins.paths()],
-            "left_out": list(e.left_out),
-            "locks": locks,
-            "looks": before.looks,
-            "looked_at": before.looked_at,
-            "runs": rows,
-        }
+    locked = locked_plan(e)
+    return Plan(
+        name=e.name,
+        question=e.question,
+        base=e.base,
+        scale=e.scale,
+        baseline=e.baseline.name,
+        design=e.design,
+        arms=tuple(_plan_arm(e, arm) for arm in e.arms),
+        baseline_config=locked["baseline_config"],
+        primary=e.primary,
+        seeds=e.seeds,
+        seeds_rule=e.seeds_rule,
+        phases=locked["phases"],
+        budgets=e.budgets,
+        target=e.target,
+        margin=e.margin,
+        estimand=e.estimand,
+        axes=locked["axes"],
+        grid=locked["grid"],
+        rates=locked["rates"],
+        confirm=e.confirm,
+        published=e.published,
+        alters_noise=e.alters_noise,
+        slope=locked["slope"],
+        protocol=e.baseline.config.timing.protocol,
+        corpus=_plan_corpus(e),
+        command=command,
+        plugins=tuple(map(str, plugins.paths())),
+        left_out=e.left_out,
+        locks=_locks(before, locked),
+        looks=before.looks,
+        looked_at=before.looked_at,
+        runs=_plan_runs(runs, before),
     )
+
+
+def _locks(before: Plan, locked: Mapping[str, Any]) -> tuple[Lock, ...]:
+    """The locks there were, and another where what was decided is no longer the last one's."""
+    now = digest(locked)
+    if before.locks and before.locks[-1].digest == now:
+        return before.locks
+    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    return (*before.locks, Lock(locked=moment, digest=now, plan=locked))
+
+
+def _plan_arm(e: Experiment, arm: Arm) -> PlanArm:
+    return PlanArm(
+        name=arm.name,
+        changes=arm.changes,
+        fields=_plain_fields(arm),
+        estimand=e.estimand,
+        alters_noise=not set(arm.changes).isdisjoint(e.alters_noise),
+        of=arm.of,
+        point=arm.point,
+        substituted=arm.substituted,
+        environment_effect=effect(arm.runs_in),
+    )
+
+
+def _plan_corpus(e: Experiment) -> PlanCorpus:
+    config = e.baseline.config
+    corpus = open_corpus(config.data.corpus)
+    heldout = heldout_of(config, corpus)
+    of_heldout = None
+    if heldout:
+        of_heldout = {"name": heldout.name, "fingerprint": heldout.fingerprint}
+    bytes_per_token = None
+    if corpus.bytes_per_token:
+        bytes_per_token = corpus.bytes_per_token["val"]
+    return PlanCorpus(
+        name=corpus.name,
+        fingerprint=corpus.fingerprint,
+        unit=corpus.unit,
+        bytes_per_token=bytes_per_token,
+        heldout=of_heldout,
+    )
+
+
+def _plan_runs(runs: Sequence[PlannedRun], before: Plan) -> tuple[PlanRun, ...]:
+    """The runs as they are planned now; `older` names those of the same intent before."""
+    older = {run.intent_id: (run.run_id, *run.older) for run in before.runs}
+    rows = []
+    for run in runs:
+        spec = run.spec
+        names = older.get(spec.intent_id, ())
+        row = PlanRun(
+            arm=run.arm,
+            seed=spec.seed,
+            replicate=spec.replicate,
+            budget=spec.budget,
+            role=spec.role,
+            block=run.block,
+            order=run.order,
+            intent_id=spec.intent_id,
+            run_id=spec.run_id,
+            environment=spec.environment_digest,
+            older=tuple(name for name in names if name != spec.run_id),
+        )
+        rows.append(row)
+    return tuple(rows)

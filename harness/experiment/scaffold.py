@@ -1,4 +1,7 @@
-"""A change of your own as files that work at once, plug-in, experiment and law test: what `ablate new-change` writes."""
+"""A change of your own as files that work at once: what `ablate new-change` writes.
+
+A plug-in, an experiment and a law test.
+"""
 
 import importlib.util
 import keyword
@@ -8,7 +11,10 @@ from pathlib import Path
 from harness.errors import UserError
 
 PLUGIN = '''\
-"""NAME: a learned gain for every channel of every MLP's output. It works as it is; make it your own idea."""
+"""NAME: a learned gain for every channel of every MLP's output.
+
+It works as it is; make it your own idea.
+"""
 
 from dataclasses import dataclass
 
@@ -22,18 +28,31 @@ from harness.model.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class Toggles:
-    """Set in an experiment as plugin.NAME.FIELD. The default of every field leaves the network as it is."""
+    """Set in an experiment as plugin.NAME.FIELD.
 
-    gain: float | None = toggle(None, record="own", doc="learned gain per channel of the MLP's output, from this value on", gt=0)
+    The default of every field leaves the network as it is.
+    """
+
+    gain: float | None = toggle(
+        None,
+        record="own",
+        doc="learned gain per channel of the MLP's output, from this value on",
+        gt=0,
+    )
 
 
 def build(model: GPT, toggles: Toggles) -> None:
-    """Change the new network, before its parameters are drawn. A parameter's role decides which optimizer moves it."""
+    """Change the new network, before its parameters are drawn.
+
+    A parameter's role decides which optimizer moves it.
+    """
     if toggles.gain is None:
         return
     for block in model.blocks:
         channels = block.mlp.down.weight.shape[0]
-        block.mlp.gain = parameter((channels,), role="scalar", init=toggles.gain, dtype=torch.float32)
+        block.mlp.gain = parameter(
+            (channels,), role="scalar", init=toggles.gain, dtype=torch.float32
+        )
         block.mlp.register_forward_hook(apply_gain)
 
 
@@ -48,8 +67,9 @@ question: Does NAME help the recipe of record 8?
 base: r08
 scale: tiny
 plugins: [../NAME.py]
-set: {model.n_layer: 2, data.seq_len: 128, data.micro_tokens: 4096, data.batch_tokens: 4096, data.ranks: 1, data.order: shuffled,
-      data.val_tokens: 32768, data.val_every: 50, schedule.steps: 200, data.first_batch_twice: false, optim.muon_comm: redundant,
+set: {model.n_layer: 2, data.seq_len: 128, data.micro_tokens: 4096, data.batch_tokens: 4096,
+      data.ranks: 1, data.order: shuffled, data.val_tokens: 32768, data.val_every: 50,
+      schedule.steps: 200, data.first_batch_twice: false, optim.muon_comm: redundant,
       system.checkpoint: none, timing.protocol: warmup-restore}
 changes:
   gain: {plugin.NAME.gain: 1.0}
@@ -93,11 +113,13 @@ def trained(configs):
 
 
 def new_core(config: RunConfig) -> Core:
-    return Core(config, Tokens(vocab_size=257, separator=256, seq_len=config.data.seq_len), seed=0)
+    tokens = Tokens(vocab_size=257, separator=256, seq_len=config.data.seq_len)
+    return Core(config, tokens, seed=0)
 
 
 def batch(config: RunConfig, seed: int) -> Batch:
-    ids = torch.randint(0, 256, (1, 1, config.data.seq_len + 1), generator=torch.Generator().manual_seed(seed))
+    drawn = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, 256, (1, 1, config.data.seq_len + 1), generator=drawn)
     return ids[..., :-1], ids[..., 1:]
 
 
@@ -107,9 +129,11 @@ def train(config: RunConfig) -> tuple[Core, torch.Tensor]:
 
 
 def test_off_is_the_baseline_bit_for_bit(configs, trained):
-    core, losses = train(with_fields(configs[0], {name: field.default for name, field in plugins.declared().items()}))
+    off = {name: field.default for name, field in plugins.declared().items()}
+    core, losses = train(with_fields(configs[0], off))
     assert torch.equal(losses, trained[0][1])
-    assert [n for n, _ in core.model.named_parameters()] == [n for n, _ in trained[0][0].model.named_parameters()]
+    names = [name for name, _ in core.model.named_parameters()]
+    assert names == [name for name, _ in trained[0][0].model.named_parameters()]
 
 
 def test_on_changes_the_loss_within_five_steps(trained):
@@ -136,25 +160,45 @@ def test_no_position_sees_the_future(configs, trained):
 def test_every_parameter_learns(configs, trained):
     for config, (core, _) in zip(configs, trained, strict=True):
         core.gradients([batch(config, seed=5)], core.set_step(5))
-        assert not [n for n, p in core.model.named_parameters() if p.grad is None or not p.grad.any()]
+        for name, p in core.model.named_parameters():
+            assert p.grad is not None and p.grad.any(), name
 '''
 
 FILES = {"{name}.py": PLUGIN, "experiments/{name}.yaml": EXPERIMENT, "test_{name}.py": LAWS}
 
 
 def new_change(name: str, folder: Path) -> list[Path]:
-    """Write the three files of a change into a folder; raises UserError for a bad name or a file that is there."""
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,79}", name) or keyword.iskeyword(name):
-        mended = name.replace("-", "_")
-        hint = f"; did you mean '{mended}'?" if mended != name and mended.isidentifier() else ""
-        raise UserError(f"new-change: '{name}' cannot name a Python file: use letters, digits and '_', a letter first{hint}")
-    targets = {folder / pattern.format(name=name): text.replace("NAME", name) for pattern, text in FILES.items()}
-    for path in targets:
+    """Write the three files of a change into a folder.
+
+    Raises UserError for a bad name or a file that is there.
+    """
+    _check_file_name(name)
+    contents = {}
+    for pattern, text in FILES.items():
+        contents[folder / pattern.format(name=name)] = text.replace("NAME", name)
+    for path in contents:
         if path.exists():
             raise UserError(f"{path}: is there already: choose another name, or move it away")
     if importlib.util.find_spec(name) is not None:
-        raise UserError(f"new-change: {name}.py would hide the module '{name}': choose another name, such as my_{name}")
-    for path, text in targets.items():
+        raise UserError(
+            f"new-change: {name}.py would hide the module '{name}': choose another name, "
+            f"such as my_{name}"
+        )
+    for path, text in contents.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return list(targets)
+    return list(contents)
+
+
+def _check_file_name(name: str) -> None:
+    """Refuse what cannot name a Python module."""
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,79}", name) and not keyword.iskeyword(name):
+        return
+    hint = ""
+    mended = name.replace("-", "_")
+    if mended != name and mended.isidentifier():
+        hint = f"; did you mean '{mended}'?"
+    raise UserError(
+        f"new-change: '{name}' cannot name a Python file: use letters, digits and '_', "
+        f"a letter first{hint}"
+    )

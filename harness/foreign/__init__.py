@@ -1,1 +1,1 @@
-"""Trainers that are not ours: their logs read, their scripts run and judged as they are, their clocks looked at."""
+"""Trainers that are not ours: their logs read, their scripts run as they are, their clocks seen."""

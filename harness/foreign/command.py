@@ -1,91 +1,205 @@
-"""How a foreign trainer is started: the words of its command and its variables, checked before anything runs."""
+"""What is asked of a foreign trainer, and how it is started: checked before anything runs."""
 
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from harness.errors import UserError
 from harness.node.slots import Slot
 from harness.provenance import interpreters
 from harness.provenance.code import Code
 from harness.provenance.interpreters import check_braces, fill
+from harness.run.foreign import TrainerSpec
 from harness.run.spec import RunSpec
 from harness.runner.process import OF_A_GROUP
 
 COMMAND = "torchrun --standalone --nproc-per-node {gpus} {script}"
-PYTHON = {"python": (), "python3": (), "torchrun": ("-m", "torch.distributed.run")}  # the environment's own
+# the environment's own Python -> what its interpreter is told
+PYTHON = {"python": (), "python3": (), "torchrun": ("-m", "torch.distributed.run")}
 OTHER_PYTHON = re.compile(r"(?:.*/)?(python[\d.]*|torchrun)")
 OF_A_SHELL = ("|", "||", "&&", ";", "&", "<", ">", ">>", "2>", "2>&1", "&>")
 
 
-def values_of(spec: RunSpec, copy: Path) -> dict[str, object]:
+@dataclass(frozen=True, kw_only=True)
+class ForeignTrainer:
+    """What is asked of a foreign trainer: `trainer` in a run's configuration and identity."""
+
+    command: str
+    script: str  # its path in the clean copy
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    patches: tuple[str, ...]  # their file names
+    data: Mapping[str, str]  # place in the clean copy -> path
+    gpus: int
+    environment: Mapping[
+        str, str
+    ]  # {python: PATH} or {container: COMMAND}; empty: this environment
+
+    @classmethod
+    def of(cls, spec: TrainerSpec) -> Self:
+        """What a trainer that was written so asks for."""
+        return cls(
+            command=spec.command,
+            script=spec.script_name,
+            args=spec.args,
+            env=spec.env,
+            patches=tuple(patch.name for patch in spec.patches),
+            data=spec.data,
+            gpus=spec.gpus,
+            environment=spec.environment,
+        )
+
+    @classmethod
+    def of_run(cls, spec: RunSpec) -> Self:
+        """What a run was asked for."""
+        content: Mapping[str, Any] = spec.config["trainer"]
+        args, patches = tuple(content["args"]), tuple(content["patches"])
+        return cls(**{**content, "args": args, "patches": patches})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As a run's configuration holds it."""
+        return {**asdict(self), "args": list(self.args), "patches": list(self.patches)}
+
+    @property
+    def container(self) -> str:
+        """The words in front of the command, empty where there are none."""
+        return self.environment.get("container", "")
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the script is told its seed; else its runs share no number with other arms'."""
+        return interpreters.asks_for(
+            "seed", self.command, *self.args, *self.env.values(), self.container
+        )
+
+
+def placeholders(spec: RunSpec, copy: Path) -> dict[str, object]:
     """What the placeholders stand for in a run whose clean copy lies at `copy`."""
-    trainer = spec.config["trainer"]
-    return {"script": trainer["script"], "gpus": max(1, trainer["gpus"]), "seed": spec.seed, "copy": copy.absolute()}
+    trainer = ForeignTrainer.of_run(spec)
+    return {
+        "script": trainer.script,
+        "gpus": max(1, trainer.gpus),
+        "seed": spec.seed,
+        "copy": copy.absolute(),
+    }
 
 
 def command_of(spec: RunSpec, copy: Path) -> list[str]:
     """The words of the command as it is started, those of a container in front."""
-    trainer, values = spec.config["trainer"], values_of(spec, copy)
-    first, *rest = (fill(word, values) for word in (*shlex.split(trainer["command"]), *trainer["args"]))
-    if first in PYTHON:
-        return [*interpreters.start_of(trainer["environment"], values), *PYTHON[first], *rest]
-    return [*interpreters.prefix(trainer["environment"], values), first, *rest]
+    trainer = ForeignTrainer.of_run(spec)
+    values = placeholders(spec, copy)
+    program, *arguments = [
+        fill(word, values) for word in (*shlex.split(trainer.command), *trainer.args)
+    ]
+    if program in PYTHON:
+        python = interpreters.start_of(trainer.environment, values)
+        return [*python, *PYTHON[program], *arguments]
+    return [*interpreters.prefix(trainer.environment, values), program, *arguments]
 
 
 def variables_of(spec: RunSpec, slot: Slot, copy: Path) -> dict[str, str]:
-    """The environment variables of the command: ours, this run's devices, then what the trainer asks for."""
-    trainer, values = spec.config["trainer"], values_of(spec, copy)
-    inherited = {k: v for k, v in os.environ.items() if k not in OF_A_GROUP}
-    on_cpu = {"OMP_NUM_THREADS": str(slot.threads)} if not trainer["gpus"] and "OMP_NUM_THREADS" not in inherited else {}
-    return {
-        **inherited,
-        **on_cpu,
-        "CUDA_VISIBLE_DEVICES": ",".join(slot.gpus),
-        "PYTHONUNBUFFERED": "1",
-        "PATH": interpreters.search_path(trainer["environment"]),
-        **{k: fill(v, values) for k, v in trainer["env"].items()},
-    }
+    """The command's environment variables: ours, this run's devices, then the trainer's own."""
+    trainer = ForeignTrainer.of_run(spec)
+    values = placeholders(spec, copy)
+    variables = dict(os.environ)
+    for name in OF_A_GROUP:
+        variables.pop(name, None)
+    if not trainer.gpus:
+        variables.setdefault("OMP_NUM_THREADS", str(slot.threads))
+    variables["CUDA_VISIBLE_DEVICES"] = ",".join(slot.gpus)
+    variables["PYTHONUNBUFFERED"] = "1"
+    variables["PATH"] = interpreters.search_path(trainer.environment)
+    for name, text in trainer.env.items():
+        variables[name] = fill(text, values)
+    return variables
 
 
-def check_start(
-    command: str, args: Sequence[str], env: Mapping[str, str], environment: Mapping[str, str], code: Code, *, where: str
-) -> None:
-    """Raises UserError, in one line, for a command that cannot be started or would not do what it says."""
-    texts = [("the command", command), ("the container", environment.get("container", ""))]
-    for place, text in (*texts, *((f"argument {a}", a) for a in args), *((f"variable {k}", v) for k, v in env.items())):
-        check_braces(text, f"{where}: {place}")
+# ---------------------------------------------------------------- checks
+
+
+def check_start(trainer: ForeignTrainer, code: Code, *, where: str) -> None:
+    """Raises UserError for a command that cannot be started or would not do what it says."""
+    _check_placeholders(trainer, where)
     try:
-        words = shlex.split(command)
+        words = shlex.split(trainer.command)
     except ValueError:
-        raise UserError(f"{where}: the command has a quote that is not closed: {command}") from None
+        raise UserError(
+            f"{where}: the command has a quote that is not closed: {trainer.command}"
+        ) from None
     if not words:
         raise UserError(f"{where}: the command is empty: leave it out for {COMMAND}")
+    _check_no_shell(words, where)
     program = words[0]
-    if alien := next((w for w in words if w in OF_A_SHELL), program if "=" in program else None):
-        raise UserError(
-            f"{where}: '{alien}' in the command needs a shell, and none reads it: start one with bash -c 'COMMAND'; env (--env) "
-            "sets variables"
-        )
-    if program not in PYTHON and (other := OTHER_PYTHON.fullmatch(program)):
-        raise UserError(
-            f"{where}: the command starts {program}, whose versions would not be recorded: write "
-            f"{other[1].rstrip('.0123456789')}, and name its interpreter as environment (--python PATH)"
-        )
-    if program not in PYTHON and "container" not in environment:
-        _check_program(program, env.get("PATH", interpreters.search_path(environment)), code, where)
-    needs = "torchrun" if program == "torchrun" else code.script if code.imports("torch") else None
-    if needs and "torch" not in interpreters.lock_of(environment).versions:
-        started = shlex.join(interpreters.start_of(environment))
-        raise UserError(f"{where}: {started} has no torch, which {needs} needs: install it there, or name another environment")
+    if program not in PYTHON:
+        _check_no_other_python(program, where)
+        if "container" not in trainer.environment:
+            _check_program(program, trainer, code, where)
+    _check_torch(program, trainer, code, where)
 
 
-def _check_program(program: str, path: str, code: Code, where: str) -> None:
+def _check_placeholders(trainer: ForeignTrainer, where: str) -> None:
+    check_braces(trainer.command, f"{where}: the command")
+    check_braces(trainer.container, f"{where}: the container")
+    for argument in trainer.args:
+        check_braces(argument, f"{where}: argument {argument}")
+    for name, text in trainer.env.items():
+        check_braces(text, f"{where}: variable {name}")
+
+
+def _check_no_shell(words: list[str], where: str) -> None:
+    of_a_shell = [word for word in words if word in OF_A_SHELL]
+    if "=" in words[0]:
+        of_a_shell.append(words[0])
+    if of_a_shell:
+        raise UserError(
+            f"{where}: '{of_a_shell[0]}' in the command needs a shell, and none reads it: "
+            "start one with bash -c 'COMMAND'; env (--env) sets variables"
+        )
+
+
+def _check_no_other_python(program: str, where: str) -> None:
+    """A Python that is not the environment's own would run versions that nobody asked."""
+    other = OTHER_PYTHON.fullmatch(program)
+    if other is not None:
+        name = other[1].rstrip(".0123456789")
+        raise UserError(
+            f"{where}: the command starts {program}, whose versions would not be recorded: "
+            f"write {name}, and name its interpreter as environment (--python PATH)"
+        )
+
+
+def _check_program(program: str, trainer: ForeignTrainer, code: Code, where: str) -> None:
     if "/" in program and not os.path.isabs(program):
         if os.path.normpath(program) not in code.files:
-            raise UserError(f"{where}: the command starts {program}, which is not in the clean copy: add it with `with` (--with)")
-    elif "{" not in program and shutil.which(program, path=path) is None:
-        raise UserError(f"{where}: the command starts {program}: no such program: install it, or give its path")
+            raise UserError(
+                f"{where}: the command starts {program}, which is not in the clean copy: "
+                "add it with `with` (--with)"
+            )
+        return
+    if "{" in program:
+        return
+    path = trainer.env.get("PATH", interpreters.search_path(trainer.environment))
+    if shutil.which(program, path=path) is None:
+        raise UserError(
+            f"{where}: the command starts {program}: no such program: install it, or give its path"
+        )
+
+
+def _check_torch(program: str, trainer: ForeignTrainer, code: Code, where: str) -> None:
+    if program == "torchrun":
+        needs = "torchrun"
+    elif code.imports("torch"):
+        needs = code.script
+    else:
+        return
+    if "torch" not in interpreters.lock_of(trainer.environment).versions:
+        python = shlex.join(interpreters.start_of(trainer.environment))
+        raise UserError(
+            f"{where}: {python} has no torch, which {needs} needs: "
+            "install it there, or name another environment"
+        )

@@ -1,7 +1,10 @@
-"""Experiments whose arms are foreign trainers: read from a file, every script, patch and ref checked before anything runs.
+"""Experiments whose arms are foreign trainers, read from a file and checked before anything runs.
 
-trainer: {command: "torchrun --standalone --nproc-per-node {gpus} {script}", file: train_gpt.py, gpus: 8}
-changes: {new_lr: {args: [--lr=0.03]}, idea: {patch: idea.diff}, torch_nightly: {environment: {python: /opt/nightly/bin/python}}}
+trainer: {command: "torchrun --nproc-per-node {gpus} {script}", file: train_gpt.py, gpus: 8}
+changes:
+  new_lr: {args: [--lr=0.03]}
+  idea: {patch: idea.diff}
+  torch_nightly: {environment: {python: /opt/nightly/bin/python}}
 """
 
 from collections.abc import Mapping
@@ -13,14 +16,24 @@ from harness.errors import UserError, near
 from harness.experiment.designs import BASELINE, DESIGNS, LIMITS, Changes
 from harness.experiment.file import ExperimentFile
 from harness.experiment.keys import PRIMARY, read_margin, read_name, read_seeds, read_target
-from harness.foreign.arm import SCRIPT, ForeignArm, Side, default_data, linked
+from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_arm
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.command import COMMAND
-from harness.foreign.trainer import Limits
 from harness.provenance import interpreters
+from harness.run.foreign import TrainerLimits, TrainerSpec
+from harness.run.plan import Target
 
-KEYS = ("name", "question", "trainer", "changes", "design", "arms", "seeds", "target", "primary", "margin", "confirm")
-LIMIT_KEYS = {"wall_limit": "wall_s", "silence_limit": "silence_s", "retries": "retries"}
+KEYS = (
+    *("name", "question", "trainer", "changes", "design", "arms"),
+    *("seeds", "target", "primary", "margin", "confirm"),
+)
+MAX_CHANGES = 64  # of a design that has no limit of its own
+ABOVE_ZERO = 1e-9
+LIMIT_KEYS = {  # key -> field of the limits, the least that it may be
+    "wall_limit": ("wall_s", ABOVE_ZERO),
+    "silence_limit": ("silence_s", ABOVE_ZERO),
+    "retries": ("retries", 0),
+}
 # what a trainer and a change may say: key -> the type it must have, in words
 CHANGE_KEYS = {
     "command": (str, "text"),
@@ -31,6 +44,7 @@ CHANGE_KEYS = {
     "patch": ((str, list), "the path of a patch, or a list of them"),
     "environment": (dict, "{python: PATH} or {container: COMMAND}"),
 }
+ADDED = ("args", "env", "patch")  # those of several changes add up; the rest replaces
 TRAINER_KEYS = CHANGE_KEYS | {
     "repo": (str, "the path of a git repository"),
     "script": (str, "the script's path in the repository"),
@@ -45,141 +59,228 @@ TRAINER_KEYS = CHANGE_KEYS | {
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignExperiment:
+    """An experiment whose arms are foreign trainers."""
+
     name: str
     question: str
     design: str
     arms: tuple[ForeignArm, ...]  # the baseline first
     seeds: tuple[int, ...]
-    target: Mapping[str, Any] | None
+    target: Target | None
     primary: str
     margin: float | None
     confirm: bool
     fingerprint: str  # of the data that is linked
-    limits: Limits
-    started: str | None = None  # the command that made it, where it is the results folder that knows it
+    limits: TrainerLimits
+    started: str | None = None  # the command that made it, where the results folder knows it
 
     @property
     def baseline(self) -> ForeignArm:
         return self.arms[0]
 
 
-def load_foreign(path: Path, overrides: Mapping[str, Any], *, gpus: int | None = None) -> ForeignExperiment:
-    """Read and check an experiment file with `trainer`; raises UserError with file and line. gpus: instead of the file's."""
+def load_foreign(
+    path: Path, overrides: Mapping[str, Any], *, gpus: int | None = None
+) -> ForeignExperiment:
+    """Read and check an experiment file with `trainer`; raises UserError with file and line.
+
+    gpus: of one run, instead of the file's."""
     reader = _Reader(ExperimentFile(path, KEYS, dict(overrides)))
-    reader.trainer |= {} if gpus is None else {"gpus": gpus}
+    if gpus is not None:
+        reader.trainer["gpus"] = gpus
     return reader.experiment()
 
 
 class _Reader:
+    """A file whose trainer and changes were checked key by key."""
+
     def __init__(self, file: ExperimentFile) -> None:
-        self.file, self.folder = file, file.path.parent
+        self.file = file
+        self.folder = file.path.parent
         if file.overrides:
             key = next(iter(file.overrides))
-            raise UserError(f"--set {key}: a foreign trainer has no such field; put arguments into the file's trainer or changes")
-        self.trainer = dict(self._section(file.value("trainer", dict, {}, "a mapping"), TRAINER_KEYS, "trainer"))
+            raise UserError(
+                f"--set {key}: a foreign trainer has no such field; "
+                "put arguments into the file's trainer or changes"
+            )
+        trainer = file.value("trainer", dict, {}, "a mapping")
+        self.trainer = dict(self._section(trainer, TRAINER_KEYS, "trainer"))
         if ("file" in self.trainer) == ("repo" in self.trainer):
-            raise file.fail("trainer needs either `file`, a script, or `repo`, a git repository", "trainer")
+            message = "trainer needs either `file`, a script, or `repo`, a git repository"
+            raise file.fail(message, "trainer")
         changes = file.value("changes", dict, {}, "a mapping of names to changes")
-        self.changes = {str(n): self._section(c, CHANGE_KEYS, "changes", str(n)) for n, c in changes.items()}
+        self.changes: dict[str, dict[str, Any]] = {}
+        for name, change in changes.items():
+            self.changes[str(name)] = self._section(change, CHANGE_KEYS, "changes", str(name))
 
-    def _section(self, given: Any, keys: Mapping[str, tuple[Any, str]], *at: str) -> dict[str, Any]:
+    def _section(
+        self, given: Any, keys: Mapping[str, tuple[Any, str]], *place: str
+    ) -> dict[str, Any]:
+        """A mapping of the file, its keys and their types checked; place: its keys in the file."""
+        name = place[-1]
         if not isinstance(given, dict) or not given:
-            raise self.file.fail(f"{at[-1]} must be a mapping with {', '.join(keys)}", *at)
+            raise self.file.fail(f"{name} must be a mapping with {', '.join(keys)}", *place)
         for key, value in given.items():
             if key not in keys:
-                raise self.file.fail(f"{at[-1]}: unknown key '{key}'{near(str(key), keys)}", *at, str(key))
-            kind, words = keys[key]
+                message = f"{name}: unknown key '{key}'{near(str(key), keys)}"
+                raise self.file.fail(message, *place, str(key))
+            kind, in_words = keys[key]
             if not isinstance(value, kind) or isinstance(value, bool):
-                raise self.file.fail(f"{at[-1]}: {key} is {value!r}, but must be {words}", *at, key)
+                message = f"{name}: {key} is {value!r}, but must be {in_words}"
+                raise self.file.fail(message, *place, key)
         environment = given.get("environment")
         if environment is not None and not interpreters.is_environment(environment):
-            raise self.file.fail(
-                f"{at[-1]}: environment is {environment!r}, but must be {{python: PATH}} or {{container: COMMAND}}", *at
-            )
+            _, in_words = keys["environment"]
+            message = f"{name}: environment is {environment!r}, but must be {in_words}"
+            raise self.file.fail(message, *place)
         return given
 
-    def _limits(self) -> Limits:
-        given = {name: self.trainer[key] for key, name in LIMIT_KEYS.items() if key in self.trainer}
-        for key, name in LIMIT_KEYS.items():
-            if name in given and given[name] < (0 if key == "retries" else 1e-9):
-                raise self.file.fail(f"{key} is {given[name]}, but must be above zero", "trainer", key)
-        return Limits(**given)
+    # ------------------------------------------------------------ the experiment
 
     def experiment(self) -> ForeignExperiment:
+        """Everything that the file says; raises UserError with file and line."""
         file = self.file
         confirm = file.value("confirm", bool, False, "true or false")
         seeds, rule = read_seeds(file, confirm=confirm)
         if rule is not None:
-            raise file.fail("seeds that are added by a rule need our own trainer: give a number", "seeds")
-        design = file.choice("design", (*DESIGNS, "explicit"), "add-one", "design '{value}' is unknown")
-        order = tuple(self.changes)
-        if design != "explicit" and len(order) > LIMITS.get(design, 64):
-            raise file.fail(f"design {design} takes at most {LIMITS.get(design, 64)} changes, not {len(order)}", "design")
-        chosen = self._explicit() if design == "explicit" else DESIGNS[design](order, lambda changes: True)
-        if not chosen:
-            raise file.fail("there is nothing to compare: name a change", "changes")
-        baseline = self._side(()).arm(BASELINE, where=file.where("trainer"))
-        arms = [baseline]
-        for name, changes in chosen.items():
-            where = file.where("changes", changes[0]) if changes else file.where("arms")
-            try:
-                arm = self._side(changes).arm(name, changes, baseline=baseline, where=where)
-            except UserError as error:
-                raise UserError(str(error) if str(error).startswith(where) else f"{where}: arm '{name}': {error}") from None
-            if not arm.fields:
-                raise UserError(f"{where}: arm '{name}' is the baseline: its changes change nothing")
-            arms.append(arm)
-        data = baseline.trainer["data"].values()
+            message = "seeds that are added by a rule need our own trainer: give a number"
+            raise file.fail(message, "seeds")
+        designs = (*DESIGNS, "explicit")
+        design = file.choice("design", designs, "add-one", "design '{value}' is unknown")
+        arms = self._arms(self._sets_of_changes(design))
         return ForeignExperiment(
             name=read_name(file),
             question=file.value("question", str, "", "text"),
             design=design,
-            arms=tuple(arms),
+            arms=arms,
             seeds=seeds,
             target=read_target(file),
-            primary=file.choice("primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"),
+            primary=file.choice(
+                "primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"
+            ),
             margin=read_margin(file),
             confirm=confirm,
-            fingerprint=data_fingerprint(Path(d) for d in data),
+            fingerprint=data_fingerprint(Path(d) for d in arms[0].trainer.data.values()),
             limits=self._limits(),
         )
 
-    def _explicit(self) -> dict[str, Changes]:
-        value = self.file.value("arms", dict, {}, "a mapping of arm names to lists of changes")
-        for name, changes in value.items():
-            for c in changes if isinstance(changes, list) else [changes]:
-                if c not in self.changes:
-                    raise self.file.fail(f"unknown change '{c}'{near(str(c), self.changes)}", "arms", str(name))
-        return {str(name): tuple(changes) for name, changes in value.items()}
+    def _limits(self) -> TrainerLimits:
+        given = {}
+        for key, (field, least) in LIMIT_KEYS.items():
+            if key not in self.trainer:
+                continue
+            given[field] = self.trainer[key]
+            if given[field] < least:
+                message = f"{key} is {given[field]}, but must be above zero"
+                raise self.file.fail(message, "trainer", key)
+        return TrainerLimits(**given)
 
-    def _side(self, chosen: Changes) -> Side:
-        """The trainer with these changes, in order: arguments and patches add up, the rest replaces."""
-        t = dict(self.trainer)
-        args, env, patches = list(t.get("args", [])), dict(t.get("env", {})), _listed(t.get("patch"))
-        for name in chosen:
+    # ------------------------------------------------------------ its arms
+
+    def _sets_of_changes(self, design: str) -> Mapping[str, Changes]:
+        """The changes of every arm but the baseline, by the arm's name."""
+        if design == "explicit":
+            chosen: Mapping[str, Changes] = self._explicit()
+        else:
+            most = LIMITS.get(design, MAX_CHANGES)
+            if len(self.changes) > most:
+                message = f"design {design} takes at most {most} changes, not {len(self.changes)}"
+                raise self.file.fail(message, "design")
+            chosen = DESIGNS[design](tuple(self.changes), _always_feasible)
+        if not chosen:
+            raise self.file.fail("there is nothing to compare: name a change", "changes")
+        return chosen
+
+    def _explicit(self) -> dict[str, Changes]:
+        given = self.file.value("arms", dict, {}, "a mapping of arm names to lists of changes")
+        arms: dict[str, Changes] = {}
+        for name, changes in given.items():
+            listed = changes if isinstance(changes, list) else [changes]
+            for change in listed:
+                if change not in self.changes:
+                    message = f"unknown change '{change}'{near(str(change), self.changes)}"
+                    raise self.file.fail(message, "arms", str(name))
+            arms[str(name)] = tuple(listed)
+        return arms
+
+    def _arms(self, chosen: Mapping[str, Changes]) -> tuple[ForeignArm, ...]:
+        """The baseline and every arm."""
+        baseline = make_arm(BASELINE, self._written(()), where=self.file.where("trainer"))
+        arms = [baseline]
+        for name, changes in chosen.items():
+            arms.append(self._arm(name, changes, baseline))
+        return tuple(arms)
+
+    def _arm(self, name: str, changes: Changes, baseline: ForeignArm) -> ForeignArm:
+        where = self.file.where("arms")
+        if changes:
+            where = self.file.where("changes", changes[0])
+        try:
+            written = self._written(changes)
+            arm = make_arm(name, written, changes=changes, baseline=baseline, where=where)
+        except UserError as error:
+            if str(error).startswith(where):
+                raise UserError(str(error)) from None
+            raise UserError(f"{where}: arm '{name}': {error}") from None
+        if not arm.fields:
+            raise UserError(f"{where}: arm '{name}' is the baseline: its changes change nothing")
+        return arm
+
+    def _written(self, changes: Changes) -> TrainerSpec:
+        """The trainer with these changes, in order."""
+        given = dict(self.trainer)
+        args = list(given.get("args", []))
+        env = dict(given.get("env", {}))
+        patches = _listed(given.get("patch"))
+        for name in changes:
             change = self.changes[name]
             args += change.get("args", [])
             env |= change.get("env", {})
             patches += _listed(change.get("patch"))
-            t |= {k: v for k, v in change.items() if k not in ("args", "env", "patch")}
-        file = self.folder / t["file"] if "file" in t and ("ref" not in t or "repo" not in t) else None
-        root = file.parent if file else self.folder / t["repo"]
-        data = linked(_listed(t["data"]), self.folder) if "data" in t else default_data(root, self.folder)
-        return Side(
+            given |= {key: value for key, value in change.items() if key not in ADDED}
+        file, repo = self._place(given)
+        return TrainerSpec(
             file=file,
-            repo=self.folder / t["repo"] if "repo" in t else None,
-            ref=t.get("ref"),
-            script=t.get("script", SCRIPT),
-            command=t.get("command", COMMAND),
-            args=tuple(map(str, args)),
-            env={str(k): str(v) for k, v in env.items()},
-            patches=tuple(self.folder / p for p in patches),
-            extra=tuple(_listed(t.get("with"))),
-            data=data,
-            gpus=t.get("gpus", 1),
-            environment=interpreters.located(t.get("environment", {}), self.folder),
+            repo=repo,
+            ref=given.get("ref"),
+            script=given.get("script", SCRIPT),
+            command=given.get("command", COMMAND),
+            args=tuple(str(argument) for argument in args),
+            env={str(variable): str(value) for variable, value in env.items()},
+            patches=tuple(self.folder / patch for patch in patches),
+            extra=tuple(_listed(given.get("with"))),
+            data=self._data(given, file, repo),
+            gpus=given.get("gpus", 1),
+            environment=interpreters.located(given.get("environment", {}), self.folder),
         )
+
+    def _place(self, given: Mapping[str, Any]) -> tuple[Path | None, Path | None]:
+        """The script on disk, if it is taken from there, and the repository, if one is named."""
+        repo = self.folder / given["repo"] if "repo" in given else None
+        from_repo = repo is not None and "ref" in given
+        if "file" not in given or from_repo:
+            return None, repo
+        return self.folder / given["file"], repo
+
+    def _data(
+        self, given: Mapping[str, Any], file: Path | None, repo: Path | None
+    ) -> dict[str, str]:
+        if "data" in given:
+            return linked(_listed(given["data"]), self.folder)
+        if file is not None:
+            return default_data(file.parent, self.folder)
+        assert repo is not None
+        return default_data(repo, self.folder)
+
+
+def _always_feasible(changes: Changes) -> bool:
+    """Changes of foreign trainers have no requirements."""
+    return True
 
 
 def _listed(value: Any) -> list[str]:
-    return [] if value is None else [value] if isinstance(value, str) else [str(v) for v in value]
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [value]
+    return [str(entry) for entry in value]

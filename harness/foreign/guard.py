@@ -1,7 +1,8 @@
 """`python -m harness.foreign.guard COMMAND...`: runs a command and leaves nothing of it behind.
 
-When the command ends, or when standard input does (its owner is gone, however it went), every process that came of it is
-killed, those with a session of their own too. Exits as the command did: its code, or 128 and the signal that killed it.
+When the command ends, or when standard input does (its owner is gone, however it went), every
+process that came of it is killed, those with a session of their own too. Exits as the command
+did: its code, or 128 and the signal that killed it.
 """
 
 import ctypes

@@ -1,172 +1,199 @@
-"""The runs of an experiment with foreign trainers, and what the results folder keeps of it; the same for imported logs."""
+"""The runs of an experiment with foreign trainers, and what the results folder keeps of it."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from harness.errors import UserError
+from harness.experiment.blocks import order_in_block
+from harness.experiment.keys import target_content
 from harness.experiment.record import digest
-from harness.foreign.arm import ForeignArm, read_side
+from harness.foreign.arm import ForeignArm, code_of, make_arm
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.experiment import ForeignExperiment
-from harness.foreign.trainer import Limits
 from harness.provenance.code import Code, read_code
 from harness.provenance.interpreters import difference, lock_of
 from harness.run.digests import run_id_of
-from harness.run.plan import SCHEMA, Plan
+from harness.run.foreign import TrainerLimits, TrainerSpec
+from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus, PlanRun
 from harness.run.read import read_json
 from harness.run.spec import PlannedRun, RunSpec
 from harness.store.store import Store
 
-OWN_STEPS = 0  # the budget of a run whose script alone knows its number of steps
-NO_CORPUS = {"name": "the script's own", "fingerprint": "not recorded", "unit": "nats", "bytes_per_token": None}
+UNKNOWN_STEPS = 0  # the budget of a run whose script alone knows its number of steps
+UNKNOWN_CORPUS = PlanCorpus(name="the script's own", fingerprint="not recorded")
+SELF_REPORTED = "self-reported: the script's own clock"
+
+
+# ---------------------------------------------------------------- runs
 
 
 def spec_of(e: ForeignExperiment, arm: ForeignArm) -> RunSpec:
     """A run of the arm, without its seed or number."""
-    source = arm.code.source
+    trainer, source = arm.trainer, arm.code.source
+    toggles = tuple(f"{field} = {value}" for field, value in arm.fields.items())
+    if not toggles:
+        toggles = ("the baseline: nothing is changed",)
     return RunSpec(
-        config={"trainer": dict(arm.trainer)},
+        config={"trainer": trainer.to_mapping()},
         seed=0,
-        budget=OWN_STEPS,
-        data_name=", ".join(arm.trainer["data"]) or NO_CORPUS["name"] or "",
+        budget=UNKNOWN_STEPS,
+        data_name=", ".join(trainer.data) or UNKNOWN_CORPUS.name,
         data_fingerprint=e.fingerprint,
         source_digest=source.digest,
         source_files=source.files,
         environment_digest=arm.environment_digest,
-        device="cuda" if arm.trainer["gpus"] else "cpu",
-        world_size=max(1, arm.trainer["gpus"]),
-        toggles=tuple(f"{k} = {v}" for k, v in arm.fields.items()) or ("the baseline: nothing is changed",),
+        device="cuda" if trainer.gpus else "cpu",
+        world_size=max(1, trainer.gpus),
+        toggles=toggles,
     )
 
 
 def plan_foreign(e: ForeignExperiment) -> list[PlannedRun]:
-    """All runs, block by block: every arm once in each, in random order. Arms that differ in code alone get other numbers."""
+    """All runs, block by block: every arm once in each, in random order.
+
+    Arms that differ in code alone get other numbers."""
     specs = [spec_of(e, arm) for arm in e.arms]
-    twins = [sum(s.intent_id == before.intent_id for before in specs[:i]) for i, s in enumerate(specs)]
+    twins = _twins_before(specs)
     runs = []
     for block, seed in enumerate(e.seeds):
-        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(f"{e.name}/{seed}".encode()).digest()[:8]))
-        for order, i in enumerate(rng.permutation(len(specs))):
+        for order, i in enumerate(order_in_block(e.name, seed, len(specs))):
             arm = e.arms[i]
-            number = {"seed": seed, "replicate": twins[i]} if arm.seeded else {"replicate": seed * (max(twins) + 1) + twins[i]}
-            runs.append(PlannedRun(arm=arm.name, block=block, order=order, spec=replace(specs[i], **number)))
+            if arm.trainer.seeded:
+                spec = replace(specs[i], seed=seed, replicate=twins[i])
+            else:
+                spec = replace(specs[i], replicate=seed * (max(twins) + 1) + twins[i])
+            runs.append(PlannedRun(arm=arm.name, block=block, order=order, spec=spec))
     return runs
 
 
-def row(arm: str, spec: RunSpec, **more: Any) -> dict[str, Any]:
-    """A run as experiment.json lists it."""
-    known = {
-        "arm": arm,
-        "seed": None,
-        "replicate": spec.replicate,
-        "budget": spec.budget,
-        "role": "loss",
-        "block": None,
-        "order": None,
-    }
-    ids = {"intent_id": spec.intent_id, "run_id": spec.run_id, "environment": spec.environment_digest, "older": []}
-    return {**known, **ids, "self_reported": True, **more}
+def _twins_before(specs: Sequence[RunSpec]) -> list[int]:
+    """Per run, how many before it have the same intent."""
+    intents = [spec.intent_id for spec in specs]
+    return [intents[:i].count(intent) for i, intent in enumerate(intents)]
 
 
-def plan_mapping(
-    *,
-    name: str,
-    arms: Sequence[Mapping[str, Any]],
-    rows: Sequence[Mapping[str, Any]],
-    question: str = "",
-    command: str = "",
-    **more: Any,
+# ---------------------------------------------------------------- what is kept of them
+
+
+def describe_foreign(
+    e: ForeignExperiment, runs: Sequence[PlannedRun], *, before: Plan | None, command: str
 ) -> Plan:
-    """experiment.json of runs that are not our own trainer's: the first arm is the baseline unless `baseline` says otherwise."""
-    return Plan.from_mapping(
-        {
-            "schema": SCHEMA,
-            "name": name,
-            "question": question,
-            "base": arms[0]["name"],
-            "scale": "its own",
-            "baseline": arms[0]["name"],
-            "design": "explicit",
-            "baseline_config": {},
-            "primary": "val_loss",
-            "seeds": [],
-            "seeds_rule": None,
-            "budgets": [],
-            "target": None,
-            "margin": None,
-            "estimand": "at-rate",
-            "confirm": False,
-            "published": None,
-            "arms": [{"changes": [], "fields": {}, "estimand": "at-rate", "substituted": [], **a} for a in arms],
-            "protocol": "self-reported: the script's own clock",
-            "corpus": NO_CORPUS,
-            "command": command,
-            "plugins": [],
-            "locks": [],
-            "looks": 0,
-            "looked_at": 0,
-            "runs": list(rows),
-            **more,
-        }
+    """experiment.json; of `before`, which it replaces, locks, looks and older runs are kept."""
+    if before is None:
+        before = Plan(name=e.name)
+    data = e.baseline.trainer.data
+    corpus = UNKNOWN_CORPUS
+    if data:
+        corpus = replace(corpus, name=", ".join(data), fingerprint=e.fingerprint)
+    return Plan(
+        name=e.name,
+        question=e.question,
+        base=e.baseline.trainer.script,
+        scale="its own",
+        baseline=e.baseline.name,
+        design=e.design,
+        arms=tuple(_plan_arm(arm, e.baseline) for arm in e.arms),
+        primary=e.primary,
+        seeds=e.seeds,
+        target=e.target,
+        margin=e.margin,
+        confirm=e.confirm,
+        protocol=SELF_REPORTED,
+        corpus=corpus,
+        command=command,
+        locks=_locks(e, before.locks),
+        looks=before.looks,
+        looked_at=before.looked_at,
+        runs=_plan_runs(e, runs, before.runs),
+        foreign=True,
+        limits=e.limits,
     )
 
 
-def describe_foreign(e: ForeignExperiment, runs: Sequence[PlannedRun], *, before: Mapping[str, Any] | None, command: str) -> Plan:
-    """The content of experiment.json. `before` is the one it replaces: its locks, looks and older runs are kept."""
-    seeded = {arm.name: arm.seeded for arm in e.arms}
-    older = {r["intent_id"]: [r["run_id"], *r["older"]] for r in (before or {}).get("runs", [])}
-    rows = []
-    for r in runs:
-        numbered = {"seed": r.spec.seed, "block": r.block} if seeded[r.arm] else {}
-        stale = [i for i in older.get(r.spec.intent_id, []) if i != r.spec.run_id]
-        rows.append(row(r.arm, r.spec, order=r.order, **numbered, older=stale))
-    locked = {
-        "question": e.question,
-        "baseline": e.baseline.name,
-        "arms": {a.name: {"trainer": dict(a.trainer), "code": a.code.source.digest} for a in e.arms},
-        "primary": e.primary,
-        "seeds": list(e.seeds),
-        "target": e.target,
-        "margin": e.margin,
-        "confirm": e.confirm,
-    }
-    locks = list((before or {}).get("locks", []))
-    if not locks or locks[-1]["digest"] != digest(locked):
-        locks.append({"locked": datetime.now(UTC).isoformat(timespec="seconds"), "digest": digest(locked), "plan": locked})
-    arms = [
-        {
-            "name": a.name,
-            "changes": list(a.changes),
-            "fields": dict(a.fields),
-            "environment_effect": _environment_effect(a, e.baseline),
-            "hints": [asdict(h) for h in a.hints],
-            "side": a.side.saved(),
-            "code": a.code.source.digest,
-            "source": dict(a.code.source.files),
-        }
-        for a in e.arms
-    ]
-    data = e.baseline.trainer["data"]
-    corpus = {**NO_CORPUS, "name": ", ".join(data), "fingerprint": e.fingerprint} if data else NO_CORPUS
-    known = {k: (before or {}).get(k, 0) for k in ("looks", "looked_at")}
-    kept = {k: locked[k] for k in ("primary", "seeds", "target", "margin", "confirm")}
-    return plan_mapping(
-        name=e.name, arms=arms, rows=rows, question=e.question, command=command, design=e.design,
-        base=e.baseline.trainer["script"],
-                corpus=corpus, foreign=True, limits=asdict(e.limits), locks=locks, **known, **kept,
-    )  # fmt: skip
+def _plan_arm(arm: ForeignArm, baseline: ForeignArm) -> PlanArm:
+    source = arm.code.source
+    return PlanArm(
+        name=arm.name,
+        changes=arm.changes,
+        fields=arm.fields,
+        of=arm.name,
+        environment_effect=_environment_effect(arm, baseline),
+        hints=arm.hints,
+        side=arm.written,
+        code=source.digest,
+        source=source.files,
+    )
 
 
 def _environment_effect(arm: ForeignArm, baseline: ForeignArm) -> str | None:
     """What another environment than the baseline's changes, in words."""
-    own, base = arm.trainer["environment"], baseline.trainer["environment"]
-    return None if own == base else difference(lock_of(base).versions, lock_of(own).versions)
+    here, there = baseline.trainer.environment, arm.trainer.environment
+    if here == there:
+        return None
+    return difference(lock_of(here).versions, lock_of(there).versions)
+
+
+def _plan_runs(
+    e: ForeignExperiment, runs: Sequence[PlannedRun], before: Sequence[PlanRun]
+) -> tuple[PlanRun, ...]:
+    """The runs by name; a seed and a block have those whose script takes its seed."""
+    seeded = {arm.name: arm.trainer.seeded for arm in e.arms}
+    names_of_intent = {run.intent_id: (run.run_id, *run.older) for run in before}
+    rows = []
+    for run in runs:
+        spec = run.spec
+        names = names_of_intent.get(spec.intent_id, ())
+        row = plan_run(run.arm, spec)
+        row = replace(row, order=run.order, older=tuple(n for n in names if n != spec.run_id))
+        if seeded[run.arm]:
+            row = replace(row, seed=spec.seed, block=run.block)
+        rows.append(row)
+    return tuple(rows)
+
+
+def plan_run(arm: str, spec: RunSpec) -> PlanRun:
+    """A run whose time is its script's own, of no seed or block."""
+    return PlanRun(
+        arm=arm,
+        seed=None,
+        replicate=spec.replicate,
+        budget=spec.budget,
+        role="loss",
+        block=None,
+        run_id=spec.run_id,
+        intent_id=spec.intent_id,
+        environment=spec.environment_digest,
+        self_reported=True,
+    )
+
+
+def _locks(e: ForeignExperiment, before: tuple[Lock, ...]) -> tuple[Lock, ...]:
+    """The locks so far, and one more where what is decided has changed."""
+    decided = _decided(e)
+    if before and before[-1].digest == digest(decided):
+        return before
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return (*before, Lock(locked=now, digest=digest(decided), plan=decided))
+
+
+def _decided(e: ForeignExperiment) -> dict[str, Any]:
+    """What is decided before the first run, as plan.lock keeps it."""
+    arms = {}
+    for arm in e.arms:
+        arms[arm.name] = {"trainer": arm.trainer.to_mapping(), "code": arm.code.source.digest}
+    return {
+        "question": e.question,
+        "baseline": e.baseline.name,
+        "arms": arms,
+        "primary": e.primary,
+        "seeds": list(e.seeds),
+        "target": target_content(e.target),
+        "margin": e.margin,
+        "confirm": e.confirm,
+    }
 
 
 def keep_code(e: ForeignExperiment, store: Store) -> None:
@@ -175,52 +202,84 @@ def keep_code(e: ForeignExperiment, store: Store) -> None:
         store.keep_once("code", arm.code.source.digest, ".zip", arm.code.zipped)
 
 
-def restored(results: Path, plan: Mapping[str, Any]) -> ForeignExperiment:
-    """An experiment from what the results folder keeps of it: its scripts as they are now, those that are gone as they ran."""
+# ---------------------------------------------------------------- what was kept, as it is now
+
+
+def restored(results: Path, plan: Plan) -> ForeignExperiment:
+    """An experiment from what the results folder keeps of it.
+
+    Its scripts are as they are now, those that are gone as they ran."""
     arms: list[ForeignArm] = []
-    for known in plan["arms"]:
-        side, where = read_side(known["side"]), f"{plan['name']}: arm '{known['name']}'"
-        for path in side.data.values():
+    for kept in plan.arms:
+        written, where = _written(kept), f"{plan.name}: arm '{kept.name}'"
+        for path in written.data.values():
             if not Path(path).exists():
-                raise UserError(f"{where}: its data {path} is gone: put it back, or start anew with other data")
-        code = code_now(results, known)
-        arms.append(side.arm(known["name"], tuple(known["changes"]), baseline=arms[0] if arms else None, where=where, code=code))
-    keys = ("name", "question", "design", "target", "primary", "margin", "confirm")
+                raise UserError(
+                    f"{where}: its data {path} is gone: put it back, or start anew with other data"
+                )
+        arm = make_arm(
+            kept.name,
+            written,
+            changes=kept.changes,
+            baseline=arms[0] if arms else None,
+            where=where,
+            code=code_now(results, kept),
+        )
+        arms.append(arm)
     return ForeignExperiment(
-        **{k: plan[k] for k in keys},
+        name=plan.name,
+        question=plan.question,
+        design=plan.design,
         arms=tuple(arms),
-        seeds=tuple(plan["seeds"]),
-        fingerprint=data_fingerprint(map(Path, arms[0].trainer["data"].values())),
-        limits=Limits(**plan["limits"]),
-        started=plan["command"],
+        seeds=plan.seeds,
+        target=plan.target,
+        primary=plan.primary,
+        margin=plan.margin,
+        confirm=plan.confirm,
+        fingerprint=data_fingerprint(Path(path) for path in arms[0].trainer.data.values()),
+        limits=plan.limits or TrainerLimits(),
+        started=plan.command,
     )
 
 
-def code_now(results: Path, arm: Mapping[str, Any]) -> Code:
-    """An arm's code as it is now where it came from; as it was last planned where that is gone."""
-    side = read_side(arm["side"])
+def _written(arm: PlanArm) -> TrainerSpec:
+    if arm.side is None:
+        raise UserError(f"arm '{arm.name}': experiment.json does not say where its script is")
+    return arm.side
+
+
+def code_now(results: Path, arm: PlanArm) -> Code:
+    """An arm's code as it is where it came from; as it was last planned where that is gone."""
+    written = _written(arm)
     try:
-        return side.code(arm["name"])
+        return code_of(written, where=arm.name)
     except UserError:
-        return read_code(results / "code" / f"{arm['code']}.zip", side.script_name)
+        return read_code(results / "code" / f"{arm.code}.zip", written.script_name)
 
 
-def with_present_code(results: Path, plan: Mapping[str, Any]) -> Plan:
-    """The plan with run ids of the scripts as they are now; what they replace is kept as older (stale) runs."""
-    sources = {a["name"]: code_now(results, a).source for a in plan["arms"]}
+def with_present_code(results: Path, plan: Plan) -> Plan:
+    """The plan with run ids of the scripts as they are now.
+
+    What they replace is kept as older (stale) runs."""
+    sources = {arm.name: code_now(results, arm).source for arm in plan.arms}
     rows = []
-    for r in plan["runs"]:
-        now = run_id_of(r["intent_id"], source_digest=sources[r["arm"]].digest, environment_digest=r["environment"])
-        older = [i for i in dict.fromkeys((r["run_id"], *r["older"])) if i != now]
-        rows.append({**r, "run_id": now, "older": older})
-    arms = [{**a, "source": dict(sources[a["name"]].files)} for a in plan["arms"]]
-    return Plan.from_mapping({**plan, "arms": arms, "runs": rows})
+    for run in plan.runs:
+        present = run_id_of(
+            run.intent_id,
+            source_digest=sources[run.arm].digest,
+            environment_digest=run.environment or "",
+        )
+        names = dict.fromkeys((run.run_id, *run.older))
+        older = tuple(name for name in names if name != present)
+        rows.append(replace(run, run_id=present, older=older))
+    arms = [replace(arm, source=sources[arm.name].files) for arm in plan.arms]
+    return replace(plan, arms=tuple(arms), runs=tuple(rows))
 
 
-def with_steps(results: Path, plan: Mapping[str, Any]) -> Plan:
+def with_steps(results: Path, plan: Plan) -> Plan:
     """The plan with the number of steps that each run turned out to have."""
     rows = []
-    for r in plan["runs"]:
-        result = read_json(results / "runs" / r["run_id"] / "result.json") or {}
-        rows.append({**r, "budget": result.get("budget") or r["budget"]})
-    return Plan.from_mapping({**plan, "runs": rows})
+    for run in plan.runs:
+        result: Mapping[str, Any] = read_json(results / "runs" / run.run_id / "result.json") or {}
+        rows.append(replace(run, budget=result.get("budget") or run.budget))
+    return replace(plan, runs=tuple(rows))

@@ -1,4 +1,4 @@
-"""Foreign runs, one after the other on this node's slots: claimed, watched, tried again where they may be, never lost."""
+"""Foreign runs on this node's slots: claimed, watched, tried again where they may be."""
 
 import json
 import signal
@@ -6,14 +6,17 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.foreign.trainer import POLL_S, Limits, account, copy_of, train
+from harness.foreign.command import ForeignTrainer
+from harness.foreign.trainer import POLL_S, copy_of, environment_of, train
 from harness.node.slots import Slot, find_cpus, find_gpus
 from harness.provenance import interpreters
 from harness.provenance.redact import redact
-from harness.run.spec import RESULT_STATUSES, Outcome, PlannedRun
+from harness.run.foreign import TrainerLimits
+from harness.run.spec import RESULT_STATUSES, Outcome, PlannedRun, RunSpec
 from harness.runner.executor import STOPS, Summary
 from harness.runner.local import ELSEWHERE_S
 from harness.runner.process import Event
@@ -22,14 +25,24 @@ from harness.store.store import FAILED, Store
 
 
 def make_slots(gpus_per_run: int, max_parallel: int) -> list[Slot]:
-    """Disjoint devices for so many runs at a time, fewer where this node has fewer; raises UserError where it has too few."""
+    """Disjoint devices for so many runs at a time, fewer where this node has fewer.
+
+    Raises UserError where it has too few for one run."""
     if not gpus_per_run:
-        return [Slot(held=(), threads=max(1, find_cpus() // max_parallel))] * max_parallel
-    found = find_gpus()
-    if gpus_per_run > len(found):
-        raise UserError(f"a run needs {gpus_per_run} GPUs, this node shows {len(found)}: ask for fewer, 0 for a CPU run")
-    groups = [tuple(found[i : i + gpus_per_run]) for i in range(0, len(found) - gpus_per_run + 1, gpus_per_run)]
-    return [Slot(held=g, gpus=g) for g in groups[:max_parallel]]
+        threads = max(1, find_cpus() // max_parallel)
+        return [Slot(held=(), threads=threads)] * max_parallel
+    gpus = find_gpus()
+    if gpus_per_run > len(gpus):
+        raise UserError(
+            f"a run needs {gpus_per_run} GPUs, this node shows {len(gpus)}: "
+            "ask for fewer, 0 for a CPU run"
+        )
+    n_slots = min(max_parallel, len(gpus) // gpus_per_run)
+    slots = []
+    for i in range(n_slots):
+        group = tuple(gpus[i * gpus_per_run : (i + 1) * gpus_per_run])
+        slots.append(Slot(held=group, gpus=group))
+    return slots
 
 
 class ForeignRunner:
@@ -41,10 +54,13 @@ class ForeignRunner:
         store: Store,
         slots: Sequence[Slot],
         *,
-        limits: Limits,
+        limits: TrainerLimits,
         on_event: Callable[[Event], None] = lambda event: None,
     ) -> None:
-        self.store, self.slots, self.limits, self.on_event = store, slots, limits, on_event
+        self.store = store
+        self.slots = slots
+        self.limits = limits
+        self.on_event = on_event
         self.todo = deque(runs)
         self.elsewhere: list[PlannedRun] = []
         self.tries: Counter[str] = Counter()
@@ -55,10 +71,16 @@ class ForeignRunner:
 
     def run(self) -> Summary:
         """Work until nothing is left or a signal stops it."""
-        before = {n: h for n in STOPS if (h := signal.getsignal(n)) is not signal.SIG_IGN}  # nohup stays nohup
+        before = {}
+        for number in STOPS:
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN:  # nohup stays nohup
+                before[number] = handler
         for number in before:
             signal.signal(number, self._on_signal)
-        threads = [threading.Thread(target=self._work, args=(slot,), daemon=True) for slot in self.slots]
+        threads = [
+            threading.Thread(target=self._work, args=(slot,), daemon=True) for slot in self.slots
+        ]
         try:
             for thread in threads:
                 thread.start()
@@ -78,14 +100,18 @@ class ForeignRunner:
 
     def _work(self, slot: Slot) -> None:
         try:
-            while (planned := self._next()) is not None:
+            planned = self._next()
+            while planned is not None:
                 self._settle(planned, self._execute(planned, slot))
+                planned = self._next()
         except BaseException as error:  # nothing can go on: stop everything, say it once
             self.error = self.error or error
             self.stop = self.stop or "interrupted"
 
     def _next(self) -> PlannedRun | None:
-        """The next run of the plan; once there is none, a run of another runner that it gave up; waits while it has some."""
+        """The next run of the plan; once there is none, one that another runner gave up.
+
+        Waits while another runner has some."""
         while self.stop is None:
             with self.lock:
                 if self.todo:
@@ -97,9 +123,12 @@ class ForeignRunner:
                 state = self.store.state(planned.spec.run_id)
                 if state["status"] in (*RESULT_STATUSES, *FAILED):
                     self._note(planned, state["status"], state.get("reason"), None)
-                else:
-                    with self.lock:
-                        (self.elsewhere if state["status"] == "running" else self.todo).append(planned)
+                    continue
+                with self.lock:
+                    if state["status"] == "running":
+                        self.elsewhere.append(planned)
+                    else:
+                        self.todo.append(planned)
             if not self.todo:
                 time.sleep(ELSEWHERE_S)
         return None
@@ -111,12 +140,17 @@ class ForeignRunner:
         if out is None:
             return None
         try:
-            lock = interpreters.lock_of(spec.config["trainer"]["environment"])
-            self.store.keep_once("environments", lock.digest, ".json", lambda: json.dumps(dict(lock.versions), indent=1).encode())
-            out.describe(account(spec, copy_of(out)))
-            archive = self.store.root / "code" / f"{spec.source_digest}.zip"
+            self._keep_versions(spec)
+            out.describe(environment_of(spec, copy_of(out)))
             try:
-                outcome = train(spec, out=out, archive=archive, slot=slot, stop=lambda: self.stop, limits=self.limits)
+                outcome = train(
+                    spec,
+                    out=out,
+                    archive=kept_code(self.store, spec),
+                    slot=slot,
+                    stop=lambda: self.stop,
+                    limits=self.limits,
+                )
             except OSError as error:
                 outcome = Outcome(status="failed", reason=f"its clean copy cannot be made: {error}")
             out.finish(outcome)
@@ -124,29 +158,54 @@ class ForeignRunner:
             out.release()
         return outcome
 
+    def _keep_versions(self, spec: RunSpec) -> None:
+        """environments/<digest>.json: the versions that a run meets."""
+        lock = interpreters.lock_of(ForeignTrainer.of_run(spec).environment)
+        content = json.dumps(dict(lock.versions), indent=1).encode()
+        self.store.keep_once("environments", lock.digest, ".json", lambda: content)
+
     def _settle(self, planned: PlannedRun, outcome: Outcome | None) -> None:
         with self.lock:
             if outcome is None:
                 self.elsewhere.append(planned)
                 return
-            self.tries[planned.spec.run_id] += 1
-            if outcome.status in FAILED and self.tries[planned.spec.run_id] <= self.limits.retries:
+            run_id = planned.spec.run_id
+            self.tries[run_id] += 1
+            if outcome.status in FAILED and self.tries[run_id] <= self.limits.retries:
                 self.todo.append(planned)
         self._note(planned, outcome.status, outcome.reason, outcome.final)
 
     def _note(self, planned: PlannedRun, status: str, reason: str | None, final: Any) -> None:
-        self.summary.statuses[planned.spec.run_id] = status
-        self.summary.reasons.pop(planned.spec.run_id, None)
+        run_id = planned.spec.run_id
+        self.summary.statuses[run_id] = status
+        self.summary.reasons.pop(run_id, None)
         if reason:
-            self.summary.reasons[planned.spec.run_id] = reason = redact(reason)
-        self.on_event({"event": "ended", "run": planned, "status": status, "reason": reason, "final": final or {}})
+            reason = redact(reason)
+            self.summary.reasons[run_id] = reason
+        self.on_event(
+            {
+                "event": "ended",
+                "run": planned,
+                "status": status,
+                "reason": reason,
+                "final": final or {},
+            }
+        )
+
+
+def kept_code(store: Store, spec: RunSpec) -> Path:
+    """The archive that a run's clean copy is unpacked from."""
+    return store.root / "code" / f"{spec.source_digest}.zip"
 
 
 def run_again(planned: PlannedRun, store: Store, again: Store) -> Summary:
     """A run of `store` once more in another folder, from the code that it ran."""
     spec = planned.spec
-    archive = store.root / "code" / f"{spec.source_digest}.zip"
+    archive = kept_code(store, spec)
     if not archive.is_file():
-        raise UserError(f"{archive}: the code of run {spec.run_id} is gone: run its experiment again")
+        raise UserError(
+            f"{archive}: the code of run {spec.run_id} is gone: run its experiment again"
+        )
     again.keep_once("code", spec.source_digest, ".zip", archive.read_bytes)
-    return ForeignRunner([planned], again, make_slots(spec.config["trainer"]["gpus"], 1), limits=Limits()).run()
+    slots = make_slots(ForeignTrainer.of_run(spec).gpus, 1)
+    return ForeignRunner([planned], again, slots, limits=TrainerLimits()).run()

@@ -1,4 +1,4 @@
-"""One run of a foreign trainer: its command in a clean copy, its printed lines read, its end an outcome like any other."""
+"""One run of a foreign trainer: its command in a clean copy, watched line by line to its end."""
 
 import os
 import re
@@ -9,34 +9,35 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from harness.foreign import guard
-from harness.foreign.command import command_of, variables_of
-from harness.foreign.logs import LINE_LIMIT, Point, Reading
+from harness.foreign.command import ForeignTrainer, command_of, variables_of
+from harness.foreign.log_lines import LINE_LIMIT, LogPoint
+from harness.foreign.logs import Reading
 from harness.node.slots import Slot
 from harness.provenance import interpreters
 from harness.provenance.code import unzip
 from harness.provenance.machine import describe_environment
 from harness.provenance.redact import redact
-from harness.run.spec import Outcome, RunSpec
+from harness.run.foreign import TrainerLimits
+from harness.run.spec import Outcome, RunSpec, Status
 from harness.store.attempt import RunWriter
 
 POLL_S = 0.2
-NO_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")
-RAISED = re.compile(r"(?:\[rank(\d+)\]:? )?(?!.*ChildFailedError)([A-Za-z_.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
-RANK_ENDED = re.compile(r".*failed \(exitcode: (-?\d+)\) local_rank: (\d+)")  # torchrun, of the first that did
+MAX_REASON = 300  # characters of a line that becomes part of a reason
+MAX_SIGNAL = 64  # a guard's exit code is 128 and the signal that killed its command
+OUT_OF_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")
+RAISED = re.compile(
+    r"(?:\[rank(\d+)\]:? )?(?!.*ChildFailedError)"
+    r"([A-Za-z_.]*(?:Error|Exception|Interrupt|Exit)\b.*)"
+)
+# torchrun's words on the rank that failed first
+RANK_ENDED = re.compile(r".*failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What a run is allowed: seconds in all, seconds without a line of output, further tries after a failure."""
-
-    wall_s: float | None = None
-    silence_s: float = 3600.0  # long enough for the longest compilation
-    retries: int = 0
+# ---------------------------------------------------------------- its clean copy
 
 
 def clean_copy(spec: RunSpec, archive: Path, folder: Path) -> None:
@@ -44,12 +45,12 @@ def clean_copy(spec: RunSpec, archive: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     unzip(archive, folder)
-    for name, path in spec.config["trainer"]["data"].items():
+    for name, path in ForeignTrainer.of_run(spec).data.items():
         _link(Path(path), folder / name)
 
 
 def _link(path: Path, place: Path) -> None:
-    """A link to a file or folder; into a folder that holds code too, what lies in it is linked piece by piece."""
+    """A link to a file or folder; into a folder that holds code too, piece by piece."""
     if place.is_dir() and path.is_dir():
         for inner in path.iterdir():
             _link(inner, place / inner.name)
@@ -63,22 +64,43 @@ def copy_of(out: RunWriter) -> Path:
     return out.folder / "copy"
 
 
-def account(spec: RunSpec, copy: Path) -> dict[str, Any]:
+def environment_of(spec: RunSpec, copy: Path) -> dict[str, Any]:
     """environment.json: this machine's, with the versions and the command of the trainer."""
-    trainer = spec.config["trainer"]
-    machine = describe_environment(shlex.join(command_of(spec, copy)))
-    lock = dict(interpreters.lock_of(trainer["environment"]).versions)
-    elsewhere: dict[str, Any] = {"packages": [], "python": lock.get("python")} if trainer["environment"] else {}
-    return {**machine, **elsewhere, "lock": lock, "torch": lock.get("torch"), "trainer": dict(trainer)}
+    trainer = ForeignTrainer.of_run(spec)
+    described = describe_environment(shlex.join(command_of(spec, copy)))
+    versions = dict(interpreters.lock_of(trainer.environment).versions)
+    if trainer.environment:
+        described["packages"] = []
+        described["python"] = versions.get("python")
+    described["lock"] = versions
+    described["torch"] = versions.get("torch")
+    described["trainer"] = trainer.to_mapping()
+    return described
 
 
-def train(spec: RunSpec, *, out: RunWriter, archive: Path, slot: Slot, stop: Callable[[], str | None], limits: Limits) -> Outcome:
-    """Run the command to its end, or end it: at a stop, a limit, or a loss that is none."""
-    copy, began = copy_of(out), time.monotonic()
+# ---------------------------------------------------------------- its command
+
+
+def train(
+    spec: RunSpec,
+    *,
+    out: RunWriter,
+    archive: Path,
+    slot: Slot,
+    stop: Callable[[], str | None],
+    limits: TrainerLimits,
+) -> Outcome:
+    """Run the command to its end, or end it: at a stop, a limit, or a loss that is none.
+
+    archive: the code as it was kept; stop: the status that a signal asks for, None while none came.
+    """
+    copy = copy_of(out)
+    began = time.monotonic()
     clean_copy(spec, archive, copy)
-    out.log(f"$ {redact(shlex.join(command_of(spec, copy)))}")
+    command = command_of(spec, copy)
+    out.log(f"$ {redact(shlex.join(command))}")
     process = subprocess.Popen(
-        [sys.executable, "-P", str(guard.__file__), *command_of(spec, copy)],
+        [sys.executable, "-P", str(guard.__file__), *command],
         cwd=copy,
         env=variables_of(spec, slot, copy),
         stdin=subprocess.PIPE,  # its end is the guard's order to end everything
@@ -86,48 +108,63 @@ def train(spec: RunSpec, *, out: RunWriter, archive: Path, slot: Slot, stop: Cal
         stderr=subprocess.STDOUT,
         start_new_session=True,  # Ctrl-C reaches us alone
     )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    watch = _Watch(spec, out, limits)
     try:
-        watch = _Watch(spec, out, limits)
-        ended = watch.follow(process, stop)
+        ended = watch.follow(process.stdout, stop)
     finally:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.close()
         code = process.wait()
         process.stdout.close()
         shutil.rmtree(copy, ignore_errors=True)
-    return watch.outcome(ended, code, wall={"total_s": time.monotonic() - began})
+    if ended is not None:
+        return ended
+    return watch.outcome(code, wall={"total_s": time.monotonic() - began})
 
 
 class _Watch:
     """The lines of a run as they come, and what they say of it."""
 
-    def __init__(self, spec: RunSpec, out: RunWriter, limits: Limits) -> None:
-        self.spec, self.out, self.limits = spec, out, limits
-        self.reading, self.dropped = Reading(), 0
-        self.raised: dict[str | None, str] = {}  # rank, None where it has none -> its last exception
-        self.last_words = ""
+    def __init__(self, spec: RunSpec, out: RunWriter, limits: TrainerLimits) -> None:
+        self.spec = spec
+        self.out = out
+        self.limits = limits
+        self.reading = Reading()
+        self.n_dropped = 0
+        self.raised: dict[str | None, str] = {}  # rank, None where it has none -> last exception
+        self.last_line = ""  # that says something
         self.rank_ended: re.Match[str] | None = None
         self.no_memory = False
 
-    def follow(self, process: "subprocess.Popen[bytes]", stop: Callable[[], str | None]) -> Outcome | None:
+    def follow(self, pipe: IO[bytes], stop: Callable[[], str | None]) -> Outcome | None:
         """Read until the output ends; the outcome if the run has to be ended before."""
-        assert process.stdout is not None
         began = heard = time.monotonic()
-        for lines in _batches(process.stdout):
+        for lines in _batches(pipe):
             now = time.monotonic()
-            heard = now if lines else heard
+            if lines:
+                heard = now
             for line in lines:
                 if self.reading.exploded is None:
                     self.take(line)
-            if (status := stop()) is not None:
-                return Outcome(status=status, reason="stopped by a signal")  # type: ignore[arg-type]
+            status = stop()
+            if status is not None:
+                reason = "stopped by a signal"
+                return Outcome(status=status, reason=reason)  # type: ignore[arg-type]
             if self.reading.exploded is not None:
                 return None
-            if self.limits.wall_s is not None and now - began > self.limits.wall_s:
-                return Outcome(status="timeout", reason=f"it ran longer than its wall limit of {self.limits.wall_s:g} s")
-            if now - heard > self.limits.silence_s:
-                return Outcome(status="timeout", reason=f"it printed nothing for {self.limits.silence_s:g} s")
+            limit = self._limit_met(ran_s=now - began, silent_s=now - heard)
+            if limit is not None:
+                return Outcome(status="timeout", reason=limit)
+        return None
+
+    def _limit_met(self, *, ran_s: float, silent_s: float) -> str | None:
+        """Why a run has had its time, None if it has not."""
+        wall_s, silence_s = self.limits.wall_s, self.limits.silence_s
+        if wall_s is not None and ran_s > wall_s:
+            return f"it ran longer than its wall limit of {wall_s:g} s"
+        if silent_s > silence_s:
+            return f"it printed nothing for {silence_s:g} s"
         return None
 
     def take(self, line: bytes) -> None:
@@ -135,68 +172,109 @@ class _Watch:
         text = line.decode("utf-8", "replace").rstrip("\r\n")
         self.out.log(text)
         point = self.reading.feed(line)
-        if self.reading.dropped > self.dropped:  # it had printed its own code
+        if self.reading.dropped > self.n_dropped:  # it had printed its own code
             self.out.forget_metrics()
-            self.dropped = self.reading.dropped
+            self.n_dropped = self.reading.dropped
         if point is not None:
-            self.measured(point)
-        elif any(c.isalpha() for c in text):
-            self.no_memory = self.no_memory or any(words in text for words in NO_MEMORY)
-            self.last_words = text.strip()[:300]
-            if match := RAISED.match(text):
-                self.raised[match[1]] = match[2].strip()[:300]
-            self.rank_ended = self.rank_ended or RANK_ENDED.match(text)
+            self._measured(point)
+        elif any(character.isalpha() for character in text):
+            self._said(text)
 
-    def measured(self, p: Point) -> None:
-        if p.kind == "val":
-            self.out.metric({"kind": "val", "step": p.step, "val_loss": p.loss, "train_time_s": p.train_time_s})
-        elif p.kind == "train":
-            self.out.metric({"kind": "train", "step": p.step, "train_loss": p.loss})
-        self.out.heartbeat(p.step, p.total or 0)
+    def _measured(self, point: LogPoint) -> None:
+        if point.kind == "val":
+            self.out.metric(
+                {
+                    "kind": "val",
+                    "step": point.step,
+                    "val_loss": point.loss,
+                    "train_time_s": point.train_time_s,
+                }
+            )
+        elif point.kind == "train":
+            self.out.metric({"kind": "train", "step": point.step, "train_loss": point.loss})
+        self.out.heartbeat(point.step, point.total or 0)
 
-    def outcome(self, ended: Outcome | None, code: int, *, wall: Mapping[str, float]) -> Outcome:
-        """How the run ended, for its exit code and what it printed."""
-        if ended is not None:
-            return ended
+    def _said(self, text: str) -> None:
+        """Keep what a line may tell of why the run fails."""
+        if any(phrase in text for phrase in OUT_OF_MEMORY):
+            self.no_memory = True
+        self.last_line = text.strip()[:MAX_REASON]
+        exception = RAISED.match(text)
+        if exception is not None:
+            self.raised[exception[1]] = exception[2].strip()[:MAX_REASON]
+        if self.rank_ended is None:
+            self.rank_ended = RANK_ENDED.match(text)
+
+    # ------------------------------------------------------------ how it ended
+
+    def outcome(self, code: int, *, wall: Mapping[str, float]) -> Outcome:
+        """How the run ended, for the guard's exit code and what was printed."""
         if self.reading.exploded is not None:
             reason = f"the loss was not finite or exploded at step {self.reading.exploded}"
-            return self.result("diverged", reason, wall)
+            return self._result("diverged", reason, wall)
         if code:
-            said = self.raised.get(None) or next(iter(self.raised.values()), self.last_words)
-            reason = f"its command {_ended(128 - code if 128 < code < 128 + 65 else code)}"
-            if self.rank_ended is not None:
-                rank = self.rank_ended[2]
-                reason, said = f"rank {rank} {_ended(int(self.rank_ended[1]))}", self.raised.get(rank, "")
-            reason += f": {said}" if said else ""
-            return Outcome(status="oom" if self.no_memory else "failed", reason=reason, wall=wall)
-        if wrong := self.reading.lacks():
-            return Outcome(status="failed", reason=f"its log: {wrong}", wall=wall)
-        return self.result("finished", None, wall)
+            status: Status = "oom" if self.no_memory else "failed"
+            return Outcome(status=status, reason=self._failure(code), wall=wall)
+        lacks = self.reading.lacks()
+        if lacks is not None:
+            return Outcome(status="failed", reason=f"its log: {lacks}", wall=wall)
+        return self._result("finished", None, wall)
 
-    def result(self, status: Any, reason: str | None, wall: Mapping[str, float]) -> Outcome:
+    def _failure(self, code: int) -> str:
+        """What ended with which code, and the exception that tells most."""
+        if self.rank_ended is not None:
+            rank = self.rank_ended[2]
+            reason = f"rank {rank} {_ended(int(self.rank_ended[1]))}"
+            said = self.raised.get(rank, "")
+        else:
+            if 128 < code <= 128 + MAX_SIGNAL:
+                code = 128 - code
+            reason = f"its command {_ended(code)}"
+            exceptions = [*self.raised.values(), self.last_line]
+            said = self.raised.get(None) or exceptions[0]
+        if said:
+            reason += f": {said}"
+        return reason
+
+    def _result(self, status: Status, reason: str | None, wall: Mapping[str, float]) -> Outcome:
         final = self.reading.final()
-        changed = interpreters.effect(self.spec.config["trainer"]["environment"])
-        marks = {"self_reported": True, "budget": self.reading.n_steps, "environment_effect": changed}
+        environment = ForeignTrainer.of_run(self.spec).environment
         return Outcome(
-            status=status, reason=reason, final=final, wall={**wall, "train_s": final["train_time_s"] or 0.0}, marks=marks
+            status=status,
+            reason=reason,
+            final=final,
+            wall={**wall, "train_s": final["train_time_s"] or 0.0},
+            marks={
+                "self_reported": True,
+                "budget": self.reading.n_steps,
+                "environment_effect": interpreters.effect(environment),
+            },
         )
 
 
 def _ended(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if code < 0:
+        return f"was killed by signal {-code}"
+    return f"ended with exit code {code}"
 
 
 def _batches(pipe: IO[bytes]) -> Iterator[list[bytes]]:
-    """The lines that came since the last look, at least every POLL_S, until the pipe ends. A line is cut at LINE_LIMIT."""
-    fd, rest = pipe.fileno(), b""
+    """The lines that came since the last look, at least every POLL_S, until the pipe ends.
+
+    A line is cut at LINE_LIMIT."""
+    descriptor = pipe.fileno()
+    rest = b""
     while True:
-        if not select.select([fd], [], [], POLL_S)[0]:
+        readable, _, _ = select.select([descriptor], [], [], POLL_S)
+        if not readable:
             yield []
             continue
-        chunk = os.read(fd, LINE_LIMIT)
+        chunk = os.read(descriptor, LINE_LIMIT)
         *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LINE_LIMIT or (not chunk and rest):
-            lines, rest = [*lines, rest[:LINE_LIMIT]], b""
+        at_end = not chunk and rest
+        if len(rest) > LINE_LIMIT or at_end:
+            lines.append(rest[:LINE_LIMIT])
+            rest = b""
         yield lines
         if not chunk:
             return

@@ -1,6 +1,9 @@
-"""The state of this process's GPUs while a run trains: clocks, power, temperature, and why they were throttled.
+"""The state of this process's GPUs while a run trains.
 
-Read from the driver's own library (NVML, libnvidia-ml.so.1) through ctypes: microseconds a reading, no other package needed.
+Clocks, power, temperature, and why they were throttled.
+
+Read from the driver's own library (NVML, libnvidia-ml.so.1) through ctypes: microseconds a
+reading, no other package needed.
 """
 
 import ctypes
@@ -36,12 +39,17 @@ def _library() -> Any:
     start = getattr(library, "nvmlInit_v2", None)
     code = None if start is None else start()
     if code != 0:
-        raise OSError("NVML is too old" if code is None else f"NVML does not start: its error {code}")
+        raise OSError(
+            "NVML is too old" if code is None else f"NVML does not start: its error {code}"
+        )
     return library
 
 
 def _handle(library: Any, name: str) -> c_void_p:
-    """The GPU that CUDA_VISIBLE_DEVICES calls by this name: an index, or an identifier. Raises OSError."""
+    """The GPU that CUDA_VISIBLE_DEVICES calls by this name: an index, or an identifier.
+
+    Raises OSError.
+    """
     handle = c_void_p()
     if name.isdigit():
         code = library.nvmlDeviceGetHandleByIndex_v2(c_uint(int(name)), byref(handle))
@@ -52,19 +60,34 @@ def _handle(library: Any, name: str) -> c_void_p:
     return handle
 
 
-def _number(library: Any, function: str, handle: c_void_p, *arguments: int, kind: type = c_uint) -> int | None:
-    """What an NVML function tells of a GPU; None where it fails or this library has none of that name."""
+def _number(
+    library: Any, function: str, handle: c_void_p, *arguments: int, kind: type = c_uint
+) -> int | None:
+    """What an NVML function tells of a GPU.
+
+    None where it fails or this library has none of that name.
+    """
     value, ask = kind(), getattr(library, function, None)
-    return value.value if ask is not None and ask(handle, *map(c_uint, arguments), byref(value)) == 0 else None
+    return (
+        value.value
+        if ask is not None and ask(handle, *map(c_uint, arguments), byref(value)) == 0
+        else None
+    )
 
 
 def visible() -> list[str]:
     """This process's GPUs by the names in CUDA_VISIBLE_DEVICES; none where it is not set."""
-    return [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip() not in ("", "-1")]
+    return [
+        name.strip()
+        for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if name.strip() not in ("", "-1")
+    ]
 
 
 def read_gpus() -> list[dict[str, Any]]:
-    """One row for each GPU: sm_mhz, memory_mhz, power_w, temperature_c, throttle (names); null where the driver does not tell.
+    """One row for each GPU: sm_mhz, memory_mhz, power_w, temperature_c, throttle (names).
+
+    Null where the driver does not tell.
 
     Raises OSError, with the reason, where there are GPUs but nothing can be read of them.
     """
@@ -82,14 +105,21 @@ def read_gpus() -> list[dict[str, Any]]:
                 "memory_mhz": _number(library, "nvmlDeviceGetClockInfo", h, MEMORY),
                 "power_w": None if power is None else power / 1000,
                 "temperature_c": _number(library, "nvmlDeviceGetTemperature", h, TEMPERATURE),
-                "throttle": None if bits is None else [words for bit, words in THROTTLES.items() if bits & bit],
+                "throttle": (
+                    None
+                    if bits is None
+                    else [words for bit, words in THROTTLES.items() if bits & bit]
+                ),
             }
         )
     return rows
 
 
 class Sampler:
-    """Reads the GPUs every second in the background, from `with` to its end; each reading goes to `write` as a row."""
+    """Reads the GPUs every second in the background, from `with` to its end.
+
+    Each reading goes to `write` as a row.
+    """
 
     def __init__(
         self,
@@ -135,13 +165,20 @@ class Sampler:
         unread = {} if self.unread is None else {"unread": self.unread}
         if not self.rows:
             return {"readings": 0, **unread} if unread else None
-        known = {k: [r[k] for r in self.rows if r[k] is not None] for k in ("sm_mhz", "power_w", "temperature_c", "throttle")}
+        known = {
+            k: [r[k] for r in self.rows if r[k] is not None]
+            for k in ("sm_mhz", "power_w", "temperature_c", "throttle")
+        }
         return {
             "readings": len(self.rows),
             "sm_mhz_lowest": min(known["sm_mhz"], default=None),
             "sm_mhz_median": median(known["sm_mhz"]) if known["sm_mhz"] else None,
             "power_w_mean": fmean(known["power_w"]) if known["power_w"] else None,
             "temperature_c_highest": max(known["temperature_c"], default=None),
-            "throttle": sorted({words for names in known["throttle"] for words in names}) if known["throttle"] else None,
+            "throttle": (
+                sorted({words for names in known["throttle"] for words in names})
+                if known["throttle"]
+                else None
+            ),
             **unread,
         }

@@ -1,4 +1,7 @@
-"""Whether the kernel ended a process for want of memory: it counts, for control groups or for the machine, and tells nobody."""
+"""Whether the kernel ended a process for want of memory.
+
+It counts, for control groups or for the machine, and tells nobody.
+"""
 
 from pathlib import Path
 
@@ -6,7 +9,10 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def oom_counter(pid: int) -> Path:
-    """The file with the kernel's count for a process: that of its control group, of the machine where there is none."""
+    """The file with the kernel's count for a process.
+
+    That of its control group, of the machine where there is none.
+    """
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     except OSError:
@@ -14,7 +20,10 @@ def oom_counter(pid: int) -> Path:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
-            places = [GROUPS / "memory" / path.strip("/") / "memory.oom_control", GROUPS / "memory" / "memory.oom_control"]
+            places = [
+                GROUPS / "memory" / path.strip("/") / "memory.oom_control",
+                GROUPS / "memory" / "memory.oom_control",
+            ]
         elif controllers == "":  # a container sees its own group as the root
             places = [GROUPS / path.strip("/") / "memory.events", GROUPS / "memory.events"]
         else:
@@ -34,7 +43,7 @@ def oom_kills(counter: Path) -> int:
 
 
 def peak_mib(pid: int) -> float:
-    """The most memory that a process, or a child of it, has had at once; 0 if that cannot be known."""
+    """The most memory that a process, or a child of it, has had at once; 0 if unknown."""
     rows = [line.split() for line in _lines(f"/proc/{pid}/status")]
     children = " ".join(_lines(f"/proc/{pid}/task/{pid}/children")).split()
     own = next((int(row[1]) / 1024 for row in rows if row[0] == "VmHWM:"), 0.0)

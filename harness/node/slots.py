@@ -1,18 +1,21 @@
 """What this node has room for: disjoint sets of devices, one run on each."""
 
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from harness.errors import UserError
+from harness.node.nvidia import ask_driver
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """What one run has to itself: the devices it holds, the GPUs among them that its processes see, threads per process."""
+    """What one run has to itself.
+
+    The devices it holds, the GPUs among them that its processes see, threads per process.
+    """
 
     held: tuple[str, ...]
     gpus: tuple[str, ...] = ()
@@ -21,17 +24,15 @@ class Slot:
 
 
 def find_gpus() -> list[str]:
-    """This node's visible NVIDIA GPUs, as CUDA_VISIBLE_DEVICES names them, without importing torch."""
-    try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    count = sum(line.startswith("GPU ") for line in done.stdout.splitlines()) if done.returncode == 0 else 0
+    """This node's visible NVIDIA GPUs, as CUDA_VISIBLE_DEVICES names them, without torch."""
+    count = sum(line.startswith("GPU ") for line in ask_driver("-L"))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if count == 0 or visible is None:
         return [str(i) for i in range(count)]
     names = [name.strip() for name in visible.split(",")]
-    end = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))  # CUDA stops at the first invalid one
+    end = next(
+        (i for i, name in enumerate(names) if name in ("", "-1")), len(names)
+    )  # CUDA stops at the first invalid one
     return names[:end]
 
 
@@ -40,8 +41,13 @@ def find_device() -> Literal["cpu", "cuda"]:
 
 
 def find_cpus() -> int:
-    """CPUs that this process may use: those it is bound to, fewer where its container's share is smaller."""
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """CPUs that this process may use.
+
+    Those it is bound to, fewer where its container's share is smaller.
+    """
+    bound = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return max(1, min(bound, int(quota) // int(period)))
@@ -50,9 +56,14 @@ def find_cpus() -> int:
 
 
 class Node:
-    """The devices that runs may use here: GPUs by index or identifier, else CPUs. No device is ever in two runs."""
+    """The devices that runs may use here: GPUs by index or identifier, else CPUs.
 
-    def __init__(self, *, gpus: Sequence[str] = (), n_cpus: int = 1, max_parallel: int | None = None) -> None:
+    No device is ever in two runs.
+    """
+
+    def __init__(
+        self, *, gpus: Sequence[str] = (), n_cpus: int = 1, max_parallel: int | None = None
+    ) -> None:
         self.gpus, self.n_cpus = tuple(gpus), n_cpus
         self.devices = self.gpus or tuple(f"cpu{i}" for i in range(n_cpus))
         self.free = list(self.devices)
@@ -61,23 +72,36 @@ class Node:
     @classmethod
     def here(cls, device: str, *, max_parallel: int | None = None) -> "Node":
         """This machine, as the processes started now will see it."""
-        return cls(gpus=find_gpus() if device == "cuda" else (), n_cpus=find_cpus(), max_parallel=max_parallel)
+        return cls(
+            gpus=find_gpus() if device == "cuda" else (),
+            n_cpus=find_cpus(),
+            max_parallel=max_parallel,
+        )
 
     def check(self, size: int) -> None:
-        """Raises UserError where a run of this size can never start. CPUs may be shared by more processes than there are."""
+        """Raises UserError where a run of this size can never start.
+
+        CPUs may be shared by more processes than there are.
+        """
         if self.gpus and size > len(self.gpus):
-            raise UserError(f"--gpus-per-run {size}: this node shows {len(self.gpus)} GPUs; ask for fewer")
+            raise UserError(
+                f"--gpus-per-run {size}: this node shows {len(self.gpus)} GPUs; ask for fewer"
+            )
 
     def at_once(self, size: int, *, exclusive: bool = False) -> int:
         """How many runs of this size fit."""
         return 1 if exclusive else max(1, min(len(self.devices) // size, self.max_parallel))
 
     def threads(self, size: int) -> int:
-        """Threads of each process of a run, so that as many such runs as fit share the CPUs evenly."""
+        """Threads of each process of a run, so that as many runs as fit share the CPUs evenly."""
         return 1 if self.gpus else max(1, self.n_cpus // (self.at_once(size) * size))
 
-    def take(self, size: int, *, exclusive: bool = False, rather: Sequence["Slot"] = ()) -> "Slot | None":
-        """Devices for a run of `size` processes, None if it does not fit now. exclusive: nothing else runs beside it.
+    def take(
+        self, size: int, *, exclusive: bool = False, rather: Sequence["Slot"] = ()
+    ) -> "Slot | None":
+        """Devices for a run of `size` processes, None if it does not fit now.
+
+        exclusive: nothing else runs beside it.
 
         rather: slots to use again if they are free (their workers are warm).
         """
@@ -86,7 +110,10 @@ class Node:
         if self.n_running >= self.max_parallel or n_held > len(self.free):
             return None
         warm = (
-            s.held for s in rather if (s.size, s.threads, len(s.held)) == (size, threads, n_held) and {*s.held} <= {*self.free}
+            s.held
+            for s in rather
+            if (s.size, s.threads, len(s.held)) == (size, threads, n_held)
+            and {*s.held} <= {*self.free}
         )
         held = next(warm, tuple(self.free[:n_held]))
         self.free = [d for d in self.free if d not in held]

@@ -14,7 +14,10 @@ from harness.run.digests import short_digest
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """The files of a trainer by their path in a clean copy, patches applied; `script` is the one that is run."""
+    """The files of a trainer by their path in a clean copy, patches applied.
+
+    `script` is the one that is run.
+    """
 
     script: str
     files: Mapping[str, bytes]
@@ -26,7 +29,10 @@ class Code:
         return Source(digest=short_digest([self.script, digests]), files=digests)
 
     def imports(self, package: str) -> bool:
-        """Whether the script needs a package: it imports it at its top, where nothing catches that it is missing."""
+        """Whether the script needs a package.
+
+        It imports it at its top, where nothing catches that it is missing.
+        """
         try:
             top = ast.parse(self.files[self.script]).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -40,12 +46,17 @@ class Code:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, content in sorted(self.files.items()):
-                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
+                archive.writestr(
+                    zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED
+                )
         return buffer.getvalue()
 
 
 def unzip(archive: Path, folder: Path) -> None:
-    """Write a clean copy, what opens with #! as a program; names that lead out of the folder are refused by zipfile."""
+    """Write a clean copy, what opens with #! as a program.
+
+    Names that lead out of the folder are refused by zipfile.
+    """
     with zipfile.ZipFile(archive) as zipped:
         for name in zipped.namelist():
             path = Path(zipped.extract(name, folder))
@@ -57,13 +68,25 @@ def read_code(archive: Path, script: str) -> Code:
     """The code that `Code.zipped` was kept of. Raises UserError where it is gone."""
     try:
         with zipfile.ZipFile(archive) as zipped:
-            return Code(script=script, files={name: zipped.read(name) for name in zipped.namelist()})
+            return Code(
+                script=script, files={name: zipped.read(name) for name in zipped.namelist()}
+            )
     except (OSError, zipfile.BadZipFile):
-        raise UserError(f"{archive}: the code that ran is gone or damaged: bring the script back, or start anew") from None
+        raise UserError(
+            f"{archive}: the code that ran is gone or damaged: bring the script back, or start anew"
+        ) from None
 
 
 def _digest(name: str, content: bytes) -> str:
     try:
-        return code_digest(content.decode("utf-8")) if name.endswith(".py") else short_digest(content.hex())
-    except (SyntaxError, ValueError, RecursionError):  # of another Python, or not text: every byte counts
+        return (
+            code_digest(content.decode("utf-8"))
+            if name.endswith(".py")
+            else short_digest(content.hex())
+        )
+    except (
+        SyntaxError,
+        ValueError,
+        RecursionError,
+    ):  # of another Python, or not text: every byte counts
         return short_digest(content.hex())

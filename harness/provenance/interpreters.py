@@ -1,4 +1,4 @@
-"""Other interpreters and containers: what is installed there, asked of them without importing it."""
+"""Other interpreters and containers: what is installed there, without importing it."""
 
 import json
 import os
@@ -17,7 +17,9 @@ from harness.provenance.machine import LOCKED, Lock, environment_lock
 from harness.run.digests import short_digest
 
 PLACEHOLDERS = ("script", "gpus", "seed", "copy")
-BRACED = re.compile(r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}")  # {{word}} is {word}; ${word} is a shell's
+BRACED = re.compile(
+    r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}"
+)  # {{word}} is {word}; ${word} is a shell's
 
 
 def asks_for(name: str, *texts: str) -> bool:
@@ -34,12 +36,20 @@ def check_braces(text: str, where: str) -> None:
     """Raises UserError for a word in braces that stands for nothing."""
     for name in (m[2] for m in BRACED.finditer(text) if m[2]):
         if name not in PLACEHOLDERS:
-            raise UserError(f"{where}: {{{name}}} stands for nothing{near(name, PLACEHOLDERS)} ({{{{{name}}}}} gives {{{name}}})")
+            raise UserError(
+                f"{where}: {{{name}}} stands for nothing{near(name, PLACEHOLDERS)} ({{{{{name}}}}}"
+                f" gives {{{name}}})"
+            )
 
 
 TIMEOUT_S = 300.0  # a container may have to be unpacked first
-EFFECT = "ABLATE_ENVIRONMENT_EFFECT"  # the variable that tells a worker what its environment changes
-KINDS = ("python", "container")  # the path of an interpreter, or a command in front of the trainer's
+EFFECT = (  # the variable that tells a worker what its environment changes
+    "ABLATE_ENVIRONMENT_EFFECT"
+)
+KINDS = (
+    "python",
+    "container",
+)  # the path of an interpreter, or a command in front of the trainer's
 ASK = """
 import importlib.metadata as m, json, platform
 versions = {"python": platform.python_version(), "machine": platform.machine()}
@@ -54,39 +64,66 @@ print(json.dumps(versions))
 
 def is_environment(value: Any) -> bool:
     """Whether a file's value names one: one of KINDS with its text."""
-    return isinstance(value, dict) and len(value) == 1 and all(k in KINDS and isinstance(v, str) for k, v in value.items())
+    return (
+        isinstance(value, dict)
+        and len(value) == 1
+        and all(k in KINDS and isinstance(v, str) for k, v in value.items())
+    )
 
 
-def start_of(environment: Mapping[str, str], values: Mapping[str, object] | None = None) -> list[str]:
+def start_of(
+    environment: Mapping[str, str], values: Mapping[str, object] | None = None
+) -> list[str]:
     """The words that start Python there; values: what the placeholders of a container stand for."""
-    return [*prefix(environment, values), environment.get("python", "python3" if "container" in environment else sys.executable)]
+    return [
+        *prefix(environment, values),
+        environment.get("python", "python3" if "container" in environment else sys.executable),
+    ]
 
 
 def prefix(environment: Mapping[str, str], values: Mapping[str, object] | None = None) -> list[str]:
     """The words in front of a command: those of a container, or none."""
     looked_at = {"script": "", "gpus": 1, "seed": 0, "copy": os.getcwd()}
-    return [fill(word, values or looked_at) for word in shlex.split(environment.get("container", ""))]
+    return [
+        fill(word, values or looked_at) for word in shlex.split(environment.get("container", ""))
+    ]
 
 
 def search_path(environment: Mapping[str, str]) -> str:
-    """PATH with the interpreter's folder in front, and without ours where it is another: no program of ours is taken for its."""
+    """PATH with the interpreter's folder in front, and without ours where it is another.
+
+    No program of ours is taken for its.
+    """
     if "container" in environment:
         return os.environ.get("PATH", os.defpath)
-    ours, own = str(Path(sys.executable).parent), str(Path(environment.get("python", sys.executable)).parent)
+    ours, own = (
+        str(Path(sys.executable).parent),
+        str(Path(environment.get("python", sys.executable)).parent),
+    )
     rest = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join([own, *(p for p in rest if own == ours or p != ours)])
 
 
 def located(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The environment with its interpreter's whole path; a relative one is meant from `folder`, a bare name from PATH."""
+    """The environment with its interpreter's whole path.
+
+    A relative one is meant from `folder`, a bare name from PATH.
+    """
     if not (python := environment.get("python")):
         return dict(environment)
     path = Path(python).expanduser()
-    return {"python": str((folder / path).absolute()) if "/" in python else shutil.which(python) or python}
+    return {
+        "python": (
+            str((folder / path).absolute()) if "/" in python else shutil.which(python) or python
+        )
+    }
 
 
 def lock_of(environment: Mapping[str, str]) -> Lock:
-    """The versions in an environment; {} is this one. Raises UserError where it cannot be started."""
+    """The versions in an environment; {} is this one.
+
+    Raises UserError where it cannot be started.
+    """
     return _asked(tuple(sorted(environment.items()))) if environment else environment_lock()
 
 
@@ -95,22 +132,42 @@ def _asked(items: tuple[tuple[str, str], ...]) -> Lock:
     environment = dict(items)
     command = [*start_of(environment), "-c", ASK % (LOCKED,)]
     if shutil.which(command[0]) is None:
-        raise UserError(f"environment: {command[0]}: no such program: name an interpreter such as /opt/venv/bin/python")
+        raise UserError(
+            f"environment: {command[0]}: no such program: name an interpreter such as"
+            " /opt/venv/bin/python"
+        )
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
         versions = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
-        said = (done.stderr.strip().splitlines() or [""])[-1] if isinstance(error, ValueError | IndexError) else error
-        raise UserError(f"environment: `{shlex.join(command[:-2])}` does not run Python: {said}") from None
+        said = (
+            (done.stderr.strip().splitlines() or [""])[-1]
+            if isinstance(error, ValueError | IndexError)
+            else error
+        )
+        raise UserError(
+            f"environment: `{shlex.join(command[:-2])}` does not run Python: {said}"
+        ) from None
     return Lock(digest=short_digest(versions), versions=versions)
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
     """In words: 'torch 2.6.0 instead of 2.13.0'."""
     changed = [k for k in {**here, **there} if here.get(k) != there.get(k)]
-    return ", ".join(f"{k} {there.get(k, 'absent')} instead of {here.get(k, 'absent')}" for k in changed) or "the same versions"
+    return (
+        ", ".join(
+            f"{k} {there.get(k, 'absent')} instead of {here.get(k, 'absent')}" for k in changed
+        )
+        or "the same versions"
+    )
 
 
 def effect(environment: Mapping[str, str]) -> str | None:
     """What an environment changes against this one; None for this one."""
-    return difference(environment_lock().versions, lock_of(environment).versions) if environment else None
+    return (
+        difference(environment_lock().versions, lock_of(environment).versions)
+        if environment
+        else None
+    )

@@ -1,4 +1,6 @@
-"""Where a run was made: the environment lock, part of its identity, and environment.json, the account for readers.
+"""Where a run was made.
+
+The environment lock, part of its identity, and environment.json, the account for readers.
 
 Nothing secret leaves: environment variables by allow-list, everything else through `redact`.
 """
@@ -18,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
+from harness.node.nvidia import query_gpus
 from harness.provenance.redact import redact
 from harness.run.digests import short_digest
 
@@ -54,7 +57,10 @@ class Lock:
 
 @cache
 def environment_lock() -> Lock:
-    """Python, torch and what it computes with, read without importing torch. torch's local version names CUDA or CPU."""
+    """Python, torch and what it computes with, read without importing torch.
+
+    torch's local version names CUDA or CPU.
+    """
     versions = {"python": platform.python_version(), "machine": platform.machine()}
     for name in LOCKED:
         try:
@@ -66,7 +72,9 @@ def environment_lock() -> Lock:
 
 def _output(*command: str, cwd: Path | None = None) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, cwd=cwd)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=False, cwd=cwd
+        )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
@@ -77,23 +85,31 @@ def _cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.processor(),
+    )
 
 
 @cache
 def _gpus() -> list[dict[str, str]]:
-    """Name, identifier, driver and power limit of each GPU, as the driver's tool tells them; [] without one.
+    """Name, identifier, driver and power limit of each GPU, as the driver's tool tells them.
 
-    Asked once in a process: the tool takes seconds where a driver sleeps. What changes is sampled while a run trains (gpus.py).
+    [] without one.
+
+    Asked once in a process: the tool takes seconds where a driver sleeps. What changes is sampled
+    while a run trains (gpus.py).
     """
     fields = ("name", "uuid", "driver_version", "power.limit")
-    text = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
-    return [dict(zip(fields, (v.strip() for v in line.split(",")), strict=False)) for line in text.splitlines()]
+    return [dict(zip(fields, values, strict=False)) for values in query_gpus(*fields)]
 
 
 @cache
 def working_diff() -> str:
-    """What the tracked files differ from the last commit in, redacted; empty outside a repository. Kept once, by its digest."""
+    """What the tracked files differ from the last commit in, redacted; empty outside a repository.
+
+    Kept once, by its digest.
+    """
     return redact(_output("git", "diff", "HEAD", cwd=HERE))
 
 
@@ -111,17 +127,24 @@ def _node() -> dict[str, Any]:
         "git": {
             "commit": _output("git", "rev-parse", "HEAD", cwd=HERE) or None,
             "dirty": bool(diff),
-            "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None,  # code/<this>.diff in the results folder
+            "diff_sha256": (
+                hashlib.sha256(diff.encode()).hexdigest() if diff else None
+            ),  # code/<this>.diff in the results folder
         },
     }
 
 
 def describe_environment(command: str | None = None) -> dict[str, Any]:
-    """The content of environment.json: host, hardware, versions, code, command and the allowed environment variables."""
+    """The content of environment.json.
+
+    Host, hardware, versions, code, command and the allowed environment variables.
+    """
     return {
         "schema": 1,
         **_node(),
         "gpus": _gpus(),
         "command": redact(command if command is not None else shlex.join(sys.argv)),
-        "variables": {k: _shown(k, v) for k, v in sorted(os.environ.items()) if SHOWN_VARIABLES.fullmatch(k)},
+        "variables": {
+            k: _shown(k, v) for k, v in sorted(os.environ.items()) if SHOWN_VARIABLES.fullmatch(k)
+        },
     }

@@ -6,26 +6,39 @@ from pathlib import Path
 
 from harness.run.files import write_text
 
-# lengths are bounded, for a line of a log may be very long; singular only, for tokens are what this project counts
+# lengths are bounded, for a line of a log may be very long; singular only, for tokens are what this
+# project counts
 _SECRET = (
     r"(?:[\w.-]{0,100}[_.-])?(?:(?:hf|gh|github|gitlab|wandb|api|access|auth|bearer|refresh|session|client|secret)?"
     r"(?:token|secret)|passw(?:or)?d|passphrase|credentials?|(?:api|access|private|secret)[-_]?key|auth)"
 )
+# githubToken
 _CAMEL = (
-    r"(?-i:[a-z]\w{0,60}?(?:Token|Secret|Passw(?:or)?d|Passphrase|Credentials?|(?:Api|Access|Private|Secret)Key))"  # githubToken
+    r"(?-i:[a-z]\w{0,60}?(?:Token|Secret|Passw(?:or)?d|Passphrase|Credentials?|"
+    r"(?:Api|Access|Private|Secret)Key))"
 )
-_TYPE = r"(?:str|bytes|int|float|bool|None|Any|Optional|Final|SecretStr)"  # of an annotation: a type is no secret
+_TYPE = (  # of an annotation: a type is no secret
+    r"(?:str|bytes|int|float|bool|None|Any|Optional|Final|SecretStr)"
+)
 _ANNOTATION = rf"\s*:\s*{_TYPE}[\w\[\]|., ]{{0,60}}\s*="
 _VALUE = r"(\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)"
-_ASSIGNED = re.compile(rf"(?i)(?<![\w-])({_SECRET}|{_CAMEL})([\"']?(?:{_ANNOTATION}|\s*[=:])\s*){_VALUE}")
-_NO_SECRET = re.compile(rf"(?:None|True|False|null|true|false|lambda|\[redacted\]|{_TYPE})(?![\w.-])")
-_COUNT = re.compile(r"\d{1,6}[)\]}]*")  # SEPARATOR_TOKEN = 256 is a token to be trained on; a password may well be a number
+_ASSIGNED = re.compile(
+    rf"(?i)(?<![\w-])({_SECRET}|{_CAMEL})([\"']?(?:{_ANNOTATION}|\s*[=:])\s*){_VALUE}"
+)
+_NO_SECRET = re.compile(
+    rf"(?:None|True|False|null|true|false|lambda|\[redacted\]|{_TYPE})(?![\w.-])"
+)
+_COUNT = re.compile(
+    r"\d{1,6}[)\]}]*"
+)  # SEPARATOR_TOKEN = 256 is a token to be trained on; a password may well be a number
 
 
 def _without_value(found: re.Match[str]) -> str:
     """`name = value` without the value, unless that can be no secret."""
     name, between, value = found.groups()
-    harmless = name.lower().endswith("token") and (_COUNT.fullmatch(value) or len(value.strip("\"'")) < 5)
+    harmless = name.lower().endswith("token") and (
+        _COUNT.fullmatch(value) or len(value.strip("\"'")) < 5
+    )
     return found[0] if harmless or _NO_SECRET.match(value) else f"{name}{between}[redacted]"
 
 
@@ -42,7 +55,13 @@ REDACTIONS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
         ),
         "[redacted]",
     ),
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), "[redacted key]"),
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+            re.DOTALL,
+        ),
+        "[redacted key]",
+    ),
 )
 
 
@@ -55,5 +74,8 @@ def redact(text: str) -> str:
 
 def redact_file(path: Path) -> None:
     """The same for a file: what a process wrote into it itself has not been looked at before."""
-    if path.exists() and (clean := redact(text := path.read_text(encoding="utf-8", errors="replace"))) != text:
+    if (
+        path.exists()
+        and (clean := redact(text := path.read_text(encoding="utf-8", errors="replace"))) != text
+    ):
         write_text(path, clean)

@@ -17,8 +17,9 @@ from harness.errors import UserError
 from harness.run.digests import short_digest
 
 HARNESS = Path(__file__).resolve().parents[1]
-# What can change a result: the network, the update rules, the training part of the harness. The rest of the harness plans,
-# runs and stores; it hands the training part a resolved configuration, which is part of the identity by itself.
+# What can change a result: the network, the update rules, the training part of the harness. The
+# rest of the harness plans, runs and stores; it hands the training part a resolved configuration,
+# which is part of the identity by itself.
 TRAINING_PART = (
     "model/*.py",
     "optim/*.py",
@@ -27,20 +28,31 @@ TRAINING_PART = (
     "config/run.py",
     "config/plugins.py",
 )
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # what may begin with a docstring
+DOCUMENTED = (
+    ast.Module,
+    ast.ClassDef,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+)  # what may begin with a docstring
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The code of a run: one digest of it all, one per file (relative path, or the plug-in's file name)."""
+    """The code of a run.
+
+    One digest of it all, one per file (relative path, or the plug-in's file name).
+    """
 
     digest: str
     files: Mapping[str, str]
 
 
 def in_words(node: object) -> str:
-    """A syntax tree as text, without docstrings: what `ast.dump` of Python 3.11 says, whatever the version (3.12 added
-    type_params, 3.13 leaves empty lists out)."""
+    """A syntax tree as text, without docstrings.
+
+    What `ast.dump` of Python 3.11 says, whatever the version (3.12 added type_params, 3.13 leaves
+    empty lists out).
+    """
     if isinstance(node, list):
         return f"[{', '.join(map(in_words, node))}]"
     if not isinstance(node, ast.AST):
@@ -48,9 +60,15 @@ def in_words(node: object) -> str:
     words = []
     for name in node._fields:
         value: Any = getattr(node, name, None)
-        if (value is None and getattr(type(node), name, ...) is None) or (name == "type_params" and not value):
+        if (value is None and getattr(type(node), name, ...) is None) or (
+            name == "type_params" and not value
+        ):
             continue
-        if name == "body" and isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+        if (
+            name == "body"
+            and isinstance(node, DOCUMENTED)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
             value = value[1:]
         words.append(f"{name}={in_words(value)}")
     return f"{type(node).__name__}({', '.join(words)})"
@@ -63,7 +81,9 @@ def code_digest(text: str) -> str:
 
 def source_files(plugins: Iterable[Path] = (), root: Path = HARNESS) -> dict[str, Path]:
     """Name -> file of everything that a run executes."""
-    files = {str(p.relative_to(root)): p for pattern in TRAINING_PART for p in sorted(root.glob(pattern))}
+    files = {
+        str(p.relative_to(root)): p for pattern in TRAINING_PART for p in sorted(root.glob(pattern))
+    }
     return files | {f"plugin/{p.name}": p for p in plugins}
 
 
@@ -72,12 +92,17 @@ def _digest_of(path: Path, mtime_ns: int) -> str:
     try:
         return code_digest(path.read_text(encoding="utf-8"))
     except SyntaxError as error:
-        raise UserError(f"{path}:{error.lineno}: {error.msg}: mend the file, a run would not start") from None
+        raise UserError(
+            f"{path}:{error.lineno}: {error.msg}: mend the file, a run would not start"
+        ) from None
 
 
 def source_of(plugins: Iterable[Path] = (), root: Path = HARNESS) -> Source:
     """The source as it is on disk now; raises UserError for a file that does not parse."""
-    files = {name: _digest_of(path, path.stat().st_mtime_ns) for name, path in source_files(plugins, root).items()}
+    files = {
+        name: _digest_of(path, path.stat().st_mtime_ns)
+        for name, path in source_files(plugins, root).items()
+    }
     return Source(digest=short_digest(files), files=files)
 
 
@@ -91,5 +116,9 @@ def snapshot(plugins: Iterable[Path] = (), root: Path = HARNESS) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(source_files(plugins, root).items()):
-            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), path.read_bytes(), zipfile.ZIP_DEFLATED)
+            archive.writestr(
+                zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)),
+                path.read_bytes(),
+                zipfile.ZIP_DEFLATED,
+            )
     return buffer.getvalue()

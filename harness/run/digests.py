@@ -21,7 +21,10 @@ def short_digest(value: Any) -> str:
 
 
 def digest_of_config(config: Mapping[str, Any]) -> str:
-    """short_digest of a configuration, which many runs share: remembered for as long as the very object lives."""
+    """short_digest of a configuration, which many runs share.
+
+    Remembered for as long as the very object lives.
+    """
     known = _digests.get(id(config))
     if known is None or known[0] is not config:
         if len(_digests) >= 1000:
@@ -31,8 +34,15 @@ def digest_of_config(config: Mapping[str, Any]) -> str:
 
 
 def run_id_of(intent_id: str, *, source_digest: str, environment_digest: str) -> str:
-    """The name of a run: an intent done by this code in this environment. All are hexadecimal digits."""
-    text = f'{{"environment":"{environment_digest}","intent":"{intent_id}","source":"{source_digest}"}}'  # canonical, at once
+    """The name of a run: an intent done by this code in this environment.
+
+    All are hexadecimal digits.
+    """
+    # canonical JSON, written at once: a matrix has thousands of runs
+    text = (
+        f'{{"environment":"{environment_digest}","intent":"{intent_id}",'
+        f'"source":"{source_digest}"}}'
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,7 @@
-"""Files of the results folder: written whole or not at all (beside, flush, rename), rows added at the end."""
+"""Files of the results folder.
+
+Written whole or not at all (beside, flush, rename), rows added at the end.
+"""
 
 import json
 import os
@@ -38,7 +41,9 @@ def write_json(path: Path, value: Any) -> None:
 
     def lines(v: Any) -> str:
         if isinstance(v, Mapping) and v:
-            return "{\n" + ",\n".join(f" {json.dumps(k)}: {entries(x)}" for k, x in v.items()) + "\n}"
+            return (
+                "{\n" + ",\n".join(f" {json.dumps(k)}: {entries(x)}" for k, x in v.items()) + "\n}"
+            )
         return entries(v)
 
     def entries(v: Any) -> str:
@@ -50,16 +55,23 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def append_row(path: Path, *rows: Mapping[str, Any]) -> None:
-    """Add rows to a .jsonl file and flush them to the disk; a torn line before them stays a line of its own."""
+    """Add rows to a .jsonl file and flush them to the disk.
+
+    A torn line before them stays a line of its own.
+    """
     with path.open("ab+") as file:
         torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
-        file.write((b"\n" if torn else b"") + b"".join([json.dumps(row).encode() + b"\n" for row in rows]))
+        file.write(
+            (b"\n" if torn else b"") + b"".join([json.dumps(row).encode() + b"\n" for row in rows])
+        )
         file.flush()
         os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY)
-    with suppress(OSError):  # some network file systems cannot flush a folder; the rename is still atomic there
+    with suppress(
+        OSError
+    ):  # some network file systems cannot flush a folder; the rename is still atomic there
         os.fsync(fd)
     os.close(fd)

@@ -1,4 +1,6 @@
-"""What was planned of an experiment, as experiment.json keeps it: its arms, its runs, every plan that was locked.
+"""What was planned of an experiment, as experiment.json keeps it.
+
+Its arms, its runs, every plan that was locked.
 
 Older files lack keys that were added since: each has the default that says nothing was known of it.
 """
@@ -7,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
+
+from harness.run.foreign import ClockHint, TrainerLimits, TrainerSpec
 
 SCHEMA = 1
 
@@ -39,7 +43,9 @@ class Target:
         return cls(val_loss=float(content["val_loss"]), reason=content.get("reason"))
 
     def to_mapping(self) -> dict[str, Any]:
-        return {"val_loss": self.val_loss} | ({} if self.reason is None else {"reason": self.reason})
+        return {"val_loss": self.val_loss} | (
+            {} if self.reason is None else {"reason": self.reason}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,19 +65,24 @@ class PlanCorpus:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanArm:
-    """One arm: the baseline, or the baseline with changes. Of foreign trainers and published evidence alone: the last six."""
+    """One arm: the baseline, or the baseline with changes.
+
+    Of foreign trainers and published evidence alone: the last six.
+    """
 
     name: str
     changes: tuple[str, ...] = ()
-    fields: Mapping[str, Any] = field(default_factory=dict)  # dotted field -> value, of what differs from the baseline
+    fields: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # dotted field -> value, of what differs from the baseline
     estimand: str = "at-rate"
     alters_noise: bool = False
     of: str = ""  # the design's arm that this point of an axis belongs to; itself, off the axes
     point: Mapping[str, str] = field(default_factory=dict)  # axis -> its value, in words
     substituted: tuple[str, ...] = ()  # what this device replaced, in words
     environment_effect: str | None = None
-    hints: tuple[Mapping[str, Any], ...] = ()  # on the script's timed region
-    side: Mapping[str, Any] | None = None  # where its script comes from
+    hints: tuple[ClockHint, ...] = ()  # on the script's timed region
+    side: TrainerSpec | None = None  # where its script comes from
     code: str | None = None  # digest of its kept code
     source: Mapping[str, str] | None = None  # file of its code -> digest
     n_logs: int | None = None  # published logs behind a row
@@ -81,9 +92,17 @@ class PlanArm:
     def from_mapping(cls, content: Mapping[str, Any]) -> Self:
         known = {f.name: content[f.name] for f in fields(cls) if f.name in content}
         known.setdefault("of", content["name"])
-        for name in ("changes", "substituted", "hints"):
+        for name in ("changes", "substituted"):
             known[name] = tuple(known.get(name, ()))
+        known["hints"] = tuple(ClockHint.from_mapping(h) for h in content.get("hints", ()))
+        side = content.get("side")
+        known["side"] = TrainerSpec.from_mapping(side) if side else None
         return cls(**known)
+
+    def to_mapping(self) -> dict[str, Any]:
+        content = asdict(self)
+        content["side"] = self.side.to_mapping() if self.side else None
+        return _without_none(content, OF_SOME_ARMS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +181,7 @@ class Plan(Mapping[str, Any]):
     source: Mapping[str, str] | None = None  # file -> digest, of the code as it is now
     foreign: bool = False
     imported: bool = False
-    limits: Mapping[str, Any] | None = None  # of foreign trainers
+    limits: TrainerLimits | None = None  # of foreign trainers
     evidence: str | None = None  # of the benchmark's published tables: what a row is compared with
     remarks: tuple[str, ...] = ()
 
@@ -180,17 +199,25 @@ class Plan(Mapping[str, Any]):
         known["seeds_rule"] = SeedsRule.from_mapping(rule) if rule else None
         target = content.get("target")
         known["target"] = Target.from_mapping(target) if target else None
+        limits = content.get("limits")
+        known["limits"] = TrainerLimits.from_mapping(limits) if limits else None
         return cls(**known)
 
     def to_mapping(self) -> dict[str, Any]:
-        """What experiment.json holds; what concerns one kind of experiment alone is left out of the others."""
+        """What experiment.json holds.
+
+        What concerns one kind of experiment alone is left out of the others.
+        """
         content = {"schema": SCHEMA} | {f.name: getattr(self, f.name) for f in fields(self)}
-        content["arms"] = [_without_none(asdict(a), OF_SOME_ARMS) for a in self.arms]
-        content["runs"] = [_without_none(_plain_run(r), ("self_reported", "imported")) for r in self.runs]
+        content["arms"] = [arm.to_mapping() for arm in self.arms]
+        content["runs"] = [
+            _without_none(_plain_run(r), ("self_reported", "imported")) for r in self.runs
+        ]
         content["locks"] = [asdict(lock) for lock in self.locks]
         content["corpus"] = asdict(self.corpus)
         content["seeds_rule"] = self.seeds_rule.to_mapping() if self.seeds_rule else None
         content["target"] = self.target.to_mapping() if self.target else None
+        content["limits"] = asdict(self.limits) if self.limits else None
         return _without_none(_listed(content), OF_SOME_KINDS)
 
     @cached_property

@@ -24,7 +24,9 @@ def _read(path: Path | str) -> str:
 
 def read_config(run: Path) -> dict[str, Any]:
     """config.yaml of a run directory."""
-    return yaml.load((run / "config.yaml").read_text(encoding="utf-8"), Loader=_Yaml)
+    text = (run / "config.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.load(text, Loader=_Yaml)
+    return content
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -28,7 +28,9 @@ MEASURED = (  # the numbers of a result, null where unknown
     "peak_allocated_mib",
     "peak_reserved_mib",
 )
-PHASES = {  # key of a result's `wall` -> words, in the order a run passes through them; its total_s holds them all
+# key of a result's `wall` -> words, in the order a run passes through them; its total_s holds them
+# all
+PHASES = {
     "import_s": "import",
     "data_s": "data",
     "build_s": "build",
@@ -40,7 +42,10 @@ PHASES = {  # key of a result's `wall` -> words, in the order a run passes throu
 
 
 def finite(value: Any) -> Any:
-    """The value with None for every number that is not finite, in lists and mappings too: JSON has no word for it."""
+    """The value with None for every number that is not finite, in lists and mappings too.
+
+    JSON has no word for it.
+    """
     if isinstance(value, Mapping):
         return {k: finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -49,28 +54,53 @@ def finite(value: Any) -> Any:
 
 
 def where_time_went(walls: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], float]:
-    """Seconds of runs by phase, each run's worker and its wait before the run counted, from their results' `wall`; and the
-    fraction of them that was training or validation."""
+    """Seconds of runs by phase, and the fraction of them that was training or validation.
+
+    Each run's worker and its wait before the run count, from their results' `wall`.
+    """
     seconds = {words: math.fsum(w.get(key) or 0.0 for w in walls) for key, words in PHASES.items()}
     idle = math.fsum(w.get("idle_s") or 0.0 for w in walls)
     rest = max(0.0, math.fsum(w.get("total_s") or 0.0 for w in walls) - math.fsum(seconds.values()))
-    useful, seconds = seconds["training"] + seconds["validation"], {**seconds, "rest": rest, "idle": idle}
+    useful, seconds = (
+        seconds["training"] + seconds["validation"],
+        {
+            **seconds,
+            "rest": rest,
+            "idle": idle,
+        },
+    )
     return seconds, useful / (math.fsum(seconds.values()) or 1.0)
 
 
 def read_result(run: Path) -> dict[str, Any] | None:
-    """result.json of a run directory, None where there is none or it is damaged; its digests are not looked at."""
+    """result.json of a run directory, None where there is none or it is damaged.
+
+    Its digests are not looked at.
+    """
     return result_in(str(run), run.name)
 
 
 def result_in(folder: str, run_id: str) -> dict[str, Any] | None:
-    """The result of a run whose directory is `folder`: text, not a Path, since ten thousand runs are looked at in a second."""
+    """The result of a run whose directory is `folder`.
+
+    Text, not a Path, since ten thousand runs are looked at in a second.
+    """
     return _valid(read_json(f"{folder}/result.json"), run_id)
 
 
 def _valid(result: Any, run_id: str) -> dict[str, Any] | None:
-    good = isinstance(result, dict) and result.get("schema") == SCHEMA and result.get("run_id") == run_id
-    return result if good and result.get("status") in RESULT_STATUSES and isinstance(result.get("digests"), dict) else None
+    good = (
+        isinstance(result, dict)
+        and result.get("schema") == SCHEMA
+        and result.get("run_id") == run_id
+    )
+    return (
+        result
+        if good
+        and result.get("status") in RESULT_STATUSES
+        and isinstance(result.get("digests"), dict)
+        else None
+    )
 
 
 def sealed(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,12 +110,22 @@ def sealed(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def result_text(result: Mapping[str, Any]) -> str:
-    """A sealed result as result.json holds it, an entry a line: without the line ends it is canonical JSON."""
-    return "{\n" + ",\n".join([f"{_encode(key)}:{_encode(result[key])}" for key in sorted(result)]) + "\n}\n"
+    """A sealed result as result.json holds it, an entry a line.
+
+    Without the line ends it is canonical JSON.
+    """
+    return (
+        "{\n"
+        + ",\n".join([f"{_encode(key)}:{_encode(result[key])}" for key in sorted(result)])
+        + "\n}\n"
+    )
 
 
 def _seal_holds(text: str, result: Mapping[str, Any]) -> bool:
-    """Whether a result has the digest that it says: of its text, which is quick, or of its content in another layout."""
+    """Whether a result has the digest that it says.
+
+    Of its text, which is quick, or of its content in another layout.
+    """
     seal = result.get("digest")
     content = text.replace("\n", "").replace(f'"digest":"{seal}",', "", 1)
     if hashlib.sha256(content.encode()).hexdigest()[:16] == seal:
@@ -101,9 +141,12 @@ def stats_of(folder: str) -> list[os.stat_result]:
 def examine(
     folder: Path | str, run_id: str, *, stats: Sequence[os.stat_result] | None = None
 ) -> tuple[dict[str, Any] | None, str | None]:
-    """A run's result, None if it has none or it cannot be read; and what is wrong with it or the files that it vouches for.
+    """A run's result, None if it has none or it cannot be read.
 
-    With stats of its files, one that kept its size and is no newer than the result is taken for untouched.
+    And what is wrong with it or the files that it vouches for.
+
+    With stats of its files, one that kept its size and is no newer than the result is taken for
+    untouched.
     """
     path = f"{folder}/result.json"
     try:
@@ -117,7 +160,11 @@ def examine(
         return result, f"{path} is not the file that the run wrote"
     try:
         for i, name in enumerate(DIGESTED, start=1):
-            if stats and stats[i].st_size == result["bytes"][name] and stats[i].st_mtime_ns <= stats[0].st_mtime_ns:
+            if (
+                stats
+                and stats[i].st_size == result["bytes"][name]
+                and stats[i].st_mtime_ns <= stats[0].st_mtime_ns
+            ):
                 continue
             if file_digest(f"{folder}/{name}") != result["digests"][name]:
                 return result, f"{folder}/{name} is not the file that the run wrote"

@@ -1,7 +1,9 @@
-"""What flows between plan, worker and report: a run's specification and its outcome, and the reading of run directories.
+"""What flows between plan, worker and report.
 
-A run is one directory, results/runs/<run_id>/. It has a result if and only if its result.json exists and validates.
-No torch here: reports share this module with the harness.
+A run's specification and its outcome, and the reading of run directories.
+
+A run is one directory, results/runs/<run_id>/. It has a result if and only if its result.json
+exists and validates. No torch here: reports share this module with the harness.
 """
 
 import hashlib
@@ -16,7 +18,10 @@ from harness.run.digests import canonical, digest_of_config, run_id_of
 
 SCHEMA = 1
 Status = Literal["finished", "diverged", "oom", "timeout", "failed", "preempted", "interrupted"]
-RESULT_STATUSES = ("finished", "diverged")  # what result.json may hold; the others live in attempts.jsonl alone
+RESULT_STATUSES = (
+    "finished",
+    "diverged",
+)  # what result.json may hold; the others live in attempts.jsonl alone
 _Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YamlDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -37,10 +42,16 @@ class RunSpec:
     role: Literal["loss", "timing"] = "loss"
     world_size: int = 1
     device: str = "cpu"  # or cuda
-    runs_in: Mapping[str, str] = field(default_factory=dict)  # {python: PATH} or {container: COMMAND}; empty: this environment
-    source_files: Mapping[str, str] = field(default_factory=dict)  # path -> digest, to name what changed
+    runs_in: Mapping[str, str] = field(
+        default_factory=dict
+    )  # {python: PATH} or {container: COMMAND}; empty: this environment
+    source_files: Mapping[str, str] = field(
+        default_factory=dict
+    )  # path -> digest, to name what changed
     toggles: tuple[str, ...] = ()  # in words, for the log; no part of the identity
-    substituted: tuple[str, ...] = ()  # what this device replaced, in words; no part of the identity
+    substituted: tuple[
+        str, ...
+    ] = ()  # what this device replaced, in words; no part of the identity
 
     def asked(self) -> dict[str, Any]:
         """What the user asked for: the identity without code and environment."""
@@ -50,16 +61,25 @@ class RunSpec:
             "replicate": self.replicate,
             "budget": self.budget,
             "role": self.role,
-            "data": {"name": self.data_name, "fingerprint": self.data_fingerprint, "heldout": self.heldout_fingerprint},
+            "data": {
+                "name": self.data_name,
+                "fingerprint": self.data_fingerprint,
+                "heldout": self.heldout_fingerprint,
+            },
             "world_size": self.world_size,
             "device": self.device,
             **({"runs_in": dict(self.runs_in)} if self.runs_in else {}),
         }
 
     def at_seed(self, seed: int) -> "RunSpec":
-        """replace(self, seed=seed), with its names, ten times as quick: a matrix has thousands of runs."""
+        """replace(self, seed=seed), with its names, ten times as quick.
+
+        A matrix has thousands of runs.
+        """
         spec, intent_id = object.__new__(RunSpec), self._intent_at(seed)
-        run_id = run_id_of(intent_id, source_digest=self.source_digest, environment_digest=self.environment_digest)
+        run_id = run_id_of(
+            intent_id, source_digest=self.source_digest, environment_digest=self.environment_digest
+        )
         spec.__dict__.update(self.__dict__, seed=seed, intent_id=intent_id, run_id=run_id)
         return spec
 
@@ -67,7 +87,9 @@ class RunSpec:
     def _around_seed(self) -> tuple[str, str]:
         """The canonical text of what was asked, before and after its seed."""
         asked = {**self.asked(), "config": digest_of_config(self.config), "seed": None}
-        before, _, after = canonical(asked).decode().partition('"seed":null')  # in a text it would be \"seed\"
+        before, _, after = (
+            canonical(asked).decode().partition('"seed":null')
+        )  # in a text it would be \"seed\"
         return before, after
 
     def _intent_at(self, seed: int) -> str:
@@ -82,7 +104,11 @@ class RunSpec:
     @cached_property
     def run_id(self) -> str:
         """What was asked, with the code and the environment that do it."""
-        return run_id_of(self.intent_id, source_digest=self.source_digest, environment_digest=self.environment_digest)
+        return run_id_of(
+            self.intent_id,
+            source_digest=self.source_digest,
+            environment_digest=self.environment_digest,
+        )
 
     def to_mapping(self) -> dict[str, Any]:
         """What config.yaml holds."""
@@ -97,7 +123,10 @@ class RunSpec:
 
     @classmethod
     def from_mapping(cls, m: Mapping[str, Any]) -> "RunSpec":
-        """The inverse of to_mapping; raises ValueError for another schema, KeyError for missing parts."""
+        """The inverse of to_mapping.
+
+        Raises ValueError for another schema, KeyError for missing parts.
+        """
         if m["schema"] != SCHEMA:
             raise ValueError(f"schema {m['schema']}, this program reads {SCHEMA}")
         return cls(
@@ -126,8 +155,11 @@ class RunSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run ended; a value, never an exception. final: the numbers of result.json; wall: seconds by phase; marks: what
-    else result.json says of a run that our own trainer did not make."""
+    """How a run ended; a value, never an exception.
+
+    final: the numbers of result.json; wall: seconds by phase; marks: what else result.json says of
+    a run that our own trainer did not make.
+    """
 
     status: Status
     reason: str | None = None
@@ -138,7 +170,10 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """One run of an experiment. Blocks hold every arm once at one seed; `order` is its random place in its block."""
+    """One run of an experiment.
+
+    Blocks hold every arm once at one seed; `order` is its random place in its block.
+    """
 
     arm: str
     block: int
@@ -147,5 +182,8 @@ class PlannedRun:
 
 
 def is_exclusive(spec: RunSpec) -> bool:
-    """Whether nothing else may run on the node meanwhile: timing runs, and where timing.exclusive_node says so."""
+    """Whether nothing else may run on the node meanwhile.
+
+    Timing runs, and where timing.exclusive_node says so.
+    """
     return spec.role == "timing" or bool(spec.config["timing"]["exclusive_node"])

@@ -41,7 +41,10 @@ def _reported(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class RunWriter:
-    """One attempt at a run by this process, made by claim. Until the result is written, last, the run has none."""
+    """One attempt at a run by this process, made by claim.
+
+    Until the result is written, last, the run has none.
+    """
 
     @_reported
     def __init__(self, store: Store, spec: RunSpec, attempt: int, *, token: str) -> None:
@@ -54,9 +57,18 @@ class RunWriter:
         try:
             self._clear()
             self.started = now_iso()
-            self._note({"started": self.started, "host": socket.gethostname(), "pid": os.getpid(), "token": token})
+            self._note(
+                {
+                    "started": self.started,
+                    "host": socket.gethostname(),
+                    "pid": os.getpid(),
+                    "token": token,
+                }
+            )
             write_text(self.run / "config.yaml", spec.to_yaml())
-            self._metrics, self.log_file = (self._open(name) for name in ("metrics.jsonl", "log.txt"))
+            self._metrics, self.log_file = (
+                self._open(name) for name in ("metrics.jsonl", "log.txt")
+            )
         except BaseException:
             self.release()
             raise
@@ -73,7 +85,12 @@ class RunWriter:
         if rows and "ended" not in rows[-1]:
             append_row(
                 self.run / "attempts.jsonl",
-                {"attempt": rows[-1].get("attempt"), "ended": now_iso(), "status": "interrupted", "reason": "its process died"},
+                {
+                    "attempt": rows[-1].get("attempt"),
+                    "ended": now_iso(),
+                    "status": "interrupted",
+                    "reason": "its process died",
+                },
             )
         for name in LEFT_BEHIND:
             if (self.run / name).exists():
@@ -88,7 +105,7 @@ class RunWriter:
         append_row(self.run / "attempts.jsonl", {"attempt": self.attempt, **row})
 
     def _stay_alive(self) -> None:
-        """Tell other machines that this process lives, whatever the training thread is busy with."""
+        """Tell other machines that this process lives, whatever the training thread does."""
         while not self._released.wait(ALIVE_S):
             try:
                 os.utime(self.folder / "owner.json")
@@ -105,12 +122,18 @@ class RunWriter:
         write_json(self.run / "environment.json", environment)
         spec = self.spec
         steps = f"{spec.budget} steps" if spec.budget else "its own number of steps"
-        for line in (f"run {spec.run_id}: seed {spec.seed}, {steps} on {spec.device}", *spec.toggles):
+        for line in (
+            f"run {spec.run_id}: seed {spec.seed}, {steps} on {spec.device}",
+            *spec.toggles,
+        ):
             self.log(line)
 
     @_reported
     def metric(self, row: Mapping[str, Any]) -> None:
-        """Append a row to metrics.jsonl; numbers that are not finite become null. Validation rows reach the disk at once."""
+        """Append a row to metrics.jsonl; numbers that are not finite become null.
+
+        Validation rows reach the disk at once.
+        """
         clean = finite(row)
         with self._writing:  # the GPUs are read in the background
             self._metrics.write(json.dumps(clean) + "\n")
@@ -121,7 +144,9 @@ class RunWriter:
             if "trainer" in self.spec.config:
                 return  # a foreign trainer has printed it
             at = f"step:{row['step']}/{self.spec.budget}"
-            self.log(f"{at} val_loss:{row['val_loss']:.4f} train_time:{row['train_time_s'] * 1000:.0f}ms")
+            self.log(
+                f"{at} val_loss:{row['val_loss']:.4f} train_time:{row['train_time_s'] * 1000:.0f}ms"
+            )
 
     @_reported
     def forget_metrics(self) -> None:
@@ -142,7 +167,9 @@ class RunWriter:
         if now - self._shown_s >= PROGRESS_S:
             self._shown_s = now
             beside = self.folder / ".progress.json"
-            beside.write_text(json.dumps({"step": step, "steps": n_steps, "val_loss": self._last_val}))
+            beside.write_text(
+                json.dumps({"step": step, "steps": n_steps, "val_loss": self._last_val})
+            )
             os.replace(beside, self.folder / "progress.json")
 
     @_reported
@@ -163,12 +190,34 @@ class RunWriter:
             redact_file(self.run / "log.txt")
             ended = now_iso()
             if outcome.status in RESULT_STATUSES:
-                result = result_of(self.run, self.spec, outcome, started=self.started, ended=ended, attempt=self.attempt)
+                result = result_of(
+                    self.run,
+                    self.spec,
+                    outcome,
+                    started=self.started,
+                    ended=ended,
+                    attempt=self.attempt,
+                )
                 write_text(self.run / "result.json", result_text(result))
-            peak = {k: v for k, v in outcome.final.items() if k.startswith("peak")} if outcome.status == "oom" else {}
-            self._note({"ended": ended, "status": outcome.status, "reason": outcome.reason and redact(outcome.reason), **peak})
-            if outcome.status in RESULT_STATUSES:  # later claims see the result: the number is needed no more
-                shutil.rmtree(self.folder if self.attempt > 1 else self.folder.parent, ignore_errors=True)
+            peak = (
+                {k: v for k, v in outcome.final.items() if k.startswith("peak")}
+                if outcome.status == "oom"
+                else {}
+            )
+            self._note(
+                {
+                    "ended": ended,
+                    "status": outcome.status,
+                    "reason": outcome.reason and redact(outcome.reason),
+                    **peak,
+                }
+            )
+            if (
+                outcome.status in RESULT_STATUSES
+            ):  # later claims see the result: the number is needed no more
+                shutil.rmtree(
+                    self.folder if self.attempt > 1 else self.folder.parent, ignore_errors=True
+                )
         finally:
             self.release()
 
@@ -183,10 +232,17 @@ class RunWriter:
 
 
 def claim(store: Store, spec: RunSpec, *, token: str = "") -> RunWriter | None:
-    """Take a run for this process and start an attempt; None if it is finished or somebody alive has it."""
+    """Take a run for this process and start an attempt.
+
+    None if it is finished or somebody alive has it.
+    """
     run = store.directory(spec.run_id)
     try:
-        n = None if store.is_done(spec.run_id) else take(run, token=token, gone=lambda: store.is_done(spec.run_id))
+        n = (
+            None
+            if store.is_done(spec.run_id)
+            else take(run, token=token, gone=lambda: store.is_done(spec.run_id))
+        )
     except FileNotFoundError:
         return None  # the run was finished, or set aside, in this moment
     except OSError as error:
@@ -194,7 +250,9 @@ def claim(store: Store, spec: RunSpec, *, token: str = "") -> RunWriter | None:
     return None if n is None else RunWriter(store, spec, n, token=token)
 
 
-def result_of(run: Path, spec: RunSpec, outcome: Outcome, *, started: str | None, ended: str, attempt: int) -> dict[str, Any]:
+def result_of(
+    run: Path, spec: RunSpec, outcome: Outcome, *, started: str | None, ended: str, attempt: int
+) -> dict[str, Any]:
     """The content of result.json for the files that lie in the folder `run`."""
     return sealed(
         {

@@ -1,6 +1,8 @@
-"""Who works on a run: whoever makes attempts/<n>/ owns attempt n, and making it is one rename of a folder that already
-names its owner. Exactly one succeeds, on file systems without locks or hard links too. A dead owner's run is taken over by
-making n + 1, so no claim is ever taken away from anybody.
+"""Who works on a run.
+
+Whoever makes attempts/<n>/ owns attempt n, and making it is one rename of a folder that already
+names its owner. Exactly one succeeds, on file systems without locks or hard links too. A dead
+owner's run is taken over by making n + 1, so no claim is ever taken away from anybody.
 """
 
 import errno
@@ -42,26 +44,35 @@ def process_start(pid: int) -> str | None:
     if Path("/proc/self/stat").exists():
         fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
         return None if not fields or fields[0] == "Z" else fields[19]
-    done = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() or None
 
 
 def last_attempt(run: Path) -> int:
     """The number of the newest attempt that a run directory knows as a folder, 0 if none."""
     try:
-        return max((int(name) for name in os.listdir(run / "attempts") if name.isdigit()), default=0)
+        return max(
+            (int(name) for name in os.listdir(run / "attempts") if name.isdigit()), default=0
+        )
     except OSError:
         return 0
 
 
 def owner_of(attempt: Path, now: float) -> dict[str, Any] | None:
-    """Who holds this attempt, None if nobody alive does. now: as the file system's clock tells it."""
+    """Who holds this attempt, None if nobody alive does.
+
+    now: as the file system's clock tells it.
+    """
     path = attempt / "owner.json"
     owner = read_json(path)
     if not isinstance(owner, dict):
         return None
     if owner.get("machine") == machine():
-        return owner if process_start(int(owner.get("pid", 0))) == owner.get("process_start") else None
+        return (
+            owner if process_start(int(owner.get("pid", 0))) == owner.get("process_start") else None
+        )
     try:
         return owner if abs(now - path.stat().st_mtime) < DEAD_AFTER_S else None
     except OSError:
@@ -69,9 +80,12 @@ def owner_of(attempt: Path, now: float) -> dict[str, Any] | None:
 
 
 def take(run: Path, *, token: str, gone: Callable[[], bool]) -> int | None:
-    """Own the next attempt at a run: its number, None if somebody alive has the run or it is `gone`, by now too.
+    """Own the next attempt at a run.
 
-    Raises OSError where the folder cannot be written, FileNotFoundError where it was moved away in this moment.
+    Its number, None if somebody alive has the run or it is `gone`, by now too.
+
+    Raises OSError where the folder cannot be written, FileNotFoundError where it was moved away in
+    this moment.
     """
     attempts = run / "attempts"
     attempts.mkdir(parents=True, exist_ok=True)
@@ -86,7 +100,9 @@ def take(run: Path, *, token: str, gone: Callable[[], bool]) -> int | None:
     try:
         beside.chmod(0o755)
         (beside / "owner.json").write_text(json.dumps(me))
-        now = (beside / "owner.json").stat().st_mtime  # the file system's clock: machines' clocks may differ
+        now = (
+            (beside / "owner.json").stat().st_mtime
+        )  # the file system's clock: machines' clocks may differ
         while not gone():
             n = last_attempt(run)
             if n and owner_of(attempts / str(n), now) is not None:

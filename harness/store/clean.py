@@ -1,4 +1,7 @@
-"""What a results folder weighs, and what of it may go: nothing that a report counts, nothing that somebody works on."""
+"""What a results folder weighs, and what of it may go.
+
+Nothing that a report counts, nothing that somebody works on.
+"""
 
 import os
 import shutil
@@ -22,7 +25,10 @@ class Kind:
 
 
 def _stale(store: Store) -> Iterator[Path]:
-    plans = [read_plan(store.root, p.parent.name) for p in store.root.glob("experiments/*/experiment.json")]
+    plans = [
+        read_plan(store.root, p.parent.name)
+        for p in store.root.glob("experiments/*/experiment.json")
+    ]
     rows = [row for plan in plans if plan for row in up_to_date(store.root, plan)["runs"]]
     current = {row["run_id"] for row in rows}
     for run_id in sorted({i for row in rows for i in row["older"]} - current):
@@ -36,7 +42,11 @@ def _attempts(store: Store) -> Iterator[Path]:
     for run_id, state in states:
         run = store.directory(run_id)
         busy = last_attempt(run) if state["status"] == "running" else None
-        yield from (p for p in run.glob("attempts/*") if p.name != str(busy) and (busy is None or p.name.isdigit()))
+        yield from (
+            p
+            for p in run.glob("attempts/*")
+            if p.name != str(busy) and (busy is None or p.name.isdigit())
+        )
         yield from (p for p in run.glob(".*") if busy is None)
     yield from store.runs.glob(".removed-*")
     if not any(state["status"] == "running" for _, state in states):
@@ -51,7 +61,9 @@ def _aside(store: Store) -> Iterator[Path]:
 def _reruns(store: Store) -> Iterator[Path]:
     again = Store(store.root / "reruns")
     if again.runs.is_dir():
-        yield from (again.directory(i) for i, state in again.states() if state["status"] != "running")
+        yield from (
+            again.directory(i) for i, state in again.states() if state["status"] != "running"
+        )
 
 
 def _caches(store: Store) -> Iterator[Path]:
@@ -64,7 +76,11 @@ KINDS = (
     Kind(name="attempts", words="what attempts left that did not give the result", find=_attempts),
     Kind(name="aside", words="runs that were found damaged, set aside", find=_aside),
     Kind(name="reruns", words="finished runs done again by `ablate rerun`", find=_reruns),
-    Kind(name="caches", words="compiled kernels, and which results were looked at; made again when needed", find=_caches),
+    Kind(
+        name="caches",
+        words="compiled kernels, and which results were looked at; made again when needed",
+        find=_caches,
+    ),
 )
 
 
@@ -72,11 +88,18 @@ def weight(path: Path) -> int:
     """Bytes under a path."""
     if not path.is_dir() or path.is_symlink():
         return path.lstat().st_size
-    return sum((Path(folder) / name).lstat().st_size for folder, _, names in os.walk(path) for name in names)
+    return sum(
+        (Path(folder) / name).lstat().st_size
+        for folder, _, names in os.walk(path)
+        for name in names
+    )
 
 
 def remove(path: Path) -> None:
-    """Delete a file, or a folder whole: it is renamed first, so that no half of it can be taken for a run."""
+    """Delete a file, or a folder whole.
+
+    It is renamed first, so that no half of it can be taken for a run.
+    """
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return

@@ -10,4 +10,6 @@ class ResultsError(UserError):
 
     def __init__(self, root: Path, error: OSError) -> None:
         words = f"results folder {root}: {error.strerror or error}"
-        super().__init__(f"{words}: make it writable, free some space, or name another with --results")
+        super().__init__(
+            f"{words}: make it writable, free some space, or name another with --results"
+        )

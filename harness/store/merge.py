@@ -1,4 +1,7 @@
-"""Results of another folder brought into this one: every digest is verified, on the copy too, before a run counts as here."""
+"""Results of another folder brought into this one.
+
+Every digest is verified, on the copy too, before a run counts as here.
+"""
 
 import hashlib
 import io
@@ -27,7 +30,10 @@ from harness.store.store import Store
 
 @dataclass(kw_only=True)
 class Merged:
-    """What came in from one folder. Problems are lines for the user; what has one was left where it is."""
+    """What came in from one folder.
+
+    Problems are lines for the user; what has one was left where it is.
+    """
 
     copied: list[str] = field(default_factory=list)
     here: list[str] = field(default_factory=list)  # the same runs were here already
@@ -37,20 +43,28 @@ class Merged:
 
 
 def check_source(source: Path, results: Path) -> None:
-    """Raise UserError for a folder that holds no results, or that is the one they would be brought into."""
+    """Raise UserError for a folder without results, or the one they would be brought into."""
     if not (source / "runs").is_dir():
-        raise UserError(f"{source}: no results folder: it has no runs/ in it; name the folder that --results named there")
+        raise UserError(
+            f"{source}: no results folder: it has no runs/ in it; name the folder that --results"
+            " named there"
+        )
     if source.resolve() == results.resolve():
         raise UserError(f"{source}: this is the results folder itself; name the one to bring in")
 
 
 def merge(source: Path, store: Store) -> Merged:
-    """Bring every finished run, its code, its environment and the experiments of a results folder in.
+    """Bring in every finished run of a results folder.
+
+    Its code, its environment and its experiments come with it.
 
     Raises UserError where an experiment there is another one than here.
     """
     theirs, done = Store(source), Merged()
-    plans = [_joined_plan(store, source, path.parent.name) for path in sorted(source.glob("experiments/*/experiment.json"))]
+    plans = [
+        _joined_plan(store, source, path.parent.name)
+        for path in sorted(source.glob("experiments/*/experiment.json"))
+    ]
     for run_id, _ in sorted(theirs.states()):
         _merge_run(theirs, store, run_id, done)
     for plan in plans:
@@ -60,7 +74,10 @@ def merge(source: Path, store: Store) -> Merged:
 
 
 def what_is_wrong(run: Path) -> str | None:
-    """Why a run directory with a result is not sound: a digest that does not hold, or another run's identity."""
+    """Why a run directory with a result is not sound.
+
+    A digest that does not hold, or another run's identity.
+    """
     result, wrong = examine(run, run.name)
     if wrong or result is None:
         return wrong or f"{run / 'result.json'} is missing"
@@ -85,7 +102,9 @@ def _merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
     else:
         beside = store.runs / f".merged-{run_id}-{uuid.uuid4().hex[:8]}"
         try:
-            shutil.copytree(run, beside, ignore=shutil.ignore_patterns(".*", "owner.json", "progress.json"))
+            shutil.copytree(
+                run, beside, ignore=shutil.ignore_patterns(".*", "owner.json", "progress.json")
+            )
             if (wrong := _wrong_copy(run, beside)) or (wrong := _make_room(store, run_id)):
                 done.problems.append(wrong)
                 return
@@ -157,7 +176,10 @@ def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
 
 
 def _joined_plan(store: Store, source: Path, name: str) -> Plan:
-    """experiment.json of both folders as one: the runs of both, the locks in order of time, the looks at either."""
+    """experiment.json of both folders as one.
+
+    The runs of both, the locks in order of time, the looks at either.
+    """
     theirs, ours = read_plan(source, name), read_plan(store.root, name)
     assert theirs is not None
     if ours is None:
@@ -165,18 +187,30 @@ def _joined_plan(store: Store, source: Path, name: str) -> Plan:
     for key in ("arms", "baseline_config", "primary", "target", "margin", "confirm"):
         if _bare(ours.get(key)) != _bare(theirs.get(key)):
             raise UserError(
-                f"experiment '{name}' in {source} has another {key} than in {store.root}: they are two experiments; "
-                f"give one of them another name"
+                f"experiment '{name}' in {source} has another {key} than in {store.root}: they are"
+                " two experiments; give one of them another name"
             )
     seeds = sorted({*ours["seeds"], *theirs["seeds"]})
     rows: dict[str, dict[str, Any]] = {}
-    for root, row in [(store.root, r) for r in ours["runs"]] + [(source, r) for r in theirs["runs"]]:
+    for root, row in [(store.root, r) for r in ours["runs"]] + [
+        (source, r) for r in theirs["runs"]
+    ]:
         known = rows.get(row["intent_id"], row)
-        wins = known if (store.root / "runs" / known["run_id"] / "result.json").exists() else row  # one environment each
-        wins = wins if wins is known or (root / "runs" / row["run_id"] / "result.json").exists() else known
+        wins = (
+            known if (store.root / "runs" / known["run_id"] / "result.json").exists() else row
+        )  # one environment each
+        wins = (
+            wins
+            if wins is known or (root / "runs" / row["run_id"] / "result.json").exists()
+            else known
+        )
         ids = dict.fromkeys([*known["older"], *row["older"], known["run_id"], row["run_id"]])
         block = seeds.index(row["seed"]) if row["seed"] in seeds else row["block"]
-        rows[row["intent_id"]] = {**wins, "block": block, "older": [i for i in ids if i != wins["run_id"]]}
+        rows[row["intent_id"]] = {
+            **wins,
+            "block": block,
+            "older": [i for i in ids if i != wins["run_id"]],
+        }
     locks = {lock["digest"]: lock for lock in (*theirs["locks"], *ours["locks"])}
     return Plan.from_mapping(
         {
@@ -194,4 +228,8 @@ def _bare(value: Any) -> Any:
     """Without what describes the machine: a substitution is no part of the question."""
     if isinstance(value, list):
         return [_bare(v) for v in value]
-    return {k: _bare(v) for k, v in value.items() if k != "substituted"} if isinstance(value, Mapping) else value
+    return (
+        {k: _bare(v) for k, v in value.items() if k != "substituted"}
+        if isinstance(value, Mapping)
+        else value
+    )

@@ -1,4 +1,7 @@
-"""What the results folder keeps of an experiment: experiment.json, which the report reads, and plan.lock; how it is cancelled."""
+"""What the results folder keeps of an experiment.
+
+Experiment.json, which the report reads, and plan.lock; how it is cancelled.
+"""
 
 import os
 from collections.abc import Mapping
@@ -19,19 +22,31 @@ SAMPLED = 20  # stale runs are of few sources: so many tell which files changed
 
 
 def stale_runs(results: Path, plan: Mapping[str, Any]) -> tuple[frozenset[str], str]:
-    """Planned runs whose only result is an older one, and why in words; plan: experiment.json as `plan.up_to_date` gives it."""
+    """Planned runs whose only result is an older one, and why in words.
+
+    plan: experiment.json as `plan.up_to_date` gives it.
+    """
     has_result = lambda run_id: os.path.isfile(f"{results}/runs/{run_id}/result.json")  # noqa: E731
     stale = {
         r["run_id"]: (r["arm"], old)
         for r in plan["runs"]
-        if r["older"] and not has_result(r["run_id"]) and (old := next(filter(has_result, r["older"]), None))
+        if r["older"]
+        and not has_result(r["run_id"])
+        and (old := next(filter(has_result, r["older"]), None))
     }
     changed: set[str] = set()
-    own = {a["name"]: a["source"] for a in plan.get("arms", ()) if "source" in a}  # of foreign trainers, arm by arm
+    own = {
+        a["name"]: a["source"] for a in plan.get("arms", ()) if "source" in a
+    }  # of foreign trainers, arm by arm
     for arm, old in list(stale.values())[:SAMPLED]:
-        then, now = read_config(results / "runs" / old)["source"]["files"], own.get(arm) or plan.get("source") or {}
+        then, now = (
+            read_config(results / "runs" / old)["source"]["files"],
+            own.get(arm) or plan.get("source") or {},
+        )
         changed |= {f for f in {*then, *now} if then.get(f) != now.get(f)}
-    names = ", ".join(sorted(changed)[:3]) + (f" and {len(changed) - 3} more files" if len(changed) > 3 else "")
+    names = ", ".join(sorted(changed)[:3]) + (
+        f" and {len(changed) - 3} more files" if len(changed) > 3 else ""
+    )
     return frozenset(stale), f"stale: {names or 'the environment'} changed since its result"
 
 
@@ -51,7 +66,8 @@ def read_plan(results: Path, name: str) -> Plan | None:
         return Plan.from_mapping(content)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError(
-            f"{path}: damaged, or of another version: remove it and run the experiment again; its runs are kept"
+            f"{path}: damaged, or of another version: remove it and run the experiment again; its"
+            " runs are kept"
         ) from None
 
 
@@ -65,10 +81,12 @@ def save_plan(results: Path, plan: Plan | Mapping[str, Any]) -> None:
 
 
 def up_to_date(results: Path, plan: Plan | Mapping[str, Any]) -> Plan:
-    """The plan with run ids of the source as it is now; what they replace is kept as older (stale) runs.
+    """The plan with run ids of the source as it is now.
 
-    A run keeps the environment it was planned in: to read results on another machine makes nothing stale. Nor does it where a
-    plug-in's file is not at hand: its code cannot be compared.
+    What they replace is kept as older (stale) runs.
+
+    A run keeps the environment it was planned in: to read results on another machine makes nothing
+    stale. Nor does it where a plug-in's file is not at hand: its code cannot be compared.
     """
     plan = plan if isinstance(plan, Plan) else Plan.from_mapping(plan)
     plugged = [Path(p) for p in plan.plugins]
@@ -78,9 +96,13 @@ def up_to_date(results: Path, plan: Plan | Mapping[str, Any]) -> Plan:
     rows = []
     for r in plan.runs:
         environment = r.environment or environment_lock().digest
-        current = run_id_of(r.intent_id, source_digest=sources.digest, environment_digest=environment)
+        current = run_id_of(
+            r.intent_id, source_digest=sources.digest, environment_digest=environment
+        )
         if current != r.run_id:
-            r = replace(r, run_id=current, older=tuple(i for i in (r.run_id, *r.older) if i != current))
+            r = replace(
+                r, run_id=current, older=tuple(i for i in (r.run_id, *r.older) if i != current)
+            )
         rows.append(r)
     return replace(plan, source=dict(sources.files), runs=tuple(rows))
 
@@ -99,7 +121,10 @@ def cancel_mark(results: Path, name: str) -> bytes | None:
 
 
 def count_look(results: Path, plan: Plan) -> Plan:
-    """The plan with one look more, if results came in since the last one: peeking has its price in the intervals."""
+    """The plan with one look more, if results came in since the last one.
+
+    Peeking has its price in the intervals.
+    """
     n_results = sum((results / "runs" / r.run_id / "result.json").exists() for r in plan.runs)
     if n_results and n_results != plan.looked_at:
         plan = replace(plan, looks=plan.looks + 1, looked_at=n_results)

@@ -1,10 +1,13 @@
 """The results folder: runs are claimed, finished and set aside here, and nowhere else.
 
-results/runs/<run_id>/   config.yaml metrics.jsonl environment.json log.txt attempts.jsonl result.json (written last)
-                         attempts/<n>/  owner.json progress.json while somebody works on it; what earlier attempts left
-results/code/<digest>.zip   results/environments/<digest>.json   results/experiments/<name>/   results/aside/
-results/reruns/   a results folder of its own: finished runs done again    results/cache/   compiled kernels,
-and sound.json (sound.py)
+results/runs/<run_id>/      config.yaml metrics.jsonl environment.json log.txt attempts.jsonl,
+                            result.json (written last)
+    attempts/<n>/           owner.json progress.json while somebody works on it; what earlier
+                            attempts left
+results/code/<digest>.zip   results/environments/<digest>.json   results/experiments/<name>/
+results/aside/              damaged runs
+results/reruns/             a results folder of its own: finished runs done again
+results/cache/              compiled kernels, and sound.json (verified.py)
 """
 
 import glob
@@ -29,7 +32,11 @@ FAILED = ("failed", "timeout", "oom")  # the run's own fault: not tried again in
 
 
 class Store:
-    """One results folder. Reading needs no rights to write; `create` makes the folder and raises ResultsError if it cannot."""
+    """One results folder.
+
+    Reading needs no rights to write; `create` makes the folder and raises ResultsError if it
+    cannot.
+    """
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.root, self.clock, self.runs = root, clock, root / "runs"
@@ -56,7 +63,10 @@ class Store:
         return os.path.exists(f"{self.runs}/{run_id}/result.json")
 
     def repair(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
-        """A run's sound result, None if it has none, and what was wrong with it: a damaged run is set aside, to be run again."""
+        """A run's sound result, None if it has none, and what was wrong with it.
+
+        A damaged run is set aside, to be run again.
+        """
         while (looked := self._look(run_id))[1] is not None:
             if (n := self.hold(run_id)) is None:
                 time.sleep(0.02)  # another runner mends it in this moment
@@ -68,7 +78,10 @@ class Store:
         return looked
 
     def _look(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
-        """A run's result, and what is wrong with it or with the files it vouches for; None, None if it has no result."""
+        """A run's result, and what is wrong with it or with the files it vouches for.
+
+        None, None if it has no result.
+        """
         run = f"{self.runs}/{run_id}"
         try:
             return examine(run, run_id, stats=stats_of(run))
@@ -76,7 +89,10 @@ class Store:
             return examine(run, run_id)
 
     def hold(self, run_id: str) -> int | None:
-        """Keep everybody else from a run, finished or not: the number of an attempt, None if somebody alive has it."""
+        """Keep everybody else from a run, finished or not.
+
+        The number of an attempt, None if somebody alive has it.
+        """
         run = self.directory(run_id)
         try:
             return take(run, token="", gone=lambda: not run.is_dir()) if run.is_dir() else None
@@ -102,11 +118,20 @@ class Store:
 
     def find(self, text: str) -> str:
         """The run id that begins with this; raises UserError where none or several do."""
-        found = sorted(p.name for p in self.runs.glob(f"{glob.escape(text)}*") if p.is_dir()) if text else []
+        found = (
+            sorted(p.name for p in self.runs.glob(f"{glob.escape(text)}*") if p.is_dir())
+            if text
+            else []
+        )
         if len(found) == 1:
             return found[0]
-        many = f"{len(found)} runs begin with it ({', '.join(found[:3])}, ...): give more of its name"
-        few = f"no such run in {self.runs}: `ablate status` lists their names; the beginning of one is enough"
+        many = (
+            f"{len(found)} runs begin with it ({', '.join(found[:3])}, ...): give more of its name"
+        )
+        few = (
+            f"no such run in {self.runs}: `ablate status` lists their names; the beginning of one"
+            " is enough"
+        )
         raise UserError(f"run '{text}': {many if found else few}")
 
     def states(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -117,16 +142,29 @@ class Store:
                     yield entry.name, self.state(entry.name)
 
     def state(self, run_id: str) -> dict[str, Any]:
-        """status: finished, diverged, running, pending, or how the last attempt ended; with what else is known."""
+        """status: finished, diverged, running, pending, or how the last attempt ended.
+
+        With what else is known.
+        """
         if (result := result_in(f"{self.runs}/{run_id}", run_id)) is not None:
             return result
         run = self.directory(run_id)
         n = last_attempt(run)
         owner = owner_of(run / "attempts" / str(n), self.clock()) if n else None
         if owner is not None:
-            return {"status": "running", "attempt": n, "host": owner.get("host"), **(self.progress(run_id) or {})}
+            return {
+                "status": "running",
+                "attempt": n,
+                "host": owner.get("host"),
+                **(self.progress(run_id) or {}),
+            }
         rows = read_lines(run / "attempts.jsonl")
-        known = {k: v for row in rows if row.get("attempt") == rows[-1].get("attempt") for k, v in row.items()}
+        known = {
+            k: v
+            for row in rows
+            if row.get("attempt") == rows[-1].get("attempt")
+            for k, v in row.items()
+        }
         return {"status": "interrupted" if rows else "pending", **known}
 
     def progress(self, run_id: str) -> dict[str, Any] | None:

@@ -1,7 +1,10 @@
-"""Results that were found sound, remembered by the facts of their files: what did not change since is not read again.
+"""Results that were found sound, remembered by the facts of their files.
 
-results/cache/sound.json, run_id -> its status and the facts. It is never the truth: without it, or where it cannot be written,
-every result is read. The facts hold the time at which the system itself noted a file's last change, which nobody can set back.
+What did not change since is not read again.
+
+results/cache/sound.json, run_id -> its status and the facts. It is never the truth: without it, or
+where it cannot be written, every result is read. The facts hold the time at which the system
+itself noted a file's last change, which nobody can set back.
 """
 
 import json
@@ -15,11 +18,12 @@ from harness.run.spec import RESULT_STATUSES
 from harness.store.store import Store
 
 WORTH_WRITING = 100  # new entries: fewer results are read in no time
-FRESH_NS = 5_000_000_000  # a file that changed so lately is not remembered: file systems' clocks are coarse, and may differ
+# a file that changed so lately is not remembered: file systems' clocks are coarse, and may differ
+FRESH_NS = 5_000_000_000
 
 
 class Sound:
-    """What a results folder's cache knows; `status` asks it, `save` writes down what was learned."""
+    """What a results folder's cache knows; `status` asks it, `save` keeps what was learned."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.root / "cache" / "sound.json"
@@ -28,7 +32,10 @@ class Sound:
         self.learned: dict[str, str] = {}
 
     def status(self, run_id: str) -> tuple[str | None, str | None]:
-        """The status of a run's sound result, None if it has none, and what was wrong with it, as `Store.repair` says it."""
+        """A run's status if its result is sound, and what was wrong with it (see `Store.repair`).
+
+        None where it has none.
+        """
         run = f"{self.store.runs}/{run_id}"
         try:
             stats = stats_of(run)  # before the files are read: a change meanwhile makes them others

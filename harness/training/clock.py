@@ -1,4 +1,4 @@
-"""The clock of a run: it counts training steps alone, and never makes the device wait inside one."""
+"""The clock of a run: it counts training steps alone and never waits inside one."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,9 +9,12 @@ import torch
 
 
 class Clock:
-    """Seconds of training, device work included: it is waited for only where the clock starts and stops.
+    """Seconds of training, device work included.
 
-    Per-step times come from marks: device events read once the clock has stopped, or the host's time on a CPU.
+    It is waited for only where the clock starts and stops.
+
+    Per-step times come from marks: device events read once the clock has stopped, or the host's
+    time on a CPU.
     """
 
     def __init__(self, device: torch.device, now: Callable[[], float] = time.perf_counter) -> None:

@@ -1,6 +1,9 @@
-"""The training core: one model, its optimizers and the update, on this process's share of a global batch.
+"""The training core.
 
-It is fed batches and keeps no clock; harness/training/train.py is the protocol around it, harness/bench/parity.py feeds it recordings.
+One model, its optimizers and the update, on this process's share of a global batch.
+
+It is fed batches and keeps no clock; harness/training/train.py is the protocol around it,
+harness/bench/parity.py feeds it recordings.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,16 +25,23 @@ from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
 
 # one virtual rank's share of an update: token ids and targets, both (micro_steps, rows, seq_len)
 Batch = tuple[Tensor, Tensor]
-KEPT = 1024  # losses of a validation in one tensor: each by itself would lie between two passes, and hold their memory apart
+# losses of a validation in one tensor: each by itself would lie between two passes, and hold their
+# memory apart
+KEPT = 1024
 
 
 def compiles(config: RunConfig, device: str) -> bool:
-    """Whether torch.compile is used: by request, or by default on CUDA alone (on a CPU it costs more than short runs gain)."""
+    """Whether torch.compile is used.
+
+    By request, or by default on CUDA alone (on a CPU it costs more than short runs gain).
+    """
     return config.system.compile == "on" or (config.system.compile == "auto" and device == "cuda")
 
 
 class Core:
-    def __init__(self, config: RunConfig, tokens: Tokens, *, seed: int, device: str = "cpu") -> None:
+    def __init__(
+        self, config: RunConfig, tokens: Tokens, *, seed: int, device: str = "cpu"
+    ) -> None:
         self.config, self.device = config, torch.device(device)
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         precision = dtypes(config.precision.mode, config.precision.policy)
@@ -40,21 +50,36 @@ class Core:
             plugins.build(self.model, config.plugin)
         self.model.initialize(seed)
         compiled = compiles(config, device)
-        self.local = torch.compile(self.model, dynamic=False) if compiled else self.model  # validates: shares may be uneven
+        self.local = (
+            torch.compile(self.model, dynamic=False) if compiled else self.model
+        )  # validates: shares may be uneven
         self.forward: Any = self.local
         if self.world > 1:
             self.forward = DistributedDataParallel(
-                self.local, broadcast_buffers=config.system.broadcast_buffers, gradient_as_bucket_view=config.system.bucket_view
+                self.local,
+                broadcast_buffers=config.system.broadcast_buffers,
+                gradient_as_bucket_view=config.system.bucket_view,
             )
         self.optimizers = build_optimizers(
-            parameters_by_role(self.model), config.optim, dtype=precision.matmul, device_type=device, compile=compiled
+            parameters_by_role(self.model),
+            config.optim,
+            dtype=precision.matmul,
+            device_type=device,
+            compile=compiled,
         )
         self.parameters = list(self.model.parameters())
         self.precision = precision
-        self._window = torch.zeros((), dtype=torch.int32, device=self.device) if config.model.attn_window else None
+        self._window = (
+            torch.zeros((), dtype=torch.int32, device=self.device)
+            if config.model.attn_window
+            else None
+        )
 
     def set_step(self, step: int) -> Tensor | None:
-        """Write the schedules of update `step` (0-based); returns the attention window, in tokens or blocks."""
+        """Write the schedules of update `step` (0-based).
+
+        Returns the attention window, in tokens or blocks.
+        """
         s, o = self.config.schedule, self.config.optim
         factor = lr_factor(
             step,
@@ -64,16 +89,27 @@ class Core:
             cooldown_frac=s.cooldown_frac,
             floor=s.lr_floor,
         )
-        set_schedule(self.optimizers, factor, muon_momentum(step, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps))
+        set_schedule(
+            self.optimizers,
+            factor,
+            muon_momentum(step, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps),
+        )
         return self.set_window(step)
 
     def set_window(self, step: int) -> Tensor | None:
-        """The window of update `step`, or of the validation before it: one tensor, refilled, so that nothing recompiles."""
+        """The window of update `step`, or of the validation before it.
+
+        One tensor, refilled, so that nothing recompiles.
+        """
         if self._window is not None:
             s = self.config.schedule
             self._window.fill_(
                 window_tokens(
-                    step, steps=s.steps, end=s.window_tokens, kind=str(self.config.model.attn_window), warmup=s.window_warmup
+                    step,
+                    steps=s.steps,
+                    end=s.window_tokens,
+                    kind=str(self.config.model.attn_window),
+                    warmup=s.window_warmup,
                 )
             )
         return self._window
@@ -83,9 +119,12 @@ class Core:
         return self.forward.no_sync() if skip else nullcontext()
 
     def gradients(self, batches: Sequence[Batch], window: Tensor | None) -> Tensor:
-        """Accumulate the gradient of this process's virtual ranks; returns every micro-step's loss (ranks * micro_steps,).
+        """Accumulate the gradient of this process's virtual ranks.
 
-        Virtual ranks stand for processes and are averaged; micro-steps of a rank are averaged or summed (system.accumulate).
+        Returns every micro-step's loss (ranks * micro_steps,).
+
+        Virtual ranks stand for processes and are averaged; micro-steps of a rank are averaged or
+        summed (system.accumulate).
         """
         n_micro = batches[0][0].shape[0]
         scale = 1 / (len(batches) * (n_micro if self.config.system.accumulate == "mean" else 1))
@@ -108,13 +147,19 @@ class Core:
             optimizer.zero_grad(set_to_none=True)
 
     def update(self, step: int, batches: Sequence[Batch]) -> Tensor:
-        """Update `step`: schedules, gradient, optimizers. Returns the micro-steps' losses, still on the device."""
+        """Update `step`: schedules, gradient, optimizers.
+
+        Returns the micro-steps' losses, still on the device.
+        """
         losses = self.gradients(batches, self.set_step(step))
         self.step()
         return losses
 
     def evaluate(self, step: int, batches: Iterable[Batch]) -> Tensor:
-        """Mean loss of every validation micro-batch (x, y), both (rows, seq_len), before update `step`; on the device."""
+        """Mean loss of every validation micro-batch (x, y) before update `step`, on the device.
+
+        x and y are (rows, seq_len).
+        """
         window = self.set_window(step)
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(FP32)
@@ -126,4 +171,6 @@ class Core:
                 losses[-1][(n - 1) % KEPT] = self.local(x, y, window).detach()
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(self.precision.matmul)
-        return torch.cat(losses)[:n] if losses else torch.zeros(0, device=self.device)  # this process's share may be none
+        return (
+            torch.cat(losses)[:n] if losses else torch.zeros(0, device=self.device)
+        )  # this process's share may be none

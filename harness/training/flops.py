@@ -1,10 +1,13 @@
 """What a run computes, counted from its configuration, and what its device can compute, measured.
 
 Per token, forward and backward (three times the forward pass, a product and a sum counting as two):
-    6 N                      N: entries of the matrices that a token meets: attention, MLP, head; table look-ups cost nothing
-    12 d_model K             per layer with attention, K: keys that a query sees, averaged over the sequence (mask and window)
-Documents shorten what is seen by an amount that the configuration does not know; they are not counted. Neither are norms,
-activations and the optimizer. The products of the orthogonalisation are counted by themselves: they fall due once an update.
+    6 N            N: entries of the matrices that a token meets (attention, MLP, head);
+                   table look-ups cost nothing
+    12 d_model K   per layer with attention; K: keys that a query sees, averaged over the
+                   sequence (mask and window)
+Documents shorten what is seen by an amount that the configuration does not know; they are not
+counted. Neither are norms, activations and the optimizer. The products of the orthogonalisation
+are counted by themselves: they fall due once an update.
 """
 
 import time
@@ -26,7 +29,9 @@ FIRST_KEY: dict[str | None, Callable[[Any, int], Any]] = {
     None: lambda q, w: np.zeros_like(q),
     "token": lambda q, w: q - w + 1,
     "block": lambda q, w: BLOCK * (q // BLOCK - w + 1),
-    "clipped": lambda q, w: np.maximum(q - w + 1, BLOCK * (q // BLOCK - (w + BLOCK - 1) // BLOCK + 1)),
+    "clipped": lambda q, w: np.maximum(
+        q - w + 1, BLOCK * (q // BLOCK - (w + BLOCK - 1) // BLOCK + 1)
+    ),
 }
 # form of the iteration -> (short side, long side) -> FLOPs of one step
 NEWTON_SCHULZ: dict[str, Callable[[int, int], int]] = {
@@ -38,7 +43,10 @@ RATE_SIDE, RATE_REPEATS = {"cuda": 8192, "cpu": 512}, 10  # of the products that
 
 @dataclass(frozen=True, kw_only=True)
 class Flops:
-    """FLOPs per token: of the matrices, of attention, and of the orthogonalisation spread over an update's tokens."""
+    """FLOPs per token.
+
+    Of the matrices, of attention, and of the orthogonalisation spread over an update's tokens.
+    """
 
     matrices: float
     attention: float
@@ -68,17 +76,27 @@ def hidden_shapes(config: RunConfig) -> list[tuple[int, int]]:
 
 
 def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = None) -> Flops:
-    """Of training, at update `step` or averaged over all updates (a window that grows makes the later ones dearer)."""
+    """FLOPs of training, at update `step` or averaged over all updates.
+
+    A window that grows makes the later ones dearer.
+    """
     m, s, o = config.model, config.schedule, config.optim
     padded = ceil(vocab_size / m.vocab_multiple) * m.vocab_multiple
     shapes = hidden_shapes(config)
     steps = range(s.steps) if step is None and s.window_warmup else [step or 0]
     windows = [
-        window_tokens(i, steps=s.steps, end=s.window_tokens, kind=str(m.attn_window), warmup=s.window_warmup) for i in steps
+        window_tokens(
+            i, steps=s.steps, end=s.window_tokens, kind=str(m.attn_window), warmup=s.window_warmup
+        )
+        for i in steps
     ]
     keys = sum(mean_keys(config.data.seq_len, m.attn_window, w) for w in windows) / len(windows)
     iterated = o.matrix_optimizer != "adamw" and o.muon_backend == "newton_schulz"
-    update = sum(o.ns_steps * NEWTON_SCHULZ[o.ns_form](min(shape), max(shape)) for shape in shapes) if iterated else 0
+    update = (
+        sum(o.ns_steps * NEWTON_SCHULZ[o.ns_form](min(shape), max(shape)) for shape in shapes)
+        if iterated
+        else 0
+    )
     return Flops(
         matrices=6.0 * (sum(rows * columns for rows, columns in shapes) + padded * m.d_model),
         attention=12.0 * m.d_model * keys * (m.n_layer - len(attention_free(m))),
@@ -88,9 +106,11 @@ def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = No
 
 @cache
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
-    """FLOP/s of the best of a few large square products on this device, with this process's threads."""
+    """FLOP/s of the best of a few large square products, with this process's threads."""
     n = RATE_SIDE[device]
-    draw = torch.Generator(device).manual_seed(0)  # its own; and not ones, which cost a GPU less power than numbers do
+    draw = torch.Generator(device).manual_seed(
+        0
+    )  # its own; and not ones, which cost a GPU less power than numbers do
     a, b = (torch.randn(n, n, dtype=dtype, device=device, generator=draw) for _ in range(2))
     out, best = torch.empty_like(a), float("inf")
     for _ in range(RATE_REPEATS):
@@ -104,6 +124,18 @@ def matrix_rate(device: str, dtype: torch.dtype) -> float:
     return 2 * n**3 / best
 
 
-def mfu(config: RunConfig, vocab_size: int, tokens_per_s: float, *, device: str, dtype: torch.dtype, world: int = 1) -> float:
-    """Share of the devices' measured matrix rate that the model's own FLOPs make at this many tokens a second."""
-    return flops_per_token(config, vocab_size).model * tokens_per_s / (matrix_rate(device, dtype) * world)
+def mfu(
+    config: RunConfig,
+    vocab_size: int,
+    tokens_per_s: float,
+    *,
+    device: str,
+    dtype: torch.dtype,
+    world: int = 1,
+) -> float:
+    """Share of the devices' measured matrix rate that the model's own FLOPs make."""
+    return (
+        flops_per_token(config, vocab_size).model
+        * tokens_per_s
+        / (matrix_rate(device, dtype) * world)
+    )

@@ -5,7 +5,10 @@ from typing import IO, Any, Protocol
 
 
 class RunOutput(Protocol):
-    """The writer that a trainer is handed; harness/store/attempt.py has the one that keeps what is written."""
+    """The writer that a trainer is handed.
+
+    harness/store/attempt.py has the one that keeps what is written.
+    """
 
     def metric(self, row: Mapping[str, Any]) -> None: ...
     def log(self, line: str) -> None: ...

@@ -9,12 +9,16 @@ from harness.config.run import RunConfig
 from harness.errors import UserError
 from harness.training.core import compiles
 
-# The choice of SDPA's kernel lies in a compiled graph by its name; traced graphs with it are kept as others are.
+# The choice of SDPA's kernel lies in a compiled graph by its name; traced graphs with it are kept
+# as others are.
 CACHEABLE = ("torch.nn.attention._sdpa_kernel", "torch.nn.attention._backend_from_string")
 
 
 def join_group(world_size: int, device: str) -> int:
-    """This process's rank in a group of world_size, joined if it was not yet (torchrun's environment variables)."""
+    """This process's rank in a group of world_size.
+
+    It is joined if it was not yet (torchrun's environment variables).
+    """
     if world_size == 1:
         return 0
     if not dist.is_initialized():
@@ -23,24 +27,32 @@ def join_group(world_size: int, device: str) -> int:
         dist.init_process_group("nccl" if device == "cuda" else "gloo")
     if dist.get_world_size() != world_size:
         raise UserError(
-            f"the run wants {world_size} processes, but its group has {dist.get_world_size()}: start it with torchrun"
+            f"the run wants {world_size} processes, but its group has {dist.get_world_size()}:"
+            " start it with torchrun"
         )
     return dist.get_rank()
 
 
 def set_runtime(config: RunConfig, device: str, *, seed: int) -> None:
-    """Process-wide settings, every one written for every run, so that nothing leaks from the run before."""
-    if compiles(config, device):
-        import torch._inductor.config as inductor
+    """Write every process-wide setting for this run.
 
+    Nothing leaks from the run before.
+    """
+    if compiles(config, device):
         torch._dynamo.reset()
+        inductor = (
+            torch._inductor.config
+        )  # torch imports it at this access: slow, and seldom needed
         inductor.coordinate_descent_tuning = config.system.coordinate_descent
         inductor.unsafe_marked_cacheable_functions = dict.fromkeys(CACHEABLE, "1")
         torch.compiler.set_stance("default")
-    torch.manual_seed(seed)  # for a plug-in that draws: the core's own draws are keyed by name and step
+    # for a plug-in that draws: the core's own draws are keyed by name and step
+    torch.manual_seed(seed)
     if device == "cuda":
         torch.cuda.empty_cache()  # what the run before left cached, in segments of its own kind
-        torch.cuda.memory._set_allocator_settings(f"expandable_segments:{config.system.expandable_segments}")
+        torch.cuda.memory._set_allocator_settings(
+            f"expandable_segments:{config.system.expandable_segments}"
+        )
         torch.cuda.reset_peak_memory_stats()
         if config.system.cuda_warm_start:
             torch.ones(1, device="cuda", requires_grad=True).backward()

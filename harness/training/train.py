@@ -14,7 +14,7 @@ from harness.config.run import RunConfig, from_plain
 from harness.corpora.cache import cache_locally
 from harness.corpora.corpus import Corpus
 from harness.corpora.index import open_corpus, open_heldout
-from harness.data.loader import Layout, Prefetcher, TrainLoader, ValLoader
+from harness.data.loader import BatchMemory, Layout, Prefetcher, TrainLoader, ValLoader
 from harness.errors import UserError
 from harness.model.gpt import Tokens
 from harness.run.spec import Outcome, RunSpec, Status
@@ -24,15 +24,23 @@ from harness.training.flops import mfu
 from harness.training.output import RunOutput
 from harness.training.runtime import join_group, set_runtime
 
-UNTIMED_STEPS = 10  # protocol skip10: the records' first steps, in which kernels are compiled and tuned
+UNTIMED_STEPS = (
+    10  # protocol skip10: the records' first steps, in which kernels are compiled and tuned
+)
 GUARDED_STEPS = 5  # system.skip_guards: guards are evaluated this long
-EXPLODED = 2.0  # a validation loss beyond this many times the larger of the first one and ln(vocabulary) has exploded
+# a validation loss beyond this many times the larger of the first one and ln(vocabulary) has
+# exploded
+EXPLODED = 2.0
 
 
-def train_loader(config: RunConfig, shards: Sequence[Path], *, seed: int, rank: int, world_size: int, device: str) -> TrainLoader:
+def train_loader(
+    config: RunConfig, shards: Sequence[Path], *, seed: int, rank: int, world_size: int, device: str
+) -> TrainLoader:
     """The training steps of this process."""
     d = config.data
-    sizes = {name: getattr(d, name) for name in ("batch_tokens", "micro_tokens", "seq_len", "ranks")}
+    sizes = {
+        name: getattr(d, name) for name in ("batch_tokens", "micro_tokens", "seq_len", "ranks")
+    }
     layout = Layout(**sizes, world_size=world_size, process=rank)
     return TrainLoader(
         shards,
@@ -42,19 +50,32 @@ def train_loader(config: RunConfig, shards: Sequence[Path], *, seed: int, rank: 
         order=d.order,
         seed=seed,
         first_batch_twice=d.first_batch_twice,
-        input_dtype=d.input_dtype,
-        pinned=d.pinned and device == "cuda",
+        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
     )
 
 
-def loaders(config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str) -> tuple[Any, ValLoader]:
+def loaders(
+    config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str
+) -> tuple[Any, ValLoader]:
     """The training stream and the validation set of this process."""
-    train = train_loader(config, corpus.train, seed=seed, rank=rank, world_size=world_size, device=device)
-    val = val_loader(config, corpus.val, config.data.val_tokens, rank=rank, world_size=world_size, device=device)
+    train = train_loader(
+        config, corpus.train, seed=seed, rank=rank, world_size=world_size, device=device
+    )
+    val = val_loader(
+        config, corpus.val, config.data.val_tokens, rank=rank, world_size=world_size, device=device
+    )
     return Prefetcher(train) if device == "cuda" else train, val
 
 
-def val_loader(config: RunConfig, shards: Sequence[Path], n_tokens: int, *, rank: int, world_size: int, device: str) -> ValLoader:
+def val_loader(
+    config: RunConfig,
+    shards: Sequence[Path],
+    n_tokens: int,
+    *,
+    rank: int,
+    world_size: int,
+    device: str,
+) -> ValLoader:
     """This process's share of the first n_tokens of a set."""
     d = config.data
     return ValLoader(
@@ -64,8 +85,7 @@ def val_loader(config: RunConfig, shards: Sequence[Path], n_tokens: int, *, rank
         seq_len=d.seq_len,
         world_size=world_size,
         process=rank,
-        input_dtype=d.input_dtype,
-        pinned=d.pinned and device == "cuda",
+        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
     )
 
 
@@ -79,7 +99,10 @@ def refuse_other(what: str, found: str, planned: str) -> None:
 
 
 class Training:
-    """A run in progress on this process: data to the device, steps, validations, and the account of its time."""
+    """A run in progress on this process.
+
+    Data to the device, steps, validations, and the account of its time.
+    """
 
     def __init__(self, spec: RunSpec, *, device: str, out: RunOutput) -> None:
         self.config, self.out = from_plain(spec.config), out
@@ -92,18 +115,34 @@ class Training:
             refuse_other(f"corpus '{corpus.name}'", corpus.fingerprint, spec.data_fingerprint)
             if self.config.data.cache == "local":
                 corpus = cache_locally(corpus)
-            heldout = open_heldout(self.config.data.heldout, corpus) if self.config.data.heldout else None
+            heldout = (
+                open_heldout(self.config.data.heldout, corpus) if self.config.data.heldout else None
+            )
             if heldout is not None:
-                refuse_other(f"the held-out text of '{heldout.name}'", heldout.fingerprint, str(spec.heldout_fingerprint))
+                refuse_other(
+                    f"the held-out text of '{heldout.name}'",
+                    heldout.fingerprint,
+                    str(spec.heldout_fingerprint),
+                )
         with self.stopwatch.phase("build_s"):
-            tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=self.config.data.seq_len)
+            tokens = Tokens(
+                vocab_size=corpus.vocab_size,
+                separator=corpus.separator,
+                seq_len=self.config.data.seq_len,
+            )
             self.core = Core(self.config, tokens, seed=spec.seed, device=device)
         with self.stopwatch.phase("data_s"):
-            mine: dict[str, Any] = {"rank": self.rank, "world_size": spec.world_size, "device": device}
+            mine: dict[str, Any] = {
+                "rank": self.rank,
+                "world_size": spec.world_size,
+                "device": device,
+            }
             self.stream, self.val = loaders(self.config, corpus, seed=spec.seed, **mine)
             self.heldout: ValLoader | None = None
             if heldout is not None:
-                n_tokens = heldout.first_tokens(self.config.data.val_tokens, self.config.data.micro_tokens)
+                n_tokens = heldout.first_tokens(
+                    self.config.data.val_tokens, self.config.data.micro_tokens
+                )
                 self.heldout = val_loader(self.config, heldout.shards, n_tokens, **mine)
         self.compiled, self.vocab_size = compiles(self.config, device), corpus.vocab_size
         self.clock = Clock(self.core.device)
@@ -113,16 +152,32 @@ class Training:
 
     def on_device(self, batches: Any) -> list[Batch]:
         pinned = self.config.data.pinned
-        return [(x.to(self.core.device, non_blocking=pinned), y.to(self.core.device, non_blocking=pinned)) for x, y in batches]
+        return [
+            (
+                x.to(self.core.device, non_blocking=pinned),
+                y.to(self.core.device, non_blocking=pinned),
+            )
+            for x, y in batches
+        ]
 
     def warm_up(self) -> None:
-        """Meet every shape of the run on dummy data (compilation, kernel choice), then put everything back as it was."""
+        """Meet every shape of the run on dummy data, then put everything back as it was.
+
+        That compiles and chooses kernels.
+        """
         d = self.config.data
-        shape = (d.batch_tokens // (d.ranks * d.micro_tokens), d.micro_tokens // d.seq_len, d.seq_len)
+        shape = (
+            d.batch_tokens // (d.ranks * d.micro_tokens),
+            d.micro_tokens // d.seq_len,
+            d.seq_len,
+        )
         x = torch.zeros(shape, dtype=getattr(torch, d.input_dtype), device=self.core.device)
         state = [*self.core.parameters, *self.core.model.buffers()]
         before = [t.detach().clone() for t in state]
-        random = torch.get_rng_state(), torch.cuda.get_rng_state() if self.core.device.type == "cuda" else None
+        random = (
+            torch.get_rng_state(),
+            (torch.cuda.get_rng_state() if self.core.device.type == "cuda" else None),
+        )
         n_own = d.ranks // self.core.world
         with self.stopwatch.phase("compile_s" if self.compiled else "warmup_s"):
             self.core.update(0, [(x, x.long())] * n_own)
@@ -153,7 +208,9 @@ class Training:
         if self.heldout is not None:
             self.heldout_loss = self.validate(step, self.heldout)
             self.out.metric({"kind": "heldout", "step": step, "heldout_loss": self.heldout_loss})
-            self.out.log(f"step:{step}/{self.config.schedule.steps} heldout_loss:{self.heldout_loss:.4f}")
+            self.out.log(
+                f"step:{step}/{self.config.schedule.steps} heldout_loss:{self.heldout_loss:.4f}"
+            )
 
     def report(self, step: int, val_loss: float) -> bool:
         """Write what is known at a validation; True if the run has diverged."""
@@ -167,20 +224,34 @@ class Training:
         self.losses.clear()
         for i, loss in enumerate(train):
             self.out.metric({"kind": "train", "step": first + i, "train_loss": loss})
-        times = [round(ms, 2) for ms in self.clock.new_step_ms()] if step > self.untimed_steps else []
+        times = (
+            [round(ms, 2) for ms in self.clock.new_step_ms()] if step > self.untimed_steps else []
+        )
         self.out.metric(
-            {"kind": "val", "step": step, "val_loss": val_loss, "train_time_s": self.clock.elapsed_s, "step_times_ms": times}
+            {
+                "kind": "val",
+                "step": step,
+                "val_loss": val_loss,
+                "train_time_s": self.clock.elapsed_s,
+                "step_times_ms": times,
+            }
         )
         self.last_val = val_loss
         self.first_val = val_loss if step == 0 else self.first_val
-        bound = EXPLODED * max(self.first_val if math.isfinite(self.first_val) else 0.0, math.log(self.vocab_size))
-        return not (math.isfinite(val_loss) and val_loss <= bound and all(map(math.isfinite, train)))
+        bound = EXPLODED * max(
+            self.first_val if math.isfinite(self.first_val) else 0.0, math.log(self.vocab_size)
+        )
+        return not (
+            math.isfinite(val_loss) and val_loss <= bound and all(map(math.isfinite, train))
+        )
 
     def run(self, stop: Callable[[], bool]) -> tuple[int, Status]:
         """The protocol: validate, stop, step. Returns the number of updates done and the status."""
         n_steps, every = self.config.schedule.steps, self.config.data.val_every
         self.clock.start()
-        for step in range(n_steps + 1):  # one more than the updates, so that the last validation sees the last weights
+        for step in range(
+            n_steps + 1
+        ):  # one more than the updates, so that the last validation sees the last weights
             validates = step % every == 0 or step == n_steps
             if self.is_checkpoint(step, validates=validates):
                 self.clock.stop()
@@ -208,10 +279,15 @@ class Training:
         raise AssertionError("the last validation ends the run")
 
     def is_checkpoint(self, step: int, *, validates: bool) -> bool:
-        """Whether model and optimizers are saved before update `step`; after the last one they are unless it is "none"."""
+        """Whether model and optimizers are saved before update `step`.
+
+        After the last one they are unless it is "none".
+        """
         s = self.config.system
         due = validates if s.checkpoint_every is None else step % s.checkpoint_every == 0
-        return s.checkpoint != "none" and (step == self.config.schedule.steps or (s.checkpoint == "every" and due))
+        return s.checkpoint != "none" and (
+            step == self.config.schedule.steps or (s.checkpoint == "every" and due)
+        )
 
     def checkpoint(self, step: int) -> None:
         """Save model and optimizers, on the first process."""
@@ -243,15 +319,27 @@ class Training:
             "step_ms_median": statistics.median(ms) if ms else None,
             "step_ms_p95": statistics.quantiles(ms, n=20)[-1] if len(ms) > 1 else None,
             "tokens_per_s": tokens_per_s,
-            "mfu": mfu(self.config, self.vocab_size, tokens_per_s, device=device, dtype=dtype, world=world)
-            if tokens_per_s
-            else None,
+            "mfu": (
+                mfu(
+                    self.config,
+                    self.vocab_size,
+                    tokens_per_s,
+                    device=device,
+                    dtype=dtype,
+                    world=world,
+                )
+                if tokens_per_s
+                else None
+            ),
             **memory,
         }
 
 
 def train(spec: RunSpec, *, out: RunOutput, device: str, stop: Callable[[], bool]) -> Outcome:
-    """Train the run that `spec` describes; its curve goes to `out`, its end is the outcome. Divergence and OOM are outcomes."""
+    """Train the run that `spec` describes; its curve goes to `out`, its end is the outcome.
+
+    Divergence and OOM are outcomes.
+    """
     training: Training | None = None
     try:
         training = Training(spec, device=device, out=out)
@@ -260,10 +348,17 @@ def train(spec: RunSpec, *, out: RunOutput, device: str, stop: Callable[[], bool
         step, status = training.run(stop)
     except torch.OutOfMemoryError as error:
         peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else None
-        return Outcome(status="oom", reason=str(error).splitlines()[0], final={"peak_allocated_mib": peak})
+        return Outcome(
+            status="oom", reason=str(error).splitlines()[0], final={"peak_allocated_mib": peak}
+        )
     finally:
         if training is not None and isinstance(training.stream, Prefetcher):
             training.stream.close()
     wall = {**training.stopwatch.seconds, "train_s": sum(training.clock.step_ms) / 1000}
     reason = f"the loss was not finite or exploded at step {step}" if status == "diverged" else None
-    return Outcome(status=status, reason=reason, final={**training.final(step), "val_loss": training.last_val}, wall=wall)
+    return Outcome(
+        status=status,
+        reason=reason,
+        final={**training.final(step), "val_loss": training.last_val},
+        wall=wall,
+    )

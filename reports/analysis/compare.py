@@ -11,7 +11,17 @@ from scipy import stats
 from reports.analysis import samples
 from reports.analysis.published import not_at_full_size, own_arm, published_verdict
 from reports.analysis.time_estimates import Clock, decompositions, time_effects, time_estimates
-from reports.analysis.types import LOSSES, METRICS, UNITS, Cell, Comparison, Comparisons, NoiseFloor, PublishedVerdict, Warning
+from reports.analysis.types import (
+    LOSSES,
+    METRICS,
+    UNITS,
+    Cell,
+    Comparison,
+    Comparisons,
+    NoiseFloor,
+    PublishedVerdict,
+    Warning,
+)
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import predecessor
 from reports.stats.contrasts import Effect, Sample, analyse, block_means, correlation, paired

@@ -7,6 +7,7 @@ from typing import Any
 from scipy import stats
 
 from reports.analysis.types import PublishedVerdict
+from reports.format import settled
 from reports.inputs.published import POWER, published_record
 from reports.stats.intervals import Estimate
 
@@ -109,4 +110,4 @@ def _percent(log_ratio: float) -> float:
 
 
 def _pc(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    return f"{settled(100 * value):.1f} %"

@@ -13,6 +13,7 @@ import pandas as pd
 
 from reports.analysis import samples
 from reports.analysis.published import judge, not_at_full_size
+from reports.format import settled
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import PUBLISHED, era_sd, read_table
 from reports.stats.contrasts import paired_t
@@ -95,8 +96,8 @@ def own_effect(runs: pd.DataFrame, pair: tuple[str, str], metric: str) -> tuple[
 
 
 def in_nats(value: float) -> str:
-    return f"{value:.4f} nats per token"
+    return f"{settled(value):.4f} nats per token"
 
 
 def in_percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+    return f"{settled(100 * value):.1f} %"

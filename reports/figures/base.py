@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from html import escape as html_escape
 from typing import Any
 
-from reports.format import visible
+from reports.format import pixel, visible
 
 WIDE, NARROW = 760, 328  # px: the page's measure, and a 360 px phone less its margins
 NARROW_ROW = 44  # px of an arm or an effect where it is a row of the narrow drawing
+FLAT = 1e-7  # of the values: a range below it is rounding, which no axis may show
 N_HUES = 8
 MAX_NAMED = 12  # arms in a text alternative
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
@@ -177,7 +178,10 @@ def extent(
     if not finite:
         return 0.0, 1.0
     low, high = min(finite), max(finite)
-    room = (high - low) * pad or abs(high) * pad or 1.0
+    spread = high - low
+    if spread <= FLAT * max(abs(low), abs(high)):
+        spread = abs(high)
+    room = spread * pad or 1.0
     return low - room, high + room
 
 
@@ -206,11 +210,15 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = 
     kind = ""
     if css:
         kind = f' class="{css}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}>{escape(content)}</text>'
+    return (
+        f'<text x="{pixel(x)}" y="{pixel(y)}" text-anchor="{anchor}"{kind}>{escape(content)}</text>'
+    )
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{css}"/>'
+    return (
+        f'<line x1="{pixel(x1)}" y1="{pixel(y1)}" x2="{pixel(x2)}" y2="{pixel(y2)}" class="{css}"/>'
+    )
 
 
 def mark(shape: str, *, arm: str = "", run: str = "", tip: str = "", css: str = "") -> str:
@@ -223,7 +231,7 @@ def mark(shape: str, *, arm: str = "", run: str = "", tip: str = "", css: str = 
 
 
 def dot(x: float, y: float, *, r: float = 3.2, **facts: str) -> str:
-    return mark(f'circle cx="{x:.1f}" cy="{y:.1f}" r="{r:g}"', **facts)
+    return mark(f'circle cx="{pixel(x)}" cy="{pixel(y)}" r="{r:g}"', **facts)
 
 
 def dots(spots: Iterable[tuple[float, float, int]], *, r: int) -> str:
@@ -234,7 +242,9 @@ def dots(spots: Iterable[tuple[float, float, int]], *, r: int) -> str:
     """
     circles, rows = [], []
     for x, y, row in spots:
-        circles.append(f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0")
+        circles.append(
+            f"M{pixel(x - r)} {pixel(y)}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0"
+        )
         rows.append(str(row))
     if not circles:
         return ""
@@ -247,7 +257,7 @@ def path_of(points: Sequence[tuple[float, float]]) -> str:
     command = "M"
     for x, y in points:
         if math.isfinite(x) and math.isfinite(y):
-            pieces.append(f"{command}{x:.1f} {y:.1f}")
+            pieces.append(f"{command}{pixel(x)} {pixel(y)}")
             command = "L"
         else:
             command = "M"
@@ -291,6 +301,6 @@ def shorten(name: str, px: float) -> str:
 
 def clipped(x: float, y: float, width: float, height: float, inner: str) -> str:
     """The markup cut to a box, coordinates unchanged: a nested svg needs no id as clipPath does."""
-    box = f"{x:.1f} {y:.1f} {width:.1f} {height:.1f}"
-    place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    box = f"{pixel(x)} {pixel(y)} {pixel(width)} {pixel(height)}"
+    place = f'x="{pixel(x)}" y="{pixel(y)}" width="{pixel(width)}" height="{pixel(height)}"'
     return f'<svg class="clip" {place} viewBox="{box}">{inner}</svg>'

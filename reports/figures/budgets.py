@@ -25,7 +25,7 @@ from reports.figures.base import (
     tick_text,
     y_axis,
 )
-from reports.format import plural, show
+from reports.format import kept, pixel, plural, settled, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +86,8 @@ class BudgetCurves:
         marks = [mark(f'path d="{path_of(spots)}"{dash}', css="mean", tip=arm), *mean_dots]
         if arm in self.needed and self.target is not None:
             steps = self.needed[arm]
-            tick = f"M{x(math.log(steps)):.1f} {y(self.target) - 5:.1f}v10"
-            tip = f"{arm}: reaches the target with {steps:.0f} steps"
+            tick = f"M{pixel(x(math.log(steps)))} {pixel(y(self.target) - 5)}v10"
+            tip = f"{arm}: reaches the target with {settled(steps):.0f} steps"
             marks.append(mark(f'path d="{tick}"', css="center", tip=tip))
         return self.palette.series(arm, marks)
 
@@ -116,7 +116,7 @@ def budget_figure(
     for row in table.to_dict("records"):
         mean = Mean(budget=int(row["budget"]), loss=float(row["mean"]), n_runs=int(row["count"]))
         means.setdefault(row["arm"], []).append(mean)
-        rows.append((row["arm"], mean.budget, round(mean.loss, 6), mean.n_runs))
+        rows.append((row["arm"], mean.budget, kept(mean.loss, 6), mean.n_runs))
     of_arms = {arm: means[arm] for arm in palette.arms if arm in means}
     needed = steps_needed(outcome, budgets)
     logarithms = [math.log(v) for v in (*budgets, *needed.values())]
@@ -131,7 +131,7 @@ def budget_figure(
         y_range=extent(table["mean"], around=around_target(target)),
     )
     lengths = ", ".join(map(str, budgets))
-    words = [f"{arm} {steps:.0f} steps" for arm, steps in needed.items()]
+    words = [f"{arm} {settled(steps):.0f} steps" for arm, steps in needed.items()]
     return Figure(
         key="budgets",
         title="Loss by budget",

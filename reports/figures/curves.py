@@ -33,7 +33,7 @@ from reports.figures.base import (
 )
 from reports.figures.bundles import Bundle, Course, band, bundles, is_late, points_of, thin
 from reports.figures.differences import difference_figure
-from reports.format import plural
+from reports.format import kept, plural, settled
 
 MAX_RUN_LINES = 60
 MAX_BANDS = 8  # arms beyond which bands hide each other
@@ -181,7 +181,7 @@ class Curves:
             marks += [self.run_line(run_id, run, x, y) for run_id, run in bundle.runs.items()]
         path = path_of(points_of(across[at], bundle.mean[at], x, y))
         n_runs = plural(len(bundle.runs), "run")
-        tip = f"{arm}: mean of {n_runs}, last {bundle.mean[-1]:.4f}"
+        tip = f"{arm}: mean of {n_runs}, last {settled(bundle.mean[-1]):.4f}"
         dash = self.palette.dash_attribute(arm)
         marks.append(mark(f'path d="{path}"{dash}', css="mean", tip=tip))
         return self.palette.series(arm, marks)
@@ -205,8 +205,8 @@ def table_of(data: Mapping[str, Bundle]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for arm, b in data.items():
         for step, time, *losses in zip(b.steps, b.time_s, b.mean, b.low, b.high):
-            rounded = [round(float(v), 6) for v in losses]
-            rows.append((arm, int(step), round(float(time), 4), *rounded, len(b.runs)))
+            rounded = [kept(v, 6) for v in losses]
+            rows.append((arm, int(step), kept(time, 4), *rounded, len(b.runs)))
     return rows
 
 
@@ -222,7 +222,7 @@ def curve_figure(
         target=target,
         ranges=ranges_of(view, data, target),
     )
-    ends = [f"{arm} ends at {b.mean[-1]:.4f}" for arm, b in list(data.items())[:MAX_NAMED]]
+    ends = [f"{arm} ends at {settled(b.mean[-1]):.4f}" for arm, b in list(data.items())[:MAX_NAMED]]
     return Figure(
         key=view.key,
         title=view.title,

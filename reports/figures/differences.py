@@ -24,7 +24,7 @@ from reports.figures.base import (
     y_axis,
 )
 from reports.figures.bundles import Bundle, Course, band, is_late, points_of, thin
-from reports.format import plural
+from reports.format import kept, plural, settled
 
 GAP_X, GAP_Y = 20, 46  # px between panels
 PANELS_TOP = 34  # of the first panel
@@ -170,7 +170,7 @@ class Panels:
         at = thin(len(delta.steps))
         mean = delta.mean
         n_blocks = plural(len(delta.rows), "block")
-        tip = f"{arm}: {mean[-1]:+.4f} at the last step, {n_blocks}"
+        tip = f"{arm}: {settled(mean[-1]):+.4f} at the last step, {n_blocks}"
         path = path_of(points_of(delta.steps[at], mean[at], x, y))
         drawn = mark(f'path d="{path}"', css="mean", tip=tip)
         if len(delta.rows) == 1:
@@ -194,9 +194,9 @@ def difference_figure(
             continue
         deltas[arm] = delta
         late += list(delta.rows[:, is_late(delta.steps)].ravel())
-        words.append(f"{arm} {delta.mean[-1]:+.4f}")
+        words.append(f"{arm} {settled(delta.mean[-1]):+.4f}")
         for step, *losses in zip(delta.steps, delta.mean, delta.low, delta.high):
-            rounded = [round(float(v), 6) for v in losses]
+            rounded = [kept(v, 6) for v in losses]
             rows.append((arm, int(step), *rounded, len(delta.rows)))
     if not deltas:
         return None

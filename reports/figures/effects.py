@@ -22,7 +22,7 @@ from reports.figures.base import (
 )
 from reports.figures.gains import gains
 from reports.figures.waterfall import levels_of, waterfall
-from reports.format import effect_kind, interval, show
+from reports.format import effect_kind, interval, kept, kept_p, pixel, show
 
 # An axis narrower than twice this shows rounding.
 LEAST_LOSS, LEAST_TIME = 1e-4, 0.1  # nats, percent
@@ -158,7 +158,9 @@ class Forest:
             return []
         left = max(self.x_range[0], low)
         right = min(self.x_range[1], high)
-        bar = mark(f'path d="M{x(left):.1f} {y:.1f}H{x(right):.1f}"', css="interval", tip=tip)
+        bar = mark(
+            f'path d="M{pixel(x(left))} {pixel(y)}H{pixel(x(right))}"', css="interval", tip=tip
+        )
         left_end = interval_end(x(left), y, side=-1, inside=low == left)
         right_end = interval_end(x(right), y, side=1, inside=high == right)
         return [bar, left_end, right_end]
@@ -167,7 +169,8 @@ class Forest:
 def margin_zone(margin: float, x: Scale, bottom: float) -> str:
     """The grey zone within which a difference is not worth knowing."""
     start, width = x(-margin), x(margin) - x(-margin)
-    return f'<rect class="margin" x="{start:.1f}" y="6" width="{width:.1f}" height="{bottom - 6}"/>'
+    place = f'x="{pixel(start)}" y="6" width="{pixel(width)}" height="{bottom - 6}"'
+    return f'<rect class="margin" {place}/>'
 
 
 def row_words(arm: str, words: str, y: float, at: ForestLayout) -> list[str]:
@@ -181,9 +184,9 @@ def row_words(arm: str, words: str, y: float, at: ForestLayout) -> list[str]:
 
 def interval_end(x: float, y: float, *, side: int, inside: bool) -> str:
     """The cap of an interval, or outside the axis an arrow; side: -1 the left one, 1 the right."""
-    path = f"M{x:.1f} {y:.1f}l{-6 * side} -4v8z"
+    path = f"M{pixel(x)} {pixel(y)}l{-6 * side} -4v8z"
     if inside:
-        path = f"M{x:.1f} {y - 4:.1f}v8"
+        path = f"M{pixel(x)} {pixel(y - 4)}v8"
     return f'<path class="interval" d="{path}"/>'
 
 
@@ -213,7 +216,8 @@ def forest(
         )
     rows, words = [], []
     for arm, c in comparisons.items():
-        rows.append((arm, *effect(c), c.p, c.n_arm, c.n_baseline, c.method))
+        ends = [kept(end) for end in effect(c)]
+        rows.append((arm, *ends, kept_p(c.p), c.n_arm, c.n_baseline, c.method))
         words.append(f"{arm} {effect_text(c)}")
     return Figure(
         key=f"forest_{metric}",

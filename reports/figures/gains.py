@@ -17,6 +17,7 @@ from reports.figures.base import (
     text,
     x_axis,
 )
+from reports.format import kept, pixel, settled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +59,9 @@ def gain_bars(arm: str, gain: Decomposition, top: float, x: Scale) -> list[str]:
     )
     for words, percent, css, y in sides:
         start, end = sorted((x(0), x(percent)))
+        percent = settled(percent)
         width = max(0.8, end - start)
-        shape = f'rect x="{start:.1f}" y="{y + 4:.1f}" width="{width:.1f}" height="14"'
+        shape = f'rect x="{pixel(start)}" y="{pixel(y + 4)}" width="{pixel(width)}" height="14"'
         bars.append(mark(shape, css=css, tip=f"{arm}: {words} {percent:+.2f} %"))
         number = f"{words} {percent:+.1f}".replace("-", "−")
         bars.append(text(end + 5, y + 15, number, css="tick"))
@@ -77,8 +79,9 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
             continue
         of_arms[arm] = gain
         numbers += [learning, systems, total]
-        rows.append((arm, learning, systems, total, gain.learning_s, gain.systems_s, gain.total_s))
-        words.append(f"{arm} learning {learning:+.1f}, systems {systems:+.1f}")
+        shown = (learning, systems, total, gain.learning_s, gain.systems_s, gain.total_s)
+        rows.append((arm, *map(kept, shown)))
+        words.append(f"{arm} learning {settled(learning):+.1f}, systems {settled(systems):+.1f}")
     if not of_arms:
         return None
     drawing = Gains(of_arms=of_arms, palette=palette, x_range=extent(numbers, around=[0.0]))

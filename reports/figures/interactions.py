@@ -19,7 +19,7 @@ from reports.figures.base import (
     text,
     x_axis,
 )
-from reports.format import interval, show
+from reports.format import interval, kept, pixel, show
 
 LABEL = 190  # px for the names of changes beside the matrix
 MATRIX_TOP = 24  # px above its first row
@@ -87,8 +87,8 @@ class Matrix:
 
     def cell(self, e: Interplay, x: float, y: float, side: float) -> list[str]:
         """One effect; its interval below the estimate where there is room."""
-        place = f'x="{x + 1:.1f}" y="{y + 1:.1f}"'
-        shape = f'rect {place} width="{side - 2:.1f}" height="{TALL - 2}" rx="3"'
+        place = f'x="{pixel(x + 1)}" y="{pixel(y + 1)}"'
+        shape = f'rect {place} width="{pixel(side - 2)}" height="{TALL - 2}" rx="3"'
         tip = f"{changes_in_words(e)}: {interplay_words(e)} {self.unit}"
         box = mark(shape, css=cell_css(e), tip=tip)
         estimate = show(e.estimate, "loss_delta")
@@ -112,7 +112,7 @@ class Matrix:
             parts.append(text(0, y - 15, shorten(changes_in_words(e), width - 190), css="label"))
             parts.append(text(width, y - 15, words, anchor="end", css="tick"))
             if e.low is not None and e.high is not None:
-                path = f"M{x(e.low):.1f} {y}H{x(e.high):.1f}"
+                path = f"M{pixel(x(e.low))} {y}H{pixel(x(e.high))}"
                 parts.append(mark(f'path d="{path}"', css="interval"))
             parts.append(
                 dot(x(e.estimate), y, r=4, css="center", tip=f"{changes_in_words(e)}: {words}")
@@ -130,7 +130,8 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
         changes |= dict.fromkeys(e.changes)
         ends += [v for v in (e.estimate, e.low, e.high) if v is not None]
         first, last = e.changes[0], e.changes[-1]
-        rows.append((first, last, e.estimate, e.low, e.high, e.n_blocks, e.n_contexts))
+        numbers = [kept(v) for v in (e.estimate, e.low, e.high)]
+        rows.append((first, last, *numbers, e.n_blocks, e.n_contexts))
         if len(e.changes) == 2:
             words.append(f"{changes_in_words(e)} {interplay_words(e)}")
     drawing = Matrix(

@@ -24,7 +24,7 @@ from reports.figures.base import (
     y_axis,
 )
 from reports.figures.wall import wall
-from reports.format import plural
+from reports.format import kept, pixel, plural, settled
 
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
 MAX_NODES = 8
@@ -118,11 +118,11 @@ class StripRows:
                 )
             spots.append((x(run[self.of.column]), y + shift, row))
         mean = self.means[arm]
-        tick = f'path d="M{x(mean):.1f} {y - 9:.1f}v18"'
+        tick = f'path d="M{pixel(x(mean))} {pixel(y - 9)}v18"'
         return [
             *bars,
             dots(spots, r=3),
-            mark(tick, css="center", tip=f"{arm}: mean {mean:.4g}"),
+            mark(tick, css="center", tip=f"{arm}: mean {settled(mean):.4g}"),
         ]
 
     def has_bar(self, run: Mapping[Hashable, Any]) -> bool:
@@ -149,7 +149,7 @@ def strip(of: Strip, runs: pd.DataFrame, palette: Palette) -> Figure | None:
     drawing = StripRows(
         of=of, runs=shown, palette=palette, means=means, x_range=extent(values, around=around)
     )
-    words = [f"{arm} {mean:.4g}" for arm, mean in means.items()]
+    words = [f"{arm} {settled(mean):.4g}" for arm, mean in means.items()]
     return Figure(
         key=of.key,
         title=of.title,
@@ -210,7 +210,8 @@ def scatter(
     means = shown.groupby("arm", sort=False)[["train_time_s", "val_loss"]].mean()
     words = []
     for arm, mean in means.iterrows():
-        words.append(f"{arm} {mean['val_loss']:.4f} after {mean['train_time_s']:.4g} s")
+        loss, time = settled(mean["val_loss"]), settled(mean["train_time_s"])
+        words.append(f"{arm} {loss:.4f} after {time:.4g} s")
     drawn = [arm for arm in palette.arms if (shown["arm"] == arm).any()]
     return Figure(
         key="scatter",
@@ -280,14 +281,16 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
         lanes = {node: shown[shown["node"].astype(str) == node] for node in nodes[:MAX_NODES]}
     drawing = Drift(runs=shown, palette=palette, lanes=lanes)
     columns = ["order", "started", "node", "arm", "seed", "run_id", "step_ms"]
-    table = shown[[*columns, "percent"]]
+    rounded = {c: shown[c].map(kept) for c in ("step_ms", "percent")}
+    table = shown.assign(**rounded)[[*columns, "percent"]]
+    least, most = settled(shown["percent"].min()), settled(shown["percent"].max())
     return Figure(
         key="drift",
         title="Nodes and drift",
         caption="Each run's step time against its arm's mean, by node, in the order of starting; "
         "level and flat is good.",
         alt=f"Dots of relative step time in starting order on {plural(len(lanes), 'node')}; "
-        f"from {shown['percent'].min():+.2f} % to {shown['percent'].max():+.2f} %.",
+        f"from {least:+.2f} % to {most:+.2f} %.",
         columns=(*columns, "percent_of_arm_mean"),
         rows=tuple(table.itertuples(index=False, name=None)),
         draw=drawing.draw,

@@ -20,7 +20,7 @@ from reports.figures.base import (
     text,
     x_axis,
 )
-from reports.format import show
+from reports.format import kept, pixel, show
 from reports.inputs.step_times import StepTimes, of_stretches, percentiles, shares_below
 
 N_BINS = 48
@@ -123,12 +123,12 @@ class Histograms:
         tip = f"{arm}: median {median} ms, 95th percentile {p95} ms"
         tops = []
         for count, edge in zip(shown.counts, self.edges[1:]):
-            tops.append(f"V{foot - tall * count / shown.counts.max():.1f}H{x(edge):.1f}")
-        outline = f"M{x(self.edges[0]):.1f} {foot}{''.join(tops)}V{foot}Z"
+            tops.append(f"V{pixel(foot - tall * count / shown.counts.max())}H{pixel(x(edge))}")
+        outline = f"M{pixel(x(self.edges[0]))} {foot}{''.join(tops)}V{foot}Z"
         bar = line(
             x(self.inside(shown.p5)), foot + 2, x(self.inside(shown.p95)), foot + 2, "whisker"
         )
-        tick = f"M{x(self.inside(shown.median)):.1f} {foot - tall:.1f}V{foot + 4}"
+        tick = f"M{pixel(x(self.inside(shown.median)))} {pixel(foot - tall)}V{foot + 4}"
         return [
             mark(f'path d="{outline}"', css="hist", tip=tip),
             bar,
@@ -173,7 +173,7 @@ def step_distribution(
         words.append(f"{arm} median {median}, 95th percentile {p95}")
         for start, end, count in zip(edges, edges[1:], shown.counts):
             numbers = (start, end, count, shown.median, shown.p95)
-            rows.append((arm, *(round(float(v), 4) for v in numbers)))
+            rows.append((arm, *(kept(float(v), 4) for v in numbers)))
     drawing = Histograms(of_arms=of_arms, edges=edges, palette=palette)
     return Figure(
         key="step_distribution",

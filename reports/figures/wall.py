@@ -9,6 +9,7 @@ import pandas as pd
 
 from harness.run.results import PHASES, where_time_went
 from reports.figures.base import WIDE, Drawing, Figure, Palette, Scale, mark, shorten, text, x_axis
+from reports.format import kept, pixel, settled
 
 STAGES = (*PHASES.values(), "rest", "idle")
 Seconds = Mapping[str, float]  # stage -> seconds, of those that took any
@@ -60,8 +61,10 @@ def bar_pieces(arm: str, seconds: Seconds, x: Scale, y: float) -> list[str]:
     begin = 0.0
     for stage, taken in seconds.items():
         width = max(0.5, x(begin + taken) - x(begin))
-        shape = f'rect x="{x(begin):.1f}" y="{y:.1f}" width="{width:.1f}" height="16"'
-        pieces.append(mark(shape, css=stage_css(stage), tip=f"{arm}: {stage} {taken:.3g} s"))
+        shape = f'rect x="{pixel(x(begin))}" y="{pixel(y)}" width="{pixel(width)}" height="16"'
+        pieces.append(
+            mark(shape, css=stage_css(stage), tip=f"{arm}: {stage} {settled(taken):.3g} s")
+        )
         begin += taken
     return pieces
 
@@ -105,10 +108,10 @@ def wall(
             if total > 0:
                 seconds = total / len(walls)
                 of_arms.setdefault(arm, {})[stage] = seconds
-                rows.append((arm, stage, round(seconds, 4)))
+                rows.append((arm, stage, kept(seconds, 4)))
     if not rows:
         return None
-    useful = where_time_went(all_walls)[1]
+    useful = settled(where_time_went(all_walls)[1])
     seen = {stage for _, stage, _ in rows}
     stages = [stage for stage in STAGES if stage in seen]
     drawing = Wall(of_arms=of_arms, stages=stages, palette=palette)

@@ -22,7 +22,7 @@ from reports.figures.base import (
     x_axis,
     y_axis,
 )
-from reports.format import known, show
+from reports.format import kept, known, pixel, show
 
 HEIGHT = 340  # px of the wide drawing
 FOOT = HEIGHT - 66  # where its bars stand; names below
@@ -162,14 +162,16 @@ class Waterfall:
         middle = left + wide / 2
         top, foot = column_ends(bar, y)
         tall = max(1.0, foot - top)
-        shape = f'rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
+        shape = (
+            f'rect x="{pixel(left)}" y="{pixel(top)}" width="{pixel(wide)}" height="{pixel(tall)}"'
+        )
         words = bar.words(self.axis)
         now = show(bar.level, self.axis.level)
         tip = f"{bar.arm}: {words} {self.axis.unit}, now {now}"
         marks = [mark(shape, css=bar.css, tip=tip)]
         peak = top
         if bar.low is not None and bar.high is not None:
-            path = f"M{middle:.1f} {y(bar.low):.1f}V{y(bar.high):.1f}"
+            path = f"M{pixel(middle)} {pixel(y(bar.low))}V{pixel(y(bar.high))}"
             marks.append(f'<path class="interval" d="{path}"/>')
             peak = min(top, y(bar.high))
         if not is_last:
@@ -204,14 +206,14 @@ class Waterfall:
         words = bar.words(self.axis)
         begin, end = row_ends(bar, x)
         wide = max(1.0, end - begin)
-        shape = f'rect x="{begin:.1f}" y="{top + 18}" width="{wide:.1f}" height="15"'
+        shape = f'rect x="{pixel(begin)}" y="{top + 18}" width="{pixel(wide)}" height="15"'
         marks = [
             text(0, top + 13, shorten(bar.arm, 230), css="label"),
             text(width, top + 13, words, anchor="end", css="value"),
             mark(shape, css=bar.css, tip=words),
         ]
         if bar.low is not None and bar.high is not None:
-            path = f"M{x(bar.low):.1f} {top + 25.5}H{x(bar.high):.1f}"
+            path = f"M{pixel(x(bar.low))} {top + 25.5}H{pixel(x(bar.high))}"
             marks.append(f'<path class="interval" d="{path}"/>')
         return f'<g class="series {self.palette.css(bar.arm)}">{"".join(marks)}</g>'
 
@@ -250,7 +252,8 @@ def waterfall(
     whiskers = ""
     for bar in bars:
         shown += [end for end in (bar.low, bar.high) if end is not None]
-        rows.append((bar.arm, bar.level, bar.added, bar.low, bar.high))
+        numbers = (bar.level, bar.added, bar.low, bar.high)
+        rows.append((bar.arm, *map(kept, numbers)))
         words.append(f"{bar.arm} {show(bar.level, axis.level)}")
         if bar.low is not None:
             whiskers = (

@@ -1,7 +1,7 @@
 """The cells of the verdict table, from a Comparisons: nothing is computed, only put into words.
 
-Every printed number is a Part with a key; the page carries its value at full precision beside the
-text, so that `ablate verify` can recompute it.  Keys are `arm / metric.what`, unique within one
+Every printed number is a Part with a key; the page carries its value with more digits beside
+the text, so that `ablate verify` can recompute it.  Keys are `arm / metric.what`, unique within one
 experiment.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.analysis.types import Comparison, Comparisons, effect
-from reports.format import effect_kind, interval, known, plural, show
+from reports.format import effect_kind, interval, kept, kept_p, known, plural, show
 
 METRIC_WORDS = {
     "val_loss": "validation loss",
@@ -34,7 +34,16 @@ class Part:
         """The values as the page carries them: comma-separated, empty where unknown."""
         if not self.values:
             return None
-        return ",".join("" if x is None else repr(float(x)) for x in self.values)
+        digits = kept
+        if self.key.endswith(".p"):
+            digits = kept_p
+        texts = []
+        for value in self.values:
+            text = ""
+            if value is not None:
+                text = repr(float(digits(value) or 0.0))
+            texts.append(text)
+        return ",".join(texts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness.run.plan import Plan
 from reports.analysis.types import Comparisons
-from reports.format import plural, show
+from reports.format import plural, settled, show
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import NATS_PER_LOG_STEP
 from reports.page.cells import EMPTY, Part, VerdictCell, measured_cell, number, step_cell
@@ -227,7 +227,7 @@ def losses_at_equal_steps(logged: Mapping[str, Logged]) -> str:
     ratio = arms[-1].step_ms / arms[0].step_ms - 1.0
     return (
         f"At equal steps the loss falls by {show(-total, 'loss')}, and a step takes "
-        f"{100 * ratio:.0f} % longer. {'; '.join(parts)}."
+        f"{settled(100 * ratio):.0f} % longer. {'; '.join(parts)}."
     )
 
 
@@ -241,6 +241,6 @@ def times_to_target(logged: Mapping[str, Logged]) -> str:
     named = ", ".join(f"{arm} ({show(ratios[arm], 'percent')})" for arm in largest)
     share = 100 * logged[last].time_s / logged[first].time_s
     return (
-        f"{last} reaches the target in {share:.0f} % of the training time of {first}; the largest "
-        f"steps are {named}."
+        f"{last} reaches the target in {settled(share):.0f} % of the training time of {first}; "
+        f"the largest steps are {named}."
     )

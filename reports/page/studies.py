@@ -9,7 +9,7 @@ from harness.run.plan import Plan
 from reports.analysis.attribution import Attribution, Share, attributions
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity, sensitivities
-from reports.format import interval, show
+from reports.format import interval, kept, show
 from reports.inputs.experiment import Experiment
 from reports.page.tables import Cell
 from reports.stats.intervals import Estimate
@@ -60,7 +60,7 @@ def share_cell(share: Share | None, kind: str) -> Cell:
     if share is None:
         return unknown(kind)
     words = f"{show(share.value, kind)} {interval(share.low, share.high, kind)}"
-    return Cell(text=words.strip(), v=share.value, css="num")
+    return Cell(text=words.strip(), v=kept(share.value), css="num")
 
 
 def attribution_table(a: Attribution) -> Study:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
+from harness.run.foreign import ClockHint
 from harness.run.plan import Plan
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure, Palette
@@ -161,7 +161,7 @@ class View:
     figures: Sequence[DrawnFigure]
     differences: Differences
     environment: Sequence[EnvironmentFact]
-    hints: Sequence[tuple[str, Mapping[str, Any]]]  # arm, hint on its script's clock
+    hints: Sequence[tuple[str, ClockHint]]  # of an arm's script
     commands: Sequence[str]
     run_columns: Sequence[RunColumn]
     run_rows: Sequence[tuple[str, str, str, Sequence[Cell]]]  # run_id, arm, css, cells

@@ -6,7 +6,8 @@ everywhere: Jinja escapes the markup, script_json the data.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from reports.analysis.compare import compare_all
+from reports.analysis.types import Comparisons
 from reports.figures.base import Figure
 from reports.format import visible
 from reports.inputs.experiment import Experiment
@@ -52,16 +54,30 @@ def write_report(
 
 def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None) -> str:
     """The page's text: the same experiments give the same bytes."""
+    drawn_from = [judged(embed_experiment(experiment)) for experiment in experiments]
+    return draw_page(drawn_from, refresh_s=refresh_s)
+
+
+Judged = tuple[Mapping[str, Any], Experiment, Comparisons]
+
+
+def judged(embedded: Mapping[str, Any]) -> Judged:
+    """What a page is drawn from: an experiment's data, the experiment restored, its comparisons.
+
+    Restored from what the page will carry, so that the page can be made again from itself.
+    """
+    experiment = restore_experiment(embedded)
+    return embedded, experiment, compare_all(experiment)
+
+
+def draw_page(experiments: Sequence[Judged], *, refresh_s: float | None = None) -> str:
+    """The page's text, with nothing left to be judged."""
     views, data = [], []
-    for index, given in enumerate(experiments):
-        embedded = embed_experiment(given)
-        # drawn from what it carries, so that the page can be made again from itself
-        experiment = restore_experiment(embedded)
-        outcome = compare_all(experiment)
+    for index, (embedded, experiment, outcome) in enumerate(experiments):
         figures = draw_all(experiment, outcome)
         views.append(view(experiment, outcome, figures, index))
-        data.append(embedded | {"figures": figure_data(figures)})
-    names = " and ".join(experiment.name for experiment in experiments)
+        data.append({**embedded, "figures": figure_data(figures)})
+    names = " and ".join(experiment.name for _, experiment, _ in experiments)
     return template().render(
         title=f"{names}: ablation report",
         css=Markup(asset("report.css")),
@@ -73,6 +89,7 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
     )
 
 
+@cache
 def template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, finalize=printable

@@ -100,7 +100,7 @@ def smallest_alpha(interval: Callable[[float], Interval | None], *, floor: float
         return low
     if not leaves_zero(high):
         return 1.0
-    for _ in range(40):
+    for _ in range(48):  # to 1e-13 of p, so that no processor ends elsewhere
         middle = math.sqrt(low * high)
         low, high = (low, middle) if leaves_zero(middle) else (middle, high)
     return high

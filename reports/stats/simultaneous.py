@@ -62,8 +62,8 @@ def _max_t_sample(corr_bytes: bytes, m: int, df: float) -> Array:
     """Sorted max |T| at 2**QMC_LOG2 scrambled Sobol points, fixed seed."""
     corr = np.frombuffer(corr_bytes).reshape(m, m)
     u = stats.qmc.Sobol(m + 1, scramble=True, rng=np.random.default_rng(20241015)).random_base2(QMC_LOG2)
-    values, vectors = np.linalg.eigh(corr)
-    z = ndtri(u[:, :m]) @ (vectors * np.sqrt(np.clip(values, 0, None))).T
+    root = np.linalg.cholesky(corr + 1e-12 * np.eye(m))  # not from eigenvectors: equal eigenvalues leave those to the processor
+    z = ndtri(u[:, :m]) @ root.T
     scale = np.ones(len(u)) if np.isinf(df) else np.sqrt(stats.chi2.ppf(u[:, m], df) / df)
     return np.sort(np.abs(z).max(axis=1) / scale)
 
@@ -99,7 +99,7 @@ def _max_t_quantile(level: float, corr_bytes: bytes, m: int, df: float) -> float
         return float(low)
     if product_structure(corr) is None:
         return float(np.quantile(_max_t_sample(corr_bytes, m, df), level))
-    return float(optimize.brentq(lambda c: max_t_cdf(c, corr, df) - level, low * 0.999, high * 1.001, xtol=1e-7))
+    return float(optimize.brentq(lambda c: max_t_cdf(c, corr, df) - level, low * 0.999, high * 1.001, xtol=1e-12))
 
 
 def max_t_p(t: Array, corr: Array, df: float) -> Array:

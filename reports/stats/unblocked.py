@@ -41,7 +41,7 @@ def widening(n: int, n0: int, alpha: float) -> float:
     def excess(factor: float) -> float:
         return float((2 * ndtr(-factor * half) * weight).sum((1, 2)).max()) - AIM * alpha
 
-    return 1.0 if excess(1.0) <= 0 else float(optimize.brentq(excess, 1.0, 10.0, xtol=1e-9))
+    return 1.0 if excess(1.0) <= 0 else float(optimize.brentq(excess, 1.0, 10.0, xtol=1e-12))
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from reports.format import settled
 from reports.stats.planning import planned_critical
 from reports.stats.sequential import critical_t
 
@@ -123,9 +124,11 @@ def _seeds(more: int, n_arms: int, n_budgets: int) -> dict[str, Any]:
 
 def _up(value: float) -> float:
     """To two significant digits, never below the value: it is a bound."""
+    value = settled(value)
     digit = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
     return math.ceil(round(value / digit, 9)) * digit
 
 
 def _number(value: float) -> str:
+    value = settled(value)
     return f"{value:.2g}" if abs(value) < 1000 else f"{value:.0f}"

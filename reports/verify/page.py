@@ -1,6 +1,7 @@
 """Reading a report back: its embedded data, and what it prints, with no code of the page's own."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -25,7 +26,9 @@ class Page:
     verdicts: dict[tuple[int, int], dict[str, Printed]] = field(default_factory=dict)
     sentences: dict[tuple[Any, ...], str] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], str] = field(default_factory=dict)
-    drawings: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    drawings: dict[tuple[Any, ...], list[tuple[str, str]]] = field(default_factory=dict)  # (element and attribute, its text)
+    carried: dict[tuple[Any, ...], str] = field(default_factory=dict)  # data-v outside the table of verdicts
+    sorted_by: dict[tuple[Any, ...], str] = field(default_factory=dict)  # data-v in the table of runs: the data as they are
     sections: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
 
@@ -38,17 +41,23 @@ class Reader(HTMLParser):
         self.json = ""
         self._open: list[tuple[str, dict[str, str | None]]] = []
         self._text: list[list[str]] = []
+        self._n: Counter[tuple[Any, ...]] = Counter()
 
     def _attribute(self, name: str) -> str | None:
         return next((a[name] for _, a in reversed(self._open) if name in a), None)
+
+    def _next(self, *where: Any) -> tuple[Any, ...]:
+        """The place of one more piece in a list that has no keys of its own."""
+        self._n[where] += 1
+        return (*where, self._n[where])
 
     def _figure(self) -> str | None:
         return next((a.get("id") for tag, a in reversed(self._open) if tag == "figure"), None)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "svg" or any(t == "svg" for t, _ in self._open):
-            key = (self._figure(),)
-            self.page.drawings[key] = self.page.drawings.get(key, "") + f"<{tag} {attrs}>"
+            pieces = self.page.drawings.setdefault((self._figure(),), [])
+            pieces += [("element", tag), *((f"{tag} {name}", value or "") for name, value in attrs)]
         if tag not in VOID:
             self._open.append((tag, dict(attrs)))
             self._text.append([])
@@ -62,8 +71,7 @@ class Reader(HTMLParser):
         for text in self._text:
             text.append(data)
         if any(tag == "svg" for tag, _ in self._open):
-            key = (self._figure(),)
-            self.page.drawings[key] = self.page.drawings.get(key, "") + data
+            self.page.drawings.setdefault((self._figure(),), []).append(("text", data))
 
     def handle_endtag(self, tag: str) -> None:
         while self._open:
@@ -85,15 +93,20 @@ class Reader(HTMLParser):
                 text=words, values=numbers(attributes.get("data-v"))
             )
         elif key and table != "runs":
-            self.page.sentences[(index, key)] = f"{words} {attributes.get('data-v') or ''}".strip()
+            self.page.sentences[(index, key)] = words
         elif tag == "section":
             self.page.sections[(attributes.get("aria-labelledby"),)] = words
         elif tag == "tr" and (run := attributes.get("data-run")):
             self.page.rows[(index, run)] = words
         elif tag == "tr" and (run := attributes.get("data-id")):
             self.page.rows[(index, "unfinished", run)] = words
-        elif tag in ("li", "dd") and self._attribute("class") in ("facts", "notes"):
-            self.page.sentences[(index, self._attribute("class"), words)] = words
+        elif tag in ("li", "dd") and (listed := self._attribute("class")) in ("facts", "notes"):
+            self.page.sentences[self._next(index, listed)] = words
+        if (carried := attributes.get("data-v")) is not None and not (key and table == "verdicts"):
+            if table == "runs":
+                self.page.sorted_by[self._next(index, self._attribute("data-run"))] = carried
+            else:
+                self.page.carried[self._next(index, table)] = carried
 
 
 def numbers(carried: str | None) -> tuple[float | None, ...]:

@@ -4,25 +4,46 @@ Five checks, each of which returns sentences that say what does not agree:
 1. rows against the plan and the curves: every planned run has its row, its loss is its curve's last point, its status fits;
 2. means, deviations and counts of the verdict table, by plain sums over the rows (no pandas, none of the page's code);
 3. effects, intervals, p values and verdict words, by formulas that share no code with the statistics (verify_effects.py);
-4. every word, number, row and figure, by running the comparison again on the rows rebuilt from the page;
+4. every word, number, row and figure, by running the comparison again on the rows rebuilt from the page, numbers compared as
+   numbers (reports/page_numbers.py knows how far two machines may differ);
 5. with a results directory, every row and curve against the run's files, and the files against their recorded digests.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reports.format import moved, same_number
 from reports.inputs.published_experiments import published_experiment
 from reports.inputs.step_times import DIGITS, LEVELS
-from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, embed_experiment, plain, restore_experiment, short_digest, table_rows
-from reports.page.write import render
+from reports.page.embed import (
+    LOSS_DIGITS,
+    TIME_DIGITS,
+    embed_experiment,
+    plain,
+    short_digest,
+    table_rows,
+)
+from reports.page.write import Judged, draw_page, judged
 from reports.verify.effects import check_effects, check_word, is_anytime
-from reports.verify.page import Page, Printed, read_page
+from reports.verify.page import Page, Printed, numbers, read_page
 
 ROUNDING = 0.51
+NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
+COORDINATE = re.compile(r"-?\d+(?:\.\d+)?|[^\s,]")  # a number, else a command of a path
+GEOMETRY = {"d", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "rx", "width", "height", "viewbox"}  # as a parser spells them
+PARTS = {
+    "sentences": "the sentence",
+    "rows": "the row",
+    "carried": "the value carried by",
+    "sorted_by": "the value carried by the row",
+    "drawings": "the figure",
+    "sections": "the text of the section",
+}
 MEANS = {
     "val_loss": "loss",
     "heldout_loss": "loss",
@@ -120,7 +141,7 @@ def check_published(data: Mapping[str, Any]) -> Iterator[str]:
     """A page of published evidence against the published tables, read again."""
     own = plain(embed_experiment(published_experiment(data["plan"]["name"].removeprefix("published/"))))
     for key, value in own.items():
-        if value != data[key]:
+        if not same_data(data[key], [value]):
             yield f"its {key} is not that of results/published"
 
 
@@ -157,19 +178,32 @@ def compared_rows(rows: list[dict[str, Any]], arms: list[str], role: str) -> lis
 
 def agree(printed: Mapping[str, Printed], key: str, values: tuple[float | None, ...], arm: str) -> Iterator[str]:
     """Whether the page prints these values under this key; what is not printed at all is left to the rendering check."""
-    if key in printed and not all(close(a, b) for a, b in zip(printed[key].values, values, strict=True)):
+    if key in printed and not all(same_number(a, b) for a, b in zip(printed[key].values, values, strict=True)):
         yield f"arm {arm!r}: {key} is printed as {printed[key].text} ({printed[key].values}) but the rows give {values}"
-
-
-def close(a: float | None, b: float | None) -> bool:
-    if a is None or b is None:
-        return a is None and b is None
-    return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def check_rendered(page: Page) -> Iterator[str]:
     """The page against the page that its own data give: words, numbers, rows and figures must be the same."""
-    again = read_page(render([restore_experiment(data) for data in page.data["experiments"]]))
+    experiments = [judged(data) for data in page.data["experiments"]]
+    made = remade(experiments, (0,))
+    for sides in ((-1, 1), (None,)):  # a number may lie in the middle between two written ones: then either is right
+        if any(compared(page, made)):
+            made += remade(experiments, sides)
+    yield from compared(page, made)
+
+
+def remade(experiments: Sequence[Judged], sides: Sequence[int | None]) -> list[Page]:
+    """The pages of these experiments, every computed number moved to each side (reports/page_numbers.py)."""
+    pages = []
+    for side in sides:
+        with moved(side):
+            pages.append(read_page(draw_page(experiments)))
+    return pages
+
+
+def compared(page: Page, made: Sequence[Page]) -> Iterator[str]:
+    """What of the page is in none of the pages that may follow from its data; the first of these is the one to be told."""
+    again = made[0]
     for (index, place), expected in again.verdicts.items():
         plan = page.data["experiments"][index]["plan"]
         where = f"{plan['name']}: arm {plan['arms'][place]['name']!r}"
@@ -178,30 +212,94 @@ def check_rendered(page: Page) -> Iterator[str]:
             want, got = expected.get(key), printed.get(key)
             if want is None or got is None:
                 yield f"{where}: {key} is {'printed but does not follow from the rows' if got else 'missing'}"
-            elif want.text != got.text or len(want.values) != len(got.values) or not all(map(close, want.values, got.values)):
+                continue
+            options = [found for m in made if (found := m.verdicts.get((index, place), {}).get(key))]
+            if not same_text(got.text, [o.text for o in options]):
                 yield f"{where}: {key} is printed as '{got.text}' but the rows give '{want.text}'"
-    for index, (own, made) in enumerate(zip(page.data["experiments"], again.data["experiments"], strict=True)):
-        for key in dict.fromkeys([*own["figures"], *made["figures"]]):
-            if own["figures"].get(key) != made["figures"].get(key):
+            elif not same_data(list(got.values), [list(o.values) for o in options]):
+                yield f"{where}: {key} carries {got.values} but the rows give {want.values}"
+    for index, own in enumerate(page.data["experiments"]):
+        figures = [m.data["experiments"][index]["figures"] for m in made]
+        for key in dict.fromkeys([*own["figures"], *figures[0]]):
+            if not same_data(own["figures"].get(key), [f.get(key) for f in figures]):
                 yield f"the data of the figure {key}-{index} does not follow from the rows"
-    for part, words in (
-        ("sentences", "the sentence"),
-        ("rows", "the row"),
-        ("drawings", "the figure"),
-        ("sections", "the text of the section"),
-    ):
+    for part, words in PARTS.items():
         expected_parts, printed_parts = getattr(again, part), getattr(page, part)
         for key in dict.fromkeys([*expected_parts, *printed_parts]):
-            if expected_parts.get(key) != printed_parts.get(key):
-                state = (
-                    "is missing" if key not in printed_parts else "is not in the data" if key not in expected_parts else "differs"
-                )
-                told = (
-                    f": printed '{printed_parts[key]}', expected '{expected_parts[key]}'"
-                    if state == "differs" and part in ("sentences", "rows")
-                    else ""
-                )
-                yield f"{words} {' '.join(map(str, key))} {state}{told}"
+            where = f"{words} {' '.join(map(str, key))}"
+            if key not in printed_parts or key not in expected_parts:
+                yield f"{where} {'is missing' if key in expected_parts else 'is not in the data'}"
+                continue
+            options = [getattr(m, part)[key] for m in made if key in getattr(m, part)]
+            yield from differing(part, where, printed_parts[key], options)
+
+
+def differing(part: str, where: str, printed: Any, options: Sequence[Any]) -> Iterator[str]:
+    """A sentence where a printed part is none of the options."""
+    if printed in options:
+        return
+    if part == "drawings":
+        of_one_shape = [o for o in options if [name for name, _ in o] == [name for name, _ in printed]]
+        if not of_one_shape:
+            yield f"{where} differs: it has other elements than the rows give"
+        for i, (name, text) in enumerate(printed if of_one_shape else ()):
+            if not same_drawn(name, text, [o[i][1] for o in of_one_shape]):
+                yield f"{where} differs: its {name} is '{shortened(text)}', expected '{shortened(of_one_shape[0][i][1])}'"
+                return
+    elif part == "carried":
+        if not same_data(numbers_of(printed), [numbers_of(o) for o in options]):
+            yield f"{where} differs: it is {printed}, expected {options[0]}"
+    elif not same_text(printed, options):
+        yield f"{where} differs" + (f": printed '{printed}', expected '{options[0]}'" if part != "sections" else "")
+
+
+def same_text(printed: str, options: Sequence[str]) -> bool:
+    """Whether each number of a text, and each piece between numbers, stands at its place in one of the options."""
+    if printed in options:
+        return True
+    pieces = NUMBER.split(printed)
+    found = [split for o in options if len(split := NUMBER.split(o)) == len(pieces)]
+    return bool(found) and all(piece in {f[i] for f in found} for i, piece in enumerate(pieces))
+
+
+def same_drawn(name: str, text: str, options: Sequence[str]) -> bool:
+    """The same of a piece of a drawing: its coordinates as numbers, anything else as text."""
+    if name.rpartition(" ")[2] not in GEOMETRY:
+        return same_text(text, options)
+    drawn = coordinates(text)
+    found = [split for o in options if len(split := coordinates(o)) == len(drawn)]
+    return bool(found) and all(part in {f[i] for f in found} for i, part in enumerate(drawn))
+
+
+def coordinates(text: str) -> list[str | float]:
+    return [float(part) if part[-1].isdigit() else part for part in COORDINATE.findall(text)]
+
+
+def numbers_of(carried: str) -> list[float | None] | str:
+    """What an element carries: numbers, or else words."""
+    try:
+        return list(numbers(carried))
+    except ValueError:
+        return carried
+
+
+def same_data(own: Any, options: Sequence[Any]) -> bool:
+    """Whether JSON data are those of the options: numbers that were computed as numbers, counts and words exactly."""
+    if type(own) is type(options[0]) and own == options[0]:
+        return True
+    if isinstance(own, Mapping):
+        found = [o for o in options if isinstance(o, Mapping) and set(o) == set(own)]
+        return bool(found) and all(same_data(own[key], [o[key] for o in found]) for key in own)
+    if isinstance(own, list):
+        lists = [o for o in options if isinstance(o, list) and len(o) == len(own)]
+        return bool(lists) and all(same_data(value, [o[i] for o in lists]) for i, value in enumerate(own))
+    if isinstance(own, float):
+        return any(isinstance(o, float) and same_number(own, o) for o in options)
+    return any(type(own) is type(o) and own == o for o in options)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def check_results(data: Mapping[str, Any], rows: list[dict[str, Any]], results: Path) -> Iterator[str]:

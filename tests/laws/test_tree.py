@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "optim": set(),
     "harness": {"cli"},  # __main__.py; yamlfile.py and errors.py import nothing of the house
     "run": set(),
-    "provenance": {"run"},
+    "provenance": {"run", "node"},
     "node": set(),
     "data": {"model"},
     "corpora": {"data"},

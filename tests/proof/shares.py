@@ -7,7 +7,14 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reports.analysis.attribution import Contrast, Subset, alone_contrasts, left_out_contrasts, shapley_contrasts, time_judges
+from reports.analysis.attribution import (
+    Contrast,
+    Subset,
+    alone_contrasts,
+    left_out_contrasts,
+    shapley_contrasts,
+    time_judges,
+)
 from reports.analysis.interactions import contexts, subsets
 from reports.analysis.time_estimates import Clock
 from reports.stats.contrasts import Sample

@@ -11,7 +11,15 @@ import torch
 from benchmarks.__main__ import BOUNDS, PLAIN, largest_difference, missed, peak_of, peaks
 from harness.__main__ import main
 from harness.bench.breakdown import breakdown
-from harness.bench.steps import DOCUMENT_TOKENS, Candidate, interleave, median_interval, ratio, resolve, synthetic
+from harness.bench.steps import (
+    DOCUMENT_TOKENS,
+    Candidate,
+    interleave,
+    median_interval,
+    ratio,
+    resolve,
+    synthetic,
+)
 from harness.corpora.index import prepare
 from harness.data.shards import open_shard
 from harness.errors import UserError

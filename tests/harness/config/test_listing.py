@@ -8,8 +8,8 @@ from harness.__main__ import main
 from harness.config.listing import toggle_rows
 from harness.config.presets import load_preset, names, preset_values
 from harness.config.run import RunConfig, get, toggles
-from harness.config.validate import check_values
-from harness.experiment.reference import experiment_schema
+from harness.experiment.schema import experiment_schema
+from harness.experiment.values import check_values
 
 ROWS = {row["name"]: row for row in toggle_rows()}
 RECORDS = names("records")

@@ -10,6 +10,7 @@ from harness.config.listing import toggle_rows
 from harness.config.run import get
 from harness.errors import UserError
 from harness.experiment.experiment import load_experiment
+from harness.experiment.values import check_plugin_value
 from harness.model.gpt import Tokens
 from harness.provenance.source import source_of
 from harness.training.core import Core
@@ -71,7 +72,7 @@ GOOD = [("cap", 15, 15.0), ("cap", None, None), ("cap", 0.5, 0.5), ("kind", "har
 
 @pytest.mark.parametrize(("field", "given", "taken"), GOOD)
 def test_a_value_that_fits_is_taken_in_its_type(cap, field, given, taken):
-    value = plugins.check_value(f"plugin.cap.{field}", given, "here")
+    value = check_plugin_value(f"plugin.cap.{field}", given, "here")
     assert value == taken
     assert type(value) is type(taken)
 
@@ -90,7 +91,7 @@ BAD = [
 @pytest.mark.parametrize(("field", "given", "message"), BAD)
 def test_a_value_that_does_not_fit_is_refused_by_name(cap, field, given, message):
     with pytest.raises(UserError) as error:
-        plugins.check_value(f"plugin.cap.{field}", given, "here")
+        check_plugin_value(f"plugin.cap.{field}", given, "here")
     assert str(error.value) == message
 
 

@@ -13,8 +13,9 @@ import torch
 
 from harness.config.presets import load_preset, load_scale, names, preset_values, to_config
 from harness.config.run import SECTIONS, RunConfig, flat, toggles
-from harness.config.validate import check_config, check_values
+from harness.config.validate import check_config
 from harness.data.positions import Global, PerRank
+from harness.experiment.values import check_values
 from harness.model.gpt import GPT, Tokens
 from harness.model.parameters import parameters_by_role
 from harness.optim.schedule import lr_factor, muon_momentum, window_tokens

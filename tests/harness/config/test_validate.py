@@ -10,8 +10,9 @@ import pytest
 from harness.config.device import for_device
 from harness.config.presets import preset_values, to_config
 from harness.config.run import RunConfig, flat, toggles, with_fields
-from harness.config.validate import check_config, check_values
+from harness.config.validate import check_config
 from harness.errors import UserError
+from harness.experiment.values import check_values
 
 TOGGLES = dict(toggles())
 DOCUMENTS = {"model.attn_mask": "document", "model.attn_kernel": "dense", "data.seq_len": 1024, "data.micro_tokens": 1024}
@@ -44,8 +45,8 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.value_embed": (None,) * 12}, ["model.value_embed", "without gaps"]),
     ({"model.n_layer": 5, "model.value_embed": "mirrored"}, ["model.value_embed=mirrored", "model.n_layer", "5"]),
     ({"model.n_layer": 4, "model.value_embed": "ends"}, ["model.value_embed=ends", "model.n_layer", "at least 6"]),
-    ({"model.value_embed": "each", "model.attn_free_layers": (7,)}, ["model.value_embed=each", "[7]", "model.attn_free_layers"]),
-    ({"model.value_embed": tuple(range(12)), "model.attn_free_layers": (7,)}, ["model.value_embed", "[7]", "make it null"]),
+    ({"model.value_embed": "each", "model.attn_free_layers": (7,)}, ["model.value_embed=each", "layer 7,", "model.attn_free_layers"]),
+    ({"model.value_embed": tuple(range(12)), "model.attn_free_layers": (7,)}, ["model.value_embed", "layer 7,", "make it null"]),
     ({"model.value_embed": "each", "model.value_residual": "fixed"}, ["model.value_residual=fixed", "model.value_embed=each"]),
     ({"model.value_mix": "pair"}, ["model.value_mix=pair", "model.value_embed", "switched on"]),
     ({"model.value_residual": "learned", "model.attn_free_layers": (0,)}, ["model.value_residual", "model.attn_free_layers"]),

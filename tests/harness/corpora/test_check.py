@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -27,16 +28,16 @@ def corpus(tmp_path: Path) -> Path:
 
 def test_a_sound_corpus_passes_with_its_statistics(corpus: Path) -> None:
     report = check(corpus)
-    assert report["ok"], report["problems"]
-    assert (report["vocab_size"], report["separator"]) == (257, 256)
-    assert report["overlap"] == {"train": 0}
+    assert report.ok, report.problems
+    assert (report.vocab_size, report.separator) == (257, 256)
+    assert report.overlap == {"train": 0}
     facts = json.loads((corpus / "corpus.json").read_text())
-    for role, found in report["documents"].items():
+    for role, found in report.documents.items():
         assert found["documents"] == facts["documents"][role]
         assert found["documents"] * (1 + found["mean"]) == pytest.approx(facts["tokens"][role])
         assert 7 <= found["shortest"] <= found["median"] <= found["longest"] <= 9
-    assert sum(file["separators"] for file in report["files"]) == 200
-    json.dumps(report)
+    assert sum(file.separators for file in report.files) == 200
+    json.dumps(asdict(report))
 
 
 SOUND = header(4) + np.array([256, 1, 256, 2], dtype="<u2").tobytes()
@@ -79,7 +80,7 @@ def test_every_bad_file_is_named_as_the_manual_says(tmp_path: Path, capsys: pyte
     train.write_bytes(SOUND)
     write_shard(val, np.array([256, 3]))
     write_corpus(folder, {"train": [train], "val": [val]}, vocab_size=257, separator=256, unit="nats per byte", source="a test")
-    assert check(folder)["ok"]
+    assert check(folder).ok
     if what in BAD_FILES:
         train.write_bytes(BAD_FILES[what])
     else:
@@ -101,19 +102,19 @@ def test_all_bad_files_of_a_folder_are_named(tmp_path: Path) -> None:
         (tmp_path / f"{kind}.bin").write_bytes(BAD_FILES[f"`{kind}`"])
     write_shard(tmp_path / "x_val_000000.bin", np.array([50256, 50257]))
     report = check(tmp_path)
-    assert not report["ok"]
+    assert not report.ok
     for kind in kinds:
-        assert [line for line in report["problems"] if line.startswith(f"{tmp_path / kind}.bin: {kind}: ")]
-    assert any("x_val_000000.bin: token 50257 is beyond the vocabulary of 50257" in line for line in report["problems"])
-    assert len(report["problems"]) == len(kinds) + 1
-    json.dumps(report)
+        assert [line for line in report.problems if line.startswith(f"{tmp_path / kind}.bin: {kind}: ")]
+    assert any("x_val_000000.bin: token 50257 is beyond the vocabulary of 50257" in line for line in report.problems)
+    assert len(report.problems) == len(kinds) + 1
+    json.dumps(asdict(report))
 
 
 def test_a_single_shard_can_be_checked(tmp_path: Path) -> None:
     write_shard(tmp_path / "a.bin", np.array([256, 1, 2, 256, 256, 3]))
     report = check(tmp_path / "a.bin", vocab_size=257, separator=256)
-    assert report["ok"]
-    found = report["documents"]["unknown"]
+    assert report.ok
+    found = report.documents["unknown"]
     assert (found["documents"], found["empty"], found["longest"]) == (3, 1, 2)
 
 
@@ -129,11 +130,11 @@ def test_content_that_is_not_the_descriptions_is_named(corpus: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-2] ^= 1
     path.write_bytes(content)
-    problems = check(corpus)["problems"]
+    problems = check(corpus).problems
     assert problems[0].startswith(f"{path}: its content is not what corpus.json says")
     assert "the fingerprint in corpus.json is not that of its content" in problems[1]
     (corpus / "corpus.json").write_text("{")
-    assert "not a corpus description" in check(corpus)["problems"][0]
+    assert "not a corpus description" in check(corpus).problems[0]
 
 
 def test_shared_documents_and_missing_separators_are_warned_of(tmp_path: Path) -> None:
@@ -141,9 +142,9 @@ def test_shared_documents_and_missing_separators_are_warned_of(tmp_path: Path) -
     write_shard(tmp_path / "x_train_000002.bin", np.array([4, 4]))
     write_shard(tmp_path / "x_val_000000.bin", np.array([256, 1, 2, 256, 256, 3, 4, 4]))
     report = check(tmp_path, vocab_size=257, separator=256)
-    assert report["ok"]
-    assert report["overlap"] == {"train": 2}  # (1, 2), and (3, 4, 4) across two shards; the empty one does not count
-    assert report["warnings"] == [
+    assert report.ok
+    assert report.overlap == {"train": 2}  # (1, 2), and (3, 4, 4) across two shards; the empty one does not count
+    assert report.warnings == [
         f"{tmp_path / 'x_train_000002.bin'}: no separator 256 in it",
         "2 train documents are in validation too, word for word",
         f"{tmp_path / 'x_train_000001.bin'}: does not begin with the separator 256: its first document lacks its beginning",

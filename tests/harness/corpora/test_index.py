@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -127,7 +128,7 @@ def test_a_folder_without_its_description_is_not_prepared(tmp_path: Path) -> Non
     (small_corpus(tmp_path, "stdlib").folder / "corpus.json").unlink()
     with pytest.raises(UserError, match="not prepared"):
         open_corpus("stdlib", tmp_path)
-    assert "was interrupted: run `ablate data prepare stdlib`" in list_corpora(tmp_path)[0]["missing"]
+    assert "was interrupted: run `ablate data prepare stdlib`" in list_corpora(tmp_path)[0].missing
 
 
 @pytest.mark.parametrize(
@@ -166,16 +167,16 @@ def test_damaged_and_replaced_shards_are_noticed_on_opening(tmp_path: Path) -> N
 def test_the_list_shows_every_corpus(stdlib: Corpus, tmp_path: Path) -> None:
     small_corpus(tmp_path, "mine")
     (small_corpus(tmp_path, "bad").train[0]).write_bytes(b"")
-    rows = {row["name"]: row for row in list_corpora(tmp_path)}
+    rows = {row.name: row for row in list_corpora(tmp_path)}
     assert list(rows) == ["stdlib", "fineweb10B", "bad", "mine"]
-    assert rows["stdlib"]["missing"] == "not prepared: run `ablate data prepare stdlib`"
-    assert rows["mine"]["missing"] is None
-    assert rows["mine"]["tokens"] == {"train": 5, "val": 2}
-    assert rows["mine"]["bytes"] == 2 * 1024 + 2 * 7
-    assert "zero length" in rows["bad"]["missing"]
-    assert list_corpora(stdlib.folder.parent)[0]["fingerprint"] == stdlib.fingerprint
-    assert [row["name"] for row in list_corpora(tmp_path / "nowhere")] == ["stdlib", "fineweb10B"]
-    json.dumps(list(rows.values()))
+    assert rows["stdlib"].missing == "not prepared: run `ablate data prepare stdlib`"
+    assert rows["mine"].missing is None
+    assert rows["mine"].tokens == {"train": 5, "val": 2}
+    assert rows["mine"].bytes == 2 * 1024 + 2 * 7
+    assert "zero length" in rows["bad"].missing
+    assert list_corpora(stdlib.folder.parent)[0].fingerprint == stdlib.fingerprint
+    assert [row.name for row in list_corpora(tmp_path / "nowhere")] == ["stdlib", "fineweb10B"]
+    json.dumps([asdict(row) for row in rows.values()])
 
 
 # --- the benchmark's tokens
@@ -229,7 +230,7 @@ def test_fineweb_without_network_says_the_manual_way(tmp_path: Path, monkeypatch
     ) as caught:
         prepare("fineweb10B", tmp_path, n_shards=1)
     assert "\n" not in str(caught.value)
-    assert list_corpora(tmp_path)[1]["missing"]
+    assert list_corpora(tmp_path)[1].missing
 
 
 def test_fineweb_names_a_damaged_file(tmp_path: Path, hub: list[str]) -> None:

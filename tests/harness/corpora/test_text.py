@@ -20,7 +20,7 @@ from harness.corpora.corpus import Corpus
 from harness.corpora.index import open_corpus
 from harness.corpora.shard_writer import split_roles
 from harness.corpora.text import file_blocks, prepare_text, safe_cut
-from harness.corpora.tokenizers import open_tokenizer, read_ranks
+from harness.corpora.tokenizers import TokenizerChoice, open_tokenizer, read_ranks
 from harness.data.shards import ShardError, count_tokens, open_shard
 from harness.errors import UserError
 
@@ -157,8 +157,8 @@ def test_both_sides_get_something_and_validation_its_share_at_most(sizes: list[i
         ("one line", {"documents": "line"}, "1 documents cannot be split"),
         ("", {}, "0 documents cannot be split"),
         ("text", {"documents": "word"}, "documents 'word': choose file, line or paragraph"),
-        ("text", {"tokenizer": "gpt3"}, "unknown tokenizer 'gpt3': there are bytes, gpt2"),
-        ("text", {"vocabulary": Path("v")}, "v: the bytes tokenizer has no vocabulary"),
+        ("text", {"tokenizer": TokenizerChoice(name="gpt3")}, "unknown tokenizer 'gpt3': there are bytes, gpt2"),
+        ("text", {"tokenizer": TokenizerChoice(vocabulary=Path("v"))}, "v: the bytes tokenizer has no vocabulary"),
         ("text", {"name": "stdlib"}, "'stdlib' is the name of a built-in corpus"),
         ("text", {"name": "a/b"}, "corpus name 'a/b': use letters"),
         ("a\0b", {}, r"a\.txt: not a text file"),

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.data.loader import Layout, Prefetcher, TokenStream, TrainLoader, ValLoader
+from harness.data.loader import BatchMemory, Layout, Prefetcher, TokenStream, TrainLoader, ValLoader
 from harness.data.positions import SHARD_SWITCH, Global, PerRank, permutation
 from harness.data.shards import write_shard
 from harness.errors import UserError
@@ -295,7 +295,7 @@ def test_what_the_prefetching_thread_raises_reaches_the_loop(tmp_path: Path) -> 
 def test_dtypes_are_as_asked_and_high_tokens_stay_positive(tmp_path: Path, input_dtype: str, expected: torch.dtype) -> None:
     write_shard(tmp_path / "a.bin", np.full(20, 65535))
     ((x, y),) = next(
-        TrainLoader([tmp_path / "a.bin"], Layout(batch_tokens=8, micro_tokens=8, seq_len=8, ranks=1), input_dtype=input_dtype)
+        TrainLoader([tmp_path / "a.bin"], Layout(batch_tokens=8, micro_tokens=8, seq_len=8, ranks=1), memory=BatchMemory(input_dtype=input_dtype))
     )
     assert (x.dtype, y.dtype) == (expected, torch.int64)
     assert int(x.min()) == int(y.min()) == 65535

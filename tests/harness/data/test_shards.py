@@ -11,7 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.data.shards import MAGIC, ShardError, ShardWriter, count_tokens, header, open_shard, write_shard
+from harness.data.shards import (
+    MAGIC,
+    ShardError,
+    ShardWriter,
+    count_tokens,
+    header,
+    open_shard,
+    write_shard,
+)
 from harness.errors import UserError
 
 

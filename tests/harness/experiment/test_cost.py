@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.experiment import cost
-from harness.experiment.cost import check_limit, estimate, estimate_foreign, spent, with_price
+from harness.experiment.cost import Cost, check_limit, estimate, estimate_foreign, spent, with_price
 from harness.experiment.experiment import load_experiment
 from harness.experiment.plan import plan_runs
 from harness.node import slots
@@ -35,11 +35,11 @@ def test_finished_runs_price_their_own_kind_and_scale_the_others(
     monkeypatch.setattr(cost, "read_result", found)
     monkeypatch.setattr(slots, "find_cpus", lambda: 2)
     got = estimate(planned, done, Path("nowhere"))
-    assert (got["runs"], got["source"]) == (5, "1 finished runs")
+    assert (got.runs, got.source) == (5, "1 finished runs")
     # the other arm computes nearly the same, so it is taken to be as slow
-    assert got["slot_hours"] * 3600 == pytest.approx(50, rel=0.05)
-    assert got["wall_hours"] == pytest.approx(got["slot_hours"] / 2)
-    assert got["gpu_hours"] is None
+    assert got.slot_hours * 3600 == pytest.approx(50, rel=0.05)
+    assert got.wall_hours == pytest.approx(got.slot_hours / 2)
+    assert got.gpu_hours is None
 
 
 def test_without_runs_the_flops_and_the_card_give_the_time(planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,28 +48,28 @@ def test_without_runs_the_flops_and_the_card_give_the_time(planned: list[Planned
     on_gpus = [replace(p, spec=replace(p.spec, device="cuda", world_size=2)) for p in planned]
     got = estimate(on_gpus, set(), Path("nowhere"))
     run_s = cost.by_flops(on_gpus[0].spec)
-    assert got["gpu_hours"] * 3600 == pytest.approx(6 * 2 * run_s, rel=0.05)
-    assert got["wall_hours"] == pytest.approx(got["slot_hours"] / 4)
+    assert got.gpu_hours * 3600 == pytest.approx(6 * 2 * run_s, rel=0.05)
+    assert got.wall_hours == pytest.approx(got.slot_hours / 4)
     timing = [replace(p, spec=replace(p.spec, role="timing")) for p in on_gpus]
     alone = estimate(timing, set(), Path("nowhere"))
-    assert alone["gpu_hours"] == pytest.approx(4 * got["gpu_hours"])  # a run of two holds all eight
-    assert alone["wall_hours"] == pytest.approx(got["slot_hours"])
+    assert alone.gpu_hours == pytest.approx(4 * got.gpu_hours)  # a run of two holds all eight
+    assert alone.wall_hours == pytest.approx(got.slot_hours)
     twice = [replace(p, spec=replace(p.spec, budget=2 * p.spec.budget)) for p in on_gpus]
-    assert estimate(twice, set(), Path("nowhere"))["gpu_hours"] == pytest.approx(2 * got["gpu_hours"], rel=0.15)
+    assert estimate(twice, set(), Path("nowhere")).gpu_hours == pytest.approx(2 * got.gpu_hours, rel=0.15)
 
 
 def test_nothing_left_costs_nothing(planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 1.0}})
     got = estimate(planned, {p.spec.run_id for p in planned}, Path("nowhere"))
-    assert (got["runs"], got["slot_hours"], got["wall_hours"]) == (0, 0.0, 0.0)
+    assert (got.runs, got.slot_hours, got.wall_hours) == (0, 0.0, 0.0)
 
 
 def test_a_matrix_that_costs_more_than_allowed_is_refused(planned: list[PlannedRun], tmp_path: Path) -> None:
     got = estimate(planned, set(), tmp_path)
     check_limit(got, None)
-    check_limit(got, got["slot_hours"] * 1.01)
+    check_limit(got, got.slot_hours * 1.01)
     with pytest.raises(UserError, match=r"6 runs need about .* more than --max-gpu-hours .*: nothing was started"):
-        check_limit(got, got["slot_hours"] * 0.99)
+        check_limit(got, got.slot_hours * 0.99)
 
 
 def test_the_limit_stops_a_run_before_it_starts(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_what_follows_a_part_has_what_the_part_left(
     assert spent([replace(p, spec=replace(p.spec, device="cuda", world_size=4)) for p in planned], tmp_path) == pytest.approx(
         12.0
     )
-    got = {"runs": 2, "gpu_hours": 1.0, "slot_hours": 1.0, "source": "6 finished runs"}
+    got = Cost(runs=2, gpu_hours=1.0, slot_hours=1.0, source="6 finished runs", words="")
     check_limit(got, 4.0, already=3.0)
     with pytest.raises(UserError, match=r"2 runs need about 1 GPU-hours after 3 .*none of them was started"):
         check_limit(got, 3.9, already=3.0)
@@ -115,21 +115,21 @@ def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
 ) -> None:
     foreign = [replace(p, spec=replace(p.spec, config={"trainer": {"gpus": 8}}, device="cuda")) for p in planned]
     unknown = with_price(estimate_foreign(foreign, tmp_path, wall_limit_s=None), 2.0)
-    assert unknown["price"] is None
-    assert unknown["words"].endswith("; price not known before a run is done")
+    assert unknown.price is None
+    assert unknown.words.endswith("; price not known before a run is done")
     check_limit(unknown, None)
     with pytest.raises(UserError, match="add --wall-limit"):
         check_limit(unknown, 1.0)
     priced = with_price(estimate_foreign(foreign, tmp_path, wall_limit_s=600.0), 2.0)
-    assert priced["words"] == "to do: 6 runs, at most 8.00 GPU-hours (from their wall limit); price 16.00 at 2 per hour"
-    assert estimate_foreign(foreign, tmp_path, wall_limit_s=600.0)["gpu_hours"] == pytest.approx(8.0)
+    assert priced.words == "to do: 6 runs, at most 8.00 GPU-hours (from their wall limit); price 16.00 at 2 per hour"
+    assert estimate_foreign(foreign, tmp_path, wall_limit_s=600.0).gpu_hours == pytest.approx(8.0)
     done = foreign[0].spec.run_id
     monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 900.0}} if run.name == done else None)
     got = estimate_foreign(foreign, tmp_path, wall_limit_s=600.0)
-    assert got["runs"] == sum(p.spec.run_id != done for p in foreign)
-    assert got["gpu_hours"] == pytest.approx(got["runs"] * 8 * 900 / 3600)
+    assert got.runs == sum(p.spec.run_id != done for p in foreign)
+    assert got.gpu_hours == pytest.approx(got.runs * 8 * 900 / 3600)
     monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 900.0}})
-    assert estimate_foreign(foreign, tmp_path, wall_limit_s=None)["gpu_hours"] == 0.0
+    assert estimate_foreign(foreign, tmp_path, wall_limit_s=None).gpu_hours == 0.0
 
 
 def test_two_scripts_start_nothing_past_the_limit(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.foreign.logs import LogError, Reading, read_log, read_point
+from harness.foreign.log_lines import LogError, read_point
+from harness.foreign.logs import Reading, read_log
 from tests.foreign_logs import ERAS, LINE, first_records, late_2024, year_2025
 
 EXAMPLES = {  # the lines that the issue names
@@ -53,8 +54,8 @@ def test_a_log_of_late_2024_is_read_exactly(tmp_path: Path) -> None:
     assert final["step_ms"] == pytest.approx(200, rel=2e-3)
     assert list(reading.steps["val"]) == [0, 125, 250]
     assert len(reading.steps["train"]) == 250
-    assert reading.facts["gpus"] == ["NVIDIA H100 80GB HBM3"] * 2
-    assert (reading.facts["torch"], reading.facts["cuda"], reading.facts["driver"]) == (
+    assert reading.facts.gpus == ["NVIDIA H100 80GB HBM3"] * 2
+    assert tuple(reading.facts.versions[name] for name in ("torch", "cuda", "driver")) == (
         "2.6.0.dev20241107+cu124",
         "12.4",
         "550.127.05",
@@ -67,7 +68,7 @@ def test_a_log_of_2025_is_read_exactly(tmp_path: Path) -> None:
     final = reading.final()
     assert (final["val_loss"], final["steps"]) == (3.2799, 250)
     assert (final["peak_allocated_mib"], final["peak_reserved_mib"]) == (31361, 36734)
-    assert (reading.facts["python"], reading.facts["torch"]) == ("3.12.7", "2.7.0.dev20250125+cu126")
+    assert tuple(reading.facts.versions[name] for name in ("python", "torch")) == ("3.12.7", "2.7.0.dev20250125+cu126")
     assert code is not None
 
 

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.stats.simultaneous import agree_with_holm, holm, max_t_cdf, max_t_p, max_t_quantile, power_of_t, product_structure
+from reports.stats.simultaneous import (
+    agree_with_holm,
+    holm,
+    max_t_cdf,
+    max_t_p,
+    max_t_quantile,
+    power_of_t,
+    product_structure,
+)
 
 
 def equal(m: int, r: float = 0.5) -> np.ndarray:
@@ -57,6 +65,16 @@ def test_far_in_the_tail_p_stays_positive():
     odd[0, 1] = odd[1, 0] = -0.2
     p = max_t_p(np.array([30.0, 12.0, 0.5]), odd, 10)
     assert 0 < p[0] < p[1] < 1e-5 < p[2]
+
+
+def test_the_last_bits_of_a_correlation_do_not_move_what_is_simulated_from_it():
+    corr = equal(5)
+    corr[0, 1:] = corr[1:, 0] = 0.3  # no shared baseline, three equal eigenvalues: any basis of their space would do
+    corr[0, 1] = corr[1, 0] = 0.31
+    assert product_structure(corr) is None
+    noise = np.random.default_rng(0).normal(size=(5, 5)) * 2e-16
+    one, other = (max_t_quantile(0.95, c, 12.0) for c in (corr, corr + noise + noise.T))
+    assert one == pytest.approx(other, abs=1e-11)
 
 
 def test_power_is_scipys_noncentral_t_where_that_is_finite():

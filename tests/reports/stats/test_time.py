@@ -9,7 +9,14 @@ from scipy import stats
 from reports.analysis.time_estimates import decompose
 from reports.stats.intervals import Estimate, fieller, total
 from reports.stats.loss_model import Slope, fit, local_window
-from reports.stats.planning import bracketing_budgets, detectable, plan_detectable, seeds_needed, smallest_p, upper_sd
+from reports.stats.planning import (
+    bracketing_budgets,
+    detectable,
+    plan_detectable,
+    seeds_needed,
+    smallest_p,
+    upper_sd,
+)
 from tests.proof.study import planned_power
 
 

@@ -1,0 +1,118 @@
+"""What `ablate ab` is told: two scripts, how they run, how they are judged."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.options import RESULTS, Json, Results
+from harness.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbOptions:
+    """The options of `ablate ab`, as they are typed."""
+
+    old: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD", help="a script, or a git ref (REF, REF:SCRIPT) of the repository"
+        ),
+    ]
+    new: Annotated[str, typer.Argument(metavar="NEW", help="a script, or a git ref")]
+    n: Annotated[int, typer.Option("-n", help="runs of each")] = 10
+    gpus_per_run: Annotated[
+        int, typer.Option("--gpus-per-run", help="GPUs of one run; 0: a CPU run")
+    ] = 1
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="K=V", help="environment variable; {seed} is the run's"),
+    ] = None
+    command: Annotated[
+        str | None,
+        typer.Option("--command", help="how to start a script: {script}, {gpus}, {seed}"),
+    ] = None
+    python: Annotated[
+        str | None,
+        typer.Option("--python", metavar="PATH", help="the interpreter of both; default: ours"),
+    ] = None
+    container: Annotated[
+        str | None,
+        typer.Option("--container", metavar="COMMAND", help="words in front of the command"),
+    ] = None
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", metavar="[NAME=]PATH", help="link this into the clean copy"),
+    ] = None
+    extra: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PATH", help="copy this too; relative to the script"),
+    ] = None
+    repo: Annotated[Path, typer.Option("--repo", help="the repository of git refs")] = Path(".")
+    script: Annotated[str, typer.Option("--script", help="the script in the repository")] = (
+        "train_gpt.py"
+    )
+    wall_limit: Annotated[
+        float | None,
+        typer.Option("--wall-limit", help="seconds after which a run is ended as timeout"),
+    ] = None
+    silence_limit: Annotated[
+        float, typer.Option("--silence-limit", help="seconds without output, likewise")
+    ] = 3600.0
+    retries: Annotated[
+        int, typer.Option("--retries", help="further tries of a run that failed")
+    ] = 0
+    max_parallel: Annotated[
+        int,
+        typer.Option("--max-parallel", help="runs at a time; more than one disturbs their times"),
+    ] = 1
+    max_gpu_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--max-gpu-hours", metavar="H", help="start nothing if the runs may cost more than this"
+        ),
+    ] = None
+    target: Annotated[float, typer.Option("--target", help="the benchmark's loss")] = 3.28
+    experiment: Annotated[
+        str | None,
+        typer.Option("--experiment", help="the name of the results; default: from OLD and NEW"),
+    ] = None
+    fail_on: Annotated[
+        str | None,
+        typer.Option("--fail-on", help="exit 1 if the loss or the time is judged so, e.g. slower"),
+    ] = None
+    no_report: Annotated[bool, typer.Option("--no-report")] = False
+    results: Results = RESULTS
+    json: Json = False
+
+
+def check_options(options: AbOptions) -> None:
+    """Raises UserError for an option that can be seen to be wrong by itself."""
+    from harness.cli.compare import check_word
+    from harness.experiment.keys import check_name
+
+    _check_least("-n", options.n, 1)
+    _check_least("--gpus-per-run", options.gpus_per_run, 0)
+    _check_least("--retries", options.retries, 0)
+    _check_least("--max-parallel", options.max_parallel, 1)
+    if options.wall_limit is not None:
+        _check_positive("--wall-limit", options.wall_limit)
+    _check_positive("--silence-limit", options.silence_limit)
+    if options.python and options.container:
+        raise UserError(
+            "--python and --container: name one of them; the container's own python3 is used in it"
+        )
+    check_word(options.fail_on)
+    if options.experiment is not None:
+        check_name(options.experiment, "--experiment")
+
+
+def _check_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise UserError(f"{name} {value}: must be at least {least}")
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise UserError(f"{name} {value:g}: must be above zero")

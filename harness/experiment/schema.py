@@ -1,0 +1,177 @@
+"""JSON Schema of an experiment file, for editors; `ablate plan` checks more than a schema can."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from harness.config.run import hint_of, toggles
+from harness.experiment.designs import DESIGNS
+from harness.experiment.file import FACTOR, SCALED
+from harness.experiment.keys import ESTIMANDS, NAME, PHASE_KEYS, PRIMARY, ROLES
+
+Schema = dict[str, Any]
+SCHEMA_BOUNDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+}
+TEXT = {"type": "string"}
+FLAG = {"type": "boolean"}
+COUNT = {"type": "integer", "minimum": 1}
+NUMBER = {"type": "number"}
+POSITIVE = {"type": "number", "exclusiveMinimum": 0}
+NAMES = {"type": "array", "items": TEXT}
+FIELDS = {"$ref": "#/$defs/fields"}
+FACTORS = {"type": "string", "pattern": f"^{FACTOR.pattern}$"}
+
+
+def described(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description}
+
+
+def any_of(*schemas: Schema) -> Schema:
+    return {"anyOf": list(schemas)}
+
+
+def list_of(*schemas: Schema) -> Schema:
+    items = schemas[0] if len(schemas) == 1 else any_of(*schemas)
+    return {"type": "array", "items": items}
+
+
+def one_of(words: Iterable[str]) -> Schema:
+    return {"enum": list(words)}
+
+
+def mapping_to(values: Schema) -> Schema:
+    """A mapping of any names to values of one kind."""
+    return {"type": "object", "additionalProperties": values}
+
+
+def field_schemas() -> dict[str, Schema]:
+    """Dotted field -> JSON Schema, as pydantic makes it of its type, with meaning and range."""
+    schemas = {}
+    for name, f in toggles():
+        description = f"{f.metadata['record']}: {f.metadata['doc']}"
+        schema = described(TypeAdapter(hint_of(name)).json_schema(), description)
+        for key, word in SCHEMA_BOUNDS.items():
+            if key in f.metadata:
+                schema[word] = f.metadata[key]
+        schemas[name] = schema
+    return schemas
+
+
+def changes_schema() -> Schema:
+    """`changes`: of a record, of several, fields, or another environment."""
+    environments = {
+        "type": "object",
+        "properties": {"python": TEXT, "container": TEXT},
+        "maxProperties": 1,
+        "minProperties": 1,
+    }
+    elsewhere = {
+        "type": "object",
+        "required": ["environment"],
+        "properties": {"environment": environments},
+    }
+    return mapping_to(any_of(described(TEXT, "RECORD.CHANGE"), NAMES, FIELDS, elsewhere))
+
+
+def seeds_schema() -> Schema:
+    rule = {
+        "type": "object",
+        "required": ["min", "max", "stop"],
+        "properties": {"min": COUNT, "max": COUNT, "stop": {"type": "object"}},
+    }
+    return any_of(COUNT, list_of({"type": "integer", "minimum": 0}), rule)
+
+
+def slope_schema() -> Schema:
+    return {
+        "type": "object",
+        "required": ["per_step", "se"],
+        "additionalProperties": False,
+        "properties": {
+            "per_step": POSITIVE,
+            "se": {"type": "number", "minimum": 0},
+            "source": TEXT,
+        },
+    }
+
+
+def phases_schema() -> Schema:
+    phase = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": dict.fromkeys(PHASE_KEYS, COUNT),
+    }
+    return {
+        "type": "object",
+        "properties": dict.fromkeys(ROLES, phase),
+        "required": ["loss"],
+        "additionalProperties": False,
+        "description": "how the runs that give losses, and those that give times, are made",
+    }
+
+
+def target_schema() -> Schema:
+    return {
+        "type": "object",
+        "required": ["val_loss"],
+        "properties": {"val_loss": NUMBER, "reason": TEXT},
+    }
+
+
+def key_schemas() -> dict[str, Schema]:
+    """Every key of the file."""
+    keys: dict[str, Schema] = {
+        "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
+        "question": TEXT,
+        "base": described(TEXT, "a record: ablate records"),
+        "scale": described(TEXT, "tiny, small or gpt2"),
+        "set": described(FIELDS, "fields of every arm"),
+        "changes": changes_schema(),
+        "design": one_of([*DESIGNS, "explicit"]),
+        "arms": any_of(list_of(NAMES), mapping_to(NAMES)),
+        "seeds": seeds_schema(),
+        "budgets": list_of(COUNT, FACTORS),
+        "target": target_schema(),
+        "primary": one_of(PRIMARY),
+        "margin": POSITIVE,
+        "confirm": FLAG,
+        "published": TEXT,
+        "plugins": NAMES,
+        "axes": mapping_to(list_of(NUMBER, FACTORS)),
+        "estimand": one_of(ESTIMANDS),
+        "alters_noise": NAMES,
+        "slope": slope_schema(),
+        "phases": phases_schema(),
+        "gpu_only": described(NAMES, "changes that a machine without CUDA leaves out"),
+    }
+    scaled = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key: keys[key] for key in SCALED},
+    }
+    keys["at_scale"] = mapping_to(scaled)
+    return keys
+
+
+def experiment_schema() -> Schema:
+    """The whole of it."""
+    fields = {
+        "type": "object",
+        "additionalProperties": False,
+        "patternProperties": {r"^plugin\.": {}},
+        "properties": field_schemas(),
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "an experiment",
+        "type": "object",
+        "required": ["name", "base"],
+        "additionalProperties": False,
+        "properties": key_schemas(),
+        "$defs": {"fields": fields},
+    }

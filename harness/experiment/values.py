@@ -1,0 +1,85 @@
+"""What users write, checked: every value's type and range, plug-ins' fields included.
+
+It needs pydantic, which a bare GPU image lacks: there configurations come from presets alone,
+and only the fits of harness/config/validate.py are checked.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
+from functools import cache
+from operator import ge, gt, le, lt
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.config import plugins
+from harness.config.run import hint_of, toggles
+from harness.config.values import allowed_text
+from harness.errors import UserError
+
+RANGE_CHECKS = {  # key of a field's metadata -> how a value stands to it, in words
+    "ge": (ge, "at least"),
+    "gt": (gt, "greater than"),
+    "le": (le, "at most"),
+    "lt": (lt, "less than"),
+}
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(hint_of(name))
+
+
+def check_values(values: Mapping[str, Any], where: Callable[[str], str]) -> dict[str, Any]:
+    """Values in their fields' types (an integer becomes a number where one is due).
+
+    Raises UserError for the first that does not fit; where(name) stands in front.
+    """
+    declared = dict(toggles())
+    checked = dict(values)
+    for name, value in values.items():
+        if name not in declared:
+            checked[name] = check_plugin_value(name, value, where(name))
+            continue
+        try:
+            checked[name] = _adapter(name).validate_python(value, strict=True)
+        except ValidationError:
+            raise _wrong_type(name, value, hint_of(name), where(name)) from None
+        _check_range(name, checked[name], declared[name], where(name))
+    return checked
+
+
+def check_plugin_value(name: str, value: Any, where: str) -> Any:
+    """A value in the type of its plug-in field; one that no plug-in in force declares passes.
+
+    Raises UserError with `where` in front if type or range does not fit.
+    """
+    for module in plugins.modules():
+        for f in fields(module.Toggles):
+            if name == f"plugin.{module.NAME}.{f.name}":
+                return _checked_by(get_type_hints(module.Toggles)[f.name], f, name, value, where)
+    return value
+
+
+def _checked_by(hint: Any, f: Field, name: str, value: Any, where: str) -> Any:
+    try:
+        typed = TypeAdapter(hint).validate_python(value, strict=True)
+    except ValidationError:
+        raise _wrong_type(name, value, hint, where) from None
+    _check_range(name, typed, f, where)
+    return typed
+
+
+def _wrong_type(name: str, value: Any, hint: Any, where: str) -> UserError:
+    return UserError(f"{where}: {name} is {value!r}, but must be {allowed_text(hint)}")
+
+
+def _check_range(name: str, value: Any, f: Field, where: str) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    if not math.isfinite(value):
+        raise UserError(f"{where}: {name} is {value!r}, but must be a finite number")
+    for key, (holds, words) in RANGE_CHECKS.items():
+        if key in f.metadata and not holds(value, f.metadata[key]):
+            raise UserError(f"{where}: {name} is {value!r}, but must be {words} {f.metadata[key]}")

@@ -1,0 +1,150 @@
+"""The lines of the public benchmark's logs, all eras, as tables of patterns.
+
+    step:125/6200 val_loss:5.2017 train_time:24564ms step_avg:213.60ms     since record 3
+    s:128 tel:6.0344      s:129 trl:6.1                                    before
+
+Since record 3 any of the words may be missing. Before, tel is a validation, trl a training loss,
+and there are no times. Another format is one more row of LINE_FORMATS.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+LINE_LIMIT = 1 << 16  # bytes: a longer line is no line of a log
+MAX_SHOWN = 40  # characters of a text that is no number
+SEPARATOR = re.compile(rb"={20,}\s*$")
+CODE = re.compile(
+    rb"(?:import \w|from [\w.]+ import |(?:async )?def \w+\(|class \w+\s*[(:]|if __name__ ?=="
+    rb"|with open\(|@\w|#!)"
+)
+
+PointKind = Literal["val", "train", "time"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineFormat:
+    """How one era writes a measurement.
+
+    pattern: with the groups step, kind and loss, and, where the era has them, total (steps of the
+    run), time and average (per step), both in ms; kinds: the era's word for a loss -> its kind.
+    """
+
+    start: bytes  # of every such line
+    pattern: re.Pattern[bytes]
+    kinds: Mapping[bytes, PointKind]
+
+
+LINE_FORMATS = (
+    LineFormat(
+        start=b"step:",
+        pattern=re.compile(
+            rb"step:(?P<step>\d{1,9})/(?P<total>\d{1,9})"
+            rb"(?: (?P<kind>val|train)_loss:(?P<loss>\S{1,40}))?"
+            rb"(?: train_time:(?P<time>\S{1,40}?)ms)?"
+            rb"(?: step_avg:(?P<average>\S{1,40}?)ms)?"
+            rb"(?: [a-z_]{1,40}:\S{1,40})*\s*$"
+        ),
+        kinds={b"val": "val", b"train": "train"},
+    ),
+    LineFormat(
+        start=b"s:",
+        pattern=re.compile(rb"s:(?P<step>\d{1,9})[ \t]+(?P<kind>tel|trl):(?P<loss>\S{1,40})\s*$"),
+        kinds={b"tel": "val", b"trl": "train"},
+    ),
+)
+POINT_STARTS = tuple(era.start for era in LINE_FORMATS)
+FACT_STARTS = (b"Running", b"peak", b"|")
+MEMORY = {
+    "peak_allocated_mib": re.compile(rb"peak memory (?:allocated|consumption): (\d{1,9}) MiB"),
+    "peak_reserved_mib": re.compile(rb"peak memory .{0,60}reserved: (\d{1,9}) MiB"),
+}
+VERSIONS = {
+    "python": re.compile(rb"Running python (\d[\w.+]*)", re.IGNORECASE),
+    "torch": re.compile(rb"Running pytorch (\d[\w.+]*)", re.IGNORECASE),
+    "cuda": re.compile(rb"Running pytorch .{0,100}compiled for CUDA (\d[\w.]*)", re.IGNORECASE),
+    "triton": re.compile(rb"Running triton version (\d[\w.+]*)", re.IGNORECASE),
+    "driver": re.compile(rb"\| NVIDIA-SMI .{0,60}Driver Version: (\d[\w.]*)"),
+}
+# a row of nvidia-smi's table
+GPU = re.compile(rb"\|\s+\d{1,3}\s+([A-Z][\w \-/.]{0,60}?)\s+(?:On|Off|N/A)\s*\|")
+
+
+class LogError(ValueError):
+    """Why a log is not taken, in words that follow its name."""
+
+
+class LogPoint(NamedTuple):
+    """One measurement of the log proper; None where its line does not say."""
+
+    kind: PointKind
+    step: int
+    total: int | None  # steps of the run
+    loss: float  # nan where the line has none
+    train_time_s: float | None
+    step_ms: float | None
+
+
+def read_point(line: bytes) -> LogPoint | None:
+    """The point that a line holds, None if it is another line.
+
+    Raises LogError where its numbers are none."""
+    for era in LINE_FORMATS:
+        match = era.pattern.match(line)
+        if match is not None:
+            return _point(match.groupdict(), era.kinds)
+    return None
+
+
+def _point(groups: Mapping[str, bytes | None], kinds: Mapping[bytes, PointKind]) -> LogPoint | None:
+    word, loss = groups["kind"], groups["loss"]
+    total, time = groups.get("total"), groups.get("time")
+    if word is None and time is None:
+        return None
+    assert groups["step"] is not None
+    time_ms = _milliseconds(time)
+    step_ms = _milliseconds(groups.get("average"))
+    kind: PointKind = "time"
+    value = math.nan
+    if word is not None and loss is not None:
+        kind = kinds[word]
+        value = _loss(loss)
+    return LogPoint(
+        kind=kind,
+        step=int(groups["step"]),
+        total=None if total is None else int(total),
+        loss=value,
+        train_time_s=None if time_ms is None else time_ms / 1000,
+        step_ms=step_ms,
+    )
+
+
+def _loss(text: bytes) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise LogError(f"the loss {_shown(text)} is not a number") from None
+    if value <= 0:
+        raise LogError(f"the loss {_shown(text)} is impossible: cross entropy is above zero")
+    return value
+
+
+def _milliseconds(text: bytes | None) -> float | None:
+    """None for no time, and for nanms, which scripts print while they have not timed a step."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise LogError(f"the time {_shown(text)} is not a number of ms") from None
+    if value < 0:
+        raise LogError(f"the time {_shown(text)} is below zero")
+    if not math.isfinite(value):
+        return None
+    return value
+
+
+def _shown(text: bytes) -> str:
+    return repr(text.decode("utf-8", "replace")[:MAX_SHOWN])

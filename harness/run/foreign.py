@@ -1,0 +1,80 @@
+"""What experiment.json keeps of foreign trainers: as they were written, their limits, hints."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockHint:
+    """What was seen at a line of a script; doubt: its times may mean something else."""
+
+    line: int  # 0: nowhere
+    text: str
+    doubt: bool = False
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+        return cls(line=content["line"], text=content["text"], doubt=content.get("doubt", False))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerLimits:
+    """What a run of a foreign trainer is allowed."""
+
+    wall_s: float | None = None  # seconds in all
+    silence_s: float = 3600.0  # without a line of output; long enough for the longest compilation
+    retries: int = 0  # further tries after a failure
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+        return cls(**content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerSpec:
+    """A foreign trainer as it was written: where its code is, and what is asked of it."""
+
+    file: Path | None = None  # the script on disk; else it is taken from the repository
+    repo: Path | None = None
+    ref: str | None = None  # of the repository
+    script: str  # its path in the repository
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str]
+    patches: tuple[Path, ...] = ()
+    extra: tuple[str, ...] = ()  # files and folders that are copied too
+    data: Mapping[str, str]  # place in the clean copy -> path
+    gpus: int = 1
+    environment: Mapping[
+        str, str
+    ]  # {python: PATH} or {container: COMMAND}; empty: this environment
+
+    @property
+    def script_name(self) -> str:
+        """The script's path in a clean copy."""
+        if self.file is None:
+            return self.script
+        return self.file.name
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+        """What `to_mapping` has written."""
+        given = dict(content)
+        for name in ("file", "repo"):
+            if given[name] is not None:
+                given[name] = Path(given[name])
+        for name in ("args", "extra"):
+            given[name] = tuple(given[name])
+        given["patches"] = tuple(Path(patch) for patch in given["patches"])
+        return cls(**given)
+
+    def to_mapping(self) -> dict[str, Any]:
+        content = asdict(self)
+        for name in ("file", "repo"):
+            if content[name] is not None:
+                content[name] = str(content[name])
+        for name in ("args", "extra", "patches"):
+            content[name] = [str(entry) for entry in content[name]]
+        return content

@@ -1,0 +1,136 @@
+"""A page written on one processor is true on every other: the last bits of a product differ, no figure may depend on them.
+
+OPENBLAS_CORETYPE makes OpenBLAS take the kernels of another processor, NPY_DISABLE_CPU_FEATURES numpy its plain loops.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy._core import _multiarray_umath as numpy_core
+
+from reports import load
+from reports.page.write import write_report
+from reports.verify.verify import verify
+from tests.report_arms import FACTORIAL, LADDER
+from tests.report_fixtures import write_experiment
+
+ROOT = Path(__file__).resolve().parents[3]
+FINDINGS = sorted((ROOT / "docs" / "findings").rglob("*.html"))
+NEEDS = {  # core type -> the instructions that its kernels use
+    "Prescott": {"pni"},
+    "Sandybridge": {"avx"},
+    "Haswell": {"avx2", "fma"},
+    "SkylakeX": {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"},
+    "Nehalem": {"sse4_2"},
+    "Zen": {"avx2", "fma"},
+}
+OLDEST = "Prescott"
+NAMES = ("ladder", "factorial", "ragged", "budgets", "early")
+READ = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from reports import load
+from reports.page.write import write_report
+from reports.verify.verify import verify
+
+results, out, *pages = map(Path, sys.argv[1:])
+names = sys.stdin.read().split()
+write_report([load(name, results=results) for name in names], out)
+pages = [page for page in pages if page.read_bytes() != out.read_bytes()]
+random = np.random.default_rng(0).normal(size=(2, 97, 97))
+said = {
+    "found": {str(page): verify(page) for page in (*pages, out)},
+    "bits": (random[0] @ random[1]).tobytes().hex()[:4000],
+    "wrong": float(abs(random[0] @ random[1] - np.einsum("ij,jk", *random)).max()),
+}
+print(json.dumps(said))
+"""
+
+
+def core_types() -> list[str]:
+    """Four of which this processor has the instructions, the first of NEEDS first; on other machines none is known."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return [""]
+    try:
+        line = next(s for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("flags"))
+    except (OSError, StopIteration):
+        return [OLDEST]  # every x86-64 processor of this century
+    flags = set(line.split())
+    return [name for name, needed in NEEDS.items() if needed <= flags][:4]
+
+
+def dispatched() -> str:
+    """The features for which this numpy has loops of their own, of those that this processor has."""
+    return " ".join(f for f in numpy_core.__cpu_dispatch__ if numpy_core.__cpu_features__[f])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of every kind of analysis, and their page as this processor writes it."""
+    root = tmp_path_factory.mktemp("processors")
+    holes = {("untied_head", 1): "failed", ("r07", 3): "oom"}
+    lost = {("r08", 0): "diverged", ("untied_head", 3): "pending"}
+    write_experiment(root, name="ladder", n_seeds=7, published="r08")
+    write_experiment(root, name="factorial", arms=FACTORIAL, n_seeds=4, design="factorial")
+    write_experiment(root, name="ragged", arms=LADDER[:4], n_seeds=5, design="add-one", outcome=holes)
+    write_experiment(root, name="budgets", arms=LADDER[:3], n_seeds=3, budgets=(200, 300, 400), single_steps=False)
+    write_experiment(root, name="early", arms=LADDER[:3], n_seeds=6, outcome=lost)
+    write_report([load(name, results=root) for name in NAMES], root / "here.html")
+    return root
+
+
+SAID: dict[str, dict] = {}  # by core type
+
+
+def said(core: str, written: Path) -> dict:
+    """What a process says that computes as such a processor does; the oldest one has none of numpy's loops either."""
+    if core not in SAID:
+        plain = {"NPY_DISABLE_CPU_FEATURES": dispatched()} if core in (OLDEST, "") else {}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **({"OPENBLAS_CORETYPE": core} if core else {}), **plain}
+        command = [sys.executable, "-c", READ, str(written), str(written / f"{core}.html"), str(written / "here.html")]
+        done = subprocess.run(
+            [*command, *map(str, FINDINGS)], env=environment, input=" ".join(NAMES), cwd=written, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, ""), f"{core}: {done.stderr}"
+        SAID[core] = json.loads(done.stdout)
+    return SAID[core]
+
+
+def test_there_are_pages_and_core_types_to_try():
+    assert len(FINDINGS) > 1
+    assert len(core_types()) >= (2 if "Haswell" in core_types() else 1)
+
+
+@pytest.mark.parametrize("core", core_types())
+def test_every_page_is_true_there(core, written):
+    """The published ones, the one that this processor wrote, and its own."""
+    found = said(core, written)["found"]
+    assert len(found) >= len(FINDINGS) + 1
+    assert {page: sentences for page, sentences in found.items() if sentences} == {}
+
+
+@pytest.mark.parametrize("core", core_types())
+def test_a_page_written_there_is_true_here_and_the_same_page(core, written):
+    said(core, written)
+    there, here = written / f"{core}.html", written / "here.html"
+    if there.read_text() != here.read_text():
+        assert verify(there) == []  # what matters more, so it is said first
+    assert there.read_text() == here.read_text()
+
+
+@pytest.mark.skipif(
+    "openblas" not in np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"],
+    reason="this numpy multiplies without OpenBLAS, so there is one kind of it to try",
+)
+def test_the_core_types_do_compute_otherwise(written):
+    """Else nothing above was tried."""
+    answers = [said(core, written) for core in core_types()]
+    assert max(a["wrong"] for a in answers) < 1e-12
+    assert len(answers) == 1 or len({a["bits"] for a in answers}) > 1
