@@ -1,23 +1,27 @@
 """The verdicts in the terminal: our own comparisons, and the benchmark's rules."""
 
 import sys
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli import app
+from harness.cli.command import takes
 from harness.cli.lookup import compared, load_for_report
 from harness.cli.options import RESULTS, AcceptStale, Json, Results
 from harness.cli.table import print_json, print_table
-from harness.errors import UserError
+from harness.errors import UserError, near
 
 if TYPE_CHECKING:
     from reports.analysis.types import Caution, Comparison, Comparisons
     from reports.inputs.experiment import Experiment
+    from reports.stats.rules import RuleResult
 
 COMPARE_SCHEMA = 1
-COLUMNS = ["arm", "metric", "delta", "low", "high", "p", "n", "verdict", "next_action"]
+TABLE_COLUMNS = ["arm", "metric", "delta", "low", "high", "p", "n", "verdict", "next_action"]
+PAIR_RULE = "track3-pair"
 PAIR = ("old_mean", "old_n", "old_steps", "new_mean", "new_n", "new_steps")
 RULE_KEYS = ("rule", "n", "mean", "sd", "statistic", "p", "threshold", "significant")
 
@@ -28,60 +32,78 @@ def compare(
     results: Results = RESULTS,
     accept_stale: AcceptStale = False,
     fail_on: Annotated[
-        str | None, typer.Option("--fail-on", help="exit 1 if any arm's verdict is this, e.g. slower", metavar="WORD")
+        str | None,
+        typer.Option(
+            "--fail-on", help="exit 1 if any arm's verdict is this, e.g. slower", metavar="WORD"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """The verdicts as a table."""
     check_word(fail_on)
-    known = load_for_report(experiment, results, accept_stale, look=True)
-    outcome = compared(known)
-    hours = hours_per_run(known)
+    loaded = load_for_report(experiment, results, accept_stale, look=True)
+    outcome = compared(loaded)
+    hours = hours_per_run(loaded)
     rows = [row(c, hours_per_run=hours) for c in outcome.comparisons.values()]
     if json:
-        print_json(
-            {
-                "schema": COMPARE_SCHEMA,
-                "experiment": known.name,
-                "baseline": outcome.baseline,
-                "primary": outcome.primary,
-                "looks": outcome.looks,
-                "anytime": outcome.anytime,
-                "notes": list(outcome.notes),
-                "warnings": [w.name.lower() for w in dict.fromkeys([*outcome.warnings, *of_times(outcome)])],
-                "comparisons": rows,
-            }
-        )
+        print_json(comparisons_json(loaded.name, outcome, rows))
     else:
-        print_table(rows, COLUMNS)
+        print_table(rows, TABLE_COLUMNS)
         for note in (*outcome.notes, *doubts(outcome)):
             print(note)
-    if fail_on is not None and any(c.verdict.startswith(fail_on) for c in judged(outcome, fail_on)):
+    if fail_on is not None and is_said(fail_on, outcome):
         raise typer.Exit(1)
 
 
+def comparisons_json(
+    name: str, outcome: "Comparisons", rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What --json prints of an experiment."""
+    warnings = dict.fromkeys([*outcome.warnings, *of_times(outcome)])
+    return {
+        "schema": COMPARE_SCHEMA,
+        "experiment": name,
+        "baseline": outcome.baseline,
+        "primary": outcome.primary,
+        "looks": outcome.looks,
+        "anytime": outcome.anytime,
+        "notes": list(outcome.notes),
+        "warnings": [warning.name.lower() for warning in warnings],
+        "comparisons": rows,
+    }
+
+
 def of_times(outcome: "Comparisons") -> dict["Caution", list[str]]:
-    """What is doubtful about an arm's time to target, with the arms; a comparison of it may be missing for that very reason."""
-    found: dict[Caution, list[str]] = {}
+    """What is doubtful about an arm's time to target, with the arms.
+
+    A comparison of that time may be missing for that very reason.
+    """
+    arms_of: dict[Caution, list[str]] = {}
     for arm, time in outcome.times.items():
         for warning in time.warnings:
-            found.setdefault(warning, []).append(arm)
-    return found
+            arms_of.setdefault(warning, []).append(arm)
+    return arms_of
 
 
 def doubts(outcome: "Comparisons") -> list[str]:
-    """Every warning as one sentence; one that is not about the whole experiment has its arms in front."""
-    arms = of_times(outcome)
+    """Every warning as a sentence; one that is not about the whole experiment names its arms."""
+    arms_of = of_times(outcome)
     for c in outcome.comparisons.values():
         for warning in c.warnings:
-            arms.setdefault(warning, []).append(c.arm)
-    own = {w: dict.fromkeys(names) for w, names in arms.items() if w not in outcome.warnings}
-    return [*(w.text for w in outcome.warnings), *(f"{', '.join(names)}: {w.text}" for w, names in own.items())]
+            arms_of.setdefault(warning, []).append(c.arm)
+    sentences = [warning.text for warning in outcome.warnings]
+    for warning, arms in arms_of.items():
+        if warning not in outcome.warnings:
+            named = ", ".join(dict.fromkeys(arms))
+            sentences.append(f"{named}: {warning.text}")
+    return sentences
 
 
 def row(c: "Comparison", *, hours_per_run: float | None = None) -> dict[str, Any]:
     """One comparison as scripts read it."""
-    runs = None if c.next_runs is None else c.next_runs
+    interval = None
+    if c.low is not None and c.high is not None:
+        interval = [c.low, c.high]
     return {
         "arm": c.arm,
         "baseline": c.baseline,
@@ -89,7 +111,7 @@ def row(c: "Comparison", *, hours_per_run: float | None = None) -> dict[str, Any
         "unit": c.unit,
         "estimand": c.estimand,
         "delta": c.delta,
-        "interval": None if c.low is None or c.high is None else [c.low, c.high],
+        "interval": interval,
         "low": c.low,
         "high": c.high,
         "level": c.level,
@@ -103,95 +125,146 @@ def row(c: "Comparison", *, hours_per_run: float | None = None) -> dict[str, Any
         "method": c.method,
         "verdict": c.verdict,
         "next_action": c.next_action,
-        "next_cost": {
-            "runs": runs or 0,
-            "hours": None if runs and hours_per_run is None else (runs or 0) * (hours_per_run or 0.0),
-        },
+        "next_cost": next_cost(c.next_runs or 0, hours_per_run),
         "more_seeds": c.more_seeds,
-        "warnings": [w.name.lower() for w in c.warnings],
+        "warnings": [warning.name.lower() for warning in c.warnings],
     }
 
 
+def next_cost(n_runs: int, hours_per_run: float | None) -> dict[str, float | None]:
+    """Runs that the next action costs, and their hours: None where no run has shown how long."""
+    hours: float | None = n_runs * (hours_per_run or 0.0)
+    if n_runs and hours_per_run is None:
+        hours = None
+    return {"runs": n_runs, "hours": hours}
+
+
 def hours_per_run(experiment: "Experiment") -> float | None:
-    """Mean wall time of the finished runs, in hours of the slot that they had; None before one is."""
+    """Mean wall time of the finished runs, in hours of the slot they had; None before one is."""
     from statistics import fmean
 
-    walls = [(r.get("wall") or {}).get("total_s") for r in experiment.results.values() if r.get("status") == "finished"]
-    known = [float(w) for w in walls if w]
-    return fmean(known) / 3600 if known else None
+    seconds = []
+    for result in experiment.results.values():
+        taken = (result.get("wall") or {}).get("total_s")
+        if result.get("status") == "finished" and taken:
+            seconds.append(float(taken))
+    if not seconds:
+        return None
+    return fmean(seconds) / 3600
 
 
 def check_word(word: str | None) -> None:
     """Refuse a --fail-on that no verdict begins with."""
-    from harness.errors import near
     from reports.stats.verdicts import VERDICTS
 
-    if word is not None and not any(v.startswith(word) for v in VERDICTS):
-        raise UserError(f"--fail-on {word}: no verdict begins so; there is: {', '.join(VERDICTS)}{near(word, VERDICTS)}")
+    if word is None or any(verdict.startswith(word) for verdict in VERDICTS):
+        return
+    raise UserError(
+        f"--fail-on {word}: no verdict begins so; there is: "
+        f"{', '.join(VERDICTS)}{near(word, VERDICTS)}"
+    )
 
 
-def judged(outcome: "Comparisons", word: str) -> list["Comparison"]:
-    """The comparisons that --fail-on looks at: the primary metric's, or where that never says `word`, those that can say it."""
+def is_said(word: str, outcome: "Comparisons") -> bool:
+    """Whether a verdict that --fail-on looks at begins with the word.
+
+    It looks at the primary metric's, or where that never says `word`, at those that can say it.
+    """
     from reports.stats.verdicts import WORDS, words_of
 
-    metrics = [outcome.primary] if word in words_of(outcome.primary) else [m for m in WORDS if word in words_of(m)]
-    return [c for c in outcome.comparisons.values() if c.metric in (metrics or [outcome.primary])]
+    metrics = [outcome.primary]
+    if word not in words_of(outcome.primary):
+        metrics = [metric for metric in WORDS if word in words_of(metric)] or metrics
+    judged = [c for c in outcome.comparisons.values() if c.metric in metrics]
+    return any(c.verdict.startswith(word) for c in judged)
 
 
-@app.command()
-def significance(
+@dataclass(frozen=True, kw_only=True)
+class SignificanceOptions:
+    """What `ablate significance` is asked."""
+
     values: Annotated[
-        list[str] | None, typer.Argument(help="final losses, or EXP with --arm; none: read from standard input")
-    ] = None,
-    rule: Annotated[str, typer.Option(help="track1, track3 or track3-pair")] = "track1",
-    target: Annotated[float, typer.Option(help="the benchmark's loss")] = 3.28,
-    arm: Annotated[str | None, typer.Option(help="take the final losses of this arm of EXP")] = None,
-    old_mean: float | None = None,
-    old_n: int | None = None,
-    old_steps: int | None = None,
-    new_mean: float | None = None,
-    new_n: int | None = None,
-    new_steps: int | None = None,
-    slope: Annotated[str | None, typer.Option(help="loss per step, or as 0.0045/100; default that")] = None,
-    results: Results = RESULTS,
-    json: Json = False,
-) -> None:
-    """The benchmark's rules on numbers given as arguments, on standard input, or taken from an experiment's arm."""
-    from harness.errors import near
+        list[str] | None,
+        typer.Argument(help="final losses, or EXP with --arm; none: read from standard input"),
+    ] = None
+    rule: Annotated[str, typer.Option(help="track1, track3 or track3-pair")] = "track1"
+    target: Annotated[float, typer.Option(help="the benchmark's loss")] = 3.28
+    arm: Annotated[str | None, typer.Option(help="take the final losses of this arm of EXP")] = None
+    old_mean: float | None = None
+    old_n: int | None = None
+    old_steps: int | None = None
+    new_mean: float | None = None
+    new_n: int | None = None
+    new_steps: int | None = None
+    slope: Annotated[
+        str | None, typer.Option(help="loss per step, or as 0.0045/100; default that")
+    ] = None
+    results: Results = RESULTS
+    json: Json = False
+
+
+@app.command(
+    help="The benchmark's rules on numbers given as arguments, on standard input, or taken from an "
+    "experiment's arm."
+)
+@takes(SignificanceOptions)
+def significance(options: SignificanceOptions) -> None:
+    """The benchmark's rules on numbers that were given, or on those of an experiment's arm."""
     from reports.stats import rules
 
     try:
-        if rule == "track3-pair":
-            pair = dict(zip(PAIR, (old_mean, old_n, old_steps, new_mean, new_n, new_steps), strict=True))
-            missing = [f"--{k.replace('_', '-')}" for k, v in pair.items() if v is None]
-            if missing:
-                raise UserError(f"significance --rule track3-pair: needs {', '.join(missing)}")
-            if values or arm is not None:
-                raise UserError("significance --rule track3-pair: takes means and numbers of runs, no single losses")
-            outcome = rules.track3_pair(**pair, slope=rules.parse_slope(slope) if slope is not None else rules.SLOPE_PER_STEP)  # type: ignore[arg-type]
-        elif rule in rules.SINGLE:
-            outcome = rules.SINGLE[rule](_losses(values, arm, results), target)
+        if options.rule == PAIR_RULE:
+            outcome = judge_pair(options)
+        elif options.rule in rules.SINGLE:
+            outcome = rules.SINGLE[options.rule](losses_of(options), options.target)
         else:
-            known = [*rules.SINGLE, "track3-pair"]
-            raise UserError(f"unknown rule '{rule}': there is {', '.join(known)}{near(rule, known)}")
+            names = [*rules.SINGLE, PAIR_RULE]
+            raise UserError(
+                f"unknown rule '{options.rule}': there is {', '.join(names)}"
+                f"{near(options.rule, names)}"
+            )
     except ValueError as error:
         raise UserError(f"significance: {error}") from None
-    facts = {k: getattr(outcome, k) for k in RULE_KEYS}
-    if json:
+    facts = {key: getattr(outcome, key) for key in RULE_KEYS}
+    if options.json:
         print_json(facts)
     else:
         print_table([facts], digits=6)
 
 
-def _losses(values: list[str] | None, arm: str | None, results: Path) -> list[float]:
+def judge_pair(options: SignificanceOptions) -> "RuleResult":
+    """The rule on means and numbers of runs; raises UserError where one is missing."""
+    from reports.stats import rules
+
+    pair = {name: getattr(options, name) for name in PAIR}
+    missing = [f"--{name.replace('_', '-')}" for name in PAIR if pair[name] is None]
+    if missing:
+        raise UserError(f"significance --rule {PAIR_RULE}: needs {', '.join(missing)}")
+    if options.values or options.arm is not None:
+        raise UserError(
+            f"significance --rule {PAIR_RULE}: takes means and numbers of runs, no single losses"
+        )
+    slope = rules.SLOPE_PER_STEP
+    if options.slope is not None:
+        slope = rules.parse_slope(options.slope)
+    return rules.track3_pair(**pair, slope=slope)
+
+
+def losses_of(options: SignificanceOptions) -> list[float]:
+    """The losses given, read from standard input, or those of an experiment's arm."""
     from reports.analysis.samples import final_losses
     from reports.stats import rules
 
-    if arm is None:
-        return rules.parse_numbers(" ".join(values) if values else sys.stdin.read())
-    if not values or len(values) != 1:
-        raise UserError("significance --arm: name one experiment: ablate significance EXP --arm ARM")
-    losses, warnings = final_losses(load_for_report(values[0], results), arm)
+    values = options.values or []
+    if options.arm is None:
+        if values:
+            return rules.parse_numbers(" ".join(values))
+        return rules.parse_numbers(sys.stdin.read())
+    if len(values) != 1:
+        raise UserError(
+            "significance --arm: name one experiment: ablate significance EXP --arm ARM"
+        )
+    losses, warnings = final_losses(load_for_report(values[0], options.results), options.arm)
     for warning in warnings:
         print(warning.text, file=sys.stderr)
     return losses

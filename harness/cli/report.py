@@ -1,4 +1,4 @@
-"""What comes out: the report, its verification, the verdicts as a table, exports, the benchmark's rules."""
+"""What comes out: the report, its verification, exports."""
 
 import time
 from collections.abc import Sequence
@@ -16,18 +16,28 @@ if TYPE_CHECKING:
     from reports.inputs.experiment import Experiment
 
 UNFINISHED = ("pending", "running", "interrupted", "preempted")
+WATCHED = ("metrics.jsonl", "attempts.jsonl", "result.json")  # of a run: what a page is made from
 
 
 @app.command()
 def report(
     experiments: Annotated[list[str], typer.Argument(metavar="EXP...")],
-    out: Annotated[Path | None, typer.Option("-o", help="the page; default results/experiments/EXP/report.html")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", help="the page; default results/experiments/EXP/report.html"),
+    ] = None,
     results: Results = RESULTS,
     accept_stale: AcceptStale = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="write it again whenever a run gets further, until all have ended")
+        bool,
+        typer.Option(
+            "--watch", help="write it again whenever a run gets further, until all have ended"
+        ),
     ] = False,
-    every: Annotated[float, typer.Option("--every", help="with --watch: seconds between looks into the folder")] = 5.0,
+    every: Annotated[
+        float,
+        typer.Option("--every", help="with --watch: seconds between looks into the folder"),
+    ] = 5.0,
 ) -> None:
     """Write the HTML report from results alone; while runs are still going too."""
     if every <= 0:
@@ -37,31 +47,52 @@ def report(
         return
     seen: object = None
     while True:
-        if (now := progress(experiments, results)) != seen:
+        now = watched_files(experiments, results)
+        if now != seen:
             loaded, seen = load_page(experiments, results, accept_stale), now
             to_come = sum(int(e.runs["status"].isin(UNFINISHED).sum()) for e in loaded)
-            page = write_loaded(loaded, results, out, refresh_s=every if to_come else None)
-            print(f"{page}: {to_come} runs to come" if to_come else page, flush=True)
             if not to_come:
+                print(write_loaded(loaded, results, out), flush=True)
                 return
+            page = write_loaded(loaded, results, out, refresh_s=every)
+            print(f"{page}: {to_come} runs to come", flush=True)
         time.sleep(every)
 
 
-def progress(names: Sequence[str], results: Path) -> list[tuple[str, int]]:
-    """How far the runs of some experiments are: every file of theirs that a page is made from, with its time."""
+def watched_files(names: Sequence[str], results: Path) -> list[tuple[str, int]]:
+    """How far the runs of some experiments are: every file of theirs, with its time."""
     from harness.store.plans import read_plan
 
-    plans = [read_plan(results, Path(name).stem if name.endswith((".yaml", ".yml")) else name) for name in names]
-    folders = [results / "runs" / r["run_id"] for plan in plans for r in (plan or {"runs": []})["runs"]]
-    files = [folder / name for folder in folders for name in ("metrics.jsonl", "attempts.jsonl", "result.json")]
-    return [(str(f), f.stat().st_mtime_ns) for f in files if f.exists()]
+    files = []
+    for name in names:
+        if name.endswith((".yaml", ".yml")):
+            name = Path(name).stem
+        plan = read_plan(results, name)
+        if plan is None:
+            continue
+        for run in plan.runs:
+            folder = results / "runs" / run.run_id
+            files += [folder / file for file in WATCHED]
+    return [(str(file), file.stat().st_mtime_ns) for file in files if file.exists()]
 
 
-def write_page(names: Sequence[str], results: Path, *, out: Path | None = None, accept_stale: bool = False) -> Path:
+def write_page(
+    names: Sequence[str], results: Path, *, out: Path | None = None, accept_stale: bool = False
+) -> Path:
     return write_loaded(load_page(names, results, accept_stale), results, out)
 
 
-def write_loaded(loaded: "Sequence[Experiment]", results: Path, out: Path | None, *, refresh_s: float | None = None) -> Path:
+def write_loaded(
+    loaded: "Sequence[Experiment]",
+    results: Path,
+    out: Path | None,
+    *,
+    refresh_s: float | None = None,
+) -> Path:
+    """The page of experiments, at `out` or beside the first one's plan; returns where.
+
+    refresh_s: the page loads itself again so often.
+    """
     from reports.analysis.samples import usable
     from reports.page.write import write_report
 
@@ -70,7 +101,9 @@ def write_loaded(loaded: "Sequence[Experiment]", results: Path, out: Path | None
             usable(experiment)
     except ValueError as error:
         raise UserError(str(error)) from None
-    return write_report(loaded, out or results / "experiments" / loaded[0].name / "report.html", refresh_s=refresh_s)
+    if out is None:
+        out = results / "experiments" / loaded[0].name / "report.html"
+    return write_report(loaded, out, refresh_s=refresh_s)
 
 
 def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[Experiment]":
@@ -78,17 +111,26 @@ def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[
     from harness.store.plans import read_plan
 
     loaded = [load_for_report(name, results, accept_stale, look=True) for name in names]
-    there = {e.name for e in loaded}
-    grids = [g for e in loaded if (g := e.plan.get("grid")) and g not in there and read_plan(results, g)]
-    return loaded + [load_for_report(grid, results, accept_stale, look=True) for grid in grids]
+    there = {experiment.name for experiment in loaded}
+    for experiment in list(loaded):
+        grid = experiment.plan.grid
+        if grid and grid not in there and read_plan(results, grid):
+            loaded.append(load_for_report(grid, results, accept_stale, look=True))
+    return loaded
 
 
-@app.command()
+@app.command(
+    help="Recompute every number on a page from its embedded rows; exit 1 if one is not what the "
+    "rows say."
+)
 def verify(
     page: Annotated[Path, typer.Argument(metavar="REPORT")],
-    results: Annotated[Path | None, typer.Option("--results", help="check every row's digest against this folder too")] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option("--results", help="check every row's digest against this folder too"),
+    ] = None,
 ) -> None:
-    """Recompute every number on a page from its embedded rows; exit 1 if one is not what the rows say."""
+    """Recompute every number on a page from its embedded rows."""
     from reports.verify.verify import verify as verify_page
 
     if not page.is_file():
@@ -97,17 +139,22 @@ def verify(
         problems = verify_page(page, results)
     except ValueError as error:
         raise UserError(str(error)) from None
+    if not problems:
+        print(f"{page}: every number and verdict follows from the embedded rows")
+        raise typer.Exit(0)
     for line in problems:
         print(line)
-    print(f"{len(problems)} problems" if problems else f"{page}: every number and verdict follows from the embedded rows")
-    raise typer.Exit(1 if problems else 0)
+    print(f"{len(problems)} problems")
+    raise typer.Exit(1)
 
 
 @app.command()
 def export(
     experiments: Annotated[list[str], typer.Argument(metavar="EXP...")],
     out: Annotated[Path, typer.Option("-o", help="FILE.csv or FILE.parquet")],
-    curves: Annotated[bool, typer.Option("--curves", help="every validation point instead of every run")] = False,
+    curves: Annotated[
+        bool, typer.Option("--curves", help="every validation point instead of every run")
+    ] = False,
     results: Results = RESULTS,
     accept_stale: AcceptStale = False,
 ) -> None:
@@ -115,6 +162,7 @@ def export(
     from reports.inputs.export import export as write_table
 
     try:
-        print(write_table([load_for_report(e, results, accept_stale) for e in experiments], out, curves=curves))
+        loaded = [load_for_report(name, results, accept_stale) for name in experiments]
+        print(write_table(loaded, out, curves=curves))
     except ValueError as error:
         raise UserError(str(error)) from None

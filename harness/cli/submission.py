@@ -1,6 +1,7 @@
 """What leaves the house: a record's pull request from an arm's runs."""
 
 import difflib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,10 @@ from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
 
-@app.command()
+@app.command(
+    help="Write what a record pull request needs, and say which of the benchmark's rules the runs "
+    "meet."
+)
 def submission(
     experiment: Annotated[str, typer.Argument(metavar="EXP")],
     arm: Annotated[str, typer.Option(help="the arm to submit")],
@@ -23,20 +27,16 @@ def submission(
     accept_stale: AcceptStale = False,
     json: Json = False,
 ) -> None:
-    """Write what a record pull request needs, and say which of the benchmark's rules the runs meet."""
+    """Write what a record pull request needs, and say which rules the runs meet."""
     from harness.provenance.redact import redact
     from reports.submission.submission import write_submission
 
     if experiment.startswith(PUBLISHED):
-        raise UserError(f"submission {experiment}: published runs are others' own; name an experiment of yours")
-    loaded = load_for_report(experiment, results, accept_stale)
-    arms = [a["name"] for a in loaded.plan["arms"]]
-    if arm not in arms:
-        near = difflib.get_close_matches(arm, arms, 1)
         raise UserError(
-            f"experiment '{experiment}' has no arm '{arm}'; "
-            + (f"did you mean '{near[0]}'?" if near else f"there is: {', '.join(arms)}")
+            f"submission {experiment}: published runs are others' own; name an experiment of yours"
         )
+    loaded = load_for_report(experiment, results, accept_stale)
+    check_arm(arm, loaded.plan.by_arm, experiment)
     try:
         checks = write_submission(loaded, arm, out, results=results, redact=redact, target=target)
     except ValueError as error:
@@ -47,3 +47,14 @@ def submission(
     else:
         print_table(rows)
         print(out)
+
+
+def check_arm(arm: str, arms: Collection[str], experiment: str) -> None:
+    """Refuse an arm that the experiment has not."""
+    if arm in arms:
+        return
+    hint = f"there is: {', '.join(arms)}"
+    near = difflib.get_close_matches(arm, arms, 1)
+    if near:
+        hint = f"did you mean '{near[0]}'?"
+    raise UserError(f"experiment '{experiment}' has no arm '{arm}'; {hint}")

@@ -1,8 +1,8 @@
-"""What every figure is made of: scales, ticks, axes, and the Figure itself (a drawing for two widths beside its data).
+"""What every figure is made of: scales, ticks, axes, and the Figure itself, drawn for two widths.
 
-A figure is drawn twice, for a wide and for a narrow column, so that its text has one size on a desk and on a phone; CSS
-shows one of them.  Colours are CSS classes (`c0` the baseline, `c1` to `c8` the arms), so dark mode and print recolour the
-same drawing.  Units: SVG user units are CSS pixels.
+A figure is drawn twice, for a wide and for a narrow column, so that its text has one size on a desk
+and on a phone; CSS shows one of them.  Colours are CSS classes (`c0` the baseline, `c1` to `c8` the
+arms), so dark mode and print recolour the same drawing.  Units: SVG user units are CSS pixels.
 """
 
 import itertools
@@ -15,10 +15,21 @@ from typing import Any
 from reports.format import pixel, visible
 
 WIDE, NARROW = 760, 328  # px: the page's measure, and a 360 px phone less its margins
-N_HUES = 8
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
+NARROW_ROW = 44  # px of an arm or an effect where it is a row of the narrow drawing
 FLAT = 1e-7  # of the values: a range below it is rounding, which no axis may show
+N_HUES = 8
+MAX_NAMED = 12  # arms in a text alternative
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
 CHAR_PX = 7.3  # mean advance of a 12 px system sans: of the widest in use, DejaVu Sans
+STEPS_OF_TEN = (1, 2, 2.5, 5)  # between ticks, times a power of ten
+SERIES_OF_DECADE = (  # ticks of a logarithmic axis, the coarsest first
+    (1,),
+    (1, 2, 5),
+    (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8),
+    tuple(k / 2 for k in range(2, 20)),
+)
+
+Drawing = tuple[str, float]  # the markup inside an <svg>, and its height
 
 
 def escape(text: str) -> str:
@@ -27,7 +38,7 @@ def escape(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One figure: `draw(width)` gives the SVG's inner markup and its height; `columns` and `rows` are the data behind it."""
+    """One figure: `draw(width)` gives its markup and height; `columns` and `rows` are its data."""
 
     key: str
     title: str
@@ -35,24 +46,29 @@ class Figure:
     alt: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    draw: Callable[[int], tuple[str, float]]
+    draw: Callable[[int], Drawing]
     legend: tuple[tuple[str, str], ...] = ()  # (arm, css class)
-    runs: tuple[int, ...] = ()  # where its rows are nothing but these rows of the table of runs: the page has that already
+    # where its rows are nothing but rows of the table of runs, which the page has already: those
+    runs: tuple[int, ...] = ()
 
     def svg(self, width: int, index: int) -> str:
-        """A whole <svg> element with its text alternative; `index` keeps the ids of several experiments apart."""
+        """A whole <svg> element with its text alternative; `index` is the experiment's."""
         inner, height = self.draw(width)
         name = f"{self.key}-{width}-{index}"
+        css = "narrow"
+        if width == WIDE:
+            css = "wide"
         return (
-            f'<svg class="{"wide" if width == WIDE else "narrow"}" viewBox="0 0 {width} {height:.0f}" width="{width}" '
+            f'<svg class="{css}" viewBox="0 0 {width} {height:.0f}" width="{width}" '
             f'height="{height:.0f}" role="img" aria-labelledby="{name}-t {name}-d">'
-            f'<title id="{name}-t">{escape(self.title)}</title><desc id="{name}-d">{escape(self.alt)}</desc>{inner}</svg>'
+            f'<title id="{name}-t">{escape(self.title)}</title>'
+            f'<desc id="{name}-d">{escape(self.alt)}</desc>{inner}</svg>'
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Palette:
-    """The colour class of each arm, the same in every figure and table of a page: baseline c0, then eight hues in turn."""
+    """The colour class of each arm on a page: c0 for the baseline, then eight hues in turn."""
 
     arms: tuple[str, ...]
     baseline: str
@@ -67,8 +83,25 @@ class Palette:
             return ""
         return DASHES[self._place(arm) // N_HUES % len(DASHES)]
 
+    def dash_attribute(self, arm: str) -> str:
+        """The attribute that dashes a path of this arm, a space in front; '' for a whole line."""
+        dash = self.dash(arm)
+        if not dash:
+            return ""
+        return f' stroke-dasharray="{dash}"'
+
+    def series(self, arm: str, parts: Iterable[str]) -> str:
+        """The marks of an arm as one group, which the page dims and shows together."""
+        inner = "".join(parts)
+        group = self.arms.index(arm)
+        return f'<g class="series {self.css(arm)}" data-arm-group="{group}">{inner}</g>'
+
+    def legend(self, arms: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        return tuple((arm, self.css(arm)) for arm in arms)
+
     def _place(self, arm: str) -> int:
-        return [a for a in self.arms if a != self.baseline].index(arm)
+        changed = [a for a in self.arms if a != self.baseline]
+        return changed.index(arm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +117,26 @@ class Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, n: int = 5) -> list[float]:
-        """About n round numbers inside [low, high], two of them at least: one alone tells no scale."""
-        found: list[float] = []
-        while len(found) < 2:
-            rough = (self.high - self.low) / max(n, 1)
-            power = 10.0 ** math.floor(math.log10(rough))
-            step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
-            found = [k * step for k in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
+        """About n round numbers inside [low, high], at least two: one alone tells no scale."""
+        while True:
+            ticks = self._multiples_inside(self._round_step(n))
+            if len(ticks) >= 2:
+                return ticks
             n += 1
-        return found
+
+    def _round_step(self, n: int) -> float:
+        """The smallest round number that parts the scale into no more than about n steps."""
+        rough = (self.high - self.low) / max(n, 1)
+        power = 10.0 ** math.floor(math.log10(rough))
+        for multiple in STEPS_OF_TEN:
+            if multiple * power >= rough * 0.999:
+                return multiple * power
+        return 10 * power
+
+    def _multiples_inside(self, step: float) -> list[float]:
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [k * step for k in range(first, last + 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,51 +144,85 @@ class LogScale(Scale):
     """The same map of logarithms; low and high above zero; nan for what has no logarithm."""
 
     def __call__(self, value: float) -> float:
-        part = math.log(value / self.low) / math.log(self.high / self.low) if value > 0 else math.nan
+        part = math.nan
+        if value > 0:
+            part = math.log(value / self.low) / math.log(self.high / self.low)
         return self.start + part * (self.end - self.start)
 
     def ticks(self, n: int = 5) -> list[float]:
-        """Round numbers inside [low, high]: those of the coarsest of four series that gives at least 3, else the finest."""
-        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        found: list[float] = []
-        for series in ((1,), (1, 2, 5), (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8), tuple(k / 2 for k in range(2, 20))):
-            found = [m * 10.0**d for d in decades for m in series if self.low <= m * 10.0**d <= self.high]
-            if len(found) >= 3:
+        """Round numbers inside [low, high], of the coarsest of four series that gives 3 or more."""
+        ticks: list[float] = []
+        for series in SERIES_OF_DECADE:
+            ticks = self._inside(series)
+            if len(ticks) >= 3:
                 break
-        return found
+        return ticks
+
+    def _inside(self, series: Sequence[float]) -> list[float]:
+        first = math.floor(math.log10(self.low))
+        last = math.ceil(math.log10(self.high))
+        inside = []
+        for decade in range(first, last + 1):
+            for multiple in series:
+                value = multiple * 10.0**decade
+                if self.low <= value <= self.high:
+                    inside.append(value)
+        return inside
 
 
-def extent(values: Iterable[float], *, around: Sequence[float] = (), pad: float = 0.06) -> tuple[float, float]:
-    """Lowest and highest finite value, with `around` included and a margin; (0, 1) when there is nothing to show."""
+def extent(
+    values: Iterable[float], *, around: Sequence[float] = (), pad: float = 0.06
+) -> tuple[float, float]:
+    """Lowest and highest finite value, `around` among them, and a margin; (0, 1) of nothing."""
     finite = [v for v in (*values, *around) if v is not None and math.isfinite(v)]
     if not finite:
         return 0.0, 1.0
     low, high = min(finite), max(finite)
-    flat = high - low <= FLAT * max(abs(low), abs(high))
-    room = (abs(high) if flat else high - low) * pad or 1.0
+    spread = high - low
+    if spread <= FLAT * max(abs(low), abs(high)):
+        spread = abs(high)
+    room = spread * pad or 1.0
     return low - room, high + room
+
+
+def around_target(target: float | None) -> list[float]:
+    """What `extent` is to include so that the line of a target is seen."""
+    if target is None:
+        return []
+    return [target]
 
 
 def tick_text(value: float, ticks: Sequence[float]) -> str:
     """A tick's label with the decimals that tell its neighbours apart, U+2212 for minus."""
-    step = min((b - a for a, b in itertools.pairwise(ticks)), default=abs(value) or 1.0)
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
+    gaps = [b - a for a, b in itertools.pairwise(ticks)]
+    step = min(gaps, default=abs(value) or 1.0)
+    decimals = 0
+    if step > 0:
+        decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     if decimals and abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:
         decimals += 1
-    return f"{value:.{decimals}f}".replace("-", "−") if round(value, decimals) else f"{0:.{decimals}f}"
+    if not round(value, decimals):
+        return f"{0:.{decimals}f}"
+    return f"{value:.{decimals}f}".replace("-", "−")
 
 
 def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:
-    kind = f' class="{css}"' if css else ""
-    return f'<text x="{pixel(x)}" y="{pixel(y)}" text-anchor="{anchor}"{kind}>{escape(content)}</text>'
+    kind = ""
+    if css:
+        kind = f' class="{css}"'
+    return (
+        f'<text x="{pixel(x)}" y="{pixel(y)}" text-anchor="{anchor}"{kind}>{escape(content)}</text>'
+    )
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
-    return f'<line x1="{pixel(x1)}" y1="{pixel(y1)}" x2="{pixel(x2)}" y2="{pixel(y2)}" class="{css}"/>'
+    return (
+        f'<line x1="{pixel(x1)}" y1="{pixel(y1)}" x2="{pixel(x2)}" y2="{pixel(y2)}" class="{css}"/>'
+    )
 
 
 def mark(shape: str, *, arm: str = "", run: str = "", tip: str = "", css: str = "") -> str:
-    """A mark that answers hover (arm, tip) and click (run): `shape` is an element's markup without its closing."""
+    """A mark that answers hover (arm, tip) and click (run); `shape`: an element without its end."""
     parts = [shape]
     for name, value in (("class", css), ("data-arm", arm), ("data-run", run), ("data-tip", tip)):
         if value:
@@ -157,38 +235,59 @@ def dot(x: float, y: float, *, r: float = 3.2, **facts: str) -> str:
 
 
 def dots(spots: Iterable[tuple[float, float, int]], *, r: int) -> str:
-    """Runs as dots, (x, y, row in the table of runs) each: one path, which a browser draws many times faster than an element
-    each. The row numbers stand in the order of the dots."""
-    drawn = [(f"M{pixel(x - r)} {pixel(y)}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0", row) for x, y, row in spots]
-    rows = " ".join(str(row) for _, row in drawn)
-    return f'<path class="dots" d="{"".join(d for d, _ in drawn)}" data-rows="{rows}"/>' if drawn else ""
+    """Runs as dots, (x, y, row in the table of runs) each, in one path; '' for none.
+
+    A browser draws one path many times faster than an element each. The row numbers stand in the
+    order of the dots.
+    """
+    circles, rows = [], []
+    for x, y, row in spots:
+        circles.append(
+            f"M{pixel(x - r)} {pixel(y)}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0"
+        )
+        rows.append(str(row))
+    if not circles:
+        return ""
+    return f'<path class="dots" d="{"".join(circles)}" data-rows="{" ".join(rows)}"/>'
 
 
 def path_of(points: Sequence[tuple[float, float]]) -> str:
     """An SVG path through the points; a point that is not finite breaks the line."""
-    pieces, drawing = [], False
+    pieces = []
+    command = "M"
     for x, y in points:
         if math.isfinite(x) and math.isfinite(y):
-            pieces.append(f"{'L' if drawing else 'M'}{pixel(x)} {pixel(y)}")
-            drawing = True
+            pieces.append(f"{command}{pixel(x)} {pixel(y)}")
+            command = "L"
         else:
-            drawing = False
+            command = "M"
     return "".join(pieces)
 
 
 def x_axis(scale: Scale, y_top: float, y_bottom: float, label: str, *, n: int) -> str:
     ticks = scale.ticks(n)
-    lines = "".join(line(scale(t), y_top, scale(t), y_bottom, "grid") for t in ticks)
-    labels = "".join(text(scale(t), y_bottom + 16, tick_text(t, ticks), anchor="middle", css="tick") for t in ticks)
-    return lines + labels + text((scale.start + scale.end) / 2, y_bottom + 35, label, anchor="middle", css="axis")
+    lines, labels = [], []
+    for tick in ticks:
+        x = scale(tick)
+        lines.append(line(x, y_top, x, y_bottom, "grid"))
+        labels.append(text(x, y_bottom + 16, tick_text(tick, ticks), anchor="middle", css="tick"))
+    middle = (scale.start + scale.end) / 2
+    title = text(middle, y_bottom + 35, label, anchor="middle", css="axis")
+    return "".join([*lines, *labels, title])
 
 
 def y_axis(scale: Scale, x_left: float, x_right: float, label: str, *, n: int = 5) -> str:
-    """Grid lines and labels; the axis label sits above the axis, horizontal, where it is read without turning the head."""
+    """Grid lines and labels; the axis label stands above, to be read without turning the head."""
     ticks = scale.ticks(n)
-    lines = "".join(line(x_left, scale(t), x_right, scale(t), "grid") for t in ticks)
-    labels = "".join(text(x_left - 7, scale(t) + 4, tick_text(t, ticks), anchor="end", css="tick") for t in ticks)
-    return lines + labels + (text(0, scale.end - 12, label, css="axis") if label else "")
+    lines, labels = [], []
+    for tick in ticks:
+        y = scale(tick)
+        lines.append(line(x_left, y, x_right, y, "grid"))
+        labels.append(text(x_left - 7, y + 4, tick_text(tick, ticks), anchor="end", css="tick"))
+    title = ""
+    if label:
+        title = text(0, scale.end - 12, label, css="axis")
+    return "".join([*lines, *labels, title])
 
 
 def shorten(name: str, px: float) -> str:
@@ -201,7 +300,7 @@ def shorten(name: str, px: float) -> str:
 
 
 def clipped(x: float, y: float, width: float, height: float, inner: str) -> str:
-    """The markup cut to a box, its coordinates unchanged: a nested svg needs no id, unlike a clipPath."""
+    """The markup cut to a box, coordinates unchanged: a nested svg needs no id as clipPath does."""
     box = f"{pixel(x)} {pixel(y)} {pixel(width)} {pixel(height)}"
     place = f'x="{pixel(x)}" y="{pixel(y)}" width="{pixel(width)}" height="{pixel(height)}"'
     return f'<svg class="clip" {place} viewBox="{box}">{inner}</svg>'

@@ -1,15 +1,21 @@
-"""The budget curve: final loss over the number of steps it was trained for, one line per arm; where it meets the target is N*."""
+"""The budget curve: final loss over the steps trained for; where it meets the target is N*."""
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from reports.analysis.types import Comparisons
 from reports.figures.base import (
+    MAX_NAMED,
     WIDE,
+    Drawing,
     Figure,
     Palette,
     Scale,
+    around_target,
     dot,
     extent,
     line,
@@ -22,65 +28,120 @@ from reports.figures.base import (
 from reports.format import kept, pixel, plural, settled, show
 
 
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """The mean final loss of an arm's schedules of one length."""
+
+    budget: int  # steps
+    loss: float
+    n_runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetCurves:
+    """The drawing: a line per arm on a logarithmic axis of steps."""
+
+    of_arms: Mapping[str, Sequence[Mean]]
+    budgets: Sequence[int]
+    needed: Mapping[str, float]  # arm -> steps to the target, where resolved
+    palette: Palette
+    unit: str
+    target: float | None
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+
+    def draw(self, width: int) -> Drawing:
+        height = 300
+        if width == WIDE:
+            height = 380
+        left, right, top, bottom = 60, width - 14, 30, height - 48
+        x = Scale(low=self.x_range[0], high=self.x_range[1], start=left, end=right)
+        y = Scale(low=self.y_range[0], high=self.y_range[1], start=bottom, end=top)
+        parts = [y_axis(y, left, right, f"final validation loss, {self.unit}")]
+        for budget in self.budgets:
+            at = x(math.log(budget))
+            label = tick_text(budget, self.budgets)
+            parts.append(line(at, top, at, bottom, "grid"))
+            parts.append(text(at, height - 32, label, anchor="middle", css="tick"))
+        words = "steps of the whole schedule, logarithmic"
+        parts.append(text((left + right) / 2, height - 13, words, anchor="middle", css="axis"))
+        if self.target is not None:
+            level = y(self.target)
+            words = f"target {self.target:g}"
+            parts.append(line(left, level, right, level, "target"))
+            parts.append(text(width - 16, level - 6, words, anchor="end", css="note"))
+        parts += [self.series(arm, x, y) for arm in self.of_arms]
+        return "".join(parts), height
+
+    def series(self, arm: str, x: Scale, y: Scale) -> str:
+        """An arm: the line through its means, and a tick on the target where it meets that."""
+        spots, mean_dots = [], []
+        for mean in self.of_arms[arm]:
+            spot = x(math.log(mean.budget)), y(mean.loss)
+            loss, n_runs = show(mean.loss, "loss"), plural(mean.n_runs, "run")
+            tip = f"{arm}: {loss} after {mean.budget} steps, {n_runs}"
+            mean_dots.append(dot(*spot, r=4, tip=tip))
+            spots.append(spot)
+        dash = self.palette.dash_attribute(arm)
+        marks = [mark(f'path d="{path_of(spots)}"{dash}', css="mean", tip=arm), *mean_dots]
+        if arm in self.needed and self.target is not None:
+            steps = self.needed[arm]
+            tick = f"M{pixel(x(math.log(steps)))} {pixel(y(self.target) - 5)}v10"
+            tip = f"{arm}: reaches the target with {settled(steps):.0f} steps"
+            marks.append(mark(f'path d="{tick}"', css="center", tip=tip))
+        return self.palette.series(arm, marks)
+
+
+def steps_needed(outcome: Comparisons, budgets: Sequence[int]) -> dict[str, float]:
+    """Arm -> its steps to the target, where they are resolved and not far from the budgets."""
+    needed = {}
+    for arm, time in outcome.times.items():
+        if time.n_star is not None and budgets[0] / 2 < time.n_star < budgets[-1] * 2:
+            needed[arm] = time.n_star
+    return needed
+
+
 def budget_figure(
     runs: pd.DataFrame, outcome: Comparisons, palette: Palette, *, unit: str, target: float | None
 ) -> Figure | None:
-    """Mean final losses over budgets on a logarithmic axis, N* marked where it is resolved; None with a single budget."""
+    """Mean final losses over budgets, N* marked where it is resolved; None with a single budget."""
     finished = runs[(runs["status"] == "finished") & runs["val_loss"].notna()]
-    table = finished.groupby(["arm", "budget"], sort=True)["val_loss"].agg(["mean", "count"]).reset_index()
+    groups = finished.groupby(["arm", "budget"], sort=True)["val_loss"]
+    table = groups.agg(["mean", "count"]).reset_index()
     budgets = sorted(int(b) for b in table["budget"].unique())
     if len(budgets) < 2:
         return None
-    stars = {
-        a: t.n_star for a, t in outcome.times.items() if t.n_star is not None and budgets[0] / 2 < t.n_star < budgets[-1] * 2
-    }
-    x_range = extent([math.log(v) for v in (*budgets, *stars.values())])
-    y_range = extent(table["mean"], around=[] if target is None else [target])
-    by_arm = {arm: table[table["arm"] == arm] for arm in palette.arms if (table["arm"] == arm).any()}
-
-    def draw(width: int) -> tuple[str, float]:
-        height = 380 if width == WIDE else 300
-        x = Scale(low=x_range[0], high=x_range[1], start=60, end=width - 14)
-        y = Scale(low=y_range[0], high=y_range[1], start=height - 48, end=30)
-        parts = [y_axis(y, 60, width - 14, f"final validation loss, {unit}")]
-        for budget in budgets:
-            at = x(math.log(budget))
-            parts += [
-                line(at, 30, at, height - 48, "grid"),
-                text(at, height - 32, tick_text(budget, budgets), anchor="middle", css="tick"),
-            ]
-        parts.append(
-            text((60 + width - 14) / 2, height - 13, "steps of the whole schedule, logarithmic", anchor="middle", css="axis")
-        )
-        if target is not None:
-            parts.append(line(60, y(target), width - 14, y(target), "target"))
-            parts.append(text(width - 16, y(target) - 6, f"target {target:g}", anchor="end", css="note"))
-        for arm, rows in by_arm.items():
-            spots = [(x(math.log(r["budget"])), y(r["mean"])) for r in rows.to_dict("records")]
-            dash = f' stroke-dasharray="{palette.dash(arm)}"' if palette.dash(arm) else ""
-            group = [f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">']
-            group.append(mark(f'path d="{path_of(spots)}"{dash}', css="mean", tip=arm))
-            for (px, py), r in zip(spots, rows.to_dict("records")):
-                tip = f"{arm}: {show(r['mean'], 'loss')} after {r['budget']} steps, {plural(r['count'], 'run')}"
-                group.append(dot(px, py, r=4, tip=tip))
-            if arm in stars and target is not None:
-                cross = f"M{pixel(x(math.log(stars[arm])))} {pixel(y(target) - 5)}v10"
-                group.append(
-                    mark(f'path d="{cross}"', css="center", tip=f"{arm}: reaches the target with {settled(stars[arm]):.0f} steps")
-                )
-            parts.append("".join(group) + "</g>")
-        return "".join(parts), height
-
+    means: dict[str, list[Mean]] = {}
+    rows: list[tuple[Any, ...]] = []
+    for row in table.to_dict("records"):
+        mean = Mean(budget=int(row["budget"]), loss=float(row["mean"]), n_runs=int(row["count"]))
+        means.setdefault(row["arm"], []).append(mean)
+        rows.append((row["arm"], mean.budget, kept(mean.loss, 6), mean.n_runs))
+    of_arms = {arm: means[arm] for arm in palette.arms if arm in means}
+    needed = steps_needed(outcome, budgets)
+    logarithms = [math.log(v) for v in (*budgets, *needed.values())]
+    drawing = BudgetCurves(
+        of_arms=of_arms,
+        budgets=budgets,
+        needed=needed,
+        palette=palette,
+        unit=unit,
+        target=target,
+        x_range=extent(logarithms),
+        y_range=extent(table["mean"], around=around_target(target)),
+    )
     lengths = ", ".join(map(str, budgets))
-    words = "; ".join(f"{a} {settled(n):.0f} steps" for a, n in list(stars.items())[:12]) or "not resolved for any arm"
+    words = [f"{arm} {settled(steps):.0f} steps" for arm, steps in needed.items()]
     return Figure(
         key="budgets",
         title="Loss by budget",
-        caption="Each dot is the mean final loss of schedules of that length, each with its own cooldown. Where a line meets "
-        "the target is the number of steps that arm needs; the ticks mark the estimates.",
-        alt=f"Final loss over budgets of {lengths} steps. Steps needed for the target: {words}.",
+        caption="Each dot is the mean final loss of schedules of that length, each with its own "
+        "cooldown. Where a line meets the target is the number of steps that arm needs; the ticks "
+        "mark the estimates.",
+        alt=f"Final loss over budgets of {lengths} steps. Steps needed for the target: "
+        f"{'; '.join(words[:MAX_NAMED]) or 'not resolved for any arm'}.",
         columns=("arm", "budget", "mean_val_loss", "n_runs"),
-        rows=tuple((r["arm"], int(r["budget"]), kept(r["mean"], 6), int(r["count"])) for r in table.to_dict("records")),
-        draw=draw,
-        legend=tuple((arm, palette.css(arm)) for arm in by_arm),
+        rows=tuple(rows),
+        draw=drawing.draw,
+        legend=palette.legend(of_arms),
     )

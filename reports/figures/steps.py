@@ -1,33 +1,63 @@
 """The figure of how long steps took: a histogram per arm of its runs' single steps."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from reports.figures.base import WIDE, Figure, Palette, Scale, line, mark, shorten, text, x_axis
+from reports.figures.base import (
+    MAX_NAMED,
+    WIDE,
+    Drawing,
+    Figure,
+    Palette,
+    Scale,
+    line,
+    mark,
+    shorten,
+    text,
+    x_axis,
+)
 from reports.format import kept, pixel, show
 from reports.inputs.step_times import StepTimes, of_stretches, percentiles, shares_below
 
 N_BINS = 48
 FEWEST = 3  # steps of an arm from which on its distribution is drawn
-TAILS = (0.5, 99.5)  # percentiles of all steps between which the axis runs; the rest is counted in the outermost bins
+# Percentiles of all steps between which the axis runs; the rest is counted in the outermost bins.
+TAILS = (0.5, 99.5)
 
 
 def by_arm(
-    curves: pd.DataFrame, runs: pd.DataFrame, step_times: Mapping[str, StepTimes], palette: Palette, *, skip_first: bool
+    curves: pd.DataFrame,
+    runs: pd.DataFrame,
+    step_times: Mapping[str, StepTimes],
+    palette: Palette,
+    *,
+    skip_first: bool,
 ) -> dict[str, list[StepTimes]]:
-    """Arm -> the step times of its finished runs: of single steps where they were recorded, else between validations."""
+    """Arm -> the step times of its finished runs: single steps, or means between validations.
+
+    step_times: run_id -> single steps, where they were recorded; skip_first: the first stretch
+    between validations holds steps that the clock did not count.
+    """
     finished = runs[runs["status"] == "finished"]
     without = set(finished["run_id"]) - set(step_times)
-    known = {**step_times, **of_stretches(curves[curves["run_id"].isin(without)], skip_first=skip_first)}
-    found: dict[str, list[StepTimes]] = {a: [] for a in palette.arms}
-    for arm, run in zip(finished["arm"], finished["run_id"]):
-        found[arm] += [known[run]] if run in known else []
-    return {arm: times for arm, times in found.items() if sum(t.n for t in times) >= FEWEST}
+    stretches = of_stretches(curves[curves["run_id"].isin(without)], skip_first=skip_first)
+    of_run = {**step_times, **stretches}
+    of_arm: dict[str, list[StepTimes]] = {arm: [] for arm in palette.arms}
+    for arm, run_id in zip(finished["arm"], finished["run_id"]):
+        if run_id in of_run:
+            of_arm[arm].append(of_run[run_id])
+    return {arm: times for arm, times in of_arm.items() if n_steps(times) >= FEWEST}
 
 
-def source_of(samples: Mapping[str, list[StepTimes]]) -> str:
+def n_steps(times: Sequence[StepTimes]) -> int:
+    return sum(t.n for t in times)
+
+
+def source_of(samples: Mapping[str, Sequence[StepTimes]]) -> str:
     """What was timed, in words."""
     single = [t.single for times in samples.values() for t in times]
     if all(single):
@@ -35,58 +65,123 @@ def source_of(samples: Mapping[str, list[StepTimes]]) -> str:
     means = "the mean times between two validations, which scatter less than steps"
     if not any(single):
         return f"Single steps were not recorded: these are {means}."
-    return f"Single steps are known for {sum(single)} of {len(single)} runs; for the others these are {means}."
+    return (
+        f"Single steps are known for {sum(single)} of {len(single)} runs; for the others these are "
+        f"{means}."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """An arm's steps: how many in each bin, and three percentiles in ms."""
+
+    counts: np.ndarray
+    p5: float
+    median: float
+    p95: float
+
+    @classmethod
+    def of(cls, times: Sequence[StepTimes], edges: np.ndarray) -> "Histogram":
+        inner = shares_below(times, edges[1:-1])
+        shares = np.diff([0.0, *inner, 1.0])
+        p5, median, p95 = percentiles(times, (5, 50, 95))
+        return cls(counts=shares * n_steps(times), p5=p5, median=median, p95=p95)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histograms:
+    """The drawing: a row for every arm."""
+
+    of_arms: Mapping[str, Histogram]
+    edges: np.ndarray
+    palette: Palette
+
+    def draw(self, width: int) -> Drawing:
+        above = width != WIDE
+        left, step, tall = 232, 38, 28
+        if above:
+            left, step, tall = 8, 52, 30
+        elif len(self.of_arms) > 14:
+            step, tall = 26, 20
+        bottom = 14 + step * len(self.of_arms)
+        low, high = float(self.edges[0]), float(self.edges[-1])
+        x = Scale(low=low, high=high, start=left, end=width - 14)
+        parts = [x_axis(x, 8, bottom, "ms per step", n=width // 110)]
+        for place, arm in enumerate(self.of_arms):
+            foot = 12 + step * (place + 1) - 6
+            name = text(left - 12, foot - 4, shorten(arm, 216), anchor="end", css="label")
+            if above:
+                name = text(0, foot - tall - 4, shorten(arm, width - 20), css="label")
+            marks = self.histogram(arm, x, foot, tall)
+            parts.append(self.palette.series(arm, [name, *marks]))
+        return "".join(parts), bottom + 44
+
+    def histogram(self, arm: str, x: Scale, foot: int, tall: int) -> list[str]:
+        """The bins, the bar from the 5th to the 95th percentile, the tick at the median."""
+        shown = self.of_arms[arm]
+        median, p95 = show(shown.median, "ms"), show(shown.p95, "ms")
+        tip = f"{arm}: median {median} ms, 95th percentile {p95} ms"
+        tops = []
+        for count, edge in zip(shown.counts, self.edges[1:]):
+            tops.append(f"V{pixel(foot - tall * count / shown.counts.max())}H{pixel(x(edge))}")
+        outline = f"M{pixel(x(self.edges[0]))} {foot}{''.join(tops)}V{foot}Z"
+        bar = line(
+            x(self.inside(shown.p5)), foot + 2, x(self.inside(shown.p95)), foot + 2, "whisker"
+        )
+        tick = f"M{pixel(x(self.inside(shown.median)))} {pixel(foot - tall)}V{foot + 4}"
+        return [
+            mark(f'path d="{outline}"', css="hist", tip=tip),
+            bar,
+            mark(f'path d="{tick}"', css="center", tip=tip),
+        ]
+
+    def inside(self, ms: float) -> float:
+        """The time, or the end of the axis that it lies beyond."""
+        return float(min(max(ms, self.edges[0]), self.edges[-1]))
+
+
+def edges_of(samples: Mapping[str, Sequence[StepTimes]]) -> np.ndarray:
+    """The edges of the bins that all arms share, ms."""
+    everything = [t for times in samples.values() for t in times]
+    low, high = percentiles(everything, TAILS)
+    if high <= low:
+        high = low * 1.01 + 1e-9
+    return np.linspace(low, high, N_BINS + 1)
 
 
 def step_distribution(
-    curves: pd.DataFrame, runs: pd.DataFrame, step_times: Mapping[str, StepTimes], palette: Palette, *, skip_first: bool = False
+    curves: pd.DataFrame,
+    runs: pd.DataFrame,
+    step_times: Mapping[str, StepTimes],
+    palette: Palette,
+    *,
+    skip_first: bool = False,
 ) -> Figure | None:
-    """One row per arm: a histogram of its steps, the median as a tick, 5th to 95th percentile as a bar."""
+    """One row per arm: a histogram of its steps, the median as a tick, 5th to 95th as a bar.
+
+    Arguments as of `by_arm`; None where no arm has enough steps.
+    """
     samples = by_arm(curves, runs, step_times, palette, skip_first=skip_first)
     if not samples:
         return None
-    low, high = percentiles([t for times in samples.values() for t in times], TAILS)
-    edges = np.linspace(low, high if high > low else low * 1.01 + 1e-9, N_BINS + 1)
-    counts = {}
-    for arm, times in samples.items():
-        inner = shares_below(times, edges[1:-1])
-        counts[arm] = np.diff([0.0, *inner, 1.0]) * sum(t.n for t in times)
-    quantiles = {arm: percentiles(times, (5, 50, 95)) for arm, times in samples.items()}
-
-    def draw(width: int) -> tuple[str, float]:
-        above = width != WIDE
-        left, step, tall = (8, 52, 30) if above else (232, 38, 28) if len(samples) <= 14 else (232, 26, 20)
-        bottom = 14 + step * len(samples)
-        x = Scale(low=float(edges[0]), high=float(edges[-1]), start=left, end=width - 14)
-        parts = [x_axis(x, 8, bottom, "ms per step", n=width // 110)]
-        for i, (arm, n) in enumerate(counts.items()):
-            foot = 12 + step * (i + 1) - 6
-            name = text(0, foot - tall - 4, shorten(arm, width - 20), css="label")
-            parts.append(f'<g class="series {palette.css(arm)}" data-arm-group="{palette.arms.index(arm)}">')
-            parts.append(name if above else text(left - 12, foot - 4, shorten(arm, 216), anchor="end", css="label"))
-            tops = [f"V{pixel(foot - tall * v / n.max())}H{pixel(x(edges[k + 1]))}" for k, v in enumerate(n)]
-            p5, median, p95 = (min(max(q, edges[0]), edges[-1]) for q in quantiles[arm])
-            tip = f"{arm}: median {show(quantiles[arm][1], 'ms')} ms, 95th percentile {show(quantiles[arm][2], 'ms')} ms"
-            parts.append(mark(f'path d="M{pixel(x(edges[0]))} {foot}{"".join(tops)}V{foot}Z"', css="hist", tip=tip))
-            parts.append(line(x(p5), foot + 2, x(p95), foot + 2, "whisker"))
-            parts.append(mark(f'path d="M{pixel(x(median))} {pixel(foot - tall)}V{foot + 4}"', css="center", tip=tip) + "</g>")
-        return "".join(parts), bottom + 44
-
-    words = "; ".join(
-        f"{a} median {show(q[1], 'ms')}, 95th percentile {show(q[2], 'ms')}" for a, q in list(quantiles.items())[:12]
-    )
+    edges = edges_of(samples)
+    of_arms = {arm: Histogram.of(times, edges) for arm, times in samples.items()}
+    words = []
+    rows: list[tuple[Any, ...]] = []
+    for arm, shown in of_arms.items():
+        median, p95 = show(shown.median, "ms"), show(shown.p95, "ms")
+        words.append(f"{arm} median {median}, 95th percentile {p95}")
+        for start, end, count in zip(edges, edges[1:], shown.counts):
+            numbers = (start, end, count, shown.median, shown.p95)
+            rows.append((arm, *(kept(float(v), 4) for v in numbers)))
+    drawing = Histograms(of_arms=of_arms, edges=edges, palette=palette)
     return Figure(
         key="step_distribution",
         title="Distribution of step times",
-        caption=source_of(samples)
-        + " Ticks are medians, bars run from the 5th to the 95th percentile; what lies beyond the axis "
-        "is in its outermost bins.",
-        alt=f"Histograms of step times in ms, one row per arm: {words}.",
+        caption=f"{source_of(samples)} Ticks are medians, bars run from the 5th to the 95th "
+        "percentile; what lies beyond the axis is in its outermost bins.",
+        alt=f"Histograms of step times in ms, one row per arm: {'; '.join(words[:MAX_NAMED])}.",
         columns=("arm", "ms_from", "ms_to", "n_steps", "median_ms", "p95_ms"),
-        rows=tuple(
-            (a, *(kept(float(ms), 4) for ms in (edges[k], edges[k + 1], v, *quantiles[a][1:])))
-            for a, n in counts.items()
-            for k, v in enumerate(n)
-        ),
-        draw=draw,
+        rows=tuple(rows),
+        draw=drawing.draw,
     )

@@ -1,1 +1,1 @@
-"""What reports are made of: runs, step times, the published evidence; and tables for other tools."""
+"""What reports are made of: runs, step times, published evidence; tables for other tools."""

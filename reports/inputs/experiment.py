@@ -11,19 +11,31 @@ if TYPE_CHECKING:
 
     from reports.inputs.step_times import StepTimes
 
+Document = Mapping[str, Any]  # a run's JSON or YAML file, read
+
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A results directory's view of one experiment; made by reports.load.
+    """A results directory's view of one experiment; made by reports.inputs.load.
 
-    runs: one row per planned run, columns RUN_COLUMNS of reports/load.py; curves: one row per validation point."""
+    runs: one row per planned run, columns RUN_COLUMNS of reports/inputs/load.py; curves: one row
+    per validation point.
+    """
 
     name: str
     plan: Plan
     runs: "pd.DataFrame"
     curves: "pd.DataFrame"
-    environments: Mapping[str, Mapping[str, Any]]  # run_id -> environment.json
-    configs: Mapping[str, Mapping[str, Any]]  # run_id -> config.yaml
-    results: Mapping[str, Mapping[str, Any]]  # run_id -> result.json
-    step_times: "Mapping[str, StepTimes]" = field(default_factory=dict)  # run_id -> of single steps, where they were recorded
+    environments: Mapping[str, Document]  # run_id -> environment.json
+    configs: Mapping[str, Document]  # run_id -> config.yaml
+    results: Mapping[str, Document]  # run_id -> result.json
+    # run_id -> times of single steps, where they were recorded
+    step_times: "Mapping[str, StepTimes]" = field(default_factory=dict)
     accept_stale: bool = False
+
+
+def target_loss(plan: Plan) -> float | None:
+    """The validation loss that training is to reach, where the plan names one."""
+    if plan.target is None:
+        return None
+    return plan.target.val_loss

@@ -1,8 +1,9 @@
-"""Tidy tables for other tools: every run of one or several experiments as CSV or Parquet, or every validation point.
+"""Tidy tables for other tools: every run, or every validation point, as CSV or Parquet.
 
-One row is one run (planned ones without a result too, with their status) or, with `curves`, one validation point.  Columns
-and units are those of docs/report.md.  Values are written as they are: floats with the digits that give the same float back.
-In CSV alone a text that a spreadsheet would take for a formula has an apostrophe in front (OWASP, CSV injection).
+One row is one run (planned ones without a result too, with their status) or, with `curves`, one
+validation point.  Columns and units are those of docs/report.md.  Values are written as they are:
+floats with the digits that give the same float back. In CSV alone a text that a spreadsheet would
+take for a formula has an apostrophe in front (OWASP, CSV injection).
 """
 
 import importlib.util
@@ -15,26 +16,38 @@ import pandas as pd
 
 from reports.inputs.experiment import Experiment
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: the first, full width
+FORMULA = (
+    *("=", "+", "-", "@", "\t", "\r", "\n"),
+    *("\uff1d", "\uff0b", "\uff0d", "\uff20"),  # the first four in full width
+)
 
 
 def as_text(value: Any) -> Any:
-    """A cell of a CSV file: texts that begin as a formula does get an apostrophe in front, numbers are left alone."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    """A cell of a CSV file: a text that begins as a formula does gets an apostrophe in front."""
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return value
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     texts = table.select_dtypes(["object", "str"]).columns
-    table.assign(**{c: table[c].map(as_text) for c in texts}).to_csv(path, index=False, lineterminator="\n")
+    safe = {column: table[column].map(as_text) for column in texts}
+    table.assign(**safe).to_csv(path, index=False, lineterminator="\n")
 
 
 def write_parquet(table: pd.DataFrame, path: Path) -> None:
     if importlib.util.find_spec("pyarrow") is None:  # an optional dependency: 40 MB that few need
-        raise ValueError("Parquet needs pyarrow, which is not installed: pip install pyarrow, or name a .csv file")
+        raise ValueError(
+            "Parquet needs pyarrow, which is not installed: pip install pyarrow, or name a .csv "
+            "file"
+        )
     table.to_parquet(path, engine="pyarrow", index=False)
 
 
-WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {".csv": write_csv, ".parquet": write_parquet}
+WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
+    ".csv": write_csv,
+    ".parquet": write_parquet,
+}
 
 
 def export(experiments: Sequence[Experiment], out: Path, *, curves: bool = False) -> Path:
@@ -44,10 +57,14 @@ def export(experiments: Sequence[Experiment], out: Path, *, curves: bool = False
     """
     writer = WRITERS.get(out.suffix.lower())
     if writer is None:
-        raise ValueError(f"{out}: cannot write {out.suffix or 'a file without a suffix'}; name a {' or '.join(WRITERS)} file")
+        kind = out.suffix or "a file without a suffix"
+        raise ValueError(f"{out}: cannot write {kind}; name a {' or '.join(WRITERS)} file")
     if not experiments:
         raise ValueError(f"{out}: no experiment was given to export")
-    table = pd.concat([curve_points(e) if curves else e.runs for e in experiments], ignore_index=True)
+    tables = [e.runs for e in experiments]
+    if curves:
+        tables = [curve_points(e) for e in experiments]
+    table = pd.concat(tables, ignore_index=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
@@ -59,7 +76,7 @@ def export(experiments: Sequence[Experiment], out: Path, *, curves: bool = False
 
 
 def curve_points(experiment: Experiment) -> pd.DataFrame:
-    """Every validation point with the experiment's name in front, so that several experiments stack."""
+    """Every validation point with the experiment's name in front, so that several stack."""
     points = experiment.curves.copy()
     points.insert(0, "experiment", experiment.name)
     return points

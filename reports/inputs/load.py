@@ -1,14 +1,14 @@
-"""A results directory as tables: reports.inputs.load("quickstart") gives an Experiment. Reads files, computes nothing but first
-crossings.
+"""A results directory as tables: reports.inputs.load.load("quickstart") gives an Experiment.
 
-One row per planned run; a run without a result has its status and empty numbers. Raises ValueError in one line for what cannot
-be read.
+Reads files, computes nothing but first crossings. One row per planned run; a run without a result
+has its status and empty numbers. Raises ValueError in one line for what cannot be read.
 """
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,94 +17,173 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from harness.run.plan import Plan
+from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_lines
-from reports.inputs.experiment import Experiment
+from reports.inputs.experiment import Document, Experiment, target_loss
 from reports.inputs.step_times import StepTimes, of_rows
 
-NUMBERS = ("val_loss", "heldout_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "steps", "tokens",
-           "tokens_per_s", "mfu", "peak_allocated_mib", "peak_reserved_mib")  # fmt: skip
+NUMBERS = (
+    *("val_loss", "heldout_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95"),
+    *("steps", "tokens", "tokens_per_s", "mfu", "peak_allocated_mib", "peak_reserved_mib"),
+)
 RUN_COLUMNS = (
     *("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", "reason"),
     *("val_loss", "bits_per_byte", *NUMBERS[1:]),
-    *("first_crossing_s", "censored", "node", "device", "gpu", "fingerprint", "stale", "stale_files", "imported"),
-    *("self_reported", "metrics_digest", "run_id"),
+    *("first_crossing_s", "censored", "node", "device", "gpu", "fingerprint", "stale"),
+    *("stale_files", "imported", "self_reported", "metrics_digest", "run_id"),
 )
-CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", "step", "val_loss", "train_time_s")
 POINT = ("step", "val_loss", "train_time_s")
+CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", *POINT)
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+OWN_LINES = re.compile(r"^(seed|replicate): (\d+)$", re.MULTILINE)  # tell the runs of one arm apart
 
 
-def load(name_or_dir: str | Path, results: str | Path = "results", *, accept_stale: bool = False) -> Experiment:
+def load(
+    name_or_dir: str | Path, results: str | Path = "results", *, accept_stale: bool = False
+) -> Experiment:
     """An experiment by name in R/experiments, or by its folder there."""
-    folder = Path(name_or_dir)
-    if not (folder / "experiment.json").is_file():
-        folder = Path(results) / "experiments" / str(name_or_dir)
-    if not (folder / "experiment.json").is_file():
-        known = sorted(p.parent.name for p in folder.parent.glob("*/experiment.json"))
-        hint = f"there are {', '.join(known)}" if known else "run one first: ablate run EXP"
-        raise ValueError(f"{folder}: no experiment '{Path(name_or_dir).name}' here; {hint}")
-    plan = Plan.from_mapping(_json(folder / "experiment.json"))
+    folder = experiment_folder(Path(name_or_dir), Path(results))
+    plan = Plan.from_mapping(read_mapping(folder / "experiment.json"))
     root = folder.parent.parent / "runs"
-    rows: list[dict[str, Any]] = []
-    curves: dict[str, list[Any]] = {c: [] for c in CURVE_COLUMNS}
-    environments: dict[str, Mapping[str, Any]] = {}
-    configs: dict[str, Mapping[str, Any]] = {}
-    results_of: dict[str, Mapping[str, Any]] = {}
-    step_times: dict[str, StepTimes] = {}
-    target = (plan.get("target") or {}).get("val_loss")
-    bytes_per_token = (plan.get("corpus") or {}).get("bytes_per_token") or math.nan
-    for planned in plan["runs"]:
-        run_id, stale = _existing(root, planned)
-        run = root / run_id
-        result = _json(run / "result.json") if (run / "result.json").is_file() else {}
-        config = _config((run / "config.yaml").read_text(encoding="utf-8")) if (run / "config.yaml").is_file() else {}
-        environment = _json(run / "environment.json") if (run / "environment.json").is_file() else {}
-        status, reason = (result["status"], result.get("reason")) if result else _ended(run)
-        points = _validations(run / "metrics.jsonl")
-        at = {key: [_number(point.get(key)) for point in points] for key in POINT}
-        crossing = first_crossing(at["train_time_s"], at["val_loss"], target) if target is not None and result else None
-        gpus = environment.get("gpus") or []
-        rows.append(
-            {
-                "experiment": plan["name"],
-                **{key: planned.get(key) for key in ("arm", "seed", "replicate", "budget", "role", "block")},
-                "status": status,
-                "reason": reason,
-                **{key: _number(result.get(key)) for key in NUMBERS},
-                "bits_per_byte": _number(result.get("val_loss")) / math.log(2) / bytes_per_token,
-                "first_crossing_s": crossing if crossing is not None else math.nan,
-                "censored": bool(result) and target is not None and crossing is None,
-                "node": environment.get("host"),
-                "device": config.get("device"),
-                "gpu": _gpu(gpus[0]) if gpus else environment.get("cpu"),
-                "fingerprint": (config.get("data") or {}).get("fingerprint"),
-                "stale": stale,
-                "stale_files": "",
-                "imported": bool(planned.get("imported") or result.get("imported")),
-                "self_reported": bool(planned.get("self_reported") or result.get("self_reported")),
-                "metrics_digest": (result.get("digests") or {}).get("metrics.jsonl"),
-                "run_id": run_id,
-            }
-        )
-        facts = {"run_id": run_id} | {key: planned.get(key) for key in ("arm", "seed", "budget", "role")}
-        for key, values in (at | {k: [v] * len(at["step"]) for k, v in facts.items()}).items():
-            curves[key] += values
-        for store, value in ((environments, environment), (configs, config), (results_of, result)):
-            if value:
-                store[run_id] = value
-        if result and (times := of_rows(points)) is not None:
-            step_times[run_id] = times
-    _name_stale_files(rows, configs, plan.get("source"), {a["name"]: a["source"] for a in plan["arms"] if "source" in a})
-    table = pd.DataFrame(rows, columns=list(RUN_COLUMNS))
+    runs = [read_run(root, planned) for planned in plan.runs]
+    rows = [row_of(run, plan) for run in runs]
+    configs = {run.run_id: run.config for run in runs if run.config}
+    name_stale_files(rows, configs, plan)
     return Experiment(
-        name=plan["name"], plan=plan, runs=table, curves=pd.DataFrame(curves), environments=environments, configs=configs,
-        results=results_of, step_times=step_times, accept_stale=accept_stale,
-    )  # fmt: skip
+        name=plan.name,
+        plan=plan,
+        runs=pd.DataFrame(rows, columns=list(RUN_COLUMNS)),
+        curves=curves_of(runs),
+        environments={run.run_id: run.environment for run in runs if run.environment},
+        configs=configs,
+        results={run.run_id: run.result for run in runs if run.result},
+        step_times=single_steps(runs),
+        accept_stale=accept_stale,
+    )
+
+
+def experiment_folder(given: Path, results: Path) -> Path:
+    """The folder given, or that of an experiment so named; raises ValueError with what there is."""
+    if (given / "experiment.json").is_file():
+        return given
+    folder = results / "experiments" / given
+    if (folder / "experiment.json").is_file():
+        return folder
+    names = sorted(path.parent.name for path in folder.parent.glob("*/experiment.json"))
+    hint = "run one first: ablate run EXP"
+    if names:
+        hint = f"there are {', '.join(names)}"
+    raise ValueError(f"{folder}: no experiment '{given.name}' here; {hint}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """A planned run and what its folder holds; a file that is not there is empty."""
+
+    planned: PlanRun
+    run_id: str  # of the run that stands for it, which may be an older one
+    stale: bool
+    status: str
+    reason: str | None
+    result: Document
+    config: Document
+    environment: Document
+    validations: Sequence[Mapping[str, Any]]  # rows of metrics.jsonl
+
+    def points(self, key: str) -> list[float]:
+        """One of POINT at every validation, nan where unknown."""
+        return [float_or_nan(row.get(key)) for row in self.validations]
+
+
+def read_run(root: Path, planned: PlanRun) -> RecordedRun:
+    run_id, stale = existing_run(root, planned)
+    folder = root / run_id
+    result = read_mapping_if_any(folder / "result.json")
+    if result:
+        status, reason = result["status"], result.get("reason")
+    else:
+        status, reason = last_attempt(folder)
+    return RecordedRun(
+        planned=planned,
+        run_id=run_id,
+        stale=stale,
+        status=status,
+        reason=reason,
+        result=result,
+        config=read_config_if_any(folder / "config.yaml"),
+        environment=read_mapping_if_any(folder / "environment.json"),
+        validations=read_validations(folder / "metrics.jsonl"),
+    )
+
+
+def row_of(run: RecordedRun, plan: Plan) -> dict[str, Any]:
+    """A run's row of the tidy table; the files that made it stale are named later."""
+    planned, result, environment = run.planned, run.result, run.environment
+    target = target_loss(plan)
+    crossing = None
+    if target is not None and result:
+        crossing = first_crossing(run.points("train_time_s"), run.points("val_loss"), target)
+    bytes_per_token = plan.corpus.bytes_per_token or math.nan
+    loss = float_or_nan(result.get("val_loss"))
+    row = {
+        "experiment": plan.name,
+        "arm": planned.arm,
+        "seed": planned.seed,
+        "replicate": planned.replicate,
+        "budget": planned.budget,
+        "role": planned.role,
+        "block": planned.block,
+        "status": run.status,
+        "reason": run.reason,
+        "bits_per_byte": loss / math.log(2) / bytes_per_token,
+        "first_crossing_s": float_or_nan(crossing),
+        "censored": bool(result) and target is not None and crossing is None,
+        "node": environment.get("host"),
+        "device": run.config.get("device"),
+        "gpu": accelerator(environment),
+        "fingerprint": (run.config.get("data") or {}).get("fingerprint"),
+        "stale": run.stale,
+        "stale_files": "",
+        "imported": bool(planned.imported or result.get("imported")),
+        "self_reported": bool(planned.self_reported or result.get("self_reported")),
+        "metrics_digest": (result.get("digests") or {}).get("metrics.jsonl"),
+        "run_id": run.run_id,
+    }
+    for key in NUMBERS:
+        row[key] = float_or_nan(result.get(key))
+    return row
+
+
+def curves_of(runs: Sequence[RecordedRun]) -> pd.DataFrame:
+    """Every validation point of every run, columns CURVE_COLUMNS."""
+    curves: dict[str, list[Any]] = {column: [] for column in CURVE_COLUMNS}
+    for run in runs:
+        n_points = len(run.validations)
+        planned = run.planned
+        facts = (run.run_id, planned.arm, planned.seed, planned.budget, planned.role)
+        for column, fact in zip(CURVE_COLUMNS, facts, strict=False):
+            curves[column] += [fact] * n_points
+        for column in POINT:
+            curves[column] += run.points(column)
+    return pd.DataFrame(curves)
+
+
+def single_steps(runs: Sequence[RecordedRun]) -> dict[str, StepTimes]:
+    """run_id -> the times of single steps, of runs with a result that recorded them."""
+    of_runs = {}
+    for run in runs:
+        if run.result:
+            times = of_rows(run.validations)
+            if times is not None:
+                of_runs[run.run_id] = times
+    return of_runs
 
 
 def first_crossing(times: Any, losses: Any, target: float) -> float | None:
-    """Training seconds at the first validation point at or below the target, interpolated from the point before; None if
-    never."""
+    """Training seconds at the first validation point at or below the target; None if never.
+
+    Interpolated from the point before.
+    """
     t, y = np.asarray(times, float), np.asarray(losses, float)
     below = np.flatnonzero(y <= target)
     if not len(below):
@@ -115,55 +194,80 @@ def first_crossing(times: Any, losses: Any, target: float) -> float | None:
     return float(t[i - 1] + (t[i] - t[i - 1]) * (y[i - 1] - target) / (y[i - 1] - y[i]))
 
 
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+def read_config_if_any(path: Path) -> Document:
+    if not path.is_file():
+        return {}
+    return parse_config(path.read_text(encoding="utf-8"))
 
 
-_OWN = re.compile(r"^(seed|replicate): (\d+)$", re.MULTILINE)  # what tells the runs of one arm apart
-
-
-def _config(text: str) -> dict[str, Any]:
-    """config.yaml, of which most runs differ in a line or two: the rest is parsed once."""
-    return {**_parsed(_OWN.sub("", text)), **{key: int(value) for key, value in _OWN.findall(text)}}
+def parse_config(text: str) -> dict[str, Any]:
+    """A config.yaml, of which most runs differ in a line or two: the rest is parsed once."""
+    content = dict(parse_shared(OWN_LINES.sub("", text)))
+    for key, value in OWN_LINES.findall(text):
+        content[key] = int(value)
+    return content
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> dict[str, Any]:
-    return yaml.load(text, Loader=_YAML)
+def parse_shared(text: str) -> dict[str, Any]:
+    return yaml.load(text, Loader=YAML_LOADER)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_mapping_if_any(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    return read_mapping(path)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """A JSON file's content; raises ValueError where it is none, or no mapping."""
+    cure = "delete the run's folder and run the experiment again"
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{path}: cannot be read as JSON ({error}): delete the run's folder and run the experiment again"
-        ) from None
+        raise ValueError(f"{path}: cannot be read as JSON ({error}): {cure}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{path}: holds no mapping: delete the run's folder and run the experiment again")
+        raise ValueError(f"{path}: holds no mapping: {cure}")
     return value
 
 
-def _existing(root: Path, planned: Mapping[str, Any]) -> tuple[str, bool]:
-    """(run_id that has a result, whether it is stale): the current one, else the newest older one, else the current one."""
-    current = planned["run_id"]
+def existing_run(root: Path, planned: PlanRun) -> tuple[str, bool]:
+    """(run_id that has a result, whether it is stale), the current one where none has.
+
+    The current run comes first; an older one, the newest, where nothing current was begun.
+    """
+    current = planned.run_id
     if (root / current / "result.json").is_file():
         return current, False
-    older = [o for o in planned.get("older") or [] if (root / o / "result.json").is_file()]
-    if older and not (root / current / "attempts.jsonl").is_file():
-        return max(older, key=lambda o: (root / o / "result.json").stat().st_mtime), True
-    return current, False
+    if (root / current / "attempts.jsonl").is_file():
+        return current, False
+    made_at = {}
+    for run_id in planned.older:
+        result = root / run_id / "result.json"
+        if result.is_file():
+            made_at[run_id] = result.stat().st_mtime
+    if not made_at:
+        return current, False
+    return max(made_at, key=made_at.__getitem__), True
 
 
-def _ended(run: Path) -> tuple[str, str | None]:
-    """(status, reason) of a run without a result: its last attempt's, running while an attempt has no end, else pending."""
-    attempts = read_lines(run / "attempts.jsonl")
+def last_attempt(folder: Path) -> tuple[str, str | None]:
+    """(status, reason) of a run without a result: its last attempt's, else pending.
+
+    An attempt without an end is still running.
+    """
+    attempts = read_lines(folder / "attempts.jsonl")
     if not attempts:
         return "pending", None
-    return str(attempts[-1].get("status") or "running"), attempts[-1].get("reason")
+    last = attempts[-1]
+    return str(last.get("status") or "running"), last.get("reason")
 
 
-def _validations(path: Path) -> list[dict[str, Any]]:
-    """Every validation row; the others, one per step, are passed over unread. Lines cut short by a kill are left out."""
+def read_validations(path: Path) -> list[dict[str, Any]]:
+    """Every validation row of a log; the others, one per step, are passed over unread.
+
+    Lines cut short by a kill are left out.
+    """
     try:
         lines = [line for line in path.read_bytes().splitlines() if b'"val"' in line]
         rows = json.loads(b"[%s]" % b",".join(lines))  # at once: five times as fast as one by one
@@ -174,27 +278,52 @@ def _validations(path: Path) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict) and row.get("kind") == "val"]
 
 
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
+def float_or_nan(value: Any) -> float:
+    if value is None:
+        return math.nan
+    return float(value)
 
 
-def _gpu(gpu: Any) -> str:
-    return str(gpu.get("name")) if isinstance(gpu, Mapping) else str(gpu)
+def accelerator(environment: Document) -> str | None:
+    """The first GPU's name, or the processor's where there is none."""
+    gpus = environment.get("gpus")
+    if not gpus:
+        return environment.get("cpu")
+    if isinstance(gpus[0], Mapping):
+        return str(gpus[0].get("name"))
+    return str(gpus[0])
 
 
-def _name_stale_files(
-    rows: list[dict[str, Any]],
-    configs: Mapping[str, Mapping[str, Any]],
-    source: Mapping[str, str] | None,
-    of_arms: Mapping[str, Mapping[str, str]],
+def name_stale_files(
+    rows: Sequence[dict[str, Any]], configs: Mapping[str, Document], plan: Plan
 ) -> None:
-    """Name the files by which stale runs' code differs from the source as it is, or from that of the runs that are not stale.
+    """Fill `stale_files`: those by which a stale run's code differs from the code as it is.
 
-    of_arms: the source of each arm, where every arm is a trainer of its own."""
-    fresh: Mapping[str, Any] = next((configs[r["run_id"]] for r in rows if not r["stale"] and r["run_id"] in configs), {})
-    everywhere = source or (fresh.get("source") or {}).get("files") or {}
+    Where the plan does not know that, the code of the runs that are not stale stands for it; where
+    every arm is a trainer of its own, the arm's.
+    """
+    of_arms = {arm.name: arm.source for arm in plan.arms if arm.source}
+    everywhere = plan.source or fresh_source(rows, configs)
     for row in rows:
         files = of_arms.get(row["arm"], everywhere)
         if row["stale"] and files:
-            own = ((configs.get(row["run_id"]) or {}).get("source") or {}).get("files") or {}
-            row["stale_files"] = ", ".join(sorted(f for f in {*files, *own} if files.get(f) != own.get(f)))
+            made_by = source_files(configs.get(row["run_id"]))
+            names = sorted({*files, *made_by})
+            changed = [name for name in names if files.get(name) != made_by.get(name)]
+            row["stale_files"] = ", ".join(changed)
+
+
+def fresh_source(
+    rows: Sequence[Mapping[str, Any]], configs: Mapping[str, Document]
+) -> Mapping[str, str]:
+    """The files of the first run that is not stale, with their digests."""
+    for row in rows:
+        if not row["stale"] and row["run_id"] in configs:
+            return source_files(configs[row["run_id"]])
+    return {}
+
+
+def source_files(config: Document | None) -> Mapping[str, str]:
+    """File -> digest, of the code that a run recorded."""
+    source = (config or {}).get("source") or {}
+    return source.get("files") or {}

@@ -1,6 +1,7 @@
-"""The benchmark's own evidence as experiments, so that page, export and verification serve it like any other.
+"""The benchmark's own evidence as experiments, which page, export and verification serve alike.
 
-Every run of results/published/ is a run here: imported, its clock self-reported, nothing of it made on this machine.
+Every run of results/published/ is a run here: imported, its clock self-reported, nothing of it made
+on this machine.
 """
 
 import collections
@@ -12,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from harness.run.plan import Plan
+from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun, Target
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import CURVE_COLUMNS, RUN_COLUMNS
 from reports.inputs.published import PUBLISHED, RUNS, era_sd, read_table, summaries
@@ -20,57 +21,75 @@ from reports.stats.rules import TARGET
 
 BATCH_TOKENS = 524_288  # per step, records 4 to 18
 HARDWARE = "8 x H100"
-HOSTS = "Hosts and drivers differ between logs: step times of different records are no controlled comparison."
+HOSTS = (
+    "Hosts and drivers differ between logs: step times of different records are no controlled "
+    "comparison."
+)
+UNKNOWN_NUMBERS = (  # of a published run; the other columns that it lacks are None
+    *("step_ms_median", "step_ms_p95", "tokens_per_s", "mfu", "peak_reserved_mib"),
+    "first_crossing_s",
+)
+Point = Mapping[str, str]  # a row of official_runs.csv: one line of a log
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One row of a published table: where its runs are in official_runs.csv, and what it changed (dotted fields)."""
+    """One row of a published table: where its runs are in official_runs.csv, what it changed."""
 
     name: str
     record: str  # column `record` of official_runs.csv
     log_arm: str  # column `arm`
     changes: tuple[str, ...] = ()
-    fields: tuple[tuple[str, Any], ...] = ()
+    fields: tuple[tuple[str, Any], ...] = ()  # dotted
 
 
 def ladder() -> list[Arm]:
-    records = [r for r in read_table(PUBLISHED / "records.csv") if r["record"] >= "r04"]
-    return [
-        Arm(
-            name=(record := r["record"]),
-            record=record,
-            log_arm="+ tanh logit softcap (= r09)" if record == "r09" else record,
-            fields=(("schedule.steps", int(r["steps"])),),
-        )
-        for r in records
-    ]
+    arms = []
+    for row in read_table(PUBLISHED / "records.csv"):
+        record = row["record"]
+        if record < "r04":
+            continue
+        log_arm = record
+        if record == "r09":
+            log_arm = "+ tanh logit softcap (= r09)"
+        fields = (("schedule.steps", int(row["steps"])),)
+        arms.append(Arm(name=record, record=record, log_arm=log_arm, fields=fields))
+    return arms
 
 
 def r09_ladder() -> list[Arm]:
-    arms: list[Arm] = []
+    arms = []
     changes: tuple[str, ...] = ()
-    for r in read_table(PUBLISHED / "r09_ladder.csv"):
-        changes += () if r["change"] == "schedule" else (r["change"],)
-        arms.append(Arm(name=r["arm"], record="r09", log_arm=r["log_arm"], changes=changes, fields=(("change", r["change"]),)))
+    for row in read_table(PUBLISHED / "r09_ladder.csv"):
+        change = row["change"]
+        if change != "schedule":
+            changes = (*changes, change)
+        arms.append(
+            Arm(
+                name=row["arm"],
+                record="r09",
+                log_arm=row["log_arm"],
+                changes=changes,
+                fields=(("change", change),),
+            )
+        )
     return arms
 
 
 def optimizers() -> list[Arm]:
-    return [
-        Arm(
-            name=r["arm"],
-            record="r07" if r["log_arm"] == "r07" else "optimizers-on-r07",
-            log_arm=r["log_arm"],
-            fields=(("optimizer", r["description"]),),
-        )
-        for r in read_table(PUBLISHED / "optimizers_on_r07.csv")
-    ]
+    arms = []
+    for row in read_table(PUBLISHED / "optimizers_on_r07.csv"):
+        record = "optimizers-on-r07"
+        if row["log_arm"] == "r07":
+            record = "r07"
+        fields = (("optimizer", row["description"]),)
+        arms.append(Arm(name=row["arm"], record=record, log_arm=row["log_arm"], fields=fields))
+    return arms
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A published page: its question, its arms in order, how a row is read, and what to know about it."""
+    """A published page: its question, its arms in order, how a row is read, what to know of it."""
 
     question: str
     arms: Callable[[], list[Arm]]
@@ -84,9 +103,11 @@ EVIDENCE: Mapping[str, Evidence] = {
         arms=ladder,
         against="above",
         remarks=(
-            "Every record was tuned until its loss just met 3.28, so a step count, and with it a time, is as uncertain as the "
-            "loss it was tuned on: intervals are the noise of one run of its era, turned into time by its slope over steps.",
-            "Records 14 and 16 are the means of 38 and 40 logs that are not in the file: each stands as one run.",
+            "Every record was tuned until its loss just met 3.28, so a step count, and with it a "
+            "time, is as uncertain as the loss it was tuned on: intervals are the noise of one run "
+            "of its era, turned into time by its slope over steps.",
+            "Records 14 and 16 are the means of 38 and 40 logs that are not in the file: each "
+            "stands as one run.",
             HOSTS,
         ),
     ),
@@ -95,84 +116,130 @@ EVIDENCE: Mapping[str, Evidence] = {
         arms=r09_ladder,
         against="above",
         remarks=(
-            "One run per row, published with record 9: an interval is one run's noise of its era (sd 0.004) on both sides.",
-            "The first row is record 8 cut to 3200 steps; record 8 itself takes 4578 steps to a loss of 3.2762.",
+            "One run per row, published with record 9: an interval is one run's noise of its era "
+            "(sd 0.004) on both sides.",
+            "The first row is record 8 cut to 3200 steps; record 8 itself takes 4578 steps to a "
+            "loss of 3.2762.",
         ),
     ),
     "optimizers_on_r07": Evidence(
         question="Which optimizer trains record 7's model best?",
         arms=optimizers,
         against="first",
-        remarks=("One run per row, each with its own tuned rate: an interval is one run's noise of its era (sd 0.004).", HOSTS),
+        remarks=(
+            "One run per row, each with its own tuned rate: an interval is one run's noise of its "
+            "era (sd 0.004).",
+            HOSTS,
+        ),
     ),
 }
 
 
 def published_experiment(name: str) -> Experiment:
-    """`ladder`, `r09_ladder` or `optimizers_on_r07` as an Experiment; raises ValueError for another name."""
-    evidence = EVIDENCE.get(name)
-    if evidence is None:
-        near = difflib.get_close_matches(name, EVIDENCE, 1)
-        hint = f"did you mean 'published/{near[0]}'?" if near else f"there are {', '.join(f'published/{k}' for k in EVIDENCE)}"
-        raise ValueError(f"unknown published evidence 'published/{name}'; {hint}")
-    arms, points = evidence.arms(), read_table(RUNS)
+    """`ladder`, `r09_ladder` or `optimizers_on_r07` as an Experiment; ValueError for another."""
+    evidence = evidence_named(name)
+    arms = evidence.arms()
+    experiment = f"published/{name}"
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
+    logs = logs_by_arm()
     for arm in arms:
-        own: dict[str, list[dict[str, str]]] = {}
-        for p in points:
-            if (p["record"], p["arm"]) == (arm.record, arm.log_arm):
-                own.setdefault(p["run"], []).append(p)
-        rows += [run_row(name, arm, run, of_run[-1]) for run, of_run in own.items()] or [summary_row(name, arm)]
-        curves += [curve_row(name, arm, run, p) for run, of_run in own.items() for p in of_run]
-    table = pd.DataFrame(rows, columns=list(RUN_COLUMNS))
+        of_arm = logs.get((arm.record, arm.log_arm), {})
+        for run, points in of_arm.items():
+            rows.append(published_row(experiment, arm, logged_run(arm, run, points[-1])))
+            curves += [curve_row(arm, run, point) for point in points]
+        if not of_arm:
+            rows.append(published_row(experiment, arm, mean_run(arm)))
     return Experiment(
-        name=f"published/{name}",
-        plan=plan_of(name, evidence, arms, rows),
-        runs=table,
+        name=experiment,
+        plan=published_plan(experiment, evidence, arms, rows),
+        runs=pd.DataFrame(rows, columns=list(RUN_COLUMNS)),
         curves=pd.DataFrame(curves, columns=list(CURVE_COLUMNS)),
         environments={},
         configs={},
-        results={r["run_id"]: {"status": "finished"} for r in rows},
+        results={row["run_id"]: {"status": "finished"} for row in rows},
     )
 
 
-def run_row(name: str, arm: Arm, run: str, last: Mapping[str, str]) -> dict[str, Any]:
-    """A row of the tidy table from the last line of a log. The first 10 steps are untimed, so a mean step is over the rest."""
-    steps, time_s = int(last["step"]), float(last["train_time_ms"]) / 1e3
-    return row(
-        name, arm, f"{arm.record}-{run}", steps=steps, val_loss=float(last["val_loss"]), time_s=time_s,
-        step_ms=float(last["step_avg_ms"]), peak=float(last["peak_memory_mib"] or math.nan),
-    )  # fmt: skip
+def evidence_named(name: str) -> Evidence:
+    evidence = EVIDENCE.get(name)
+    if evidence is not None:
+        return evidence
+    near = difflib.get_close_matches(name, EVIDENCE, 1)
+    if near:
+        hint = f"did you mean 'published/{near[0]}'?"
+    else:
+        hint = f"there are {', '.join(f'published/{k}' for k in EVIDENCE)}"
+    raise ValueError(f"unknown published evidence 'published/{name}'; {hint}")
 
 
-def summary_row(name: str, arm: Arm) -> dict[str, Any]:
-    """A row for a record of which only the means of its logs are known."""
-    s = summaries()[arm.record]
-    peak = float(s["peak_allocated_mib"] or math.nan)
-    return row(
-        name, arm, f"{arm.record}-mean-of-{s['n_runs']}", steps=int(s["steps"]), val_loss=float(s["val_loss"]),
-        time_s=float(s["train_time_s"]), step_ms=float(s["step_ms"]), peak=peak,
-    )  # fmt: skip
+def logs_by_arm() -> dict[tuple[str, str], dict[str, list[Point]]]:
+    """(record, arm) of official_runs.csv -> run -> its lines."""
+    logs: dict[tuple[str, str], dict[str, list[Point]]] = {}
+    for point in read_table(RUNS):
+        of_arm = logs.setdefault((point["record"], point["arm"]), {})
+        of_arm.setdefault(point["run"], []).append(point)
+    return logs
 
 
-def row(
-    name: str, arm: Arm, run_id: str, *, steps: int, val_loss: float, time_s: float, step_ms: float, peak: float
-) -> dict[str, Any]:
-    known = {
-        "experiment": f"published/{name}",
+@dataclass(frozen=True, kw_only=True)
+class LoggedRun:
+    """A published run, or the mean of several, in numbers."""
+
+    run_id: str
+    steps: int
+    val_loss: float
+    time_s: float
+    step_ms: float
+    peak_mib: float
+
+
+def logged_run(arm: Arm, run: str, last: Point) -> LoggedRun:
+    """The run of a log, from its last line.
+
+    The first 10 steps are untimed, so its mean step is over the rest.
+    """
+    return LoggedRun(
+        run_id=f"{arm.record}-{run}",
+        steps=int(last["step"]),
+        val_loss=float(last["val_loss"]),
+        time_s=float(last["train_time_ms"]) / 1e3,
+        step_ms=float(last["step_avg_ms"]),
+        peak_mib=float(last["peak_memory_mib"] or math.nan),
+    )
+
+
+def mean_run(arm: Arm) -> LoggedRun:
+    """What stands for a record of which only the means of its logs are known."""
+    means = summaries()[arm.record]
+    return LoggedRun(
+        run_id=f"{arm.record}-mean-of-{means['n_runs']}",
+        steps=int(means["steps"]),
+        val_loss=float(means["val_loss"]),
+        time_s=float(means["train_time_s"]),
+        step_ms=float(means["step_ms"]),
+        peak_mib=float(means["peak_allocated_mib"] or math.nan),
+    )
+
+
+def published_row(experiment: str, arm: Arm, run: LoggedRun) -> dict[str, Any]:
+    """A row of the tidy table of runs."""
+    row: dict[str, Any] = dict.fromkeys(RUN_COLUMNS)
+    row |= dict.fromkeys(UNKNOWN_NUMBERS, math.nan)
+    return row | {
+        "experiment": experiment,
         "arm": arm.name,
         "replicate": 0,
-        "budget": steps,
+        "budget": run.steps,
         "role": "loss",
         "status": "finished",
-        "val_loss": val_loss,
-        "train_time_s": time_s,
-        "step_ms": step_ms,
-        "steps": float(steps),
-        "tokens": float(steps * BATCH_TOKENS),
-        "peak_allocated_mib": peak,
-        "censored": val_loss > TARGET,
+        "val_loss": run.val_loss,
+        "train_time_s": run.time_s,
+        "step_ms": run.step_ms,
+        "steps": float(run.steps),
+        "tokens": float(run.steps * BATCH_TOKENS),
+        "peak_allocated_mib": run.peak_mib,
+        "censored": run.val_loss > TARGET,
         "device": "cuda",
         "gpu": HARDWARE,
         "fingerprint": "fineweb10B",
@@ -180,61 +247,79 @@ def row(
         "stale_files": "",
         "imported": True,
         "self_reported": True,
-        "run_id": run_id,
+        "run_id": run.run_id,
     }
-    numbers = dict.fromkeys(
-        ("step_ms_median", "step_ms_p95", "tokens_per_s", "mfu", "peak_reserved_mib", "first_crossing_s"), math.nan
-    )
-    return {**dict.fromkeys(RUN_COLUMNS), **numbers, **known}
 
 
-def curve_row(name: str, arm: Arm, run: str, point: Mapping[str, str]) -> dict[str, Any]:
-    facts = {"run_id": f"{arm.record}-{run}", "arm": arm.name, "seed": None, "budget": int(point["total_steps"]), "role": "loss"}
-    numbers = {"step": float(point["step"]), "val_loss": float(point["val_loss"])}
-    return {**facts, **numbers, "train_time_s": float(point["train_time_ms"]) / 1e3}
+def curve_row(arm: Arm, run: str, point: Point) -> dict[str, Any]:
+    return {
+        "run_id": f"{arm.record}-{run}",
+        "arm": arm.name,
+        "seed": None,
+        "budget": int(point["total_steps"]),
+        "role": "loss",
+        "step": float(point["step"]),
+        "val_loss": float(point["val_loss"]),
+        "train_time_s": float(point["train_time_ms"]) / 1e3,
+    }
 
 
-def plan_of(name: str, evidence: Evidence, arms: Sequence[Arm], rows: Sequence[Mapping[str, Any]]) -> Plan:
+def published_plan(
+    experiment: str, evidence: Evidence, arms: Sequence[Arm], rows: Sequence[Mapping[str, Any]]
+) -> Plan:
     """What a page asks of a plan; nothing was planned here."""
-    means = {r: int(s["n_runs"]) for r, s in summaries().items()}
-    n_rows = collections.Counter(r["arm"] for r in rows)
-    own = [
-        {
-            "name": a.name,
-            "changes": list(a.changes),
-            "fields": dict(a.fields),
-            "n_logs": max(n_rows[a.name], means.get(a.name, 1)),
-            "noise_sd": era_sd(a.record),
-        }
-        for a in arms
-    ]
-    planned = [{k: r[k] for k in ("arm", "seed", "replicate", "budget", "role", "block", "run_id")} | {"older": []} for r in rows]
-    return Plan.from_mapping(
-        {
-            "schema": 1,
-            "name": f"published/{name}",
-            "question": evidence.question,
-            "evidence": evidence.against,
-            "remarks": list(evidence.remarks),
-            "imported": True,
-            "base": arms[0].name,
-            "baseline": arms[0].name,
-            "scale": "gpt2",
-            "design": "ladder" if evidence.against == "above" else "explicit",
-            "arms": own,
-            "seeds": [],
-            "seeds_rule": None,
-            "budgets": [],
-            "target": {"val_loss": TARGET, "reason": "the benchmark's"},
-            "primary": "val_loss",
-            "margin": None,
-            "confirm": False,
-            "published": None,
-            "protocol": "skip10: the first 10 steps run untimed",
-            "corpus": {"name": "FineWeb", "fingerprint": "the benchmark's", "unit": "nats per token"},
-            "command": f"ablate report published/{name}",
-            "locks": [],
-            "looks": 1,
-            "runs": planned,
-        }
+    design = "explicit"
+    if evidence.against == "above":
+        design = "ladder"
+    return Plan(
+        name=experiment,
+        question=evidence.question,
+        base=arms[0].name,
+        scale="gpt2",
+        baseline=arms[0].name,
+        design=design,
+        arms=planned_arms(arms, rows),
+        target=Target(val_loss=TARGET, reason="the benchmark's"),
+        protocol="skip10: the first 10 steps run untimed",
+        corpus=PlanCorpus(name="FineWeb", fingerprint="the benchmark's", unit="nats per token"),
+        command=f"ablate report {experiment}",
+        looks=1,
+        runs=tuple(planned_run(row) for row in rows),
+        imported=True,
+        evidence=evidence.against,
+        remarks=evidence.remarks,
+    )
+
+
+def planned_arms(arms: Sequence[Arm], rows: Sequence[Mapping[str, Any]]) -> tuple[PlanArm, ...]:
+    """The arms with the number of logs behind each and the noise of one."""
+    means = summaries()
+    n_rows = collections.Counter(row["arm"] for row in rows)
+    planned = []
+    for arm in arms:
+        n_logs = 1
+        if arm.record in means:
+            n_logs = int(means[arm.record]["n_runs"])
+        planned.append(
+            PlanArm(
+                name=arm.name,
+                of=arm.name,
+                changes=arm.changes,
+                fields=dict(arm.fields),
+                n_logs=max(n_rows[arm.name], n_logs),
+                noise_sd=era_sd(arm.record),
+            )
+        )
+    return tuple(planned)
+
+
+def planned_run(row: Mapping[str, Any]) -> PlanRun:
+    return PlanRun(
+        arm=row["arm"],
+        seed=row["seed"],
+        replicate=row["replicate"],
+        budget=row["budget"],
+        role=row["role"],
+        block=row["block"],
+        run_id=row["run_id"],
     )

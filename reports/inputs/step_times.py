@@ -1,8 +1,9 @@
-"""How long single steps took: a run's distribution as quantiles, small enough for a page, and the mixture of many runs.
+"""How long single steps took: a run's distribution as quantiles, and the mixture of many runs.
 
-A run's quantile function is linear between LEVELS, so an arm's distribution is the mean of its runs' distribution functions,
-weighted with their numbers of steps. Where a log has no single steps (imported ones, runs of an older harness), the means between
-two validations stand for them: narrower than steps, and said so where they are shown. Milliseconds throughout.
+A run's quantile function is linear between LEVELS, so an arm's distribution is the mean of its
+runs' distribution functions, weighted with their numbers of steps. Where a log has no single steps
+(imported ones, runs of an older harness), the means between two validations stand for them:
+narrower than steps, and said so where they are shown. Milliseconds throughout.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ DIGITS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """`n` steps (or stretches, where not `single`) and the quantiles of their times at LEVELS, ms."""
+    """`n` steps (stretches, where not `single`) and quantiles of their times at LEVELS, in ms."""
 
     n: int
     quantiles: tuple[float, ...]
@@ -27,28 +28,37 @@ class StepTimes:
 
 def of_steps(times_ms: Sequence[float], *, single: bool = True) -> StepTimes | None:
     """None without a finite time above zero."""
-    found = np.array(times_ms, float)
-    found = np.sort(found[np.isfinite(found) & (found > 0)])
-    if not len(found):
+    times = np.array(times_ms, float)
+    times = np.sort(times[np.isfinite(times) & (times > 0)])
+    if not len(times):
         return None
-    quantiles = np.interp(np.array(LEVELS) / 100 * (len(found) - 1), np.arange(len(found)), found)
-    return StepTimes(n=len(found), quantiles=tuple(quantiles.round(DIGITS).tolist()), single=single)
+    places = np.array(LEVELS) / 100 * (len(times) - 1)
+    quantiles = np.interp(places, np.arange(len(times)), times).round(DIGITS)
+    return StepTimes(n=len(times), quantiles=tuple(quantiles.tolist()), single=single)
 
 
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> StepTimes | None:
-    """The single steps that validation rows of metrics.jsonl list since the row before; None where they list none."""
-    return of_steps([ms for row in rows for ms in row.get("step_times_ms") or () if ms is not None])
+    """The single steps that validation rows of metrics.jsonl list; None where they list none."""
+    times = []
+    for row in rows:
+        times += [ms for ms in row.get("step_times_ms") or () if ms is not None]
+    return of_steps(times)
 
 
 def of_stretches(curves: pd.DataFrame, *, skip_first: bool) -> dict[str, StepTimes]:
     """run_id -> mean times per step between two validations.
 
-    skip_first: the first stretch holds steps that the clock did not count (protocol skip10)."""
+    skip_first: the first stretch holds steps that the clock did not count (protocol skip10).
+    """
     per_run = curves.groupby("run_id", sort=False)
     ms = 1e3 * per_run["train_time_s"].diff() / per_run["step"].diff()
     good = ms[per_run.cumcount() > int(skip_first)]
-    found = {str(run): of_steps(own.tolist(), single=False) for run, own in good.groupby(curves["run_id"], sort=False)}
-    return {run: times for run, times in found.items() if times is not None}
+    of_runs = {}
+    for run_id, stretches in good.groupby(curves["run_id"], sort=False):
+        times = of_steps(stretches.tolist(), single=False)
+        if times is not None:
+            of_runs[str(run_id)] = times
+    return of_runs
 
 
 def shares_below(runs: Sequence[StepTimes], at_ms: np.ndarray) -> np.ndarray:
@@ -61,5 +71,6 @@ def shares_below(runs: Sequence[StepTimes], at_ms: np.ndarray) -> np.ndarray:
 
 def percentiles(runs: Sequence[StepTimes], levels: Sequence[float]) -> list[float]:
     """Percentiles of the mixture of the runs' steps, ms."""
-    grid = np.unique([q for r in runs for q in r.quantiles])
-    return [float(v) for v in np.interp(np.array(levels) / 100, shares_below(runs, grid), grid)]
+    grid = np.unique(np.concatenate([r.quantiles for r in runs]))
+    shares = shares_below(runs, grid)
+    return np.interp(np.array(levels) / 100, shares, grid).tolist()

@@ -1,55 +1,96 @@
-"""The sentences around the verdict table: the answer, the facts beside it, the notes below it, and the published delta."""
+"""The sentences around the verdict table: answer, facts beside it, notes below, published delta."""
 
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
+from harness.run.plan import Lock, Plan
 from reports.analysis.types import Caution, Comparison, Comparisons, PublishedVerdict, effect
-from reports.format import plural, show
-from reports.page.verdicts import METRIC_WORDS, Part, number, words
+from reports.format import effect_kind, plural, show
+from reports.page.cells import METRIC_WORDS, Part, number, words
+
+ESTIMANDS = {
+    "at-rate": "at-rate: the baseline's learning rates for every arm",
+    "retuned": "retuned: every arm at its own best learning rate",
+}
+NAMED = 4  # arms that a sentence names; the rest is counted
 
 
 def answer(outcome: Comparisons) -> str:
-    """The headline: one or two sentences that answer the experiment's question as far as the runs allow."""
+    """The headline: one or two sentences that answer the question as far as the runs allow."""
+    compared: dict[str, Comparison] = {}
+    groups: dict[str, list[str]] = {"helps": [], "hurts": [], "equal": [], "open": []}
+    for arm in outcome.arms:
+        c = outcome.of(arm, outcome.primary)
+        if c is not None:
+            compared[arm] = c
+        if c is None or c.kind not in groups:
+            groups["open"].append(arm)
+        else:
+            groups[c.kind].append(arm)
+    if not compared:
+        return without_comparison(outcome)
     metric = METRIC_WORDS[outcome.primary]
-    found = {a: c for a in outcome.arms if (c := outcome.of(a, outcome.primary)) is not None}
-    if not found:
-        counts = [c for c in outcome.cells.values() if c.n_finished]
-        return "No run has finished yet, so there is no answer." if not counts else "No arm can be compared to the baseline yet."
-    groups = {kind: [a for a, c in found.items() if c.kind == kind] for kind in ("helps", "hurts", "equal")}
-    open_ones = [a for a in outcome.arms if a not in found or found[a].kind in ("undecided", "none")]
-    said = []
-    for kind, verb in (("helps", "better"), ("hurts", "worse")):
-        named = sorted(groups[kind], key=lambda a: -abs(effect(found[a])[0]))
-        if named:
-            listed = listing([f"{a} ({effect_words(found[a])})" for a in named], most=4)
-            said.append(f"{listed} {'is' if len(named) == 1 else 'are'} {verb} than {outcome.baseline} in {metric}")
+    clauses = []
+    for kind, comparative in (("helps", "better"), ("hurts", "worse")):
+        if groups[kind]:
+            effects = {arm: compared[arm] for arm in groups[kind]}
+            clauses.append(
+                f"{with_effects(effects)} {comparative} than {outcome.baseline} in {metric}"
+            )
     if groups["equal"]:
-        verb = "shows" if len(groups["equal"]) == 1 else "show"
-        said.append(f"{listing(groups['equal'], most=4)} {verb} no difference that matters in {metric}")
-    if open_ones:
-        said.append(
-            f"{listing(open_ones, most=4)} {'is' if len(open_ones) == 1 else 'are'} undecided"
-            if said
-            else f"Undecided in {metric}: {listing(open_ones, most=4)}"
-        )
-    lead = "Exploratory: " if any(c.exploratory for c in found.values()) and (groups["helps"] or groups["hurts"]) else ""
-    return f"{lead}{'; '.join(said)}."
+        verb = verb_for(groups["equal"], "shows", "show")
+        equal = listing(groups["equal"], most=NAMED)
+        clauses.append(f"{equal} {verb} no difference that matters in {metric}")
+    if groups["open"]:
+        undecided = listing(groups["open"], most=NAMED)
+        if clauses:
+            clauses.append(f"{undecided} {verb_for(groups['open'], 'is', 'are')} undecided")
+        else:
+            clauses.append(f"Undecided in {metric}: {undecided}")
+    sentence = f"{'; '.join(clauses)}."
+    is_exploratory = any(c.exploratory for c in compared.values())
+    if is_exploratory and (groups["helps"] or groups["hurts"]):
+        return f"Exploratory: {sentence}"
+    return sentence
+
+
+def without_comparison(outcome: Comparisons) -> str:
+    if any(cell.n_finished for cell in outcome.cells.values()):
+        return "No arm can be compared to the baseline yet."
+    return "No run has finished yet, so there is no answer."
+
+
+def with_effects(comparisons: Mapping[str, Comparison]) -> str:
+    """The arms with their effects, the largest first, and the verb."""
+    sizes = {arm: abs(effect(c)[0]) for arm, c in comparisons.items()}
+    arms = sorted(sizes, key=sizes.__getitem__, reverse=True)
+    named = [f"{arm} ({effect_words(comparisons[arm])})" for arm in arms]
+    return f"{listing(named, most=NAMED)} {verb_for(arms, 'is', 'are')}"
+
+
+def verb_for(names: Sequence[str], singular: str, plural: str) -> str:
+    if len(names) == 1:
+        return singular
+    return plural
 
 
 def effect_words(c: Comparison) -> str:
-    value = effect(c)[0]
-    return show(value, "loss_delta" if c.ratio is None else "percent") + (f" {c.unit}" if c.ratio is None else "")
+    value = show(effect(c)[0], effect_kind(c.ratio))
+    if c.ratio is None:
+        return f"{value} {c.unit}"
+    return value
 
 
 def listing(names: Sequence[str], *, most: int) -> str:
     """Names as a sentence has them; beyond `most` the rest is counted."""
     if len(names) > most:
         return ", ".join(names[:most]) + f" and {len(names) - most} more"
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(names[:-1]) + " and " + names[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,114 +102,199 @@ class Fact:
     warn: bool = False
 
 
-def facts(plan: Mapping[str, Any], outcome: Comparisons, runs: pd.DataFrame, *, accept_stale: bool) -> list[Fact]:
-    """What a reader must know to weigh the verdicts: confirmed or not, estimand, looks, nodes, stale results, the locked plan."""
-    if plan.get("evidence"):
-        gpus = sorted(runs["gpu"].dropna().astype(str).unique())
-        return [
-            Fact(text="published by others, not run here"),
-            *(Fact(text=t) for t in (plural(len(plan["arms"]), "row"), *gpus)),
-        ]
-    exploratory = not plan.get("confirm")
-    estimands = sorted({str(a.get("estimand", "at-rate")) for a in plan["arms"]})
-    meaning = {
-        "at-rate": "at-rate: the baseline's learning rates for every arm",
-        "retuned": "retuned: every arm at its own best learning rate",
-    }
-    nodes = sorted(str(n) for n in runs["node"].dropna().unique())
-    kind = "anytime-valid" if outcome.anytime else "fixed-n"
-    stale = runs[runs["stale"].astype(bool)]
-    out = [
-        Fact(text="exploratory", warn=exploratory) if exploratory else Fact(text="confirmed on fresh seeds"),
-        *(Fact(text=meaning.get(e, e)) for e in estimands),
-        Fact(text=f"{len(plan['arms'])} arms, " + counted_seeds(plan, runs)),
-        Fact(text=f"{outcome.looks} {'look' if outcome.looks == 1 else 'looks'}, {kind} intervals"),
-        Fact(text="no node known")
-        if not nodes
-        else Fact(text=f"one node: {nodes[0]}" if len(nodes) == 1 else f"{len(nodes)} nodes"),
+def facts(
+    plan: Plan, outcome: Comparisons, runs: pd.DataFrame, *, accept_stale: bool
+) -> list[Fact]:
+    """What a reader must know to weigh the verdicts, from who confirmed them to the locked plan.
+
+    accept_stale: runs of an older source are counted.
+    """
+    if plan.evidence:
+        return evidence_facts(plan, runs)
+    unit = plan.corpus.unit
+    return [
+        standing(plan),
+        *estimand_facts(plan),
+        Fact(text=f"{len(plan.arms)} arms, {counted_seeds(plan, runs)}"),
+        looks(outcome),
+        where_run(runs),
+        *clock_facts(runs),
+        *noise_facts(outcome, unit),
+        stale_fact(runs, accept_stale=accept_stale),
+        *lock_facts(plan),
     ]
-    if runs["self_reported"].astype(bool).any():
-        out.append(Fact(text="times are the scripts' own account (self-reported)", warn=True))
-    if outcome.noise.sd is not None:
-        floor = f"{show(outcome.noise.sd, 'sd')} {plan['corpus']['unit']}"
-        out.append(Fact(text=f"noise floor {floor} (sd of {outcome.noise.n} baseline runs)"))
-    if len(stale):
-        files = sorted({f for names in stale["stale_files"].dropna().astype(str) for f in names.split(", ") if f})
-        named = f": {listing(files, most=3)}" if files else ""
-        kept = "counted as asked" if accept_stale else "left out"
-        out.append(Fact(text=f"{len(stale)} stale {'run' if len(stale) == 1 else 'runs'} {kept}{named}", warn=True))
-    else:
-        out.append(Fact(text="no stale runs"))
-    locks = plan.get("locks") or []
-    if locks:
-        out.append(Fact(text="plan.lock", code=str(locks[-1]["digest"])[:12]))
-    if len(locks) > 1:
-        times = "once" if len(locks) == 2 else f"{len(locks) - 1} times"
-        keys = ", ".join(changed_keys(locks))
-        out.append(Fact(text=f"the plan was changed {times} after the first launch" + (f": {keys}" if keys else ""), warn=True))
+
+
+def evidence_facts(plan: Plan, runs: pd.DataFrame) -> list[Fact]:
+    gpus = sorted(runs["gpu"].dropna().astype(str).unique())
+    texts = ["published by others, not run here", plural(len(plan.arms), "row"), *gpus]
+    return [Fact(text=text) for text in texts]
+
+
+def standing(plan: Plan) -> Fact:
+    if plan.confirm:
+        return Fact(text="confirmed on fresh seeds")
+    return Fact(text="exploratory", warn=True)
+
+
+def estimand_facts(plan: Plan) -> list[Fact]:
+    estimands = sorted({arm.estimand for arm in plan.arms})
+    return [Fact(text=ESTIMANDS.get(estimand, estimand)) for estimand in estimands]
+
+
+def looks(outcome: Comparisons) -> Fact:
+    kind = "fixed-n"
+    if outcome.anytime:
+        kind = "anytime-valid"
+    return Fact(text=f"{plural(outcome.looks, 'look')}, {kind} intervals")
+
+
+def where_run(runs: pd.DataFrame) -> Fact:
+    nodes = sorted(str(node) for node in runs["node"].dropna().unique())
+    if not nodes:
+        return Fact(text="no node known")
+    if len(nodes) == 1:
+        return Fact(text=f"one node: {nodes[0]}")
+    return Fact(text=f"{len(nodes)} nodes")
+
+
+def clock_facts(runs: pd.DataFrame) -> list[Fact]:
+    if not runs["self_reported"].astype(bool).any():
+        return []
+    return [Fact(text="times are the scripts' own account (self-reported)", warn=True)]
+
+
+def noise_facts(outcome: Comparisons, unit: str) -> list[Fact]:
+    if outcome.noise.sd is None:
+        return []
+    floor = f"{show(outcome.noise.sd, 'sd')} {unit}"
+    return [Fact(text=f"noise floor {floor} (sd of {outcome.noise.n} baseline runs)")]
+
+
+def stale_fact(runs: pd.DataFrame, *, accept_stale: bool) -> Fact:
+    stale = runs[runs["stale"].astype(bool)]
+    if not len(stale):
+        return Fact(text="no stale runs")
+    files: set[str] = set()
+    for names in stale["stale_files"].dropna().astype(str):
+        files.update(name for name in names.split(", ") if name)
+    treated = "left out"
+    if accept_stale:
+        treated = "counted as asked"
+    text = f"{plural(len(stale), 'stale run')} {treated}"
+    if files:
+        text += f": {listing(sorted(files), most=3)}"
+    return Fact(text=text, warn=True)
+
+
+def lock_facts(plan: Plan) -> list[Fact]:
+    """The plan's last lock, and whether it was another one after the first launch."""
+    locks = plan.locks
     if not locks:
-        said = "imported logs: nothing was planned before they were made" if plan.get("imported") else "no plan was locked"
-        out.append(Fact(text=said, warn=True))
-    return out
+        text = "no plan was locked"
+        if plan.imported:
+            text = "imported logs: nothing was planned before they were made"
+        return [Fact(text=text, warn=True)]
+    last = Fact(text="plan.lock", code=str(locks[-1].digest)[:12])
+    if len(locks) == 1:
+        return [last]
+    times = f"{len(locks) - 1} times"
+    if len(locks) == 2:
+        times = "once"
+    text = f"the plan was changed {times} after the first launch"
+    keys = changed_keys(locks)
+    if keys:
+        text += f": {', '.join(keys)}"
+    return [last, Fact(text=text, warn=True)]
 
 
-def counted_seeds(plan: Mapping[str, Any], runs: pd.DataFrame) -> str:
+def counted_seeds(plan: Plan, runs: pd.DataFrame) -> str:
     """How many seeds, or, where runs have none (imported logs), how many runs."""
-    n, word = (len(plan["seeds"]), "seed") if runs["seed"].notna().any() else (len(runs), "run")
-    return plural(n, word)
+    if runs["seed"].notna().any():
+        return plural(len(plan.seeds), "seed")
+    return plural(len(runs), "run")
 
 
-def changed_keys(locks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What of the plan differs between any two locks that follow each other, in the order of the plan."""
-    plans = [lock.get("plan") or {} for lock in locks]
-    return list(dict.fromkeys(k for a, b in itertools.pairwise(plans) for k in {**a, **b} if a.get(k) != b.get(k)))
+def changed_keys(locks: Sequence[Lock]) -> list[str]:
+    """What of the plan differs between locks that follow each other, in the order of the plan."""
+    changed: dict[str, None] = {}
+    for before, after in itertools.pairwise(locks):
+        for key in {**before.plan, **after.plan}:
+            if before.plan.get(key) != after.plan.get(key):
+                changed[key] = None
+    return list(changed)
 
 
 def notes(outcome: Comparisons) -> list[str]:
     """The analysis in sentences, then every warning once, with the arms it concerns."""
-    concerned: dict[Caution, list[str]] = {}
+    sentences = dict.fromkeys(outcome.notes)
+    sentences |= dict.fromkeys(warning.text for warning in outcome.warnings)
+    arms_of = concerned_arms(outcome)
+    for warning in Caution:
+        if warning not in arms_of or warning in outcome.warnings:
+            continue
+        arms = arms_of[warning]
+        if set(outcome.arms) <= set(arms):
+            sentences[warning.text] = None
+        else:
+            sentences[f"{listing(arms, most=NAMED)}: {warning.text}"] = None
+    reasons = dict.fromkeys(time.reason for time in outcome.times.values())
+    unsaid = [r for r in reasons if r and not any(r in sentence for sentence in sentences)]
+    return [*sentences, *(f"Time to target: {r.removesuffix('.')}." for r in unsaid[:2])]
+
+
+def concerned_arms(outcome: Comparisons) -> dict[Caution, list[str]]:
+    """Caution -> the arms it is about, each once, in the order of the comparisons."""
+    arms_of: dict[Caution, dict[str, None]] = {}
     for (arm, _), c in outcome.comparisons.items():
         for warning in c.warnings:
-            concerned.setdefault(warning, [])
-            if arm not in concerned[warning]:
-                concerned[warning].append(arm)
+            arms_of.setdefault(warning, {})[arm] = None
     for arm, time in outcome.times.items():
         for warning in time.warnings:
-            concerned.setdefault(warning, [])
-            if arm not in concerned[warning]:
-                concerned[warning].append(arm)
-    said = list(outcome.notes) + [w.text for w in outcome.warnings]
-    for warning in Caution:
-        if warning in concerned and warning not in outcome.warnings:
-            arms = concerned[warning]
-            everyone = set(outcome.arms) <= set(arms)
-            said.append(warning.text if everyone else f"{listing(arms, most=4)}: {warning.text}")
-    reasons = [r for r in dict.fromkeys(t.reason for t in outcome.times.values()) if r and not any(r in s for s in said)]
-    return [*dict.fromkeys(said), *(f"Time to target: {reason.removesuffix('.')}." for reason in reasons[:2])]
+            arms_of.setdefault(warning, {})[arm] = None
+    return {warning: list(arms) for warning, arms in arms_of.items()}
+
+
+def as_fraction(percent: float | None) -> float | None:
+    if percent is None:
+        return None
+    return percent / 100.0
 
 
 def published_parts(verdict: PublishedVerdict) -> tuple[Part, ...]:
-    """The published delta beside ours, as percent of the baseline's time, and the verdict with its reason."""
-    p = verdict
-    ours = number("published.ours", "percent", None if p.percent is None else p.percent / 100.0)
-    bounds = [None if x is None else x / 100.0 for x in (p.percent_low, p.percent_high)]
-    theirs = number("published.theirs", "percent", p.published_percent / 100.0)
-    their_bounds = (p.published_percent_low / 100.0, p.published_percent_high / 100.0)
-    reproduced = (
-        ()
-        if p.percent is None
-        else (words("published.here", "here"), ours, number("published.ours_interval", "percent", *bounds))
-    )
+    """The published delta beside ours, in percent of the baseline's time, and the verdict."""
+    of_record, of_predecessor = verdict.n_published
+    n_runs = f"({of_record} against {of_predecessor} runs)"
+    reproduced: list[Part] = []
+    if verdict.percent is not None:
+        n_runs += ";"
+        reproduced = [
+            words("published.here", "here"),
+            number("published.ours", "percent", as_fraction(verdict.percent)),
+            number(
+                "published.ours_interval",
+                "percent",
+                as_fraction(verdict.percent_low),
+                as_fraction(verdict.percent_high),
+            ),
+        ]
+    why = ""
+    if verdict.why:
+        why = f"{verdict.why[:1].upper()}{verdict.why[1:].rstrip('.')}."
     return (
-        words("published.verdict", p.verdict),
-        words("published.record", f"{p.record} against {p.against}, training time: published"),
-        theirs,
-        number("published.interval", "percent", *their_bounds),
-        Part(
-            text=f"({p.n_published[0]} against {p.n_published[1]} runs)" + (";" if reproduced else ""),
-            key="published.n",
-            values=p.n_published,
+        words("published.verdict", verdict.verdict),
+        words(
+            "published.record",
+            f"{verdict.record} against {verdict.against}, training time: published",
         ),
+        number("published.theirs", "percent", as_fraction(verdict.published_percent)),
+        number(
+            "published.interval",
+            "percent",
+            as_fraction(verdict.published_percent_low),
+            as_fraction(verdict.published_percent_high),
+        ),
+        Part(text=n_runs, key="published.n", values=verdict.n_published),
         *reproduced,
-        words("published.why", f"{p.why[:1].upper()}{p.why[1:].rstrip('.')}." if p.why else ""),
+        words("published.why", why),
     )

@@ -1,10 +1,11 @@
-"""The page's tables beside the verdicts: contributions three ways, effects over the axes, and the rates that a grid chose."""
+"""The page's tables beside the verdicts: contributions, effects over axes, chosen rates."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.run.plan import Plan
 from reports.analysis.attribution import Attribution, Share, attributions
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity, sensitivities
@@ -14,8 +15,10 @@ from reports.page.tables import Cell
 from reports.stats.intervals import Estimate
 
 KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
-TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
+METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
 HEADS = {"alone": "alone", "shapley": "Shapley share", "left_out": "lost without it"}
+BLANK = Cell(text="", css="num")
+StudyRow = tuple[str, Sequence[Cell]]  # its name, its cells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,7 @@ class Study:
     lead: str
     first: str
     heads: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[Cell]]]
+    rows: Sequence[StudyRow]
 
     def is_number(self, column: int) -> bool:
         return all(cells[column].css == "num" for _, cells in self.rows)
@@ -35,92 +38,144 @@ class Study:
 
 def studies(experiment: Experiment) -> list[Study]:
     """The tables there are to show, [] for most experiments."""
-    rates = experiment.plan.get("rates")
-    return [
-        *map(attribution_table, attributions(experiment)),
-        *sensitivity_table(sensitivities(experiment)),
-        *steps_table(published_steps(experiment), experiment.plan),
-        *([rates_table(rates, str(experiment.plan.get("grid")))] if rates else []),
-    ]
+    plan = experiment.plan
+    tables = [attribution_table(a) for a in attributions(experiment)]
+    effects = sensitivities(experiment)
+    if effects:
+        tables.append(sensitivity_table(effects))
+    steps = published_steps(experiment)
+    if steps:
+        tables.append(steps_table(steps, plan))
+    if plan.rates:
+        tables.append(rates_table(plan.rates, str(plan.grid)))
+    return tables
 
 
-def number(share: Share | None, kind: str) -> Cell:
+def unknown(kind: str) -> Cell:
+    return Cell(text=show(None, kind), css="num")
+
+
+def share_cell(share: Share | None, kind: str) -> Cell:
+    """A number with its interval."""
     if share is None:
-        return Cell(text=show(None, kind), css="num")
-    return Cell(text=f"{show(share.value, kind)} {interval(share.low, share.high, kind)}".strip(), v=kept(share.value), css="num")
+        return unknown(kind)
+    words = f"{show(share.value, kind)} {interval(share.low, share.high, kind)}"
+    return Cell(text=words.strip(), v=kept(share.value), css="num")
 
 
 def attribution_table(a: Attribution) -> Study:
     kind = KINDS[a.metric]
-    columns = [c for c in HEADS if any(c in shares for shares in a.shares.values())]
-    rows = []
+    filled = {column for shares in a.shares.values() for column in shares}
+    columns = [column for column in HEADS if column in filled]
+    rows: list[StudyRow] = []
     for change, shares in a.shares.items():
-        with_it = f" (with {', '.join(a.leaves_with[change])})" if a.leaves_with.get(change) else ""
-        cells = [number(shares.get(c), kind) for c in columns]
-        rows.append((change + with_it, cells))
+        name = change
+        if a.leaves_with.get(change):
+            name += f" (with {', '.join(a.leaves_with[change])})"
+        rows.append((name, [share_cell(shares.get(column), kind) for column in columns]))
     if a.total is not None:
-        sums = {"shapley": number(a.total, kind)}
-        rows.append(("all together", [sums.get(c, Cell(text="", css="num")) for c in columns]))
+        total = share_cell(a.total, kind)
+        rows.append(
+            ("all together", [total if column == "shapley" else BLANK for column in columns])
+        )
     lead = f"What each change adds in {a.unit} {a.note}".strip() + (
-        ": alone on the baseline, averaged over every order in which the changes can be added (these shares sum to the whole), "
-        "and what is lost when it is left out of all. Where the three differ, changes interact. Below zero is better; intervals "
-        "hold with 95 % for all changes of a column at once."
+        ": alone on the baseline, averaged over every order in which the changes can be added "
+        "(these shares sum to the whole), and what is lost when it is left out of all. Where the "
+        "three differ, changes interact. Below zero is better; intervals hold with 95 % for all "
+        "changes of a column at once."
     )
     return Study(
-        key=f"attribution-{a.metric}", title=f"Contributions in {TITLES[a.metric]}", lead=lead, first="change",
-        heads=[HEADS[c] for c in columns], rows=rows,
-    )  # fmt: skip
+        key=f"attribution-{a.metric}",
+        title=f"Contributions in {METRIC_TITLES[a.metric]}",
+        lead=lead,
+        first="change",
+        heads=[HEADS[column] for column in columns],
+        rows=rows,
+    )
 
 
-def sensitivity_table(found: Sequence[Sensitivity]) -> list[Study]:
-    if not found:
-        return []
-    points = list(dict.fromkeys(e.point for s in found for e in s.effects))
-    rows = []
-    for s in found:
-        at = {e.point: number(Share(value=e.delta, low=e.low, high=e.high), "loss_delta") for e in s.effects}
-        cells = [at.get(p, Cell(text=show(None, "loss"), css="num")) for p in points]
+def sensitivity_table(of_arms: Sequence[Sensitivity]) -> Study:
+    points: dict[str, None] = {}
+    for s in of_arms:
+        points |= dict.fromkeys(e.point for e in s.effects)
+    rows: list[StudyRow] = []
+    for s in of_arms:
+        at_point = {}
+        for e in s.effects:
+            share = Share(value=e.delta, low=e.low, high=e.high)
+            at_point[e.point] = share_cell(share, "loss_delta")
+        cells = [at_point.get(point, unknown("loss")) for point in points]
         rows.append((s.arm, [*cells, Cell(text=s.words)]))
-    lead = (
-        "Every arm against the baseline at the same point, in loss, with intervals that hold for all points and arms at once. An "
-        "effect whose sign changes along the axis is a statement about the rates as much as about the change."
+    return Study(
+        key="sensitivity",
+        title="Does the sign hold?",
+        lead="Every arm against the baseline at the same point, in loss, with intervals that hold "
+        "for all points and arms at once. An effect whose sign changes along the axis is a "
+        "statement about the rates as much as about the change.",
+        first="arm",
+        heads=[*points, "sign"],
+        rows=rows,
     )
-    return [Study(key="sensitivity", title="Does the sign hold?", lead=lead, first="arm", heads=[*points, "sign"], rows=rows)]
 
 
-def steps_table(found: Sequence[Step], plan: Mapping[str, Any]) -> list[Study]:
-    if not found:
-        return []
-    rows = []
-    for step in found:
-        kind, of = ("loss_delta", "loss") if step.metric == "val_loss" else ("percent", "step time")
-        cells = [effect(step.published, kind), effect(step.own, kind), Cell(text=step.verdict, css="words"), Cell(text=step.why)]
-        rows.append((f"{step.change}: {of}", cells))
-    standing = "" if plan.get("confirm") else " Exploratory: the same runs may have suggested the question."
+def steps_table(steps: Sequence[Step], plan: Plan) -> Study:
+    rows: list[StudyRow] = []
+    for step in steps:
+        kind, metric = "percent", "step time"
+        if step.metric == "val_loss":
+            kind, metric = "loss_delta", "loss"
+        cells = [
+            estimate_cell(step.published, kind),
+            estimate_cell(step.own, kind),
+            Cell(text=step.verdict, css="words"),
+            Cell(text=step.why),
+        ]
+        rows.append((f"{step.change}: {metric}", cells))
     lead = (
-        f"Every change of {plan['published']}'s published ladder that was run here with and without it, each against the arm "
-        "before it. Losses are differences in nats per token, step times are ratios; brackets are 95 % intervals. The published "
-        "side is one run per rung, with the noise of single runs of its era and of nodes. Margins are half the published effect."
-        + standing
+        f"Every change of {plan.published}'s published ladder that was run here with and without "
+        "it, each against the arm before it. Losses are differences in nats per token, step times "
+        "are ratios; brackets are 95 % intervals. The published side is one run per rung, with the "
+        "noise of single runs of its era and of nodes. Margins are half the published effect."
     )
-    heads = ["published", "here", "verdict", "why"]
-    return [Study(key="published-steps", title="Against the published ladder", lead=lead, first="change", heads=heads, rows=rows)]
+    if not plan.confirm:
+        lead += " Exploratory: the same runs may have suggested the question."
+    return Study(
+        key="published-steps",
+        title="Against the published ladder",
+        lead=lead,
+        first="change",
+        heads=["published", "here", "verdict", "why"],
+        rows=rows,
+    )
 
 
-def effect(e: Estimate | None, kind: str) -> Cell:
+def estimate_cell(e: Estimate | None, kind: str) -> Cell:
     """An effect with its 95 % interval; a log ratio as percent."""
     if e is None:
-        return Cell(text=show(None, kind), css="num")
-    value, low, high = (v if kind == "loss_delta" else math.expm1(v) for v in (e.value, *e.interval(0.05)))
-    return number(Share(value=value, low=low, high=high), kind)
+        return unknown(kind)
+    low, high = e.interval(0.05)
+    share = Share(value=e.value, low=low, high=high)
+    if kind != "loss_delta":
+        share = Share(value=math.expm1(e.value), low=math.expm1(low), high=math.expm1(high))
+    return share_cell(share, kind)
 
 
-def rates_table(rates: dict[str, dict[str, object]], grid: str) -> Study:
-    rows = []
+def rates_table(rates: Mapping[str, Mapping[str, Any]], grid: str) -> Study:
+    """Arm -> the factor on a rate that was chosen for it, from the experiment named grid."""
+    rows: list[StudyRow] = []
     for arm, rate in rates.items():
-        factor = f"x{float(str(rate['factor'])):.3g}"
-        edge = "an end of the grid: the best may lie beyond it, widen the grid" if rate["at_edge"] else "inside the grid"
-        rows.append((arm, [Cell(text=factor, css="num"), Cell(text=str(rate["how"])), Cell(text=edge)]))
+        edge = "inside the grid"
+        if rate["at_edge"]:
+            edge = "an end of the grid: the best may lie beyond it, widen the grid"
+        factor = Cell(text=f"x{float(rate['factor']):.3g}", css="num")
+        rows.append((arm, [factor, Cell(text=str(rate["how"])), Cell(text=edge)]))
     axis = next(iter(rates.values()))["axis"]
-    lead = f"Factors on {axis}, each arm's best in {grid}; these runs were made at them, on seeds that the grid never saw."
-    return Study(key="rates", title="Rates chosen", lead=lead, first="arm", heads=["factor", "found by", "where"], rows=rows)
+    return Study(
+        key="rates",
+        title="Rates chosen",
+        lead=f"Factors on {axis}, each arm's best in {grid}; these runs were made at them, on "
+        "seeds that the grid never saw.",
+        first="arm",
+        heads=["factor", "found by", "where"],
+        rows=rows,
+    )

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from reports.page_numbers import same_number
+from reports.format import same_number
 
 VOID = {"meta", "link", "br", "input", "path", "circle", "rect", "line"}
 NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")

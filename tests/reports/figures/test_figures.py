@@ -11,8 +11,8 @@ from harness.run.plan import Plan, PlanArm
 from reports.analysis.compare import compare_all
 from reports.analysis.interactions import interplay
 from reports.figures.base import Figure, LogScale, Palette
-from reports.figures.effects import wrapped
 from reports.figures.steps import step_distribution
+from reports.figures.waterfall import wrapped
 from reports.inputs.load import load
 from reports.inputs.step_times import of_steps, of_stretches, percentiles
 from reports.page.write import draw_all, render

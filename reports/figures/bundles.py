@@ -1,0 +1,124 @@
+"""The curves of an arm's runs brought together: mean, lowest and highest loss at every step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from reports.figures.base import Scale, path_of
+
+MAX_POINTS = 60  # per drawn line: what 700 px can show; the table behind keeps every point
+# Share of the steps; the vertical axis is fitted to what comes after: the first drop is steep.
+BURN_IN = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """One run's validations: its steps, the training clock at each in seconds, and the losses."""
+
+    steps: np.ndarray
+    times: np.ndarray
+    losses: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """One arm's curves on common steps: per step the mean and extreme losses and the mean time."""
+
+    arm: str
+    steps: np.ndarray
+    time_s: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    runs: dict[str, Course]  # by run_id
+
+
+def finished_at(runs: pd.DataFrame, budget: int | None) -> pd.DataFrame:
+    """The finished runs at the budget (None: each arm's longest), those of role `loss` if any."""
+    finished = runs[runs["status"] == "finished"]
+    if not len(finished):
+        return finished
+    if (finished["role"] == "loss").any():
+        finished = finished[finished["role"] == "loss"]
+    if budget:
+        return finished[finished["budget"] == budget]
+    longest = finished.groupby("arm")["budget"].transform("max")
+    return finished[finished["budget"] == longest]
+
+
+def bundles(
+    curves: pd.DataFrame, runs: pd.DataFrame, arms: Sequence[str], budget: int | None = None
+) -> dict[str, Bundle]:
+    """The curves of finished runs by arm, at the budget (None: each arm's longest)."""
+    counted = set(finished_at(runs, budget)["run_id"])
+    arm_of = dict(zip(curves["run_id"], curves["arm"]))
+    steps = curves["step"].to_numpy(float)
+    times = curves["train_time_s"].to_numpy(float)
+    losses = curves["val_loss"].to_numpy(float)
+    of_arms: dict[str, dict[str, Course]] = {}
+    for run_id, at in curves.groupby("run_id", sort=False).indices.items():
+        if run_id in counted:
+            of_arm = of_arms.setdefault(str(arm_of[run_id]), {})
+            of_arm[str(run_id)] = Course(steps=steps[at], times=times[at], losses=losses[at])
+    return {arm: bundle(arm, of_arms[arm]) for arm in arms if arm in of_arms}
+
+
+def bundle(arm: str, runs: Mapping[str, Course]) -> Bundle:
+    """The runs of an arm on the steps at which any of them has a loss.
+
+    A run without a loss at one of them is left out of that step.
+    """
+    measured = [run.steps[np.isfinite(run.losses)] for run in runs.values()]
+    steps = np.unique(np.concatenate(measured))
+    times, losses = np.full((2, len(runs), len(steps)), np.nan)
+    for i, run in enumerate(runs.values()):
+        there = np.isin(run.steps, steps)
+        places = np.searchsorted(steps, run.steps[there])
+        times[i, places] = run.times[there]
+        losses[i, places] = run.losses[there]
+    return Bundle(
+        arm=arm,
+        steps=steps,
+        time_s=column_means(times),
+        mean=column_means(losses),
+        low=np.nanmin(losses, axis=0),
+        high=np.nanmax(losses, axis=0),
+        runs=dict(runs),
+    )
+
+
+def column_means(table: np.ndarray) -> np.ndarray:
+    """Means over what is known in each column, nan where nothing is."""
+    known = np.isfinite(table)
+    n = known.sum(axis=0)
+    sums = np.where(known, table, 0.0).sum(axis=0)
+    return np.where(n > 0, sums / np.maximum(n, 1), np.nan)
+
+
+def thin(n: int) -> np.ndarray:
+    """At most MAX_POINTS indices of n, the first and the last among them."""
+    if not n:
+        return np.array([], int)
+    places = np.linspace(0, n - 1, min(n, MAX_POINTS))
+    return np.unique(places.round().astype(int))
+
+
+def is_late(steps: np.ndarray) -> np.ndarray:
+    """Which steps come after the first drop."""
+    return steps >= BURN_IN * steps[-1]
+
+
+def points_of(xs: np.ndarray, ys: np.ndarray, x: Scale, y: Scale) -> list[tuple[float, float]]:
+    return [(x(a), y(b)) for a, b in zip(xs, ys)]
+
+
+def band(xs: np.ndarray, low: np.ndarray, high: np.ndarray, x: Scale, y: Scale) -> str:
+    """The area between two lines, over the points where both are known; '' where none is."""
+    there = np.isfinite(low) & np.isfinite(high)
+    if not there.any():
+        return ""
+    forth = points_of(xs[there], high[there], x, y)
+    back = points_of(xs[there][::-1], low[there][::-1], x, y)
+    return f'<path class="band" d="{path_of(forth + back)}Z"/>'

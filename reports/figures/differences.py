@@ -1,0 +1,220 @@
+"""Loss minus the baseline's by step: a small chart for every arm, on common axes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reports.figures.base import (
+    MAX_NAMED,
+    WIDE,
+    Drawing,
+    Figure,
+    Palette,
+    Scale,
+    clipped,
+    extent,
+    line,
+    mark,
+    path_of,
+    shorten,
+    text,
+    y_axis,
+)
+from reports.figures.bundles import Bundle, Course, band, is_late, points_of, thin
+from reports.format import kept, plural, settled
+
+GAP_X, GAP_Y = 20, 46  # px between panels
+PANELS_TOP = 34  # of the first panel
+LABELS = 46  # px of a panel for its tick labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """An arm's differences to the baseline: one row per block both finished, else one of means."""
+
+    steps: np.ndarray
+    rows: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        return np.asarray(self.rows.mean(axis=0))
+
+    @property
+    def low(self) -> np.ndarray:
+        return np.asarray(self.rows.min(axis=0))
+
+    @property
+    def high(self) -> np.ndarray:
+        return np.asarray(self.rows.max(axis=0))
+
+
+def by_step(run: Course) -> dict[float, float]:
+    return dict(zip(run.steps, run.losses))
+
+
+def differences(
+    data: Mapping[str, Bundle], runs: pd.DataFrame, baseline: str
+) -> dict[str, Difference]:
+    """Arm -> its difference to the baseline at the steps that they share."""
+    blocked = runs[runs["block"].notna()]  # runs of no block (imported ones) are never paired
+    block_of = dict(zip(blocked["run_id"], blocked["block"]))
+    base = data[baseline]
+    base_losses = {}
+    for run_id, run in base.runs.items():
+        if run_id in block_of:
+            base_losses[block_of[run_id]] = by_step(run)
+    out = {}
+    for arm, bundle in data.items():
+        if arm == baseline:
+            continue
+        steps = np.intersect1d(bundle.steps, base.steps)
+        rows = []
+        for run_id, run in bundle.runs.items():
+            other = base_losses.get(block_of.get(run_id))
+            if other:
+                losses = by_step(run)
+                rows.append([losses.get(t, np.nan) - other.get(t, np.nan) for t in steps])
+        if not rows:
+            mean = bundle.mean[np.isin(bundle.steps, steps)]
+            rows.append(list(mean - base.mean[np.isin(base.steps, steps)]))
+        out[arm] = Difference(steps=steps, rows=np.array(rows))
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Where the panels stand."""
+
+    n_columns: int
+    panel_width: float
+    panel_height: float
+
+    @classmethod
+    def of(cls, width: int, n_panels: int) -> "Grid":
+        n_columns = columns_for(n_panels, is_wide=width == WIDE)
+        gaps = GAP_X * (n_columns - 1)
+        panel_width = (width - 14 - gaps) / n_columns  # 14: half of the last tick's label
+        panel_height = 104
+        if n_panels <= 9:
+            panel_height = 150
+        return cls(n_columns=n_columns, panel_width=panel_width, panel_height=panel_height)
+
+    def left(self, panel: int) -> float:
+        return (self.panel_width + GAP_X) * (panel % self.n_columns)
+
+    def top(self, panel: int) -> float:
+        return PANELS_TOP + (self.panel_height + GAP_Y) * (panel // self.n_columns)
+
+    def height(self, n_panels: int) -> float:
+        n_rows = -(-n_panels // self.n_columns)
+        return PANELS_TOP + (self.panel_height + GAP_Y) * n_rows
+
+
+def columns_for(n_panels: int, *, is_wide: bool) -> int:
+    if not is_wide:
+        return 1 if n_panels <= 4 else 2
+    if n_panels == 1:
+        return 1
+    if n_panels <= 4:
+        return 2
+    if n_panels <= 9:
+        return 3
+    return 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panels:
+    """The drawing: a panel for every arm."""
+
+    deltas: Mapping[str, Difference]
+    palette: Palette
+    unit: str
+    y_range: tuple[float, float]
+    last: float  # step
+
+    def draw(self, width: int) -> Drawing:
+        grid = Grid.of(width, len(self.deltas))
+        words = f"difference in {self.unit}"
+        if width == WIDE:
+            words = f"difference in validation loss, {self.unit}; below zero is better"
+        parts = [text(0, 12, words, css="axis")]
+        for place, arm in enumerate(self.deltas):
+            parts.append(self.panel(arm, grid, grid.left(place), grid.top(place)))
+        return "".join(parts), grid.height(len(self.deltas))
+
+    def panel(self, arm: str, grid: Grid, left: float, top: float) -> str:
+        """One arm: its name, its axes, and inside them its mean over its band."""
+        start, end = left + LABELS, left + grid.panel_width
+        bottom = top + grid.panel_height
+        low, high = self.y_range
+        x = Scale(low=0, high=self.last, start=start, end=end)
+        y = Scale(low=low, high=high, start=bottom, end=top + 12)
+        marks = [
+            text(left, top, shorten(arm, grid.panel_width), css="label own"),
+            y_axis(y, start, end, "", n=3),
+            line(start, y(0), end, y(0), "zero"),
+        ]
+        for tick in x.ticks(3):
+            marks.append(text(x(tick), bottom + 15, f"{tick:.0f}", anchor="middle", css="tick"))
+        inside = self.inside(arm, x, y)
+        height = grid.panel_height - 12
+        marks.append(clipped(start, top + 12, grid.panel_width - LABELS, height, inside))
+        return self.palette.series(arm, marks)
+
+    def inside(self, arm: str, x: Scale, y: Scale) -> str:
+        """The mean, over the band of the blocks where there are several."""
+        delta = self.deltas[arm]
+        at = thin(len(delta.steps))
+        mean = delta.mean
+        n_blocks = plural(len(delta.rows), "block")
+        tip = f"{arm}: {settled(mean[-1]):+.4f} at the last step, {n_blocks}"
+        path = path_of(points_of(delta.steps[at], mean[at], x, y))
+        drawn = mark(f'path d="{path}"', css="mean", tip=tip)
+        if len(delta.rows) == 1:
+            return drawn
+        return band(delta.steps[at], delta.low[at], delta.high[at], x, y) + drawn
+
+
+def difference_figure(
+    data: Mapping[str, Bundle], runs: pd.DataFrame, palette: Palette, unit: str
+) -> Figure | None:
+    """Small multiples of loss minus the baseline's in the same block; below zero is better.
+
+    None where no arm was validated at steps of the baseline's.
+    """
+    deltas = {}
+    late: list[float] = []
+    words = []
+    rows: list[tuple[Any, ...]] = []
+    for arm, delta in differences(data, runs, palette.baseline).items():
+        if len(delta.steps) <= 1:
+            continue
+        deltas[arm] = delta
+        late += list(delta.rows[:, is_late(delta.steps)].ravel())
+        words.append(f"{arm} {settled(delta.mean[-1]):+.4f}")
+        for step, *losses in zip(delta.steps, delta.mean, delta.low, delta.high):
+            rounded = [kept(v, 6) for v in losses]
+            rows.append((arm, int(step), *rounded, len(delta.rows)))
+    if not deltas:
+        return None
+    drawing = Panels(
+        deltas=deltas,
+        palette=palette,
+        unit=unit,
+        y_range=extent(late, around=[0.0]),
+        last=max(float(delta.steps[-1]) for delta in deltas.values()),
+    )
+    return Figure(
+        key="difference",
+        title="Difference to the baseline by step",
+        caption="Mean over blocks of the difference to the baseline run of the same block; "
+        "the band spans the blocks.",
+        alt="Small charts, one per arm, of the loss difference to the baseline over steps. At the "
+        f"last step: {'; '.join(words[:MAX_NAMED])}.",
+        columns=("arm", "step", "mean_difference", "lowest", "highest", "n_blocks"),
+        rows=tuple(rows),
+        draw=drawing.draw,
+    )

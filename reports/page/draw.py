@@ -1,0 +1,49 @@
+"""Every figure of a page, in the order of printing."""
+
+import pandas as pd
+
+from reports.analysis.interactions import interplay
+from reports.analysis.samples import at_budget
+from reports.analysis.types import Comparisons
+from reports.figures.base import Figure, Palette
+from reports.figures.budgets import budget_figure
+from reports.figures.curves import curve_figures
+from reports.figures.effects import effect_figures
+from reports.figures.interactions import interaction_figure
+from reports.figures.runs import run_figures
+from reports.figures.steps import step_distribution
+from reports.inputs.experiment import Experiment, target_loss
+
+UNTIMED_PROTOCOL = "skip10"  # its clock does not count the first steps
+
+
+def palette_of(experiment: Experiment) -> Palette:
+    plan = experiment.plan
+    return Palette(arms=tuple(arm.name for arm in plan.arms), baseline=plan.baseline)
+
+
+def counted(experiment: Experiment) -> pd.DataFrame:
+    """The runs that the verdicts count: all but the stale ones, unless those were admitted."""
+    if experiment.accept_stale:
+        return experiment.runs
+    return experiment.runs[~experiment.runs["stale"].astype(bool)]
+
+
+def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
+    plan, runs, curves = experiment.plan, counted(experiment), experiment.curves
+    palette, unit, target = palette_of(experiment), plan.corpus.unit, target_loss(plan)
+    finished = at_budget(runs[runs["status"] == "finished"], outcome.budget)
+    effects = interplay(finished, plan, anytime=outcome.anytime)
+    budgets = None
+    if not plan.evidence:
+        budgets = budget_figure(runs, outcome, palette, unit=unit, target=target)
+    skip_first = (plan.protocol or "").startswith(UNTIMED_PROTOCOL)
+    steps = step_distribution(curves, runs, experiment.step_times, palette, skip_first=skip_first)
+    figures = [
+        *effect_figures(plan, outcome, palette),
+        interaction_figure(effects, unit),
+        budgets,
+        *curve_figures(curves, runs, palette, unit=unit, target=target, budget=outcome.budget),
+        *run_figures(runs, experiment.results, palette, unit=unit, target=target, steps=steps),
+    ]
+    return [figure for figure in figures if figure is not None]

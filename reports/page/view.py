@@ -1,0 +1,258 @@
+"""What the template prints of one experiment, gathered: sentences, tables, drawn figures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from harness.run.foreign import ClockHint
+from harness.run.plan import Plan
+from reports.analysis.types import Comparisons
+from reports.figures.base import NARROW, WIDE, Figure, Palette
+from reports.inputs.experiment import Experiment
+from reports.page.cells import METRIC_WORDS, Part
+from reports.page.draw import palette_of
+from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
+from reports.page.sentences import Fact, answer, facts, notes, published_parts
+from reports.page.settings import (
+    Differences,
+    EnvironmentFact,
+    config_differences,
+    environment_table,
+)
+from reports.page.studies import Study, studies
+from reports.page.tables import (
+    WAITING,
+    Cell,
+    Failure,
+    RunColumn,
+    failures,
+    run_columns,
+    run_rows,
+)
+from reports.page.verdicts import Head, VerdictRow, heads, verdict_rows
+
+GENERAL_WORDS = (
+    (
+        "arm",
+        "A baseline plus a set of changes; the same colour means the same arm in every figure.",
+    ),
+    (
+        "seed and block",
+        "A seed keys initial weights and data order. A block is all arms at one seed, run one "
+        "after another.",
+    ),
+    (
+        "interval",
+        "Where the true difference lies with 95 % confidence, for all arms of the table at once, "
+        "so that an interval that excludes zero and p below 0.05 always agree.",
+    ),
+    (
+        "noise floor",
+        "How far the baseline's final losses scatter over seeds (standard deviation): differences "
+        "well below it need many runs.",
+    ),
+    (
+        "look",
+        "Each time results were judged before all planned runs were there; more looks make "
+        "intervals wider.",
+    ),
+    (
+        "exploratory",
+        "The runs that suggested a change are also those that judge it; a confirmatory experiment "
+        "uses fresh seeds.",
+    ),
+    (
+        "at-rate, retuned",
+        "At-rate: every arm trains at the baseline's learning rates. Retuned: each arm at its own "
+        "best one, measured again on fresh seeds.",
+    ),
+    (
+        "plan.lock",
+        "Digest of what was planned before the first run: question, arms, metric, seeds, margin.",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdicts:
+    """The first section: the table of verdicts, and the sentences above and below it."""
+
+    section: str  # its title
+    answer: str
+    lead: str
+    heads: Sequence[Head]
+    rows: Sequence[VerdictRow]
+    notes: Sequence[str]
+
+
+def verdicts_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, str]) -> Verdicts:
+    """The verdicts of an experiment; css: of every arm of the plan, in its order."""
+    plan = experiment.plan
+    left_out = [f"Left out: {text}." for text in plan.left_out]
+    return Verdicts(
+        section="Verdicts",
+        answer=answer(outcome),
+        lead=lead(plan, outcome),
+        heads=heads(outcome, plan.corpus.unit),
+        rows=verdict_rows(outcome, css, final=bool(plan.imported)),
+        notes=[*notes(outcome), *left_out],
+    )
+
+
+def evidence_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, str]) -> Verdicts:
+    """The same of published evidence, which is shown and not judged."""
+    plan = experiment.plan
+    return Verdicts(
+        section="What was published",
+        answer=evidence_answer(experiment, outcome),
+        lead=evidence_lead(plan),
+        heads=evidence_heads(plan),
+        rows=evidence_rows(experiment, outcome, css),
+        notes=plan.remarks,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegendEntry:
+    """An arm in the legend of a figure; `group` is its place in the plan."""
+
+    arm: str
+    css: str
+    group: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnFigure:
+    """A figure with its drawings for both widths."""
+
+    figure: Figure
+    wide: Markup
+    narrow: Markup
+    legend: Sequence[LegendEntry]
+
+    @classmethod
+    def of(cls, figure: Figure, palette: Palette, index: int) -> "DrawnFigure":
+        """index: the experiment's; ids carry it, so that two experiments share a page."""
+        legend = []
+        for arm, css in figure.legend:
+            legend.append(LegendEntry(arm=arm, css=css, group=palette.arms.index(arm)))
+        return cls(
+            figure=figure,
+            wide=Markup(figure.svg(WIDE, index)),
+            narrow=Markup(figure.svg(NARROW, index)),
+            legend=legend,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Everything the template prints about one experiment."""
+
+    index: int
+    name: str
+    question: str
+    verdicts: Verdicts
+    facts: Sequence[Fact]
+    published: Sequence[Part]
+    studies: Sequence[Study]
+    failures: Sequence[Failure]
+    n_waiting: int  # runs to come, or running
+    figures: Sequence[DrawnFigure]
+    differences: Differences
+    environment: Sequence[EnvironmentFact]
+    hints: Sequence[tuple[str, ClockHint]]  # of an arm's script
+    commands: Sequence[str]
+    run_columns: Sequence[RunColumn]
+    run_rows: Sequence[tuple[str, str, str, Sequence[Cell]]]  # run_id, arm, css, cells
+    definitions: Sequence[tuple[str, str]]
+
+
+def view(
+    experiment: Experiment, outcome: Comparisons, figures: Sequence[Figure], index: int
+) -> View:
+    """An experiment as the template prints it; index: its place on the page."""
+    plan, runs = experiment.plan, experiment.runs
+    palette = palette_of(experiment)
+    css = {arm: palette.css(arm) for arm in palette.arms}
+    if plan.evidence:
+        verdicts = evidence_of(experiment, outcome, css)
+    else:
+        verdicts = verdicts_of(experiment, outcome, css)
+    published: tuple[Part, ...] = ()
+    if outcome.published:
+        published = published_parts(outcome.published)
+    waiting = runs["status"].isin(WAITING)
+    columns = run_columns(runs)
+    rows = [(row.run_id, row.arm, css[row.arm], row.cells) for row in run_rows(runs, columns)]
+    return View(
+        index=index,
+        name=experiment.name,
+        question=plan.question or f"What do the changes of {experiment.name} do?",
+        verdicts=verdicts,
+        facts=facts(plan, outcome, runs, accept_stale=experiment.accept_stale),
+        published=published,
+        studies=studies(experiment),
+        failures=failures(runs[~waiting], experiment.results),
+        n_waiting=int(waiting.sum()),
+        figures=[DrawnFigure.of(figure, palette, index) for figure in figures],
+        differences=config_differences(plan, experiment.configs, runs),
+        environment=how_it_was_run(experiment),
+        hints=[(arm.name, hint) for arm in plan.arms for hint in arm.hints],
+        commands=commands(experiment.name, plan),
+        run_columns=columns,
+        run_rows=rows,
+        definitions=definitions(verdicts.heads, columns),
+    )
+
+
+def definitions(heads: Sequence[Head], columns: Sequence[RunColumn]) -> list[tuple[str, str]]:
+    """The columns of both tables, and the words between, with what they mean."""
+    of_verdicts = [(head.text, head.meaning) for head in heads]
+    of_runs = [(column.head, column.meaning) for column in columns]
+    return [*of_verdicts, *GENERAL_WORDS, *of_runs]
+
+
+def lead(plan: Plan, outcome: Comparisons) -> str:
+    """One sentence on what was compared and by which metric the verdict goes."""
+    metric = METRIC_WORDS[outcome.primary]
+    if outcome.budget and outcome.primary == "val_loss":
+        metric += f" after {outcome.budget} steps"
+    text = f"Every arm against {outcome.baseline}, judged by {metric}."
+    if plan.target is None:
+        return text
+    text += f" Target loss {plan.target.val_loss:g} {plan.corpus.unit}"
+    if plan.target.reason:
+        text += f" ({plan.target.reason})"
+    return f"{text}."
+
+
+def how_it_was_run(experiment: Experiment) -> list[EnvironmentFact]:
+    """What the plan says of data and clock, then what the runs recorded of their machines."""
+    plan, corpus = experiment.plan, experiment.plan.corpus
+    fingerprint = str(corpus.fingerprint)[:16]
+    planned = [
+        ("corpus", f"{corpus.name}, losses in {corpus.unit}, fingerprint {fingerprint}"),
+        ("timing protocol", str(plan.protocol or "not recorded")),
+        ("design", f"{plan.design}, from {plan.base} at scale {plan.scale}"),
+    ]
+    if corpus.heldout:
+        fingerprint = str(corpus.heldout["fingerprint"])[:16]
+        heldout = f"{corpus.heldout['name']}, fingerprint {fingerprint}"
+        planned.insert(1, ("held-out text", heldout))
+    of_plan = [(name, [(text, 0)]) for name, text in planned]
+    return [*of_plan, *environment_table(experiment.environments)]
+
+
+def commands(name: str, plan: Plan) -> list[str]:
+    """What to type to make the results, the page, and its verification."""
+    verify = "ablate verify report.html    # recompute every number on this page"
+    again = f"ablate report {name}    # this page again, from"
+    if plan.evidence:
+        return [f"{again} the published tables", verify]
+    run = plan.command or f"ablate run {name}"
+    return [
+        f"{run}    # runs what is missing, then writes this page",
+        f"{again} the results alone",
+        verify,
+    ]
