@@ -2,6 +2,10 @@
 
 import sys
 
+import typer
+from typer.exceptions import TyperException
+
+from harness.cli import app
 from harness.errors import UserError
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
@@ -12,11 +16,6 @@ def main(arguments: list[str] | None = None) -> None:
 
     An error is one line on standard error and exit 2; --debug shows where it came from.
     """
-    import typer
-    from typer.exceptions import TyperException
-
-    from harness.cli import app
-
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]

@@ -8,8 +8,11 @@ import platform
 import shutil
 import subprocess
 import sys
-from typing import Any
+from dataclasses import dataclass
 
+import torch
+
+from harness.corpora.index import list_corpora
 from harness.node.nvidia import query_gpus
 
 
@@ -28,73 +31,78 @@ def _first_line(*command: str) -> str | None:
     )
 
 
-def examine() -> list[dict[str, Any]]:
-    """Rows of what, ok, found, advice (None where nothing is to be done)."""
-    import torch
+@dataclass(frozen=True, kw_only=True)
+class Ability:
+    """One thing the harness can use: what was found of it, and how to get what is missing."""
 
-    from harness.corpora.index import list_corpora
+    what: str
+    ok: bool
+    found: str
+    advice: str | None  # None where nothing is to be done
 
-    rows: list[dict[str, Any]] = []
 
-    def add(what: str, found: str | None, advice: str | None = None) -> None:
-        rows.append(
-            {
-                "what": what,
-                "ok": found is not None,
-                "found": found or "none",
-                "advice": None if found else advice,
-            }
-        )
+def ability(what: str, found: str | None, advice: str | None = None) -> Ability:
+    """A row; found: None where there is none."""
+    if found is None:
+        return Ability(what=what, ok=False, found="none", advice=advice)
+    return Ability(what=what, ok=True, found=found, advice=None)
 
-    add(
-        "python",
-        platform.python_version() if sys.version_info >= (3, 11) else None,
-        "install Python 3.11 or newer",
-    )
-    add("torch", torch.__version__)
+
+def examine() -> list[Ability]:
+    """What this machine can run, a row each."""
+    return [*of_the_machine(), *of_the_gpus(), *of_the_tools(), *of_the_corpora()]
+
+
+def of_the_machine() -> list[Ability]:
+    """Python, torch, processors."""
+    python = platform.python_version() if sys.version_info >= (3, 11) else None
     n_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    add("cpu", f"{n_cpus} processors, {torch.get_num_threads()} threads")
+    return [
+        ability("python", python, "install Python 3.11 or newer"),
+        ability("torch", torch.__version__),
+        ability("cpu", f"{n_cpus} processors, {torch.get_num_threads()} threads"),
+    ]
+
+
+def of_the_gpus() -> list[Ability]:
+    """GPUs, their driver, the kernels that need them."""
     cuda = torch.cuda.is_available()
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else []
-    add(
-        "gpus",
-        f"{len(gpus)} x {gpus[0]}" if gpus else None,
-        "presets run on the CPU in fp32 with substituted kernels"
-        + (" (this torch is built without CUDA)" if torch.version.cuda is None else ""),
-    )
-    add(
-        "driver",
-        next((values[0] for values in query_gpus("driver_version")), None),
-        "install NVIDIA's driver to use GPUs",
-    )
-    add(
-        "cudnn attention",
-        f"cuDNN {torch.backends.cudnn.version()}" if cuda else None,
-        "needs CUDA; the default SDPA kernel is used instead",
-    )
-    add(
-        "flex attention",
-        "available" if cuda else None,
-        "needs CUDA to train; the dense kernel is used instead",
-    )
-    add(
-        "compiler",
-        _first_line("g++", "--version") or _first_line("clang++", "--version"),
-        "install g++ to use torch.compile",
-    )
-    add(
-        "nccl",
-        ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,
-        "needs CUDA; processes on CPUs use gloo",
-    )
-    add("slurm", _first_line("sinfo", "--version"), "only needed for --executor slurm")
+    gpus = drivers = cudnn = flex = None
+    if cuda:
+        gpus = f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+        cudnn = f"cuDNN {torch.backends.cudnn.version()}"
+        flex = "available"
+    for values in query_gpus("driver_version")[:1]:
+        drivers = values[0]
+    on_the_cpu = "presets run on the CPU in fp32 with substituted kernels"
+    if torch.version.cuda is None:
+        on_the_cpu += " (this torch is built without CUDA)"
+    return [
+        ability("gpus", gpus, on_the_cpu),
+        ability("driver", drivers, "install NVIDIA's driver to use GPUs"),
+        ability("cudnn attention", cudnn, "needs CUDA; the default SDPA kernel is used instead"),
+        ability("flex attention", flex, "needs CUDA to train; the dense kernel is used instead"),
+    ]
+
+
+def of_the_tools() -> list[Ability]:
+    """A compiler, the processes' library, Slurm."""
+    compiler = _first_line("g++", "--version") or _first_line("clang++", "--version")
+    nccl = None
+    if torch.cuda.is_available():
+        nccl = ".".join(map(str, torch.cuda.nccl.version()))
+    slurm = _first_line("sinfo", "--version")
+    return [
+        ability("compiler", compiler, "install g++ to use torch.compile"),
+        ability("nccl", nccl, "needs CUDA; processes on CPUs use gloo"),
+        ability("slurm", slurm, "only needed for --executor slurm"),
+    ]
+
+
+def of_the_corpora() -> list[Ability]:
+    """The corpora that have a name, prepared or not."""
+    rows = []
     for corpus in list_corpora():
-        rows.append(
-            {
-                "what": f"corpus {corpus.name}",
-                "ok": not corpus.missing,
-                "found": corpus.place if not corpus.missing else "none",
-                "advice": corpus.missing,
-            }
-        )
+        place = None if corpus.missing else corpus.place
+        rows.append(ability(f"corpus {corpus.name}", place, corpus.missing))
     return rows

@@ -24,14 +24,17 @@ def text(value: Any) -> str:
     return escape(", ".join(map(text, value)) if isinstance(value, list) else str(value))
 
 
+def cell(value: Any) -> str:
+    """A cell of a table; numbers stand to the right."""
+    if isinstance(value, int | float):
+        return f'<td class="number">{text(value)}</td>'
+    return f"<td>{text(value)}</td>"
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table with a column for every key of its rows."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     head = "".join(f"<th>{escape(c)}</th>" for c in columns)
-    cell = lambda v: (
-        f'<td class="number">{text(v)}</td>'
-        if isinstance(v, int | float)
-        else f"<td>{text(v)}</td>"
-    )  # noqa: E731
     body = "".join("<tr>" + "".join(cell(row.get(c)) for c in columns) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -1,4 +1,7 @@
-"""The commands, one module per subject; each imports what it needs when it runs, so that --help answers at once."""
+"""The commands, one module per subject.
+
+Each imports what it needs when it runs, so that --help answers at once.
+"""
 
 from importlib import import_module
 from typing import Annotated
@@ -11,17 +14,35 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Which change of a GPT speedrun really helps, by how much, in time and in loss, and how sure are we?",
+    help=(
+        "Which change of a GPT speedrun really helps, by how much, in time and in loss, and how"
+        " sure are we?"
+    ),
 )
 
 
 @app.callback()
-def options(debug: Annotated[bool, typer.Option("--debug", help="show where an error came from")] = False) -> None:
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="show where an error came from")] = False,
+) -> None:
     """Options of every command; --debug is read by harness/__main__.py, wherever it stands."""
 
 
 SUBJECTS = (
-    *("ab", "bench", "compare", "confirm", "data", "imports", "log", "plan", "report", "results", "run", "status"),
+    *(
+        "ab",
+        "bench",
+        "compare",
+        "confirm",
+        "data",
+        "imports",
+        "log",
+        "plan",
+        "report",
+        "results",
+        "run",
+        "status",
+    ),
     *("submission", "toggles", "tools"),
 )
 for subject in SUBJECTS:  # they register their commands

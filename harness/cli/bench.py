@@ -13,7 +13,12 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.bench.steps import Candidate, Text
 
-UNITS = {"flops_per_token": 1e6, "attention_flops_per_token": 1e6, "optimizer_flops_per_token": 1e6, "matrix_flops_per_s": 1e9}
+UNITS = {
+    "flops_per_token": 1e6,
+    "attention_flops_per_token": 1e6,
+    "optimizer_flops_per_token": 1e6,
+    "matrix_flops_per_s": 1e9,
+}
 WORDS = {1e6: "million", 1e9: "billion"}
 
 
@@ -22,11 +27,16 @@ def side(text: str, preset: str | None) -> tuple[str, dict[str, Any]]:
     if "=" not in text:
         return text, {}
     if preset is None:
-        raise UserError(f"--compare {text}: a setting needs a preset, for example `ablate bench r08 --compare {text} ...`")
+        raise UserError(
+            f"--compare {text}: a setting needs a preset, for example `ablate bench r08 --compare"
+            f" {text} ...`"
+        )
     return preset, parse_overrides(text.split(","), None)
 
 
-def candidate(preset: str, settings: dict[str, Any], *, scale: str, device: str, text: "Text | None" = None) -> "Candidate":
+def candidate(
+    preset: str, settings: dict[str, Any], *, scale: str, device: str, text: "Text | None" = None
+) -> "Candidate":
     """The configuration, ready to train on its corpus (prepared if it is the embedded one)."""
     from harness.bench.steps import Candidate, Text, resolve
     from harness.corpora.corpus import data_root
@@ -39,7 +49,9 @@ def candidate(preset: str, settings: dict[str, Any], *, scale: str, device: str,
     corpus = open_corpus(name)
     return Candidate(
         config,
-        Text(name=name, shards=corpus.train, vocab_size=corpus.vocab_size, separator=corpus.separator),
+        Text(
+            name=name, shards=corpus.train, vocab_size=corpus.vocab_size, separator=corpus.separator
+        ),
         device=device,
     )
 
@@ -47,15 +59,20 @@ def candidate(preset: str, settings: dict[str, Any], *, scale: str, device: str,
 @app.command()
 def bench(
     preset: Annotated[str | None, typer.Argument(help="a record, for example r08")] = None,
-    scale: Annotated[str | None, typer.Option(help="tiny, small or gpt2; default: gpt2 on a GPU, tiny on a CPU")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a field")] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="tiny, small or gpt2; default: gpt2 on a GPU, tiny on a CPU")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a field")
+    ] = None,
     steps: Annotated[int, typer.Option(help="timed steps, or rounds of a comparison")] = 10,
     compare: Annotated[
-        tuple[str, str] | None, typer.Option(metavar="A B", help="interleave two presets, or two settings KEY=VALUE,...")
+        tuple[str, str] | None,
+        typer.Option(metavar="A B", help="interleave two presets, or two settings KEY=VALUE,..."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Step time, throughput, utilisation, memory of a preset on this machine, and where a step's time goes."""
+    """Step time, throughput, memory of a preset here, and where a step's time goes."""
     from harness.bench.breakdown import breakdown
     from harness.bench.steps import compare as interleaved
     from harness.bench.steps import measure, resolve
@@ -73,19 +90,28 @@ def bench(
     about = {"scale": scale, "device": device, "torch": machine.get("torch"), "preset": preset}
     if compare is not None:
         sides = [side(text, preset) for text in compare]
-        made = [candidate(name, {**common, **own}, scale=scale, device=device) for name, own in sides]
+        made = [
+            candidate(name, {**common, **own}, scale=scale, device=device) for name, own in sides
+        ]
         result = {**about, "a": compare[0], "b": compare[1], **interleaved(*made, steps=steps)}
         print_json(result) if json else print_table([{k: result[k] for k in COMPARED}])
         return
     assert preset is not None
     one = candidate(preset, common, scale=scale, device=device)
     substituted = resolve(preset, scale=scale, device=device, settings=common)[1]
-    result = {**about, "corpus": one.text.name, "substituted": list(substituted), **measure(one, steps=steps)}
+    result = {
+        **about,
+        "corpus": one.text.name,
+        "substituted": list(substituted),
+        **measure(one, steps=steps),
+    }
     parts = breakdown(one)
     if json:
         print_json({**result, "breakdown": parts})
         return
-    print_table([row for name, value in result.items() if value is not None for row in [line(name, value)]])
+    print_table(
+        [row for name, value in result.items() if value is not None for row in [line(name, value)]]
+    )
     print()
     print_table([{**row, "share": f"{100 * row['share']:.1f} %"} for row in parts])
 

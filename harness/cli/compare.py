@@ -204,8 +204,10 @@ class SignificanceOptions:
 
 
 @app.command(
-    help="The benchmark's rules on numbers given as arguments, on standard input, or taken from an "
-    "experiment's arm."
+    help=(
+        "The benchmark's rules on numbers given as arguments, on standard input, or taken from an "
+        "experiment's arm."
+    )
 )
 @takes(SignificanceOptions)
 def significance(options: SignificanceOptions) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import app
+from harness.cli.command import takes
 from harness.cli.options import Json
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
@@ -48,15 +49,15 @@ ROLE_WORDS = {"train": "training", "val": "validation", "heldout": "held-out"}
 class PrepareOptions:
     """What `data prepare` was given."""
 
-    name: str
-    paths: list[Path]
-    corpus: str | None  # its name, of text
-    tokenizer: str
-    vocabulary: Path | None
-    by: str  # one document per file, line or paragraph
-    heldout: list[Path]
-    shards: int | None  # of fineweb10B
-    root: Path | None
+    name: Annotated[str, typer.Argument(help="stdlib, fineweb10B, or text followed by PATH...")]
+    paths: Paths = None
+    corpus: CorpusName = None
+    tokenizer: TokenizerName = "bytes"
+    vocabulary: Vocabulary = None
+    by: By = "file"
+    heldout: HeldoutPaths = None
+    shards: Shards = None
+    root: Root = None
 
 
 def progress(done: int, total: int) -> None:
@@ -90,29 +91,9 @@ def list_(root: Root = None, json: Json = False) -> None:
 
 
 @data.command()
-def prepare(
-    name: Annotated[str, typer.Argument(help="stdlib, fineweb10B, or text followed by PATH...")],
-    paths: Paths = None,
-    corpus: CorpusName = None,
-    tokenizer: TokenizerName = "bytes",
-    vocabulary: Vocabulary = None,
-    by: By = "file",
-    heldout: HeldoutPaths = None,
-    shards: Shards = None,
-    root: Root = None,
-) -> None:
+@takes(PrepareOptions)
+def prepare(options: PrepareOptions) -> None:
     """Make a corpus; what is prepared already is left as it is."""
-    options = PrepareOptions(
-        name=name,
-        paths=paths or [],
-        corpus=corpus,
-        tokenizer=tokenizer,
-        vocabulary=vocabulary,
-        by=by,
-        heldout=heldout or [],
-        shards=shards,
-        root=root,
-    )
     made = make(options)
     held = [f"{n} {ROLE_WORDS[role]}" for role, n in made.tokens.items()]
     print(
@@ -150,15 +131,16 @@ def make_text(options: PrepareOptions) -> "Corpus":
         root=options.root,
         tokenizer=TokenizerChoice(name=options.tokenizer, vocabulary=options.vocabulary),
         documents=options.by,
-        heldout=options.heldout,
+        heldout=(options.heldout or []),
         progress=progress,
     )
 
 
 @data.command()
 def check(path: Path, json: Json = False) -> None:
-    """Verify a shard or a corpus folder: headers, lengths, token ranges, separators, duplicate
-    documents. Exit 1 if it is bad.
+    """Verify a shard or a corpus folder.
+
+    Headers, lengths, token ranges, separators, duplicate documents. Exit 1 if it is bad.
     """
     from harness.corpora.check import check as check_path
 

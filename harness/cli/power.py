@@ -180,8 +180,10 @@ def _detectable_words(power: Power, anytime: bool) -> list[str]:
     if power.seconds is not None:
         seconds = f"{power.seconds:.3g} s"
     words = [
-        f"smallest difference that {seeds} (power 0.8, {comparisons}): {power.detectable:.4f} "
-        f"in loss, {power.steps:.3g} steps, {seconds}",
+        (
+            f"smallest difference that {seeds} (power 0.8, {comparisons}): {power.detectable:.4f} "
+            f"in loss, {power.steps:.3g} steps, {seconds}"
+        ),
         f"  a step is worth {power.slope:.3g} of loss ({power.slope_source})",
     ]
     if power.seconds is not None:

@@ -120,8 +120,10 @@ def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[
 
 
 @app.command(
-    help="Recompute every number on a page from its embedded rows; exit 1 if one is not what the "
-    "rows say."
+    help=(
+        "Recompute every number on a page from its embedded rows; exit 1 if one is not what the "
+        "rows say."
+    )
 )
 def verify(
     page: Annotated[Path, typer.Argument(metavar="REPORT")],

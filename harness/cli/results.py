@@ -1,4 +1,7 @@
-"""The results folder as a whole: bring results of another one in, see what it weighs, let go what is not needed."""
+"""The results folder as a whole.
+
+Bring results of another one in, see what it weighs, let go what is not needed.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +18,16 @@ MIB = 2**20
 
 @app.command()
 def merge(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="results folders of other machines")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="results folders of other machines")
+    ],
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Bring results of other folders in, every digest verified; exit 1 if something there was not sound."""
+    """Bring results of other folders in, every digest verified.
+
+    Exit 1 if something there was not sound.
+    """
     from harness.store.merge import check_source
     from harness.store.merge import merge as bring_in
     from harness.store.store import Store
@@ -32,7 +40,12 @@ def merge(
     if json:
         print_json([{"folder": folder, **found} for folder, found in done.items()])
     else:
-        print_table([{"folder": folder, **{k: len(v) for k, v in found.items()}} for folder, found in done.items()])
+        print_table(
+            [
+                {"folder": folder, **{k: len(v) for k, v in found.items()}}
+                for folder, found in done.items()
+            ]
+        )
         for problem in problems:
             print(f"left where it is: {problem}")
     raise typer.Exit(1 if problems else 0)
@@ -40,12 +53,19 @@ def merge(
 
 @app.command()
 def clean(
-    kinds: Annotated[list[str] | None, typer.Argument(metavar="[KIND]...", help="which kinds; default: all")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go, remove nothing")] = False,
+    kinds: Annotated[
+        list[str] | None, typer.Argument(metavar="[KIND]...", help="which kinds; default: all")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what would go, remove nothing")
+    ] = False,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
-    """Disk use, and remove what may go: stale runs, what failed attempts left, damaged runs set aside, caches."""
+    """Disk use, and remove what may go.
+
+    Stale runs, what failed attempts left, damaged runs set aside, caches.
+    """
     from harness.errors import near
     from harness.store.clean import KINDS, remove, weight
     from harness.store.store import Store
@@ -53,7 +73,9 @@ def clean(
     known = [k.name for k in KINDS]
     for name in kinds or ():
         if name not in known:
-            raise UserError(f"unknown kind '{name}'{near(name, known)}: choose from {', '.join(known)}")
+            raise UserError(
+                f"unknown kind '{name}'{near(name, known)}: choose from {', '.join(known)}"
+            )
     if not (results / "runs").is_dir():
         raise UserError(f"results folder {results}: no runs here; name another with --results")
     store, before = Store(results), weight(results)
@@ -70,7 +92,13 @@ def clean(
     after = before - sum(r["mib"] for r in rows) * MIB if dry_run else weight(results)
     if json:
         print_json(
-            {"results": str(results), "mib": before / MIB, "mib_after": after / MIB, "removed": not dry_run, "kinds": rows}
+            {
+                "results": str(results),
+                "mib": before / MIB,
+                "mib_after": after / MIB,
+                "removed": not dry_run,
+                "kinds": rows,
+            }
         )
         return
     print_table(rows, ["kind", "n", "mib", "what"])

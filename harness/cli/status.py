@@ -16,7 +16,17 @@ from harness.cli.progress import duration, wall_words
 from harness.cli.table import print_json, print_table, text_table
 from harness.errors import UserError
 
-COLUMNS = ("run", "status", "step", "steps", "val_loss", "train_time_s", "host", "attempt", "reason")
+COLUMNS = (
+    "run",
+    "status",
+    "step",
+    "steps",
+    "val_loss",
+    "train_time_s",
+    "host",
+    "attempt",
+    "reason",
+)
 CANCEL_WAIT_S, LOOK_S = 60.0, 0.5  # a runner looks for the request a few times a second
 
 
@@ -26,7 +36,10 @@ def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
     from harness.store.store import Store
 
     if not (results / "runs").is_dir():
-        raise UserError(f"results folder {results}: no runs here; `ablate run EXP` makes some, or name another with --results")
+        raise UserError(
+            f"results folder {results}: no runs here; `ablate run EXP` makes some, or name another"
+            " with --results"
+        )
     store = Store(results)
     if experiment is None:
         return [{"run": i, **s} for i, s in sorted(store.states())]
@@ -37,26 +50,40 @@ def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
         state = store.state(r["run_id"])
         if r["run_id"] in stale and state["status"] == "pending":
             state = {**state, "reason": why}
-        rows.append({"arm": r["arm"], "seed": r["seed"], "role": r["role"], "run": r["run_id"], **state})
+        rows.append(
+            {"arm": r["arm"], "seed": r["seed"], "role": r["role"], "run": r["run_id"], **state}
+        )
     return rows
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How many runs are in which state, about how long the rest takes, and where the wall time of finished ones went."""
+    """How many runs are in which state, and how long the rest takes.
+
+    Then where the wall time of finished ones went.
+    """
     counts = Counter(r["status"] for r in rows)
     walls = [r["wall"] for r in rows if r.get("wall")]
-    left, known = counts["running"] + counts["pending"], [w["total_s"] for w in walls if w.get("total_s")]
+    left, known = (
+        counts["running"] + counts["pending"],
+        [w["total_s"] for w in walls if w.get("total_s")],
+    )
     words = ", ".join(f"{n} {status}" for status, n in counts.most_common()) or "no runs"
     if left and known:
-        words += f"; about {duration(sum(known) / len(known) * left / max(1, counts['running']))} left"
+        words += (
+            f"; about {duration(sum(known) / len(known) * left / max(1, counts['running']))} left"
+        )
     return words + (f"\nwall time: {wall_words(walls)}" if walls else "")
 
 
 @app.command()
 def status(
     experiment: Annotated[str | None, typer.Argument(metavar="[EXP]")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="look again and again, until every run has ended")] = False,
-    every: Annotated[float, typer.Option("--every", metavar="S", help="seconds between two looks of --watch")] = 2.0,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="look again and again, until every run has ended")
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", metavar="S", help="seconds between two looks of --watch")
+    ] = 2.0,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
@@ -95,7 +122,12 @@ def cancel(experiment: Exp, results: Results = RESULTS) -> None:
     if n_jobs := cancel_everywhere(results, name):
         print(f"{n_jobs} jobs taken out of the queue")
     waited = time.monotonic() + CANCEL_WAIT_S
-    while (n := sum(r["status"] == "running" for r in state_rows(name, results))) and time.monotonic() < waited:
+    while (
+        n := sum(r["status"] == "running" for r in state_rows(name, results))
+    ) and time.monotonic() < waited:
         time.sleep(LOOK_S)
-    print(f"{name}: {f'{n} runs have not stopped yet' if n else 'stopped'}: {summary(state_rows(name, results)).splitlines()[0]}")
+    print(
+        f"{name}: {f'{n} runs have not stopped yet' if n else 'stopped'}:"
+        f" {summary(state_rows(name, results)).splitlines()[0]}"
+    )
     raise typer.Exit(1 if n else 0)

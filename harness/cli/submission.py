@@ -15,8 +15,10 @@ from harness.errors import UserError
 
 
 @app.command(
-    help="Write what a record pull request needs, and say which of the benchmark's rules the runs "
-    "meet."
+    help=(
+        "Write what a record pull request needs, and say which of the benchmark's rules the runs "
+        "meet."
+    )
 )
 def submission(
     experiment: Annotated[str, typer.Argument(metavar="EXP")],

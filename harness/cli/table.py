@@ -1,4 +1,7 @@
-"""How commands print: aligned plain tables, and JSON for scripts. Numbers have no thousands separators."""
+"""How commands print: aligned plain tables, and JSON for scripts.
+
+Numbers have no thousands separators.
+"""
 
 import json
 import math
@@ -24,7 +27,9 @@ def text(value: Any, digits: int = 4) -> str:
     return str(value)
 
 
-def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 4) -> str:
+def text_table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 4
+) -> str:
     """Rows as a table with a header; nothing for no rows."""
     if not rows:
         return ""
@@ -33,12 +38,16 @@ def text_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None 
     widths = [max(len(c), *(len(line[i]) for line in cells)) for i, c in enumerate(columns)]
     right = [all(isinstance(row.get(c), NUMBER) for row in rows) for c in columns]
     return "\n".join(
-        "  ".join(v.rjust(w) if r else v.ljust(w) for v, w, r in zip(line, widths, right, strict=True)).rstrip()
+        "  ".join(
+            v.rjust(w) if r else v.ljust(w) for v, w, r in zip(line, widths, right, strict=True)
+        ).rstrip()
         for line in [list(columns), *cells]
     )
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 4) -> None:
+def print_table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 4
+) -> None:
     """text_table, printed; nothing for no rows."""
     if rows:
         print(text_table(rows, columns, digits))

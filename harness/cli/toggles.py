@@ -12,9 +12,7 @@ from harness.errors import UserError
 
 @app.command()
 def toggles(json: Json = False) -> None:
-    """Every toggle: its choices, the record that introduced it, what it needs and what it conflicts
-    with.
-    """
+    """Every toggle: its choices, its record, what it needs and what it conflicts with."""
     from harness.config.listing import toggle_rows
 
     rows = toggle_rows()

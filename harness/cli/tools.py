@@ -14,8 +14,9 @@ from harness.cli.table import print_json, print_table
 def new_change(
     name: Annotated[str, typer.Argument(help="of the change; NAME.py is its file")],
 ) -> None:
-    """Write a plug-in, its experiment and its law test into the working directory; they run as they
-    are.
+    """Write a plug-in, its experiment and its law test into the working directory.
+
+    They run as they are.
     """
     from harness.experiment.scaffold import new_change as write
 
@@ -59,9 +60,11 @@ def parity(
 @app.command()
 def doctor(json: Json = False) -> None:
     """What this machine can run, what is missing, and how to get it."""
+    from dataclasses import asdict
+
     from harness.bench.doctor import examine
 
-    rows = examine()
+    rows = [asdict(row) for row in examine()]
     if json:
         print_json(rows)
     else:

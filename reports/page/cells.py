@@ -5,7 +5,7 @@ the text, so that `ablate verify` can recompute it.  Keys are `arm / metric.what
 experiment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports.analysis.types import Comparison, Comparisons, effect
@@ -34,7 +34,7 @@ class Part:
         """The values as the page carries them: comma-separated, empty where unknown."""
         if not self.values:
             return None
-        digits = kept
+        digits: Callable[[float | None], float | None] = kept
         if self.key.endswith(".p"):
             digits = kept_p
         texts = []

@@ -1,7 +1,11 @@
-"""The data inside a page: an Experiment as JSON and back, so that a page can be checked without the folder it came from.
+"""The data inside a page.
 
-Run rows keep every digit (verdicts come from them); curve points are rounded to 1e-6 of loss and 0.1 ms, far below what
-any printed number shows.  A table's columns that never change, configurations and environments are stored once."""
+An Experiment as JSON and back, so that a page can be checked without the folder it came from.
+
+Run rows keep every digit (verdicts come from them); curve points are rounded to 1e-6 of loss and
+0.1 ms, far below what any printed number shows. A table's columns that never change,
+configurations and environments are stored once.
+"""
 
 import hashlib
 import json
@@ -16,10 +20,18 @@ from reports.inputs.experiment import Experiment
 from reports.inputs.step_times import StepTimes
 
 LOSS_DIGITS, TIME_DIGITS = 6, 4
-SHOWN = ("status", "reason", "started", "wall")  # of a result, beside its row; the whole file is known by its digest
+SHOWN = (
+    "status",
+    "reason",
+    "started",
+    "wall",
+)  # of a result, beside its row; the whole file is known by its digest
 WHOLE = "digest_of_file"  # what a result restored from a page has beside SHOWN
 OWN_KEYS = ("seed", "replicate")  # of a config: what differs between the runs of one arm
-UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+UNSAFE = {
+    ord(c): f"\\u{ord(c):04x}"
+    for c in "<>&\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+}
 
 
 def canonical(value: Any) -> str:
@@ -31,7 +43,10 @@ def short_digest(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The value in JSON's types: numpy scalars become Python's, what is not a finite number becomes null."""
+    """The value in JSON's types.
+
+    Numpy scalars become Python's, what is not a finite number becomes null.
+    """
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -46,19 +61,34 @@ def plain(value: Any) -> Any:
 
 
 def script_json(value: Any) -> str:
-    """Plain values as JSON that may stand inside a <script> element: no text in it can end the element or open a comment."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).translate(UNSAFE)
+    """Plain values as JSON that may stand inside a <script> element.
+
+    No text in it can end the element or open a comment.
+    """
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).translate(
+        UNSAFE
+    )
 
 
 def embed_table(table: pd.DataFrame) -> dict[str, Any]:
-    """A table as rows; a column with one value throughout is kept once, in `same`, and the rows hold the others in order."""
+    """A table as rows.
+
+    A column with one value throughout is kept once, in `same`, and the rows hold the others in
+    order.
+    """
     columns = {c: [plain(v) for v in table[c].tolist()] for c in table.columns}
-    same = {c: values[0] for c, values in columns.items() if len(values) > 1 and all(v == values[0] for v in values)}
+    same = {
+        c: values[0]
+        for c, values in columns.items()
+        if len(values) > 1 and all(v == values[0] for v in values)
+    }
     return {
         "columns": list(columns),
         "dtypes": [str(d) for d in table.dtypes],
         "same": same,
-        "rows": [list(row) for row in zip(*(values for c, values in columns.items() if c not in same))],
+        "rows": [
+            list(row) for row in zip(*(values for c, values in columns.items() if c not in same))
+        ],
     }
 
 
@@ -72,12 +102,17 @@ def table_rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 def restore_table(data: Mapping[str, Any]) -> pd.DataFrame:
     rows = table_rows(data)
     pairs = zip(data["columns"], data["dtypes"], strict=True)
-    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in pairs})
+    return pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in pairs}
+    )
 
 
 def embed_curves(curves: pd.DataFrame) -> dict[str, Any]:
-    """Every run's validation points, rounded: {run_id: {step, val_loss, train_time_s}}, and the steps, where `step` is a place
-    in a list of the courses of steps that occur."""
+    """Every run's validation points, rounded.
+
+    {run_id: {step, val_loss, train_time_s}}, and the steps, where `step` is a place in a list of
+    the courses of steps that occur.
+    """
     rounded = curves.round({"val_loss": LOSS_DIGITS, "train_time_s": TIME_DIGITS})
     out: dict[str, Any] = {}
     places: dict[tuple[int, ...], int] = {}
@@ -91,7 +126,10 @@ def embed_curves(curves: pd.DataFrame) -> dict[str, Any]:
 
 
 def pooled(mappings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Many mappings of which most are equal but for OWN_KEYS: each kept once, and per run which one and its own keys."""
+    """Many mappings of which most are equal but for OWN_KEYS.
+
+    Each kept once, and per run which one and its own keys.
+    """
     pool: dict[str, Any] = {}
     of: dict[str, Any] = {}
     for run_id, mapping in mappings.items():
@@ -118,14 +156,18 @@ def embed_experiment(experiment: Experiment) -> dict[str, Any]:
         "environments": pooled(experiment.environments),
         "step_times": {run_id: [t.n, *t.quantiles] for run_id, t in experiment.step_times.items()},
         "results": {r: shown(result) for r, result in experiment.results.items()},
-        "result_digests": {r: result.get(WHOLE) or short_digest(result) for r, result in experiment.results.items()},
+        "result_digests": {
+            r: result.get(WHOLE) or short_digest(result) for r, result in experiment.results.items()
+        },
     }
 
 
 def shown(result: Mapping[str, Any]) -> dict[str, Any]:
     """What a page keeps of a result beside its row; seconds of the wall clock to 0.1 ms."""
     kept = {k: plain(result[k]) for k in SHOWN if k in result}
-    wall = {k: v if v is None else round(v, TIME_DIGITS) for k, v in (kept.get("wall") or {}).items()}
+    wall = {
+        k: v if v is None else round(v, TIME_DIGITS) for k, v in (kept.get("wall") or {}).items()
+    }
     return {**kept, "wall": wall} if wall else kept
 
 
@@ -138,11 +180,18 @@ def restore_experiment(data: Mapping[str, Any]) -> Experiment:
     """The Experiment that a page was made from, rebuilt from the page's data alone."""
     runs = restore_table(data["runs"])
     by_id = {str(r["run_id"]): r for r in table_rows(data["runs"])}
-    found = [(run_id, c | {"step": data["steps"][c["step"]]}) for run_id, c in data["curves"].items() if run_id in by_id]
+    found = [
+        (run_id, c | {"step": data["steps"][c["step"]]})
+        for run_id, c in data["curves"].items()
+        if run_id in by_id
+    ]
     lengths = [len(c["step"]) for _, c in found]
     curves = pd.DataFrame(
         {"run_id": spread([run_id for run_id, _ in found], lengths)}
-        | {k: spread([by_id[run_id][k] for run_id, _ in found], lengths) for k in ("arm", "seed", "budget", "role")}
+        | {
+            k: spread([by_id[run_id][k] for run_id, _ in found], lengths)
+            for k in ("arm", "seed", "budget", "role")
+        }
         | {k: [v for _, c in found for v in c[k]] for k in ("step", "val_loss", "train_time_s")}
     )
     return Experiment(
@@ -152,7 +201,13 @@ def restore_experiment(data: Mapping[str, Any]) -> Experiment:
         curves=curves.astype({"step": float, "val_loss": float, "train_time_s": float}),
         environments=unpooled(data["environments"]),
         configs=unpooled(data["configs"]),
-        results={r: {**result, WHOLE: data["result_digests"].get(r)} for r, result in data["results"].items()},
-        step_times={run_id: StepTimes(n=n, quantiles=tuple(q)) for run_id, (n, *q) in (data.get("step_times") or {}).items()},
+        results={
+            r: {**result, WHOLE: data["result_digests"].get(r)}
+            for r, result in data["results"].items()
+        },
+        step_times={
+            run_id: StepTimes(n=n, quantiles=tuple(q))
+            for run_id, (n, *q) in (data.get("step_times") or {}).items()
+        },
         accept_stale=data["accept_stale"],
     )

@@ -34,14 +34,18 @@ def evidence_heads(plan: Plan) -> list[Head]:
         Head(
             text="loss",
             css="num",
-            meaning="Final validation loss, nats per token, and the standard deviation where there "
-            "are several logs.",
+            meaning=(
+                "Final validation loss, nats per token, and the standard deviation where there "
+                "are several logs."
+            ),
         ),
         Head(
             text="Δ loss",
             css="num",
-            meaning=f"Against {other}; the interval is the noise of single runs of that era, not "
-            "of these.",
+            meaning=(
+                f"Against {other}; the interval is the noise of single runs of that era, not "
+                "of these."
+            ),
         ),
         Head(
             text="step, ms",
@@ -56,14 +60,17 @@ def evidence_heads(plan: Plan) -> list[Head]:
         Head(
             text="time, s",
             css="num",
-            meaning="The training clock of the logs: validation excluded, the first 10 steps "
-            "untimed.",
+            meaning=(
+                "The training clock of the logs: validation excluded, the first 10 steps untimed."
+            ),
         ),
         Head(
             text="Δ time",
             css="num",
-            meaning=f"Against {other}, as a ratio; the interval is the noise of the loss turned "
-            "into time.",
+            meaning=(
+                f"Against {other}, as a ratio; the interval is the noise of the loss turned "
+                "into time."
+            ),
         ),
         Head(text="runs", css="count", meaning="Logs that the row is made of."),
     ]

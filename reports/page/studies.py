@@ -78,8 +78,9 @@ def attribution_table(a: Attribution) -> Study:
         rows.append(
             ("all together", [total if column == "shapley" else BLANK for column in columns])
         )
-    lead = f"What each change adds in {a.unit} {a.note}".strip() + (
-        ": alone on the baseline, averaged over every order in which the changes can be added "
+    lead = (
+        f"What each change adds in {a.unit} {a.note}".strip()
+        + ": alone on the baseline, averaged over every order in which the changes can be added "
         "(these shares sum to the whole), and what is lost when it is left out of all. Where the "
         "three differ, changes interact. Below zero is better; intervals hold with 95 % for all "
         "changes of a column at once."
@@ -109,9 +110,11 @@ def sensitivity_table(of_arms: Sequence[Sensitivity]) -> Study:
     return Study(
         key="sensitivity",
         title="Does the sign hold?",
-        lead="Every arm against the baseline at the same point, in loss, with intervals that hold "
-        "for all points and arms at once. An effect whose sign changes along the axis is a "
-        "statement about the rates as much as about the change.",
+        lead=(
+            "Every arm against the baseline at the same point, in loss, with intervals that hold "
+            "for all points and arms at once. An effect whose sign changes along the axis is a "
+            "statement about the rates as much as about the change."
+        ),
         first="arm",
         heads=[*points, "sign"],
         rows=rows,
@@ -173,8 +176,10 @@ def rates_table(rates: Mapping[str, Mapping[str, Any]], grid: str) -> Study:
     return Study(
         key="rates",
         title="Rates chosen",
-        lead=f"Factors on {axis}, each arm's best in {grid}; these runs were made at them, on "
-        "seeds that the grid never saw.",
+        lead=(
+            f"Factors on {axis}, each arm's best in {grid}; these runs were made at them, on "
+            "seeds that the grid never saw."
+        ),
         first="arm",
         heads=["factor", "found by", "where"],
         rows=rows,

@@ -72,15 +72,19 @@ PRINTED_COLUMNS = (
         name="bits_per_byte",
         head="bits/byte",
         kind="loss",
-        meaning="The loss in bits per byte of text, comparable between tokenizers: "
-        "loss / ln 2 / bytes per token of the validation set.",
+        meaning=(
+            "The loss in bits per byte of text, comparable between tokenizers: "
+            "loss / ln 2 / bytes per token of the validation set."
+        ),
     ),
     RunColumn(
         name="heldout_loss",
         head="held-out loss",
         kind="loss",
-        meaning="Loss on the text that data.heldout names, after the last step: is the gain real "
-        "on other text?",
+        meaning=(
+            "Loss on the text that data.heldout names, after the last step: is the gain real "
+            "on other text?"
+        ),
     ),
     RunColumn(
         name="steps",
@@ -98,15 +102,18 @@ PRINTED_COLUMNS = (
         name="train_time_s",
         head="time, s",
         kind="s",
-        meaning="The training clock: steps alone, without imports, compilation, warm-up or "
-        "validation.",
+        meaning=(
+            "The training clock: steps alone, without imports, compilation, warm-up or validation."
+        ),
     ),
     RunColumn(
         name="first_crossing_s",
         head="target at, s",
         kind="s",
-        meaning="Training time at the first validation at or below the target, interpolated; empty "
-        "when it was never reached. Descriptive only.",
+        meaning=(
+            "Training time at the first validation at or below the target, interpolated; empty "
+            "when it was never reached. Descriptive only."
+        ),
     ),
     RunColumn(
         name="peak_allocated_mib",
@@ -118,8 +125,10 @@ PRINTED_COLUMNS = (
         name="mfu",
         head="MFU",
         kind="mfu",
-        meaning="Model FLOPs utilisation: useful floating point work over this device's measured "
-        "matrix rate.",
+        meaning=(
+            "Model FLOPs utilisation: useful floating point work over this device's measured "
+            "matrix rate."
+        ),
     ),
     RunColumn(
         name="node",
@@ -134,14 +143,17 @@ PRINTED_COLUMNS = (
     RunColumn(
         name="stale",
         head="stale",
-        meaning="Made by code or an environment that is no longer the current one; the files that "
-        "changed are named.",
+        meaning=(
+            "Made by code or an environment that is no longer the current one; the files that "
+            "changed are named."
+        ),
     ),
     RunColumn(
         name="run_id",
         head="run",
-        meaning="Digest of everything that can change the result; the folder's name in "
-        "results/runs/.",
+        meaning=(
+            "Digest of everything that can change the result; the folder's name in results/runs/."
+        ),
     ),
 )
 WAITING = ("pending", "running")

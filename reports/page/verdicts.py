@@ -89,14 +89,18 @@ class VerdictColumn:
 VERDICT_COLUMNS = (
     VerdictColumn(
         text="loss",
-        meaning="Mean validation loss of the arm's finished runs in {unit}, and the standard "
-        "deviation over its runs.",
+        meaning=(
+            "Mean validation loss of the arm's finished runs in {unit}, and the standard "
+            "deviation over its runs."
+        ),
         cell=loss_cell,
     ),
     VerdictColumn(
         text="Δ loss",
-        meaning="Arm minus {base}, so below zero is better; the interval holds for all arms at "
-        "once, p is adjusted for their number.",
+        meaning=(
+            "Arm minus {base}, so below zero is better; the interval holds for all arms at "
+            "once, p is adjusted for their number."
+        ),
         cell=partial(effect_cell, metric="val_loss"),
     ),
     VerdictColumn(
@@ -107,27 +111,35 @@ VERDICT_COLUMNS = (
     ),
     VerdictColumn(
         text="Δ held-out loss",
-        meaning="Held-out loss, arm minus {base}; interval and p as for the loss, over its own "
-        "comparisons.",
+        meaning=(
+            "Held-out loss, arm minus {base}; interval and p as for the loss, over its own "
+            "comparisons."
+        ),
         cell=partial(effect_cell, metric="heldout_loss"),
         is_filled=has_heldout,
     ),
     VerdictColumn(
         text="step, ms",
-        meaning="Mean time of one training step in milliseconds, its standard deviation over runs, "
-        "and the steps per run.",
+        meaning=(
+            "Mean time of one training step in milliseconds, its standard deviation over runs, "
+            "and the steps per run."
+        ),
         cell=step_cell,
     ),
     VerdictColumn(
         text="Δ step time",
-        meaning="Step time against {base} in percent; below zero is faster. Interval and p as for "
-        "the loss.",
+        meaning=(
+            "Step time against {base} in percent; below zero is faster. Interval and p as for "
+            "the loss."
+        ),
         cell=partial(effect_cell, metric="step_ms"),
     ),
     VerdictColumn(
         text="time to target",
-        meaning="Seconds to the target loss: the steps a schedule would need to end at the target, "
-        "times the step time; not the first crossing of one curve.",
+        meaning=(
+            "Seconds to the target loss: the steps a schedule would need to end at the target, "
+            "times the step time; not the first crossing of one curve."
+        ),
         cell=target_cell,
         is_filled=has_time_to_target,
     ),
@@ -139,17 +151,20 @@ VERDICT_COLUMNS = (
     ),
     VerdictColumn(
         text="gain",
-        meaning="Time is steps times step time. The learning part of the change in time comes from "
-        "needing fewer steps, the systems part from faster steps; below zero is time saved, in "
-        "percent of the baseline and in seconds.",
+        meaning=(
+            "Time is steps times step time. The learning part of the change in time comes from "
+            "needing fewer steps, the systems part from faster steps; below zero is time saved, in "
+            "percent of the baseline and in seconds."
+        ),
         cell=gain_cell,
         is_filled=has_gain,
         css="",
     ),
     VerdictColumn(
         text="runs",
-        meaning="Finished runs that the comparison of losses counts, and what became of the "
-        "others.",
+        meaning=(
+            "Finished runs that the comparison of losses counts, and what became of the others."
+        ),
         cell=runs_cell,
         css="",
     ),

@@ -39,33 +39,45 @@ GENERAL_WORDS = (
     ),
     (
         "seed and block",
-        "A seed keys initial weights and data order. A block is all arms at one seed, run one "
-        "after another.",
+        (
+            "A seed keys initial weights and data order. A block is all arms at one seed, run one "
+            "after another."
+        ),
     ),
     (
         "interval",
-        "Where the true difference lies with 95 % confidence, for all arms of the table at once, "
-        "so that an interval that excludes zero and p below 0.05 always agree.",
+        (
+            "Where the true difference lies with 95 % confidence, for all arms of the table at"
+            " once, so that an interval that excludes zero and p below 0.05 always agree."
+        ),
     ),
     (
         "noise floor",
-        "How far the baseline's final losses scatter over seeds (standard deviation): differences "
-        "well below it need many runs.",
+        (
+            "How far the baseline's final losses scatter over seeds (standard deviation):"
+            " differences well below it need many runs."
+        ),
     ),
     (
         "look",
-        "Each time results were judged before all planned runs were there; more looks make "
-        "intervals wider.",
+        (
+            "Each time results were judged before all planned runs were there; more looks make "
+            "intervals wider."
+        ),
     ),
     (
         "exploratory",
-        "The runs that suggested a change are also those that judge it; a confirmatory experiment "
-        "uses fresh seeds.",
+        (
+            "The runs that suggested a change are also those that judge it; a confirmatory"
+            " experiment uses fresh seeds."
+        ),
     ),
     (
         "at-rate, retuned",
-        "At-rate: every arm trains at the baseline's learning rates. Retuned: each arm at its own "
-        "best one, measured again on fresh seeds.",
+        (
+            "At-rate: every arm trains at the baseline's learning rates. Retuned: each arm at its"
+            " own best one, measured again on fresh seeds."
+        ),
     ),
     (
         "plan.lock",

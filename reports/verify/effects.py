@@ -1,10 +1,12 @@
-"""The second path for effects, intervals, p values and verdict words: from a page's rows, sharing no code with the statistics.
+"""The second path for effects, intervals, p values and verdict words.
 
-Estimates by backfitting arm and block means in turn; the error of complete small blocks from its formulas, its coverage by
-integration at the printed width; paired and widened Welch intervals by hand; a sequence by putting its ends into the test
-martingale. What has no formula short enough to be written twice (ragged small blocks, permutations, N*) is left to the rerun in
-verify.py.
-Losses are in nats, times enter as logarithms.
+From a page's rows, sharing no code with the statistics.
+
+Estimates by backfitting arm and block means in turn; the error of complete small blocks from its
+formulas, its coverage by integration at the printed width; paired and widened Welch intervals by
+hand; a sequence by putting its ends into the test martingale. What has no formula short enough to
+be written twice (ragged small blocks, permutations, N*) is left to the rerun in verify.py. Losses
+are in nats, times enter as logarithms.
 """
 
 import math
@@ -24,14 +26,21 @@ ALPHA = 0.05  # simultaneous over the arms of a table
 SMALL = 5  # blocks up to which one error serves all arms
 WITHIN = 2e-3  # of a probability: what integration on a grid may be off
 FACTOR_WITHIN = 2e-3  # of a half width: what the factor of unblocked samples may be off
-WORDS = {"val_loss": ("better", "worse"), "step_ms": ("faster", "slower"), "time_to_target": ("faster", "slower")}
+WORDS = {
+    "val_loss": ("better", "worse"),
+    "step_ms": ("faster", "slower"),
+    "time_to_target": ("faster", "slower"),
+}
 PRIMARY = {"val_loss": "val_loss", "step_time": "step_ms", "time_to_target": "time_to_target"}
 UNFINISHED = ("pending", "running", "interrupted", "preempted", "claimed")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One metric: per arm its value in every block, its values of no block, and how many runs diverged; the baseline apart."""
+    """One metric: every arm's values in blocks, of no block, and its divergences.
+
+    The baseline stands apart.
+    """
 
     metric: str
     baseline: str
@@ -61,9 +70,12 @@ class Table:
         return [own[b] - base[b] for b in base if b in own]
 
     def complete(self) -> bool:
-        """Whether every arm has exactly one run in each of the baseline's blocks, and none diverged."""
+        """Whether every arm has one run in each of the baseline's blocks, and none diverged."""
         base = self.blocks.get(self.baseline, {})
-        one_each = all(len(self.loose[a]) == len(own) == len(base) and set(own) == set(base) for a, own in self.blocks.items())
+        one_each = all(
+            len(self.loose[a]) == len(own) == len(base) and set(own) == set(base)
+            for a, own in self.blocks.items()
+        )
         return one_each and set(self.blocks) == set(self.loose) and not self.diverged
 
 
@@ -75,7 +87,10 @@ def check_effects(
     *,
     anytime: bool,
 ) -> Iterator[str]:
-    """Sentences on what is printed otherwise than the rows give; rows: outcomes compared on this metric, without copies."""
+    """Sentences on what is printed otherwise than the rows give.
+
+    rows: outcomes compared on this metric, without copies.
+    """
     table = Table.of(metric, plan["baseline"], rows)
     arms = [a["name"] for a in plan["arms"] if a["name"] != plan["baseline"]]
     here = [a for a in arms if f"{metric}.effect" in printed.get(a, {})]
@@ -85,7 +100,10 @@ def check_effects(
         shown = scaled(printed[arm][f"{metric}.effect"].values, metric)[0]
         if estimates[arm] is not None and not near(shown, estimates[arm], 1e-6):
             shown_as = printed[arm][f"{metric}.effect"].text
-            yield f"arm {arm!r}: {metric}.effect is printed as {shown_as} but backfitting gives {estimates[arm]:.6g}"
+            yield (
+                f"arm {arm!r}: {metric}.effect is printed as {shown_as} but backfitting gives"
+                f" {estimates[arm]:.6g}"
+            )
     if anytime:
         yield from check_sequences(table, here, printed, len(arms))
     elif not noisy and not table.diverged:
@@ -97,9 +115,14 @@ def check_effects(
 
 
 def scaled(values: Sequence[float | None], metric: str) -> list[float]:
-    """Printed values on the scale of the analysis: losses as they are, fractions of a time as logarithms."""
+    """Printed values on the scale of the analysis.
+
+    Losses as they are, fractions of a time as logarithms.
+    """
     found = [math.nan if v is None else v for v in values]
-    return found if metric == "val_loss" else [math.log1p(v) if v > -1.0 else -math.inf for v in found]
+    return (
+        found if metric == "val_loss" else [math.log1p(v) if v > -1.0 else -math.inf for v in found]
+    )
 
 
 def near(a: float, b: float | None, tolerance: float) -> bool:
@@ -113,19 +136,31 @@ def reach(end: float) -> tuple[float, float]:
 
 
 def estimate(table: Table, arm: str, *, anytime: bool) -> float | None:
-    """Arm minus baseline; None where runs diverged and the estimate is a trimmed mean, or an arm repeats a block."""
+    """Arm minus baseline.
+
+    None where runs diverged and the estimate is a trimmed mean, or an arm repeats a block.
+    """
     if table.diverged.get(arm) or table.diverged.get(table.baseline):
         return None
     d, n = table.differences(arm), len(table.blocks.get(table.baseline, {}))
     if anytime or not d or n > SMALL or n < 2 or table.diverged:
-        return fmean(d) if len(d) > 1 else fmean(table.loose[arm]) - fmean(table.loose[table.baseline])
+        return (
+            fmean(d) if len(d) > 1 else fmean(table.loose[arm]) - fmean(table.loose[table.baseline])
+        )
     if table.complete():
         return fmean(d)
-    return None if any(len(table.loose[a]) != len(own) for a, own in table.blocks.items()) else backfitted(table, arm)
+    return (
+        None
+        if any(len(table.loose[a]) != len(own) for a, own in table.blocks.items())
+        else backfitted(table, arm)
+    )
 
 
 def backfitted(table: Table, arm: str) -> float:
-    """Least squares of arm + block in a table with holes, by fitting arms and blocks in turn until nothing moves."""
+    """Least squares of arm + block in a table with holes.
+
+    Arms and blocks are fitted in turn until nothing moves.
+    """
     base = set(table.blocks[table.baseline])
     used = {a: own for a, own in table.blocks.items() if base & set(own)}
     block = dict.fromkeys((b for own in used.values() for b in own), 0.0)
@@ -139,17 +174,32 @@ def backfitted(table: Table, arm: str) -> float:
     return arms[arm] - arms[table.baseline]
 
 
-def check_small_blocks(table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]]) -> Iterator[str]:
-    """Complete blocks: the errors by their formulas, the printed half width must have the level at the largest one."""
-    y = np.array([[own[b] for b in table.blocks[table.baseline]] for own in (table.blocks[a] for a in (table.baseline, *here))])
+def check_small_blocks(
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]]
+) -> Iterator[str]:
+    """Complete blocks.
+
+    The errors by their formulas, the printed half width must have the level at the largest one.
+    """
+    y = np.array(
+        [
+            [own[b] for b in table.blocks[table.baseline]]
+            for own in (table.blocks[a] for a in (table.baseline, *here))
+        ]
+    )
     (k, n), m = y.shape, len(y) - 1
     r = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
     if float((r**2).sum()) < 1e-20:
         return
     pooled = math.sqrt(2 * float((r**2).sum()) / ((n - 1) * (k - 1)) / n)
-    kept = (n - 1) / k**2 * np.array([[m**2, m], [m, m * (m**2 + m - 1)]])  # expected squares: rows one arm, the others
+    kept = (
+        (n - 1) / k**2 * np.array([[m**2, m], [m, m * (m**2 + m - 1)]])
+    )  # expected squares: rows one arm, the others
     squares = (r**2).sum(1)
-    own = [float(np.linalg.solve(kept, [s, squares.sum() - s]).sum()) if m > 1 else 0.0 for s in squares]
+    own = [
+        float(np.linalg.solve(kept, [s, squares.sum() - s]).sum()) if m > 1 else 0.0
+        for s in squares
+    ]
     for i, (arm, d) in enumerate(zip(here, y[1:].mean(1) - y[0].mean()), 1):
         errors = [(pooled, (n - 1.0) * (k - 1))]
         if max(own[0], own[i]) > 0:
@@ -170,7 +220,10 @@ def check_small_blocks(table: Table, here: Sequence[str], printed: Mapping[str, 
 
 
 def beyond(c: float, m: int, df: float) -> float:
-    """P(max |T| > c) of m contrasts with one baseline in complete blocks (correlation 1/2), by sums over a grid."""
+    """P(max |T| > c) of m contrasts with one baseline in complete blocks, by a grid.
+
+    Their correlation is 1/2.
+    """
     if m == 1:  # Student's t; with one df its tail is too long for the grid
         return float(2 * stats.t.sf(abs(c), df))
     z = np.linspace(-8.5, 8.5, 341)[:, None]
@@ -189,13 +242,23 @@ def agree_p(printed: Mapping[str, Printed], metric: str, p: float, arm: str) -> 
         yield f"arm {arm!r}: {metric}.p is printed as {part.text} but the rows give {p:.4g}"
 
 
-def check_separate(table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]]) -> Iterator[str]:
-    """Paired t over shared blocks or Welch's, Bonferroni, sharpened by Holm where it decides the sign."""
+def check_separate(
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]]
+) -> Iterator[str]:
+    """Paired t over shared blocks or Welch's, Bonferroni, sharpened by Holm.
+
+    The latter where it decides the sign.
+    """
     m = len(here)
     found = {a: separate(table, a, ALPHA / m) for a in here}
     if any(e is None for e in found.values()):
         return
-    raw = {a: 2 * float(stats.t.sf(abs(d) / se, df)) for a, e in found.items() if e is not None for d, se, df in (e,)}
+    raw = {
+        a: 2 * float(stats.t.sf(abs(d) / se, df))
+        for a, e in found.items()
+        if e is not None
+        for d, se, df in (e,)
+    }
     adjusted, least = {}, 0.0
     for rank, a in enumerate(sorted(raw, key=lambda a: raw[a])):
         least = adjusted[a] = max(least, min(1.0, (m - rank) * raw[a]))
@@ -211,16 +274,24 @@ def check_separate(table: Table, here: Sequence[str], printed: Mapping[str, Mapp
         shown = scaled(printed[a][f"{table.metric}.interval"].values, table.metric)
         if not (near(shown[0], low, within) and near(shown[1], high, within)):
             text = printed[a][f"{table.metric}.interval"].text
-            yield f"arm {a!r}: {table.metric}.interval is printed as {text} but the rows give [{low:.5f}, {high:.5f}]"
+            yield (
+                f"arm {a!r}: {table.metric}.interval is printed as {text} but the rows give"
+                f" [{low:.5f}, {high:.5f}]"
+            )
         yield from agree_p(printed[a], table.metric, adjusted[a], a)
 
 
 def separate(table: Table, arm: str, alpha: float) -> tuple[float, float, float] | None:
-    """(difference, standard error, df), None where a sample has no spread; without blocks the error is widened."""
+    """(difference, standard error, df), None where a sample has no spread.
+
+    Without blocks the error is widened.
+    """
     d = table.differences(arm)
     if len(d) > 1:
         se = math.sqrt(variance(d) / len(d))
-        return (fmean(d), se, len(d) - 1.0) if se > 1e-12 else None
+        if se <= 1e-12:
+            return None
+        return fmean(d), se, len(d) - 1.0
     a, b = table.loose[arm], table.loose[table.baseline]
     if len(a) < 2 or len(b) < 2:
         return None
@@ -233,14 +304,21 @@ def separate(table: Table, arm: str, alpha: float) -> tuple[float, float, float]
 
 @lru_cache(maxsize=256)
 def widened(n: int, n0: int, alpha: float) -> float:
-    """Factor at which Welch's interval misses in 0.99 alpha where it misses most, or 1. By one integral: given which share of the
-    two chi squares is the first's, a Beta, the difference over the root of their sum is Student's t of all df."""
+    """Factor at which Welch's interval misses in 0.99 alpha where it misses most, or 1.
+
+    By one integral: given which share of the two chi squares is the first's, a Beta, the
+    difference over the root of their sum is Student's t of all df.
+    """
     df = n + n0 - 2.0
     x, weight = np.polynomial.legendre.leggauss(120)
     first = stats.beta.ppf((x + 1) / 2, (n - 1) / 2, (n0 - 1) / 2)
-    share = special.expit(np.linspace(-6, 6, 61))[:, None]  # of the arm in the variance of the difference
+    share = special.expit(np.linspace(-6, 6, 61))[
+        :, None
+    ]  # of the arm in the variance of the difference
     a, b = share * df * first / (n - 1), (1 - share) * df * (1 - first) / (n0 - 1)
-    reach = np.sqrt(a + b) * special.stdtrit((a + b) ** 2 / (a**2 / (n - 1) + b**2 / (n0 - 1)), 1 - alpha / 2)
+    reach = np.sqrt(a + b) * special.stdtrit(
+        (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (n0 - 1)), 1 - alpha / 2
+    )
 
     def missed(factor: float) -> float:
         return float((special.stdtr(df, -factor * reach) @ weight).max())
@@ -254,11 +332,18 @@ def widened(n: int, n0: int, alpha: float) -> float:
     return high
 
 
-def check_sequences(table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: int) -> Iterator[str]:
-    """At an end of the interval the test martingale of the paired differences is exactly m / alpha."""
+def check_sequences(
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: int
+) -> Iterator[str]:
+    """At an end of the interval the martingale of the paired differences is m / alpha."""
     for arm in here:
         d, part = table.differences(arm), printed[arm].get(f"{table.metric}.interval")
-        if part is None or len(d) < 2 or table.diverged.get(arm) or table.diverged.get(table.baseline):
+        if (
+            part is None
+            or len(d) < 2
+            or table.diverged.get(arm)
+            or table.diverged.get(table.baseline)
+        ):
             continue
         n, se = len(d), math.sqrt(variance(d) / len(d))
 
@@ -271,16 +356,25 @@ def check_sequences(table: Table, here: Sequence[str], printed: Mapping[str, Map
                 continue
             around = [log_e(at) for at in scaled(reach(end), table.metric) if math.isfinite(at)]
             if not around or not min(around) - 1e-6 <= math.log(m / ALPHA) <= max(around) + 1e-6:
-                yield f"arm {arm!r}: {table.metric}.interval is printed as {part.text}, but it is not where the sequence ends"
+                yield (
+                    f"arm {arm!r}: {table.metric}.interval is printed as {part.text}, but it is not"
+                    " where the sequence ends"
+                )
         if se > 0:
-            yield from agree_p(printed[arm], table.metric, min(1.0, m * math.exp(-max(log_e(0.0), 0.0))), arm)
+            yield from agree_p(
+                printed[arm], table.metric, min(1.0, m * math.exp(-max(log_e(0.0), 0.0))), arm
+            )
 
 
 def check_word(printed: Mapping[str, Printed], plan: Mapping[str, Any], arm: str) -> Iterator[str]:
     """The verdict's word against the printed interval of the metric that decides."""
     metric = PRIMARY[plan.get("primary") or "val_loss"]
     metric = metric if f"{metric}.effect" in printed else "val_loss"
-    word, part, effect = printed.get("verdict"), printed.get(f"{metric}.interval"), printed.get(f"{metric}.effect")
+    word, part, effect = (
+        printed.get("verdict"),
+        printed.get(f"{metric}.interval"),
+        printed.get(f"{metric}.effect"),
+    )
     if word is None or effect is None:
         return
     good, bad = WORDS[metric]
@@ -289,7 +383,13 @@ def check_word(printed: Mapping[str, Printed], plan: Mapping[str, Any], arm: str
     else:
         low, high = (math.nan if v is None else v for v in part.values)
         sign = effect.values[0] or 0.0
-        fitting = (good,) if high < 0 or (high == 0 and sign < 0) else (bad,) if low > 0 or (low == 0 and sign > 0) else ()
+        fitting = (
+            (good,)
+            if high < 0 or (high == 0 and sign < 0)
+            else (bad,)
+            if low > 0 or (low == 0 and sign > 0)
+            else ()
+        )
         fitting = fitting or ("no difference larger than", "undecided", "too few runs")
     if not word.text.startswith(fitting):
         interval = part.text if part else "that is missing"
@@ -297,7 +397,10 @@ def check_word(printed: Mapping[str, Printed], plan: Mapping[str, Any], arm: str
 
 
 def is_anytime(plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the page must show sequences: a stopping rule, runs still to come, or seeds added after the first launch."""
+    """Whether the page must show sequences.
+
+    A stopping rule, runs still to come, or seeds added after the first launch.
+    """
     locks = plan.get("locks") or []
     first = (locks[0].get("plan") or {}).get("seeds") if locks else None
     added = first is not None and len(plan.get("seeds") or ()) > len(first)

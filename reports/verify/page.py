@@ -1,4 +1,7 @@
-"""Reading a report back: its embedded data, what it prints and draws, and whether two readings say the same."""
+"""Reading a report back.
+
+Its embedded data, what it prints and draws, and whether two readings say the same.
+"""
 
 import json
 import re
@@ -14,7 +17,22 @@ from reports.format import same_number
 VOID = {"meta", "link", "br", "input", "path", "circle", "rect", "line"}
 NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 COORDINATE = re.compile(r"-?\d+(?:\.\d+)?|[^\s,]")  # a number, else a command of a path
-GEOMETRY = {"d", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "rx", "width", "height", "viewbox"}  # as a parser spells them
+GEOMETRY = {
+    "d",
+    "x",
+    "y",
+    "x1",
+    "y1",
+    "x2",
+    "y2",
+    "cx",
+    "cy",
+    "r",
+    "rx",
+    "width",
+    "height",
+    "viewbox",
+}  # as a parser spells them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +45,24 @@ class Printed:
 
 @dataclass(kw_only=True)
 class Page:
-    """What a report prints, by where it stands: verdicts[(experiment, arm)][key], and texts by (experiment, ...)."""
+    """What a report prints, by where it stands.
+
+    verdicts[(experiment, arm)][key], and texts by (experiment, ...).
+    """
 
     data: dict[str, Any] = field(default_factory=dict)
     verdicts: dict[tuple[int, int], dict[str, Printed]] = field(default_factory=dict)
     sentences: dict[tuple[Any, ...], str] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], str] = field(default_factory=dict)
-    drawings: dict[tuple[Any, ...], list[tuple[str, str]]] = field(default_factory=dict)  # (element and attribute, its text)
-    carried: dict[tuple[Any, ...], str] = field(default_factory=dict)  # data-v outside the table of verdicts
-    sorted_by: dict[tuple[Any, ...], str] = field(default_factory=dict)  # data-v in the table of runs: the data as they are
+    drawings: dict[tuple[Any, ...], list[tuple[str, str]]] = field(
+        default_factory=dict
+    )  # (element and attribute, its text)
+    carried: dict[tuple[Any, ...], str] = field(
+        default_factory=dict
+    )  # data-v outside the table of verdicts
+    sorted_by: dict[tuple[Any, ...], str] = field(
+        default_factory=dict
+    )  # data-v in the table of runs: the data as they are
     sections: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
 
@@ -94,7 +121,11 @@ class Reader(HTMLParser):
         if experiment is None:
             return
         index, words = int(experiment), " ".join(text.split())
-        key, arm, table = attributes.get("data-key"), self._attribute("data-arm"), self._attribute("data-table")
+        key, arm, table = (
+            attributes.get("data-key"),
+            self._attribute("data-arm"),
+            self._attribute("data-table"),
+        )
         if key and table == "verdicts" and arm is not None:
             self.page.verdicts.setdefault((index, int(arm)), {})[key] = Printed(
                 text=words, values=numbers(attributes.get("data-v"))
@@ -121,7 +152,10 @@ def numbers(carried: str | None) -> tuple[float | None, ...]:
 
 
 def read_page(report: Path | str) -> Page:
-    """The page of a file, or of its text. Raises ValueError where it is no report of this program."""
+    """The page of a file, or of its text.
+
+    Raises ValueError where it is no report of this program.
+    """
     name = report if isinstance(report, Path) else "the page"
     text = report.read_text(encoding="utf-8") if isinstance(report, Path) else report
     reader = Reader()
@@ -132,12 +166,15 @@ def read_page(report: Path | str) -> Page:
         if reader.page.data["format"] != 2:
             raise ValueError
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{name}: holds no data of an `ablate report` page; write the page again from its results") from None
+        raise ValueError(
+            f"{name}: holds no data of an `ablate report` page; write the page again from its"
+            " results"
+        ) from None
     return reader.page
 
 
 def same_text(printed: str, options: Sequence[str]) -> bool:
-    """Whether each number of a text, and each piece between numbers, stands at its place in one of the options."""
+    """Whether each number, and each piece between, stands at its place in an option."""
     if printed in options:
         return True
     pieces = NUMBER.split(printed)
@@ -167,7 +204,10 @@ def numbers_of(carried: str) -> list[float | None] | str:
 
 
 def same_data(own: Any, options: Sequence[Any]) -> bool:
-    """Whether JSON data are those of the options: numbers that were computed as numbers, counts and words exactly."""
+    """Whether JSON data are those of the options.
+
+    Numbers that were computed as numbers, counts and words exactly.
+    """
     if type(own) is type(options[0]) and own == options[0]:
         return True
     if isinstance(own, Mapping):
@@ -175,7 +215,9 @@ def same_data(own: Any, options: Sequence[Any]) -> bool:
         return bool(found) and all(same_data(own[key], [o[key] for o in found]) for key in own)
     if isinstance(own, list):
         lists = [o for o in options if isinstance(o, list) and len(o) == len(own)]
-        return bool(lists) and all(same_data(value, [o[i] for o in lists]) for i, value in enumerate(own))
+        return bool(lists) and all(
+            same_data(value, [o[i] for o in lists]) for i, value in enumerate(own)
+        )
     if isinstance(own, float):
         return any(isinstance(o, float) and same_number(own, o) for o in options)
     return any(type(own) is type(o) and own == o for o in options)
