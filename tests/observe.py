@@ -21,6 +21,7 @@ from torch.nn.attention.flex_attention import BlockMask
 
 import harness.model.mask
 import harness.training.core
+import harness.training.loaders
 import harness.training.train
 from harness.config.run import RunConfig, plain
 from harness.corpora.corpus import HeldOut
@@ -330,7 +331,7 @@ def observe(config: RunConfig, corpora: Mapping[str, Any]) -> Observation:
     """Aspect (a word of AFFECTS) -> a value that is equal where nothing changed. See `changed` for how they are compared."""
     core, run = build(config), train(config, corpora)
     seen, kernel = masks(core)
-    loaders = partial(harness.training.train.loaders, config, corpora[config.data.corpus], seed=0, rank=0, world_size=1)
+    loaders = partial(harness.training.loaders.loaders, config, corpora[config.data.corpus], seed=0, rank=0, world_size=1)
     stream, val = loaders(device="cpu")
     prefetcher, _ = loaders(device="cuda")
     prefetcher.close()

@@ -2,25 +2,24 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from harness.config.run import RunConfig, from_plain
+from harness.config.run import from_plain
 from harness.corpora.cache import cache_locally
-from harness.corpora.corpus import Corpus
 from harness.corpora.index import open_corpus, open_heldout
-from harness.data.loader import BatchMemory, Layout, Prefetcher, TrainLoader, ValLoader
+from harness.data.loader import Prefetcher, ValLoader
 from harness.errors import UserError
 from harness.model.gpt import Tokens
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.training.clock import Clock, Stopwatch
 from harness.training.core import Batch, Core, compiles
 from harness.training.flops import mfu
+from harness.training.loaders import loaders, val_loader
 from harness.training.output import RunOutput
 from harness.training.runtime import join_group, set_runtime
 
@@ -31,62 +30,6 @@ GUARDED_STEPS = 5  # system.skip_guards: guards are evaluated this long
 # a validation loss beyond this many times the larger of the first one and ln(vocabulary) has
 # exploded
 EXPLODED = 2.0
-
-
-def train_loader(
-    config: RunConfig, shards: Sequence[Path], *, seed: int, rank: int, world_size: int, device: str
-) -> TrainLoader:
-    """The training steps of this process."""
-    d = config.data
-    sizes = {
-        name: getattr(d, name) for name in ("batch_tokens", "micro_tokens", "seq_len", "ranks")
-    }
-    layout = Layout(**sizes, world_size=world_size, process=rank)
-    return TrainLoader(
-        shards,
-        layout,
-        loader=d.loader,
-        shard_switch=d.shard_switch,
-        order=d.order,
-        seed=seed,
-        first_batch_twice=d.first_batch_twice,
-        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
-    )
-
-
-def loaders(
-    config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str
-) -> tuple[Any, ValLoader]:
-    """The training stream and the validation set of this process."""
-    train = train_loader(
-        config, corpus.train, seed=seed, rank=rank, world_size=world_size, device=device
-    )
-    val = val_loader(
-        config, corpus.val, config.data.val_tokens, rank=rank, world_size=world_size, device=device
-    )
-    return Prefetcher(train) if device == "cuda" else train, val
-
-
-def val_loader(
-    config: RunConfig,
-    shards: Sequence[Path],
-    n_tokens: int,
-    *,
-    rank: int,
-    world_size: int,
-    device: str,
-) -> ValLoader:
-    """This process's share of the first n_tokens of a set."""
-    d = config.data
-    return ValLoader(
-        shards,
-        val_tokens=n_tokens,
-        micro_tokens=d.micro_tokens,
-        seq_len=d.seq_len,
-        world_size=world_size,
-        process=rank,
-        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
-    )
 
 
 def refuse_other(what: str, found: str, planned: str) -> None:

@@ -32,8 +32,9 @@ from harness.run.results import read_result
 from harness.run.spec import Outcome, PlannedRun, RunSpec
 from harness.store.attempt import claim
 from harness.store.store import Store
+from harness.training.loaders import loaders
 from harness.training.output import Silent
-from harness.training.train import Training, loaders, train
+from harness.training.train import Training, train
 from reports.analysis.compare import compare_all
 from reports.inputs.load import load
 from reports.page.write import write_report

@@ -16,7 +16,7 @@ from harness.config.run import RunConfig
 from harness.config.validate import check_config
 from harness.model.gpt import Tokens
 from harness.training.core import Core
-from harness.training.train import loaders
+from harness.training.loaders import loaders
 from tests.fake_matrix import DEADLINE_S
 from tests.observe import SEPARATOR, VOCAB, digest, make_corpora
 

@@ -22,7 +22,8 @@ from harness.store.attempt import claim
 from harness.store.store import Store
 from harness.training.clock import Clock
 from harness.training.core import Core
-from harness.training.train import Training, loaders, train
+from harness.training.loaders import loaders
+from harness.training.train import Training, train
 from tests.fake_matrix import EXPERIMENT, ROOT
 
 STEPS = 14

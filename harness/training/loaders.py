@@ -1,0 +1,65 @@
+"""What a configuration asks of the loaders: the training stream and the validation sets."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.config.run import RunConfig
+from harness.corpora.corpus import Corpus
+from harness.data.loader import BatchMemory, Layout, Prefetcher, TrainLoader, ValLoader
+
+
+def train_loader(
+    config: RunConfig, shards: Sequence[Path], *, seed: int, rank: int, world_size: int, device: str
+) -> TrainLoader:
+    """The training steps of this process."""
+    d = config.data
+    sizes = {
+        name: getattr(d, name) for name in ("batch_tokens", "micro_tokens", "seq_len", "ranks")
+    }
+    layout = Layout(**sizes, world_size=world_size, process=rank)
+    return TrainLoader(
+        shards,
+        layout,
+        loader=d.loader,
+        shard_switch=d.shard_switch,
+        order=d.order,
+        seed=seed,
+        first_batch_twice=d.first_batch_twice,
+        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
+    )
+
+
+def loaders(
+    config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str
+) -> tuple[Any, ValLoader]:
+    """The training stream and the validation set of this process."""
+    train = train_loader(
+        config, corpus.train, seed=seed, rank=rank, world_size=world_size, device=device
+    )
+    val = val_loader(
+        config, corpus.val, config.data.val_tokens, rank=rank, world_size=world_size, device=device
+    )
+    return Prefetcher(train) if device == "cuda" else train, val
+
+
+def val_loader(
+    config: RunConfig,
+    shards: Sequence[Path],
+    n_tokens: int,
+    *,
+    rank: int,
+    world_size: int,
+    device: str,
+) -> ValLoader:
+    """This process's share of the first n_tokens of a set."""
+    d = config.data
+    return ValLoader(
+        shards,
+        val_tokens=n_tokens,
+        micro_tokens=d.micro_tokens,
+        seq_len=d.seq_len,
+        world_size=world_size,
+        process=rank,
+        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
+    )
