@@ -10,11 +10,10 @@ from pathlib import Path
 
 from harness.errors import UserError
 
+# What is written keeps its long lines: a backslash joins the halves.
 PLUGIN = '''\
-"""NAME: a learned gain for every channel of every MLP's output.
-
-It works as it is; make it your own idea.
-"""
+"""NAME: a learned gain for every channel of every MLP's output. It works as it is; make it your \
+own idea."""
 
 from dataclasses import dataclass
 
@@ -28,31 +27,22 @@ from harness.model.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class Toggles:
-    """Set in an experiment as plugin.NAME.FIELD.
+    """Set in an experiment as plugin.NAME.FIELD. The default of every field leaves the network \
+as it is."""
 
-    The default of every field leaves the network as it is.
-    """
-
-    gain: float | None = toggle(
-        None,
-        record="own",
-        doc="learned gain per channel of the MLP's output, from this value on",
-        gt=0,
-    )
+    gain: float | None = toggle(None, record="own", doc="learned gain per channel of the MLP's \
+output, from this value on", gt=0)
 
 
 def build(model: GPT, toggles: Toggles) -> None:
-    """Change the new network, before its parameters are drawn.
-
-    A parameter's role decides which optimizer moves it.
-    """
+    """Change the new network, before its parameters are drawn. A parameter's role decides which \
+optimizer moves it."""
     if toggles.gain is None:
         return
     for block in model.blocks:
         channels = block.mlp.down.weight.shape[0]
-        block.mlp.gain = parameter(
-            (channels,), role="scalar", init=toggles.gain, dtype=torch.float32
-        )
+        block.mlp.gain = parameter((channels,), role="scalar", init=toggles.gain, \
+dtype=torch.float32)
         block.mlp.register_forward_hook(apply_gain)
 
 
@@ -67,9 +57,10 @@ question: Does NAME help the recipe of record 8?
 base: r08
 scale: tiny
 plugins: [../NAME.py]
-set: {model.n_layer: 2, data.seq_len: 128, data.micro_tokens: 4096, data.batch_tokens: 4096,
-      data.ranks: 1, data.order: shuffled, data.val_tokens: 32768, data.val_every: 50,
-      schedule.steps: 200, data.first_batch_twice: false, optim.muon_comm: redundant,
+set: {model.n_layer: 2, data.seq_len: 128, data.micro_tokens: 4096, data.batch_tokens: 4096, \
+data.ranks: 1, data.order: shuffled,
+      data.val_tokens: 32768, data.val_every: 50, schedule.steps: 200, data.first_batch_twice: \
+false, optim.muon_comm: redundant,
       system.checkpoint: none, timing.protocol: warmup-restore}
 changes:
   gain: {plugin.NAME.gain: 1.0}
@@ -113,13 +104,12 @@ def trained(configs):
 
 
 def new_core(config: RunConfig) -> Core:
-    tokens = Tokens(vocab_size=257, separator=256, seq_len=config.data.seq_len)
-    return Core(config, tokens, seed=0)
+    return Core(config, Tokens(vocab_size=257, separator=256, seq_len=config.data.seq_len), seed=0)
 
 
 def batch(config: RunConfig, seed: int) -> Batch:
-    drawn = torch.Generator().manual_seed(seed)
-    ids = torch.randint(0, 256, (1, 1, config.data.seq_len + 1), generator=drawn)
+    ids = torch.randint(0, 256, (1, 1, config.data.seq_len + 1), \
+generator=torch.Generator().manual_seed(seed))
     return ids[..., :-1], ids[..., 1:]
 
 
@@ -129,11 +119,11 @@ def train(config: RunConfig) -> tuple[Core, torch.Tensor]:
 
 
 def test_off_is_the_baseline_bit_for_bit(configs, trained):
-    off = {name: field.default for name, field in plugins.declared().items()}
-    core, losses = train(with_fields(configs[0], off))
+    core, losses = train(with_fields(configs[0], {name: field.default for name, field in \
+plugins.declared().items()}))
     assert torch.equal(losses, trained[0][1])
-    names = [name for name, _ in core.model.named_parameters()]
-    assert names == [name for name, _ in trained[0][0].model.named_parameters()]
+    assert [n for n, _ in core.model.named_parameters()] == [n for n, _ in \
+trained[0][0].model.named_parameters()]
 
 
 def test_on_changes_the_loss_within_five_steps(trained):
@@ -160,8 +150,8 @@ def test_no_position_sees_the_future(configs, trained):
 def test_every_parameter_learns(configs, trained):
     for config, (core, _) in zip(configs, trained, strict=True):
         core.gradients([batch(config, seed=5)], core.set_step(5))
-        for name, p in core.model.named_parameters():
-            assert p.grad is not None and p.grad.any(), name
+        assert not [n for n, p in core.model.named_parameters() if p.grad is None or not \
+p.grad.any()]
 '''
 
 FILES = {"{name}.py": PLUGIN, "experiments/{name}.yaml": EXPERIMENT, "test_{name}.py": LAWS}
