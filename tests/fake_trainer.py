@@ -200,23 +200,23 @@ def main() -> None:
     from functools import partial
 
     import harness.__main__
-    import harness.runner.local
+    import harness.runner.executor
     import harness.runner.order
     import harness.runner.slurm.executor
 
     if "FAKE_SILENCE_S" in os.environ:
         silence = float(os.environ["FAKE_SILENCE_S"])
-        harness.runner.executor.Limits = partial(harness.runner.executor.Limits, silence_s=silence)  # type: ignore[misc]
+        harness.runner.executor.RunLimits = partial(harness.runner.executor.RunLimits, silence_s=silence)  # type: ignore[misc]
     if "FAKE_STILL_UNTIL" in os.environ:  # so many runs are where it is their turn to be ended: their limits count from then
         from tests.fake_matrix import clock_from
 
         marks, n = Path(os.environ["FAKE_MARKS"]), int(os.environ["FAKE_STILL_UNTIL"])
         harness.runner.order.time = clock_from(lambda: len(list(marks.glob("at *"))) >= n)  # type: ignore[assignment]
     if "FAKE_POLL_S" in os.environ:
-        harness.runner.slurm.executor.POLL_S = float(os.environ["FAKE_POLL_S"])
-    for module, name in ((harness.runner.local, "Runner"), (harness.runner.slurm.executor, "SlurmRunner")):
-        trainer = f"fake_trainer:{os.environ.get('FAKE_TRAINER', 'train')}"
-        setattr(module, name, partial(getattr(module, name), trainer=trainer))
+        harness.runner.slurm.executor.LOOK_S = float(os.environ["FAKE_POLL_S"])
+    trainer = f"fake_trainer:{os.environ.get('FAKE_TRAINER', 'train')}"
+    options = partial(harness.runner.executor.ExecutorOptions, trainer=trainer)
+    harness.runner.executor.ExecutorOptions = options  # type: ignore[misc]
     harness.__main__.main(sys.argv[1:])
 
 

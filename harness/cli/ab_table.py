@@ -12,7 +12,7 @@ from harness.cli.table import print_table
 if TYPE_CHECKING:
     from harness.foreign.arm import ForeignArm
     from harness.foreign.experiment import ForeignExperiment
-    from reports.analysis.types import Cell, Comparisons
+    from reports.analysis.types import ArmOutcomes, Comparisons
     from reports.stats.rules import RuleResult
 
 AB_SCHEMA = 1
@@ -104,7 +104,7 @@ def judge_scripts(
     )
 
 
-def _arm_row(cell: "Cell") -> ArmRow:
+def _arm_row(cell: "ArmOutcomes") -> ArmRow:
     return ArmRow(
         arm=cell.arm,
         runs=cell.n_finished,

@@ -1,4 +1,4 @@
-"""The parts of an experiment that follow from results: more seeds, or the retuned arms once their grid is complete.
+"""The parts of an experiment that follow from results: more seeds, or arms retuned by a grid.
 
 Only the command line may look at results and then plan: the scheduler never sees a loss.
 """
@@ -12,28 +12,37 @@ if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
 
 
-def next_part(whole: "Experiment", part: "Experiment", results: Path, *, world_size: int | None = None) -> "Experiment | None":
-    """What follows a part whose runs have ended: the retuned arms after their grid, more seeds by the rule, or nothing."""
+def next_part(
+    whole: "Experiment", part: "Experiment", results: Path, *, world_size: int | None = None
+) -> "Experiment | None":
+    """What follows a part whose runs have ended; None if nothing does.
+
+    The retuned arms follow their grid, more seeds by the rule a part that has one.
+    """
     if whole.grid is not None and part.name == whole.grid.name:
         following = current_part(whole, results, world_size=world_size)
         return following if following.name != part.name else None
     if part.seeds_rule is None:
         return None
-    more = next_seeds(part, results)
-    return with_more(part, more) if more else None
+    seeds = next_seeds(part, part.seeds_rule.most, results)
+    return with_more(part, seeds) if seeds else None
 
 
-def next_seeds(experiment: "Experiment", results: Path) -> tuple[int, ...]:
-    """Seeds of the blocks to add, asked of the statistics between blocks; none when it is decided or the limit is reached."""
+def next_seeds(experiment: "Experiment", most: int, results: Path) -> tuple[int, ...]:
+    """Seeds of the blocks to add, asked of the statistics between blocks.
+
+    None when it is decided, or there are as many seeds as the rule allows. most: so many.
+    """
     from harness.cli.lookup import load_for_report
     from reports.analysis.adaptive import decide
     from reports.stats.sequential import Continue
 
     decision = decide(load_for_report(experiment.name, results, look=True))
-    assert experiment.seeds_rule is not None
-    room = experiment.seeds_rule.most - len(experiment.seeds)
-    n = min(decision.n, room) if isinstance(decision, Continue) else 0
+    if not isinstance(decision, Continue):
+        return ()
+    n = min(decision.n, most - len(experiment.seeds))
+    if n <= 0:
+        return ()
+    print(f"{decision.reason}: {n} more", flush=True)
     first = max(experiment.seeds) + 1
-    if n > 0:
-        print(f"{decision.reason}: {n} more", flush=True)
     return tuple(range(first, first + n))

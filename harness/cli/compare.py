@@ -15,7 +15,7 @@ from harness.cli.table import print_json, print_table
 from harness.errors import UserError, near
 
 if TYPE_CHECKING:
-    from reports.analysis.types import Comparison, Comparisons, Warning
+    from reports.analysis.types import Caution, Comparison, Comparisons
     from reports.inputs.experiment import Experiment
     from reports.stats.rules import RuleResult
 
@@ -73,12 +73,12 @@ def comparisons_json(
     }
 
 
-def of_times(outcome: "Comparisons") -> dict["Warning", list[str]]:
+def of_times(outcome: "Comparisons") -> dict["Caution", list[str]]:
     """What is doubtful about an arm's time to target, with the arms.
 
     A comparison of that time may be missing for that very reason.
     """
-    arms_of: dict[Warning, list[str]] = {}
+    arms_of: dict[Caution, list[str]] = {}
     for arm, time in outcome.times.items():
         for warning in time.warnings:
             arms_of.setdefault(warning, []).append(arm)

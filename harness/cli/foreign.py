@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from harness.foreign.experiment import ForeignExperiment
     from harness.run.plan import Plan
     from harness.run.spec import PlannedRun
-    from harness.runner.executor import Summary
-    from harness.runner.process import Event
+    from harness.runner.executor import RunEnded, Summary
     from harness.store.store import Store
 
 
@@ -32,10 +31,10 @@ def run_foreign(
     """Run what is missing, in the order of the plan; called again it goes on.
 
     Starts nothing that may cost more than allowed. quiet: standard output is for JSON."""
+    from harness.cli.executors import EXECUTORS
     from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, with_steps
-    from harness.foreign.runner import ForeignRunner, make_slots
-    from harness.runner.executor import Summary
+    from harness.runner.executor import ExecutorOptions, RunLimits, Summary
     from harness.store.plans import read_plan, save_plan
     from harness.store.store import Store
 
@@ -54,11 +53,14 @@ def run_foreign(
     missing = _missing(planned, store)
     if not missing:
         return Summary(), planned, store
-    slots = make_slots(e.baseline.trainer.gpus, min(max_parallel, len(missing)))
     progress = EndedRuns(len(planned) - len(missing), len(planned), quiet)
-    progress.say(f"{len(missing)} of {len(planned)} runs to do, {len(slots)} at a time")
-    runner = ForeignRunner(missing, store, slots, limits=e.limits, on_event=progress.on_event)
-    summary = runner.run()
+    limits = RunLimits(
+        wall_s=e.limits.wall_s, silence_s=e.limits.silence_s, failure_retries=e.limits.retries
+    )
+    options = ExecutorOptions(limits=limits, max_parallel=max_parallel, on_end=progress.on_end)
+    executor = EXECUTORS["foreign"].make(missing, store, options)
+    progress.say(f"{len(missing)} of {len(planned)} runs to do, {executor.at_once()} at a time")
+    summary = executor.run()
     saved = read_plan(results, e.name)
     if saved is not None:
         save_plan(results, with_steps(results, saved))
@@ -103,17 +105,18 @@ class EndedRuns:
     def say(self, line: str) -> None:
         print(line, file=self.file, flush=True)
 
-    def on_event(self, event: "Event") -> None:
+    def on_end(self, ended: "RunEnded") -> None:
         """Say how a run ended."""
-        run, status, final = event["run"], event["status"], event["final"]
-        if status in ("finished", "diverged"):
+        run = ended.run
+        if ended.status in ("finished", "diverged"):
             self.n_done += 1
-        line = f"[{self.n_done}/{self.n_all}] {run.arm}, block {run.block + 1}: {status}"
+        line = f"[{self.n_done}/{self.n_all}] {run.arm}, block {run.block + 1}: {ended.status}"
         for metric in JUDGED:
-            if final.get(metric) is not None:
-                line += f" {metric} {final[metric]:.4f}"
-        if event["reason"]:
-            line += f": {event['reason']}"
+            value = getattr(ended, metric)
+            if value is not None:
+                line += f" {metric} {value:.4f}"
+        if ended.reason:
+            line += f": {ended.reason}"
         self.say(line)
 
 

@@ -124,6 +124,7 @@ def rerun(
     from harness.run.read import read_config
     from harness.run.results import read_result
     from harness.run.spec import PlannedRun, RunSpec
+    from harness.runner.executor import ExecutorOptions
     from harness.runner.local import Runner
 
     store, run_id = open_run(run, results)
@@ -149,7 +150,8 @@ def rerun(
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
     planned = PlannedRun(arm=belongs[0]["arm"] if belongs else run_id, block=0, order=0, spec=spec)
     print(f"{planned.arm}, seed {spec.seed}: {spec.budget or 'its own'} steps, in {again.directory(run_id)}", flush=True)
-    own = Runner([planned], again, Node.here(spec.device), command=command) if trainer is None else None
+    options = ExecutorOptions(command=command)
+    own = Runner([planned], again, Node.here(spec.device), options) if trainer is None else None
     summary = own.run() if own else run_again(planned, store, again)
     if summary.stopped:
         raise typer.Exit(EXIT_STOPPED[summary.stopped])

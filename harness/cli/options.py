@@ -9,13 +9,27 @@ from harness.cli.table import JSON_HELP
 
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
-AcceptStale = Annotated[bool, typer.Option("--accept-stale", help="count runs of an older source; the page says so")]
+AcceptStale = Annotated[
+    bool, typer.Option("--accept-stale", help="count runs of an older source; the page says so")
+]
 
 RESULTS = Path("results")
-Exp = Annotated[str, typer.Argument(metavar="EXP", help="a YAML path, a name in experiments/, or a name in the results folder")]
+Exp = Annotated[
+    str,
+    typer.Argument(
+        metavar="EXP",
+        help="a YAML path, a name in experiments/, or a name in the results folder",
+    ),
+]
 Results = Annotated[Path, typer.Option("--results", help="the results folder")]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a field for every arm, or a key of the file")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="override a field for every arm, or a key of the file",
+    ),
 ]
 Seeds = Annotated[int | None, typer.Option("--seeds", help="number of seeds instead of the file's")]
-EXIT_FAILED, EXIT_STOPPED = 1, {"interrupted": 130, "preempted": 143}  # as shells say it: 128 + SIGINT, 128 + SIGTERM
+EXIT_FAILED = 1
+EXIT_STOPPED = {"interrupted": 130, "preempted": 143}  # as shells say it: 128 + SIGINT, + SIGTERM

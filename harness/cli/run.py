@@ -1,229 +1,290 @@
-"""Experiments and their runs: plan them, run what is missing, see how it stands."""
+"""Running what is missing of an experiment, part after part, and saying how it stands."""
 
 import gc
-import os
 import shlex
 import sys
-import threading
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import app
 from harness.cli.adaptive import next_part
+from harness.cli.command import takes
+from harness.cli.complete import complete, finish
+from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
 from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
-from harness.cli.options import EXIT_FAILED, EXIT_STOPPED, RESULTS, Exp, Results, Seeds, Set
+from harness.cli.options import RESULTS, Exp, Results, Seeds, Set
 from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
+    from harness.foreign.experiment import ForeignExperiment
     from harness.run.spec import PlannedRun
-    from harness.runner.executor import Summary
-    from harness.runner.local import Runner
-    from harness.runner.slurm.executor import SlurmRunner
+    from harness.runner.executor import ExecutorOptions, Summary
     from harness.store.store import Store
 
-FAILED = ("failed", "timeout", "oom")
+WORKERS = ("warm", "fresh")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What the user asks of `ablate run`."""
+
+    experiment: Exp
+    seeds: Seeds = None
+    executor: Annotated[str, typer.Option(help="local or slurm")] = DEFAULT
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            "--cluster",
+            metavar="FILE",
+            help="settings for --executor slurm; default: cluster.yaml here",
+        ),
+    ] = None
+    gpus_per_run: Annotated[
+        int | None,
+        typer.Option("--gpus-per-run", help="processes of one run on each of its nodes"),
+    ] = None
+    nodes_per_run: Annotated[
+        int, typer.Option("--nodes-per-run", min=1, help="nodes of one run, with --executor slurm")
+    ] = 1
+    max_parallel: Annotated[
+        int | None, typer.Option("--max-parallel", help="runs at a time; default: as many as fit")
+    ] = None
+    settings: Set = None
+    worker: Annotated[str, typer.Option(help="warm (one process takes run after run) or fresh")] = (
+        "warm"
+    )
+    wall_limit: Annotated[
+        float | None,
+        typer.Option("--wall-limit", help="seconds after which a run is ended as timeout"),
+    ] = None
+    oom_retries: Annotated[
+        int,
+        typer.Option(
+            "--oom-retries",
+            help="times a run out of memory is tried again with half the tokens in a pass",
+        ),
+    ] = 0
+    max_gpu_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--max-gpu-hours",
+            metavar="H",
+            help="start nothing if the estimate is more than this",
+        ),
+    ] = None
+    price: Annotated[float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)] = (
+        None
+    )
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False
+    no_report: Annotated[bool, typer.Option("--no-report")] = False
+    results: Results = RESULTS
+
+    @property
+    def world_size(self) -> int | None:
+        """Processes of a run, on all of its nodes; None where the experiment says it."""
+        if self.nodes_per_run > 1:
+            return (self.gpus_per_run or 1) * self.nodes_per_run
+        return self.gpus_per_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What runs in one go: an experiment, or the part of it that is known, and its runs."""
+
+    experiment: "Experiment"
+    runs: "list[PlannedRun]"
 
 
 @app.command()
-def run(
-    experiment: Exp,
-    seeds: Seeds = None,
-    executor: Annotated[str, typer.Option(help="local or slurm")] = "local",
-    cluster: Annotated[
-        Path | None, typer.Option("--cluster", metavar="FILE", help="settings for --executor slurm; default: cluster.yaml here")
-    ] = None,
-    gpus_per_run: Annotated[int | None, typer.Option("--gpus-per-run", help="processes of one run on each of its nodes")] = None,
-    nodes_per_run: Annotated[int, typer.Option("--nodes-per-run", min=1, help="nodes of one run, with --executor slurm")] = 1,
-    max_parallel: Annotated[int | None, typer.Option("--max-parallel", help="runs at a time; default: as many as fit")] = None,
-    settings: Set = None,
-    worker: Annotated[str, typer.Option(help="warm (one process takes run after run) or fresh")] = "warm",
-    wall_limit: Annotated[
-        float | None, typer.Option("--wall-limit", help="seconds after which a run is ended as timeout")
-    ] = None,
-    oom_retries: Annotated[
-        int, typer.Option("--oom-retries", help="times a run out of memory is tried again with half the tokens in a pass")
-    ] = 0,
-    max_gpu_hours: Annotated[
-        float | None, typer.Option("--max-gpu-hours", metavar="H", help="start nothing if the estimate is more than this")
-    ] = None,
-    price: Annotated[float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False,
-    no_report: Annotated[bool, typer.Option("--no-report")] = False,
-    results: Results = RESULTS,
-) -> None:
-    """Run what is missing of an experiment. Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input."""
-    from harness.experiment.cost import check_limit, estimate, spent
-    from harness.experiment.plan import plan_runs
-    from harness.experiment.record import describe
-    from harness.provenance.redact import redact
-    from harness.run.results import read_result
-    from harness.runner.executor import Limits
-    from harness.runner.slurm.cluster import read_cluster
-    from harness.store.plans import read_plan, save_plan
+@takes(RunOptions)
+def run(options: RunOptions) -> None:
+    """Run what is missing of an experiment.
+    Exit 0 if all runs have an outcome, 1 if some failed, 2 on bad input.
+    """
+    run_until_done(options)
+
+
+def run_until_done(options: RunOptions) -> None:
+    """Run what is missing, part after part, until none follows; exits with how it went."""
+    from harness.runner.executor import Summary
     from harness.store.store import Store
 
-    gc.set_threshold(100_000, 50)  # a plan of ten thousand runs stays: to look through it again and again finds nothing
-    if executor not in ("local", "slurm"):
-        raise UserError(f"--executor {executor}: must be local or slurm")
-    if executor == "local" and (cluster is not None or nodes_per_run > 1):
-        raise UserError("--cluster and --nodes-per-run are for --executor slurm: add that, or leave them out")
-    if worker not in ("warm", "fresh"):
-        raise UserError(f"--worker {worker}: must be warm or fresh")
-    if (gpus_per_run is not None and gpus_per_run < 1) or (max_parallel is not None and max_parallel < 1):
-        raise UserError("--gpus-per-run and --max-parallel must be at least 1")
-    limits = Limits(wall_s=wall_limit, oom_retries=oom_retries)
-    if (foreign := read_foreign(experiment, results, settings, seeds, gpus_per_run)) is not None:
-        slurm = executor == "slurm"
-        ours_alone = {"--executor slurm": slurm, "--oom-retries": oom_retries, "--worker fresh": worker == "fresh"}
-        refuse_for_foreign(ours_alone, "a job of yours may call `ablate run` on its node; `retries` stands in the file")
-        run_experiment(
-            foreign, results, max_parallel=max_parallel or 1, max_gpu_hours=max_gpu_hours, price=price, wall_limit_s=wall_limit,
-            dry_run=dry_run, no_report=no_report,
-        )  # fmt: skip
+    gc.set_threshold(100_000, 50)  # a plan of ten thousand runs stays: looking through it is vain
+    executor = chosen_executor(options)
+    foreign = read_foreign(
+        options.experiment,
+        options.results,
+        options.settings,
+        options.seeds,
+        options.gpus_per_run,
+    )
+    if foreign is not None:
+        run_foreign_experiment(foreign, options)
         return
-    site = read_cluster(cluster) if executor == "slurm" else None
-    if nodes_per_run > 1:
-        gpus_per_run = (gpus_per_run or 1) * nodes_per_run
-    whole = read_experiment(experiment, settings, seeds, device=site.device if site else None)
-    loaded = current_part(whole, results, world_size=gpus_per_run)
-    planned = plan_runs(loaded, world_size=gpus_per_run, need_data=not dry_run)
-    if dry_run:
+    asked = asked_of_executor(options)
+    device = executor.device(asked)
+    whole = read_experiment(options.experiment, options.settings, options.seeds, device=device)
+    known = current_part(whole, options.results, world_size=options.world_size)
+    part = planned_part(known, options)
+    if options.dry_run:
         from harness.cli.plan import print_plan
 
-        print_plan(loaded, planned, results, price=price)
-    if max_gpu_hours is not None:
-        done = {p.spec.run_id for p in planned if read_result(results / "runs" / p.spec.run_id) is not None}
-        check_limit(estimate(planned, done, results), max_gpu_hours)
-    if dry_run:
+        print_plan(part.experiment, part.runs, options.results, price=options.price)
+    check_cost(part, options)
+    if options.dry_run:
         return
-    store = Store.create(results)
-    command = redact(shlex.join(["ablate", *sys.argv[1:]]))
-    summary, hours = None, 0.0
+    store = Store.create(options.results)
+    summary, hours = Summary(), 0.0
     while True:
-        before = read_plan(results, loaded.name)
-        described = describe(loaded, planned, before=before, command=command)
-        if before is None or not described.items() <= before.items():  # what the report adds to it is no change
-            save_plan(results, described)
-        start = (
-            partial(slurm_runner, cluster=site, name=loaded.name, n_nodes=nodes_per_run)
-            if site
-            else partial(local_runner, warm=worker == "warm")
-        )
-        how = partial(start, command=command, limits=limits, max_parallel=max_parallel)
-        step = complete(loaded.name, store, planned, how)
-        summary = merge(summary, step)
-        following = None if step.stopped else next_part(whole, loaded, results, world_size=gpus_per_run)
+        step = run_part(part, store, executor, asked, options)
+        summary = merged(summary, step)
+        following = following_part(whole, part, step, options)
         if following is None:
             break
-        if max_gpu_hours is not None:  # what follows an adaptive or retuned part is known only now
-            hours += spent([p for p in planned if p.spec.run_id in step.statuses], results)
-        loaded, planned = following, plan_runs(following, world_size=gpus_per_run)
-        if max_gpu_hours is not None:
-            done = {p.spec.run_id for p in planned if store.is_done(p.spec.run_id)}
-            check_limit(estimate(planned, done, results), max_gpu_hours, already=hours)
-    finish(loaded, planned, store, summary, results, no_report)
+        hours += hours_of(part, step, options)
+        part = planned_part(following, options)
+        check_cost(part, options, already=hours)
+    name = part.experiment.name
+    finish(name, part.runs, store, summary, report=not options.no_report)
 
 
-def merge(a: "Summary | None", b: "Summary") -> "Summary":
-    if a is not None:
-        b.found = {**a.found, **b.found}
-        b.statuses, b.reasons = {**a.statuses, **b.statuses}, {**a.reasons, **b.reasons}
-    return b
+def chosen_executor(options: RunOptions) -> ExecutorRow:
+    """The row of --executor; raises UserError for options that do not fit it or one another."""
+    named = [name for name, row in EXECUTORS.items() if row.by_name]
+    if options.executor not in named:
+        raise UserError(f"--executor {options.executor}: must be {' or '.join(named)}")
+    chosen = EXECUTORS[options.executor]
+    given = []
+    if options.cluster is not None:
+        given.append("--cluster")
+    if options.nodes_per_run > 1:
+        given.append("--nodes-per-run")
+    for name in named:
+        meant_for = EXECUTORS[name].options
+        for option in given:
+            if option in meant_for and option not in chosen.options:
+                raise UserError(
+                    f"{' and '.join(meant_for)} are for --executor {name}: add that, "
+                    "or leave them out"
+                )
+    if options.worker not in WORKERS:
+        raise UserError(f"--worker {options.worker}: must be {' or '.join(WORKERS)}")
+    for number in (options.gpus_per_run, options.max_parallel):
+        if number is not None and number < 1:
+            raise UserError("--gpus-per-run and --max-parallel must be at least 1")
+    return chosen
 
 
-def local_runner(missing: "list[PlannedRun]", store: "Store", *, max_parallel: int | None, **options: Any) -> "Runner":
-    """A runner for this machine."""
-    from harness.node.slots import Node
-    from harness.runner.local import Runner
-
-    return Runner(missing, store, Node.here(missing[0].spec.device, max_parallel=max_parallel), **options)
-
-
-def slurm_runner(missing: "list[PlannedRun]", store: "Store", **options: Any) -> "SlurmRunner":
-    """A runner for the cluster that this machine can send jobs to."""
-    from harness.runner.slurm.executor import SlurmRunner
-
-    return SlurmRunner(missing, store, **options)
-
-
-def complete(name: str, store: "Store", planned: "list[PlannedRun]", start: "Callable[..., Runner | SlurmRunner]") -> "Summary":
-    """Run what has no result yet. start: makes the runner of the missing ones."""
-    from harness.cli.progress import Progress, duration
-    from harness.run.plan import Plan
-    from harness.run.spec import RESULT_STATUSES
-    from harness.runner.executor import Summary
-    from harness.store.plans import cancel_mark, read_plan, stale_runs, up_to_date
-    from harness.store.verified import Sound
-
-    missing, found, sound = [], {}, Sound(store)
-    for p in planned:
-        status, wrong = sound.status(p.spec.run_id)
-        if wrong:
-            print(f"{wrong}: set aside, it is run again", flush=True)
-        if status is None:
-            missing.append(p)
-        else:
-            found[p.spec.run_id] = status
-    sound.save()
-    if not missing:
-        return Summary(found=found)
-    stale, why = stale_runs(store.root, up_to_date(store.root, read_plan(store.root, name) or Plan(name=name)))
-    if stale:
-        print(f"{len(stale)} {why}; they are run again", flush=True)
-    before = cancel_mark(store.root, name)
-    progress = Progress(len(planned) - len(missing), len(planned))
-    runner = start(missing, store, cancelled=lambda: cancel_mark(store.root, name) != before, on_event=progress.on_event)
-    print(f"{len(missing)} of {len(planned)} runs to do, {runner.at_once()} at a time", flush=True)
-    done = threading.Event()
-    painter = threading.Thread(target=progress.watch, args=(runner, done), daemon=True)
-    painter.start()
-    try:
-        summary = runner.run()
-    finally:
-        done.set()
-        painter.join()
-        print(f"took {duration(progress.elapsed())}", flush=True)
-    for run_id, status in summary.statuses.items():
-        if status in RESULT_STATUSES:
-            sound.status(run_id)  # so that the next call need not read what this one made
-    sound.save()
-    summary.found = found
-    return summary
+def run_foreign_experiment(foreign: "ForeignExperiment", options: RunOptions) -> None:
+    """What is missing of an experiment with other trainers, which take fewer options."""
+    ours_alone = {
+        f"--executor {options.executor}": options.executor != DEFAULT,
+        "--oom-retries": options.oom_retries,
+        "--worker fresh": options.worker == "fresh",
+    }
+    way_out = "a job of yours may call `ablate run` on its node; `retries` stands in the file"
+    refuse_for_foreign(ours_alone, way_out)
+    run_experiment(
+        foreign,
+        options.results,
+        max_parallel=options.max_parallel or 1,
+        max_gpu_hours=options.max_gpu_hours,
+        price=options.price,
+        wall_limit_s=options.wall_limit,
+        dry_run=options.dry_run,
+        no_report=options.no_report,
+    )
 
 
-def finish(
-    experiment: "Experiment", planned: "list[PlannedRun]", store: "Store", summary: "Summary", results: Path, no_report: bool
-) -> None:
-    """Say how it stands, write the page, exit."""
-    from harness.run.spec import RESULT_STATUSES
+def asked_of_executor(options: RunOptions) -> "ExecutorOptions":
+    """What every part's executor is asked for."""
+    from harness.provenance.redact import redact
+    from harness.runner.executor import ExecutorOptions, RunLimits
+    from harness.runner.slurm.cluster import read_cluster
 
-    outcomes = {**summary.found, **summary.statuses}
-    done = [run_id for run_id, status in outcomes.items() if status in RESULT_STATUSES]
-    n_done, n_diverged = len(done), sum(status == "diverged" for status in outcomes.values())
-    for p in planned:
-        if summary.statuses.get(p.spec.run_id) in FAILED:
-            where = store.directory(p.spec.run_id) / "log.txt"
-            print(
-                f"{p.arm}, seed {p.spec.seed}: {summary.statuses[p.spec.run_id]}: {summary.reasons.get(p.spec.run_id)} ({where})"
-            )
+    cluster = None
+    if "--cluster" in EXECUTORS[options.executor].options:
+        cluster = read_cluster(options.cluster)
+    return ExecutorOptions(
+        command=redact(shlex.join(["ablate", *sys.argv[1:]])),
+        limits=RunLimits(wall_s=options.wall_limit, oom_retries=options.oom_retries),
+        max_parallel=options.max_parallel,
+        warm=options.worker == "warm",
+        n_nodes=options.nodes_per_run,
+        cluster=cluster,
+    )
+
+
+def planned_part(experiment: "Experiment", options: RunOptions) -> Part:
+    from harness.experiment.plan import plan_runs
+
+    runs = plan_runs(experiment, world_size=options.world_size, need_data=not options.dry_run)
+    return Part(experiment=experiment, runs=runs)
+
+
+def check_cost(part: Part, options: RunOptions, *, already: float = 0.0) -> None:
+    """Raises UserError where a part costs more than allowed. already: GPU-hours of parts before."""
+    from harness.experiment.cost import check_limit, estimate
+    from harness.run.results import read_result
+
+    if options.max_gpu_hours is None:
+        return
+    done = set()
+    for planned in part.runs:
+        run_id = planned.spec.run_id
+        if read_result(options.results / "runs" / run_id) is not None:
+            done.add(run_id)
+    cost = estimate(part.runs, done, options.results)
+    check_limit(cost, options.max_gpu_hours, already=already)
+
+
+def hours_of(part: Part, summary: "Summary", options: RunOptions) -> float:
+    """GPU-hours that this call's runs of a part took, on a CPU hours of one slot."""
+    from harness.experiment.cost import spent
+
+    if options.max_gpu_hours is None:  # nobody asks
+        return 0.0
+    ran = [planned for planned in part.runs if planned.spec.run_id in summary.statuses]
+    return spent(ran, options.results)
+
+
+def run_part(
+    part: Part,
+    store: "Store",
+    executor: ExecutorRow,
+    asked: "ExecutorOptions",
+    options: RunOptions,
+) -> "Summary":
+    """Keep the plan of a part, and run what has no result yet."""
+    from harness.experiment.record import describe
+    from harness.store.plans import read_plan, save_plan
+
+    name = part.experiment.name
+    before = read_plan(options.results, name)
+    plan = describe(part.experiment, part.runs, before=before, command=asked.command)
+    # what the report adds to it is no change
+    if before is None or not plan.to_mapping().items() <= before.to_mapping().items():
+        save_plan(options.results, plan)
+    return complete(store, part.runs, executor.make, replace(asked, experiment=name))
+
+
+def following_part(
+    whole: "Experiment", part: Part, summary: "Summary", options: RunOptions
+) -> "Experiment | None":
     if summary.stopped:
-        print(f"{summary.stopped}: {n_done} of {len(planned)} runs are done; run the same command again to go on")
-        raise typer.Exit(EXIT_STOPPED[summary.stopped])
-    state = "everything is finished" if n_done == len(planned) else f"{n_done} of {len(planned)} runs have a result"
-    print(f"{experiment.name}: {state}: {n_done} runs, {n_diverged} diverged")
-    if not no_report:
-        from harness.cli.report import write_page
+        return None
+    return next_part(whole, part.experiment, options.results, world_size=options.world_size)
 
-        place = results / "experiments" / experiment.name
-        page = place / "report.html"
-        shown = [f"{place}/experiment.json", *(f"{store.runs}/{run_id}/result.json" for run_id in done)]
-        if summary.statuses or not page.exists() or page.stat().st_mtime < max(os.stat(path).st_mtime for path in shown):
-            page = write_page([experiment.name], results)
-        print(f"report: {page}")
-    raise typer.Exit(EXIT_FAILED if n_done < len(planned) else 0)
+
+def merged(earlier: "Summary", latest: "Summary") -> "Summary":
+    return replace(
+        latest,
+        found=earlier.found | latest.found,
+        statuses=earlier.statuses | latest.statuses,
+        reasons=earlier.reasons | latest.reasons,
+    )

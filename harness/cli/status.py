@@ -85,14 +85,14 @@ def status(
 @app.command()
 def cancel(experiment: Exp, results: Results = RESULTS) -> None:
     """Stop whoever runs an experiment, on this machine or another one; what is finished stays."""
-    from harness.runner.slurm.executor import cancel_experiment
+    from harness.cli.executors import cancel_everywhere
     from harness.store import plans
 
     name = plan_of(experiment, results)["name"]
     if plans.read_plan(results, name) is None:
         raise UserError(f"experiment '{name}' was never launched in {results}: nothing to cancel")
     plans.cancel(results, name)
-    if n_jobs := cancel_experiment(results, name):
+    if n_jobs := cancel_everywhere(results, name):
         print(f"{n_jobs} jobs taken out of the queue")
     waited = time.monotonic() + CANCEL_WAIT_S
     while (n := sum(r["status"] == "running" for r in state_rows(name, results))) and time.monotonic() < waited:

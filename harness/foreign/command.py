@@ -16,7 +16,7 @@ from harness.provenance.code import Code
 from harness.provenance.interpreters import check_braces, fill
 from harness.run.foreign import TrainerSpec
 from harness.run.spec import RunSpec
-from harness.runner.process import OF_A_GROUP
+from harness.runner.process import TORCHRUN_VARIABLES
 
 COMMAND = "torchrun --standalone --nproc-per-node {gpus} {script}"
 # the environment's own Python -> what its interpreter is told
@@ -107,7 +107,7 @@ def variables_of(spec: RunSpec, slot: Slot, copy: Path) -> dict[str, str]:
     trainer = ForeignTrainer.of_run(spec)
     values = placeholders(spec, copy)
     variables = dict(os.environ)
-    for name in OF_A_GROUP:
+    for name in TORCHRUN_VARIABLES:
         variables.pop(name, None)
     if not trainer.gpus:
         variables.setdefault("OMP_NUM_THREADS", str(slot.threads))

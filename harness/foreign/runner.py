@@ -1,11 +1,10 @@
 """Foreign runs on this node's slots: claimed, watched, tried again where they may be."""
 
 import json
-import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,17 @@ from harness.node.slots import Slot, find_cpus, find_gpus
 from harness.provenance import interpreters
 from harness.provenance.redact import redact
 from harness.run.foreign import TrainerLimits
-from harness.run.spec import RESULT_STATUSES, Outcome, PlannedRun, RunSpec
-from harness.runner.executor import STOPS, Summary
+from harness.run.spec import Outcome, PlannedRun, RunSpec
+from harness.runner.executor import (
+    ENDED,
+    RunEnded,
+    RunProgress,
+    Summary,
+    progress_of_all,
+    stop_signals,
+    tell_nobody,
+)
 from harness.runner.local import ELSEWHERE_S
-from harness.runner.process import Event
 from harness.store.attempt import claim
 from harness.store.store import FAILED, Store
 
@@ -55,14 +61,15 @@ class ForeignRunner:
         slots: Sequence[Slot],
         *,
         limits: TrainerLimits,
-        on_event: Callable[[Event], None] = lambda event: None,
+        on_end: Callable[[RunEnded], None] = tell_nobody,
     ) -> None:
         self.store = store
         self.slots = slots
         self.limits = limits
-        self.on_event = on_event
+        self.on_end = on_end
         self.todo = deque(runs)
         self.elsewhere: list[PlannedRun] = []
+        self.running: dict[str, PlannedRun] = {}
         self.tries: Counter[str] = Counter()
         self.summary = Summary()
         self.lock = threading.Lock()
@@ -71,38 +78,43 @@ class ForeignRunner:
 
     def run(self) -> Summary:
         """Work until nothing is left or a signal stops it."""
-        before = {}
-        for number in STOPS:
-            handler = signal.getsignal(number)
-            if handler is not signal.SIG_IGN:  # nohup stays nohup
-                before[number] = handler
-        for number in before:
-            signal.signal(number, self._on_signal)
         threads = [
             threading.Thread(target=self._work, args=(slot,), daemon=True) for slot in self.slots
         ]
-        try:
+        with stop_signals(self._stop_as):
             for thread in threads:
                 thread.start()
             for thread in threads:
                 while thread.is_alive():  # short waits: a signal is seen at once
                     thread.join(POLL_S)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
         if self.error is not None:
             raise self.error
         self.summary.stopped = self.stop
         return self.summary
 
-    def _on_signal(self, number: int, frame: Any) -> None:
-        self.stop = self.stop or STOPS[signal.Signals(number)]
+    def at_once(self) -> int:
+        """How many runs are in progress at a time."""
+        return len(self.slots)
+
+    def progress(self) -> list[RunProgress]:
+        """The runs in progress, each with where it is."""
+        with self.lock:
+            running = list(self.running.values())
+        return progress_of_all(self.store, running)
+
+    def _stop_as(self, status: str) -> None:
+        self.stop = self.stop or status
 
     def _work(self, slot: Slot) -> None:
         try:
             planned = self._next()
             while planned is not None:
-                self._settle(planned, self._execute(planned, slot))
+                with self.lock:
+                    self.running[planned.spec.run_id] = planned
+                outcome = self._execute(planned, slot)
+                with self.lock:
+                    del self.running[planned.spec.run_id]
+                self._settle(planned, outcome)
                 planned = self._next()
         except BaseException as error:  # nothing can go on: stop everything, say it once
             self.error = self.error or error
@@ -121,8 +133,8 @@ class ForeignRunner:
                 waiting, self.elsewhere = self.elsewhere, []
             for planned in waiting:
                 state = self.store.state(planned.spec.run_id)
-                if state["status"] in (*RESULT_STATUSES, *FAILED):
-                    self._note(planned, state["status"], state.get("reason"), None)
+                if state["status"] in ENDED:
+                    self._note(planned, state["status"], state.get("reason"), {})
                     continue
                 with self.lock:
                     if state["status"] == "running":
@@ -175,22 +187,18 @@ class ForeignRunner:
                 self.todo.append(planned)
         self._note(planned, outcome.status, outcome.reason, outcome.final)
 
-    def _note(self, planned: PlannedRun, status: str, reason: str | None, final: Any) -> None:
-        run_id = planned.spec.run_id
-        self.summary.statuses[run_id] = status
-        self.summary.reasons.pop(run_id, None)
-        if reason:
-            reason = redact(reason)
-            self.summary.reasons[run_id] = reason
-        self.on_event(
-            {
-                "event": "ended",
-                "run": planned,
-                "status": status,
-                "reason": reason,
-                "final": final or {},
-            }
+    def _note(
+        self, planned: PlannedRun, status: str, reason: str | None, final: Mapping[str, Any]
+    ) -> None:
+        ended = RunEnded(
+            run=planned,
+            status=status,
+            reason=redact(reason) if reason else None,
+            val_loss=final.get("val_loss"),
+            train_time_s=final.get("train_time_s"),
         )
+        self.summary.note(ended)
+        self.on_end(ended)
 
 
 def kept_code(store: Store, spec: RunSpec) -> Path:

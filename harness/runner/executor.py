@@ -1,46 +1,143 @@
-"""What every executor shares: limits, signals, the summary of a call."""
+"""What every executor shares: interface, options and limits, signals, the summary of a call."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from harness.run.digests import short_digest
-from harness.run.spec import RunSpec
-from harness.store.store import Store
+from harness.run.spec import RESULT_STATUSES, PlannedRun, RunSpec
+from harness.runner.slurm.cluster import Cluster
+from harness.store.store import FAILED, Store
+
+POLL_S = 0.2  # between two looks at what may have changed
+TRAINER = "harness.training.train:train"
+STOPS = {
+    signal.SIGINT: "interrupted",
+    signal.SIGHUP: "interrupted",
+    signal.SIGTERM: "preempted",
+}
+ENDED = (*RESULT_STATUSES, *FAILED)  # of a run that is not tried again in the same call
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class RunLimits:
     """What the runner allows a run."""
 
     wall_s: float | None = None
     silence_s: float = 3600.0  # without a step; long enough for the longest compilation
-    deaths: int = 2  # a run whose worker died (killed, crashed interpreter) is tried this many times more
+    deaths: int = 2  # a run whose worker died (killed, crashed) is tried this many times more
     oom_retries: int = 0  # each with half the tokens in a forward pass
+    failure_retries: int = 0  # of a foreign trainer's run, which may fail for no fault of its own
 
 
-TRAINER = "harness.training.train:train"
-STOPS = {signal.SIGINT: "interrupted", signal.SIGHUP: "interrupted", signal.SIGTERM: "preempted"}
+@dataclass(frozen=True, kw_only=True)
+class RunEnded:
+    """A run whose attempt ended in this call, or in another one that had it."""
+
+    run: PlannedRun
+    status: str
+    reason: str | None = None
+    val_loss: float | None = None
+    train_time_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunProgress:
+    """A run in progress, and where it is."""
+
+    run: PlannedRun
+    step: int = 0
+    val_loss: float | None = None  # the latest
 
 
 @dataclass(kw_only=True)
 class Summary:
-    """How the matrix stands when the runner stops: run_id -> status, with reasons where there are any."""
+    """How the matrix stands when the runner stops: run_id -> status, with reasons if any."""
 
     found: dict[str, str] = field(default_factory=dict)  # runs that had their result before
     statuses: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     stopped: str | None = None  # "interrupted" or "preempted"
 
+    def note(self, ended: RunEnded) -> None:
+        run_id = ended.run.spec.run_id
+        self.statuses[run_id] = ended.status
+        self.reasons.pop(run_id, None)
+        if ended.reason:
+            self.reasons[run_id] = ended.reason
+
+
+def never_cancelled() -> bool:
+    return False
+
+
+def tell_nobody(ended: RunEnded) -> None:
+    """What a call does with a run that ended, where nobody watches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorOptions:
+    """What a call of the command line asks of its executor; each takes what concerns it."""
+
+    experiment: str = ""  # its name
+    command: str = ""  # as the user gave it, for the environment.json of the runs
+    trainer: str = TRAINER
+    limits: RunLimits = RunLimits()
+    max_parallel: int | None = None  # runs at a time; None: as many as fit
+    warm: bool = True  # one process takes run after run; else each has a fresh one
+    n_nodes: int = 1  # of one run
+    cluster: Cluster | None = None  # a site's settings
+    cancelled: Callable[[], bool] = never_cancelled  # whether somebody asked to end the call
+    on_end: Callable[[RunEnded], None] = tell_nobody
+
+
+class Executor(Protocol):
+    """Does the runs that are missing of an experiment, here or elsewhere, and loses none."""
+
+    def at_once(self) -> int:
+        """How many runs are in progress at a time."""
+        ...
+
+    def run(self) -> Summary:
+        """Work until nothing is left, the call is cancelled, or a signal stops it."""
+        ...
+
+    def progress(self) -> list[RunProgress]:
+        """The runs in progress, each with where it is."""
+        ...
+
+
+def progress_of(store: Store, planned: PlannedRun) -> RunProgress | None:
+    """Where a run is; None before its first step."""
+    shown = store.progress(planned.spec.run_id)
+    if shown is None:
+        return None
+    return RunProgress(run=planned, step=shown.get("step", 0), val_loss=shown.get("val_loss"))
+
+
+def progress_of_all(store: Store, runs: Sequence[PlannedRun]) -> list[RunProgress]:
+    """Of the runs that made a step, where they are."""
+    shown = [progress_of(store, planned) for planned in runs]
+    return [progress for progress in shown if progress is not None]
+
 
 @contextmanager
 def stop_signals(tell: Callable[[str], None]) -> Iterator[None]:
     """Meanwhile a signal that asks this process to stop is told as the status that it means."""
-    before = {n: h for n in STOPS if (h := signal.getsignal(n)) is not signal.SIG_IGN}  # nohup stays nohup
+
+    def on_signal(number: int, frame: object) -> None:
+        tell(STOPS[signal.Signals(number)])
+
+    before = {}
+    for number in STOPS:
+        handler = signal.getsignal(number)
+        if handler is not signal.SIG_IGN:  # nohup stays nohup
+            before[number] = handler
     for number in before:
-        signal.signal(number, lambda number, frame: tell(STOPS[signal.Signals(number)]))
+        signal.signal(number, on_signal)
     try:
         yield
     finally:
@@ -49,12 +146,14 @@ def stop_signals(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def kernel_cache(spec: RunSpec, store: Store) -> Path | None:
-    """A configuration's mark, made when its first run starts, in the folder of all compiled kernels; None if it compiles none.
+    """A configuration's mark in the folder of compiled kernels; None if it compiles none.
 
-    One folder for all, since kernels go by their content: what one process holds in memory for one configuration would be
-    missing from another's.
+    It is made when the configuration's first run starts. The folder is one for all, since kernels
+    go by their content: what one process holds in memory for one configuration would be missing
+    from another's.
     """
     wish = spec.config["system"]["compile"]
     if wish == "off" or (wish == "auto" and spec.device != "cuda"):
         return None
-    return store.root / "cache" / spec.environment_digest / short_digest([spec.config, spec.device, spec.world_size])
+    configuration = short_digest([spec.config, spec.device, spec.world_size])
+    return store.root / "cache" / spec.environment_digest / configuration

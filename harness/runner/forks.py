@@ -1,7 +1,8 @@
-"""Fresh processes that do not import anew: a parent that has imported everything, and done nothing, is forked for each order.
+"""Fresh processes that do not import anew: a parent with every import is forked for each order.
 
-Forks share what was imported before them and nothing else. The parent belongs to one slot, so variables and devices of the
-environment are its runs' own; it starts no thread, makes no CUDA context, computes nothing.
+Forks share what was imported before them and nothing else. The parent belongs to one slot, so
+variables and devices of the environment are its runs' own; it starts no thread, makes no CUDA
+context, computes nothing.
 """
 
 import os
@@ -12,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 DONE = 64  # exit code of a fork that answered its order
 
@@ -26,22 +26,54 @@ def wait_for_end(*inputs: int) -> None:
     os._exit(0)
 
 
-def orders_in_forks(import_s: float, prepare: Callable[[str], None]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Lines of standard input with {"import_s", "idle_s"} since the last, each in a fork that ends when it asks for the next.
+class _Parent:
+    """The process that forks: it passes signals on to its fork, and dies of what that dies of."""
 
-    However a fork dies, the parent dies of the same; it passes signals on. Both end with the input, a fork with its parent too.
-    prepare: what the parent imports for a line before it forks.
-    """
-    child = 0
+    def __init__(self) -> None:
+        self.child = 0
+        self.handlers = {}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.handlers[number] = signal.signal(number, self._pass_on)
+        self.lives, self.held = os.pipe()  # hangs up when the parent is gone
 
-    def pass_on(number: int, frame: Any) -> None:
-        if child == 0:
+    def _pass_on(self, number: int, frame: object) -> None:
+        if self.child == 0:
             os._exit(0)
         with suppress(ProcessLookupError):
-            os.kill(child, number)
+            os.kill(self.child, number)
 
-    handlers = {n: signal.signal(n, pass_on) for n in (signal.SIGINT, signal.SIGTERM)}
-    lives, held = os.pipe()  # hangs up when the parent is gone
+    def fork(self) -> bool:
+        """Whether this process is the fork, which ends with its input and with its parent."""
+        self.child = os.fork()
+        if self.child > 0:
+            return False
+        for number, handler in self.handlers.items():
+            signal.signal(number, handler)
+        os.close(self.held)
+        threading.Thread(target=wait_for_end, args=(0, self.lives), daemon=True).start()
+        return True
+
+    def outlive(self) -> None:
+        """Wait for the fork's end; one that did not answer its order ends this process as well."""
+        _, status = os.waitpid(self.child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code != DONE:
+            if code < 0:
+                os.kill(os.getpid(), -code)
+            os._exit(abs(code))
+        self.child = 0
+
+
+def orders_in_forks(
+    import_s: float, prepare: Callable[[str], None]
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Lines of standard input with {"import_s", "idle_s"} since the last, each in a fresh fork.
+
+    A fork ends when it asks for the next line. However it dies, the parent dies of the same; both
+    end with the input.
+    prepare: what the parent imports for a line before it forks.
+    """
+    parent = _Parent()
     wall = {"import_s": import_s}
     while True:
         began = time.perf_counter()
@@ -52,18 +84,9 @@ def orders_in_forks(import_s: float, prepare: Callable[[str], None]) -> Iterator
         began = time.perf_counter()
         prepare(line)
         wall["import_s"] = wall.get("import_s", 0.0) + time.perf_counter() - began
-        child = os.fork()
-        if child == 0:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            os.close(held)
-            threading.Thread(target=wait_for_end, args=(0, lives), daemon=True).start()
+        if parent.fork():
             yield line, wall
             sys.stderr.flush()
             os._exit(DONE)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if code != DONE:
-            if code < 0:
-                os.kill(os.getpid(), -code)
-            os._exit(abs(code))
-        child, wall = 0, {}
+        parent.outlive()
+        wall = {}

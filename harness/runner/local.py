@@ -1,26 +1,36 @@
 """The local runner: fills this node's devices with what is missing of a matrix, and loses nothing.
 
-Runs start in the order of the plan, block after block: the next one waits until it fits, and none overtakes it. A run that
-another runner has is passed over and looked at again at the end. Whatever happens to a worker becomes the outcome of its
-attempt; only a results folder that cannot be written, a source that changed meanwhile, or a worker that cannot start ends the
-whole call.
+Runs start in the order of the plan, block after block: the next one waits until it fits, and none
+overtakes it. A run that another runner has is passed over and looked at again at the end. Whatever
+happens to a worker becomes the outcome of its attempt; only a results folder that cannot be
+written, a source that changed meanwhile, or a worker that cannot start ends the whole call.
 """
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.node.slots import Node, Slot
 from harness.provenance.redact import redact
 from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
-from harness.runner.executor import TRAINER, Limits, Summary, kernel_cache, stop_signals
-from harness.runner.order import execute
-from harness.runner.process import Event, WorkerProcess
-from harness.store.store import FAILED, Store
+from harness.runner.executor import (
+    ENDED,
+    POLL_S,
+    ExecutorOptions,
+    RunEnded,
+    RunProgress,
+    Summary,
+    kernel_cache,
+    progress_of,
+    stop_signals,
+)
+from harness.runner.messages import WorkerEvent
+from harness.runner.order import Execution, execute
+from harness.runner.process import Worker
+from harness.store.store import Store
 
-POLL_S = 0.2
 ELSEWHERE_S = 1.0  # between two looks at runs that another runner has
 
 
@@ -32,23 +42,18 @@ class Runner:
         runs: Sequence[PlannedRun],
         store: Store,
         node: Node,
-        *,
-        command: str,
-        trainer: str = TRAINER,
-        warm: bool = True,
-        limits: Limits | None = None,
-        cancelled: Callable[[], bool] = lambda: False,
-        on_event: Callable[[Event], None] = lambda event: None,
+        options: ExecutorOptions,
     ) -> None:
-        for size in {p.spec.world_size for p in runs}:
+        for size in {planned.spec.world_size for planned in runs}:
             node.check(size)
-        self.store, self.node, self.command, self.trainer, self.warm = store, node, command, trainer, warm
-        self.limits, self.cancelled, self.on_event = limits or Limits(), cancelled, on_event
+        self.store = store
+        self.node = node
+        self.options = options
         self.todo = deque(runs)
         self.elsewhere: list[PlannedRun] = []
         self.running: dict[str, PlannedRun] = {}
-        self.idle: list[WorkerProcess] = []
-        self.filling: set[Path | None] = set()  # caches whose first run is compiling: siblings wait for it
+        self.idle: list[Worker] = []
+        self.filling: set[Path | None] = set()  # caches that a first run compiles: siblings wait
         self.summary = Summary()
         self.changed = threading.Condition()
         self.looked = 0.0
@@ -56,16 +61,17 @@ class Runner:
         self.error: BaseException | None = None
 
     def run(self) -> Summary:
-        """Work until nothing is left or a signal stops it; every run that was started has an end in its attempts."""
-        with stop_signals(self._on_signal):
+        """Work until nothing is left or a signal stops it; every run that began has an end."""
+        with stop_signals(self._stop_as):
             try:
                 with self.changed:
                     while self._go_on():
                         self.changed.wait(POLL_S)  # short: a signal is seen at once
             finally:
-                self.stop = self.stop or ("interrupted" if self.running else None)
+                if self.running:
+                    self._stop_as("interrupted")
                 with self.changed:
-                    self.changed.wait_for(lambda: not self.running)
+                    self.changed.wait_for(self._nothing_runs)
                 for worker in self.idle:
                     worker.close()
         if self.error is not None:
@@ -73,36 +79,49 @@ class Runner:
         self.summary.stopped = self.stop
         return self.summary
 
-    def _on_signal(self, status: str) -> None:
+    def _stop_as(self, status: str) -> None:
         self.stop = self.stop or status
+
+    def _nothing_runs(self) -> bool:
+        return not self.running
 
     def _go_on(self) -> bool:
         """Start what fits; False once nothing is left, running or elsewhere."""
-        if self.stop is None and self.cancelled():
-            self.stop = "interrupted"
-        if self.stop is None:
-            if not self.todo and self.elsewhere and time.monotonic() - self.looked > ELSEWHERE_S:
-                self._look_elsewhere()
-            while self.todo and self._start(self.todo[0]):
-                self.todo.popleft()
-        return bool(self.running) or (self.stop is None and bool(self.todo or self.elsewhere))
+        if self.stop is None and self.options.cancelled():
+            self._stop_as("interrupted")
+        if self.stop is not None:
+            return bool(self.running)
+        long_ago = time.monotonic() - self.looked > ELSEWHERE_S
+        if not self.todo and self.elsewhere and long_ago:
+            self._look_elsewhere()
+        while self.todo and self._start(self.todo[0]):
+            self.todo.popleft()
+        if self.running:
+            return True
+        return self.stop is None and bool(self.todo or self.elsewhere)
 
     def _look_elsewhere(self) -> None:
         """Runs that another runner has: note those that ended, take back those that it gave up."""
-        waiting, self.elsewhere, self.looked = self.elsewhere, [], time.monotonic()
+        waiting = self.elsewhere
+        self.elsewhere = []
+        self.looked = time.monotonic()
         for planned in waiting:
             state = self.store.state(planned.spec.run_id)
-            if state["status"] in (*RESULT_STATUSES, *FAILED):
-                self._settle(planned, state)
+            if state["status"] in ENDED:
+                self._settle(planned, WorkerEvent.from_message(state))
+            elif state["status"] == "running":
+                self.elsewhere.append(planned)
             else:
-                (self.elsewhere if state["status"] == "running" else self.todo).append(planned)
+                self.todo.append(planned)
 
     def _start(self, planned: PlannedRun) -> bool:
         """Start a run if it fits now."""
-        spec, cache = planned.spec, kernel_cache(planned.spec, self.store)
+        spec = planned.spec
+        cache = kernel_cache(spec, self.store)
         if cache is not None and cache in self.filling:
             return False
-        slot = self.node.take(spec.world_size, exclusive=is_exclusive(spec), rather=[w.slot for w in self.idle])
+        warm = [worker.slot for worker in self.idle]
+        slot = self.node.take(spec.world_size, exclusive=is_exclusive(spec), rather=warm)
         if slot is None:
             return False
         if cache is not None and not cache.exists():
@@ -111,45 +130,38 @@ class Runner:
         threading.Thread(target=self._work, args=(planned, slot, cache), daemon=True).start()
         return True
 
-    def _worker(self, slot: Slot, runs_in: Mapping[str, str]) -> WorkerProcess:
+    def _worker(self, slot: Slot, runs_in: Mapping[str, str]) -> Worker:
         """The warm worker of a slot, or a new one; idle ones that hold one of its devices go."""
+        warm = None
+        in_the_way = []
+        stay = []
         with self.changed:
-            mine = next((w for w in self.idle if w.slot == slot and w.runs_in == runs_in), None)
-            in_the_way = [w for w in self.idle if w is not mine and {*w.slot.held} & {*slot.held}]
-            self.idle = [w for w in self.idle if w is not mine and w not in in_the_way]
+            for worker in self.idle:
+                if warm is None and worker.slot == slot and worker.runs_in == runs_in:
+                    warm = worker
+                elif set(worker.slot.held) & set(slot.held):
+                    in_the_way.append(worker)
+                else:
+                    stay.append(worker)
+            self.idle = stay
         for worker in in_the_way:
             worker.close()
-        return mine or WorkerProcess(slot, self.trainer, runs_in=runs_in, forks=not self.warm)
+        if warm is not None:
+            return warm
+        return Worker(slot, self.options.trainer, runs_in=runs_in, forks=not self.options.warm)
 
     def _work(self, planned: PlannedRun, slot: Slot, cache: Path | None) -> None:
         """One run to its end, in a thread of its own."""
-        worker, ended = None, None
-
-        def first_step() -> None:
-            with self.changed:
-                self.filling.discard(cache)
-                self.changed.notify()
-
+        worker, event = None, None
         try:
             worker = self._worker(slot, planned.spec.runs_in)
             worker.device = planned.spec.device
-            self.on_event({"event": "started", "run": planned})
-            ended = execute(
-                worker,
-                planned.spec,
-                self.store,
-                command=self.command,
-                cache=cache,
-                limits=self.limits,
-                stop=lambda: self.stop,
-                first_step=first_step,
-            )
-            stays = self.warm or slot.size == 1  # a single process forks fresh ones
-            if not stays or ended["status"] not in (*RESULT_STATUSES, "taken"):
-                worker.close()  # whatever went wrong, the next run starts clean
+            event = execute(worker, self._execution(planned, cache))
+            if not self._may_stay(slot, event):
+                worker.close()
         except BaseException as error:  # nothing can go on: stop everything, say it once
             self.error = self.error or error
-            self.stop = self.stop or "interrupted"
+            self._stop_as("interrupted")
             if worker is not None:
                 worker.close()
         with self.changed:
@@ -158,30 +170,58 @@ class Runner:
             self.running.pop(planned.spec.run_id)
             if worker is not None and worker.alive():
                 self.idle.append(worker)
-            if ended is not None:
-                self._settle(planned, ended)
+            if event is not None:
+                self._settle(planned, event)
             self.changed.notify()
 
-    def _settle(self, planned: PlannedRun, ended: Event) -> None:
+    def _execution(self, planned: PlannedRun, cache: Path | None) -> Execution:
+        def stop() -> str | None:
+            return self.stop
+
+        def first_step() -> None:
+            with self.changed:
+                self.filling.discard(cache)
+                self.changed.notify()
+
+        return Execution(
+            spec=planned.spec,
+            store=self.store,
+            command=self.options.command,
+            cache=cache,
+            limits=self.options.limits,
+            stop=stop,
+            first_step=first_step,
+        )
+
+    def _may_stay(self, slot: Slot, event: WorkerEvent) -> bool:
+        """Whether a worker is kept for the next run: if anything went wrong, that starts clean."""
+        forks_or_warm = self.options.warm or slot.size == 1  # a single process forks fresh ones
+        return forks_or_warm and event.status in (*RESULT_STATUSES, "taken")
+
+    def _settle(self, planned: PlannedRun, event: WorkerEvent) -> None:
         """Take note of how a run ended, or that another runner has it."""
-        run_id, status, reason = planned.spec.run_id, ended["status"], ended.get("reason")
-        if status == "taken":
+        if event.status == "taken":
             self.elsewhere.append(planned)
             return
-        if status == "preempted" and self.stop is None:  # the worker alone was told to go
+        if event.status == "preempted" and self.stop is None:  # the worker alone was told to go
             self.todo.append(planned)
-        self.summary.statuses[run_id] = status
-        if reason:
-            self.summary.reasons[run_id] = reason = redact(reason)
-        self.on_event({"event": "ended", "run": planned, "status": status, "reason": reason, "val_loss": ended.get("val_loss")})
+        ended = RunEnded(
+            run=planned,
+            status=event.status,
+            reason=redact(event.reason) if event.reason else None,
+            val_loss=event.val_loss,
+        )
+        self.summary.note(ended)
+        self.options.on_end(ended)
 
     def at_once(self) -> int:
         """How many runs of the first one's size are in progress at a time."""
         first = self.todo[0].spec
-        return min(len(self.todo), self.node.at_once(first.world_size, exclusive=is_exclusive(first)))
+        fit = self.node.at_once(first.world_size, exclusive=is_exclusive(first))
+        return min(len(self.todo), fit)
 
-    def progress(self) -> list[tuple[PlannedRun, Event]]:
-        """The runs in progress with where they are: step, steps, val_loss."""
+    def progress(self) -> list[RunProgress]:
+        """The runs in progress, each with where it is."""
         with self.changed:
             running = list(self.running.values())
-        return [(r, self.store.progress(r.spec.run_id) or {}) for r in running]
+        return [progress_of(self.store, p) or RunProgress(run=p) for p in running]

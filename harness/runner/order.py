@@ -1,131 +1,204 @@
-"""One run on one worker, to its end: a new worker where one died, smaller micro-batches where memory ran out."""
+"""One run on one worker, to its end: a new worker if one died, smaller passes if memory ran out."""
 
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UserError
 from harness.provenance.redact import redact
 from harness.run.read import read_json
 from harness.run.spec import RunSpec
-from harness.runner.executor import Limits
-from harness.runner.process import Event, WorkerProcess
+from harness.runner.executor import POLL_S, RunLimits
+from harness.runner.messages import WorkerEvent, WorkerOrder
+from harness.runner.process import Worker, WorkerProcess
 from harness.store.store import Store
 
-POLL_S = 0.2
-STOPPED = {"failed": "a process on another of its nodes ended"}
 START_S = 600.0  # a worker may take this long to import, to find its GPUs and its peers
+LOST_PEER = "a process on another of its nodes ended"
+
+
+def go_on() -> str | None:
+    return None
+
+
+def nothing() -> None:
+    """What is done at a run's first step, where nobody waits for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """A run that is to be done on a worker, and what the runner does meanwhile."""
+
+    spec: RunSpec
+    store: Store
+    command: str  # as the user gave it
+    limits: RunLimits
+    cache: Path | None = None  # the configuration's mark among the compiled kernels
+    stop: Callable[[], str | None] = go_on  # the status that it is to end with at once
+    first_step: Callable[[], None] = nothing  # called when it makes one
+    job: str = ""  # that does it, if one does
 
 
 def split_finer(spec: RunSpec) -> RunSpec | None:
-    """The run with half the tokens in a forward pass and twice the passes in an update: the same mathematics.
+    """The run with half the tokens in a pass, twice the passes in an update: the same mathematics.
 
-    None where it would be another: passes that are summed instead of averaged, rows that cannot be halved, validation tokens
-    that would no longer be the same ones.
+    None where it would be another: passes that are summed instead of averaged, rows that cannot be
+    halved, validation tokens that would no longer be the same ones.
     """
     data = spec.config["data"]
-    micro, seq = data["micro_tokens"], data["seq_len"]
-    same_val = data["val_tokens"] % micro == 0
-    if spec.config["system"]["accumulate"] != "mean" or micro % (2 * seq) or not same_val:
+    micro_tokens = data["micro_tokens"]
+    averaged = spec.config["system"]["accumulate"] == "mean"
+    whole_rows = micro_tokens % (2 * data["seq_len"]) == 0
+    same_validation = data["val_tokens"] % micro_tokens == 0
+    if not (averaged and whole_rows and same_validation):
         return None
-    return replace(spec, config={**spec.config, "data": {**data, "micro_tokens": micro // 2}})
+    finer = {**data, "micro_tokens": micro_tokens // 2}
+    return replace(spec, config={**spec.config, "data": finer})
 
 
-def execute(
-    worker: WorkerProcess,
-    spec: RunSpec,
-    store: Store,
-    *,
-    command: str,
-    cache: Path | None = None,
-    limits: Limits = Limits(),
-    stop: Callable[[], str | None] = lambda: None,
-    first_step: Callable[[], None] = lambda: None,
-    name: str = "",
-) -> Event:
-    """How the run ended: status and reason; "taken" if somebody else has it. Raises UserError where nothing can go on.
-
-    stop: the status that the run is to end with at once, None to go on. first_step is called when the run makes one.
-    name: of the job that does it, if one does.
-    """
-    order: Event = {"results": str(store.root.resolve()), "spec": spec.to_mapping(), "command": command}
-    order["cache"] = None if cache is None else str(cache.resolve())
-    deaths, retries, trained = 0, 0, spec
+def execute(worker: Worker, run: Execution) -> WorkerEvent:
+    """How the run ended; "taken" if somebody else has it. Raises UserError if nothing can go on."""
+    deaths = 0
+    oom_retries = 0
+    trained = run.spec
     while True:
-        token = f"{name}/{uuid.uuid4().hex}"
-        finer = {} if trained is spec else {"micro_tokens": trained.config["data"]["micro_tokens"]}
-        worker.send({**order, **finer, "token": token})
-        event = _redacted(_answer(worker, spec, store, token, limits, stop, first_step))
-        if event["status"] == "broken":
-            raise UserError(event["reason"])
+        token = f"{run.job}/{uuid.uuid4().hex}"
+        process = worker.send(order_of(run, trained, token))
+        event = redacted(_answer(worker, process, run, token))
+        if event.status == "broken":
+            raise UserError(event.reason)
         again = False
-        if event["status"] == "died":
-            left = _redacted(_left_by_rank(store, spec, token))
-            if left.get("status") == "oom":
-                event = {**left, "note": True}
-            else:  # a rank's exception may only be the echo of another rank's death
+        if event.status == "died":
+            event = _failure_of_dead(event, run, token)
+            if event.died:
                 deaths += 1
-                again = deaths <= limits.deaths
-                event = {"status": "failed", "reason": left.get("reason", event["reason"]), "note": True, "died": True}
-        if event["status"] == "oom" and retries < limits.oom_retries and (smaller := split_finer(trained)) is not None:
-            retries, trained, again = retries + 1, smaller, True
-        if event.get("note"):
-            store.note_end(spec.run_id, token=token, status=event["status"], reason=event["reason"])
+                again = deaths <= run.limits.deaths
+        if event.status == "oom" and oom_retries < run.limits.oom_retries:
+            finer = split_finer(trained)
+            if finer is not None:
+                oom_retries += 1
+                trained = finer
+                again = True
+        if event.unnoted:
+            reason = event.reason or ""
+            run.store.note_end(run.spec.run_id, token=token, status=event.status, reason=reason)
         if not again:
             return event
 
 
-def _redacted(event: Event) -> Event:
-    """An event whose reason may hold anything that a process last said, without what is secret: a job's output shows it."""
-    return {**event, "reason": redact(event["reason"])} if event.get("reason") else event
+def order_of(run: Execution, trained: RunSpec, token: str) -> WorkerOrder:
+    """What the worker is told. trained: the run as it is to be trained, perhaps in finer passes."""
+    return WorkerOrder(
+        results=run.store.root.resolve(),
+        spec=run.spec,
+        command=run.command,
+        token=token,
+        cache=None if run.cache is None else run.cache.resolve(),
+        micro_tokens=None if trained is run.spec else trained.config["data"]["micro_tokens"],
+    )
 
 
-def _attempt(store: Store, spec: RunSpec, token: str) -> Path | None:
+def redacted(event: WorkerEvent) -> WorkerEvent:
+    """The event without what is secret: its reason may be anything that a process last said.
+
+    A job's output shows it.
+    """
+    if not event.reason:
+        return event
+    return replace(event, reason=redact(event.reason))
+
+
+def _failure_of_dead(event: WorkerEvent, run: Execution, token: str) -> WorkerEvent:
+    """How a run ended whose worker died: as a rank of it told, if one could."""
+    told = _told_by_rank(run, token)
+    if told is None:
+        return WorkerEvent(status="failed", reason=event.reason, unnoted=True, died=True)
+    told = redacted(told)
+    if told.status == "oom":
+        return replace(told, unnoted=True)
+    # a rank's exception may only be the echo of another rank's death
+    return WorkerEvent(status="failed", reason=told.reason, unnoted=True, died=True)
+
+
+def _attempt(run: Execution, token: str) -> Path | None:
     """The folder of the attempt that was ordered with this token, once it was begun."""
-    for owner in (store.directory(spec.run_id) / "attempts").glob("*/owner.json"):
-        if (read_json(owner) or {}).get("token") == token:
-            return owner.parent
+    attempts = run.store.directory(run.spec.run_id) / "attempts"
+    for path in attempts.glob("*/owner.json"):
+        owner = read_json(path) or {}
+        if owner.get("token") == token:
+            return path.parent
     return None
 
 
-def _left_by_rank(store: Store, spec: RunSpec, token: str) -> Event:
-    """What a further rank of a group told of its end: status and reason; empty if nothing."""
-    attempt = _attempt(store, spec, token)
-    paths = [] if attempt is None else sorted(attempt.glob("rank*.json"))
-    return next((event for path in paths if (event := read_json(path))), {})
+def _told_by_rank(run: Execution, token: str) -> WorkerEvent | None:
+    """What a further rank of a group left of its end; None if nothing."""
+    attempt = _attempt(run, token)
+    if attempt is None:
+        return None
+    for path in sorted(attempt.glob("rank*.json")):
+        left = read_json(path)
+        if left:
+            return WorkerEvent.from_message(left)
+    return None
 
 
-def _answer(
-    worker: WorkerProcess,
-    spec: RunSpec,
-    store: Store,
-    token: str,
-    limits: Limits,
-    stop: Callable[[], str | None],
-    first_step: Callable[[], None],
-) -> Event:
-    """The worker's answer, its death, or the end that the runner gives it: stopped, too long, silent."""
-    began = moved = time.monotonic()
-    seen, at_work = None, False
-    while (event := worker.event(POLL_S)) is None:
-        now = time.monotonic()
-        if not at_work and _attempt(store, spec, token) is not None:
-            at_work, began, moved = True, now, now  # the worker's start is no part of the run
-        silence_s = limits.silence_s if at_work else max(limits.silence_s, START_S)
-        if now - moved > min(1.0, silence_s / 4) and (shown := store.progress(spec.run_id)) != seen:
-            if seen is None:
-                first_step()
-            seen, moved = shown, now
-        end = None
-        if (status := stop()) is not None:
-            end = {"status": status, "reason": STOPPED.get(status, "stopped by a signal")}
-        elif at_work and limits.wall_s is not None and now - began > limits.wall_s:
-            end = {"status": "timeout", "reason": f"it ran longer than its wall limit of {limits.wall_s:g} s"}
-        elif now - moved > silence_s:
-            end = {"status": "timeout", "reason": f"it made no step for {silence_s:g} s"}
+class _Watch:
+    """How long a run has been at work, and when it last moved."""
+
+    def __init__(self, run: Execution, token: str) -> None:
+        self.run = run
+        self.token = token
+        self.began = time.monotonic()
+        self.moved = self.began
+        self.at_work = False  # the worker's start is no part of the run
+        self.seen: object = None  # the progress that was shown last
+
+    def end(self) -> WorkerEvent | None:
+        """The end that the runner gives the run now: stopped, too long, silent; None to go on."""
+        run, now = self.run, time.monotonic()
+        if not self.at_work and _attempt(run, self.token) is not None:
+            self.at_work = True
+            self.began = now
+            self.moved = now
+        silence_s = run.limits.silence_s
+        if not self.at_work:
+            silence_s = max(silence_s, START_S)
+        if now - self.moved > min(1.0, silence_s / 4):
+            self._look(now)
+        status = run.stop()
+        wall_s = run.limits.wall_s
+        if status is not None:
+            reason = LOST_PEER if status == "failed" else "stopped by a signal"
+            return WorkerEvent(status=status, reason=reason, unnoted=True)
+        if self.at_work and wall_s is not None and now - self.began > wall_s:
+            reason = f"it ran longer than its wall limit of {wall_s:g} s"
+            return WorkerEvent(status="timeout", reason=reason, unnoted=True)
+        if now - self.moved > silence_s:
+            reason = f"it made no step for {silence_s:g} s"
+            return WorkerEvent(status="timeout", reason=reason, unnoted=True)
+        return None
+
+    def _look(self, now: float) -> None:
+        """Whether it moved since the last look."""
+        shown = self.run.store.progress(self.run.spec.run_id)
+        if shown == self.seen:
+            return
+        if self.seen is None:
+            self.run.first_step()
+        self.seen = shown
+        self.moved = now
+
+
+def _answer(worker: Worker, process: WorkerProcess, run: Execution, token: str) -> WorkerEvent:
+    """The worker's answer, its death, or the end that the runner gives it."""
+    watch = _Watch(run, token)
+    while True:
+        event = process.event(POLL_S)
+        if event is not None:
+            return event
+        end = watch.end()
         if end is not None:
             worker.kill()
-            return {**end, "note": True}
-    return event
+            return end

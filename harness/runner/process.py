@@ -1,26 +1,37 @@
-"""A worker process, or a torchrun group of them, as the runner sees it: orders in, events out, and its death."""
+"""A worker process, or a torchrun group, as the runner sees it: orders, events, its death."""
 
-import json
 import os
 import select
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
 
 from harness.node.memory import oom_counter, oom_kills, peak_mib
 from harness.node.slots import Slot
 from harness.provenance.interpreters import EFFECT, effect, start_of
 from harness.provenance.machine import HERE
+from harness.runner.messages import WorkerEvent, WorkerOrder
 
 GRACE_S = 20.0  # a worker whose input has ended has this long to be gone
-DEAF = ("sh", "-c", 'trap "" USR2; exec "$0" "$@"')  # Slurm tells every process of a job that its time is up; one is to act
-Event = dict[str, Any]
-OF_A_GROUP = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # of one we may run inside
+TORCHRUN_VARIABLES = (  # of a group that we may run inside: not for the groups that we start
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+
+
+def ignore_usr2(command: Sequence[str]) -> list[str]:
+    """The command, deaf to the signal that tells every process of a Slurm job that its time is up.
+
+    One of them is to act on it.
+    """
+    return ["sh", "-c", 'trap "" USR2; exec "$0" "$@"', *command]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,26 +41,145 @@ class Group:
     n_per_node: int = 1
     n_nodes: int = 1
     node: int = 0
-    meeting: str | None = None  # address:port of the first node; None: a rendezvous of its own, on a port that the system chooses
+    rendezvous: str | None = None  # address:port of the first node; None: the system's choice
 
     @property
     def size(self) -> int:
         return self.n_per_node * self.n_nodes
 
     def arguments(self, trainer: str, device: str, *, forks: bool = False) -> list[str]:
-        """Of the interpreter."""
+        """Of the interpreter that starts the worker."""
         worker = ["-m", "harness.runner.worker", trainer]
         if self.size == 1:
             return [*worker, "forks"] if forks else worker
-        address, _, port = (self.meeting or "").rpartition(":")
-        several = ["--nnodes", str(self.n_nodes), "--node-rank", str(self.node), "--master-addr", address, "--master-port", port]
-        rendezvous = ["--standalone"] if self.meeting is None else several
-        torchrun = ["-m", "torch.distributed.run", *rendezvous, "--nproc-per-node", str(self.n_per_node)]
+        torchrun = ["-m", "torch.distributed.run", *self._rendezvous_options()]
+        torchrun += ["--nproc-per-node", str(self.n_per_node)]
         return [*torchrun, *worker, str(self.size), device]
+
+    def _rendezvous_options(self) -> list[str]:
+        if self.rendezvous is None:
+            return ["--standalone"]
+        address, _, port = self.rendezvous.rpartition(":")
+        nodes = ["--nnodes", str(self.n_nodes), "--node-rank", str(self.node)]
+        return [*nodes, "--master-addr", address, "--master-port", port]
 
 
 class WorkerProcess:
-    """The worker of one slot, started when first needed and again after it died. forks: every order is done in a fork of it."""
+    """A worker's process from its start to its end. of_one: it is no torchrun group."""
+
+    def __init__(
+        self, command: Sequence[str], variables: Mapping[str, str], *, of_one: bool
+    ) -> None:
+        self.of_one = of_one
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
+        # a session of its own: Ctrl-C reaches the runner alone, which then ends its workers
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=variables,
+            start_new_session=True,
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None  # both are pipes
+        self.orders = self.process.stdin
+        self.answers = self.process.stdout
+        self.unread = b""
+        self.ready = False
+        self.oom_counter = oom_counter(self.process.pid)
+        self.oom_kills_before = 0
+        self.peak_mib = 0.0
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def send(self, order: WorkerOrder) -> None:
+        """Give it something to do; whether it lived to read it shows in the next event."""
+        self.oom_kills_before = oom_kills(self.oom_counter)
+        with suppress(BrokenPipeError):
+            self.orders.write(order.to_line())
+            self.orders.flush()
+
+    def event(self, timeout_s: float) -> WorkerEvent | None:
+        """Its answer; "died" if it is no more ("oom" by the kernel's hand); None if not in time."""
+        self.peak_mib = max(self.peak_mib, peak_mib(self.process.pid))
+        if b"\n" not in self.unread:
+            if not self._can_read(timeout_s):
+                if self.alive():
+                    return None
+                # a group's launcher is gone; its ranks hold its output and may wait long for it:
+                # they go by the end of input
+                self._end_input()
+                if not self._can_read(GRACE_S):
+                    return self._death()
+            chunk = os.read(self.answers.fileno(), 65536)
+            if not chunk:
+                return self._death()
+            self.unread += chunk
+        if b"\n" not in self.unread:
+            return None
+        line, _, self.unread = self.unread.partition(b"\n")
+        event = WorkerEvent.from_line(line)
+        if event.status == "ready":
+            self.ready = True
+            return None
+        return event
+
+    def end(self, grace_s: float) -> None:
+        """End its input, wait so long until it is gone, then kill it."""
+        self._end_input()
+        self._wait_or_kill(grace_s)
+        self.answers.close()
+        self.errors.close()
+
+    def _can_read(self, timeout_s: float) -> bool:
+        readable, _, _ = select.select([self.answers], [], [], timeout_s)
+        return bool(readable)
+
+    def _end_input(self) -> None:
+        with suppress(BrokenPipeError):
+            self.orders.close()
+
+    def _wait_or_kill(self, grace_s: float) -> int:
+        """Its exit code."""
+        try:
+            return self.process.wait(timeout=grace_s)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            return self.process.wait()
+
+    def _death(self) -> WorkerEvent:
+        code = self._wait_or_kill(GRACE_S)
+        if oom_kills(self.oom_counter) > self.oom_kills_before:
+            return self._killed_for_memory()
+        how = f"its worker ended with exit code {code}"
+        if code < 0:
+            how = f"its worker was killed by signal {-code}"
+        said = self._last_line_of_errors()
+        if said:
+            how += f": {said}"
+        never_started = not self.ready and code > 0 and self.of_one
+        return WorkerEvent(status="broken" if never_started else "died", reason=how)
+
+    def _killed_for_memory(self) -> WorkerEvent:
+        reason = "the kernel ended its worker: out of memory"
+        if self.of_one and self.peak_mib:
+            reason += f" beyond {self.peak_mib:.0f} MiB"
+        return WorkerEvent(status="oom", reason=reason, unnoted=True)
+
+    def _last_line_of_errors(self) -> str:
+        """The last line of its standard error that says something."""
+        self.errors.seek(0)
+        lines = self.errors.read().decode(errors="replace").splitlines()
+        for line in reversed(lines):
+            if any(character.isalpha() for character in line):
+                return line.strip()[:300]
+        return ""
+
+
+class Worker:
+    """The worker of one slot: its process is started when first needed, and again after it died."""
 
     def __init__(
         self,
@@ -61,109 +191,49 @@ class WorkerProcess:
         runs_in: Mapping[str, str] | None = None,
         forks: bool = False,
     ) -> None:
-        self.slot, self.trainer, self.device, self.runs_in = slot, trainer, device, dict(runs_in or {})
-        self.group, self.forks = group or Group(n_per_node=slot.size), forks
-        self.process: subprocess.Popen[bytes] | None = None
-        self.errors: IO[bytes] | None = None
-        self.buffer, self.ready = b"", False
-        self.counter, self.counted, self.peak_mib = Path(), 0, 0.0
+        """trainer: MODULE:FUNCTION. runs_in: another interpreter or a container; empty: ours.
+
+        forks: every order is done in a fork of the process.
+        """
+        self.slot = slot
+        self.trainer = trainer
+        self.device = device
+        self.group = group or Group(n_per_node=slot.size)
+        self.runs_in = dict(runs_in or {})
+        self.forks = forks
+        self.process: WorkerProcess | None = None
 
     def environment(self) -> dict[str, str]:
-        threads = str(self.slot.threads)
-        inherited = {k: v for k, v in os.environ.items() if k not in OF_A_GROUP}
-        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-        elsewhere = {"PYTHONPATH": path, EFFECT: effect(self.runs_in) or ""} if self.runs_in else {}
-        return {
-            **inherited,
-            **elsewhere,
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            "PYTHONUNBUFFERED": "1",
-            "CUDA_VISIBLE_DEVICES": ",".join(self.slot.gpus),
-        }
+        variables = dict(os.environ)
+        for name in TORCHRUN_VARIABLES:
+            variables.pop(name, None)
+        if self.runs_in:
+            variables["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+            variables[EFFECT] = effect(self.runs_in) or ""
+        variables["OMP_NUM_THREADS"] = str(self.slot.threads)
+        variables["MKL_NUM_THREADS"] = str(self.slot.threads)
+        variables["PYTHONUNBUFFERED"] = "1"
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(self.slot.gpus)
+        return variables
 
-    def start(self) -> None:
+    def start(self) -> WorkerProcess:
+        """A new process, in the place of any before."""
         self.kill()
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _end)
-        # a session of its own: Ctrl-C reaches the runner alone, which then ends its workers
-        self.process = subprocess.Popen(
-            [*DEAF, *start_of(self.runs_in), *self.group.arguments(self.trainer, self.device, forks=self.forks)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env=self.environment(),
-            start_new_session=True,
-        )
-        self.buffer, self.ready = b"", False
-        self.counter, self.peak_mib = oom_counter(self.process.pid), 0.0
+        arguments = self.group.arguments(self.trainer, self.device, forks=self.forks)
+        command = ignore_usr2([*start_of(self.runs_in), *arguments])
+        self.process = WorkerProcess(command, self.environment(), of_one=self.group.size == 1)
+        return self.process
 
     def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+        return self.process is not None and self.process.alive()
 
-    def send(self, order: Event) -> None:
-        """Give it something to do; whether it lived to read it shows in the next event."""
-        if not self.alive():
-            self.start()
-        assert self.process is not None
-        assert self.process.stdin is not None
-        self.counted = oom_kills(self.counter)
-        with suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(order).encode() + b"\n")
-            self.process.stdin.flush()
-
-    def event(self, timeout_s: float) -> Event | None:
-        """Its answer, {"status": "died"} if it is no more ("oom" by the kernel's hand), None if neither came in time."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        fd = self.process.stdout.fileno()
-        self.peak_mib = max(self.peak_mib, peak_mib(self.process.pid))
-        if b"\n" not in self.buffer:
-            if not select.select([fd], [], [], timeout_s)[0]:
-                if self.alive():
-                    return None
-                # a group's launcher is gone, its ranks hold its output and may wait long for it: they go by the end of input
-                self._end_input()
-                if not select.select([fd], [], [], GRACE_S)[0]:
-                    return self._death()
-            chunk = os.read(fd, 65536)
-            if not chunk:
-                return self._death()
-            self.buffer += chunk
-        if b"\n" not in self.buffer:
-            return None
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        event = json.loads(line)
-        if event["status"] == "ready":
-            self.ready = True
-            return None
-        return event
-
-    def _death(self) -> Event:
-        assert self.process is not None
-        try:
-            code = self.process.wait(timeout=GRACE_S)
-        except subprocess.TimeoutExpired:
-            self._signal()
-            code = self.process.wait()
-        if oom_kills(self.counter) > self.counted:
-            beyond = f" beyond {self.peak_mib:.0f} MiB" if self.group.size == 1 and self.peak_mib else ""
-            return {"status": "oom", "reason": f"the kernel ended its worker: out of memory{beyond}", "note": True}
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        last = self._last_words()
-        never_ready = not self.ready and code > 0 and self.group.size == 1
-        return {"status": "broken" if never_ready else "died", "reason": f"its worker {how}{f': {last}' if last else ''}"}
-
-    def _last_words(self) -> str:
-        """The last line of its standard error that says something."""
-        assert self.errors is not None
-        self.errors.seek(0)
-        lines = self.errors.read().decode(errors="replace").splitlines()
-        return next((line.strip()[:300] for line in reversed(lines) if any(c.isalpha() for c in line)), "")
-
-    def _signal(self) -> None:
-        assert self.process is not None
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+    def send(self, order: WorkerOrder) -> WorkerProcess:
+        """Give it something to do; the process that was told, whose next event answers."""
+        process = self.process
+        if process is None or not process.alive():
+            process = self.start()
+        process.send(order)
+        return process
 
     def close(self) -> None:
         """End it: its input ends, so it goes by itself, ranks of a group too."""
@@ -173,23 +243,7 @@ class WorkerProcess:
         """End it now. Ranks have sessions of their own: they go by the end of their input."""
         self._end(0)
 
-    def _end_input(self) -> None:
-        assert self.process is not None
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
-
     def _end(self, grace_s: float) -> None:
-        if self.process is None:
-            return
-        assert self.process.stdout is not None
-        self._end_input()
-        try:
-            self.process.wait(timeout=grace_s)
-        except subprocess.TimeoutExpired:
-            self._signal()
-            self.process.wait()
-        self.process.stdout.close()
-        if self.errors is not None:
-            self.errors.close()
-        self.process = None
+        if self.process is not None:
+            self.process.end(grace_s)
+            self.process = None

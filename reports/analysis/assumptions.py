@@ -1,95 +1,133 @@
-"""What a plan may assume before its runs are in: noise, slope and step time of the nearest runs, else as published."""
+"""What a plan may assume before its runs are in: noise, slope and step time.
+
+Of the nearest runs there are, else as published."""
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from harness.run.plan import Plan
 from harness.run.read import read_json
 from harness.run.results import read_result
 from reports.analysis import samples
-from reports.analysis.time_estimates import Clock, time_estimates
+from reports.analysis.time_estimates import time_estimates
+from reports.analysis.time_model import TimeModel
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import NATS_PER_LOG_STEP, era_sd, published_record
 from reports.stats.loss_model import Slope
 from reports.stats.planning import upper_sd
 
 RUNS_NAMED = 3  # experiments named in a source
+FULL_SIZE = "gpt2"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """One run's sd of the final loss with its df, pooled within configurations, and where it was seen, in words."""
+    """One run's sd of the final loss with its df, pooled within configurations."""
 
     sd: float
     df: int
-    source: str
+    source: str  # where it was seen, in words
 
 
 def pooled(groups: Iterable[Iterable[float]]) -> tuple[float, int]:
     """(sd, df) within groups; nan with 0 df."""
-    known = [x for g in groups if len(x := np.array([*g], float)) > 1]
-    df = sum(len(x) - 1 for x in known)
-    return (math.sqrt(sum(float(((x - x.mean()) ** 2).sum()) for x in known) / df) if df else math.nan), df
+    df, squares = 0, []
+    for group in groups:
+        x = np.array([*group], float)
+        if len(x) > 1:
+            df += len(x) - 1
+            squares.append(float(((x - x.mean()) ** 2).sum()))
+    if not df:
+        return math.nan, 0
+    return math.sqrt(sum(squares) / df), df
 
 
-def other_plans(results: Path, name: str) -> list[Mapping[str, Any]]:
+def other_plans(results: Path, name: str) -> list[Plan]:
     """Plans of the folder's other experiments that ran our own trainer."""
-    plans = [read_json(p) for p in sorted(results.glob("experiments/*/experiment.json")) if p.parent.name != name]
-    return [p for p in plans if isinstance(p, dict) and "baseline_config" in p and not p.get("foreign") and not p.get("imported")]
+    plans = []
+    for path in sorted(results.glob("experiments/*/experiment.json")):
+        content = None if path.parent.name == name else read_json(path)
+        if not isinstance(content, dict) or "baseline_config" not in content:
+            continue
+        if not content.get("foreign") and not content.get("imported"):
+            plans.append(Plan.from_mapping(content))
+    return plans
 
 
-def baseline_losses(results: Path, plan: Mapping[str, Any]) -> dict[tuple[int, str], float]:
+def baseline_losses(results: Path, plan: Plan) -> dict[tuple[int, str], float]:
     """(budget, run_id) -> final loss of the baseline's finished runs."""
-    found = {}
-    for run in plan["runs"]:
-        if run["arm"] == plan["baseline"]:
-            for run_id in (run["run_id"], *(run.get("older") or ())):
-                result = read_result(results / "runs" / run_id)
-                if result is not None and result["status"] == "finished" and result.get("val_loss") is not None:
-                    found[run["budget"], run_id] = float(result["val_loss"])
-                    break
-    return found
+    losses = {}
+    for run in plan.runs:
+        if run.arm != plan.baseline:
+            continue
+        for run_id in (run.run_id, *run.older):
+            loss = _final_loss(results / "runs" / run_id)
+            if loss is not None:
+                losses[run.budget, run_id] = loss
+                break
+    return losses
 
 
-def same_baseline(results: Path, plans: Iterable[Mapping[str, Any]], config: Mapping[str, Any]) -> str | None:
+def _final_loss(run: Path) -> float | None:
+    """None of a run that has not finished."""
+    result = read_result(run)
+    if result is None or result["status"] != "finished" or result.get("val_loss") is None:
+        return None
+    return float(result["val_loss"])
+
+
+def same_baseline(results: Path, plans: Iterable[Plan], config: Mapping[str, Any]) -> str | None:
     """The experiment with the same baseline that has most finished runs of it."""
-    runs = {p["name"]: len(baseline_losses(results, p)) for p in plans if p["baseline_config"] == config}
-    best = max(runs, key=lambda name: runs[name], default=None)
-    return best if best is not None and runs[best] else None
+    name, most = None, 0
+    for plan in plans:
+        if plan.baseline_config == config:
+            n = len(baseline_losses(results, plan))
+            if n > most:
+                name, most = plan.name, n
+    return name
 
 
-def noise_at_scale(results: Path, plans: Iterable[Mapping[str, Any]], scale: str) -> Noise | None:
-    """Pooled over the baselines of every experiment at a scale; a run that several share counts once."""
+def noise_at_scale(results: Path, plans: Iterable[Plan], scale: str) -> Noise | None:
+    """Pooled over the baselines of every experiment at a scale.
+
+    A run that several share counts once."""
     groups: dict[tuple[str, int], dict[str, float]] = {}
     names = []
     for plan in plans:
-        if plan.get("scale") == scale and (losses := baseline_losses(results, plan)):
-            names.append(plan["name"])
-            for (budget, run_id), loss in losses.items():
-                groups.setdefault((repr(plan["baseline_config"]), budget), {})[run_id] = loss
-    sd, df = pooled(g.values() for g in groups.values())
+        if plan.scale != scale:
+            continue
+        losses = baseline_losses(results, plan)
+        if losses:
+            names.append(plan.name)
+        for (budget, run_id), loss in losses.items():
+            groups.setdefault((repr(plan.baseline_config), budget), {})[run_id] = loss
+    sd, df = pooled(group.values() for group in groups.values())
     if not df:
         return None
-    n, more = sum(len(g) for g in groups.values()), ", ..." if len(names) > RUNS_NAMED else ""
-    return Noise(sd=sd, df=df, source=f"{n} runs of other baselines at scale {scale}: {', '.join(names[:RUNS_NAMED])}{more}")
+    n = sum(len(group) for group in groups.values())
+    named = ", ".join(names[:RUNS_NAMED])
+    if len(names) > RUNS_NAMED:
+        named += ", ..."
+    return Noise(sd=sd, df=df, source=f"{n} runs of other baselines at scale {scale}: {named}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """Each number with its source in words; None where there is none."""
 
-    sd: float  # of one run's final loss: the 80 % upper bound of what was seen, or the era's published value
+    sd: float  # of one run's loss: the 80 % upper bound of what was seen, or the era's published
     sd_source: str
     slope: Slope  # loss per step near `steps`
-    step_ms: float | None
-    step_source: str
-    n_star: tuple[float, ...]  # of every arm whose steps to target are resolved, extrapolated ones too
-    bracketed: bool  # all arms' budgets lie on both sides of the target
+    step_ms: float | None = None
+    step_source: str = "known after one run"
+    n_star: tuple[float, ...] = ()  # of every arm whose steps to target are resolved
+    bracketed: bool = False  # all arms' budgets lie on both sides of the target
 
 
 def known(
@@ -102,67 +140,108 @@ def known(
     alike: Experiment | None = None,
     noise: Noise | None = None,
 ) -> Known:
-    """Each number from the nearest source there is: `own` runs, those of an experiment `alike` in its baseline, for the noise
-    what was seen at this scale, and at last the published figures of `base`, a record.
+    """Each number from the nearest source there is.
 
-    steps: the budget at which a difference in loss is turned into steps; slope: as the experiment gives it."""
-    late_2024 = Slope(per_step=NATS_PER_LOG_STEP / steps, se=0.0, source="published for late 2024, at full size on FineWeb")
-    abroad = (
-        "" if scale == "gpt2" else ", at full size on FineWeb; smaller runs are noisier: yours is known after two of the baseline"
-    )
-    found: dict[str, Any] = {
-        "sd": era_sd(base), "sd_source": f"published for the era of {base}{abroad}", "slope": late_2024, "step_ms": None,
-        "step_source": "known after one run", "n_star": (), "bracketed": False,
-    }  # fmt: skip
+    own: the experiment's runs; base: a record, whose published figures come last; steps: the budget
+    at which a difference in loss is turned into steps; slope: as the experiment gives it; alike: an
+    experiment with the same baseline; noise: what was seen at this scale."""
+    assumed = _published(base, scale, steps)
     if noise is not None:
-        found |= _noise(noise)
-    if scale == "gpt2" and (time := _published_step_ms(base)):
-        found |= {"step_ms": time, "step_source": f"published for {base} on 8 H100"}
+        assumed = _with_noise(assumed, noise)
     if slope is not None:
-        found["slope"] = slope
+        assumed = replace(assumed, slope=slope)
     if alike is not None:
-        seen = _seen(alike, steps, f" in {alike.name}")
-        found |= {key: seen[key] for key in seen if key not in ("n_star", "bracketed")}  # its target may be another
-    return Known(**found | (_seen(own, steps, "") if own is not None else {}))
+        assumed = _with_runs(assumed, alike, steps, f" in {alike.name}")
+        assumed = replace(assumed, n_star=(), bracketed=False)  # its target may be another
+    if own is not None:
+        assumed = _with_runs(assumed, own, steps, "")
+    return assumed
 
 
-def _noise(noise: Noise) -> dict[str, Any]:
-    return {"sd": upper_sd(noise.sd, noise.df + 1), "sd_source": f"upper 80 % bound of {noise.sd:.4f} from {noise.source}"}
-
-
-def _seen(experiment: Experiment, steps: int, where: str) -> dict[str, Any]:
-    """What an experiment's finished runs tell; `where` says whose they are."""
-    out: dict[str, Any] = {}
-    use = samples.usable(experiment)
-    losses = samples.of_role(use.runs, "loss")
-    own = losses[(losses["arm"] == use.arms[0]) & (losses["status"] == "finished")]
-    sd, df = pooled(g for _, g in own.dropna(subset=["val_loss"]).groupby("budget")["val_loss"])
-    if df >= 1:
-        out |= _noise(Noise(sd=sd, df=df, source=f"{len(own)} runs of the baseline{where}"))
-    timed = samples.of_role(use.runs, "timing")
-    ms = timed.loc[(timed["arm"] == use.arms[0]) & (timed["status"] == "finished"), "step_ms"].dropna()
-    if len(ms):
-        out |= {
-            "step_ms": float(np.exp(np.log(ms).mean())), "step_source": f"measured in {len(ms)} runs of the baseline{where}"
-        }  # fmt: skip
-    clock = Clock.of(experiment, losses, samples.at_budget(timed, samples.shared_budget(timed, use.arms)), use.arms)
-    if clock.model is not None and not clock.model.given and clock.model.beta[0] < 0:
-        per_step, se = (abs(v) / steps for v in (float(clock.model.beta[0]), clock.model.slope_se(0)))
-        out["slope"] = Slope(per_step=per_step, se=se, source=f"measured over budgets {_list(own['budget'])}{where}")
-    found = [t for t in time_estimates(clock).values() if t.n_star is not None]
-    return out | {
-        "n_star": tuple(float(t.n_star or 0) for t in found),
-        "bracketed": bool(found) and not any(t.extrapolated for t in found),
-    }
+def _published(base: str, scale: str, steps: int) -> Known:
+    """The published figures of a record."""
+    sd_source = f"published for the era of {base}"
+    if scale != FULL_SIZE:
+        sd_source += (
+            ", at full size on FineWeb; smaller runs are noisier: "
+            "yours is known after two of the baseline"
+        )
+    slope = Slope(
+        per_step=NATS_PER_LOG_STEP / steps,
+        se=0.0,
+        source="published for late 2024, at full size on FineWeb",
+    )
+    assumed = Known(sd=era_sd(base), sd_source=sd_source, slope=slope)
+    if scale != FULL_SIZE:
+        return assumed
+    step_ms = _published_step_ms(base)
+    if not step_ms:
+        return assumed
+    return replace(assumed, step_ms=step_ms, step_source=f"published for {base} on 8 H100")
 
 
 def _published_step_ms(record: str) -> float | None:
     try:
-        found = published_record(record)
+        published = published_record(record)
     except ValueError:
         return None
-    return found.time_s / found.steps * 1e3
+    return published.time_s / published.steps * 1e3
 
 
-def _list(budgets: "pd.Series[float]") -> str:
-    return ", ".join(str(int(b)) for b in sorted(set(budgets)))
+def _with_noise(assumed: Known, noise: Noise) -> Known:
+    return replace(
+        assumed,
+        sd=upper_sd(noise.sd, noise.df + 1),
+        sd_source=f"upper 80 % bound of {noise.sd:.4f} from {noise.source}",
+    )
+
+
+def _with_runs(assumed: Known, experiment: Experiment, steps: int, where: str) -> Known:
+    """With what an experiment's finished runs tell; `where` says whose they are."""
+    use = samples.usable(experiment)
+    baseline = use.arms[0]
+    losses = _finished(samples.of_role(use.runs, "loss"), baseline)
+    by_budget = losses.dropna(subset=["val_loss"]).groupby("budget")["val_loss"]
+    sd, df = pooled(group for _, group in by_budget)
+    if df >= 1:
+        source = f"{len(losses)} runs of the baseline{where}"
+        assumed = _with_noise(assumed, Noise(sd=sd, df=df, source=source))
+    step_ms = _finished(samples.of_role(use.runs, "timing"), baseline)["step_ms"].dropna()
+    if len(step_ms):
+        assumed = replace(
+            assumed,
+            step_ms=float(np.exp(np.log(step_ms).mean())),
+            step_source=f"measured in {len(step_ms)} runs of the baseline{where}",
+        )
+    time_model = _time_model(experiment, use)
+    model = time_model.model
+    if model is not None and not model.given and model.beta[0] < 0:
+        budgets = sorted({int(budget) for budget in losses["budget"]})
+        slope = Slope(
+            per_step=abs(float(model.beta[0])) / steps,
+            se=abs(model.slope_se(0)) / steps,
+            source=f"measured over budgets {', '.join(map(str, budgets))}{where}",
+        )
+        assumed = replace(assumed, slope=slope)
+    return _with_times(assumed, time_model)
+
+
+def _with_times(assumed: Known, time_model: TimeModel) -> Known:
+    """With the arms' steps to the experiment's target."""
+    n_stars, extrapolated = [], False
+    for estimate in time_estimates(time_model).values():
+        if estimate.n_star is not None:
+            n_stars.append(float(estimate.n_star))
+            extrapolated = extrapolated or estimate.extrapolated
+    bracketed = bool(n_stars) and not extrapolated
+    return replace(assumed, n_star=tuple(n_stars), bracketed=bracketed)
+
+
+def _finished(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
+    return runs[(runs["arm"] == arm) & (runs["status"] == "finished")]
+
+
+def _time_model(experiment: Experiment, use: samples.Usable) -> TimeModel:
+    losses, timed = samples.of_role(use.runs, "loss"), samples.of_role(use.runs, "timing")
+    times_at = samples.at_budget(timed, samples.shared_budget(timed, use.arms))
+    return TimeModel.of(experiment, losses, times_at, use.arms)

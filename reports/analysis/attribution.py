@@ -1,16 +1,18 @@
-"""What each change contributes, three ways side by side: alone, as its Shapley share, and as what is lost when it is left out.
+"""What each change contributes: alone, as its Shapley share, and as what is lost without it.
 
-The three agree where changes add up and differ where they interact. Each is a contrast of arm means, so that one rule gives its
-error, the covariance of shared runs included. From complete blocks: the contrast within each block where there are six or more
-(t, n - 1 df), the larger error of the two-way model arm + block where there are two to five (reports/stats/two_way.py), and the
-t-mixture of the contrast within blocks before or beyond the planned seeds. Steps and seconds to target come from the loss model
-over budgets (reports/stats/loss_model.py) by the delta method, with planned seeds alone. Intervals hold for all changes of a column at
-once (Bonferroni). Main effects and interactions: reports/analysis/interactions.py.
+The three agree where changes add up and differ where they interact. Each is a contrast of arm
+means, so that one rule gives its error, the covariance of shared runs included. From complete
+blocks: the contrast within each block where there are six or more (t, n - 1 df), the larger error
+of the two-way model arm + block where there are two to five (reports/stats/two_way.py), and the
+t-mixture of the contrast within blocks before or beyond the planned seeds. Steps and seconds to
+target come from the loss model over budgets (reports/stats/loss_model.py) by the delta method, with
+planned seeds alone. Intervals hold for all changes of a column at once (Bonferroni). Main effects
+and interactions: reports/analysis/interactions.py.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,192 +21,339 @@ import pandas as pd
 from scipy import stats
 
 from reports.analysis import samples
-from reports.analysis.time_estimates import Clock
+from reports.analysis.time_model import TimeModel
 from reports.inputs.experiment import Experiment
 from reports.stats.contrasts import POOLED_UP_TO
 from reports.stats.intervals import Estimate, total
+from reports.stats.loss_model import LossModel
 from reports.stats.sequential import t_mixture
 from reports.stats.simultaneous import Array
 from reports.stats.two_way import two_way
 
 Subset = frozenset[str]
 Contrast = Mapping[Subset, Fraction]  # set of changes -> coefficient of its mean
+Columns = Mapping[str, Mapping[str, Contrast]]  # column -> change -> its contrast
 
-
-def shapley_contrasts(sets: Collection[Subset], changes: Collection[str]) -> dict[str, Contrast]:
-    """Change -> its share's contrast over the sets that can stand, the empty one among them; {} where no order leads to all."""
-    everything, nothing = frozenset(changes), frozenset[str]()
-    stand = sorted({*sets, nothing}, key=len)
-    down = {s: int(s == nothing) for s in stand}  # ways to reach a set from nothing
-    for s in stand[1:]:
-        down[s] = sum(down.get(s - {c}, 0) for c in s)
-    up = {s: int(s == everything) for s in stand}  # ways from a set to all changes
-    for s in reversed(stand):
-        up[s] = up[s] or sum(up.get(s | {c}, 0) for c in everything - s)
-    total = down.get(everything, 0)
-    if not total:
-        return {}
-    out: dict[str, dict[Subset, Fraction]] = {c: {} for c in changes}
-    for s in stand:
-        for c in s:
-            weight = Fraction(down.get(s - {c}, 0) * up[s], total)
-            for place, sign in ((s, 1), (s - {c}, -1)) if weight else ():
-                out[c][place] = out[c].get(place, Fraction()) + sign * weight
-    return {c: {s: w for s, w in contrast.items() if w} for c, contrast in out.items()}
-
-
-def alone_contrasts(sets: Collection[Subset], changes: Collection[str]) -> dict[str, Contrast]:
-    """Change -> it alone against nothing, where it was run alone."""
-    return {c: {frozenset({c}): Fraction(1), frozenset[str](): Fraction(-1)} for c in changes if frozenset({c}) in sets}
-
-
-def left_out_contrasts(sets: Collection[Subset], changes: Collection[str], *, with_what_needs_it: bool) -> dict[str, Contrast]:
-    """Change -> all changes against all but it; `with_what_needs_it`: against the largest set without it, which was run then."""
-    everything, ran = frozenset(changes), {*sets, frozenset[str]()}
-    rest = {c: max((s for s in ran if c not in s), key=len) if with_what_needs_it else everything - {c} for c in changes}
-    return {c: {everything: Fraction(1), rest[c]: Fraction(-1)} for c in changes if everything in sets and rest[c] in ran}
-
-
+NOTHING: Subset = frozenset()
 COMPLETE = ("factorial", "shapley")  # designs that run every subset that can stand
 LARGEST = (*COMPLETE, "leave-one-out")  # designs in which a change leaves with what needs it
 COLUMNS = ("alone", "shapley", "left_out")
 
 
+def shapley_contrasts(sets: Collection[Subset], changes: Collection[str]) -> dict[str, Contrast]:
+    """Change -> its share's contrast over the sets that can stand, the empty one among them.
+
+    {} where no order leads to all."""
+    everything = frozenset(changes)
+    stand = sorted({*sets, NOTHING}, key=len)
+    down = _ways_from_nothing(stand)
+    up = _ways_to(everything, stand)
+    orders = down.get(everything, 0)
+    if not orders:
+        return {}
+    shares: dict[str, dict[Subset, Fraction]] = {change: {} for change in changes}
+    for with_it in stand:
+        for change in with_it:
+            without = with_it - {change}
+            weight = Fraction(down.get(without, 0) * up[with_it], orders)
+            if weight:
+                share = shares[change]
+                share[with_it] = share.get(with_it, Fraction()) + weight
+                share[without] = share.get(without, Fraction()) - weight
+    return {change: _without_zeros(share) for change, share in shares.items()}
+
+
+def _ways_from_nothing(stand: Iterable[Subset]) -> dict[Subset, int]:
+    """In how many orders of changes every set is reached; the sets by size."""
+    ways: dict[Subset, int] = {}
+    for s in stand:
+        ways[s] = sum(ways.get(s - {change}, 0) for change in s)
+        if s == NOTHING:
+            ways[s] = 1
+    return ways
+
+
+def _ways_to(everything: Subset, stand: list[Subset]) -> dict[Subset, int]:
+    """In how many orders every set grows to all changes; the sets by size."""
+    ways: dict[Subset, int] = {}
+    for s in reversed(stand):
+        ways[s] = sum(ways.get(s | {change}, 0) for change in everything - s)
+        if s == everything:
+            ways[s] = 1
+    return ways
+
+
+def _without_zeros(contrast: Contrast) -> Contrast:
+    return {s: weight for s, weight in contrast.items() if weight}
+
+
+def alone_contrasts(sets: Collection[Subset], changes: Collection[str]) -> dict[str, Contrast]:
+    """Change -> it alone against nothing, where it was run alone."""
+    contrasts: dict[str, Contrast] = {}
+    for change in changes:
+        alone = frozenset({change})
+        if alone in sets:
+            contrasts[change] = {alone: Fraction(1), NOTHING: Fraction(-1)}
+    return contrasts
+
+
+def left_out_contrasts(
+    sets: Collection[Subset], changes: Collection[str], *, with_what_needs_it: bool
+) -> dict[str, Contrast]:
+    """Change -> all changes against all but it.
+
+    with_what_needs_it: against the largest set without it, which was run then."""
+    everything, ran = frozenset(changes), {*sets, NOTHING}
+    if everything not in sets:
+        return {}
+    contrasts: dict[str, Contrast] = {}
+    for change in changes:
+        rest = everything - {change}
+        if with_what_needs_it:
+            rest = max((s for s in ran if change not in s), key=len)
+        if rest in ran:
+            contrasts[change] = {everything: Fraction(1), rest: Fraction(-1)}
+    return contrasts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """One contribution in the metric's unit, below zero where the change helps; no interval where the runs allow none."""
+    """One contribution in the metric's unit, below zero where the change helps."""
 
     value: float
-    low: float | None
+    low: float | None  # no interval where the runs allow none
     high: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """The table of one metric: change -> column -> Share, a missing one being unknown; `total` is all changes together."""
+    """The table of one metric."""
 
     metric: str  # val_loss, steps, seconds
     unit: str
-    shares: Mapping[str, Mapping[str, Share]]
-    leaves_with: Mapping[str, tuple[str, ...]]  # what is left out with a change, because it needs it
-    total: Share | None
+    shares: Mapping[str, Mapping[str, Share]]  # change -> column -> Share, a missing one unknown
+    leaves_with: Mapping[str, tuple[str, ...]]  # what goes with a change, because it needs it
+    total: Share | None  # all changes together
     note: str
 
 
-Judge = Callable[[Mapping[str, float], float], Share]  # contrast of arms, alpha -> estimate and interval
+Judge = Callable[[Mapping[str, float], float], Share]  # contrast of arms, alpha -> its estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A metric with what judges contrasts of its arms; None where the runs do not."""
+
+    metric: str
+    unit: str
+    judge: Judge | None
+    note: str = ""
 
 
 def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribution]:
-    """The tables there are to show: loss, steps to target, seconds; [] where the design has no two ways to compare."""
-    arms = {frozenset(a["changes"]): a["name"] for a in experiment.plan["arms"] if a.get("of", a["name"]) == a["name"]}
-    columns = contrasts_of(experiment.plan["design"], arms)
-    ways = Counter(change for column in columns.values() for change in column)
-    if max(ways.values(), default=0) < 2:  # a ladder knows its first change alone and its last one left out: nothing to compare
+    """The tables there are to show: loss, steps to target, seconds.
+
+    [] where the design has no two ways to compare."""
+    plan = experiment.plan
+    arms = {frozenset(arm.changes): arm.name for arm in samples.arms_off_the_axes(plan)}
+    columns = contrasts_of(plan.design, arms)
+    ways: Counter[str] = Counter()
+    for contrasts in columns.values():
+        ways.update(contrasts.keys())
+    # A ladder knows its first change alone and its last one left out: nothing to compare.
+    if max(ways.values(), default=0) < 2:
         return []
+    tables = []
+    for judged in _judged_metrics(experiment, [*arms.values()]):
+        if judged.judge is not None:
+            tables.append(_tabulated(judged, judged.judge, columns, arms, level))
+    return tables
+
+
+def _judged_metrics(experiment: Experiment, names: list[str]) -> list[Judged]:
+    """The loss, then the times; names: of the arms that contrasts are made of."""
     use = samples.usable(experiment)
     losses = samples.of_role(use.runs, "loss")
-    budget = samples.shared_budget(losses, use.arms)
-    times_at = samples.at_budget(samples.of_role(use.runs, "timing"), samples.shared_budget(use.runs, use.arms))
-    anytime, names, out = samples.watched(experiment), [*arms.values()], []
-    for metric, unit, judge, note in (
-        ("val_loss", "nats", blocked(samples.at_budget(losses, budget), "val_loss", names, anytime=anytime), ""),
-        *time_judges(Clock.of(experiment, losses, times_at, use.arms), times_at, names, anytime=anytime),
-    ):
-        if judge is not None:
-            out.append(tabulate(metric, unit, columns, arms, judge, note, level=level))
-    return out
+    losses_at = samples.at_budget(losses, samples.shared_budget(losses, use.arms))
+    times = samples.of_role(use.runs, "timing")
+    times_at = samples.at_budget(times, samples.shared_budget(use.runs, use.arms))
+    anytime = samples.watched(experiment)
+    of_loss = blocked(losses_at, "val_loss", names, anytime=anytime)
+    time_model = TimeModel.of(experiment, losses, times_at, use.arms)
+    return [
+        Judged(metric="val_loss", unit="nats", judge=of_loss),
+        *time_judges(time_model, times_at, names, anytime=anytime),
+    ]
 
 
-def contrasts_of(design: str, arms: Mapping[Subset, str]) -> dict[str, Mapping[str, Contrast]]:
+def contrasts_of(design: str, arms: Mapping[Subset, str]) -> Columns:
     """Column -> change -> contrast over sets, the columns that an experiment's arms can fill."""
-    changes = list(dict.fromkeys(c for s in arms for c in sorted(s)))
-    columns = {
-        "alone": alone_contrasts(arms, changes),
-        "shapley": shapley_contrasts(arms, changes) if design in COMPLETE else {},
-        "left_out": left_out_contrasts(arms, changes, with_what_needs_it=design in LARGEST),
-    }
-    return {name: contrasts for name, contrasts in columns.items() if contrasts} if len(changes) > 1 else {}
+    changes = _changes_of(arms)
+    if len(changes) < 2:
+        return {}
+    columns = {"alone": alone_contrasts(arms, changes)}
+    if design in COMPLETE:
+        columns["shapley"] = shapley_contrasts(arms, changes)
+    columns["left_out"] = left_out_contrasts(arms, changes, with_what_needs_it=design in LARGEST)
+    return {name: contrasts for name, contrasts in columns.items() if contrasts}
 
 
-def tabulate(
-    metric: str, unit: str, columns: Mapping[str, Mapping[str, Contrast]], arms: Mapping[Subset, str], judge: Judge, note: str,
-    *, level: float,
-) -> Attribution:  # fmt: skip
-    changes = list(dict.fromkeys(c for s in arms for c in sorted(s)))
-    everything, nothing = frozenset(changes), frozenset[str]()
-    shares: dict[str, dict[str, Share]] = {c: {} for c in changes}
+def _changes_of(sets: Iterable[Subset]) -> list[str]:
+    """In the order of the sets."""
+    changes: dict[str, None] = {}
+    for s in sets:
+        changes |= dict.fromkeys(sorted(s))
+    return [*changes]
+
+
+def _tabulated(
+    judged: Judged, judge: Judge, columns: Columns, arms: Mapping[Subset, str], level: float
+) -> Attribution:
+    """arms: the name of every set of changes; level: simultaneous over a column."""
+    changes = _changes_of(arms)
+    everything = frozenset(changes)
+    shares: dict[str, dict[str, Share]] = {change: {} for change in changes}
     for column, contrasts in columns.items():
+        alpha = (1 - level) / len(contrasts)
         for change, contrast in contrasts.items():
-            named = {arms[s]: float(w) for s, w in contrast.items()}
-            shares[change][column] = judge(named, (1 - level) / len(contrasts))
-    left_out = columns.get("left_out", {})
-    leaves_with = {c: tuple(sorted(everything - min(left_out[c], key=len) - {c})) for c in left_out}
-    whole = {arms[everything]: 1.0, arms[nothing]: -1.0} if everything in arms else None
-    together = judge(whole, 1 - level) if whole else None
-    return Attribution(metric=metric, unit=unit, shares=shares, leaves_with=leaves_with, total=together, note=note)
+            named = {arms[s]: float(weight) for s, weight in contrast.items()}
+            shares[change][column] = judge(named, alpha)
+    leaves_with = {}
+    for change, contrast in columns.get("left_out", {}).items():
+        rest = min(contrast, key=len)
+        leaves_with[change] = tuple(sorted(everything - rest - {change}))
+    together = None
+    if everything in arms:
+        together = judge({arms[everything]: 1.0, arms[NOTHING]: -1.0}, 1 - level)
+    return Attribution(
+        metric=judged.metric,
+        unit=judged.unit,
+        shares=shares,
+        leaves_with=leaves_with,
+        total=together,
+        note=judged.note,
+    )
 
 
 def share(value: float, low: float = -math.inf, high: float = math.inf) -> Share:
     """Without an interval where there is no error, or none yet."""
-    known = low < high and math.isfinite(high - low)
-    return Share(value=value, low=low if known else None, high=high if known else None)
+    if low < high and math.isfinite(high - low):
+        return Share(value=value, low=low, high=high)
+    return Share(value=value, low=None, high=None)
 
 
 def blocked(runs: pd.DataFrame, metric: str, arms: list[str], *, anytime: bool) -> Judge | None:
-    """Contrasts of arm means over the blocks in which every arm has finished; None where there is no such block."""
-    done = runs[(runs["status"] == "finished") & runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(arms)]
-    if set(done["arm"]) != set(arms) or (runs.loc[runs["arm"].isin(arms), "status"] == "diverged").any():
+    """Contrasts of arm means over the blocks in which every arm has finished.
+
+    None where there is no such block."""
+    of_arms = runs[runs["arm"].isin(arms)]
+    has_value = of_arms[metric].notna() & of_arms["block"].notna()
+    done = of_arms[(of_arms["status"] == "finished") & has_value]
+    if set(done["arm"]) != set(arms) or (of_arms["status"] == "diverged").any():
         return None
-    y = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")[arms].dropna().to_numpy(float)
+    table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")
+    y = table[arms].dropna().to_numpy(float)
     if not len(y):
         return None
 
     def judge(contrast: Mapping[str, float], alpha: float) -> Share:
-        return contrast_of(y, np.array([contrast.get(a, 0.0) for a in arms]), alpha, anytime=anytime)
+        weights = np.array([contrast.get(arm, 0.0) for arm in arms])
+        return contrast_of(y, weights, alpha, anytime=anytime)
 
     return judge
 
 
 def contrast_of(y: Array, c: Array, alpha: float, *, anytime: bool = False) -> Share:
-    """The contrast c (k,) of the arm means of complete blocks y (n, k), with its interval at 1 - alpha."""
-    (n, k), d = y.shape, y @ c
+    """The contrast c (k,) of the arm means of complete blocks y (n, k), with its interval.
+
+    At 1 - alpha."""
+    n, k = y.shape
+    d = y @ c
     value, half = float(d.mean()), math.nan
     if anytime:
-        return share(value, *t_mixture(d, alpha)[:2])
+        low, high, _ = t_mixture(d, alpha)
+        return share(value, low, high)
     if n > POOLED_UP_TO:
         half = float(stats.t.isf(alpha / 2, n - 1) * d.std(ddof=1) / math.sqrt(n))
     elif n > 1 and k > 1:
-        errors = two_way(y.ravel(), [*range(k)] * n, np.repeat(np.arange(n), k).tolist(), c[None, :]).errors
-        half = max((float(stats.t.isf(alpha / 2, e.df) * e.se[0]) for e in errors), default=math.nan)
+        arm, block = [*range(k)] * n, np.repeat(np.arange(n), k).tolist()
+        halves = []
+        for error in two_way(y.ravel(), arm, block, c[None, :]).errors:
+            halves.append(float(stats.t.isf(alpha / 2, error.df) * error.se[0]))
+        half = max(halves, default=math.nan)
     return share(value, value - half, value + half)
 
 
 def time_judges(
-    clock: Clock, times_at: pd.DataFrame, arms: list[str], *, anytime: bool
-) -> list[tuple[str, str, Judge | None, str]]:
-    """Steps and seconds to target where they are resolved for every arm; else seconds at equal steps."""
-    model = clock.model
-    if model is None or any(a not in clock.arms or clock.extrapolated(a) or model.beta[clock.arms.index(a)] >= 0 for a in arms):
+    time_model: TimeModel, times_at: pd.DataFrame, arms: list[str], *, anytime: bool
+) -> list[Judged]:
+    """Steps and seconds to target where they are resolved for every arm; else at equal steps.
+
+    times_at: timed runs at one budget, for seconds at equal steps."""
+    model = time_model.model
+    if model is None or not all(_is_resolved(time_model, model, arm) for arm in arms):
+        judge = blocked(times_at, "train_time_s", arms, anytime=anytime)
         note = "at equal steps (steps to target are not resolved for every arm)"
-        return [("seconds", "s", blocked(times_at, "train_time_s", arms, anytime=anytime), note)]
-    place = {a: clock.arms.index(a) for a in arms}
-    steps = {a: math.exp(model.log_steps(place[a]).value) for a in arms}
-    log_step = {a: e for a in arms if (e := clock.log_step(a)) is not None}
+        return [Judged(metric="seconds", unit="s", judge=judge, note=note)]
+    times = _ResolvedTimes.of(time_model, model, arms, anytime=anytime)
+    note = "to the target"
+    judges = [Judged(metric="steps", unit="steps", judge=times.judge_steps, note=note)]
+    if len(times.log_step) == len(arms):
+        judges.append(Judged(metric="seconds", unit="s", judge=times.judge_seconds, note=note))
+    return judges
 
-    def judged(parts: Mapping[str, float], others: list[Estimate], alpha: float) -> Share:
-        """Sum of parts, each the arm's own steps or seconds times its weight; `others` are errors beside that of the steps."""
-        value, (se, df) = math.fsum(parts.values()), model.error_of({place[a]: part for a, part in parts.items()})
-        whole = total(Estimate(value=value, se=se, df=df), *others)
-        return share(value) if anytime else share(value, *whole.interval(alpha))
 
-    def in_steps(contrast: Mapping[str, float], alpha: float) -> Share:
-        return judged({a: w * steps[a] for a, w in contrast.items()}, [], alpha)
+def _is_resolved(time_model: TimeModel, model: LossModel, arm: str) -> bool:
+    if arm not in time_model.arms or time_model.extrapolated(arm):
+        return False
+    return bool(model.beta[time_model.arms.index(arm)] < 0)
 
-    def in_seconds(contrast: Mapping[str, float], alpha: float) -> Share:
-        parts = {a: w * steps[a] * math.exp(log_step[a].value) / 1e3 for a, w in contrast.items()}
-        return judged(
-            parts, [Estimate(value=0.0, se=abs(p) * log_step[a].se, df=log_step[a].df) for a, p in parts.items()], alpha
-        )
 
-    out: list[tuple[str, str, Judge | None, str]] = [("steps", "steps", in_steps, "to the target")]
-    return [*out, ("seconds", "s", in_seconds, "to the target")] if len(log_step) == len(arms) else out
+@dataclass(frozen=True, kw_only=True)
+class _ResolvedTimes:
+    """Every arm's steps to target, and its step time where that has an error."""
+
+    model: LossModel
+    place: Mapping[str, int]  # of an arm in the model
+    steps: Mapping[str, float]
+    log_step: Mapping[str, Estimate]  # milliseconds
+    anytime: bool
+
+    @classmethod
+    def of(
+        cls, time_model: TimeModel, model: LossModel, arms: list[str], *, anytime: bool
+    ) -> "_ResolvedTimes":
+        place, steps, log_step = {}, {}, {}
+        for arm in arms:
+            place[arm] = time_model.arms.index(arm)
+            steps[arm] = math.exp(model.log_steps(place[arm]).value)
+            of_arm = time_model.log_step(arm)
+            if of_arm is not None:
+                log_step[arm] = of_arm
+        return cls(model=model, place=place, steps=steps, log_step=log_step, anytime=anytime)
+
+    def judge_steps(self, contrast: Mapping[str, float], alpha: float) -> Share:
+        """A contrast of the arms' steps."""
+        parts = {arm: weight * self.steps[arm] for arm, weight in contrast.items()}
+        return self._sum(parts, [], alpha)
+
+    def judge_seconds(self, contrast: Mapping[str, float], alpha: float) -> Share:
+        """A contrast of the arms' seconds."""
+        parts, of_step_times = {}, []
+        for arm, weight in contrast.items():
+            log_step = self.log_step[arm]
+            part = weight * self.steps[arm] * math.exp(log_step.value) / 1e3
+            parts[arm] = part
+            of_step_times.append(Estimate(value=0.0, se=abs(part) * log_step.se, df=log_step.df))
+        return self._sum(parts, of_step_times, alpha)
+
+    def _sum(self, parts: Mapping[str, float], errors: list[Estimate], alpha: float) -> Share:
+        """Sum of parts, each the arm's own steps or seconds times its weight.
+
+        errors: beside that of the steps."""
+        value = math.fsum(parts.values())
+        if self.anytime:
+            return share(value)
+        se, df = self.model.error_of({self.place[arm]: part for arm, part in parts.items()})
+        whole = total(Estimate(value=value, se=se, df=df), *errors)
+        return share(value, *whole.interval(alpha))

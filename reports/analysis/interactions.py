@@ -1,71 +1,129 @@
-"""Do changes add up?  Main effects and two-way interactions from the subsets of changes that an experiment ran.
+"""Do changes add up?  Main effects and two-way interactions from the subsets of changes that ran.
 
 For changes a and b and any set S of others for which S, S+a, S+b and S+a+b were all run,
     interaction(a, b) = y(S+a+b) - y(S+a) - y(S+b) + y(S),    main effect(a) = y(S+a) - y(S),
-each averaged over those S: a contrast of arm means, judged as shares are (reports/analysis/attribution.py) over the blocks that hold all
-its arms, Bonferroni over all the effects shown. In a complete factorial these are the effects of -1/+1 coding (Box, Hunter and
+each averaged over those S: a contrast of arm means, judged as shares are
+(reports/analysis/attribution.py) over the blocks that hold all its arms, Bonferroni over all the
+effects shown. In a complete factorial these are the effects of -1/+1 coding (Box, Hunter and
 Hunter 2005): the main effect, twice the interaction.
 """
 
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from reports.analysis.attribution import contrast_of
-
-Subset = frozenset[str]
+from harness.run.plan import Plan
+from reports.analysis import samples
+from reports.analysis.attribution import Subset, contrast_of
+from reports.stats.simultaneous import Array
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interplay:
-    """A main effect (one change) or an interaction (two), in the metric's unit; no interval below two blocks."""
+    """A main effect (one change) or an interaction (two), in the metric's unit."""
 
     changes: tuple[str, ...]
     estimate: float
-    low: float | None
+    low: float | None  # no interval below two blocks
     high: float | None
     n_blocks: int
     n_contexts: int  # sets of other changes that the average goes over
 
 
-def interplay(
-    runs: pd.DataFrame, plan: Mapping[str, Any], metric: str = "val_loss", level: float = 0.95, *, anytime: bool = False
-) -> list[Interplay]:
-    """Main effects of all changes, then all interactions that the runs can tell; [] where there is no interaction to tell.
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """One effect's blocks: losses (n, k) of its arms and their weights (k,)."""
 
-    `runs`: the finished runs that count, at one budget."""
-    plain = [a for a in plan["arms"] if a.get("of", a["name"]) == a["name"]]  # off the axes, where one set is one arm
-    names = {frozenset(a["changes"]): a["name"] for a in plain}
-    changes = list(dict.fromkeys(c for a in plain for c in a["changes"]))
-    wanted = [*((c,) for c in changes), *itertools.combinations(changes, 2)]
-    found = {who: sets for who in wanted if (sets := contexts(who, names))}
-    if not any(len(who) == 2 for who in found):
+    changes: tuple[str, ...]
+    losses: Array
+    weights: Array
+    n_contexts: int
+
+
+def interplay(
+    runs: pd.DataFrame,
+    plan: Plan,
+    metric: str = "val_loss",
+    level: float = 0.95,
+    *,
+    anytime: bool = False,
+) -> list[Interplay]:
+    """Main effects of all changes, then all interactions that the runs can tell.
+
+    [] where there is no interaction to tell. runs: the finished ones that count, at one budget."""
+    arms = samples.arms_off_the_axes(plan)  # there one set is one arm
+    names = {frozenset(arm.changes): arm.name for arm in arms}
+    changes = dict.fromkeys(itertools.chain.from_iterable(arm.changes for arm in arms))
+    pairs = list(itertools.combinations(changes, 2))
+    if not any(contexts(pair, names) for pair in pairs):
         return []
     done = runs[runs[metric].notna() & runs["block"].notna() & runs["arm"].isin(names.values())]
     table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")
-    told, there = {}, set(table)
-    for who, sets in found.items():
-        weights = {names[s | i]: (-1) ** (len(who) - len(i)) / len(sets) for s in sets for i in subsets(who)}
-        y = table[[*weights]].dropna().to_numpy(float) if set(weights) <= there else np.empty((0, 0))
-        if len(y):
-            told[who] = (y, np.array([*weights.values()]), len(sets))
-    if not any(len(who) == 2 for who in told):
+    measured = []
+    for who in (*itertools.combinations(changes, 1), *pairs):
+        effect = _measured(who, names, table)
+        if effect is not None:
+            measured.append(effect)
+    if not any(len(effect.changes) == 2 for effect in measured):
         return []
-    shares = {who: contrast_of(y, c, (1 - level) / len(told), anytime=anytime) for who, (y, c, _) in told.items()}
-    return [
-        Interplay(changes=who, estimate=s.value, low=s.low, high=s.high, n_blocks=len(told[who][0]), n_contexts=told[who][2])
-        for who, s in shares.items()
-    ]
+    alpha = (1 - level) / len(measured)
+    effects = []
+    for effect in measured:
+        share = contrast_of(effect.losses, effect.weights, alpha, anytime=anytime)
+        effects.append(
+            Interplay(
+                changes=effect.changes,
+                estimate=share.value,
+                low=share.low,
+                high=share.high,
+                n_blocks=len(effect.losses),
+                n_contexts=effect.n_contexts,
+            )
+        )
+    return effects
+
+
+def _measured(
+    who: tuple[str, ...], names: Mapping[Subset, str], table: pd.DataFrame
+) -> _Measured | None:
+    """An effect's contrast over the blocks that hold all its arms; None without one.
+
+    names: of the arm of every set that was run; table: losses, blocks x arms."""
+    others = contexts(who, names)
+    weights = {}
+    for context in others:
+        for part in subsets(who):
+            sign = (-1) ** (len(who) - len(part))
+            weights[names[context | part]] = sign / len(others)
+    if not weights or not set(weights) <= set(table):
+        return None
+    losses = table[[*weights]].dropna().to_numpy(float)
+    if not len(losses):
+        return None
+    return _Measured(
+        changes=who,
+        losses=losses,
+        weights=np.array([*weights.values()]),
+        n_contexts=len(others),
+    )
 
 
 def subsets(who: tuple[str, ...]) -> list[Subset]:
-    return [frozenset(s) for n in range(len(who) + 1) for s in itertools.combinations(who, n)]
+    """All sets of the changes, the empty one first."""
+    sizes = range(len(who) + 1)
+    return [frozenset(part) for n in sizes for part in itertools.combinations(who, n)]
 
 
 def contexts(who: tuple[str, ...], ran: Collection[Subset]) -> list[Subset]:
-    """The sets of other changes that were run with every subset of `who` added, in the order of `ran`: sums keep their bits."""
-    return [s for s in ran if not s & set(who) and all(s | i in ran for i in subsets(who))]
+    """The sets of other changes that were run with every subset of `who` added.
+
+    In the order of `ran`: sums keep their bits."""
+    parts = subsets(who)
+    others = []
+    for context in ran:
+        if not context & set(who) and all(context | part in ran for part in parts):
+            others.append(context)
+    return others

@@ -1,113 +1,242 @@
 """Published deltas held against our own, each with a verdict."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from scipy import stats
 
-from reports.analysis.types import PublishedVerdict
+from harness.run.plan import Plan, PlanArm
+from reports.analysis.time_model import TimeModel
+from reports.analysis.types import PublishedVerdict, PublishedWord
 from reports.format import settled
-from reports.inputs.published import POWER, published_record
+from reports.inputs.experiment import Experiment
+from reports.inputs.published import POWER, predecessor, published_record
 from reports.stats.intervals import Estimate
+
+# Turns a sequence's reach into the se of which two one-sided tests ask so much
+ONE_SIDED = float(stats.norm.isf(0.05))
+ENVIRONMENT_RECORDS = {
+    "r07": "record 7 is a change of torch version: it needs an arm with that environment"
+}
+
+Judgement = tuple[PublishedWord, str]  # and why
+
+
+def in_percent(value: float) -> str:
+    """A fraction, as a sentence has it."""
+    return f"{settled(100 * value):.1f} %"
 
 
 def difference(a: Estimate, b: Estimate) -> Estimate:
-    """a - b of independent estimates with the smaller df: Satterthwaite's would say 'reproduced' at the margin in up to 6 %."""
+    """a - b of independent estimates with the smaller df.
+
+    Satterthwaite's would say 'reproduced' at the margin in up to 6 %."""
     return Estimate(value=a.value - b.value, se=math.hypot(a.se, b.se), df=min(a.df, b.df))
 
 
 def too_uncertain(published: Estimate, margin: float, alpha: float = 0.05) -> bool:
-    """Whether even a perfect measurement of the same effect would pass the two one-sided tests less often than POWER."""
-    return 2 * stats.norm.cdf(margin / published.se - stats.norm.isf(alpha)) - 1 < POWER if published.se > 0 else False
+    """Whether even a perfect measurement of the same effect would seldom pass.
+
+    The two one-sided tests, less often than POWER."""
+    if not published.se > 0:
+        return False
+    reach = margin / published.se - stats.norm.isf(alpha)
+    return bool(2 * stats.norm.cdf(reach) - 1 < POWER)
 
 
 def judge(
-    own: Estimate, published: Estimate, *, margin: float, alpha: float = 0.05, say: Callable[[float], str] | None = None
-) -> tuple[str, str]:
-    """(verdict, why): the verdicts of reports.types.PublishedVerdict but the one about testability; `say` words a size."""
-    say = say or _pc
+    own: Estimate,
+    published: Estimate,
+    *,
+    margin: float,
+    alpha: float = 0.05,
+    say: Callable[[float], str] = in_percent,
+) -> Judgement:
+    """(verdict, why): the verdicts of PublishedVerdict but the one about testability.
+
+    margin: the largest difference that still is a repetition; say: words a size."""
     if margin <= 0:
         raise ValueError(
-            f"margin is {margin}, but an equivalence margin must be positive: half the published delta is the default"
+            f"margin is {margin}, but an equivalence margin must be positive: "
+            "half the published delta is the default"
         )
     if too_uncertain(published, margin, alpha):
         return (
             "published delta too uncertain to test",
-            f"the published effect's own standard error is {say(published.se)}, against a margin of {say(margin)}: "
-            "even a perfect repetition would seldom pass",
+            f"the published effect's own standard error is {say(published.se)}, "
+            f"against a margin of {say(margin)}: even a perfect repetition would seldom pass",
         )
     d = difference(own, published)
     one_sided, two_sided = stats.t.isf(alpha, d.df) * d.se, stats.t.isf(alpha / 2, d.df) * d.se
     if abs(d.value) + one_sided < margin:
-        return "reproduced", f"two one-sided tests at {alpha:g} place the difference within {say(margin)}"
+        return (
+            "reproduced",
+            f"two one-sided tests at {alpha:g} place the difference within {say(margin)}",
+        )
     own_half = stats.t.isf(alpha / 2, own.df) * own.se
     if abs(own.value) > own_half and own.value * published.value < 0:
         return "opposite", "the interval of our effect lies wholly on the other side of zero"
     if abs(d.value) > two_sided:
-        word = "smaller" if d.value * published.value < 0 else "larger"
-        return word, f"the effects differ by {say(abs(d.value))}, more than their common error allows"
+        is_smaller = d.value * published.value < 0
+        return (
+            "smaller" if is_smaller else "larger",
+            f"the effects differ by {say(abs(d.value))}, more than their common error allows",
+        )
     return (
         "not resolved",
-        f"the effects differ by {say(d.value)} with a 95 % error of {say(two_sided)}, against a margin of {say(margin)}",
+        f"the effects differ by {say(d.value)} with a 95 % error of {say(two_sided)}, "
+        f"against a margin of {say(margin)}",
     )
 
 
-def not_at_full_size(plan: Mapping[str, Any]) -> str:
-    """Why a published delta cannot be tested by this plan's runs; '' where they are of its size and on its data."""
-    scale, corpus = plan.get("scale") or "gpt2", str((plan.get("corpus") or {}).get("name") or "")
+def not_at_full_size(plan: Plan) -> str:
+    """Why a published delta cannot be tested by this plan's runs.
+
+    '' where they are of its size and on its data."""
+    scale, corpus = plan.scale or "gpt2", plan.corpus.name
     if scale == "gpt2" and corpus.lower().startswith("fineweb"):
         return ""
-    return f"the published delta belongs to the full size on FineWeb, these runs are {scale} on {corpus or 'other data'}"
+    return (
+        "the published delta belongs to the full size on FineWeb, "
+        f"these runs are {scale} on {corpus or 'other data'}"
+    )
 
 
 def published_verdict(
-    record: str, against: str, arm: str, *, own: Estimate | None, not_testable: str = "", margin: float | None = None
+    record: str,
+    against: str,
+    arm: str,
+    *,
+    own: Estimate | None,
+    not_testable: str = "",
+    margin: float | None = None,
 ) -> PublishedVerdict:
-    """Beside the published delta of `record` against `against`: own is the log ratio of times to target, None where not resolved.
+    """Beside the published delta of `record` against `against`.
 
-    margin is in log time; by default half the published delta."""
+    own: the log ratio of times to target, None where not resolved; not_testable: why nothing can be
+    said here; margin: in log time, by default half the published delta."""
     new, old = published_record(record), published_record(against)
     delta = math.log(new.time_s / old.time_s)
-    side = Estimate(value=delta, se=math.hypot(new.log_time_se, old.log_time_se))
-    margin = abs(delta) / 2 if margin is None else margin
-    if not_testable:
-        verdict, why = "not testable here", not_testable
-    elif too_uncertain(side, margin):
-        verdict, why = judge(own or Estimate(value=0.0, se=0.0), side, margin=margin)
-    elif own is None:
-        verdict, why = "not resolved", "the time to target of arm or baseline is not resolved here"
-    else:
-        verdict, why = judge(own, side, margin=margin)
-    half = 1.96 * side.se
-    own_half = stats.t.isf(0.025, own.df) * own.se if own else math.nan
+    published = Estimate(value=delta, se=math.hypot(new.log_time_se, old.log_time_se))
+    if margin is None:
+        margin = abs(delta) / 2
+    verdict, why = _judged(own, published, not_testable, margin)
+    percent, percent_low, percent_high = None, None, None
+    if own is not None:
+        own_half = stats.t.isf(0.025, own.df) * own.se
+        percent = _percent(own.value)
+        percent_low, percent_high = _percent(own.value - own_half), _percent(own.value + own_half)
+    half = 1.96 * published.se
+    error_s = math.hypot(new.time_s * new.log_time_se, old.time_s * old.log_time_se)
     return PublishedVerdict(
         record=record,
         against=against,
         arm=arm,
-        verdict=verdict,  # type: ignore[arg-type]
+        verdict=verdict,
         why=why,
-        percent=_percent(own.value) if own else None,
-        percent_low=_percent(own.value - own_half) if own else None,
-        percent_high=_percent(own.value + own_half) if own else None,
+        percent=percent,
+        percent_low=percent_low,
+        percent_high=percent_high,
         published_percent=_percent(delta),
         published_percent_low=_percent(delta - half),
         published_percent_high=_percent(delta + half),
         published_s=new.time_s - old.time_s,
-        published_s_error=1.96 * math.hypot(new.time_s * new.log_time_se, old.time_s * old.log_time_se),
+        published_s_error=1.96 * error_s,
         n_published=(new.n, old.n),
         margin_percent=100 * margin,
     )
 
 
-def own_arm(arms: list[Mapping[str, object]]) -> str:
-    """The arm that stands for the whole record: the one with most changes, the last of those."""
-    return str(max(enumerate(arms), key=lambda pair: (len(pair[1].get("changes") or ()), pair[0]))[1]["name"])  # type: ignore[arg-type]
+def _judged(
+    own: Estimate | None, published: Estimate, not_testable: str, margin: float
+) -> Judgement:
+    if not_testable:
+        return "not testable here", not_testable
+    if own is not None:
+        return judge(own, published, margin=margin)
+    if too_uncertain(published, margin):
+        return judge(Estimate(value=0.0, se=0.0), published, margin=margin)
+    return "not resolved", "the time to target of arm or baseline is not resolved here"
+
+
+def beside_the_published(
+    experiment: Experiment, time_model: TimeModel, *, anytime: bool
+) -> PublishedVerdict | None:
+    """The published delta beside ours, of the arm that holds the whole record.
+
+    On the time to target; None where the experiment reproduces nothing."""
+    plan = experiment.plan
+    candidates = [arm for arm in plan.arms if arm.name != plan.baseline]
+    if not plan.published or not candidates:
+        return None
+    arm = own_arm(candidates)
+    not_testable = not_at_full_size(plan) or _same_environment(experiment, arm)
+    return published_verdict(
+        plan.published,
+        predecessor(plan.published, plan.base),
+        arm,
+        own=_own_effect(time_model, arm, anytime=anytime),
+        not_testable=not_testable,
+        margin=_margin_in_log_time(plan, time_model),
+    )
+
+
+def own_arm(arms: Sequence[PlanArm]) -> str:
+    """The arm that stands for the whole record: with most changes, the last of those."""
+    whole = arms[0]
+    for arm in arms[1:]:
+        if len(arm.changes) >= len(whole.changes):
+            whole = arm
+    return whole.name
+
+
+def _same_environment(experiment: Experiment, arm: str) -> str:
+    """Why a record that is a change of environment cannot be tested; '' where that was made."""
+    why = ENVIRONMENT_RECORDS.get(experiment.plan.published or "", "")
+    ours = _torch_versions(experiment, arm)
+    baselines = _torch_versions(experiment, experiment.plan.baseline)
+    if ours and baselines and not ours & baselines:
+        return ""
+    return why
+
+
+def _torch_versions(experiment: Experiment, arm: str) -> set[str]:
+    """Of torch, in which the arm's runs were made."""
+    versions = set()
+    for run_id in experiment.runs.loc[experiment.runs["arm"] == arm, "run_id"]:
+        lock = experiment.environments.get(run_id, {}).get("lock") or {}
+        if lock.get("torch") is not None:
+            versions.add(lock["torch"])
+    return versions
+
+
+def _own_effect(time_model: TimeModel, arm: str, *, anytime: bool) -> Estimate | None:
+    """The log ratio of times to target; None where not resolved, or without an error."""
+    own = time_model.log_ratio(arm)
+    if own is None:
+        return None
+    if anytime:
+        ends, _ = time_model.sequence((arm, time_model.arms[0]), 0.05)
+        if ends is None:
+            return None
+        reach = max(ends[1] - own.value, own.value - ends[0])
+        own = Estimate(value=own.value, se=reach / ONE_SIDED)
+    return own if math.isfinite(own.se) else None
+
+
+def _margin_in_log_time(plan: Plan, time_model: TimeModel) -> float | None:
+    """The plan's margin in seconds as one in log time.
+
+    None where it is of another metric than time and says nothing here, or where the baseline's time
+    is not known: half the published delta then."""
+    if plan.margin is None or plan.primary != "time_to_target" or time_model.model is None:
+        return None
+    log_step = time_model.log_step(time_model.arms[0])
+    if log_step is None:
+        return None
+    log_steps = time_model.model.log_steps(0)
+    return plan.margin / math.exp(log_steps.value + log_step.value - math.log(1e3))
 
 
 def _percent(log_ratio: float) -> float:
     return 100 * math.expm1(log_ratio)
-
-
-def _pc(value: float) -> str:
-    return f"{settled(100 * value):.1f} %"

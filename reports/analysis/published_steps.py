@@ -1,18 +1,21 @@
-"""The published effect of single changes beside our own: a record whose parts were published as a ladder, rung by rung.
+"""The published effect of single changes beside our own: a record published as a ladder.
 
-Published rungs are one run each. A loss has the noise of its era, a step time that of a node (single nodes differ by 1 % or
-more, and which ones ran is not known). Losses are compared in nats per token, step times as log ratios, never in milliseconds.
+Its parts were published rung by rung, one run each. A loss has the noise of its era, a step time
+that of a node (single nodes differ by 1 % or more, and which ones ran is not known). Losses are
+compared in nats per token, step times as log ratios, never in milliseconds.
 """
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
 
 from reports.analysis import samples
-from reports.analysis.published import judge, not_at_full_size
+from reports.analysis.published import in_percent, judge, not_at_full_size
+from reports.analysis.types import PublishedWord
 from reports.format import settled
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import PUBLISHED, era_sd, read_table
@@ -24,67 +27,116 @@ NODE_SD = 0.01  # of a log step time: nodes differ by 1 to 3 %
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One change on one metric: what was published for it, what these runs say, and one of the verdicts of PublishedVerdict."""
+    """One change on one metric: what was published for it, and what these runs say."""
 
     change: str
     metric: Literal["val_loss", "step_ms"]
     published: Estimate  # nats, or a log ratio of step times
     own: Estimate | None
-    verdict: str
+    verdict: PublishedWord
     why: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Rung:
+    """A change of the published ladder of which this experiment ran both ends."""
+
+    change: str
+    after: str  # the arm with the change
+    before: str  # and the one without
+    loss: Estimate  # published
+    log_step: Estimate  # published
+
+
 def published_steps(experiment: Experiment) -> list[Step]:
-    """Every rung of the published ladder of which this experiment ran both ends; [] where its record has none."""
-    plan = experiment.plan
-    path = PUBLISHED / f"{plan.get('published')}_ladder.csv"
+    """Every rung of the published ladder of which this experiment ran both ends.
+
+    [] where its record has none."""
+    path = PUBLISHED / f"{experiment.plan.published}_ladder.csv"
     if not path.is_file():
         return []
-    arms = {frozenset(a.get("changes") or ()): a["name"] for a in plan["arms"] if a.get("of", a["name"]) == a["name"]}
     use = samples.usable(experiment)
-    tables = {}
-    for metric, role in (("val_loss", "loss"), ("step_ms", "timing")):
-        runs = samples.of_role(use.runs, role)
-        tables[metric] = samples.at_budget(runs, samples.shared_budget(runs, use.arms))
-    rows = read_table(path)
-    before: frozenset[str] = frozenset()
+    losses, times = samples.of_role(use.runs, "loss"), samples.of_role(use.runs, "timing")
+    losses = samples.at_budget(losses, samples.shared_budget(losses, use.arms))
+    times = samples.at_budget(times, samples.shared_budget(times, use.arms))
     steps = []
-    for above, row in itertools.pairwise(rows):
-        after = before | {row["change"]}
-        if before in arms and after in arms:
-            losses, times = (tuple(float(r[k]) for r in (row, above)) for k in ("val_loss", "step_ms"))
-            noise = math.sqrt(2) * era_sd(str(plan["published"]))
-            loss = Estimate(value=losses[0] - losses[1], se=noise)
-            time = Estimate(value=math.log(times[0] / times[1]), se=math.sqrt(2) * NODE_SD)
-            pair = arms[after], arms[before]
-            steps.append(step_of(experiment, row["change"], "val_loss", loss, tables["val_loss"], pair))
-            steps.append(step_of(experiment, row["change"], "step_ms", time, tables["step_ms"], pair))
-        before = after
+    for rung in _rungs(experiment, read_table(path)):
+        steps.append(_step(experiment, rung, "val_loss", losses))
+        steps.append(_step(experiment, rung, "step_ms", times))
     return steps
 
 
-def step_of(
-    experiment: Experiment, change: str, metric: Literal["val_loss", "step_ms"], side: Estimate, runs: pd.DataFrame,
-    pair: tuple[str, str],
-) -> Step:  # fmt: skip
-    """`pair`: the arm with the change and the one without; the margin is half the published effect."""
-    own, missing = own_effect(runs, pair, metric)
+def _rungs(experiment: Experiment, rows: list[dict[str, str]]) -> list[_Rung]:
+    """rows: of the published table, each the one above it with one more change."""
+    plan = experiment.plan
+    arms = {frozenset(arm.changes): arm.name for arm in samples.arms_off_the_axes(plan)}
+    before: frozenset[str] = frozenset()
+    rungs = []
+    for above, row in itertools.pairwise(rows):
+        after = before | {row["change"]}
+        if before in arms and after in arms:
+            rungs.append(
+                _Rung(
+                    change=row["change"],
+                    after=arms[after],
+                    before=arms[before],
+                    loss=_published_loss(row, above, str(plan.published)),
+                    log_step=_published_log_step(row, above),
+                )
+            )
+        before = after
+    return rungs
+
+
+def _published_loss(row: Mapping[str, str], above: Mapping[str, str], record: str) -> Estimate:
+    delta = float(row["val_loss"]) - float(above["val_loss"])
+    return Estimate(value=delta, se=math.sqrt(2) * era_sd(record))
+
+
+def _published_log_step(row: Mapping[str, str], above: Mapping[str, str]) -> Estimate:
+    log_ratio = math.log(float(row["step_ms"]) / float(above["step_ms"]))
+    return Estimate(value=log_ratio, se=math.sqrt(2) * NODE_SD)
+
+
+def _step(
+    experiment: Experiment,
+    rung: _Rung,
+    metric: Literal["val_loss", "step_ms"],
+    runs: pd.DataFrame,
+) -> Step:
+    """The rung on a metric; the margin is half the published effect."""
+    published = rung.loss if metric == "val_loss" else rung.log_step
+    say = in_nats if metric == "val_loss" else in_percent
+    own, missing = own_effect(runs, (rung.after, rung.before), metric)
     elsewhere = not_at_full_size(experiment.plan)
+    verdict: PublishedWord
     if elsewhere:
         verdict, why = "not testable here", elsewhere
     elif samples.watched(experiment):
-        verdict, why = "not resolved", "runs are still to come, and this judgement is made once"
+        verdict = "not resolved"
+        why = "runs are still to come, and this judgement is made once"
     elif own is None:
         verdict, why = "not resolved", missing
     else:
-        say = in_nats if metric == "val_loss" else in_percent
-        verdict, why = judge(own, side, margin=max(abs(side.value) / 2, 1e-9), say=say)
-    return Step(change=change, metric=metric, published=side, own=own, verdict=verdict, why=why)
+        margin = max(abs(published.value) / 2, 1e-9)
+        verdict, why = judge(own, published, margin=margin, say=say)
+    return Step(
+        change=rung.change,
+        metric=metric,
+        published=published,
+        own=own,
+        verdict=verdict,
+        why=why,
+    )
 
 
-def own_effect(runs: pd.DataFrame, pair: tuple[str, str], metric: str) -> tuple[Estimate | None, str]:
-    """(effect, '') paired over shared blocks; (None, why) where there is none or its error is unknown."""
-    after, before = (samples.sample(runs, arm, metric) for arm in pair)
+def own_effect(
+    runs: pd.DataFrame, pair: tuple[str, str], metric: str
+) -> tuple[Estimate | None, str]:
+    """(effect, '') paired over shared blocks; (None, why) where it or its error is unknown.
+
+    pair: the arm with the change and the one without."""
+    after, before = samples.sample(runs, pair[0], metric), samples.sample(runs, pair[1], metric)
     if after.n_diverged + before.n_diverged:
         return None, "runs diverged"
     if not len(after.values) or not len(before.values):
@@ -92,12 +144,11 @@ def own_effect(runs: pd.DataFrame, pair: tuple[str, str], metric: str) -> tuple[
     if metric == "step_ms" and not samples.same_hardware(runs, *pair):
         return None, "the two arms ran on different hardware"
     value, se, df, _ = paired_t(after, before)
-    return (Estimate(value=value, se=se, df=df), "") if se > 0 else (None, "one run each has no error to judge by")
+    if not se > 0:
+        return None, "one run each has no error to judge by"
+    return Estimate(value=value, se=se, df=df), ""
 
 
 def in_nats(value: float) -> str:
+    """A loss, as a sentence has it."""
     return f"{settled(value):.4f} nats per token"
-
-
-def in_percent(value: float) -> str:
-    return f"{settled(100 * value):.1f} %"

@@ -1,26 +1,29 @@
-"""Where an effect's sign depends on the rate: every arm against the baseline at the same point of the axes that cross them.
+"""Where an effect's sign depends on the rate: every arm against the baseline at the same point.
 
-The declared analysis (reports/stats/contrasts.py) at each point, or the sequences where a page needs them, the error rate shared among
-the points (Bonferroni).
+Of the axes that cross them. The declared analysis (reports/stats/contrasts.py) at each point, or
+the sequences where a page needs them, the error rate shared among the points (Bonferroni).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
+import pandas as pd
+
+from harness.run.plan import Plan
 from reports.analysis import samples
-from reports.analysis.compare import sequences
 from reports.inputs.experiment import Experiment
-from reports.stats.contrasts import analyse
+from reports.stats.anytime import sequences
+from reports.stats.contrasts import Effect, Sample, analyse
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointEffect:
-    """Loss of an arm minus the baseline's at one point, in nats; no interval where the runs allow none."""
+    """Loss of an arm minus the baseline's at one point, in nats."""
 
     point: str  # 'optim.muon_lr x0.5'
     delta: float
-    low: float | None
+    low: float | None  # no interval where the runs allow none
     high: float | None
 
     @property
@@ -33,50 +36,91 @@ class PointEffect:
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
+    """An arm's effects over the points."""
+
     arm: str  # of the design
     effects: tuple[PointEffect, ...]
 
     @property
     def words(self) -> str:
         """Whether the sign holds at every point."""
-        at = {sign: [e.point for e in self.effects if e.sign == sign] for sign in (-1, 0, 1)}
-        if at[-1] and at[1]:
-            return f"the sign depends on the point: better at {', '.join(at[-1])}; worse at {', '.join(at[1])}"
-        word = "better" if at[-1] else "worse"
-        if not at[-1] and not at[1]:
+        better, worse = self._points(-1), self._points(1)
+        if better and worse:
+            at_both = f"better at {', '.join(better)}; worse at {', '.join(worse)}"
+            return f"the sign depends on the point: {at_both}"
+        if not better and not worse:
             return "not told apart from zero at any point"
-        return f"{word} at every point" if not at[0] else f"{word} at {', '.join(at[-1] or at[1])}; not told apart elsewhere"
+        word = "better" if better else "worse"
+        if not self._points(0):
+            return f"{word} at every point"
+        return f"{word} at {', '.join(better or worse)}; not told apart elsewhere"
+
+    def _points(self, sign: int) -> list[str]:
+        return [effect.point for effect in self.effects if effect.sign == sign]
 
 
 def sensitivities(experiment: Experiment, *, level: float = 0.95) -> list[Sensitivity]:
-    """One row per arm of the design; [] without axes, or before the baseline and an arm have finished at two points."""
+    """One row per arm of the design.
+
+    [] without axes, or before the baseline and an arm have finished at two points."""
     plan = experiment.plan
-    if not plan.get("axes"):
+    if not plan.axes:
         return []
     use = samples.usable(experiment)
     losses = samples.of_role(use.runs, "loss")
     losses = samples.at_budget(losses, samples.shared_budget(losses, use.arms))
-    design = next(a for a in plan["arms"] if a["name"] == plan["baseline"])["of"]
-    by_point: dict[str, dict[str, str]] = {}  # point in words -> arm of the design -> arm
-    for arm in plan["arms"]:
-        by_point.setdefault(in_words(arm["point"]), {})[arm["of"]] = arm["name"]
-    grid = [in_words(dict(zip(plan["axes"], points, strict=True))) for points in product(*plan["axes"].values())]
-    by_point = {point: arms for point in grid if len(arms := by_point.get(point, {})) > 1 and design in arms}
-    noisy = frozenset(a["of"] for a in plan["arms"] if a.get("alters_noise"))
-    anytime, found = samples.watched(experiment), dict[str, list[PointEffect]]()
-    for point, arms in by_point.items():
-        base = samples.sample(losses, arms[design], "val_loss")
-        present = {of: samples.sample(losses, name, "val_loss") for of, name in arms.items() if of != design}
-        present = {of: sample for of, sample in present.items() if len(sample.values) and len(base.values)}
-        share = 1 - (1 - level) / len(by_point)
-        if anytime:
-            judged = sequences(present, base, m=len(arms) - 1, level=share)
+    design = plan.by_arm[plan.baseline].of
+    points = _arms_by_point(plan, design)
+    noisy = frozenset(arm.of for arm in plan.arms if arm.alters_noise)
+    effects: dict[str, list[PointEffect]] = {}
+    for point, arms in points.items():
+        share = 1 - (1 - level) / len(points)
+        present, of_baseline = _samples_at(losses, arms, design)
+        judged: Mapping[str, Effect]
+        if samples.watched(experiment):
+            judged = sequences(present, of_baseline, m=len(arms) - 1, level=share)
         else:
-            judged = analyse(present, base, level=share, alters_noise=noisy)
-        for of, e in judged.items():
-            found.setdefault(of, []).append(PointEffect(point=point, delta=e.delta, low=e.low, high=e.high))
-    return [Sensitivity(arm=arm, effects=tuple(effects)) for arm, effects in found.items() if len(effects) > 1]
+            judged = analyse(present, of_baseline, level=share, alters_noise=noisy)
+        for arm, effect in judged.items():
+            effects.setdefault(arm, []).append(
+                PointEffect(point=point, delta=effect.delta, low=effect.low, high=effect.high)
+            )
+    rows = []
+    for arm, over_points in effects.items():
+        if len(over_points) > 1:
+            rows.append(Sensitivity(arm=arm, effects=tuple(over_points)))
+    return rows
+
+
+def _arms_by_point(plan: Plan, design: str) -> dict[str, dict[str, str]]:
+    """Point in words -> arm of the design -> arm, in the order of the grid.
+
+    Of those points that have the baseline's arm of the design and another one."""
+    arms: dict[str, dict[str, str]] = {}
+    for arm in plan.arms:
+        arms.setdefault(in_words(arm.point), {})[arm.of] = arm.name
+    grid = {}
+    for values in product(*plan.axes.values()):
+        point = in_words(dict(zip(plan.axes, values, strict=True)))
+        at_point = arms.get(point, {})
+        if len(at_point) > 1 and design in at_point:
+            grid[point] = at_point
+    return grid
+
+
+def _samples_at(
+    losses: pd.DataFrame, arms: Mapping[str, str], design: str
+) -> tuple[dict[str, Sample], Sample]:
+    """(arm of the design -> its losses at a point, the baseline's); without arms that have none."""
+    of_baseline = samples.sample(losses, arms[design], "val_loss")
+    present = {}
+    for of, name in arms.items():
+        of_arm = samples.sample(losses, name, "val_loss")
+        if of != design and len(of_arm.values) and len(of_baseline.values):
+            present[of] = of_arm
+    return present, of_baseline
 
 
 def in_words(point: Mapping[str, str]) -> str:
+    """A point of the axes."""
     return ", ".join(f"{axis} {value}" for axis, value in point.items())

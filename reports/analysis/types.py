@@ -1,21 +1,22 @@
-"""What the statistics hand to the page: every number that is printed, with how it was made and what to doubt about it.
+"""What the statistics hand to the page: every number that is printed, and what to doubt about it.
 
 How a report is assembled:
 
-    experiment = load("quickstart", results="results")     # reports/inputs/load.py: plan, tidy table, curves
-    outcome = compare_all(experiment)                      # reports/analysis/compare.py: everything below, pure; compare_all(experiment)
-    outcome.baseline, outcome.arms                         # Cell per arm: what was measured
-    outcome.of("untied_head", "val_loss")                  # Comparison or None
-    outcome.decompositions["untied_head"]                  # learning gain and systems gain
-    outcome.times["untied_head"]                           # N* and time to target
-    outcome.published                                      # PublishedVerdict or None
+    experiment = load("quickstart", results="results")   # reports/inputs/load.py: plan and runs
+    outcome = compare_all(experiment)                    # reports/analysis/compare.py: what follows
+    outcome.baseline, outcome.arms                       # names
+    outcome.cells["untied_head"]                         # ArmOutcomes: what was measured
+    outcome.of("untied_head", "val_loss")                # Comparison or None
+    outcome.decompositions["untied_head"]                # learning gain and systems gain
+    outcome.times["untied_head"]                         # N* and time to target
+    outcome.published                                    # PublishedVerdict or None
 
-One declared analysis serves the page, chosen by the number of blocks and never by the data (docs/statistics.md):
-n = 1 a difference without interval; 2 to 5 blocks the two-way model arm + block; 6 and more paired t per arm with Holm; Welch
-where
-blocks are not shared; anytime-valid sequences while the experiment is unfinished or was extended; permuted worst-rank trimmed
-means
-where runs diverged.  Delta is always arm minus baseline in the metric's unit: below zero is better for every metric here.
+One declared analysis serves the page, chosen by the number of blocks and never by the data
+(docs/statistics.md): n = 1 a difference without interval; 2 to 5 blocks the two-way model
+arm + block; 6 and more paired t per arm with Holm; Welch where blocks are not shared; anytime-valid
+sequences while the experiment is unfinished or was extended; permuted worst-rank trimmed means
+where runs diverged. Delta is always arm minus baseline in the metric's unit: below zero is better
+for every metric here.
 """
 
 import enum
@@ -24,72 +25,124 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from reports.stats.contrasts import Method
+from reports.stats.verdicts import Kind
+
 LOSSES = ("val_loss", "heldout_loss")  # compared as differences; times as logarithms
 METRICS = (*LOSSES, "step_ms", "train_time_s", "time_to_target")
-UNITS = {"val_loss": "nats", "heldout_loss": "nats", "step_ms": "ms", "train_time_s": "s", "time_to_target": "s"}
+UNITS = {
+    "val_loss": "nats",
+    "heldout_loss": "nats",
+    "step_ms": "ms",
+    "train_time_s": "s",
+    "time_to_target": "s",
+}
 
 
-class Warning(enum.Enum):
-    """What to doubt about a number; the text says what is the matter and the cure. Order is the order of printing."""
+class Caution(enum.Enum):
+    """What to doubt about a number; the text says what is the matter and the cure.
 
-    DIVERGED = "Some runs diverged: the loss effect is a worst-rank trimmed mean. Read the outcome table beside it."
+    Order is the order of printing."""
+
+    DIVERGED = (
+        "Some runs diverged: the loss effect is a worst-rank trimmed mean. Read the outcome table "
+        "beside it."
+    )
     NOT_A_NUMBER = "A finished run's loss is not a number: it counts as diverged. Read its log."
     FAILED_RUNS = (
-        "Some planned runs failed and have no result: run the experiment again to complete them, or read why in the run table."
+        "Some planned runs failed and have no result: run the experiment again to complete them, "
+        "or read why in the run table."
     )
     UNFINISHED = (
-        "Planned runs are still missing: intervals are anytime-valid and wider. Finish the experiment for the planned ones."
+        "Planned runs are still missing: intervals are anytime-valid and wider. Finish the "
+        "experiment for the planned ones."
     )
     EXTENDED = (
-        "The number of seeds was raised after the first launch: intervals stay anytime-valid. Plan a new experiment to avoid it."
+        "The number of seeds was raised after the first launch: intervals stay anytime-valid. "
+        "Plan a new experiment to avoid it."
     )
-    STALE = "Runs made by an older source were left out: run the experiment again, or admit them with --accept-stale."
+    STALE = (
+        "Runs made by an older source were left out: run the experiment again, or admit them with "
+        "--accept-stale."
+    )
     STALE_ACCEPTED = (
-        "Runs made by an older source are counted, as asked by --accept-stale: the arms may differ by more than their changes."
+        "Runs made by an older source are counted, as asked by --accept-stale: the arms may "
+        "differ by more than their changes."
     )
-    DUPLICATE_RUN = "The same run appears twice and is counted once: give every run its own seed or remove the copy."
-    NOT_BLOCKED = "Arm and baseline share no blocks: compared as independent samples (Welch). Run both at the same seeds."
+    DUPLICATE_RUN = (
+        "The same run appears twice and is counted once: give every run its own seed or remove "
+        "the copy."
+    )
+    NOT_BLOCKED = (
+        "Arm and baseline share no blocks: compared as independent samples (Welch). Run both at "
+        "the same seeds."
+    )
     FEW_UNBLOCKED = (
-        "Without common blocks so few runs give no interval worth printing, as either arm may be the noisier: add runs to the "
-        "smaller arm, or run both at the same seeds."
+        "Without common blocks so few runs give no interval worth printing, as either arm may be "
+        "the noisier: add runs to the smaller arm, or run both at the same seeds."
     )
-    MISSING_CELLS = "Arm and baseline do not have the same blocks: only what they share is paired. Complete the missing runs."
-    ONE_NODE = "All runs were made on one node: a time claim holds on this node. Repeat it on another."
+    MISSING_CELLS = (
+        "Arm and baseline do not have the same blocks: only what they share is paired. Complete "
+        "the missing runs."
+    )
+    ONE_NODE = (
+        "All runs were made on one node: a time claim holds on this node. Repeat it on another."
+    )
     NO_SHARED_NODE = (
-        "Arm and baseline never ran on the same node: their times also differ by node (1 to 3 %). Run them in one block."
+        "Arm and baseline never ran on the same node: their times also differ by node (1 to 3 %). "
+        "Run them in one block."
     )
-    MIXED_HARDWARE = "Runs come from different hardware: their times are not compared. Run all arms on the same kind of machine."
+    MIXED_HARDWARE = (
+        "Runs come from different hardware: their times are not compared. Run all arms on the "
+        "same kind of machine."
+    )
     ZERO_VARIANCE = (
-        "The losses of several runs are equal to the last digit: they tell no error. Look for a copied run or fixed seed."
+        "The losses of several runs are equal to the last digit: they tell no error. Look for a "
+        "copied run or fixed seed."
     )
-    OUTLIER = "A run lies far from the others of its arm (more than 5 robust sd); it is counted. Look at its log."
+    OUTLIER = (
+        "A run lies far from the others of its arm (more than 5 robust sd); it is counted. Look "
+        "at its log."
+    )
     UNEQUAL_NOISE = (
-        "The arms' own sd differ by more than chance allows: declare alters_noise for the change, or use 6 seeds or more."
+        "The arms' own sd differ by more than chance allows: declare alters_noise for the change, "
+        "or use 6 seeds or more."
     )
     FEW_BUDGETS = (
-        "N* needs runs re-annealed at two or more budgets, or a slope given from outside: add budgets to the experiment."
+        "N* needs runs re-annealed at two or more budgets, or a slope given from outside: add "
+        "budgets to the experiment."
     )
     NOT_BRACKETED = (
-        "The budgets do not bracket the target, so N* is extrapolated and gets no verdict: add the budgets that `plan` proposes."
+        "The budgets do not bracket the target, so N* is extrapolated and gets no verdict: add "
+        "the budgets that `plan` proposes."
     )
-    SLOPE_GIVEN = "The slope of loss over steps was given from outside, with its standard error: add budgets to measure it."
-    SLOPE_UNSURE = "The slope of loss over steps is not resolved from zero, so N* is unbounded: add seeds or spread the budgets."
+    SLOPE_GIVEN = (
+        "The slope of loss over steps was given from outside, with its standard error: add "
+        "budgets to measure it."
+    )
+    SLOPE_UNSURE = (
+        "The slope of loss over steps is not resolved from zero, so N* is unbounded: add seeds or "
+        "spread the budgets."
+    )
     SLOPES_DIFFER = "The arms' slopes differ: each arm uses its own and N* is less certain."
     TWO_PHASE_UNVERIFIED = (
-        "Losses come from packed runs, times from exclusive ones; that both train alike is unverified: add whole-node baselines."
+        "Losses come from packed runs, times from exclusive ones; that both train alike is "
+        "unverified: add whole-node baselines."
     )
     EXPLORATORY = (
-        "Exploratory: the same runs may have suggested the question. `ablate confirm` writes the confirmatory experiment."
+        "Exploratory: the same runs may have suggested the question. `ablate confirm` writes the "
+        "confirmatory experiment."
     )
 
     @property
     def text(self) -> str:
+        """The sentence that is printed."""
         return str(self.value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One arm's outcomes: counts of runs at the compared budget and its own mean and sd of each metric (None where unknown)."""
+class ArmOutcomes:
+    """One arm's outcomes: counts of runs at the compared budget, its own mean and sd per metric."""
 
     arm: str
     n_planned: int  # runs of the arm in the plan, all budgets and roles
@@ -101,11 +154,9 @@ class Cell:
     diverged_rate: float | None  # diverged / (finished + diverged)
     diverged_low: float | None  # exact 95 % interval (Clopper and Pearson 1934)
     diverged_high: float | None
-    mean: Mapping[
-        str, float
-    ]  # metric -> mean over finished runs (val_loss, step_ms, train_time_s, steps, peak_allocated_mib, ...)
+    mean: Mapping[str, float]  # metric -> mean over finished runs (val_loss, step_ms, steps, ...)
     sd: Mapping[str, float]  # metric -> sd; a metric with fewer than two runs is absent, never 0
-    first_crossing_s: tuple[float, ...]  # descriptive: interpolated time at the target, finished runs that reached it
+    first_crossing_s: tuple[float, ...]  # interpolated time at the target, of runs that reached it
     n_censored: int  # runs that never reached the target
     outliers: tuple[str, ...]  # run_ids far from the others of the arm
 
@@ -114,11 +165,10 @@ class Cell:
 class Comparison:
     """One arm against the baseline on one metric.
 
-    delta, low, high are in the metric's unit, arm minus baseline. Times are analysed as logarithms: ratio, ratio_low and
-    ratio_high
-    (arm / baseline) carry the result there and delta, low, high are the ratio times the baseline's geometric mean; None for a
-    loss.
-    low and high are None with too little data (`n = 1`), or +-inf where an anytime-valid sequence is still unbounded.
+    delta, low, high are in the metric's unit, arm minus baseline. Times are analysed as logarithms:
+    ratio, ratio_low and ratio_high (arm / baseline) carry the result there and delta, low, high are
+    the ratio times the baseline's geometric mean; None for a loss. low and high are None with too
+    little data (`n = 1`), or +-inf where an anytime-valid sequence is still unbounded.
     """
 
     arm: str
@@ -140,54 +190,55 @@ class Comparison:
     ratio_high: float | None
     level: float  # simultaneous over the arms of this metric, 0.95
     n_comparisons: int  # arms in the family
-    method: str  # in words: 'two-way model, max-t', 'paired t, Holm', 'Welch t, Holm', 'anytime-valid t-mixture', ...
+    method: Method
     p: float | None  # adjusted for the family, two-sided; agrees with the interval
-    p_attainable: float | None  # the smallest adjusted p that this many runs could give; None where no test is possible
+    p_attainable: float | None  # the smallest adjusted p of so many runs; None: no test is possible
     df: float | None
-    correlation: float | None  # of arm and baseline over shared blocks: did pairing help? None below 3 blocks
+    correlation: float | None  # over shared blocks: did pairing help? None below 3 blocks
     looks: int  # how often results were looked at, 1 for a planned analysis
     exploratory: bool
     estimand: str  # 'at-rate' or 'retuned'
-    # better | worse | faster | slower | no difference larger than x | undecided: n more seeds needed | too few runs |
-    # no error estimate
+    # better | worse | faster | slower | no difference larger than x |
+    # undecided: n more seeds needed | too few runs | no error estimate
     verdict: str
-    kind: Literal["helps", "hurts", "equal", "undecided", "none"]  # the verdict for colours and exit codes
+    kind: Kind  # the verdict for colours and exit codes
     more_seeds: int | None  # seeds per arm still needed, where undecided
-    next_action: str  # what to do next, in words, with its cost in runs; '' when nothing is left to do
+    next_action: str  # in words, with its cost in runs; '' when nothing is left to do
     next_runs: int | None  # runs that it costs, None where it is not a matter of runs
-    warnings: tuple[Warning, ...]
+    warnings: tuple[Caution, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeEstimate:
-    """Steps and seconds an arm needs for the target loss (N* and N* x step time); None where not resolved, with the reason.
+    """Steps and seconds an arm needs for the target loss: N* and N* x step time.
 
-    Intervals are 95 % for this arm alone (not simultaneous), anytime-valid where the comparisons are; None while those are
-    unbounded. `slope` is d loss / d log N (below zero)."""
+    None where not resolved, with the reason. Intervals are 95 % for this arm alone (not
+    simultaneous), anytime-valid where the comparisons are; None while those are unbounded."""
 
     arm: str
     target: float
-    n_star: float | None
-    n_low: float | None
-    n_high: float | None
-    seconds: float | None
-    seconds_low: float | None
-    seconds_high: float | None
-    slope: float | None
-    slope_se: float | None
-    slope_given: bool  # from outside, not from these runs
-    extrapolated: bool  # the arm's budgets do not bracket the target: shown, gets no verdict
-    reason: str  # '' when resolved, else why not and what would help
+    n_star: float | None = None
+    n_low: float | None = None
+    n_high: float | None = None
+    seconds: float | None = None
+    seconds_low: float | None = None
+    seconds_high: float | None = None
+    slope: float | None = None  # d loss / d log N (below zero)
+    slope_se: float | None = None
+    slope_given: bool = False  # from outside, not from these runs
+    extrapolated: bool = False  # the arm's budgets do not bracket the target: gets no verdict
+    reason: str = ""  # '' when resolved, else why not and what would help
     budgets: tuple[int, ...]  # those used
-    warnings: tuple[Warning, ...]
+    warnings: tuple[Caution, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decomposition:
-    """dT = s_mean * dN + N_mean * ds exactly: learning gain (fewer steps) and systems gain (faster steps), arm minus baseline.
+    """dT = s_mean * dN + N_mean * ds exactly: learning gain (fewer steps) and systems gain.
 
-    Seconds below zero are time saved; percents are of the baseline's time. The two parts sum to `total_s` by construction.
-    At a single budget N is the same for all arms, the learning part is None ('not resolved') and total_s is the systems part."""
+    Arm minus baseline; seconds below zero are time saved, percents are of the baseline's time. The
+    two parts sum to `total_s` by construction. At a single budget N is the same for all arms, the
+    learning part is None ('not resolved') and total_s is the systems part."""
 
     arm: str
     learning_s: float | None
@@ -203,22 +254,25 @@ class Decomposition:
     note: str  # what N means here, in words
 
 
+PublishedWord = Literal[
+    "reproduced",
+    "smaller",
+    "larger",
+    "opposite",
+    "not resolved",
+    "published delta too uncertain to test",
+    "not testable here",
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class PublishedVerdict:
-    """Our effect beside the published one, both as percent of the baseline's time (below zero: faster)."""
+    """Our effect beside the published one, as percent of the baseline's time (below 0: faster)."""
 
     record: str  # 'r08'
     against: str  # 'r07'
     arm: str
-    verdict: Literal[
-        "reproduced",
-        "smaller",
-        "larger",
-        "opposite",
-        "not resolved",
-        "published delta too uncertain to test",
-        "not testable here",
-    ]
+    verdict: PublishedWord
     why: str  # one sentence
     percent: float | None
     percent_low: float | None
@@ -234,8 +288,9 @@ class PublishedVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseFloor:
-    """sd of the baseline's final loss over seeds, with its 95 % interval (chi square); None below two runs, and the interval
-    also while the page shows sequences."""
+    """sd of the baseline's final loss over seeds, with its 95 % interval (chi square).
+
+    None below two runs, and the interval also while the page shows sequences."""
 
     n: int
     sd: float | None
@@ -245,12 +300,12 @@ class NoiseFloor:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparisons:
-    """Everything the page prints. Arms in the plan's order without the baseline; a metric that cannot be compared is absent."""
+    """Everything the page prints; a metric that cannot be compared is absent."""
 
     baseline: str
-    arms: tuple[str, ...]
-    primary: str  # metric that decides: val_loss, step_ms or time_to_target (falls back to val_loss, see `notes`)
-    cells: Mapping[str, Cell]  # every arm, the baseline first
+    arms: tuple[str, ...]  # in the plan's order, without the baseline
+    primary: str  # metric that decides (falls back to val_loss, see `notes`)
+    cells: Mapping[str, ArmOutcomes]  # every arm, the baseline first
     comparisons: Mapping[tuple[str, str], Comparison]  # (arm, metric)
     times: Mapping[str, TimeEstimate]  # every arm, where the experiment has a target
     decompositions: Mapping[str, Decomposition]
@@ -258,17 +313,24 @@ class Comparisons:
     published: PublishedVerdict | None
     anytime: bool  # sequences instead of fixed-n intervals
     looks: int
-    budget: int | None  # the one at which losses and times are compared: the longest that all arms share
-    warnings: tuple[Warning, ...]  # of the experiment as a whole
+    budget: int | None  # at which losses and times are compared: the longest that all arms share
+    warnings: tuple[Caution, ...]  # of the experiment as a whole
     notes: tuple[str, ...]  # sentences about the analysis that belong above the table
 
     def of(self, arm: str, metric: str) -> Comparison | None:
+        """The comparison of an arm on a metric."""
         return self.comparisons.get((arm, metric))
 
 
 def effect(c: Comparison) -> tuple[float, float | None, float | None]:
-    """(estimate, low, high) as drawn and printed: nats for a loss, a fraction of the baseline's time for a time."""
+    """(estimate, low, high) as drawn and printed: nats, or a fraction of the baseline's time."""
     if c.ratio is None:
         return c.delta, c.low, c.high
-    low = None if c.ratio_low is None else c.ratio_low - 1.0 if c.ratio_low > 0 else -math.inf  # a ratio of 0 is no bound
-    return c.ratio - 1.0, low, None if c.ratio_high is None else c.ratio_high - 1.0
+    low, high = None, None
+    if c.ratio_low is not None:
+        low = -math.inf  # a ratio of 0 is no bound
+        if c.ratio_low > 0:
+            low = c.ratio_low - 1.0
+    if c.ratio_high is not None:
+        high = c.ratio_high - 1.0
+    return c.ratio - 1.0, low, high

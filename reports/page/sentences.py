@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.run.plan import Lock, Plan
-from reports.analysis.types import Comparison, Comparisons, PublishedVerdict, Warning, effect
+from reports.analysis.types import Caution, Comparison, Comparisons, PublishedVerdict, effect
 from reports.format import effect_kind, plural, show
 from reports.page.cells import METRIC_WORDS, Part, number, words
 
@@ -230,7 +230,7 @@ def notes(outcome: Comparisons) -> list[str]:
     sentences = dict.fromkeys(outcome.notes)
     sentences |= dict.fromkeys(warning.text for warning in outcome.warnings)
     arms_of = concerned_arms(outcome)
-    for warning in Warning:
+    for warning in Caution:
         if warning not in arms_of or warning in outcome.warnings:
             continue
         arms = arms_of[warning]
@@ -243,9 +243,9 @@ def notes(outcome: Comparisons) -> list[str]:
     return [*sentences, *(f"Time to target: {r.removesuffix('.')}." for r in unsaid[:2])]
 
 
-def concerned_arms(outcome: Comparisons) -> dict[Warning, list[str]]:
-    """Warning -> the arms it is about, each once, in the order of the comparisons."""
-    arms_of: dict[Warning, dict[str, None]] = {}
+def concerned_arms(outcome: Comparisons) -> dict[Caution, list[str]]:
+    """Caution -> the arms it is about, each once, in the order of the comparisons."""
+    arms_of: dict[Caution, dict[str, None]] = {}
     for (arm, _), c in outcome.comparisons.items():
         for warning in c.warnings:
             arms_of.setdefault(warning, {})[arm] = None

@@ -1,42 +1,60 @@
 """Arms against the baseline with a fixed number of runs: the one declared analysis, on arrays.
 
 `analyse` chooses by the number of blocks and by what the plan declares, never by the values:
-    2 to 5 blocks   two-way model arm + block, the larger of two errors (reports/stats/two_way.py), max-t over the arms
+    2 to 5 blocks   two-way model arm + block, the larger of two errors (reports/stats/two_way.py),
+                    max-t over the arms
     6 and more      paired t per arm over shared blocks, Holm over the arms
     no blocks       Welch's t per arm, widened (reports/stats/unblocked.py), Holm
     alters_noise    an arm declared so is not pooled: paired t, and its share of the error rate
     diverged runs   permuted worst-rank trimmed mean (reports/stats/outcomes.py), and its share
-A family of m arms spends alpha once: the pooled arms share alpha * m_pooled / m, the others the rest by Holm.
+A family of m arms spends alpha once: the pooled arms share alpha * m_pooled / m, the others the
+rest by Holm.
 """
 
-from collections.abc import Mapping
+import enum
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
 
+from reports.stats.intervals import Estimate
 from reports.stats.outcomes import permuted_effect
 from reports.stats.simultaneous import Array, agree_with_holm, holm, max_t_p, max_t_quantile
-from reports.stats.two_way import two_way
+from reports.stats.two_way import Errors, TwoWay, two_way
 from reports.stats.unblocked import too_few, welch, widening
 
 POOLED_UP_TO = 5  # blocks: above it every arm's own variance is known well enough
 
 
+class Method(enum.StrEnum):
+    """How an effect was judged; the value is what is printed."""
+
+    TWO_WAY = "two-way model, max-t"
+    PAIRED = "paired t, Holm"
+    WELCH = "Welch t, Holm"
+    PERMUTED = "permuted worst-rank trimmed mean, Holm"
+    SEQUENCE = "anytime-valid t-mixture"
+    SLOPE = "local slope, delta method, Bonferroni"
+    SLOPE_SEQUENCE = "anytime-valid t-mixture over the slope's sequence"
+    DIFFERENCE = "difference only"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One arm's outcomes of one metric: finite values with their blocks (None: unblocked), and how many runs diverged."""
+    """One arm's outcomes of one metric: finite values with their blocks, and how many diverged."""
 
     values: Array
-    blocks: tuple[object, ...]
+    blocks: tuple[object, ...]  # None: unblocked
     n_diverged: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """Arm minus baseline: the estimate, a simultaneous interval, the adjusted p. None where the runs allow none.
+    """Arm minus baseline: the estimate, a simultaneous interval, the adjusted p.
 
-    p_attainable is 1 where too few runs without common blocks allow no interval."""
+    What the runs do not allow is None. p_attainable is 1 where too few runs without common blocks
+    allow no interval."""
 
     delta: float
     low: float | None
@@ -45,9 +63,25 @@ class Effect:
     p_attainable: float | None
     df: float | None
     se: float | None
-    method: str
+    method: Method
     n_blocks: int
     correlation: float | None
+
+
+def difference_only(delta: float, *, n_blocks: int, correlation: float | None) -> Effect:
+    """An effect of which nothing is known but its size."""
+    return Effect(
+        delta=delta,
+        low=None,
+        high=None,
+        p=None,
+        p_attainable=None,
+        df=None,
+        se=None,
+        method=Method.DIFFERENCE,
+        n_blocks=n_blocks,
+        correlation=correlation,
+    )
 
 
 def block_means(sample: Sample) -> dict[object, float]:
@@ -56,14 +90,19 @@ def block_means(sample: Sample) -> dict[object, float]:
     for value, block in zip(sample.values, sample.blocks, strict=True):
         if block is not None:
             grouped.setdefault(block, []).append(float(value))
-    return {block: float(np.mean(values)) if len(values) > 1 else values[0] for block, values in grouped.items()}
+    means = {}
+    for block, values in grouped.items():
+        means[block] = float(np.mean(values)) if len(values) > 1 else values[0]
+    return means
 
 
 def paired(arm: Sample, baseline: Sample) -> tuple[Array, Array]:
     """Values of arm and baseline over the blocks both have, (n,) each, in the baseline's order."""
-    a, b = block_means(arm), block_means(baseline)
-    shared = [block for block in b if block in a]
-    return np.array([a[s] for s in shared], float), np.array([b[s] for s in shared], float)
+    of_arm, of_baseline = block_means(arm), block_means(baseline)
+    shared = [block for block in of_baseline if block in of_arm]
+    a = np.array([of_arm[block] for block in shared], float)
+    b = np.array([of_baseline[block] for block in shared], float)
+    return a, b
 
 
 def correlation(arm: Sample, baseline: Sample) -> float | None:
@@ -75,7 +114,9 @@ def correlation(arm: Sample, baseline: Sample) -> float | None:
 
 
 def paired_t(arm: Sample, baseline: Sample) -> tuple[float, float, float, int]:
-    """(difference, standard error, df, shared blocks): paired over shared blocks, Welch where fewer than two are shared."""
+    """(difference, standard error, df, shared blocks): paired over shared blocks.
+
+    Welch's, with 0 blocks, where fewer than two are shared."""
     a, b = paired(arm, baseline)
     if len(a) >= 2:
         d = a - b
@@ -84,108 +125,211 @@ def paired_t(arm: Sample, baseline: Sample) -> tuple[float, float, float, int]:
 
 
 def analyse(
-    arms: Mapping[str, Sample], baseline: Sample, *, level: float = 0.95, alters_noise: frozenset[str] = frozenset()
+    arms: Mapping[str, Sample],
+    baseline: Sample,
+    *,
+    level: float = 0.95,
+    alters_noise: frozenset[str] = frozenset(),
 ) -> dict[str, Effect]:
-    """Effect of every arm that has a value, by the declared analysis at simultaneous `level`."""
+    """Effect of every arm that has a value, by the declared analysis at simultaneous `level`.
+
+    alters_noise: arms that are declared to have a variance of their own."""
+    if not arms:
+        return {}
     alpha, m = 1 - level, len(arms)
-    n_blocks = len(block_means(baseline))
-    shared = {name: len(paired(sample, baseline)[0]) for name, sample in arms.items()}
-    pooled = [
-        name
-        for name, sample in arms.items()
-        if 2 <= n_blocks <= POOLED_UP_TO
-        and shared[name] >= 1
-        and not {name} & alters_noise
-        and not sample.n_diverged
-        and not baseline.n_diverged
-        and None not in sample.blocks
-    ]
-    out = _pooled(arms, baseline, pooled, alpha * len(pooled) / m if m else alpha, m)
-    rest = [name for name in arms if name not in out]
-    out |= _separate({name: arms[name] for name in rest}, baseline, alpha, m)
-    return {name: out[name] for name in arms}
+    pooled = _names_to_pool(arms, baseline, alters_noise)
+    effects = _pooled(arms, baseline, pooled, alpha * len(pooled) / m)
+    rest = {name: sample for name, sample in arms.items() if name not in effects}
+    effects |= _separate(rest, baseline, alpha, m)
+    return {name: effects[name] for name in arms}
+
+
+def _names_to_pool(
+    arms: Mapping[str, Sample], baseline: Sample, alters_noise: frozenset[str]
+) -> list[str]:
+    """Arms of the two-way model: every run in one of the baseline's few blocks, none diverged."""
+    few_blocks = 2 <= len(block_means(baseline)) <= POOLED_UP_TO
+    if not few_blocks or baseline.n_diverged:
+        return []
+    names = []
+    for name, sample in arms.items():
+        all_blocked = None not in sample.blocks and len(paired(sample, baseline)[0]) >= 1
+        if all_blocked and name not in alters_noise and not sample.n_diverged:
+            names.append(name)
+    return names
 
 
 def _blocked(sample: Sample) -> Sample:
     """Without its unblocked runs."""
-    keep = np.array([b is not None for b in sample.blocks], bool)
-    return Sample(values=sample.values[keep], blocks=tuple(b for b in sample.blocks if b is not None))
+    keep = np.array([block is not None for block in sample.blocks], bool)
+    blocks = tuple(block for block in sample.blocks if block is not None)
+    return Sample(values=sample.values[keep], blocks=blocks)
 
 
-def _pooled(arms: Mapping[str, Sample], baseline: Sample, names: list[str], alpha: float, m: int) -> dict[str, Effect]:
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """The contrasts of the two-way model by one of its errors, (m,) each."""
+
+    half: Array
+    p: Array
+    se: Array
+    df: float
+
+
+def _pooled(
+    arms: Mapping[str, Sample], baseline: Sample, names: Sequence[str], alpha: float
+) -> dict[str, Effect]:
+    """The named arms by the two-way model at simultaneous `alpha`."""
     if not names:
         return {}
-    samples = [_blocked(baseline), *(arms[name] for name in names)]
-    values = np.concatenate([s.values for s in samples])
-    arm = [i for i, s in enumerate(samples) for _ in s.values]
-    index = {block: i for i, block in enumerate(dict.fromkeys(b for s in samples for b in s.blocks))}
-    fitted = two_way(values, arm, [index[b] for s in samples for b in s.blocks])
-    share, level = m / len(names), 1 - alpha
-    halves = [max_t_quantile(level, fitted.corr, e.df) * e.se for e in fitted.errors]
-    ps = [np.minimum(1, share * max_t_p(fitted.delta / np.maximum(e.se, 1e-300), fitted.corr, e.df)) for e in fitted.errors]
-    out = {}
+    fitted = _two_way_of([_blocked(baseline), *(arms[name] for name in names)])
+    share = len(arms) / len(names)
+    answers = [_judged(fitted, errors, 1 - alpha, share) for errors in fitted.errors]
+    effects = {}
     for i, name in enumerate(names):
-        wider = max(range(len(halves)), key=lambda j: halves[j][i], default=None)
-        half, p, df, se = (
-            (np.nan,) * 4
-            if wider is None
-            else (halves[wider][i], max(p[i] for p in ps), fitted.errors[wider].df, fitted.errors[wider].se[i])
+        delta = float(fitted.delta[i])
+        n_blocks = len(paired(arms[name], baseline)[0])
+        r = correlation(arms[name], baseline)
+        if not answers:
+            effects[name] = difference_only(delta, n_blocks=n_blocks, correlation=r)
+            continue
+        wider = _widest(answers, i)
+        effects[name] = _effect(
+            Estimate(value=delta, se=float(wider.se[i]), df=wider.df),
+            float(wider.half[i]),
+            float(max(answer.p[i] for answer in answers)),
+            Method.TWO_WAY,
+            n_blocks=n_blocks,
+            correlation=r,
         )
-        out[name] = _effect(
-            float(fitted.delta[i]), float(half), float(p), df, float(se), "two-way model, max-t", arms[name], baseline
-        )
-    return out
+    return effects
 
 
-def _separate(arms: Mapping[str, Sample], baseline: Sample, alpha: float, m: int) -> dict[str, Effect]:
+def _two_way_of(samples: Sequence[Sample]) -> TwoWay:
+    """The two-way model of samples, the baseline's first."""
+    values = np.concatenate([sample.values for sample in samples])
+    arm: list[int] = []
+    block: list[int] = []
+    numbers: dict[object, int] = {}
+    for i, sample in enumerate(samples):
+        for name in sample.blocks:
+            arm.append(i)
+            block.append(numbers.setdefault(name, len(numbers)))
+    return two_way(values, arm, block)
+
+
+def _judged(fitted: TwoWay, errors: Errors, level: float, share: float) -> _Judged:
+    """share: of the whole family's arms to those that are pooled, by which p is raised."""
+    half = max_t_quantile(level, fitted.corr, errors.df) * errors.se
+    t = fitted.delta / np.maximum(errors.se, 1e-300)
+    p = np.minimum(1, share * max_t_p(t, fitted.corr, errors.df))
+    return _Judged(half=half, p=p, se=errors.se, df=errors.df)
+
+
+def _widest(answers: Sequence[_Judged], i: int) -> _Judged:
+    """The answer with the widest interval of contrast i; the first of equal ones."""
+    widest = answers[0]
+    for answer in answers[1:]:
+        if answer.half[i] > widest.half[i]:
+            widest = answer
+    return widest
+
+
+def _separate(
+    arms: Mapping[str, Sample], baseline: Sample, alpha: float, m: int
+) -> dict[str, Effect]:
     """Each arm on its own at alpha / m, sharpened by Holm among them."""
-    if not arms:
-        return {}
-    share, out = m / len(arms), {}
+    effects = {}
     for name, sample in arms.items():
         if sample.n_diverged or baseline.n_diverged:
-            r = permuted_effect(sample.values, sample.n_diverged, baseline.values, baseline.n_diverged, alpha=alpha / m)
-            out[name] = Effect(
-                delta=r.delta, low=r.low, high=r.high, p=r.p, p_attainable=min(1.0, m * r.p_attainable), df=None,
-                se=se if np.isfinite(se := welch(sample.values, baseline.values)[1]) else None,
-                method="permuted worst-rank trimmed mean, Holm", n_blocks=0, correlation=correlation(sample, baseline),
-            )  # fmt: skip
-            continue
-        delta, se, df, n = paired_t(sample, baseline)
-        good = np.isfinite(se) and se > 1e-12 * max(1.0, abs(float(baseline.values.mean())))
-        if good and not n:
-            if too_few(len(sample.values), len(baseline.values), alpha / m):
-                out[name] = replace(_effect(delta, np.nan, np.nan, df, se, "", sample, baseline), p_attainable=1.0)
-                continue
-            se *= widening(len(sample.values), len(baseline.values), alpha / m)
-        half = stats.t.isf(alpha / m / 2, df) * se if good else np.nan
-        p = float(2 * stats.t.sf(abs(delta) / se, df)) if good else np.nan
-        method = f"{'paired' if n else 'Welch'} t, Holm"
-        out[name] = _effect(delta, half, p, df, se, method, sample, baseline)
-    tested = [name for name, e in out.items() if e.p is not None]
-    if tested:
-        adjusted = np.minimum(1, share * holm(np.array([out[n].p for n in tested], float)))
-        for name, p in zip(tested, adjusted, strict=True):
-            e = out[name]
-            low, high = e.low, e.high
-            if low is not None and high is not None:
-                ends = agree_with_holm(*map(np.asarray, (e.delta, low, high, p)), alpha=alpha)
-                low, high = float(ends[0]), float(ends[1])
-            out[name] = Effect(**{**vars(e), "low": low, "high": high, "p": float(p)})
-    return out
+            effects[name] = _permuted(sample, baseline, alpha / m, m)
+        else:
+            effects[name] = _by_its_own_t(sample, baseline, alpha / m)
+    return _sharpened(effects, alpha, m)
 
 
-def _effect(delta: float, half: float, p: float, df: float, se: float, method: str, arm: Sample, baseline: Sample) -> Effect:
-    known = bool(np.isfinite(half))
+def _permuted(arm: Sample, baseline: Sample, alpha: float, m: int) -> Effect:
+    """The trimmed mean's, where runs diverged."""
+    result = permuted_effect(
+        arm.values, arm.n_diverged, baseline.values, baseline.n_diverged, alpha=alpha
+    )
+    _, se, _ = welch(arm.values, baseline.values)
+    return Effect(
+        delta=result.delta,
+        low=result.low,
+        high=result.high,
+        p=result.p,
+        p_attainable=min(1.0, m * result.p_attainable),
+        df=None,
+        se=se if np.isfinite(se) else None,
+        method=Method.PERMUTED,
+        n_blocks=0,
+        correlation=correlation(arm, baseline),
+    )
+
+
+def _by_its_own_t(arm: Sample, baseline: Sample, alpha: float) -> Effect:
+    """One arm's at `alpha`: paired over shared blocks, or Welch's, widened."""
+    delta, se, df, n_blocks = paired_t(arm, baseline)
+    r = correlation(arm, baseline)
+    rounding = 1e-12 * max(1.0, abs(float(baseline.values.mean())))
+    if not (np.isfinite(se) and se > rounding):
+        return difference_only(delta, n_blocks=n_blocks, correlation=r)
+    if not n_blocks:
+        n_arm, n_baseline = len(arm.values), len(baseline.values)
+        if too_few(n_arm, n_baseline, alpha):
+            n_shared = len(paired(arm, baseline)[0])
+            effect = difference_only(delta, n_blocks=n_shared, correlation=r)
+            return replace(effect, p_attainable=1.0)
+        se *= widening(n_arm, n_baseline, alpha)
+    half = stats.t.isf(alpha / 2, df) * se
+    p = float(2 * stats.t.sf(abs(delta) / se, df))
+    method = Method.PAIRED if n_blocks else Method.WELCH
+    estimate = Estimate(value=delta, se=se, df=df)
+    return _effect(estimate, half, p, method, n_blocks=n_blocks, correlation=r)
+
+
+def _sharpened(effects: Mapping[str, Effect], alpha: float, m: int) -> dict[str, Effect]:
+    """Effects at alpha / m with Holm's p; an interval ends at zero where Holm decided the sign."""
+    sharpened = dict(effects)
+    ps = {name: effect.p for name, effect in effects.items() if effect.p is not None}
+    if not ps:
+        return sharpened
+    share = m / len(effects)
+    adjusted = np.minimum(1, share * holm(np.array([*ps.values()], float)))
+    for name, p in zip(ps, adjusted, strict=True):
+        effect = effects[name]
+        low, high = effect.low, effect.high
+        if low is not None and high is not None:
+            bounds = np.asarray(effect.delta), np.asarray(low), np.asarray(high)
+            cut_low, cut_high = agree_with_holm(*bounds, np.asarray(p), alpha=alpha)
+            low, high = float(cut_low), float(cut_high)
+        sharpened[name] = replace(effect, low=low, high=high, p=float(p))
+    return sharpened
+
+
+def _effect(
+    estimate: Estimate,
+    half: float,
+    p: float,
+    method: Method,
+    *,
+    n_blocks: int,
+    correlation: float | None,
+) -> Effect:
+    """With the interval of this half width, or without where it is not finite."""
+    delta = estimate.value
+    if not np.isfinite(half):
+        return difference_only(delta, n_blocks=n_blocks, correlation=correlation)
     return Effect(
         delta=delta,
-        low=delta - half if known else None,
-        high=delta + half if known else None,
-        p=p if known else None,
-        p_attainable=0.0 if known else None,  # a t statistic can grow without bound
-        df=df if known else None,
-        se=se if known else None,
-        method=method if known else "difference only",
-        n_blocks=0 if method.startswith("Welch") else len(paired(arm, baseline)[0]),
-        correlation=correlation(arm, baseline),
+        low=delta - half,
+        high=delta + half,
+        p=p,
+        p_attainable=0.0,  # a t statistic can grow without bound
+        df=estimate.df,
+        se=estimate.se,
+        method=method,
+        n_blocks=n_blocks,
+        correlation=correlation,
     )

@@ -9,8 +9,12 @@ Interval = tuple[float, float]
 
 
 def t_quantile(alpha: float, df: float) -> float:
-    """c with P(|T| > c) = alpha for Student's t; scipy.stats' own, without what it spends on arrays of parameters."""
-    return float(-special.stdtrit(df, alpha / 2) if math.isfinite(df) else -special.ndtri(alpha / 2))
+    """c with P(|T| > c) = alpha for Student's t; df inf is the normal distribution.
+
+    scipy.stats' own, without what it spends on arrays of parameters."""
+    if math.isfinite(df):
+        return float(-special.stdtrit(df, alpha / 2))
+    return float(-special.ndtri(alpha / 2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,24 +32,33 @@ class Estimate:
     @property
     def p(self) -> float:
         """Two-sided, against zero; below alpha exactly when interval(alpha) leaves zero."""
-        return float(2 * stats.t.sf(abs(self.value) / self.se, self.df)) if self.se > 0 else float(self.value == 0)
+        if self.se > 0:
+            return float(2 * stats.t.sf(abs(self.value) / self.se, self.df))
+        return float(self.value == 0)
 
 
 def total(*parts: Estimate) -> Estimate:
     """Sum of independent estimates, df by Satterthwaite (1946)."""
     variance = sum(e.se**2 for e in parts)
     shares = sum(e.se**4 / e.df for e in parts)
-    df = variance**2 / shares if shares > 0 else min(e.df for e in parts)
+    df = min(e.df for e in parts)
+    if shares > 0:
+        df = variance**2 / shares
     return Estimate(value=sum(e.value for e in parts), se=math.sqrt(variance), df=df)
 
 
-def fieller(u: float, v: float, var_u: float, var_v: float, cov_uv: float, t: float) -> Interval | None:
-    """{r: (u - r v)^2 <= t^2 var(u - r v)}, the exact set for u / v (Fieller 1954); None where unbounded: v not resolved from
-    zero."""
+def fieller(
+    u: float, v: float, var_u: float, var_v: float, cov_uv: float, t: float
+) -> Interval | None:
+    """{r: (u - r v)^2 <= t^2 var(u - r v)}, the exact set for u / v (Fieller 1954).
+
+    None where it is unbounded: v is not resolved from zero."""
     a = v * v - t * t * var_v
     b = u * v - t * t * cov_uv
     c = u * u - t * t * var_u
     if a <= 0:
         return None
-    root = math.sqrt(max(b * b - a * c, 0.0))  # u / v itself is in the set, so below zero is rounding
+    root = math.sqrt(
+        max(b * b - a * c, 0.0)
+    )  # u / v itself is in the set, so below zero is rounding
     return float((b - root) / a), float((b + root) / a)

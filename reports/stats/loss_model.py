@@ -1,20 +1,22 @@
-"""Loss against steps from runs annealed to several budgets, and the steps N* at which it meets a target.
+"""Loss against steps from runs annealed to several budgets: the steps N* that a target takes.
 
-The rate decays to the last step, so N* is not where one curve crosses the target: it solves E[final loss | budget N] = target.
-Locally  loss = mu_arm + beta (log N - x0) + block,  one slope for all arms unless an arm-by-budget interaction shows (F test,
-5 %); theta = (target - mu) / beta is log(N* / N0), a ratio of normals: Fieller's interval. In sums (time to target) and
-differences (of two arms) its error comes by the delta method. Every arm's own residual variance is used where the arm alone has
-OWN_DF residual degrees of freedom (a matter of the design, not of the data), Satterthwaite's df for the combination; else one
-pooled variance. Arrays: K arms, the baseline first; z = (mu, beta) has 2K entries.
+The rate decays to the last step, so N* is not where one curve crosses the target: it solves
+E[final loss | budget N] = target. Locally  loss = mu_arm + beta (log N - x0) + block,  one slope
+for all arms unless an arm-by-budget interaction shows (F test, 5 %); theta = (target - mu) / beta
+is log(N* / N0), a ratio of normals: Fieller's interval. In sums (time to target) and differences
+(of two arms) its error comes by the delta method. Every arm's own residual variance is used where
+the arm alone has OWN_DF residual degrees of freedom (a matter of the design, not of the data),
+Satterthwaite's df for the combination; else one pooled variance.
+Arrays: K arms, the baseline first; z = (mu, beta) has 2K entries.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from reports.stats.intervals import Estimate, Interval, fieller, t_quantile
@@ -23,12 +25,15 @@ from reports.stats.simultaneous import Array
 WINDOW = 3  # budgets: the fit stays local
 INTERACTION_ALPHA = 0.05
 OWN_DF = 3.5
-LEAST_SHARE = 0.1  # of the pooled variance: a difference of sums of squares may come out at or below zero
+# Of the pooled variance: a difference of sums of squares may come out at or below zero
+LEAST_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slope:
-    """-d loss / d step at the budget that was run, from outside, with its standard error (both per step, not negative)."""
+    """-d loss / d step at the budget that was run, from outside, with its standard error.
+
+    Both are per step and not negative."""
 
     per_step: float
     se: float
@@ -37,9 +42,15 @@ class Slope:
 
 PUBLISHED_SLOPES = {
     "late 2024": Slope(
-        per_step=0.0037 / 100, se=0.0004 / 100, source="records 3 to 11 of late 2024; the error is a guess of 10 %"
+        per_step=0.0037 / 100,
+        se=0.0004 / 100,
+        source="records 3 to 11 of late 2024; the error is a guess of 10 %",
     ),
-    "track3": Slope(per_step=0.0045 / 100, se=0.0, source="the optimization track's rule, which states no error"),
+    "track3": Slope(
+        per_step=0.0045 / 100,
+        se=0.0,
+        source="the optimization track's rule, which states no error",
+    ),
     "2026": Slope(per_step=0.0145 / 100, se=0.0008 / 100, source="public recipes of 2026"),
 }
 
@@ -58,9 +69,11 @@ class LossModel:
 
     @property
     def beta(self) -> Array:
+        """The arms' slopes, (K,)."""
         return self.z[len(self.z) // 2 :]
 
     def slope_se(self, i: int) -> float:
+        """The standard error of an arm's slope."""
         j = len(self.z) // 2 + i
         return math.sqrt(float(self.parts[:, j, j].sum()))
 
@@ -82,26 +95,37 @@ class LossModel:
         return Estimate(value=self.x0 + self.theta(i), se=se, df=df)
 
     def shift(self, i: int) -> Estimate:
-        """log(N*_i / N*_0), its error by the delta method: what both arms share, the slope above all, cancels."""
+        """log(N*_i / N*_0), its error by the delta method.
+
+        What both arms share, the slope above all, cancels."""
         se, df = self._error(self._gradient(i) - self._gradient(0))
         return Estimate(value=self.theta(i) - self.theta(0), se=se, df=df)
 
     def error_of(self, weights: Mapping[int, float]) -> tuple[float, float]:
-        """(standard error, df) of the sum of weights[i] log N*_i: what the arms share, runs and slope, counts once."""
-        return self._error(np.sum([w * self._gradient(i) for i, w in weights.items()], axis=0))
+        """(standard error, df) of the sum of weights[i] log N*_i.
+
+        What the arms share, runs and slope, counts once."""
+        gradients = [weight * self._gradient(i) for i, weight in weights.items()]
+        return self._error(np.sum(gradients, axis=0))
 
     def _gradient(self, i: int) -> Array:
         """d theta_i / d z."""
-        return -(self._unit(i) + self.theta(i) * self._unit(len(self.z) // 2 + i)) / self.beta[i]
+        of_slope = self._unit(len(self.z) // 2 + i)
+        gradient: Array = -(self._unit(i) + self.theta(i) * of_slope) / self.beta[i]
+        return gradient
 
     def _error(self, gradient: Array) -> tuple[float, float]:
         """(standard error, Satterthwaite df) of gradient @ z."""
         each = np.einsum("i,pij,j->p", gradient, self.parts, gradient)
-        df = float(each.sum() ** 2 / (each**2 / self.part_df).sum()) if each.any() else float(self.part_df.min())
+        if each.any():
+            df = float(each.sum() ** 2 / (each**2 / self.part_df).sum())
+        else:
+            df = float(self.part_df.min())
         return math.sqrt(float(each.sum())), df
 
     def _unit(self, j: int) -> Array:
-        return np.eye(len(self.z))[j]
+        unit: Array = np.eye(len(self.z))[j]
+        return unit
 
 
 def local_window(budgets: Array, losses: Array, target: float) -> tuple[float, ...]:
@@ -109,72 +133,146 @@ def local_window(budgets: Array, losses: Array, target: float) -> tuple[float, .
     distinct = np.unique(budgets)
     if len(distinct) <= WINDOW:
         return tuple(map(float, distinct))
-    gap = np.array([abs(losses[budgets == b].mean() - target) for b in distinct])
-    start = int(np.argmin([gap[i : i + WINDOW].sum() for i in range(len(distinct) - WINDOW + 1)]))
-    return tuple(map(float, distinct[start : start + WINDOW]))
+    gap = np.array([abs(losses[budgets == budget].mean() - target) for budget in distinct])
+    starts = range(len(distinct) - WINDOW + 1)
+    nearest = int(np.argmin([gap[start : start + WINDOW].sum() for start in starts]))
+    return tuple(map(float, distinct[nearest : nearest + WINDOW]))
 
 
 def fit(
-    *, arm: Array, budget: Array, loss: Array, block: Sequence[object], target: float, slope: Slope | None = None
+    *,
+    arm: Array,
+    budget: Array,
+    loss: Array,
+    block: Sequence[object],
+    target: float,
+    slope: Slope | None = None,
 ) -> LossModel | None:
-    """The local model of runs (one entry each; arms numbered from 0); None without residual df, or without a slope.
+    """The local model of runs (one entry each); None without residual df, or without a slope.
 
-    With one budget a `slope` from outside is needed; with several it is ignored."""
-    k, x0 = int(arm.max()) + 1, float(np.log(budget).mean())
-    x = np.log(budget) - x0
-    arms, several = (arm[:, None] == np.arange(k)).astype(float), len(np.unique(budget)) > 1
-    if not several and slope is None:
-        return None
+    arm: numbered from 0; budget: steps; slope: from outside, needed with one budget and ignored
+    with several."""
+    x0 = float(np.log(budget).mean())
     blocks = _block_columns(block)
-    if not several:
-        least_squares = _solve(np.hstack([arms, blocks]), loss)
-        if least_squares is None:
-            return None
-        n, lift = float(np.exp(x0)), np.vstack([np.eye(k), np.zeros((k, k))])
-        assert slope is not None
-        z = np.concatenate([least_squares[0][:k], np.full(k, -slope.per_step * n)])
-        parts, part_df = _covariance(least_squares, arm, k, lift)
-        outside = np.zeros((1, 2 * k, 2 * k))
-        outside[0, k:, k:] = (slope.se * n) ** 2
-        return LossModel(z=z, parts=np.concatenate([parts, outside]), part_df=np.append(part_df, np.inf), x0=x0, common=True,
-                         given=True, target=target)  # fmt: skip
+    if len(np.unique(budget)) > 1:
+        fitted = _with_measured_slope(arm, np.log(budget) - x0, loss, blocks)
+    elif slope is not None:
+        fitted = _with_given_slope(arm, loss, blocks, slope, budget=float(np.exp(x0)))
+    else:
+        return None
+    if fitted is None:
+        return None
+    return LossModel(
+        z=fitted.z,
+        parts=fitted.parts,
+        part_df=fitted.part_df,
+        x0=x0,
+        common=fitted.common,
+        given=fitted.given,
+        target=target,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fitted:
+    """What of a LossModel follows from the runs."""
+
+    z: Array
+    parts: Array
+    part_df: Array
+    common: bool
+    given: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Solution:
+    """Least squares of n runs and q coefficients."""
+
+    coefficients: Array  # (q,)
+    solver: Array  # (q, n): from losses to coefficients
+    residual: Array  # (n,)
+    remainder: Array  # (n, n): I - hat matrix
+
+
+def _with_given_slope(
+    arm: Array, loss: Array, blocks: Array, slope: Slope, *, budget: float
+) -> _Fitted | None:
+    """One budget's mean losses, and the slope from outside with an error of its own."""
+    k = int(arm.max()) + 1
+    solution = _solve(np.hstack([_arm_columns(arm), blocks]), loss)
+    if solution is None:
+        return None
+    z = np.concatenate([solution.coefficients[:k], np.full(k, -slope.per_step * budget)])
+    lift = np.vstack([np.eye(k), np.zeros((k, k))])
+    parts, part_df = _covariance(solution, arm, k, lift)
+    outside = np.zeros((1, 2 * k, 2 * k))
+    outside[0, k:, k:] = (slope.se * budget) ** 2
+    return _Fitted(
+        z=z,
+        parts=np.concatenate([parts, outside]),
+        part_df=np.append(part_df, np.inf),
+        common=True,
+        given=True,
+    )
+
+
+def _with_measured_slope(arm: Array, x: Array, loss: Array, blocks: Array) -> _Fitted | None:
+    """x: log budgets, centred."""
+    k = int(arm.max()) + 1
+    arms = _arm_columns(arm)
     one = _solve(np.hstack([arms, x[:, None], blocks]), loss)
     if one is None:
         return None
-    own = _solve(np.hstack([arms, arms * x[:, None], blocks]), loss) if k > 1 else None
-    if own is not None and _interaction(one, own):
-        parts, part_df = _covariance(own, arm, k, np.eye(2 * k))
-        return LossModel(z=own[0][: 2 * k], parts=parts, part_df=part_df, x0=x0, common=False, given=False, target=target)
-    lift = np.vstack([np.eye(k + 1)[:k], np.tile(np.eye(k + 1)[k], (k, 1))])  # (mu, beta, ..., beta) from (mu, beta)
+    each = None
+    if k > 1:
+        each = _solve(np.hstack([arms, arms * x[:, None], blocks]), loss)
+    if each is not None and _slopes_differ(one, each):
+        parts, part_df = _covariance(each, arm, k, np.eye(2 * k))
+        z = each.coefficients[: 2 * k]
+        return _Fitted(z=z, parts=parts, part_df=part_df, common=False, given=False)
+    means, slope = np.eye(k + 1)[:k], np.eye(k + 1)[k]
+    lift = np.vstack([means, np.tile(slope, (k, 1))])  # (mu, beta, ..., beta) from (mu, beta)
     parts, part_df = _covariance(one, arm, k, lift)
-    return LossModel(z=lift @ one[0][: k + 1], parts=parts, part_df=part_df, x0=x0, common=True, given=False, target=target)
+    z = lift @ one.coefficients[: k + 1]
+    return _Fitted(z=z, parts=parts, part_df=part_df, common=True, given=False)
 
 
-Solution = tuple[
-    Array, Array, Array, Array
-]  # coefficients (q,), their map from losses (q, n), residuals (n,), I - hat matrix (n, n)
+def _arm_columns(arm: Array) -> Array:
+    """Arm dummies, (n, K)."""
+    k = int(arm.max()) + 1
+    columns: Array = (arm[:, None] == np.arange(k)).astype(float)
+    return columns
 
 
 def _block_columns(block: Sequence[object]) -> Array:
-    """Sum-to-zero block dummies, so that mu is the average block's; none where a run has no block."""
+    """Sum-to-zero block dummies: mu is the average block's; none where a run has no block."""
     names = list(dict.fromkeys(block))
     if None in names or len(names) < 2:
         return np.zeros((len(block), 0))
-    index = np.array([names.index(b) for b in block])
-    return (index[:, None] == np.arange(len(names) - 1)).astype(float) - (index[:, None] == len(names) - 1)
+    index = np.array([names.index(name) for name in block])
+    last = index[:, None] == len(names) - 1
+    columns: Array = (index[:, None] == np.arange(len(names) - 1)).astype(float) - last
+    return columns
 
 
-def _solve(design: Array, loss: Array) -> Solution | None:
-    found = _least_squares(np.ascontiguousarray(design).tobytes(), len(loss))
-    if found is None:
+def _solve(design: Array, loss: Array) -> _Solution | None:
+    projections = _least_squares(np.ascontiguousarray(design).tobytes(), len(loss))
+    if projections is None:
         return None
-    solver, remainder = found
-    return solver @ loss, solver, remainder @ loss, remainder
+    solver, remainder = projections
+    return _Solution(
+        coefficients=solver @ loss,
+        solver=solver,
+        residual=remainder @ loss,
+        remainder=remainder,
+    )
 
 
-@lru_cache(maxsize=64)  # the same design is fitted again and again: for every arm's p, every look, every simulated experiment
+# The same design is fitted again and again: for every arm's p, every look, every simulated
+# experiment.
+@lru_cache(maxsize=64)
 def _least_squares(design_bytes: bytes, n: int) -> tuple[Array, Array] | None:
-    """(map from losses to coefficients, I - hat matrix); None where the runs do not determine them."""
+    """(map from losses to coefficients, I - hat matrix); None where runs do not determine them."""
     design = np.frombuffer(design_bytes).reshape(n, -1)
     if n - design.shape[1] < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
         return None
@@ -182,37 +280,53 @@ def _least_squares(design_bytes: bytes, n: int) -> tuple[Array, Array] | None:
     return solver, np.eye(n) - design @ solver
 
 
-def _covariance(solution: Solution, arm: Array, k: int, lift: Array) -> tuple[Array, Array]:
-    """Covariance of lift @ coefficients in parts (one per arm with OWN_DF residual df, or one pooled) and their df.
+def _covariance(solution: _Solution, arm: Array, k: int, lift: Array) -> tuple[Array, Array]:
+    """Covariance of lift @ coefficients in parts and their df.
 
-    An arm's residuals hold some of the others' noise through slope and blocks, so the variances solve E[rss_a] = sum_b T_ab
-    var_b."""
-    _, solver, residual, remainder = solution
-    groups, shares = _variance_groups(np.ascontiguousarray(remainder).tobytes(), arm.astype(np.int64).tobytes(), k)
+    One part per arm where each has OWN_DF residual df, else one of the pooled variance. An arm's
+    residuals hold some of the others' noise through slope and blocks, so the variances solve
+    E[rss_a] = sum_b T_ab var_b."""
+    solver, residual = solution.solver, solution.residual
+    remainder_bytes = np.ascontiguousarray(solution.remainder).tobytes()
+    groups, shares = _variance_groups(remainder_bytes, arm.astype(np.int64).tobytes(), k)
     pooled = float(residual @ residual) / (len(arm) - len(solver))
-    rss = np.array([residual[a] @ residual[a] for a in groups])
+    rss = np.array([residual[members] @ residual[members] for members in groups])
     variances = np.maximum(np.linalg.solve(shares, rss), LEAST_SHARE * pooled)
-    maps = [lift @ solver[: lift.shape[1], members] for members in groups]
-    df = np.diag(shares)  # what of an arm's own noise its residuals keep; all residual df where pooled
-    return np.array([m @ m.T * v for m, v in zip(maps, variances, strict=True)]), df
+    parts = []
+    for members, variance in zip(groups, variances, strict=True):
+        to_z = lift @ solver[: lift.shape[1], members]
+        parts.append(to_z @ to_z.T * variance)
+    df = np.diag(shares)  # what of an arm's noise its residuals keep; all residual df where pooled
+    return np.array(parts), df
 
 
 @lru_cache(maxsize=64)
-def _variance_groups(remainder_bytes: bytes, arm_bytes: bytes, k: int) -> tuple[list[Any], Array]:
-    """(runs that share one variance, how much of each group's noise every group's residuals hold): of the design alone."""
+def _variance_groups(
+    remainder_bytes: bytes, arm_bytes: bytes, k: int
+) -> tuple[list[NDArray[np.bool_]], Array]:
+    """(runs that share one variance, how much of each group's noise every group's residuals hold).
+
+    Of the design alone."""
     arm = np.frombuffer(arm_bytes, np.int64)
     remainder = np.frombuffer(remainder_bytes).reshape(len(arm), -1)
     groups = [arm == a for a in range(k)]
-    if min(float(np.trace(remainder[np.ix_(a, a)])) for a in groups) < OWN_DF:
+    own_df = [float(np.trace(remainder[np.ix_(group, group)])) for group in groups]
+    if min(own_df) < OWN_DF:
         groups = [np.ones(len(arm), bool)]
-    return groups, np.array([[(remainder[np.ix_(a, b)] ** 2).sum() for b in groups] for a in groups])
+    shares = np.empty((len(groups), len(groups)))
+    for i, residuals_of in enumerate(groups):
+        for j, noise_of in enumerate(groups):
+            shares[i, j] = (remainder[np.ix_(residuals_of, noise_of)] ** 2).sum()
+    return groups, shares
 
 
-def _interaction(one: Solution, own: Solution) -> bool:
+def _slopes_differ(one: _Solution, each: _Solution) -> bool:
     """F test of the arms' own slopes against a common one."""
-    df = len(own[2]) - len(own[0])
-    more = len(own[0]) - len(one[0])
-    rss_one, rss_own = float(one[2] @ one[2]), float(own[2] @ own[2])
-    if rss_own <= 0:
+    df = len(each.residual) - len(each.coefficients)
+    more = len(each.coefficients) - len(one.coefficients)
+    rss_one = float(one.residual @ one.residual)
+    rss_each = float(each.residual @ each.residual)
+    if rss_each <= 0:
         return False
-    return bool(special.fdtrc(more, df, (rss_one - rss_own) / more / (rss_own / df)) < INTERACTION_ALPHA)
+    f = (rss_one - rss_each) / more / (rss_each / df)
+    return bool(special.fdtrc(more, df, f) < INTERACTION_ALPHA)

@@ -1,8 +1,9 @@
-"""Before anything is spent: the smallest difference an experiment can detect, the seeds a difference needs, the budgets that
-bracket.
+"""Before anything is spent: what an experiment can detect, and what it needs to.
 
-Power uses the noncentral t of the analysis that will be made (reports/stats/contrasts.py), its multiplicity included; where the larger
-of two errors judges (reports/stats/two_way.py) no noncentral t is its law, and drawn experiments stand for it.
+The smallest difference, the seeds that a difference needs, the budgets that bracket. Power uses the
+noncentral t of the analysis that will be made (reports/stats/contrasts.py), its multiplicity
+included; where the larger of two errors judges (reports/stats/two_way.py) no noncentral t is its
+law, and drawn experiments stand for it.
 """
 
 import math
@@ -16,18 +17,16 @@ from scipy.special import ndtr
 from reports.stats.contrasts import POOLED_UP_TO
 from reports.stats.loss_model import Slope
 from reports.stats.sequential import critical_t
-from reports.stats.simultaneous import max_t_quantile, power_of_t
+from reports.stats.simultaneous import Array, max_t_quantile, power_of_t
 from reports.stats.two_way import drawn_variances
 
 MAX_SEEDS = 1000
-
-
-DRAWN = 10_000  # experiments behind the power of the larger of two errors; it is then within 0.005
+DRAWN = 10_000  # experiments behind the power of the larger of two errors: then within 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detectable:
-    """What n seeds per arm can see with power 0.8; None where too few seeds leave no error to judge by."""
+    """What n seeds per arm can see with power 0.8; None where so few leave no error to judge by."""
 
     n: int
     n_arms: int
@@ -38,13 +37,28 @@ class Detectable:
     runs: int  # arms and baseline, at one budget
 
 
-def detectable(*, sd: float, n: int, df: float, alpha: float = 0.05, power: float = 0.8, critical: float | None = None) -> float:
-    """Difference of two means of n runs found with `power` by a two-sided t test with `df` at `alpha` (or critical value)."""
+def detectable(
+    *,
+    sd: float,
+    n: int,
+    df: float,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    critical: float | None = None,
+) -> float:
+    """Difference of two means of n runs that a two-sided t test with `df` finds with `power`.
+
+    critical: the t from which the test rejects; without it that of `alpha`."""
     if sd <= 0 or n < 2 or df < 1:
-        raise ValueError(f"a detectable difference needs sd > 0, n >= 2 and df >= 1, got sd {sd}, n {n}, df {df}")
+        raise ValueError(
+            f"a detectable difference needs sd > 0, n >= 2 and df >= 1, got sd {sd}, n {n}, df {df}"
+        )
     c = stats.t.isf(alpha / 2, df) if critical is None else critical
-    shift = optimize.brentq(lambda d: power_of_t(c, d, df) - power, 0.0, 3 * c + 10)
-    return float(shift) * sd * math.sqrt(2 / n)
+
+    def lack(shift: float) -> float:
+        return power_of_t(c, shift, df) - power
+
+    return float(optimize.brentq(lack, 0.0, 3 * c + 10)) * sd * math.sqrt(2 / n)
 
 
 @lru_cache(maxsize=4096)
@@ -52,22 +66,31 @@ def planned_critical(n: int, n_arms: int, level: float = 0.95) -> tuple[float, f
     """(critical t, df) of the declared analysis for n blocks and n_arms besides the baseline."""
     if n <= POOLED_UP_TO:
         df = 4 * (n - 1) * n_arms / (n_arms + 3)  # of reports/stats/two_way.py in complete blocks
-        return max_t_quantile(level, 0.5 * (np.eye(n_arms) + 1), df), df
+        return max_t_quantile(level, _shared_baseline(n_arms), df), df
     return float(stats.t.isf((1 - level) / 2 / n_arms, n - 1)), n - 1
+
+
+def _shared_baseline(n_arms: int) -> Array:
+    """The correlation of arms minus one baseline in complete blocks."""
+    return np.asarray(0.5 * (np.eye(n_arms) + 1))
 
 
 @lru_cache(maxsize=256)
 def _drawn_detectable(n: int, n_arms: int, power: float, level: float) -> float:
-    """Difference in sds of one run that the two-way model finds in one of several arms, by its half widths in drawn experiments.
+    """Difference in sds of one run that the two-way model finds in one of several arms.
 
-    Half widths come from residuals, independent of the means."""
+    By its half widths in drawn experiments: they come from residuals, independent of the means."""
     critical, _ = planned_critical(n, n_arms, level)
-    one, own = drawn_variances(np.random.default_rng(20250101).normal(size=(DRAWN, n, n_arms + 1)))
-    pooled = max_t_quantile(level, 0.5 * (np.eye(n_arms) + 1), float((n - 1) * n_arms))
-    half = np.maximum(pooled * np.sqrt(2 * one), critical * np.sqrt(own[:, :2].max(1))) / math.sqrt(2)
-    return math.sqrt(2 / n) * float(
-        optimize.brentq(lambda d: float((ndtr(d - half) + ndtr(-d - half)).mean()) - power, 0.0, 3 * float(half.max()))
-    )
+    drawn = np.random.default_rng(20250101).normal(size=(DRAWN, n, n_arms + 1))
+    one, own = drawn_variances(drawn)
+    pooled = max_t_quantile(level, _shared_baseline(n_arms), float((n - 1) * n_arms))
+    by_one, by_own = pooled * np.sqrt(2 * one), critical * np.sqrt(own[:, :2].max(1))
+    half = np.maximum(by_one, by_own) / math.sqrt(2)
+
+    def lack(shift: float) -> float:
+        return float((ndtr(shift - half) + ndtr(-shift - half)).mean()) - power
+
+    return math.sqrt(2 / n) * float(optimize.brentq(lack, 0.0, 3 * float(half.max())))
 
 
 def plan_detectable(
@@ -81,36 +104,65 @@ def plan_detectable(
     step_ms: float | None = None,
     anytime: bool = False,
 ) -> Detectable:
-    """The smallest difference of an experiment with its own analysis; independent runs are assumed, pairing can only help.
+    """The smallest difference of an experiment with its own analysis.
 
-    anytime: n is the most an adaptive design may reach, and what it decides by then counts."""
-    loss = None
-    if not anytime and 2 <= n <= POOLED_UP_TO and n_arms > 1:
-        loss = sd * _drawn_detectable(n, n_arms, power, level)
-    elif n >= 2:
-        critical, df = (float(critical_t(n, (1 - level) / n_arms)), n - 1.0) if anytime else planned_critical(n, n_arms, level)
-        loss = detectable(sd=sd, n=n, df=df, power=power, critical=critical) if math.isfinite(critical) else None
-    steps = loss / slope.per_step if loss is not None and slope is not None and slope.per_step > 0 else None
+    Independent runs are assumed, pairing can only help.
+    sd: of one run's loss; n: seeds per arm; slope, step_ms: what turns a loss into steps and
+    seconds; anytime: n is the most an adaptive design may reach, and what it decides by then
+    counts."""
+    loss = _detectable_loss(sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime)
+    steps, seconds = None, None
+    if loss is not None and slope is not None and slope.per_step > 0:
+        steps = loss / slope.per_step
+        if step_ms is not None:
+            seconds = steps * step_ms / 1e3
     return Detectable(
         n=n,
         n_arms=n_arms,
         sd=sd,
         loss=loss,
         steps=steps,
-        seconds=steps * step_ms / 1e3 if steps is not None and step_ms is not None else None,
+        seconds=seconds,
         runs=n * (n_arms + 1),
     )
 
 
+def _detectable_loss(
+    *, sd: float, n: int, n_arms: int, power: float, level: float, anytime: bool
+) -> float | None:
+    """None where so few seeds decide nothing."""
+    if n < 2:
+        return None
+    if anytime:
+        critical, df = float(critical_t(n, (1 - level) / n_arms)), n - 1.0
+    elif n <= POOLED_UP_TO and n_arms > 1:
+        return sd * _drawn_detectable(n, n_arms, power, level)
+    else:
+        critical, df = planned_critical(n, n_arms, level)
+    if not math.isfinite(critical):
+        return None
+    return detectable(sd=sd, n=n, df=df, power=power, critical=critical)
+
+
 def seeds_needed(
-    difference: float, *, sd: float, n_arms: int, power: float = 0.8, level: float = 0.95, anytime: bool = False
+    difference: float,
+    *,
+    sd: float,
+    n_arms: int,
+    power: float = 0.8,
+    level: float = 0.95,
+    anytime: bool = False,
 ) -> int | None:
     """Smallest n that detects `difference`; None above MAX_SEEDS."""
     if not 0 < difference < math.inf:
-        raise ValueError(f"seeds for a difference of {difference}: give a positive difference in loss")
+        raise ValueError(
+            f"seeds for a difference of {difference}: give a positive difference in loss"
+        )
 
     def enough(n: int) -> bool:
-        loss = plan_detectable(sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime).loss
+        loss = _detectable_loss(
+            sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime
+        )
         return loss is not None and loss <= difference
 
     for n in range(2, POOLED_UP_TO + 1):
@@ -121,26 +173,38 @@ def seeds_needed(
     low, high = POOLED_UP_TO, MAX_SEEDS
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 
 def upper_sd(sd: float, n: int, confidence: float = 0.8) -> float:
-    """Upper confidence bound of an sd seen in n runs: three runs' sd may be off by 0.5 to 6 times, so plans use this."""
+    """Upper confidence bound of an sd seen in n runs.
+
+    Three runs' sd may be off by 0.5 to 6 times, so plans use this."""
     if n < 2:
-        raise ValueError("the sd of one run is unknown: give the era's published value (0.0013 for recipes after January 2025)")
+        raise ValueError(
+            "the sd of one run is unknown: give the era's published value "
+            "(0.0013 for recipes after January 2025)"
+        )
     return float(sd * math.sqrt((n - 1) / stats.chi2.ppf(1 - confidence, n - 1)))
 
 
 def smallest_p(n_arm: int, n_baseline: int, n_comparisons: int = 1) -> float:
-    """Smallest Holm-adjusted p that relabelling runs can give; above 0.05 no outcome could pass."""
+    """Smallest Holm-adjusted p of relabelling runs; above 0.05 no outcome could pass."""
     ways = math.comb(n_arm + n_baseline, n_arm)
-    return min(1.0, n_comparisons * (2 if n_arm == n_baseline else 1) / ways)
+    extremes = 2 if n_arm == n_baseline else 1
+    return min(1.0, n_comparisons * extremes / ways)
 
 
-def bracketing_budgets(n_star: list[float], *, margin: float = 0.06, multiple: int = 1) -> tuple[int, int]:
+def bracketing_budgets(
+    n_star: list[float], *, margin: float = 0.06, multiple: int = 1
+) -> tuple[int, int]:
     """Two budgets around every arm's expected N*, `margin` outside, rounded to a multiple."""
     if not n_star or min(n_star) <= 0:
         raise ValueError("budgets to bracket need a positive guess of every arm's steps to target")
     low, high = min(n_star) * (1 - margin), max(n_star) * (1 + margin)
-    return max(multiple, math.floor(low / multiple) * multiple), math.ceil(high / multiple) * multiple
+    below = math.floor(low / multiple) * multiple
+    return max(multiple, below), math.ceil(high / multiple) * multiple

@@ -1,6 +1,7 @@
-"""The public benchmark's significance rules, as its own pages apply them: printed beside our verdicts, never instead of them.
+"""The public benchmark's significance rules, as its own pages apply them.
 
-A record claims mean val_loss <= target (3.28). Losses in nats per token; a rule that needs more runs than given has p None.
+They are printed beside our verdicts, never instead of them. A record claims mean val_loss <= target
+(3.28). Losses in nats per token; a rule that needs more runs than given has p None.
 """
 
 import math
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+
+from reports.stats.simultaneous import Array
 
 TRACK1_P = 0.01
 TRACK3_SIGMA = 0.0013  # the track's own declared sd of one run
@@ -32,43 +35,39 @@ class RuleResult:
     significant: bool
 
 
-def _losses(losses: Sequence[float], rule: str) -> np.ndarray:
-    x = np.asarray(losses, float)
-    if not len(x):
-        raise ValueError(f"rule {rule} got no losses: give final validation losses, for example 3.2785 3.2792")
-    if not np.isfinite(x).all():
-        raise ValueError(f"rule {rule} got a loss that is not a number (run {int(np.argmin(np.isfinite(x))) + 1} of {len(x)}): "
-                         "a diverged run misses the target, the rule has no place for it")  # fmt: skip
-    if (x <= 0).any():
-        raise ValueError(f"rule {rule} got a loss of {x.min():g}: a validation loss is above zero")
-    return x
-
-
-def _target(target: float, rule: str) -> float:
-    if not 0 < target < math.inf:
-        raise ValueError(f"rule {rule}: the target is {target:g}, but must be a loss above zero, such as {TARGET}")
-    return target
-
-
 def track1(losses: Sequence[float], target: float = TARGET) -> RuleResult:
-    """One-sided one-sample t test, H0: mean >= target; passes at p < 0.01. Raises ValueError below 2 runs or without spread."""
-    x = _losses(losses, "track1")
+    """One-sided one-sample t test, H0: mean >= target; passes at p < 0.01.
+
+    Raises ValueError below 2 runs or without spread."""
+    x = _checked_losses(losses, "track1")
     if len(x) < 2:
-        raise ValueError("rule track1 needs at least 2 losses, got 1: a t test has no sd of one run")
-    sd = float(x.std(ddof=1))
+        raise ValueError(
+            "rule track1 needs at least 2 losses, got 1: a t test has no sd of one run"
+        )
+    mean, sd = float(x.mean()), float(x.std(ddof=1))
     if sd == 0:
-        raise ValueError(f"rule track1: all {len(x)} losses are equal, so their sd is 0: is one run given several times?")
-    t = float((x.mean() - _target(target, "track1")) / (sd / math.sqrt(len(x))))
+        raise ValueError(
+            f"rule track1: all {len(x)} losses are equal, so their sd is 0: "
+            "is one run given several times?"
+        )
+    t = float((x.mean() - _checked_target(target, "track1")) / (sd / math.sqrt(len(x))))
     p = float(stats.t.cdf(t, len(x) - 1))
     return RuleResult(
-        rule="track1", n=len(x), mean=float(x.mean()), sd=sd, statistic=t, p=p, threshold=TRACK1_P, significant=p < TRACK1_P
+        rule="track1",
+        n=len(x),
+        mean=mean,
+        sd=sd,
+        statistic=t,
+        p=p,
+        threshold=TRACK1_P,
+        significant=p < TRACK1_P,
     )
 
 
 def track3(losses: Sequence[float], target: float = TARGET) -> RuleResult:
     """(target - mean) * sqrt(n) >= 0.004: a one-sided z test with the declared sigma 0.0013."""
-    x = _losses(losses, "track3")
-    statistic = float((_target(target, "track3") - x.mean()) * math.sqrt(len(x)))
+    x = _checked_losses(losses, "track3")
+    statistic = float((_checked_target(target, "track3") - x.mean()) * math.sqrt(len(x)))
     return RuleResult(
         rule="track3",
         n=len(x),
@@ -82,17 +81,32 @@ def track3(losses: Sequence[float], target: float = TARGET) -> RuleResult:
 
 
 def track3_pair(
-    *, old_mean: float, old_n: int, old_steps: int, new_mean: float, new_n: int, new_steps: int, slope: float = SLOPE_PER_STEP
+    *,
+    old_mean: float,
+    old_n: int,
+    old_steps: int,
+    new_mean: float,
+    new_n: int,
+    new_steps: int,
+    slope: float = SLOPE_PER_STEP,
 ) -> RuleResult:
-    """(loss_old - loss_new + slope * (steps_old - steps_new)) / sqrt(1/n_new + 1/n_old) >= 0.004; slope in loss per step."""
-    for name, value in (("old_n", old_n), ("new_n", new_n), ("old_steps", old_steps), ("new_steps", new_steps)):
+    """Whether fewer steps lose no more than they may: a z statistic of at least 0.004.
+
+    (loss_old - loss_new + slope * (steps_old - steps_new)) / sqrt(1/n_new + 1/n_old), of mean
+    losses over n runs each; slope: loss per step."""
+    counts = {"old_n": old_n, "new_n": new_n, "old_steps": old_steps, "new_steps": new_steps}
+    for name, value in counts.items():
         if value < 1:
             raise ValueError(f"rule track3-pair: {name} is {value}, but must be at least 1")
     if not all(map(math.isfinite, (old_mean, new_mean, slope))):
         raise ValueError("rule track3-pair: old_mean, new_mean and slope must be numbers")
     if slope < 0:
-        raise ValueError(f"rule track3-pair: slope is {slope}, but must be the loss that one step less costs, such as 0.0045/100")
-    statistic = (old_mean - new_mean + slope * (old_steps - new_steps)) / math.sqrt(1 / new_n + 1 / old_n)
+        raise ValueError(
+            f"rule track3-pair: slope is {slope}, but must be the loss that one step less costs, "
+            "such as 0.0045/100"
+        )
+    gain = old_mean - new_mean + slope * (old_steps - new_steps)
+    statistic = gain / math.sqrt(1 / new_n + 1 / old_n)
     return RuleResult(
         rule="track3-pair",
         n=(old_n, new_n),
@@ -108,20 +122,52 @@ def track3_pair(
 SINGLE = {"track1": track1, "track3": track3}  # rules on one list of losses
 
 
+def _checked_losses(losses: Sequence[float], rule: str) -> Array:
+    x = np.asarray(losses, float)
+    if not len(x):
+        raise ValueError(
+            f"rule {rule} got no losses: give final validation losses, for example 3.2785 3.2792"
+        )
+    if not np.isfinite(x).all():
+        place = int(np.argmin(np.isfinite(x))) + 1
+        raise ValueError(
+            f"rule {rule} got a loss that is not a number (run {place} of {len(x)}): "
+            "a diverged run misses the target, the rule has no place for it"
+        )
+    if (x <= 0).any():
+        raise ValueError(f"rule {rule} got a loss of {x.min():g}: a validation loss is above zero")
+    return x
+
+
+def _checked_target(target: float, rule: str) -> float:
+    if not 0 < target < math.inf:
+        raise ValueError(
+            f"rule {rule}: the target is {target:g}, but must be a loss above zero, "
+            f"such as {TARGET}"
+        )
+    return target
+
+
+BRACKETS_AND_SEPARATORS = re.compile(r"[\s,;|\[\](){}]+")
+ARRAY_WORDS = re.compile(r"\b(?:np|numpy)\.(?:float\d+|array)|\btensor\b|\barray\b")
+MINUS_SIGN = "\u2212"
+
+
 def parse_numbers(text: str) -> list[float]:
-    """Numbers separated by spaces, commas, semicolons, newlines or as a Python or numpy list; names what is not a number."""
-    words = [
-        w
-        for w in re.split(r"[\s,;|\[\](){}]+", re.sub(r"\b(?:np|numpy)\.(?:float\d+|array)|\btensor\b|\barray\b", " ", text))
-        if w
-    ]
+    """Numbers separated by spaces, commas, semicolons or newlines, or a Python or numpy list.
+
+    The error names what is not a number."""
     numbers = []
-    for word in words:
+    for word in BRACKETS_AND_SEPARATORS.split(ARRAY_WORDS.sub(" ", text)):
+        if not word:
+            continue
         try:
-            numbers.append(float(word.strip("'\"").replace("\u2212", "-")))
+            numbers.append(float(word.strip("'\"").replace(MINUS_SIGN, "-")))
         except ValueError:
-            message = f"'{word}' is not a number: give losses separated by spaces, commas or newlines, or EXP --arm ARM"
-            raise ValueError(message) from None
+            raise ValueError(
+                f"'{word}' is not a number: give losses separated by spaces, commas or newlines, "
+                "or EXP --arm ARM"
+            ) from None
     return numbers
 
 
@@ -131,5 +177,7 @@ def parse_slope(text: str) -> float:
     try:
         value = float(top) / float(bottom or 1)
     except (ValueError, ZeroDivisionError):
-        raise ValueError(f"slope '{text}' is not a number per step: write 0.000045 or 0.0045/100") from None
+        raise ValueError(
+            f"slope '{text}' is not a number per step: write 0.000045 or 0.0045/100"
+        ) from None
     return value

@@ -1,10 +1,13 @@
-"""Intervals that stay valid however often one looks: the t-mixture confidence sequence, and the runs' stopping rule.
+"""Intervals that stay valid however often one looks: the t-mixture, and the runs' stopping rule.
 
-Differences d_1, d_2, ... ~ N(mu, sigma^2), both unknown. Against mu = mu0 the Bayes factor with the right Haar prior on sigma and
-mu/sigma ~ N(0, g) under the alternative is a test martingale (Lai 1976; Perez-Ortiz et al. 2024; Wang and Ramdas 2025):
-    e_n = (1 + n g)^(-1/2) [(1 + x) / (1 + x / (1 + n g))]^(n/2),   x = t^2 / (n - 1),  t = sqrt(n) (mean - mu0) / sd
-so P(ever e_n >= 1/alpha) <= alpha under mu0, and {mu0: e_n < 1/alpha} covers at all n at once. Valid from n = 2; unbounded while
-(1 + n g)^(1/2) / alpha >= (1 + n g)^(n/2), that is up to n = 4 at alpha = 0.05.
+Differences d_1, d_2, ... ~ N(mu, sigma^2), both unknown. Against mu = mu0 the Bayes factor with the
+right Haar prior on sigma and mu/sigma ~ N(0, g) under the alternative is a test martingale
+(Lai 1976; Perez-Ortiz et al. 2024; Wang and Ramdas 2025):
+    e_n = (1 + n g)^(-1/2) [(1 + x) / (1 + x / (1 + n g))]^(n/2)
+    x = t^2 / (n - 1),  t = sqrt(n) (mean - mu0) / sd
+so P(ever e_n >= 1/alpha) <= alpha under mu0, and {mu0: e_n < 1/alpha} covers at all n at once.
+Valid from n = 2; unbounded while (1 + n g)^(1/2) / alpha >= (1 + n g)^(n/2), that is up to n = 4 at
+alpha = 0.05.
 """
 
 import math
@@ -18,35 +21,41 @@ from scipy.special import betaln
 from reports.stats.intervals import Interval
 from reports.stats.simultaneous import Array
 
-PRIOR_VARIANCE = 1.0  # g: tuned to effects of about one sd of the paired difference; any value is valid
+PRIOR_VARIANCE = 1.0  # g: tuned to effects of about one sd of the difference; any value is valid
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
+    """No more runs, and why."""
+
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Continue:
+    """More blocks, and why."""
+
     n: int  # blocks to add, for all arms alike
     reason: str
 
 
 def log_e_value(t: float | Array, n: int | Array, g: float = PRIOR_VARIANCE) -> Array:
     """log e_n of a t statistic from n differences; evidence against mu0, 0 at n = 1."""
-    n_ = np.asarray(n, float)
-    x = np.square(t) / np.maximum(n_ - 1, 1e-300)
-    return -0.5 * np.log1p(n_ * g) + n_ / 2 * (np.log1p(x) - np.log1p(x / (1 + n_ * g)))
+    ns = np.asarray(n, float)
+    x = np.square(t) / np.maximum(ns - 1, 1e-300)
+    log_e: Array = -0.5 * np.log1p(ns * g) + ns / 2 * (np.log1p(x) - np.log1p(x / (1 + ns * g)))
+    return log_e
 
 
 def critical_t(n: int | Array, alpha: float, g: float = PRIOR_VARIANCE) -> Array:
     """|t| from which the sequence at level 1 - alpha excludes mu0; inf while n is too small."""
-    n_ = np.asarray(n, float)
-    r = 1 / (1 + n_ * g)
-    k = np.exp(2 / n_ * (0.5 * np.log1p(n_ * g) - np.log(alpha)))
+    ns = np.asarray(n, float)
+    r = 1 / (1 + ns * g)
+    k = np.exp(2 / ns * (0.5 * np.log1p(ns * g) - np.log(alpha)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        x = np.where((n_ >= 2) & (k * r < 1), (k - 1) / (1 - k * r), np.inf)
-    return np.sqrt((n_ - 1) * x)
+        x = np.where((ns >= 2) & (k * r < 1), (k - 1) / (1 - k * r), np.inf)
+    critical: Array = np.sqrt((ns - 1) * x)
+    return critical
 
 
 def attainable_p(n: int, g: float = PRIOR_VARIANCE) -> float:
@@ -55,41 +64,53 @@ def attainable_p(n: int, g: float = PRIOR_VARIANCE) -> float:
 
 
 def t_mixture(d: Array, alpha: float) -> tuple[float, float, float]:
-    """(low, high, p) of the mean of d, (n,), valid at every n; +-inf while unbounded. p = 1 / e, at most 1."""
+    """(low, high, p) of the mean of d, (n,), valid at every n; +-inf while unbounded.
+
+    p = 1 / e, at most 1."""
     n = len(d)
     if n < 2:
         return -np.inf, np.inf, 1.0
     mean, se = float(d.mean()), float(d.std(ddof=1) / np.sqrt(n))
+    half = np.inf
     critical = float(critical_t(n, alpha))
-    half = critical * se if np.isfinite(critical) else np.inf
-    e = float(log_e_value(mean / se, n)) if se > 0 else 0.0
-    return mean - half, mean + half, float(min(1.0, np.exp(-e)))
+    if np.isfinite(critical):
+        half = critical * se
+    log_e = 0.0
+    if se > 0:
+        log_e = float(log_e_value(mean / se, n))
+    return mean - half, mean + half, float(min(1.0, np.exp(-log_e)))
 
 
 def independent_t_mixture(a: Array, b: Array, alpha: float) -> tuple[float, float]:
-    """Interval of mean(a) - mean(b) without pairing: the two sequences at alpha / 2 each, combined."""
+    """Interval of mean(a) - mean(b) without pairing: two sequences at alpha / 2 each, combined."""
     low_a, high_a, _ = t_mixture(a, alpha / 2)
     low_b, high_b, _ = t_mixture(b, alpha / 2)
     return low_a - high_b, high_a - low_b
 
 
 def rate_sequence(count: int, n: int, alpha: float) -> Interval:
-    """Interval of a rate of `count` in `n`, valid at every n: rates against which the mixture of rates drawn from
-    Beta(1/2, 1/2) has not gathered evidence of 1 / alpha (Robbins 1970)."""
+    """Interval of a rate of `count` in `n`, valid at every n (Robbins 1970).
+
+    The rates against which the mixture of rates drawn from Beta(1/2, 1/2) has not gathered evidence
+    of 1 / alpha."""
     mixture = float(betaln(count + 0.5, n - count + 0.5) - betaln(0.5, 0.5)) + math.log(alpha)
 
     def evidence(rate: float) -> float:
         return mixture - count * math.log(rate) - (n - count) * math.log1p(-rate)
 
-    seen, edge = min(max(count / n, 1e-9), 1 - 1e-9), 1e-12
-    low = 0.0 if count == 0 else float(optimize.brentq(evidence, edge, seen))
-    high = 1.0 if count == n else float(optimize.brentq(evidence, seen, 1 - edge))
+    low, high = 0.0, 1.0
+    observed, edge = min(max(count / n, 1e-9), 1 - 1e-9), 1e-12
+    if count > 0:
+        low = float(optimize.brentq(evidence, edge, observed))
+    if count < n:
+        high = float(optimize.brentq(evidence, observed, 1 - edge))
     return low, high
 
 
 def smallest_alpha(interval: Callable[[float], Interval | None], *, floor: float = 1e-9) -> float:
-    """p of a sequence without a closed form: the smallest alpha whose interval leaves zero, by bisection; `floor` or 1 at the
-    ends."""
+    """p of a sequence without a closed form: the smallest alpha whose interval leaves zero.
+
+    By bisection; `floor` or 1 at the ends."""
 
     def leaves_zero(alpha: float) -> bool:
         ends = interval(alpha)
@@ -102,5 +123,8 @@ def smallest_alpha(interval: Callable[[float], Interval | None], *, floor: float
         return 1.0
     for _ in range(48):  # to 1e-13 of p, so that no processor ends elsewhere
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if leaves_zero(middle) else (middle, high)
+        if leaves_zero(middle):
+            high = middle
+        else:
+            low = middle
     return high

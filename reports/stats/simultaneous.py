@@ -1,8 +1,8 @@
-"""Many arms against one baseline: the distribution of the largest |t| among correlated t statistics, and Holm's steps.
+"""Many arms against one baseline: the largest |t| among correlated t statistics, and Holm's steps.
 
-max-t is Dunnett's idea for any linear model (Hothorn, Bretz and Westfall 2008): T ~ multivariate t with the estimates'
-correlation and
-the model's residual df, one critical value c with P(max |T| <= c) = level, so intervals and p values agree by construction.
+max-t is Dunnett's idea for any linear model (Hothorn, Bretz and Westfall 2008): T ~ multivariate t
+with the estimates' correlation and the model's residual df, one critical value c with
+P(max |T| <= c) = level, so intervals and p values agree by construction.
 Arrays: m arms. corr is (m, m).
 """
 
@@ -14,24 +14,34 @@ from scipy import optimize, stats
 from scipy.special import ndtr, ndtri
 
 Array = NDArray[np.float64]
-QMC_LOG2 = 16  # Sobol points where there is no closed form: p is then within 0.0005, from the spread over scramblings (see tests)
+# Sobol points where there is no closed form: p is then within 0.0005, from the spread over
+# scramblings (see tests)
+QMC_LOG2 = 16
 
 
 def product_structure(corr: Array) -> Array | None:
-    """lambda with corr[i, j] = lambda[i] * lambda[j] for i != j (a shared baseline in a complete design), or None."""
+    """lambda with corr[i, j] = lambda[i] * lambda[j] for i != j, or None.
+
+    There is one for a baseline that arms share in a complete design."""
     m = len(corr)
     if m == 1:
         return np.zeros(1)
     if m == 2:
         r = float(corr[0, 1])
-        return np.array([np.sqrt(r), np.sqrt(r)]) if 0 <= r < 1 else None
-    first = corr[0, 1] * corr[0, 2] / corr[1, 2] if corr[1, 2] else -1.0
+        if not 0 <= r < 1:
+            return None
+        return np.array([np.sqrt(r), np.sqrt(r)])
+    if not corr[1, 2]:
+        return None
+    first = corr[0, 1] * corr[0, 2] / corr[1, 2]
     if not 0 < first < 1:
         return None
     lam = np.concatenate([[np.sqrt(first)], corr[0, 1:] / np.sqrt(first)])
     expected = np.outer(lam, lam)
     np.fill_diagonal(expected, 1.0)
-    return lam if np.allclose(expected, corr, rtol=0, atol=1e-9) and (np.abs(lam) < 1).all() else None
+    if not (np.allclose(expected, corr, rtol=0, atol=1e-9) and (np.abs(lam) < 1).all()):
+        return None
+    return lam
 
 
 @lru_cache(maxsize=64)
@@ -43,7 +53,8 @@ def grids(df: float) -> tuple[Array, Array, Array, Array]:
         return np.ones(1), np.ones(1), z, wz
     low, high = stats.chi.ppf([1e-12, 1 - 1e-12], df) / np.sqrt(df)
     s = (high - low) / 2 * x + (high + low) / 2
-    return s, (high - low) / 2 * w * stats.chi.pdf(s * np.sqrt(df), df) * np.sqrt(df), z, wz
+    ws = (high - low) / 2 * w * stats.chi.pdf(s * np.sqrt(df), df) * np.sqrt(df)
+    return s, ws, z, wz
 
 
 def _max_t_cdf_product(c: float, lam: Array, df: float) -> float:
@@ -53,7 +64,9 @@ def _max_t_cdf_product(c: float, lam: Array, df: float) -> float:
     for value, count in zip(*np.unique(np.round(lam, 12), return_counts=True), strict=True):
         r = root[np.argmin(np.abs(lam - value))]
         shifted = value * z[None, :]
-        inside *= (ndtr((c * s[:, None] + shifted) / r) - ndtr((-c * s[:, None] + shifted) / r)) ** count
+        above = ndtr((c * s[:, None] + shifted) / r)
+        below = ndtr((-c * s[:, None] + shifted) / r)
+        inside *= (above - below) ** count
     return float(ws @ inside @ wz)
 
 
@@ -61,22 +74,27 @@ def _max_t_cdf_product(c: float, lam: Array, df: float) -> float:
 def _max_t_sample(corr_bytes: bytes, m: int, df: float) -> Array:
     """Sorted max |T| at 2**QMC_LOG2 scrambled Sobol points, fixed seed."""
     corr = np.frombuffer(corr_bytes).reshape(m, m)
-    u = stats.qmc.Sobol(m + 1, scramble=True, rng=np.random.default_rng(20241015)).random_base2(QMC_LOG2)
-    root = np.linalg.cholesky(corr + 1e-12 * np.eye(m))  # not from eigenvectors: equal eigenvalues leave those to the processor
+    rng = np.random.default_rng(20241015)
+    u = stats.qmc.Sobol(m + 1, scramble=True, rng=rng).random_base2(QMC_LOG2)
+    # not from eigenvectors: equal eigenvalues leave those to the processor
+    root = np.linalg.cholesky(corr + 1e-12 * np.eye(m))
     z = ndtri(u[:, :m]) @ root.T
     scale = np.ones(len(u)) if np.isinf(df) else np.sqrt(stats.chi2.ppf(u[:, m], df) / df)
     return np.sort(np.abs(z).max(axis=1) / scale)
 
 
 def power_of_t(c: float, shift: float, df: float) -> float:
-    """P(|T| > c) for a noncentral t with noncentrality `shift`; by integration (scipy's nct gives nan for small df and large
-    shifts)."""
+    """P(|T| > c) for a noncentral t with noncentrality `shift`.
+
+    By integration: scipy's nct gives nan for small df and large shifts."""
     s, ws, _, _ = grids(df)
     return float(ws @ (ndtr(shift - c * s) + ndtr(-shift - c * s)))
 
 
 def max_t_cdf(c: float, corr: Array, df: float) -> float:
-    """P(max |T_j| <= c); exact by integration for a shared baseline, otherwise quasi-Monte Carlo within 0.0005."""
+    """P(max |T_j| <= c): for a shared baseline exact, by integration.
+
+    Otherwise quasi-Monte Carlo, within 0.0005."""
     if len(corr) == 1:
         return float(1 - 2 * stats.t.sf(c, df))
     lam = product_structure(corr)
@@ -87,7 +105,7 @@ def max_t_cdf(c: float, corr: Array, df: float) -> float:
 
 
 def max_t_quantile(level: float, corr: Array, df: float) -> float:
-    """c with P(max |T_j| <= c) = level; below it lies the single t quantile, above it Bonferroni's."""
+    """c with P(max |T_j| <= c) = level, between the single t quantile and Bonferroni's."""
     return _max_t_quantile(level, np.ascontiguousarray(corr, float).tobytes(), len(corr), df)
 
 
@@ -99,19 +117,26 @@ def _max_t_quantile(level: float, corr_bytes: bytes, m: int, df: float) -> float
         return float(low)
     if product_structure(corr) is None:
         return float(np.quantile(_max_t_sample(corr_bytes, m, df), level))
-    return float(optimize.brentq(lambda c: max_t_cdf(c, corr, df) - level, low * 0.999, high * 1.001, xtol=1e-12))
+
+    def excess(c: float) -> float:
+        return max_t_cdf(c, corr, df) - level
+
+    return float(optimize.brentq(excess, low * 0.999, high * 1.001, xtol=1e-12))
 
 
 def max_t_p(t: Array, corr: Array, df: float) -> Array:
-    """Adjusted two-sided p per arm, (m,): P(max |T| > |t_j|); far in the tail Bonferroni's, which is an upper bound and sharp
-    there."""
+    """Adjusted two-sided p per arm, (m,): P(max |T| > |t_j|).
+
+    Far in the tail Bonferroni's, which is an upper bound and sharp there."""
     resolution = 1e-9 if product_structure(corr) is not None else 1e-3
     p = np.array([1 - max_t_cdf(abs(float(v)), corr, df) for v in t])
     return np.where(p < resolution, np.minimum(1, len(t) * 2 * stats.t.sf(np.abs(t), df)), p)
 
 
 def holm(p: Array) -> Array:
-    """Holm's (1979) adjusted p values, (m,): reject where <= alpha; family-wise error at most alpha under any dependence."""
+    """Holm's (1979) adjusted p values, (m,): reject where <= alpha.
+
+    The family-wise error is at most alpha under any dependence."""
     order = np.argsort(p, kind="stable")
     m = len(p)
     adjusted = np.empty(m)
@@ -119,7 +144,13 @@ def holm(p: Array) -> Array:
     return adjusted
 
 
-def agree_with_holm(delta: Array, low: Array, high: Array, p_adjusted: Array, *, alpha: float) -> tuple[Array, Array]:
-    """Bonferroni intervals cut at zero where Holm, being sharper, already decided the sign: interval and verdict never differ."""
+def agree_with_holm(
+    delta: Array, low: Array, high: Array, p_adjusted: Array, *, alpha: float
+) -> tuple[Array, Array]:
+    """Bonferroni intervals cut at zero where Holm, being sharper, already decided the sign.
+
+    So interval and verdict never differ."""
     decided = p_adjusted <= alpha
-    return np.where(decided & (delta > 0), np.maximum(low, 0), low), np.where(decided & (delta < 0), np.minimum(high, 0), high)
+    cut_low = np.where(decided & (delta > 0), np.maximum(low, 0), low)
+    cut_high = np.where(decided & (delta < 0), np.minimum(high, 0), high)
+    return cut_low, cut_high

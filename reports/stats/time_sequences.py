@@ -1,10 +1,13 @@
 """Anytime-valid intervals of N* and time to target, for pages before or beyond the planned seeds.
 
-Within a block, at a given slope beta < 0, an arm's log time to target is linear in what was measured:
-    log N* = mean log budget + (mean loss - target) * g,  g = -1 / beta,     log T = log N* + log(time per step)
-so for a fixed slope the blocks are independent draws with the wanted mean, and the t-mixture holds at every n. The slope has its
-own sequence, from every block's own slope; half of alpha pays for each. The interval is the union over all slopes that the
-first one admits: its ends are convex in g, so the corners of the slopes' box are enough.
+Within a block, at a given slope beta < 0, an arm's log time to target is linear in what was
+measured:
+    log N* = mean log budget + (mean loss - target) * g,  g = -1 / beta
+    log T = log N* + log(time per step)
+so for a fixed slope the blocks are independent draws with the wanted mean, and the t-mixture holds
+at every n. The slope has its own sequence, from every block's own slope; half of alpha pays for
+each. The interval is the union over all slopes that the first one admits: its ends are convex in g,
+so the corners of the slopes' box are enough.
 Arrays: n blocks, A arms (one, or arm and baseline), B budgets.
 """
 
@@ -28,28 +31,45 @@ def slope_interval(loss_nAB: Array, x_B: Array, alpha: float) -> Interval:
     return t_mixture((loss_nAB @ x / float(x @ x)).mean(axis=1), alpha)[:2]
 
 
-def log_time_interval(loss_nAB: Array, x_B: Array, model: LossModel, alpha: float, log_step_nA: Array | None) -> Interval | None:
-    """Of log N* (without step times) or log T of the first arm, minus the second's if there are two; None while unbounded.
+def log_time_interval(
+    loss_nAB: Array, x_B: Array, model: LossModel, alpha: float, log_step_nA: Array | None
+) -> Interval | None:
+    """Of log N* or log T of the first arm, minus the second's if there are two.
 
-    x: log budgets."""
-    n_arms, slope_alpha = loss_nAB.shape[1], alpha * SHARE
-    if model.given:
-        half = float(stats.norm.isf(slope_alpha / 2)) * model.slope_se(0)
-        slopes = [(float(model.beta[0]) - half, float(model.beta[0]) + half)]
-    elif model.common:
-        slopes = [slope_interval(loss_nAB, x_B, slope_alpha)]
-    else:
-        slopes = [slope_interval(loss_nAB[:, [i]], x_B, slope_alpha / n_arms) for i in range(n_arms)]
-    if any(low == -math.inf or high >= 0 for low, high in slopes):
-        return None
+    x_B: log budgets; log_step_nA: log(time per step), without which it is N*. None while
+    unbounded."""
+    n_arms = loss_nAB.shape[1]
+    slopes = _slope_intervals(loss_nAB, x_B, model, alpha * SHARE)
+    for low, high in slopes:
+        if low == -math.inf or high >= 0:
+            return None
     excess, rest = loss_nAB.mean(axis=2) - model.target, alpha * (1 - SHARE)
-    sign, offset = np.array([1.0, -1.0][:n_arms]), float(x_B.mean()) if n_arms == 1 else 0.0
     steps = np.zeros_like(excess) if log_step_nA is None else log_step_nA
-    ends = [t_mixture((excess / -np.array(beta) + steps) @ sign, rest)[:2] for beta in itertools.product(*slopes)]
-    low, high = min(e[0] for e in ends), max(e[1] for e in ends)
-    return (low + offset, high + offset) if math.isfinite(low) else None
+    sign = np.array([1.0, -1.0][:n_arms])
+    ends = []
+    for beta in itertools.product(*slopes):
+        ends.append(t_mixture((excess / -np.array(beta) + steps) @ sign, rest)[:2])
+    lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
+    if not math.isfinite(lowest):
+        return None
+    offset = float(x_B.mean()) if n_arms == 1 else 0.0
+    return lowest + offset, highest + offset
+
+
+def _slope_intervals(loss_nAB: Array, x_B: Array, model: LossModel, alpha: float) -> list[Interval]:
+    """One of the slope that the arms share, or one per arm."""
+    if model.given:
+        slope = float(model.beta[0])
+        half = float(stats.norm.isf(alpha / 2)) * model.slope_se(0)
+        return [(slope - half, slope + half)]
+    if model.common:
+        return [slope_interval(loss_nAB, x_B, alpha)]
+    n_arms = loss_nAB.shape[1]
+    return [slope_interval(loss_nAB[:, [i]], x_B, alpha / n_arms) for i in range(n_arms)]
 
 
 def attainable(n: int) -> float:
     """The smallest p that n blocks could give to a time to target."""
-    return min(1.0, attainable_p(n) / min(SHARE, 1 - SHARE)) if n >= 2 else 1.0
+    if n < 2:
+        return 1.0
+    return min(1.0, attainable_p(n) / min(SHARE, 1 - SHARE))

@@ -1,25 +1,28 @@
 """The two-way model arm + block, judged by the larger of two errors.
 
-One variance for all arms, residual df (n-1)(k-1) for k arms in n complete blocks, is the textbook's. It errs where one arm is
-noisier than the rest: with a baseline of 1.5 times the sd in all comparisons at once (family-wise error 8 % instead of 5 %), with
-one arm of three times the sd in that arm's (8 to 10 %). So any arm of a contrast may have a variance of its own beside one of all
-others; the largest of these answers is the second error, with 4 (n-1) (k-1) / (k+2) df for a difference of two arms in complete
-blocks, and for contrasts of many arms with as many as one arm of twice the sd would leave. Whichever error is larger counts, so
-nobody has to test first which of them is right. Estimates are least squares; for one arm against the baseline both answers are
-the paired t test. Arrays: N runs, k arms, the baseline first, m = k - 1.
+One variance for all arms, residual df (n-1)(k-1) for k arms in n complete blocks, is the
+textbook's. It errs where one arm is noisier than the rest: with a baseline of 1.5 times the sd in
+all comparisons at once (family-wise error 8 % instead of 5 %), with one arm of three times the sd
+in that arm's (8 to 10 %). So any arm of a contrast may have a variance of its own beside one of all
+others; the largest of these answers is the second error, with 4 (n-1) (k-1) / (k+2) df for a
+difference of two arms in complete blocks, and for contrasts of many arms with as many as one arm of
+twice the sd would leave. Whichever error is larger counts, so nobody has to test first which of
+them is right. Estimates are least squares; for one arm against the baseline both answers are the
+paired t test. Arrays: N runs, k arms, the baseline first, m = k - 1.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reports.stats.simultaneous import Array
 
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Standard errors (m,) with their df; where designs are ragged, the least certain contrast's."""
+    """Standard errors (m,) with their df; in ragged designs the least certain contrast's."""
 
     se: Array
     df: float
@@ -27,84 +30,131 @@ class Errors:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoWay:
-    """Contrasts of arm effects (m,), their correlation at equal noise (m, m), and the errors there are, at most two.
+    """Contrasts of arm effects (m,), their correlation at equal noise (m, m), and their errors.
 
-    A noisier baseline correlates the arms more, and then max-t errs on the safe side."""
+    There are at most two errors. A noisier baseline correlates the arms more, and then max-t errs
+    on the safe side."""
 
     delta: Array
     corr: Array
     errors: tuple[Errors, ...]
 
 
-def two_way(values: Array, arm: Sequence[int], block: Sequence[int], contrasts: Array | None = None) -> TwoWay:
+def two_way(
+    values: Array, arm: Sequence[int], block: Sequence[int], contrasts: Array | None = None
+) -> TwoWay:
     """Fit runs (N,) of arms numbered from 0 in blocks; cells may be missing or repeated.
 
-    contrasts: (m, k), rows that sum to zero; without them every arm minus the baseline. No errors where nothing is left over to
-    judge by; raises ValueError where an arm shares no block with the rest."""
-    arm_i, block_i = np.asarray(arm), np.asarray(block)
-    k, blocks = int(arm_i.max()) + 1, np.unique(block_i)
-    of_arms = np.hstack([-np.ones((k - 1, 1)), np.eye(k - 1)]) if contrasts is None else contrasts
-    member = (arm_i == np.arange(k)[:, None]).astype(float)  # (k, N)
-    x = np.hstack([member[1:].T, (block_i[:, None] == blocks).astype(float)])
+    contrasts: (m, k), rows that sum to zero; without them every arm minus the baseline. No errors
+    where nothing is left over to judge by; raises ValueError where an arm shares no block with the
+    rest."""
+    arms, blocks = np.asarray(arm), np.asarray(block)
+    k = int(arms.max()) + 1
+    if contrasts is None:
+        contrasts = np.hstack([-np.ones((k - 1, 1)), np.eye(k - 1)])
+    member = (arms == np.arange(k)[:, None]).astype(float)  # (k, N)
+    in_block = (blocks[:, None] == np.unique(blocks)).astype(float)
+    x = np.hstack([member[1:].T, in_block])
     if np.linalg.matrix_rank(x) < x.shape[1]:
         raise ValueError(
-            "an arm shares no block with the baseline, so the arm + block model has no answer: complete the missing runs"
+            "an arm shares no block with the baseline, so the arm + block model has no answer: "
+            "complete the missing runs"
         )
     solver = np.linalg.inv(x.T @ x) @ x.T
     remainder = np.eye(len(values)) - x @ solver
-    residual, contrast = remainder @ values, of_arms[:, 1:] @ solver[: k - 1]
-    unscaled = contrast @ contrast.T
+    residual = remainder @ values
+    to_contrast = contrasts[:, 1:] @ solver[: k - 1]
+    unscaled = to_contrast @ to_contrast.T
     scale = np.sqrt(np.diag(unscaled))
-    fitted = {"delta": contrast @ values, "corr": unscaled / np.outer(scale, scale)}
     df, rss = len(values) - x.shape[1], float(residual @ residual)
-    if df < 1 or rss <= 1e-24 * df * max(1.0, float(np.abs(values).max()) ** 2):  # nothing left over, or nothing but rounding
-        return TwoWay(**fitted, errors=())
-    one = Errors(se=scale * np.sqrt(rss / df), df=float(df))
-    kept = member @ remainder**2 @ member.T  # (k, k): E[rss of arm a] = sum_b kept_ab var_b
-    own = [_own(a, of_arms[:, a] != 0, contrast**2 @ member.T, kept, member @ residual**2) for a in range(k)]
-    told = [found for found in own if found is not None]
-    if not told:
-        return TwoWay(**fitted, errors=(one,))
-    variance, own_df = np.max([variance for variance, _ in told], axis=0), float(min(df.min() for _, df in told))
-    second = Errors(se=np.sqrt(variance), df=round(min(own_df, df * noisy_share(k)), 9))
-    return TwoWay(**fitted, errors=(one, second))
+    rounding = 1e-24 * df * max(1.0, float(np.abs(values).max()) ** 2)
+    errors: tuple[Errors, ...] = ()
+    if df >= 1 and rss > rounding:
+        one = Errors(se=scale * np.sqrt(rss / df), df=float(df))
+        second = _second_error(
+            holds=contrasts != 0,
+            weights=to_contrast**2 @ member.T,
+            kept=member @ remainder**2 @ member.T,
+            rss=member @ residual**2,
+            df=df,
+        )
+        errors = (one,) if second is None else (one, second)
+    return TwoWay(
+        delta=to_contrast @ values,
+        corr=unscaled / np.outer(scale, scale),
+        errors=errors,
+    )
+
+
+def _second_error(
+    *, holds: NDArray[np.bool_], weights: Array, kept: Array, rss: Array, df: int
+) -> Errors | None:
+    """The largest of the answers in which one arm has a variance of its own; None without any.
+
+    holds: (m, k), whether a contrast has the arm; weights: (m, k), of an arm's variance in the
+    contrast's; kept: (k, k), E[rss of arm a] = sum_b kept_ab var_b; rss: (k,), of an arm's
+    residuals; df: of all residuals."""
+    k = len(rss)
+    variances, dfs = [], []
+    for arm in range(k):
+        answer = _with_its_own_variance(arm, holds[:, arm], weights, kept, rss)
+        if answer is not None:
+            variances.append(answer[0])
+            dfs.append(answer[1].min())
+    if not variances:
+        return None
+    least_df = min(float(min(dfs)), df * noisy_share(k))
+    return Errors(se=np.sqrt(np.max(variances, axis=0)), df=round(least_df, 9))
 
 
 def noisy_share(k: int) -> float:
-    """Of the residual df of k arms, what is left by Satterthwaite (1946) where one arm has twice the sd: for contrasts of many
-    arms, whose own variances say too little about each."""
+    """Share of the residual df of k arms that is left where one arm has twice the sd.
+
+    By Satterthwaite (1946); for contrasts of many arms, whose own variances say too little about
+    each."""
     left = np.eye(k) - 1 / k
     noisy = left * np.r_[4.0, np.ones(k - 1)]
     return float(np.trace(noisy) ** 2 / np.trace(noisy @ noisy) / (k - 1))
 
 
-def _own(a: int, holds: Array, weights: Array, kept: Array, rss: Array) -> tuple[Array, Array] | None:
-    """(variance of the contrasts, its df), (m,) each, where arm a has a variance of its own and the others share one.
+def _with_its_own_variance(
+    arm: int, holds: NDArray[np.bool_], weights: Array, kept: Array, rss: Array
+) -> tuple[Array, Array] | None:
+    """(variance of the contrasts, its df), (m,) each, where the others of an arm share a variance.
 
-    Zero, with infinite df, for contrasts without the arm; None where residuals cannot tell the two apart."""
-    group = np.stack([np.arange(len(rss)) == a, np.arange(len(rss)) != a]).astype(float)  # (2, k)
+    Zero, with infinite df, for contrasts without the arm; None where residuals cannot tell the two
+    apart."""
+    is_arm = np.arange(len(rss)) == arm
+    group = np.stack([is_arm, ~is_arm]).astype(float)  # (2, k)
     expected = group @ kept @ group.T
     if not holds.any() or np.linalg.matrix_rank(expected, tol=1e-9) < 2:
         return None
-    inverse, w = np.linalg.inv(expected), weights @ group.T  # (m, 2): variance = w @ (the arm's, the others')
+    inverse = np.linalg.inv(expected)
+    w = weights @ group.T  # (m, 2): variance = w @ (the arm's, the others')
     variance = np.maximum(w @ inverse @ (group @ rss), 0.0)
-    df = w.sum(1) ** 2 / np.einsum("ma,ab,mb->m", w, inverse, w)  # Satterthwaite's at equal noise: of the design alone
+    # Satterthwaite's at equal noise: of the design alone
+    df = w.sum(1) ** 2 / np.einsum("ma,ab,mb->m", w, inverse, w)
     return np.where(holds, variance, 0.0), np.where(holds, df, np.inf)
 
 
 def drawn_variances(y_RNK: Array, c_K: Array | None = None) -> tuple[Array, Array]:
-    """The two errors' variances for R experiments of N complete blocks and K arms at once, as sums of squares would give them.
+    """The two errors' variances for R experiments of N complete blocks and K arms at once.
 
-    (one variance of all arms (R,), per arm (R, K) that of the contrast where the arm has its own and the others share one).
-    Without c_K the contrast is that arm minus another one."""
+    As sums of squares would give them: (one variance of all arms (R,), per arm (R, K) that of the
+    contrast where the arm has its own and the others share one). Without c_K the contrast is that
+    arm minus another one."""
     _, n, k = y_RNK.shape
-    left = y_RNK - y_RNK.mean(1, keepdims=True) - y_RNK.mean(2, keepdims=True) + y_RNK.mean((1, 2), keepdims=True)
+    of_blocks, of_arms = y_RNK.mean(2, keepdims=True), y_RNK.mean(1, keepdims=True)
+    left = y_RNK - of_arms - of_blocks + y_RNK.mean((1, 2), keepdims=True)
     rss = (left**2).sum(1) / (n - 1)
     total = rss.sum(1, keepdims=True) * k / (k - 1)  # the sum of all arms' variances
     if k == 2:
         return total[:, 0] / k, np.zeros_like(rss)
     own = (rss - total / k**2) * k / (k - 2)
     rest = (total - own) / (k - 1)
-    square = np.ones(k) if c_K is None else c_K**2
-    others = np.ones(k) if c_K is None else square.sum() - square
-    return total[:, 0] / k, np.where(square > 0, np.maximum(own * square + rest * others, 0.0), 0.0)
+    square, others = np.ones(k), np.ones(k)
+    if c_K is not None:
+        square = c_K**2
+        others = square.sum() - square
+    variance = np.maximum(own * square + rest * others, 0.0)
+    return total[:, 0] / k, np.where(square > 0, variance, 0.0)

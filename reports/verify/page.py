@@ -1,13 +1,20 @@
-"""Reading a report back: its embedded data, and what it prints, with no code of the page's own."""
+"""Reading a report back: its embedded data, what it prints and draws, and whether two readings say the same."""
 
 import json
+import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from reports.format import same_number
+
 VOID = {"meta", "link", "br", "input", "path", "circle", "rect", "line"}
+NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
+COORDINATE = re.compile(r"-?\d+(?:\.\d+)?|[^\s,]")  # a number, else a command of a path
+GEOMETRY = {"d", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "rx", "width", "height", "viewbox"}  # as a parser spells them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,3 +134,52 @@ def read_page(report: Path | str) -> Page:
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{name}: holds no data of an `ablate report` page; write the page again from its results") from None
     return reader.page
+
+
+def same_text(printed: str, options: Sequence[str]) -> bool:
+    """Whether each number of a text, and each piece between numbers, stands at its place in one of the options."""
+    if printed in options:
+        return True
+    pieces = NUMBER.split(printed)
+    found = [split for o in options if len(split := NUMBER.split(o)) == len(pieces)]
+    return bool(found) and all(piece in {f[i] for f in found} for i, piece in enumerate(pieces))
+
+
+def same_drawn(name: str, text: str, options: Sequence[str]) -> bool:
+    """The same of a piece of a drawing: its coordinates as numbers, anything else as text."""
+    if name.rpartition(" ")[2] not in GEOMETRY:
+        return same_text(text, options)
+    drawn = coordinates(text)
+    found = [split for o in options if len(split := coordinates(o)) == len(drawn)]
+    return bool(found) and all(part in {f[i] for f in found} for i, part in enumerate(drawn))
+
+
+def coordinates(text: str) -> list[str | float]:
+    return [float(part) if part[-1].isdigit() else part for part in COORDINATE.findall(text)]
+
+
+def numbers_of(carried: str) -> list[float | None] | str:
+    """What an element carries: numbers, or else words."""
+    try:
+        return list(numbers(carried))
+    except ValueError:
+        return carried
+
+
+def same_data(own: Any, options: Sequence[Any]) -> bool:
+    """Whether JSON data are those of the options: numbers that were computed as numbers, counts and words exactly."""
+    if type(own) is type(options[0]) and own == options[0]:
+        return True
+    if isinstance(own, Mapping):
+        found = [o for o in options if isinstance(o, Mapping) and set(o) == set(own)]
+        return bool(found) and all(same_data(own[key], [o[key] for o in found]) for key in own)
+    if isinstance(own, list):
+        lists = [o for o in options if isinstance(o, list) and len(o) == len(own)]
+        return bool(lists) and all(same_data(value, [o[i] for o in lists]) for i, value in enumerate(own))
+    if isinstance(own, float):
+        return any(isinstance(o, float) and same_number(own, o) for o in options)
+    return any(type(own) is type(o) and own == o for o in options)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:59]}…"

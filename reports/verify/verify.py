@@ -12,7 +12,6 @@ Five checks, each of which returns sentences that say what does not agree:
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,18 @@ from reports.page.embed import (
 )
 from reports.page.write import Judged, draw_page, judged
 from reports.verify.effects import check_effects, check_word, is_anytime
-from reports.verify.page import Page, Printed, numbers, read_page
+from reports.verify.page import (
+    Page,
+    Printed,
+    numbers_of,
+    read_page,
+    same_data,
+    same_drawn,
+    same_text,
+    shortened,
+)
 
 ROUNDING = 0.51
-NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
-COORDINATE = re.compile(r"-?\d+(?:\.\d+)?|[^\s,]")  # a number, else a command of a path
-GEOMETRY = {"d", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "rx", "width", "height", "viewbox"}  # as a parser spells them
 PARTS = {
     "sentences": "the sentence",
     "rows": "the row",
@@ -251,55 +256,6 @@ def differing(part: str, where: str, printed: Any, options: Sequence[Any]) -> It
             yield f"{where} differs: it is {printed}, expected {options[0]}"
     elif not same_text(printed, options):
         yield f"{where} differs" + (f": printed '{printed}', expected '{options[0]}'" if part != "sections" else "")
-
-
-def same_text(printed: str, options: Sequence[str]) -> bool:
-    """Whether each number of a text, and each piece between numbers, stands at its place in one of the options."""
-    if printed in options:
-        return True
-    pieces = NUMBER.split(printed)
-    found = [split for o in options if len(split := NUMBER.split(o)) == len(pieces)]
-    return bool(found) and all(piece in {f[i] for f in found} for i, piece in enumerate(pieces))
-
-
-def same_drawn(name: str, text: str, options: Sequence[str]) -> bool:
-    """The same of a piece of a drawing: its coordinates as numbers, anything else as text."""
-    if name.rpartition(" ")[2] not in GEOMETRY:
-        return same_text(text, options)
-    drawn = coordinates(text)
-    found = [split for o in options if len(split := coordinates(o)) == len(drawn)]
-    return bool(found) and all(part in {f[i] for f in found} for i, part in enumerate(drawn))
-
-
-def coordinates(text: str) -> list[str | float]:
-    return [float(part) if part[-1].isdigit() else part for part in COORDINATE.findall(text)]
-
-
-def numbers_of(carried: str) -> list[float | None] | str:
-    """What an element carries: numbers, or else words."""
-    try:
-        return list(numbers(carried))
-    except ValueError:
-        return carried
-
-
-def same_data(own: Any, options: Sequence[Any]) -> bool:
-    """Whether JSON data are those of the options: numbers that were computed as numbers, counts and words exactly."""
-    if type(own) is type(options[0]) and own == options[0]:
-        return True
-    if isinstance(own, Mapping):
-        found = [o for o in options if isinstance(o, Mapping) and set(o) == set(own)]
-        return bool(found) and all(same_data(own[key], [o[key] for o in found]) for key in own)
-    if isinstance(own, list):
-        lists = [o for o in options if isinstance(o, list) and len(o) == len(own)]
-        return bool(lists) and all(same_data(value, [o[i] for o in lists]) for i, value in enumerate(own))
-    if isinstance(own, float):
-        return any(isinstance(o, float) and same_number(own, o) for o in options)
-    return any(type(own) is type(o) and own == o for o in options)
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def check_results(data: Mapping[str, Any], rows: list[dict[str, Any]], results: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ from reports.analysis.attribution import (
     time_judges,
 )
 from reports.analysis.interactions import contexts, subsets
-from reports.analysis.time_estimates import Clock
+from reports.analysis.time_model import TimeModel
 from reports.stats.contrasts import Sample
 from reports.stats.sequential import critical_t
 from tests.proof.batch import chunks, contrast_half, running_t
@@ -106,11 +106,10 @@ def time_shares(r: int) -> Iterator[Row]:
             for k in range(r):
                 loss = mean + rng.normal(0, LOSS_SD, (4, n, len(budgets))) * sd[:, None, None]
                 step = log_step[:, None] + rng.normal(0, STEP_SD, (4, n))
-                for i, (_, _, judge, _) in enumerate(
-                    time_judges(clock_of(names, loss, budgets, step), NO_TABLE, names, anytime=False)
-                ):
-                    assert judge is not None
-                    found = [judge(dict(zip(names, c, strict=True)), 0.05 / len(c_MK)) for c in c_MK]
+                time_model = time_model_of(names, loss, budgets, step)
+                for i, judged in enumerate(time_judges(time_model, NO_TABLE, names, anytime=False)):
+                    assert judged.judge is not None
+                    found = [judged.judge(dict(zip(names, c, strict=True)), 0.05 / len(c_MK)) for c in c_MK]
                     held[k, i] = [
                         f.low is not None and f.low <= t <= (f.high or 0.0) for f, t in zip(found, truth[i], strict=True)
                     ]
@@ -119,12 +118,12 @@ def time_shares(r: int) -> Iterator[Row]:
                           simultaneous=float(held[:, i].all(1).mean()))  # fmt: skip
 
 
-def clock_of(names: list[str], loss_AnB: np.ndarray, budgets: tuple[float, ...], step_An: np.ndarray) -> Clock:
+def time_model_of(names: list[str], loss_AnB: np.ndarray, budgets: tuple[float, ...], step_An: np.ndarray) -> TimeModel:
     """What an experiment's finished runs would give."""
     arms, n, _ = loss_AnB.shape
     runs = pd.DataFrame({"arm": np.repeat(names, n * len(budgets)), "budget": np.tile(budgets, arms * n),
                          "val_loss": loss_AnB.ravel()})  # fmt: skip
     step = {a: Sample(values=x, blocks=tuple(range(n))) for a, x in zip(names, step_An, strict=True)}
     model = fitted(loss_AnB, budgets, None)
-    return Clock(arms=tuple(names), target=TARGET, model=model, runs=runs, step=step, comparable=frozenset(names), why_not="",
-                 warnings=())  # fmt: skip
+    return TimeModel(arms=tuple(names), target=TARGET, model=model, runs=runs, step=step, comparable=frozenset(names), why_not="",
+                     warnings=())  # fmt: skip

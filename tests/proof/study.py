@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import stats
 
-from reports.analysis.compare import noise_floor
+from reports.analysis.outcomes import noise_floor
 from reports.analysis.published import judge
 from reports.analysis.samples import TWO_PHASE_MARGIN, equivalent
 from reports.inputs.published import NATS_PER_LOG_STEP, PublishedRecord, era_sd

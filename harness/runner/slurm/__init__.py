@@ -1,1 +1,1 @@
-"""The executor for Slurm clusters: cluster.yaml, the queue, the job on its nodes, the runner on the login node."""
+"""The executor for Slurm: cluster.yaml, the queue, a job on its nodes, the runner that follows."""

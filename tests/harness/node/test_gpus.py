@@ -17,7 +17,8 @@ from harness.node import gpus
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from harness.run.spec import Outcome, RunSpec
-from harness.runner.worker import Ranks, lead
+from harness.runner.messages import WorkerOrder
+from harness.runner.train_run import Alone, StopRequest, lead
 from harness.store.store import Store
 from tests.one_run import SPEC
 
@@ -88,8 +89,9 @@ def result_of_run(tmp_path: Path) -> tuple[Any, list[dict[str, Any]]]:
         return Outcome(status="finished", final={"val_loss": 1.0, "steps": 3})
 
     store = Store.create(tmp_path / "results")
-    event = lead({"spec": SPEC.to_mapping(), "token": "t", "command": "c"}, store, Ranks(1, "cpu"), train, {})
-    assert event["status"] == "finished"
+    order = WorkerOrder(results=store.root, spec=SPEC, token="t", command="c")
+    event = lead(order, train, wall={}, peers=Alone(), stop=StopRequest())
+    assert event.status == "finished"
     run = store.directory(SPEC.run_id)
     result = read_result(run)
     assert result is not None

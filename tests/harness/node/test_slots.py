@@ -16,9 +16,10 @@ from harness.errors import UserError
 from harness.node.slots import Node, Slot, find_gpus
 from harness.run.spec import PlannedRun, is_exclusive
 from harness.runner import local as runner_module
-from harness.runner.executor import kernel_cache
+from harness.runner.executor import ExecutorOptions, kernel_cache
 from harness.runner.local import Runner
-from harness.runner.process import WorkerProcess
+from harness.runner.messages import WorkerEvent
+from harness.runner.process import Worker
 from harness.store.store import Store
 from tests.one_run import SPEC
 
@@ -97,11 +98,11 @@ def test_a_mixed_matrix_is_placed_lawfully_to_its_end(
     rng, plan = random.Random(seed), [planned(i, *w) for i, w in enumerate(wishes)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner_module.threading, "Thread", Held)
-        patch.setattr(runner_module, "WorkerProcess", NoWorker)
-        patch.setattr(runner_module, "execute", lambda *_, **__: {"status": "finished"})
+        patch.setattr(runner_module, "Worker", NoWorker)
+        patch.setattr(runner_module, "execute", lambda *_, **__: WorkerEvent(status="finished"))
         Held.waiting = []
         node = node_of(n_devices, gpus, most)
-        r = Runner(plan, Store(Path("nowhere")), node, command="")
+        r = Runner(plan, Store(Path("nowhere")), node, ExecutorOptions())
         started: list[int] = []
         while r._go_on():
             running = [(p.spec, slot) for p, slot, _ in (h.args for h in Held.waiting)]
@@ -131,7 +132,7 @@ def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(tmp
     monkeypatch.setattr(runner_module.threading, "Thread", Held)
     plan = [planned(i, 1, False, False) for i in range(3)]
     compiled = [replace(p, spec=replace(p.spec, config={**p.spec.config, "system": {"compile": "on"}})) for p in plan]
-    r = Runner(compiled, Store(tmp_path), node_of(8, True), command="")
+    r = Runner(compiled, Store(tmp_path), node_of(8, True), ExecutorOptions())
     assert r._go_on()
     assert len(Held.waiting) == 1
     cache = Held.waiting[0].args[2]
@@ -180,7 +181,7 @@ def test_groups_that_run_at_once_meet_on_ports_of_their_own(monkeypatch: pytest.
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     for size in SIZES[1:]:
         devices = tuple(str(i) for i in range(size))
-        worker = WorkerProcess(Slot(held=devices, gpus=devices, size=size), "module:train", device="cuda")
+        worker = Worker(Slot(held=devices, gpus=devices, size=size), "module:train", device="cuda")
         words = worker.group.arguments("module:train", "cuda")
         assert "--standalone" in words
         assert words[words.index("--nproc-per-node") + 1] == str(size)

@@ -14,7 +14,8 @@ from harness.corpora.corpus import data_root
 from harness.node.slots import Slot
 from harness.run.read import read_lines
 from harness.run.results import read_result
-from harness.runner.process import WorkerProcess
+from harness.runner.messages import WorkerEvent
+from harness.runner.process import Worker
 from tests.fake_matrix import DEADLINE_S, ROOT, Matrix, gone, kill, wait_for, workers_of
 
 N = 2  # arms, so runs of a seed
@@ -194,12 +195,10 @@ def test_a_group_whose_launcher_is_killed_is_gone_at_once(tmp_path: Path, monkey
     launcher.write_text(f"#!/bin/sh\ncd {tmp_path}\nexec 3<&0\nsh -c '{rank}' &\nsh -c '{rank}' &\nkill -KILL $$\n")
     launcher.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(launcher))
-    worker = WorkerProcess(Slot(held=("0", "1"), gpus=(), size=2), "module:train")
-    worker.start()
-    assert wait_for(lambda: worker.event(0.05)) == {
-        "status": "died",
-        "reason": "its worker was killed by signal 9",
-    }
+    worker = Worker(Slot(held=("0", "1"), gpus=(), size=2), "module:train")
+    process = worker.start()
+    died = WorkerEvent(status="died", reason="its worker was killed by signal 9")
+    assert wait_for(lambda: process.event(0.05)) == died
     assert len((tmp_path / "gone").read_text().split()) == 2
     worker.kill()
 

@@ -19,7 +19,8 @@ ENDS = {  # what happens to seed 0, 1, ... -> how the attempts at its two runs e
 }
 PARENT = """
 import json, os, sys, torch
-from harness.runner.worker import load_trainer, prepare_compiler
+from harness.runner.train_run import load_trainer
+from harness.runner.worker import prepare_compiler
 load_trainer("harness.training.train:train")
 before = torch.get_rng_state()
 prepare_compiler(json.dumps({"cache": sys.argv[1], "spec": {"device": "cpu"}}))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli.run import complete
+from harness.cli.complete import complete
 from harness.errors import UserError
 from harness.run import results
 from harness.run.digests import short_digest
@@ -21,7 +21,7 @@ from harness.run.files import append_row, write_text
 from harness.run.read import read_lines
 from harness.run.results import DIGESTED, examine, read_result, result_text
 from harness.run.spec import PlannedRun
-from harness.runner.executor import Summary
+from harness.runner.executor import ExecutorOptions, Summary
 from harness.store import verified
 from harness.store.attempt import claim
 from harness.store.store import Store
@@ -264,7 +264,7 @@ def test_what_a_call_has_run_is_not_read_by_the_next(store: Store, monkeypatch: 
     monkeypatch.setattr(verified, "FRESH_NS", 0)
 
     class OneRun:
-        def __init__(self, missing: list[PlannedRun], store: Store, **options: object) -> None:
+        def __init__(self, missing: list[PlannedRun], store: Store, options: ExecutorOptions) -> None:
             self.missing = missing
 
         def at_once(self) -> int:
@@ -275,9 +275,9 @@ def test_what_a_call_has_run_is_not_read_by_the_next(store: Store, monkeypatch: 
             return Summary(statuses={SPEC.run_id: "finished"})
 
     planned = [PlannedRun(arm="baseline", block=0, order=0, spec=SPEC)]
-    assert complete("fake", store, planned, OneRun).found == {}
+    assert complete(store, planned, OneRun, ExecutorOptions(experiment="fake")).found == {}
     monkeypatch.setattr(Store, "repair", lambda store, run_id: pytest.fail("read again"))
-    assert complete("fake", store, planned, OneRun).found == {SPEC.run_id: "finished"}
+    assert complete(store, planned, OneRun, ExecutorOptions(experiment="fake")).found == {SPEC.run_id: "finished"}
 
 
 def test_a_seed_moves_the_digest_as_the_definition_says() -> None:

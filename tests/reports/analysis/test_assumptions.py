@@ -79,7 +79,7 @@ def test_damaged_and_foreign_plans_lend_nothing(tmp_path):
     for name, text in (("torn", '{"name":'), ("theirs", '{"name": "theirs", "foreign": {}}')):
         (tmp_path / "experiments" / name).mkdir()
         (tmp_path / "experiments" / name / "experiment.json").write_text(text)
-    assert [p["name"] for p in other_plans(tmp_path, "mine")] == ["first"]
+    assert [p.name for p in other_plans(tmp_path, "mine")] == ["first"]
 
 
 def test_own_runs_take_their_place(tmp_path):

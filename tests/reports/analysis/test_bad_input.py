@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reports.analysis.compare import compare_all
-from reports.analysis.types import Warning
+from reports.analysis.types import Caution
 from reports.inputs.load import load
 from tests.report_fixtures import Arm, write_experiment
 
@@ -51,11 +51,11 @@ def as_it_is(experiment, root):
 @pytest.mark.parametrize(
     ("change", "how", "warning", "sentence"),
     [
-        (copied, {}, Warning.DUPLICATE_RUN, "The same run appears twice and is counted once"),
-        (other_hardware, {}, Warning.MIXED_HARDWARE, "Runs come from different hardware: their times are not compared"),
-        (equal, {}, Warning.ZERO_VARIANCE, "The losses of several runs are equal to the last digit"),
-        (not_a_number, {}, Warning.NOT_A_NUMBER, "A finished run's loss is not a number: it counts as diverged"),
-        (as_it_is, {"budgets": (280, 300), "target": 1.40}, Warning.NOT_BRACKETED, "The budgets do not bracket the target"),
+        (copied, {}, Caution.DUPLICATE_RUN, "The same run appears twice and is counted once"),
+        (other_hardware, {}, Caution.MIXED_HARDWARE, "Runs come from different hardware: their times are not compared"),
+        (equal, {}, Caution.ZERO_VARIANCE, "The losses of several runs are equal to the last digit"),
+        (not_a_number, {}, Caution.NOT_A_NUMBER, "A finished run's loss is not a number: it counts as diverged"),
+        (as_it_is, {"budgets": (280, 300), "target": 1.40}, Caution.NOT_BRACKETED, "The budgets do not bracket the target"),
     ],
     ids=lambda value: value.__name__ if callable(value) else None,
 )
@@ -91,5 +91,5 @@ def test_a_loss_that_is_no_number_is_an_outcome_and_not_dropped(tmp_path):
 
 
 def test_every_sentence_is_its_own_and_names_a_cure():
-    texts = [w.text for w in Warning]
+    texts = [w.text for w in Caution]
     assert len(set(texts)) == len(texts) and all(t.endswith(".") and len(t) > 40 for t in texts)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from reports.analysis.adaptive import decide
 from reports.analysis.compare import compare_all
-from reports.analysis.types import Warning
+from reports.analysis.types import Caution
 from reports.inputs.load import first_crossing, load
 from reports.stats.sequential import Continue, Stop
 from tests.report_fixtures import LADDER, Arm, write_experiment
@@ -47,7 +47,7 @@ def test_every_metric_of_every_arm_is_compared(tmp_path):
         losses["r08"].corr(losses["r07"])
     )
     assert c.noise.sd == pytest.approx(losses["r07"].std()) and c.noise.low < c.noise.sd < c.noise.high
-    assert r08.verdict == "better" and r08.exploratory and Warning.EXPLORATORY in c.warnings
+    assert r08.verdict == "better" and r08.exploratory and Caution.EXPLORATORY in c.warnings
 
 
 def test_times_are_ratios(tmp_path):
@@ -85,7 +85,7 @@ def test_an_unfinished_page_shows_sequences_and_says_so(tmp_path):
     how = dict(arms=STRONG, n_seeds=8, sd=0.001)
     fixed = compared(tmp_path / "a", **how)
     early = compared(tmp_path / "b", **how, outcome={("bad", 7): "pending"})
-    assert not fixed.anytime and early.anytime and Warning.UNFINISHED in early.warnings
+    assert not fixed.anytime and early.anytime and Caution.UNFINISHED in early.warnings
     one, other = (c.of("good", "val_loss") for c in (fixed, early))
     assert (
         other.method == "anytime-valid t-mixture" and other.low < one.low and other.high > one.high and other.verdict == "better"
@@ -102,7 +102,7 @@ def test_raising_the_number_of_seeds_keeps_the_sequence(tmp_path):
     locks = load("split", tmp_path).plan["locks"]
     locks[0]["plan"]["seeds"] = [0, 1, 2]
     c = compare_all(edit(tmp_path, locks=locks))
-    assert c.anytime and Warning.EXTENDED in c.warnings
+    assert c.anytime and Caution.EXTENDED in c.warnings
 
 
 def test_diverged_runs_are_outcomes(tmp_path):
@@ -110,21 +110,21 @@ def test_diverged_runs_are_outcomes(tmp_path):
     cell, effect = c.cells["good"], c.of("good", "val_loss")
     assert (cell.n_finished, cell.n_diverged) == (5, 1)
     assert (cell.diverged_low, cell.diverged_high) == pytest.approx(tuple(stats.binomtest(1, 6).proportion_ci(method="exact")))
-    assert "trimmed" in effect.method and Warning.DIVERGED in effect.warnings and effect.n_arm == 6 and effect.p < 0.05
+    assert "trimmed" in effect.method and Caution.DIVERGED in effect.warnings and effect.n_arm == 6 and effect.p < 0.05
 
 
 def test_failed_runs_are_counted_and_named(tmp_path):
     c = compared(tmp_path, outcome={("r08", 0): "oom", ("r08", 1): "failed"})
-    assert c.cells["r08"].n_failed == 2 and Warning.FAILED_RUNS in c.warnings and not c.anytime
-    assert Warning.MISSING_CELLS in c.of("r08", "val_loss").warnings and c.of("r08", "val_loss").n_blocks == 3
+    assert c.cells["r08"].n_failed == 2 and Caution.FAILED_RUNS in c.warnings and not c.anytime
+    assert Caution.MISSING_CELLS in c.of("r08", "val_loss").warnings and c.of("r08", "val_loss").n_blocks == 3
 
 
 def test_stale_runs_are_left_out_unless_accepted(tmp_path):
     write_experiment(tmp_path, stale=[("r08", 0)])
     out, kept = load("split", tmp_path), load("split", tmp_path, accept_stale=True)
     assert out.runs["stale"].sum() == 1 and set(out.runs.loc[out.runs["stale"], "stale_files"]) == {"optim/muon.py"}
-    assert compare_all(out).of("r08", "val_loss").n_arm == 4 and Warning.STALE in compare_all(out).warnings
-    assert compare_all(kept).of("r08", "val_loss").n_arm == 5 and Warning.STALE_ACCEPTED in compare_all(kept).warnings
+    assert compare_all(out).of("r08", "val_loss").n_arm == 4 and Caution.STALE in compare_all(out).warnings
+    assert compare_all(kept).of("r08", "val_loss").n_arm == 5 and Caution.STALE_ACCEPTED in compare_all(kept).warnings
 
 
 def test_the_same_run_twice_counts_once(tmp_path):
@@ -134,7 +134,7 @@ def test_the_same_run_twice_counts_once(tmp_path):
     for file in ("metrics.jsonl", "result.json"):
         shutil.copy(tmp_path / "runs" / first / file, tmp_path / "runs" / second / file)
     c = compare_all(load("split", tmp_path))
-    assert Warning.DUPLICATE_RUN in c.warnings and c.of("good", "val_loss").n_arm == 4
+    assert Caution.DUPLICATE_RUN in c.warnings and c.of("good", "val_loss").n_arm == 4
 
 
 def test_mixed_data_is_refused(tmp_path):
@@ -150,16 +150,16 @@ def test_times_are_not_compared_across_hardware(tmp_path):
     experiment = load("split", tmp_path)
     experiment.runs.loc[experiment.runs["arm"] == "good", "gpu"] = "another"
     c = compare_all(experiment)
-    assert c.of("good", "step_ms") is None and c.of("bad", "step_ms") is not None and Warning.MIXED_HARDWARE in c.warnings
+    assert c.of("good", "step_ms") is None and c.of("bad", "step_ms") is not None and Caution.MIXED_HARDWARE in c.warnings
     assert c.of("good", "val_loss") is not None and "good" not in c.decompositions
 
 
 def test_nodes_are_spoken_of(tmp_path):
-    assert Warning.ONE_NODE in compared(tmp_path / "a", n_nodes=1).of("r08", "step_ms").warnings
+    assert Caution.ONE_NODE in compared(tmp_path / "a", n_nodes=1).of("r08", "step_ms").warnings
     write_experiment(tmp_path / "b", n_nodes=2)
     experiment = load("split", tmp_path / "b")
     experiment.runs["node"] = np.where(experiment.runs["arm"] == "r08", "one", "two")
-    assert Warning.NO_SHARED_NODE in compare_all(experiment).of("r08", "step_ms").warnings
+    assert Caution.NO_SHARED_NODE in compare_all(experiment).of("r08", "step_ms").warnings
 
 
 def test_runs_without_seeds_are_not_paired(tmp_path):
@@ -167,22 +167,22 @@ def test_runs_without_seeds_are_not_paired(tmp_path):
     experiment = load("split", tmp_path)
     experiment.runs["block"] = None
     c = compare_all(experiment).of("good", "val_loss")
-    assert c.method == "Welch t, Holm" and c.n_blocks == 0 and Warning.NOT_BLOCKED in c.warnings
+    assert c.method == "Welch t, Holm" and c.n_blocks == 0 and Caution.NOT_BLOCKED in c.warnings
 
 
 def test_equal_losses_and_outliers_are_flagged(tmp_path):
     write_experiment(tmp_path, arms=STRONG[:2], n_seeds=8, sd=0.001)
     experiment = load("split", tmp_path)
     experiment.runs.loc[experiment.runs.index[0], "val_loss"] += 0.5
-    assert Warning.OUTLIER in compare_all(experiment).of("good", "val_loss").warnings
+    assert Caution.OUTLIER in compare_all(experiment).of("good", "val_loss").warnings
     experiment.runs["val_loss"] = np.where(experiment.runs["arm"] == "good", 1.5, 1.6)
     c = compare_all(experiment).of("good", "val_loss")
-    assert Warning.ZERO_VARIANCE in c.warnings and c.verdict == "no error estimate" and c.low is None
+    assert Caution.ZERO_VARIANCE in c.warnings and c.verdict == "no error estimate" and c.low is None
 
 
 def test_a_confirmatory_experiment_is_not_exploratory(tmp_path):
     c = compared(tmp_path, confirm=True)
-    assert not c.of("r08", "val_loss").exploratory and Warning.EXPLORATORY not in c.warnings
+    assert not c.of("r08", "val_loss").exploratory and Caution.EXPLORATORY not in c.warnings
 
 
 def test_declared_noise_is_not_pooled(tmp_path):
@@ -219,13 +219,13 @@ def test_one_budget_says_what_is_missing_and_shows_the_systems_gain(tmp_path):
 def test_a_slope_from_outside_is_marked(tmp_path):
     write_experiment(tmp_path, target=1.575)
     c = compare_all(edit(tmp_path, slope={"per_step": 0.15 / 300, "se": 0.01 / 300}))
-    assert c.times["r08"].slope_given and Warning.SLOPE_GIVEN in c.times["r08"].warnings
-    assert Warning.SLOPE_GIVEN in c.of("untied_head", "time_to_target").warnings
+    assert c.times["r08"].slope_given and Caution.SLOPE_GIVEN in c.times["r08"].warnings
+    assert Caution.SLOPE_GIVEN in c.of("untied_head", "time_to_target").warnings
 
 
 def test_budgets_that_do_not_bracket_give_no_verdict(tmp_path):
     c = compared(tmp_path, n_seeds=3, budgets=(280, 300), target=1.50)
-    assert c.times["r08"].extrapolated and Warning.NOT_BRACKETED in c.times["r08"].warnings
+    assert c.times["r08"].extrapolated and Caution.NOT_BRACKETED in c.times["r08"].warnings
     assert c.of("r08", "time_to_target") is None
 
 
@@ -250,9 +250,9 @@ def test_packed_losses_need_whole_node_ones_to_vouch_for_them(tmp_path):
     experiment.runs.loc[timing, "role"] = "timing"
     ids = set(experiment.runs.loc[timing, "run_id"])
     experiment.configs.update({r: {**experiment.configs[r], "world_size": 8} for r in ids})
-    assert Warning.TWO_PHASE_UNVERIFIED not in compare_all(experiment).warnings
+    assert Caution.TWO_PHASE_UNVERIFIED not in compare_all(experiment).warnings
     experiment.runs.loc[timing, "val_loss"] += 0.002
-    assert Warning.TWO_PHASE_UNVERIFIED in compare_all(experiment).warnings
+    assert Caution.TWO_PHASE_UNVERIFIED in compare_all(experiment).warnings
 
 
 # ---- stopping
@@ -324,14 +324,14 @@ def test_an_arm_that_always_diverges_is_said_to(tmp_path):
 
 
 def test_every_warning_names_a_cure():
-    assert all(len(w.text) < 200 and w.text.endswith(".") and (":" in w.text or ". " in w.text or ";" in w.text) for w in Warning)
+    assert all(len(w.text) < 200 and w.text.endswith(".") and (":" in w.text or ". " in w.text or ";" in w.text) for w in Caution)
 
 
 def test_a_rules_own_seeds_are_no_extension(tmp_path):
     experiment = adaptive(tmp_path, 6, {"decide": 0.05}, arms=STRONG)
     experiment.plan["locks"][0]["plan"]["seeds"] = [0, 1, 2]
     c = compare_all(experiment)
-    assert c.anytime and Warning.EXTENDED not in c.warnings and c.of("good", "val_loss").method == "anytime-valid t-mixture"
+    assert c.anytime and Caution.EXTENDED not in c.warnings and c.of("good", "val_loss").method == "anytime-valid t-mixture"
 
 
 def test_a_bound_in_words_is_never_inside_the_interval(tmp_path):

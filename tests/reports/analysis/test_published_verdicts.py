@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from harness.run.plan import PlanArm
 from reports.analysis.compare import compare_all
 from reports.analysis.published import difference, judge, own_arm, published_verdict, too_uncertain
 from reports.inputs.load import load
@@ -65,10 +66,8 @@ def test_the_common_error_uses_the_smaller_df():
 
 
 def test_the_whole_record_is_the_arm_with_most_changes():
-    assert (
-        own_arm([{"name": "a", "changes": ["x"]}, {"name": "all", "changes": ["x", "y"]}, {"name": "b", "changes": ["y"]}])
-        == "all"
-    )
+    arms = [("a", ("x",)), ("all", ("x", "y")), ("b", ("y",))]
+    assert own_arm([PlanArm(name=name, changes=changes) for name, changes in arms]) == "all"
 
 
 ARMS = (

@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.run.plan import Plan, PlanArm
 from reports.analysis.compare import compare_all
 from reports.analysis.interactions import interplay
 from reports.figures.base import Figure, LogScale, Palette
-from reports.figures.waterfall import wrapped
 from reports.figures.steps import step_distribution
+from reports.figures.waterfall import wrapped
 from reports.inputs.load import load
 from reports.inputs.step_times import of_steps, of_stretches, percentiles
 from reports.page.write import draw_all, render
@@ -24,12 +25,13 @@ def figures_of(results: Path) -> dict[str, Figure]:
     return {f.key: f for f in draw_all(experiment, compare_all(experiment))}
 
 
-PLAN = {
-    "arms": [
-        {"name": name, "changes": list(changes)}
+PLAN = Plan(
+    name="split",
+    arms=tuple(
+        PlanArm(name=name, changes=changes, of=name)
         for name, changes in (("base", ()), ("a", ("a",)), ("b", ("b",)), ("a + b", ("a", "b")), ("c", ("c",)))
-    ]
-}
+    ),
+)
 
 
 def rows(values: dict[str, list[float]]) -> pd.DataFrame:
@@ -47,7 +49,7 @@ def test_an_interaction_is_what_two_changes_add_beyond_their_sum():
 
 
 def test_arms_that_were_never_combined_have_no_matrix():
-    plan = {"arms": PLAN["arms"][:3]}
+    plan = Plan(name="split", arms=PLAN.arms[:3])
     assert interplay(rows({"base": [2.0, 2.1], "a": [1.9, 2.0], "b": [1.8, 1.9]}), plan) == []
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from reports.analysis.compare import compare_all
-from reports.analysis.types import Warning
+from reports.analysis.types import Caution
 from reports.inputs.load import load
 from reports.stats.contrasts import Sample, analyse
 from reports.stats.unblocked import more_runs, too_few, welch, widening
@@ -74,5 +74,5 @@ def test_the_page_refuses_what_so_few_runs_cannot_tell(tmp_path):
     c = compare_all(experiment).of("short", "val_loss")
     assert c is not None and (c.low, c.p, c.verdict, c.more_seeds) == (None, None, "too few runs", 1)
     assert (
-        Warning.FEW_UNBLOCKED in c.warnings and Warning.ZERO_VARIANCE not in c.warnings and c.next_action.startswith("run 1 more")
+        Caution.FEW_UNBLOCKED in c.warnings and Caution.ZERO_VARIANCE not in c.warnings and c.next_action.startswith("run 1 more")
     )

@@ -13,8 +13,8 @@ from reports import load
 from reports.format import kept, moved, pixel, same_number, settled, show
 from reports.page.embed import script_json
 from reports.page.write import judged, write_report
-from reports.verify.page import Page, read_page
-from reports.verify.verify import compared, remade, same_drawn, same_text, verify
+from reports.verify.page import Page, read_page, same_drawn, same_text
+from reports.verify.verify import compared, remade, verify
 from tests.report_arms import FACTORIAL, LADDER
 from tests.report_fixtures import write_experiment
 

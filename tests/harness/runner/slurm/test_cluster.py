@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.run.read import read_json, read_lines
-from harness.runner.slurm.job import jobs_of
+from harness.runner.slurm.sent import jobs_of
 from harness.store.store import Store
 from tests.fake_matrix import Matrix, ablate, kill, processes_of, wait_for
 
@@ -85,7 +85,7 @@ def ended(process: "subprocess.Popen[str]", code: int) -> str:
 
 def jobs(matrix: Matrix, run_id: str) -> list[str]:
     """The jobs that were sent for a run, one after the other."""
-    return [r["job"] for r in jobs_of(matrix.results / "experiments" / "fake" / "slurm") if r["run_id"] == run_id]
+    return [sent.job for sent in jobs_of(matrix.results / "experiments" / "fake" / "slurm") if sent.run_id == run_id]
 
 
 def at_work(matrix: Matrix, run_id: str, attempt: int = 1) -> str:

@@ -1,0 +1,144 @@
+"""Running what has no result yet, and saying how an experiment stands then."""
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from harness.cli.options import EXIT_FAILED, EXIT_STOPPED
+
+if TYPE_CHECKING:
+    from harness.cli.progress import ProgressDisplay
+    from harness.run.spec import PlannedRun
+    from harness.runner.executor import Executor, ExecutorOptions, Summary
+    from harness.store.store import Store
+
+
+def complete(
+    store: "Store",
+    runs: "list[PlannedRun]",
+    make: "Callable[[list[PlannedRun], Store, ExecutorOptions], Executor]",
+    options: "ExecutorOptions",
+) -> "Summary":
+    """Run what has no result yet. make: the executor of the missing runs."""
+    from harness.cli.progress import ProgressDisplay
+    from harness.run.spec import RESULT_STATUSES
+    from harness.runner.executor import Summary
+    from harness.store.plans import cancel_mark
+    from harness.store.verified import Sound
+
+    missing, found, sound = [], {}, Sound(store)
+    for planned in runs:
+        status, wrong = sound.status(planned.spec.run_id)
+        if wrong:
+            print(f"{wrong}: set aside, it is run again", flush=True)
+        if status is None:
+            missing.append(planned)
+        else:
+            found[planned.spec.run_id] = status
+    sound.save()
+    if not missing:
+        return Summary(found=found)
+    say_stale(store, options.experiment)
+    mark = cancel_mark(store.root, options.experiment)
+
+    def cancelled() -> bool:
+        return cancel_mark(store.root, options.experiment) != mark
+
+    display = ProgressDisplay(len(found), len(runs))
+    executor = make(missing, store, replace(options, cancelled=cancelled, on_end=display.on_end))
+    print(f"{len(missing)} of {len(runs)} runs to do, {executor.at_once()} at a time", flush=True)
+    summary = run_watched(executor, display)
+    for run_id, status in summary.statuses.items():
+        if status in RESULT_STATUSES:
+            sound.status(run_id)  # so that the next call need not read what this one made
+    sound.save()
+    return replace(summary, found=found)
+
+
+def say_stale(store: "Store", name: str) -> None:
+    from harness.run.plan import Plan
+    from harness.store.plans import read_plan, stale_runs, up_to_date
+
+    plan = read_plan(store.root, name) or Plan(name=name)
+    stale, why = stale_runs(store.root, up_to_date(store.root, plan))
+    if stale:
+        print(f"{len(stale)} {why}; they are run again", flush=True)
+
+
+def run_watched(executor: "Executor", display: "ProgressDisplay") -> "Summary":
+    """Run to the end, shown meanwhile; says how long it took, however it ends."""
+    from harness.cli.progress import duration
+
+    done = threading.Event()
+    painter = threading.Thread(target=display.watch, args=(executor, done), daemon=True)
+    painter.start()
+    try:
+        return executor.run()
+    finally:
+        done.set()
+        painter.join()
+        print(f"took {duration(display.elapsed())}", flush=True)
+
+
+def finish(
+    name: str, runs: "list[PlannedRun]", store: "Store", summary: "Summary", *, report: bool
+) -> None:
+    """Say how an experiment stands, write its page, exit."""
+    from harness.run.spec import RESULT_STATUSES
+
+    outcomes = {**summary.found, **summary.statuses}
+    done = [run_id for run_id, status in outcomes.items() if status in RESULT_STATUSES]
+    n_done, n_all = len(done), len(runs)
+    say_failures(runs, store, summary)
+    if summary.stopped:
+        print(
+            f"{summary.stopped}: {n_done} of {n_all} runs are done; "
+            "run the same command again to go on"
+        )
+        raise typer.Exit(EXIT_STOPPED[summary.stopped])
+    state = f"{n_done} of {n_all} runs have a result"
+    if n_done == n_all:
+        state = "everything is finished"
+    n_diverged = list(outcomes.values()).count("diverged")
+    print(f"{name}: {state}: {n_done} runs, {n_diverged} diverged")
+    if report:
+        page = page_of(name, store, done, anew=bool(summary.statuses))
+        print(f"report: {page}")
+    raise typer.Exit(EXIT_FAILED if n_done < n_all else 0)
+
+
+def say_failures(runs: "list[PlannedRun]", store: "Store", summary: "Summary") -> None:
+    """The runs that failed by their own fault, each with its reason and its log."""
+    from harness.store.store import FAILED
+
+    for planned in runs:
+        run_id = planned.spec.run_id
+        status = summary.statuses.get(run_id)
+        if status in FAILED:
+            log = store.directory(run_id) / "log.txt"
+            reason = summary.reasons.get(run_id)
+            print(f"{planned.arm}, seed {planned.spec.seed}: {status}: {reason} ({log})")
+
+
+def page_of(name: str, store: "Store", done: list[str], *, anew: bool) -> Path:
+    """The experiment's page, written if asked, if there is none, or if what it shows is newer.
+
+    done: the runs that it shows.
+    """
+    from harness.cli.report import write_page
+
+    folder = store.root / "experiments" / name
+    page = folder / "report.html"
+    if anew or not page.exists():
+        return write_page([name], store.root)
+    shown = [f"{folder}/experiment.json"]
+    shown += [f"{store.runs}/{run_id}/result.json" for run_id in done]
+    written = page.stat().st_mtime
+    if any(os.stat(path).st_mtime > written for path in shown):
+        return write_page([name], store.root)
+    return page

@@ -1,0 +1,98 @@
+"""The executors, a row each: the options for it alone, the device it plans for, how it is made."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.run.spec import PlannedRun
+    from harness.runner.executor import Executor, ExecutorOptions
+    from harness.store.store import Store
+
+
+def this_machine(options: "ExecutorOptions") -> str | None:
+    return None
+
+
+def nothing_elsewhere(results: Path, experiment: str) -> int:
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorRow:
+    """An executor as the commands know it."""
+
+    make: "Callable[[Sequence[PlannedRun], Store, ExecutorOptions], Executor]"
+    by_name: bool = True  # --executor may name it; else the experiment's trainers ask for it
+    options: tuple[str, ...] = ()  # of `ablate run`, for it alone
+    device: "Callable[[ExecutorOptions], str | None]" = (
+        this_machine  # that it plans for; None: ours
+    )
+    cancel: Callable[[Path, str], int] = nothing_elsewhere  # ends what it sent away; how much
+
+
+def make_local(
+    runs: "Sequence[PlannedRun]", store: "Store", options: "ExecutorOptions"
+) -> "Executor":
+    from harness.node.slots import Node
+    from harness.runner.local import Runner
+
+    node = Node.here(runs[0].spec.device, max_parallel=options.max_parallel)
+    return Runner(runs, store, node, options)
+
+
+def make_slurm(
+    runs: "Sequence[PlannedRun]", store: "Store", options: "ExecutorOptions"
+) -> "Executor":
+    """Raises UserError where this machine can send no jobs."""
+    from harness.runner.slurm.executor import SlurmRunner
+    from harness.runner.slurm.queue import check_slurm
+
+    check_slurm()
+    from harness.runner.slurm.send import send_array
+
+    return SlurmRunner(runs, store, send_array, options)
+
+
+def device_of_cluster(options: "ExecutorOptions") -> str | None:
+    return None if options.cluster is None else options.cluster.device
+
+
+def cancel_slurm(results: Path, experiment: str) -> int:
+    from harness.runner.slurm.sent import cancel_experiment
+
+    return cancel_experiment(results, experiment)
+
+
+def make_foreign(
+    runs: "Sequence[PlannedRun]", store: "Store", options: "ExecutorOptions"
+) -> "Executor":
+    from harness.foreign.runner import ForeignRunner, make_slots
+    from harness.run.foreign import TrainerLimits
+
+    gpus_per_run = runs[0].spec.config["trainer"]["gpus"]
+    slots = make_slots(gpus_per_run, min(options.max_parallel or 1, len(runs)))
+    allowed = options.limits
+    limits = TrainerLimits(
+        wall_s=allowed.wall_s, silence_s=allowed.silence_s, retries=allowed.failure_retries
+    )
+    return ForeignRunner(runs, store, slots, limits=limits, on_end=options.on_end)
+
+
+EXECUTORS = {
+    "local": ExecutorRow(make=make_local),
+    "slurm": ExecutorRow(
+        make=make_slurm,
+        options=("--cluster", "--nodes-per-run"),
+        device=device_of_cluster,
+        cancel=cancel_slurm,
+    ),
+    "foreign": ExecutorRow(make=make_foreign, by_name=False),
+}
+DEFAULT = "local"
+
+
+def cancel_everywhere(results: Path, experiment: str) -> int:
+    """End what executors have sent away of an experiment; how many jobs that were."""
+    return sum(row.cancel(results, experiment) for row in EXECUTORS.values())

@@ -1,0 +1,75 @@
+"""The loop of a worker's first process: orders come in, each is done, its answer goes out."""
+
+import gc
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+from harness.errors import UserError
+from harness.runner.messages import WorkerEvent, WorkerOrder
+from harness.runner.train_run import Peers, StopRequest, Trainer, lead
+from harness.runner.unchanged import check_unchanged
+
+Wall = dict[str, float]  # seconds by phase: what the worker itself cost a run
+
+
+class Answers:
+    """This process's standard output; whatever else prints there goes to standard error instead."""
+
+    def __init__(self) -> None:
+        self.file = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+
+    def send(self, event: WorkerEvent) -> None:
+        self.file.write(event.to_line())
+        self.file.flush()
+
+
+class OrderReader:
+    """Reads orders in the background, and ends this process with its input.
+
+    Then the runner is gone or done: no run outlives it, and none has a result before it is whole.
+    """
+
+    def __init__(self) -> None:
+        self.lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self.lines.put(line)
+        os._exit(0)
+
+    def orders(self, import_s: float) -> Iterator[tuple[str, Wall]]:
+        """Every order with what the worker itself cost it; its imports are paid once."""
+        wall = {"import_s": import_s}
+        while True:
+            began = time.perf_counter()
+            line = self.lines.get()
+            wall["idle_s"] = time.perf_counter() - began
+            yield line, wall
+            wall = {}
+
+
+def answer_orders(
+    orders: Iterable[tuple[str, Wall]],
+    answers: Answers,
+    train: Trainer,
+    *,
+    peers: Peers,
+    stop: StopRequest,
+) -> None:
+    """Until they end. stop: what a signal has asked for."""
+    for line, wall in orders:
+        order = WorkerOrder.from_line(line)
+        try:
+            check_unchanged(order.spec)
+            peers.share(order)
+            event = lead(order, train, wall=wall, peers=peers, stop=stop)
+        except (OSError, UserError) as error:
+            event = WorkerEvent(status="broken", reason=str(error))
+        answers.send(event)
+        gc.collect()

@@ -1,0 +1,91 @@
+"""Sends runs into the queue as one job array, by submitit."""
+
+import io
+import os
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import submitit
+from submitit.core.utils import FailedJobError
+
+from harness.corpora.corpus import data_root
+from harness.errors import UserError
+from harness.run.spec import PlannedRun, is_exclusive
+from harness.runner.executor import ExecutorOptions, kernel_cache
+from harness.runner.slurm.cluster import Cluster, minutes
+from harness.runner.slurm.job import Job
+from harness.store.store import Store
+
+
+def send_array(
+    runs: Sequence[PlannedRun], store: Store, folder: Path, options: ExecutorOptions
+) -> list[str]:
+    """Names of the jobs, one for each run; the runs are of one size, all exclusive or none.
+
+    folder: of the experiment's jobs. Raises UserError where sbatch refuses.
+    """
+    cluster = options.cluster or Cluster()
+    os.environ["ABLATE_DATA"] = str(data_root().resolve())  # jobs may start in another folder
+    executor = submitit.SlurmExecutor(
+        folder=folder, max_num_timeout=cluster.requeues, python=cluster.python
+    )
+    sbatch = sbatch_options(cluster, runs[0], options.n_nodes)
+    executor.update_parameters(
+        job_name=f"ablate-{options.experiment}",
+        time=minutes(str(cluster.sbatch.get("time", ""))),
+        nodes=options.n_nodes,
+        ntasks_per_node=1,
+        array_parallelism=options.max_parallel or len(runs),
+        signal_delay_s=cluster.signal_delay_s,
+        setup=list(cluster.setup),
+        srun_args=list(cluster.srun),
+        wckey=None,
+        additional_parameters=sbatch,
+    )
+    jobs = [job_of(planned, store, folder, options) for planned in runs]
+    try:
+        with redirect_stderr(io.StringIO()), executor.batch():  # submitit repeats what sbatch says
+            sent = [executor.submit(job) for job in jobs]
+        return [job.job_id for job in sent]
+    except FailedJobError as error:
+        refusal = refusal_of(str(error))
+        raise UserError(f"{refusal}: change it in cluster.yaml") from None
+
+
+def sbatch_options(cluster: Cluster, first: PlannedRun, n_nodes: int) -> dict[str, Any]:
+    """The site's options, with the devices that such a run needs on each of its nodes."""
+    per_node = first.spec.world_size // n_nodes
+    sbatch = dict(cluster.sbatch)
+    if "time" not in sbatch:
+        sbatch = {"time": "UNLIMITED", **sbatch}
+    if cluster.device == "cuda" and not cluster.asks_for_gpus():
+        sbatch["gpus_per_node"] = per_node
+    if cluster.device == "cpu":
+        sbatch.setdefault("cpus_per_task", per_node)
+    if is_exclusive(first.spec):
+        sbatch["exclusive"] = True
+    return sbatch
+
+
+def refusal_of(text: str) -> str:
+    """What sbatch said last, of what submitit repeats."""
+    for line in reversed(text.splitlines()):
+        if line.startswith("sbatch: "):
+            return line.removeprefix("sbatch: error: ")
+    return text.removeprefix("sbatch: error: ")
+
+
+def job_of(planned: PlannedRun, store: Store, folder: Path, options: ExecutorOptions) -> Job:
+    cache = kernel_cache(planned.spec, store)
+    return Job(
+        results=str(store.root.resolve()),
+        spec=planned.spec.to_mapping(),
+        command=options.command,
+        trainer=options.trainer,
+        n_nodes=options.n_nodes,
+        cache=None if cache is None else str(cache.resolve()),
+        limits=options.limits,
+        folder=str(folder),
+    )

@@ -1,0 +1,224 @@
+"""What a worker does with an order: claim the run, train it, write down how it ended."""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from harness.config import plugins
+from harness.errors import UserError
+from harness.node.gpus import Sampler
+from harness.node.memory import peak_mib
+from harness.provenance.interpreters import EFFECT
+from harness.provenance.machine import describe_environment, working_diff
+from harness.provenance.redact import redact
+from harness.provenance.source import snapshot
+from harness.run.spec import Outcome, RunSpec
+from harness.runner.executor import STOPS
+from harness.runner.messages import WorkerEvent, WorkerOrder
+from harness.runner.unchanged import check_data, look_at
+from harness.store.attempt import RunWriter, claim
+from harness.store.errors import ResultsError
+from harness.store.store import Store
+from harness.training.output import RunOutput
+
+Trainer = Callable[..., Outcome]
+Value = TypeVar("Value")
+NO_MEMORY = (  # how libraries say it without a type of their own
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+)
+KERNEL_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+LONGEST_REASON = 500  # characters
+
+
+class StopRequest:
+    """Whether a signal has asked this worker to stop: as the status that it means."""
+
+    def __init__(self) -> None:
+        self.status: str | None = None
+
+    def on_signal(self, number: int, frame: object) -> None:
+        self.status = STOPS[signal.Signals(number)]
+
+    def made(self) -> bool:
+        return self.status is not None
+
+
+class Peers(Protocol):
+    """The further processes of a worker, as its first one speaks to them."""
+
+    def share(self, value: Value) -> Value:
+        """The first process's value, on every one."""
+        ...
+
+    def wait_after_failure(self) -> None:
+        """Before a failure is told: what made it may be that another process died."""
+        ...
+
+
+class Alone:
+    """A worker of one process has no peers."""
+
+    def share(self, value: Value) -> Value:
+        return value
+
+    def wait_after_failure(self) -> None:
+        pass
+
+
+def load_trainer(text: str) -> Trainer:
+    """The function of MODULE:FUNCTION: (spec, out=, device=, stop=) -> Outcome.
+
+    harness.training.train.train is one.
+    """
+    module, _, name = text.partition(":")
+    trainer: Trainer = getattr(import_module(module), name)
+    return trainer
+
+
+def run(spec: RunSpec, out: RunOutput, train: Trainer, stop: StopRequest) -> Outcome:
+    """Train, with every end turned into an outcome.
+
+    Raises ResultsError where the results cannot be written.
+    """
+    try:
+        outcome = train(spec, out=out, device=spec.device, stop=stop.made)
+    except ResultsError:
+        raise
+    except UserError as error:
+        return Outcome(status="failed", reason=str(error))
+    except Exception as error:
+        for line in traceback.format_exc().splitlines():
+            out.log(line)
+        return _outcome_of(error)
+    if outcome.status == "interrupted" and stop.status is not None:
+        return Outcome(status=stop.status, reason="stopped by a signal")  # type: ignore[arg-type]
+    return outcome
+
+
+def _outcome_of(error: Exception) -> Outcome:
+    """Of what a trainer raised."""
+    first_line = f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0]
+    reason = redact(first_line[:LONGEST_REASON])
+    if isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY):
+        return Outcome(status="oom", reason=reason, final={"peak_rss_mib": peak_mib(os.getpid())})
+    return Outcome(status="failed", reason=reason)
+
+
+def keep_kernels(mark: str | Path) -> None:
+    """Compiled kernels go to the folder of a configuration's mark."""
+    os.environ.update(dict.fromkeys(KERNEL_CACHES, str(Path(mark).parent)))
+
+
+def as_ordered(order: WorkerOrder) -> RunSpec:
+    """The run as it is to be trained: in smaller pieces where memory ran out before."""
+    spec = order.spec
+    if order.cache is not None:
+        order.cache.mkdir(parents=True, exist_ok=True)
+        keep_kernels(order.cache)
+    if order.micro_tokens is None:
+        return spec
+    data = {**spec.config["data"], "micro_tokens": order.micro_tokens}
+    return replace(with_note(order), config={**spec.config, "data": data})
+
+
+def with_note(order: WorkerOrder) -> RunSpec:
+    """The run as it is recorded: its own configuration, and what was substituted in training it."""
+    if order.micro_tokens is None:
+        return order.spec
+    planned = order.spec.config["data"]["micro_tokens"]
+    note = f"data.micro_tokens={order.micro_tokens} instead of {planned}: memory ran out before"
+    return replace(order.spec, substituted=(*order.spec.substituted, note))
+
+
+def lead(
+    order: WorkerOrder,
+    train: Trainer,
+    *,
+    wall: Mapping[str, float],
+    peers: Peers,
+    stop: StopRequest,
+) -> WorkerEvent:
+    """One order on the first process: claim, train, finish.
+
+    wall: seconds that the worker itself cost this run so far, by phase.
+    """
+    spec, trained = with_note(order), as_ordered(order)
+    store = Store(order.results)
+    began = time.perf_counter()
+    out = claim(store, spec, token=order.token)
+    peers.share(None if out is None else out.attempt)
+    if out is None:
+        return WorkerEvent(status="taken")
+    try:
+        _record(store, spec, out, order.command)
+        data = look_at(spec.data_name)
+        with _into_log(out), Sampler(out.metric) as sampler:
+            outcome = run(trained, out, train, stop)
+        outcome = check_data(data, outcome)
+        if outcome.status == "failed":
+            peers.wait_after_failure()
+        total_s = wall.get("import_s", 0.0) + time.perf_counter() - began
+        marks = {**outcome.marks, "gpu": sampler.summary()}
+        if EFFECT in os.environ:
+            marks["environment_effect"] = os.environ[EFFECT]
+        seconds = {**wall, **outcome.wall, "total_s": total_s}
+        out.finish(replace(outcome, wall=seconds, marks=marks))
+    finally:
+        out.release()
+    val_loss = outcome.final.get("val_loss")
+    return WorkerEvent(status=outcome.status, reason=outcome.reason, val_loss=val_loss)
+
+
+def _record(store: Store, spec: RunSpec, out: RunWriter, command: str | None) -> None:
+    """Environment, versions and code of the attempt."""
+    environment = describe_environment(command)
+    out.describe(environment)
+    lock = json.dumps(environment["lock"], indent=1).encode()
+    diff_sha256 = environment["git"]["diff_sha256"]
+    store.keep_once("environments", spec.environment_digest, ".json", lambda: lock)
+    store.keep_once("code", spec.source_digest, ".zip", _snapshot)
+    if diff_sha256 is not None:
+        store.keep_once("code", diff_sha256, ".diff", _working_diff)
+
+
+def _snapshot() -> bytes:
+    return snapshot(plugins.paths())
+
+
+def _working_diff() -> bytes:
+    return working_diff().encode()
+
+
+@contextmanager
+def _into_log(out: RunWriter) -> Iterator[None]:
+    """Send what anything prints meanwhile to the run's log."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept_output, kept_errors = os.dup(1), os.dup(2)
+    os.dup2(out.log_file.fileno(), 1)
+    os.dup2(out.log_file.fileno(), 2)
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            _put_back(kept_output, 1)
+            _put_back(kept_errors, 2)
+
+
+def _put_back(kept: int, number: int) -> None:
+    os.dup2(kept, number)
+    os.close(kept)

@@ -1,0 +1,242 @@
+"""One arm against the baseline on one metric: from an effect to what is printed of it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from harness.run.plan import Plan
+from reports.analysis import samples
+from reports.analysis.types import LOSSES, UNITS, Caution, Comparison
+from reports.stats.contrasts import Effect, Method, Sample, block_means
+from reports.stats.time_sequences import SHARE
+from reports.stats.unblocked import more_runs
+from reports.stats.verdicts import (
+    Evidence,
+    Family,
+    Verdict,
+    enough_for_sequence,
+    enough_to_permute,
+    verdict,
+)
+
+# The plan's word for what decides -> the metric
+PRIMARY = {"val_loss": "val_loss", "step_time": "step_ms", "time_to_target": "time_to_target"}
+LARGEST_LOG = 700.0  # above it a ratio is no number any more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What the comparisons of one metric share."""
+
+    name: str
+    plan: Plan
+    baseline: str
+    runs: pd.DataFrame  # that are compared
+    n_arms: int  # in the family
+    level: float  # simultaneous over them
+    anytime: bool
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether effects are differences in nats; else they are logarithms of ratios."""
+        return self.name in LOSSES
+
+    @property
+    def alpha(self) -> float:
+        """The error rate of the family."""
+        return 1 - self.level
+
+    @property
+    def family(self) -> Family:
+        """What the words need to know of it."""
+        decides = PRIMARY[self.plan.primary] == self.name
+        return Family(
+            metric=self.name,
+            unit=f" {UNITS[self.name]}",
+            n_arms=self.n_arms,
+            level=self.level,
+            anytime=self.anytime,
+            margin=self.plan.margin if decides else None,
+            n_budgets=max(1, len(self.plan.budgets)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """An arm's values and the baseline's, with the effect between them."""
+
+    arm: str
+    effect: Effect
+    of_arm: Sample
+    of_baseline: Sample
+
+    @property
+    def n(self) -> int:
+        """Shared blocks; without them the runs of the smaller sample, the diverged ones too."""
+        return self.effect.n_blocks or min(self.n_arm, self.n_baseline)
+
+    @property
+    def n_arm(self) -> int:
+        """Runs with an outcome."""
+        return len(self.of_arm.values) + self.of_arm.n_diverged
+
+    @property
+    def n_baseline(self) -> int:
+        """Runs with an outcome."""
+        return len(self.of_baseline.values) + self.of_baseline.n_diverged
+
+    @property
+    def n_diverged(self) -> int:
+        """Of both."""
+        return self.of_arm.n_diverged + self.of_baseline.n_diverged
+
+    @property
+    def is_permuted(self) -> bool:
+        """Whether relabelling judges it."""
+        return self.effect.method is Method.PERMUTED
+
+    def is_refused(self, *, anytime: bool) -> bool:
+        """Whether too few runs without common blocks allow no interval."""
+        if anytime or self.is_permuted:
+            return False
+        return self.effect.low is None and self.effect.p_attainable == 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scale:
+    """From the scale of the analysis to what is printed."""
+
+    is_loss: bool
+    reference: float  # the baseline's geometric mean, of a time
+
+    def to_unit(self, value: float | None) -> float | None:
+        """A difference in the metric's unit."""
+        if value is None or self.is_loss or math.isinf(value):
+            return value
+        return self.reference * math.expm1(min(value, LARGEST_LOG))
+
+    def to_ratio(self, value: float | None) -> float | None:
+        """Arm over baseline; None for a loss."""
+        if value is None or self.is_loss:
+            return None
+        return math.exp(value) if value < LARGEST_LOG else math.inf
+
+
+def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) -> Comparison:
+    """All that is printed of an arm on a metric.
+
+    doubts: about how the effect was made, which come first among the warnings."""
+    effect = pair.effect
+    mean_arm, sd_arm = _mean_sd(pair.of_arm, metric)
+    mean_baseline, sd_baseline = _mean_sd(pair.of_baseline, metric)
+    reference = 1.0
+    if not metric.is_loss:
+        reference = float(np.exp(pair.of_baseline.values.mean()))
+    scale = _Scale(is_loss=metric.is_loss, reference=reference)
+    said = _verdict(metric, pair, scale)
+    warnings = [*doubts, *_warnings(metric, pair)]
+    return Comparison(
+        arm=pair.arm,
+        baseline=metric.baseline,
+        metric=metric.name,
+        unit=UNITS[metric.name],
+        n_arm=pair.n_arm,
+        n_baseline=pair.n_baseline,
+        n_blocks=effect.n_blocks,
+        mean_arm=mean_arm,
+        mean_baseline=mean_baseline,
+        sd_arm=sd_arm,
+        sd_baseline=sd_baseline,
+        delta=scale.to_unit(effect.delta) or 0.0,
+        low=scale.to_unit(effect.low),
+        high=scale.to_unit(effect.high),
+        ratio=scale.to_ratio(effect.delta),
+        ratio_low=scale.to_ratio(effect.low),
+        ratio_high=scale.to_ratio(effect.high),
+        level=metric.level,
+        n_comparisons=metric.n_arms,
+        method=effect.method,
+        p=effect.p,
+        p_attainable=effect.p_attainable,
+        df=effect.df,
+        correlation=effect.correlation,
+        looks=max(1, metric.plan.looks),
+        exploratory=not metric.plan.confirm,
+        estimand=metric.plan.by_arm[pair.arm].estimand,
+        verdict=said.text,
+        kind=said.kind,
+        more_seeds=said.more_seeds,
+        next_action=said.next_action,
+        next_runs=said.next_runs,
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _mean_sd(sample: Sample, metric: Metric) -> tuple[float, float | None]:
+    """In the metric's unit."""
+    return samples.mean_sd(sample.values if metric.is_loss else np.exp(sample.values))
+
+
+def _verdict(metric: Metric, pair: Pair, scale: _Scale) -> Verdict:
+    effect = pair.effect
+    evidence = Evidence(
+        delta=effect.delta,
+        se=effect.se,
+        low=scale.to_unit(effect.low),
+        high=scale.to_unit(effect.high),
+        p_attainable=effect.p_attainable,
+        n=pair.n,
+        enough=_enough(metric, pair),
+        scale=scale.reference,
+    )
+    return verdict(evidence, metric.family)
+
+
+def _enough(metric: Metric, pair: Pair) -> int:
+    """The smallest n at which the effect's method could reach the level at all."""
+    m, alpha = metric.n_arms, metric.alpha
+    if metric.anytime:
+        share = SHARE if metric.name == "time_to_target" else 1.0  # the slope takes the rest
+        return enough_for_sequence(m, alpha * share)
+    if pair.is_refused(anytime=False):
+        return pair.n + more_runs(len(pair.of_arm.values), len(pair.of_baseline.values), alpha / m)
+    return enough_to_permute(m, alpha) if pair.is_permuted else 2
+
+
+def _warnings(metric: Metric, pair: Pair) -> list[Caution]:
+    """What is doubtful about the values, then about how they were paired."""
+    warnings: list[Caution] = []
+    if metric.is_loss:
+        warnings += _loss_warnings(metric, pair)
+    else:
+        warnings += samples.time_warnings(metric.runs, pair.arm, metric.baseline)
+    if pair.is_permuted:
+        return warnings
+    is_refused = pair.is_refused(anytime=metric.anytime)
+    if pair.effect.n_blocks == 0 and pair.n > 1:
+        warnings.append(Caution.NOT_BLOCKED)
+        if is_refused:
+            warnings.append(Caution.FEW_UNBLOCKED)
+    elif set(block_means(pair.of_arm)) != set(block_means(pair.of_baseline)):
+        warnings.append(Caution.MISSING_CELLS)
+    no_interval = pair.n >= 2 and pair.effect.low is None
+    if no_interval and not is_refused and not pair.n_diverged:
+        warnings.append(Caution.ZERO_VARIANCE)
+    return warnings
+
+
+def _loss_warnings(metric: Metric, pair: Pair) -> list[Caution]:
+    warnings = []
+    if pair.n_diverged:
+        warnings.append(Caution.DIVERGED)
+    if _are_all_equal(pair.of_arm) or _are_all_equal(pair.of_baseline):
+        warnings.append(Caution.ZERO_VARIANCE)
+    if samples.outliers(metric.runs, pair.arm) or samples.outliers(metric.runs, metric.baseline):
+        warnings.append(Caution.OUTLIER)
+    return warnings
+
+
+def _are_all_equal(sample: Sample) -> bool:
+    return len(sample.values) > 1 and not np.ptp(sample.values)

@@ -1,0 +1,94 @@
+"""What became of an arm's runs, and how much the baseline's losses differ by chance."""
+
+import math
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from reports.analysis import samples
+from reports.analysis.types import LOSSES, ArmOutcomes, NoiseFloor
+from reports.inputs.experiment import Experiment
+from reports.stats.intervals import Interval
+from reports.stats.outcomes import exact_rate
+from reports.stats.sequential import rate_sequence
+from reports.stats.simultaneous import Array
+
+MEASURED_WITH_LOSSES = (*LOSSES, "bits_per_byte", "steps", "peak_allocated_mib")
+MEASURED_WITH_TIMES = ("step_ms", "train_time_s", "tokens_per_s", "mfu")
+
+
+def arm_outcomes(
+    experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm: str, *, anytime: bool
+) -> ArmOutcomes:
+    """One arm's counts and means; losses and times: the runs that are compared."""
+    planned = experiment.runs[experiment.runs["arm"] == arm]
+    is_outcome = planned["status"].isin(samples.OUTCOMES)
+    is_pending = planned["status"].isin(samples.PENDING)
+    n_stale = 0
+    if not experiment.accept_stale:
+        n_stale = int((planned["stale"].astype(bool) & is_outcome).sum())
+    of_arm = losses[losses["arm"] == arm]
+    finished = of_arm[of_arm["status"] == "finished"]
+    timed = times[(times["arm"] == arm) & (times["status"] == "finished")]
+    n, n_diverged = len(of_arm), int((of_arm["status"] == "diverged").sum())
+    diverged_rate, diverged_low, diverged_high = None, None, None
+    if n:
+        diverged_rate = n_diverged / n
+        diverged_low, diverged_high = _rate_interval(n_diverged, n, anytime)
+    mean, sd = _means(finished, timed)
+    return ArmOutcomes(
+        arm=arm,
+        n_planned=len(planned),
+        n_finished=len(finished),
+        n_diverged=n_diverged,
+        n_failed=int((~is_outcome & ~is_pending).sum()),
+        n_pending=int(is_pending.sum()),
+        n_stale=n_stale,
+        diverged_rate=diverged_rate,
+        diverged_low=diverged_low,
+        diverged_high=diverged_high,
+        mean=mean,
+        sd=sd,
+        first_crossing_s=tuple(finished["first_crossing_s"].dropna().astype(float)),
+        n_censored=int(finished["censored"].astype(bool).sum()),
+        outliers=samples.outliers(losses, arm),
+    )
+
+
+def _rate_interval(count: int, n: int, anytime: bool) -> Interval:
+    if anytime:
+        return rate_sequence(count, n, 0.05)
+    return exact_rate(count, n)
+
+
+def _means(
+    finished: pd.DataFrame, timed: pd.DataFrame
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(metric -> mean, metric -> sd) of what was measured, without what never was."""
+    mean: dict[str, float] = {}
+    sd: dict[str, float] = {}
+    tables = [(metric, finished) for metric in MEASURED_WITH_LOSSES]
+    tables += [(metric, timed) for metric in MEASURED_WITH_TIMES]
+    for metric, runs in tables:
+        values = runs[metric].to_numpy(float)
+        values = values[~np.isnan(values)]
+        if not len(values):
+            continue
+        mean[metric], spread = samples.mean_sd(values)
+        if spread is not None:
+            sd[metric] = spread
+    return mean, sd
+
+
+def noise_floor(values: Array, level: float = 0.95, *, anytime: bool = False) -> NoiseFloor:
+    """sd of the baseline's losses with its chi square interval.
+
+    The interval holds for a planned number of runs only."""
+    n = len(values)
+    _, sd = samples.mean_sd(values)
+    if sd is None or anytime:
+        return NoiseFloor(n=n, sd=sd, low=None, high=None)
+    low = sd * math.sqrt((n - 1) / stats.chi2.ppf((1 + level) / 2, n - 1))
+    high = sd * math.sqrt((n - 1) / stats.chi2.ppf((1 - level) / 2, n - 1))
+    return NoiseFloor(n=n, sd=sd, low=low, high=high)
