@@ -5,7 +5,7 @@ the text, so that `ablate verify` can recompute it.  Keys are `arm / metric.what
 experiment.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.analysis.types import Comparison, Comparisons, effect
@@ -34,16 +34,15 @@ class Part:
         """The values as the page carries them: comma-separated, empty where unknown."""
         if not self.values:
             return None
-        digits: Callable[[float | None], float | None] = kept
+        return ",".join(self.written(value) for value in self.values)
+
+    def written(self, value: float | None) -> str:
+        if value is None:
+            return ""
+        rounded = kept(value)
         if self.key.endswith(".p"):
-            digits = kept_p
-        texts = []
-        for value in self.values:
-            text = ""
-            if value is not None:
-                text = repr(float(digits(value) or 0.0))
-            texts.append(text)
-        return ",".join(texts)
+            rounded = kept_p(value)
+        return repr(float(rounded or 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
