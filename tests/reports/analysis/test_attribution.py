@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
-from reports.analysis.attribution import Subset, alone_contrasts, attributions, contrast_of, left_out_contrasts, shapley_contrasts
+from reports.analysis.attribution import attributions, contrast_of
+from reports.analysis.set_contrasts import Subset, alone_contrasts, left_out_contrasts, shapley_contrasts
 from reports.inputs.load import load
 from tests.report_arms import Arm
 from tests.report_fixtures import write_experiment
