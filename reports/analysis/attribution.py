@@ -12,15 +12,22 @@ and interactions: reports/analysis/interactions.py.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from reports.analysis import samples
+from reports.analysis.set_contrasts import (
+    NOTHING,
+    Contrast,
+    Subset,
+    alone_contrasts,
+    left_out_contrasts,
+    shapley_contrasts,
+)
 from reports.analysis.time_model import TimeModel
 from reports.inputs.experiment import Experiment
 from reports.stats.contrasts import POOLED_UP_TO
@@ -30,90 +37,11 @@ from reports.stats.sequential import t_mixture
 from reports.stats.simultaneous import Array
 from reports.stats.two_way import two_way
 
-Subset = frozenset[str]
-Contrast = Mapping[Subset, Fraction]  # set of changes -> coefficient of its mean
 Columns = Mapping[str, Mapping[str, Contrast]]  # column -> change -> its contrast
 
-NOTHING: Subset = frozenset()
 COMPLETE = ("factorial", "shapley")  # designs that run every subset that can stand
 LARGEST = (*COMPLETE, "leave-one-out")  # designs in which a change leaves with what needs it
 COLUMNS = ("alone", "shapley", "left_out")
-
-
-def shapley_contrasts(sets: Collection[Subset], changes: Collection[str]) -> dict[str, Contrast]:
-    """Change -> its share's contrast over the sets that can stand, the empty one among them.
-
-    {} where no order leads to all."""
-    everything = frozenset(changes)
-    stand = sorted({*sets, NOTHING}, key=len)
-    down = _ways_from_nothing(stand)
-    up = _ways_to(everything, stand)
-    orders = down.get(everything, 0)
-    if not orders:
-        return {}
-    shares: dict[str, dict[Subset, Fraction]] = {change: {} for change in changes}
-    for with_it in stand:
-        for change in with_it:
-            without = with_it - {change}
-            weight = Fraction(down.get(without, 0) * up[with_it], orders)
-            if weight:
-                share = shares[change]
-                share[with_it] = share.get(with_it, Fraction()) + weight
-                share[without] = share.get(without, Fraction()) - weight
-    return {change: _without_zeros(share) for change, share in shares.items()}
-
-
-def _ways_from_nothing(stand: Iterable[Subset]) -> dict[Subset, int]:
-    """In how many orders of changes every set is reached; the sets by size."""
-    ways: dict[Subset, int] = {}
-    for s in stand:
-        ways[s] = sum(ways.get(s - {change}, 0) for change in s)
-        if s == NOTHING:
-            ways[s] = 1
-    return ways
-
-
-def _ways_to(everything: Subset, stand: list[Subset]) -> dict[Subset, int]:
-    """In how many orders every set grows to all changes; the sets by size."""
-    ways: dict[Subset, int] = {}
-    for s in reversed(stand):
-        ways[s] = sum(ways.get(s | {change}, 0) for change in everything - s)
-        if s == everything:
-            ways[s] = 1
-    return ways
-
-
-def _without_zeros(contrast: Contrast) -> Contrast:
-    return {s: weight for s, weight in contrast.items() if weight}
-
-
-def alone_contrasts(sets: Collection[Subset], changes: Collection[str]) -> dict[str, Contrast]:
-    """Change -> it alone against nothing, where it was run alone."""
-    contrasts: dict[str, Contrast] = {}
-    for change in changes:
-        alone = frozenset({change})
-        if alone in sets:
-            contrasts[change] = {alone: Fraction(1), NOTHING: Fraction(-1)}
-    return contrasts
-
-
-def left_out_contrasts(
-    sets: Collection[Subset], changes: Collection[str], *, with_what_needs_it: bool
-) -> dict[str, Contrast]:
-    """Change -> all changes against all but it.
-
-    with_what_needs_it: against the largest set without it, which was run then."""
-    everything, ran = frozenset(changes), {*sets, NOTHING}
-    if everything not in sets:
-        return {}
-    contrasts: dict[str, Contrast] = {}
-    for change in changes:
-        rest = everything - {change}
-        if with_what_needs_it:
-            rest = max((s for s in ran if change not in s), key=len)
-        if rest in ran:
-            contrasts[change] = {everything: Fraction(1), rest: Fraction(-1)}
-    return contrasts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ class Estimate:
     df: float = math.inf
 
     def interval(self, alpha: float) -> Interval:
+        """Two-sided, at level 1 - alpha."""
         half = t_quantile(alpha, self.df) * self.se
         return self.value - half, self.value + half
 

@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reports.analysis.attribution import (
+from reports.analysis.attribution import time_judges
+from reports.analysis.interactions import contexts, subsets
+from reports.analysis.set_contrasts import (
     Contrast,
     Subset,
     alone_contrasts,
     left_out_contrasts,
     shapley_contrasts,
-    time_judges,
 )
-from reports.analysis.interactions import contexts, subsets
 from reports.analysis.time_model import TimeModel
 from reports.stats.contrasts import Sample
 from reports.stats.sequential import critical_t

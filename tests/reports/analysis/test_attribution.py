@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
-from reports.analysis.attribution import (
+from reports.analysis.attribution import attributions, contrast_of
+from reports.analysis.set_contrasts import (
     Subset,
     alone_contrasts,
-    attributions,
-    contrast_of,
     left_out_contrasts,
     shapley_contrasts,
 )

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -99,7 +100,7 @@ def test_before_five_blocks_a_sequence_is_too_few_runs(tmp_path):
 
 def test_raising_the_number_of_seeds_keeps_the_sequence(tmp_path):
     write_experiment(tmp_path, arms=STRONG, n_seeds=6)
-    locks = load("split", tmp_path).plan["locks"]
+    locks = load("split", tmp_path).plan.to_mapping()["locks"]
     locks[0]["plan"]["seeds"] = [0, 1, 2]
     c = compare_all(edit(tmp_path, locks=locks))
     assert c.anytime and Caution.EXTENDED in c.warnings
@@ -187,7 +188,7 @@ def test_a_confirmatory_experiment_is_not_exploratory(tmp_path):
 
 def test_declared_noise_is_not_pooled(tmp_path):
     write_experiment(tmp_path)
-    arms = load("split", tmp_path).plan["arms"]
+    arms = load("split", tmp_path).plan.to_mapping()["arms"]
     c = compare_all(edit(tmp_path, arms=[*arms[:-1], arms[-1] | {"alters_noise": True, "estimand": "retuned"}]))
     assert c.of("r08", "val_loss").method == "paired t, Holm" and c.of("r08", "val_loss").estimand == "retuned"
     assert c.of("untied_head", "val_loss").method == "two-way model, max-t"
@@ -329,8 +330,9 @@ def test_every_warning_names_a_cure():
 
 def test_a_rules_own_seeds_are_no_extension(tmp_path):
     experiment = adaptive(tmp_path, 6, {"decide": 0.05}, arms=STRONG)
-    experiment.plan["locks"][0]["plan"]["seeds"] = [0, 1, 2]
-    c = compare_all(experiment)
+    lock = experiment.plan.locks[0]
+    locked = replace(lock, plan={**lock.plan, "seeds": [0, 1, 2]})
+    c = compare_all(replace(experiment, plan=replace(experiment.plan, locks=(locked,))))
     assert c.anytime and Caution.EXTENDED not in c.warnings and c.of("good", "val_loss").method == "anytime-valid t-mixture"
 
 

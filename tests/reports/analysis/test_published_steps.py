@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from harness.run.plan import Plan
 from reports.analysis.published_steps import published_steps
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
@@ -34,8 +33,9 @@ def rungs(factor: float = 1.0) -> tuple[Arm, ...]:
 
 
 def at_full_size(experiment: Experiment) -> Experiment:
-    plan = {**experiment.plan, "scale": "gpt2", "corpus": {**experiment.plan["corpus"], "name": "fineweb10B"}}
-    return dataclasses.replace(experiment, plan=Plan.from_mapping(plan))
+    corpus = dataclasses.replace(experiment.plan.corpus, name="fineweb10B")
+    plan = dataclasses.replace(experiment.plan, scale="gpt2", corpus=corpus)
+    return dataclasses.replace(experiment, plan=plan)
 
 
 def made(root, *, factor: float = 1.0, **how) -> Experiment:
@@ -70,7 +70,7 @@ def test_a_published_side_that_is_certain_gets_the_other_verdicts(tmp_path, monk
 
 def test_other_sizes_and_unfinished_runs_are_not_judged(tmp_path):
     finished = made(tmp_path / "all")
-    small = dataclasses.replace(finished, plan=Plan.from_mapping({**finished.plan, "scale": "tiny"}))
+    small = dataclasses.replace(finished, plan=dataclasses.replace(finished.plan, scale="tiny"))
     assert set(verdicts(small).values()) == {"not testable here"}
     waiting = made(tmp_path / "some", outcome={("r08", 0): "pending"})
     assert set(verdicts(waiting).values()) == {"not resolved"}

@@ -3,10 +3,10 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.run.plan import Plan
 from reports.analysis.adaptive import best, best_rates
 from reports.analysis.sensitivity import sensitivities
 from reports.inputs.experiment import Experiment
@@ -29,9 +29,9 @@ def crossed(folder: Path, effects: dict[str, tuple[float, float, float]], **fact
     arms.insert(0, arms.pop(first))
     write_experiment(folder, arms=arms, n_seeds=4, sd=5e-4, target=None, **facts)  # type: ignore[arg-type]
     made = load("split", folder)
-    place = {name: {"of": of, "point": {"optim.muon_lr": f}} for of, f, name, _ in named}
-    plan = {**made.plan, "axes": {"optim.muon_lr": list(FACTORS)}, "arms": [{**a, **place[a["name"]]} for a in made.plan["arms"]]}
-    return replace(made, plan=plan)
+    place: dict[str, Any] = {name: {"of": of, "point": {"optim.muon_lr": f}} for of, f, name, _ in named}
+    placed = tuple(replace(a, of=place[a.name]["of"], point=place[a.name]["point"]) for a in made.plan.arms)
+    return replace(made, plan=replace(made.plan, axes={"optim.muon_lr": list(FACTORS)}, arms=placed))
 
 
 def test_the_page_says_where_a_sign_depends_on_the_rate(tmp_path: Path) -> None:
@@ -42,9 +42,7 @@ def test_the_page_says_where_a_sign_depends_on_the_rate(tmp_path: Path) -> None:
     assert found["c"].words == "not told apart from zero at any point"
     assert [e.delta for e in found["a"].effects] == pytest.approx([0.02, 0.0, -0.03], abs=2e-3)  # like against like
     again = crossed(tmp_path / "again", flips)
-    page = render(
-        [replace(again, plan=Plan.from_mapping({**again.plan, "left_out": ["cudnn: needs CUDA, which this machine lacks"]}))]
-    )
+    page = render([replace(again, plan=replace(again.plan, left_out=("cudnn: needs CUDA, which this machine lacks",)))])
     assert "Left out: cudnn: needs CUDA, which this machine lacks." in page
     assert "Does the sign hold?" in page
     assert "the sign depends on the point" in page
