@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "config": {"data", "model", "optim", "harness"},
     "store": {"run", "provenance"},
     "training": {"run", "data", "corpora", "config", "model", "optim"},
-    "experiment": {"run", "provenance", "node", "data", "corpora", "config", "store", "training", "model", "harness"},
+    "experiment": {"run", "provenance", "node", "data", "corpora", "config", "training", "model", "harness"},
     "runner": {"run", "provenance", "node", "corpora", "config", "store", "training", "harness"},
     "bench": {"node", "data", "corpora", "config", "training", "model", "optim"},
     "foreign": {"run", "provenance", "node", "store", "experiment", "runner"},
@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "inputs": {"run", "stats"},
     "analysis": {"run", "stats", "inputs"},
     "figures": {"run", "inputs", "analysis", "reports"},
-    "page": {"stats", "inputs", "analysis", "figures", "reports"},
+    "page": {"run", "stats", "inputs", "analysis", "figures", "reports"},
     "submission": {"run", "stats", "inputs", "reports"},
     "verify": {"inputs", "page"},
 }
