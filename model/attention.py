@@ -45,7 +45,8 @@ def dense(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
     def chunk(q: Tensor, k: Tensor, v: Tensor, start: int, end: int) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask(start, end))  # type: ignore[operator,misc]
+        mask_QK = mask(start, end)  # type: ignore[operator,misc]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask_QK)
 
     T = q.shape[2]
     parts = [

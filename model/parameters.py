@@ -48,7 +48,8 @@ def initial_values(name: str, p: nn.Parameter, seed: int) -> Tensor:
     elif p.init == "zeros":  # type: ignore[attr-defined]
         values = torch.zeros(p.shape)
     else:
-        values = torch.tensor(p.init, dtype=torch.float32).expand(p.shape)  # type: ignore[attr-defined]
+        init = p.init  # type: ignore[attr-defined]
+        values = torch.tensor(init, dtype=torch.float32).expand(p.shape)
     return values.to(p.init_dtype)  # type: ignore[attr-defined]
 
 

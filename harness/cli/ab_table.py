@@ -136,7 +136,7 @@ def _hint_rows(arms: "Sequence[ForeignArm]") -> tuple[HintRow, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Measured:
+class _MeasuredArm:
     """What the rules ask of an arm."""
 
     losses: list[float]  # of its finished runs
@@ -159,10 +159,10 @@ def rules_of(
     return tuple(rows)
 
 
-def _measured(arm: str, outcome: "Comparisons", runs: Any) -> _Measured:
+def _measured(arm: str, outcome: "Comparisons", runs: Any) -> _MeasuredArm:
     is_finished = (runs["arm"] == arm) & (runs["status"] == "finished")
     losses = [float(loss) for loss in runs.loc[is_finished, "val_loss"]]
-    return _Measured(losses=losses, steps=outcome.cells[arm].mean.get("steps"))
+    return _MeasuredArm(losses=losses, steps=outcome.cells[arm].mean.get("steps"))
 
 
 def _rule_row(result: "RuleResult") -> RuleRow:
@@ -177,19 +177,19 @@ def _rule_row(result: "RuleResult") -> RuleRow:
     )
 
 
-def _track1(old: _Measured, new: _Measured, target: float) -> "RuleResult":
+def _track1(old: _MeasuredArm, new: _MeasuredArm, target: float) -> "RuleResult":
     from reports.stats import rules
 
     return rules.track1(new.losses, target)
 
 
-def _track3(old: _Measured, new: _Measured, target: float) -> "RuleResult":
+def _track3(old: _MeasuredArm, new: _MeasuredArm, target: float) -> "RuleResult":
     from reports.stats import rules
 
     return rules.track3(new.losses, target)
 
 
-def _track3_pair(old: _Measured, new: _Measured, target: float) -> "RuleResult":
+def _track3_pair(old: _MeasuredArm, new: _MeasuredArm, target: float) -> "RuleResult":
     from reports.stats import rules
 
     if not old.losses or not new.losses or old.steps is None or new.steps is None:

@@ -93,7 +93,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class PlannedPart:
     """What runs in one go: an experiment, or the part of it that is known, and its runs."""
 
     experiment: "Experiment"
@@ -220,14 +220,14 @@ def asked_of_executor(options: RunOptions) -> "ExecutorOptions":
     )
 
 
-def planned_part(experiment: "Experiment", options: RunOptions) -> Part:
+def planned_part(experiment: "Experiment", options: RunOptions) -> PlannedPart:
     from harness.experiment.plan import plan_runs
 
     runs = plan_runs(experiment, world_size=options.world_size, need_data=not options.dry_run)
-    return Part(experiment=experiment, runs=runs)
+    return PlannedPart(experiment=experiment, runs=runs)
 
 
-def check_cost(part: Part, options: RunOptions, *, already: float = 0.0) -> None:
+def check_cost(part: PlannedPart, options: RunOptions, *, already: float = 0.0) -> None:
     """Raises UserError where a part costs more than allowed. already: GPU-hours of parts before."""
     from harness.experiment.cost import check_limit, estimate
     from harness.run.results import read_result
@@ -243,7 +243,7 @@ def check_cost(part: Part, options: RunOptions, *, already: float = 0.0) -> None
     check_limit(cost, options.max_gpu_hours, already=already)
 
 
-def hours_of(part: Part, summary: "Summary", options: RunOptions) -> float:
+def hours_of(part: PlannedPart, summary: "Summary", options: RunOptions) -> float:
     """GPU-hours that this call's runs of a part took, on a CPU hours of one slot."""
     from harness.experiment.cost import spent
 
@@ -254,7 +254,7 @@ def hours_of(part: Part, summary: "Summary", options: RunOptions) -> float:
 
 
 def run_part(
-    part: Part,
+    part: PlannedPart,
     store: "Store",
     executor: ExecutorRow,
     asked: "ExecutorOptions",
@@ -274,7 +274,7 @@ def run_part(
 
 
 def following_part(
-    whole: "Experiment", part: Part, summary: "Summary", options: RunOptions
+    whole: "Experiment", part: PlannedPart, summary: "Summary", options: RunOptions
 ) -> "Experiment | None":
     if summary.stopped:
         return None

@@ -27,7 +27,7 @@ NO_DATA = "not prepared"  # the fingerprint of a corpus that is not here, in a p
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class DesignCell:
     """An arm at a budget: what is run once at every seed."""
 
     arm: str
@@ -131,7 +131,7 @@ def _sized_phases(e: Experiment, world_size: int | None) -> list[SizedPhase]:
 
 def _resolve(
     e: Experiment, phases: Iterable[SizedPhase], texts: Texts, *, need_data: bool
-) -> list[Cell]:
+) -> list[DesignCell]:
     """Every arm at every budget; raises UserError where its ranks or its text do not fit."""
     source = source_of(plugins.paths())
     cells = []
@@ -145,7 +145,7 @@ def _resolve(
                 place = YamlFile(e.path).where("set", "data.corpus")
                 raise UserError(f"{place}: {error}") from None
             spec = _spec_of(arm, config, source, corpus, heldout, device=e.device)
-            cells.append(Cell(arm=arm.name, spec=spec))
+            cells.append(DesignCell(arm=arm.name, spec=spec))
     return cells
 
 
@@ -197,7 +197,7 @@ def fingerprint_of(corpus: Corpus | None) -> str:
     return corpus.fingerprint
 
 
-def _check_alike(e: Experiment, cells: Iterable[Cell]) -> None:
+def _check_alike(e: Experiment, cells: Iterable[DesignCell]) -> None:
     """Refuse two arms whose runs would be the same."""
     arm_of: dict[str, str] = {}
     for cell in cells:
@@ -224,7 +224,7 @@ def _check_texts(e: Experiment, texts: Texts) -> None:
         )
 
 
-def _expand(e: Experiment, phase: SizedPhase, cells: Iterable[Cell]) -> list[PlannedRun]:
+def _expand(e: Experiment, phase: SizedPhase, cells: Iterable[DesignCell]) -> list[PlannedRun]:
     """The runs of one role at all of its seeds."""
     longest = max(e.budgets, default=None)
     chosen = []
@@ -237,7 +237,7 @@ def _expand(e: Experiment, phase: SizedPhase, cells: Iterable[Cell]) -> list[Pla
     return blocks(e, chosen, e.seeds[: phase.phase.seeds])
 
 
-def blocks(e: Experiment, cells: Sequence[Cell], seeds: Sequence[int]) -> list[PlannedRun]:
+def blocks(e: Experiment, cells: Sequence[DesignCell], seeds: Sequence[int]) -> list[PlannedRun]:
     """Randomised complete blocks: every cell once at each seed."""
     runs = []
     for block, seed in enumerate(seeds):

@@ -69,7 +69,7 @@ def _synchronisations(tree: ast.Module) -> Iterator[ClockHint]:
 
 
 def _set_back(tree: ast.Module) -> Iterator[ClockHint]:
-    """if step == 10: t0 = time.perf_counter()"""
+    """A clock that is set back at a step: `if step == 10: t0 = time.perf_counter()`."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.If) or not any(starts(s) for s in node.body):
             continue

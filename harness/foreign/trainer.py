@@ -110,7 +110,7 @@ def train(
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    watch = _Watch(spec, out, limits)
+    watch = _TrainerWatch(spec, out, limits)
     try:
         ended = watch.follow(process.stdout, stop)
     finally:
@@ -123,7 +123,7 @@ def train(
     return watch.outcome(code, wall={"total_s": time.monotonic() - began})
 
 
-class _Watch:
+class _TrainerWatch:
     """The lines of a run as they come, and what they say of it."""
 
     def __init__(self, spec: RunSpec, out: RunWriter, limits: TrainerLimits) -> None:

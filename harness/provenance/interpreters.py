@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, near
-from harness.provenance.machine import LOCKED, Lock, environment_lock
+from harness.provenance.machine import LOCKED, EnvironmentLock, environment_lock
 from harness.run.digests import short_digest
 
 PLACEHOLDERS = ("script", "gpus", "seed", "copy")
@@ -119,7 +119,7 @@ def located(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     }
 
 
-def lock_of(environment: Mapping[str, str]) -> Lock:
+def lock_of(environment: Mapping[str, str]) -> EnvironmentLock:
     """The versions in an environment; {} is this one.
 
     Raises UserError where it cannot be started.
@@ -128,7 +128,7 @@ def lock_of(environment: Mapping[str, str]) -> Lock:
 
 
 @cache
-def _asked(items: tuple[tuple[str, str], ...]) -> Lock:
+def _asked(items: tuple[tuple[str, str], ...]) -> EnvironmentLock:
     environment = dict(items)
     command = [*start_of(environment), "-c", ASK % (LOCKED,)]
     if shutil.which(command[0]) is None:
@@ -150,7 +150,7 @@ def _asked(items: tuple[tuple[str, str], ...]) -> Lock:
         raise UserError(
             f"environment: `{shlex.join(command[:-2])}` does not run Python: {said}"
         ) from None
-    return Lock(digest=short_digest(versions), versions=versions)
+    return EnvironmentLock(digest=short_digest(versions), versions=versions)
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:

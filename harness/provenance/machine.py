@@ -37,8 +37,9 @@ LOCKED = (
     "nvidia-cuda-runtime-cu12",
 )
 SHOWN_VARIABLES = re.compile(
-    r"(OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|WORLD_SIZE|LOCAL_RANK|RANK|"
-    r"PYTORCH_CUDA_ALLOC_CONF|TORCHINDUCTOR_\w+|TORCH_\w+|NCCL_\w+|SLURM_JOB_ID|SLURM_NODELIST|ABLATE_\w+)"
+    r"(OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|"
+    r"WORLD_SIZE|LOCAL_RANK|RANK|PYTORCH_CUDA_ALLOC_CONF|TORCHINDUCTOR_\w+|TORCH_\w+|NCCL_\w+|"
+    r"SLURM_JOB_ID|SLURM_NODELIST|ABLATE_\w+)"
 )
 
 
@@ -48,7 +49,7 @@ def _shown(name: str, value: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lock:
+class EnvironmentLock:
     """The versions that can change a number, and their digest."""
 
     digest: str
@@ -56,7 +57,7 @@ class Lock:
 
 
 @cache
-def environment_lock() -> Lock:
+def environment_lock() -> EnvironmentLock:
     """Python, torch and what it computes with, read without importing torch.
 
     torch's local version names CUDA or CPU.
@@ -67,7 +68,7 @@ def environment_lock() -> Lock:
             versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return Lock(digest=short_digest(versions), versions=versions)
+    return EnvironmentLock(digest=short_digest(versions), versions=versions)
 
 
 def _output(*command: str, cwd: Path | None = None) -> str:

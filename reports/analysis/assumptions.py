@@ -4,6 +4,7 @@ Of the nearest runs there are, else as published."""
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,12 @@ def other_plans(results: Path, name: str) -> list[Plan]:
         content = None if path.parent.name == name else read_json(path)
         if not isinstance(content, dict) or "baseline_config" not in content:
             continue
-        if not content.get("foreign") and not content.get("imported"):
-            plans.append(Plan.from_mapping(content))
+        with suppress(
+            KeyError, TypeError, ValueError, AttributeError
+        ):  # a damaged one says nothing
+            plan = Plan.from_mapping(content)
+            if not plan.foreign and not plan.imported:
+                plans.append(plan)
     return plans
 
 

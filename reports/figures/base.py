@@ -105,7 +105,7 @@ class Palette:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class AxisScale:
     """A linear map from data [low, high] to pixels [start, end]."""
 
     low: float
@@ -140,7 +140,7 @@ class Scale:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogScale(Scale):
+class LogScale(AxisScale):
     """The same map of logarithms; low and high above zero; nan for what has no logarithm."""
 
     def __call__(self, value: float) -> float:
@@ -264,7 +264,7 @@ def path_of(points: Sequence[tuple[float, float]]) -> str:
     return "".join(pieces)
 
 
-def x_axis(scale: Scale, y_top: float, y_bottom: float, label: str, *, n: int) -> str:
+def x_axis(scale: AxisScale, y_top: float, y_bottom: float, label: str, *, n: int) -> str:
     ticks = scale.ticks(n)
     lines, labels = [], []
     for tick in ticks:
@@ -276,7 +276,7 @@ def x_axis(scale: Scale, y_top: float, y_bottom: float, label: str, *, n: int) -
     return "".join([*lines, *labels, title])
 
 
-def y_axis(scale: Scale, x_left: float, x_right: float, label: str, *, n: int = 5) -> str:
+def y_axis(scale: AxisScale, x_left: float, x_right: float, label: str, *, n: int = 5) -> str:
     """Grid lines and labels; the axis label stands above, to be read without turning the head."""
     ticks = scale.ticks(n)
     lines, labels = [], []

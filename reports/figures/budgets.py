@@ -11,10 +11,10 @@ from reports.analysis.types import Comparisons
 from reports.figures.base import (
     MAX_NAMED,
     WIDE,
+    AxisScale,
     Drawing,
     Figure,
     Palette,
-    Scale,
     around_target,
     dot,
     extent,
@@ -55,8 +55,8 @@ class BudgetCurves:
         if width == WIDE:
             height = 380
         left, right, top, bottom = 60, width - 14, 30, height - 48
-        x = Scale(low=self.x_range[0], high=self.x_range[1], start=left, end=right)
-        y = Scale(low=self.y_range[0], high=self.y_range[1], start=bottom, end=top)
+        x = AxisScale(low=self.x_range[0], high=self.x_range[1], start=left, end=right)
+        y = AxisScale(low=self.y_range[0], high=self.y_range[1], start=bottom, end=top)
         parts = [y_axis(y, left, right, f"final validation loss, {self.unit}")]
         for budget in self.budgets:
             at = x(math.log(budget))
@@ -73,7 +73,7 @@ class BudgetCurves:
         parts += [self.series(arm, x, y) for arm in self.of_arms]
         return "".join(parts), height
 
-    def series(self, arm: str, x: Scale, y: Scale) -> str:
+    def series(self, arm: str, x: AxisScale, y: AxisScale) -> str:
         """An arm: the line through its means, and a tick on the target where it meets that."""
         spots, mean_dots = [], []
         for mean in self.of_arms[arm]:

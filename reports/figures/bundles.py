@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from reports.figures.base import Scale, path_of
+from reports.figures.base import AxisScale, path_of
 
 MAX_POINTS = 60  # per drawn line: what 700 px can show; the table behind keeps every point
 # Share of the steps; the vertical axis is fitted to what comes after: the first drop is steep.
@@ -110,11 +110,13 @@ def is_late(steps: np.ndarray) -> np.ndarray:
     return steps >= BURN_IN * steps[-1]
 
 
-def points_of(xs: np.ndarray, ys: np.ndarray, x: Scale, y: Scale) -> list[tuple[float, float]]:
+def points_of(
+    xs: np.ndarray, ys: np.ndarray, x: AxisScale, y: AxisScale
+) -> list[tuple[float, float]]:
     return [(x(a), y(b)) for a, b in zip(xs, ys)]
 
 
-def band(xs: np.ndarray, low: np.ndarray, high: np.ndarray, x: Scale, y: Scale) -> str:
+def band(xs: np.ndarray, low: np.ndarray, high: np.ndarray, x: AxisScale, y: AxisScale) -> str:
     """The area between two lines, over the points where both are known; '' where none is."""
     there = np.isfinite(low) & np.isfinite(high)
     if not there.any():

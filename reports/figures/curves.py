@@ -16,11 +16,11 @@ import pandas as pd
 from reports.figures.base import (
     MAX_NAMED,
     WIDE,
+    AxisScale,
     Drawing,
     Figure,
     LogScale,
     Palette,
-    Scale,
     around_target,
     clipped,
     extent,
@@ -52,10 +52,10 @@ class CurveView:
     whole: bool = False  # logarithmic axes, which show the first steep part too
 
     @property
-    def scale(self) -> type[Scale]:
+    def scale(self) -> type[AxisScale]:
         if self.whole:
             return LogScale
-        return Scale
+        return AxisScale
 
     def across(self, bundle: Bundle) -> np.ndarray:
         if self.by_time:
@@ -169,7 +169,7 @@ class Curves:
             parts.append(text(56, y(self.target) - 6, f"target {self.target:g}", css="note"))
         return "".join(parts), height
 
-    def series(self, arm: str, x: Scale, y: Scale) -> str:
+    def series(self, arm: str, x: AxisScale, y: AxisScale) -> str:
         """An arm: its band, its runs, its mean."""
         bundle = self.data[arm]
         across = self.view.across(bundle)
@@ -186,7 +186,7 @@ class Curves:
         marks.append(mark(f'path d="{path}"{dash}', css="mean", tip=tip))
         return self.palette.series(arm, marks)
 
-    def run_line(self, run_id: str, run: Course, x: Scale, y: Scale) -> str:
+    def run_line(self, run_id: str, run: Course, x: AxisScale, y: AxisScale) -> str:
         at = thin(len(run.steps))
         path = path_of(points_of(self.view.across_run(run)[at], run.losses[at], x, y))
         return mark(f'path d="{path}"', css="run", run=run_id)

@@ -10,10 +10,10 @@ import pandas as pd
 from reports.figures.base import (
     MAX_NAMED,
     WIDE,
+    AxisScale,
     Drawing,
     Figure,
     Palette,
-    Scale,
     clipped,
     extent,
     line,
@@ -150,8 +150,8 @@ class Panels:
         start, end = left + LABELS, left + grid.panel_width
         bottom = top + grid.panel_height
         low, high = self.y_range
-        x = Scale(low=0, high=self.last, start=start, end=end)
-        y = Scale(low=low, high=high, start=bottom, end=top + 12)
+        x = AxisScale(low=0, high=self.last, start=start, end=end)
+        y = AxisScale(low=low, high=high, start=bottom, end=top + 12)
         marks = [
             text(left, top, shorten(arm, grid.panel_width), css="label own"),
             y_axis(y, start, end, "", n=3),
@@ -164,7 +164,7 @@ class Panels:
         marks.append(clipped(start, top + 12, grid.panel_width - LABELS, height, inside))
         return self.palette.series(arm, marks)
 
-    def inside(self, arm: str, x: Scale, y: Scale) -> str:
+    def inside(self, arm: str, x: AxisScale, y: AxisScale) -> str:
         """The mean, over the band of the blocks where there are several."""
         delta = self.deltas[arm]
         at = thin(len(delta.steps))

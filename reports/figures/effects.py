@@ -8,10 +8,10 @@ from harness.run.plan import Plan
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
 from reports.figures.base import (
     WIDE,
+    AxisScale,
     Drawing,
     Figure,
     Palette,
-    Scale,
     dot,
     extent,
     line,
@@ -126,7 +126,7 @@ class Forest:
     def draw(self, width: int) -> Drawing:
         at = ForestLayout.of(width, len(self.comparisons))
         low, high = self.x_range
-        x = Scale(low=low, high=high, start=at.left, end=at.right)
+        x = AxisScale(low=low, high=high, start=at.left, end=at.right)
         parts = []
         if self.margin:
             parts.append(margin_zone(self.margin, x, at.bottom))
@@ -151,7 +151,7 @@ class Forest:
             return f"difference to the baseline{unit}"
         return FOREST_TITLES[self.metric][1].format(shorten(self.palette.baseline, 160))
 
-    def interval_marks(self, arm: str, y: float, x: Scale, tip: str) -> list[str]:
+    def interval_marks(self, arm: str, y: float, x: AxisScale, tip: str) -> list[str]:
         """The interval and its two ends; an end that leaves the axis is an arrow."""
         _, low, high = self.effects[arm]
         if low is None or high is None:
@@ -166,7 +166,7 @@ class Forest:
         return [bar, left_end, right_end]
 
 
-def margin_zone(margin: float, x: Scale, bottom: float) -> str:
+def margin_zone(margin: float, x: AxisScale, bottom: float) -> str:
     """The grey zone within which a difference is not worth knowing."""
     start, width = x(-margin), x(margin) - x(-margin)
     place = f'x="{pixel(start)}" y="6" width="{pixel(width)}" height="{bottom - 6}"'

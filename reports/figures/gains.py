@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from reports.analysis.types import Comparisons, Decomposition
 from reports.figures.base import (
     WIDE,
+    AxisScale,
     Drawing,
     Figure,
     Palette,
-    Scale,
     extent,
     line,
     mark,
@@ -34,7 +34,7 @@ class Gains:
         if above:
             left, step, label = 8, 62, "time to target, % of the baseline"
         low, high = self.x_range
-        x = Scale(low=low, high=high, start=left, end=width - 60)
+        x = AxisScale(low=low, high=high, start=left, end=width - 60)
         bottom = 10 + step * len(self.of_arms)
         axis = x_axis(x, 4, bottom, label, n=width // 120)
         parts = [axis, line(x(0), 4, x(0), bottom, "zero")]
@@ -49,7 +49,7 @@ class Gains:
         return "".join(parts), bottom + 44
 
 
-def gain_bars(arm: str, gain: Decomposition, top: float, x: Scale) -> list[str]:
+def gain_bars(arm: str, gain: Decomposition, top: float, x: AxisScale) -> list[str]:
     """The bar of learning, and below it that of systems, each with its number."""
     assert gain.learning_percent is not None, "an arm without a learning gain is not drawn"
     bars = []

@@ -8,9 +8,9 @@ from reports.analysis.interactions import Interplay
 from reports.figures.base import (
     NARROW_ROW,
     WIDE,
+    AxisScale,
     Drawing,
     Figure,
-    Scale,
     dot,
     extent,
     line,
@@ -102,7 +102,7 @@ class Matrix:
         ]
 
     def draw_list(self, width: int) -> Drawing:
-        x = Scale(low=self.x_range[0], high=self.x_range[1], start=8, end=width - 8)
+        x = AxisScale(low=self.x_range[0], high=self.x_range[1], start=8, end=width - 8)
         bottom = 8 + NARROW_ROW * len(self.effects)
         parts = [x_axis(x, 4, bottom, f"loss, {self.unit}", n=4)]
         parts.append(line(x(0), 4, x(0), bottom, "zero"))

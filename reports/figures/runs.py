@@ -9,10 +9,10 @@ import pandas as pd
 from reports.figures.base import (
     MAX_NAMED,
     WIDE,
+    AxisScale,
     Drawing,
     Figure,
     Palette,
-    Scale,
     around_target,
     dots,
     extent,
@@ -95,7 +95,7 @@ class StripRows:
         low, high = self.x_range
         if self.of.from_zero:
             low = 0.0
-        x = Scale(low=low, high=high, start=left, end=width - 14)
+        x = AxisScale(low=low, high=high, start=left, end=width - 14)
         parts = [x_axis(x, 8, bottom, self.of.axis, n=width // 110)]
         for place, arm in enumerate(self.means):
             y = 12 + step * (place + 1) - self.row_height / 2
@@ -105,7 +105,7 @@ class StripRows:
             parts.append(self.palette.series(arm, [name, *self.row(arm, x, y)]))
         return "".join(parts), bottom + 44
 
-    def row(self, arm: str, x: Scale, y: float) -> list[str]:
+    def row(self, arm: str, x: AxisScale, y: float) -> list[str]:
         """The marks of an arm: bars of single runs, their dots, the mean."""
         bars = []
         spots: list[tuple[float, float, int]] = []
@@ -179,8 +179,8 @@ class Scatter:
         left, right, top, bottom = 60, width - 12, 30, height - 48
         x_low, x_high = extent(self.runs["train_time_s"])
         y_low, y_high = extent(self.runs["val_loss"], around=around_target(self.target))
-        x = Scale(low=x_low, high=x_high, start=left, end=right)
-        y = Scale(low=y_low, high=y_high, start=bottom, end=top)
+        x = AxisScale(low=x_low, high=x_high, start=left, end=right)
+        y = AxisScale(low=y_low, high=y_high, start=bottom, end=top)
         parts = [y_axis(y, left, right, f"final validation loss, {self.unit}")]
         parts.append(x_axis(x, top, bottom, "training time, s", n=width // 110))
         if self.target is not None:
@@ -238,11 +238,11 @@ class Drift:
     def draw(self, width: int) -> Drawing:
         left, right = 52, width - 12
         low, high = extent(self.runs["percent"], around=[-0.5, 0.5])
-        x = Scale(low=0, high=len(self.runs) + 1, start=left, end=right)
+        x = AxisScale(low=0, high=len(self.runs) + 1, start=left, end=right)
         parts = [text(0, 12, "step time against the arm's mean, %", css="axis")]
         for place, (node, runs) in enumerate(self.lanes.items()):
             top = 34 + place * (LANE + 24)
-            y = Scale(low=low, high=high, start=top + LANE, end=top + 10)
+            y = AxisScale(low=low, high=high, start=top + LANE, end=top + 10)
             parts.append(text(left, top + 2, shorten(node, width - 60), css="label"))
             parts.append(y_axis(y, left, right, "", n=4))
             parts.append(line(left, y(0), right, y(0), "zero"))
@@ -252,7 +252,7 @@ class Drift:
         parts.append(text(width / 2, bottom + 22, words, anchor="middle", css="axis"))
         return "".join(parts), bottom + 32
 
-    def lane_marks(self, runs: pd.DataFrame, x: Scale, y: Scale) -> list[str]:
+    def lane_marks(self, runs: pd.DataFrame, x: AxisScale, y: AxisScale) -> list[str]:
         groups = []
         for arm, of_arm in runs.groupby("arm", sort=False):
             spots = []

@@ -10,10 +10,10 @@ import pandas as pd
 from reports.figures.base import (
     MAX_NAMED,
     WIDE,
+    AxisScale,
     Drawing,
     Figure,
     Palette,
-    Scale,
     line,
     mark,
     shorten,
@@ -105,7 +105,7 @@ class Histograms:
             step, tall = 26, 20
         bottom = 14 + step * len(self.of_arms)
         low, high = float(self.edges[0]), float(self.edges[-1])
-        x = Scale(low=low, high=high, start=left, end=width - 14)
+        x = AxisScale(low=low, high=high, start=left, end=width - 14)
         parts = [x_axis(x, 8, bottom, "ms per step", n=width // 110)]
         for place, arm in enumerate(self.of_arms):
             foot = 12 + step * (place + 1) - 6
@@ -116,7 +116,7 @@ class Histograms:
             parts.append(self.palette.series(arm, [name, *marks]))
         return "".join(parts), bottom + 44
 
-    def histogram(self, arm: str, x: Scale, foot: int, tall: int) -> list[str]:
+    def histogram(self, arm: str, x: AxisScale, foot: int, tall: int) -> list[str]:
         """The bins, the bar from the 5th to the 95th percentile, the tick at the median."""
         shown = self.of_arms[arm]
         median, p95 = show(shown.median, "ms"), show(shown.p95, "ms")

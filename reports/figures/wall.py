@@ -8,7 +8,17 @@ from typing import Any
 import pandas as pd
 
 from harness.run.results import PHASES, where_time_went
-from reports.figures.base import WIDE, Drawing, Figure, Palette, Scale, mark, shorten, text, x_axis
+from reports.figures.base import (
+    WIDE,
+    AxisScale,
+    Drawing,
+    Figure,
+    Palette,
+    mark,
+    shorten,
+    text,
+    x_axis,
+)
 from reports.format import kept, pixel, settled
 
 STAGES = (*PHASES.values(), "rest", "idle")
@@ -42,7 +52,7 @@ class Wall:
         top = 12 + 18 * n_key_rows
         bottom = top + step * len(self.of_arms)
         longest = max(math.fsum(seconds.values()) for seconds in self.of_arms.values())
-        x = Scale(low=0, high=longest * 1.02, start=left, end=width - 14)
+        x = AxisScale(low=0, high=longest * 1.02, start=left, end=width - 14)
         parts = key_rows(self.stages, width)
         parts.append(x_axis(x, top, bottom, "seconds per run (mean)", n=width // 110))
         for place, (arm, seconds) in enumerate(self.of_arms.items()):
@@ -55,7 +65,7 @@ class Wall:
         return "".join(parts), bottom + 44
 
 
-def bar_pieces(arm: str, seconds: Seconds, x: Scale, y: float) -> list[str]:
+def bar_pieces(arm: str, seconds: Seconds, x: AxisScale, y: float) -> list[str]:
     """One arm's bar, a piece for each stage."""
     pieces = []
     begin = 0.0

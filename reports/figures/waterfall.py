@@ -10,10 +10,10 @@ from reports.figures.base import (
     CHAR_PX,
     NARROW_ROW,
     WIDE,
+    AxisScale,
     Drawing,
     Figure,
     Palette,
-    Scale,
     extent,
     line,
     mark,
@@ -29,7 +29,7 @@ FOOT = HEIGHT - 66  # where its bars stand; names below
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
+class DrawnAxis:
     """What a waterfall's numbers are: their unit, how levels and steps are written, their name."""
 
     unit: str
@@ -39,10 +39,10 @@ class Axis:
 
 
 AXES = {
-    "time_to_target": Axis(unit="s", level="s", step="s_delta", name="time to target"),
-    "train_time_s": Axis(unit="s", level="s", step="s_delta", name="training time"),
-    "step_ms": Axis(unit="ms", level="ms", step="ms_delta", name="step time"),
-    "val_loss": Axis(unit="nats", level="loss", step="loss_delta", name="validation loss"),
+    "time_to_target": DrawnAxis(unit="s", level="s", step="s_delta", name="time to target"),
+    "train_time_s": DrawnAxis(unit="s", level="s", step="s_delta", name="training time"),
+    "step_ms": DrawnAxis(unit="ms", level="ms", step="ms_delta", name="step time"),
+    "val_loss": DrawnAxis(unit="nats", level="loss", step="loss_delta", name="validation loss"),
 }
 
 
@@ -97,7 +97,7 @@ class Bar:
             return "bar"
         return "bar light"
 
-    def words(self, axis: Axis) -> str:
+    def words(self, axis: DrawnAxis) -> str:
         if self.added is None:
             return show(self.level, axis.level)
         return show(self.added, axis.step)
@@ -132,7 +132,7 @@ class Waterfall:
     """The drawing: columns where it is wide, rows where it is narrow."""
 
     bars: Sequence[Bar]
-    axis: Axis
+    axis: DrawnAxis
     base: float  # level of the baseline
     value_range: tuple[float, float]
     palette: Palette
@@ -148,7 +148,7 @@ class Waterfall:
 
     def draw_columns(self, width: int) -> Drawing:
         low, high = self.value_range
-        y = Scale(low=low, high=high, start=FOOT, end=34)
+        y = AxisScale(low=low, high=high, start=FOOT, end=34)
         slot = (width - 56) / len(self.bars)
         parts = [y_axis(y, 52, width - 4, self.label)]
         for place, bar in enumerate(self.bars):
@@ -156,7 +156,7 @@ class Waterfall:
             parts.append(self.column(bar, place, y, slot, is_last=is_last))
         return "".join(parts), HEIGHT
 
-    def column(self, bar: Bar, place: int, y: Scale, slot: float, *, is_last: bool) -> str:
+    def column(self, bar: Bar, place: int, y: AxisScale, slot: float, *, is_last: bool) -> str:
         """One arm: bar, whisker, the line to the next bar, the number above, the name below."""
         left, wide = 56 + slot * place + slot * 0.14, slot * 0.72
         middle = left + wide / 2
@@ -194,14 +194,14 @@ class Waterfall:
 
     def draw_rows(self, width: int) -> Drawing:
         low, high = self.value_range
-        x = Scale(low=low, high=high, start=4, end=width - 4)
+        x = AxisScale(low=low, high=high, start=4, end=width - 4)
         bottom = 8 + NARROW_ROW * len(self.bars)
         parts = [x_axis(x, 4, bottom, self.label, n=3)]
         for place, bar in enumerate(self.bars):
             parts.append(self.row(bar, 8 + NARROW_ROW * place, x, width))
         return "".join(parts), bottom + 44
 
-    def row(self, bar: Bar, top: float, x: Scale, width: int) -> str:
+    def row(self, bar: Bar, top: float, x: AxisScale, width: int) -> str:
         """One arm: its name and number, below them its bar and the whisker."""
         words = bar.words(self.axis)
         begin, end = row_ends(bar, x)
@@ -218,7 +218,7 @@ class Waterfall:
         return f'<g class="series {self.palette.css(bar.arm)}">{"".join(marks)}</g>'
 
 
-def column_ends(bar: Bar, y: Scale) -> tuple[float, float]:
+def column_ends(bar: Bar, y: AxisScale) -> tuple[float, float]:
     """Upper and lower end of a bar in a column; the first stands on the ground."""
     if bar.before is None:
         return y(bar.level), FOOT
@@ -226,7 +226,7 @@ def column_ends(bar: Bar, y: Scale) -> tuple[float, float]:
     return top, foot
 
 
-def row_ends(bar: Bar, x: Scale) -> tuple[float, float]:
+def row_ends(bar: Bar, x: AxisScale) -> tuple[float, float]:
     """Left and right end of a bar in a row; the first begins at the edge."""
     if bar.before is None:
         return 4, x(bar.level)

@@ -33,7 +33,7 @@ Point = Mapping[str, str]  # a row of official_runs.csv: one line of a log
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arm:
+class PublishedArm:
     """One row of a published table: where its runs are in official_runs.csv, what it changed."""
 
     name: str
@@ -43,7 +43,7 @@ class Arm:
     fields: tuple[tuple[str, Any], ...] = ()  # dotted
 
 
-def ladder() -> list[Arm]:
+def ladder() -> list[PublishedArm]:
     arms = []
     for row in read_table(PUBLISHED / "records.csv"):
         record = row["record"]
@@ -53,11 +53,11 @@ def ladder() -> list[Arm]:
         if record == "r09":
             log_arm = "+ tanh logit softcap (= r09)"
         fields = (("schedule.steps", int(row["steps"])),)
-        arms.append(Arm(name=record, record=record, log_arm=log_arm, fields=fields))
+        arms.append(PublishedArm(name=record, record=record, log_arm=log_arm, fields=fields))
     return arms
 
 
-def r09_ladder() -> list[Arm]:
+def r09_ladder() -> list[PublishedArm]:
     arms = []
     changes: tuple[str, ...] = ()
     for row in read_table(PUBLISHED / "r09_ladder.csv"):
@@ -65,7 +65,7 @@ def r09_ladder() -> list[Arm]:
         if change != "schedule":
             changes = (*changes, change)
         arms.append(
-            Arm(
+            PublishedArm(
                 name=row["arm"],
                 record="r09",
                 log_arm=row["log_arm"],
@@ -76,29 +76,31 @@ def r09_ladder() -> list[Arm]:
     return arms
 
 
-def optimizers() -> list[Arm]:
+def optimizers() -> list[PublishedArm]:
     arms = []
     for row in read_table(PUBLISHED / "optimizers_on_r07.csv"):
         record = "optimizers-on-r07"
         if row["log_arm"] == "r07":
             record = "r07"
         fields = (("optimizer", row["description"]),)
-        arms.append(Arm(name=row["arm"], record=record, log_arm=row["log_arm"], fields=fields))
+        arms.append(
+            PublishedArm(name=row["arm"], record=record, log_arm=row["log_arm"], fields=fields)
+        )
     return arms
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class PublishedEvidence:
     """A published page: its question, its arms in order, how a row is read, what to know of it."""
 
     question: str
-    arms: Callable[[], list[Arm]]
+    arms: Callable[[], list[PublishedArm]]
     against: str  # 'above': every row against the row above it; 'first': against the first
     remarks: tuple[str, ...]
 
 
-EVIDENCE: Mapping[str, Evidence] = {
-    "ladder": Evidence(
+EVIDENCE: Mapping[str, PublishedEvidence] = {
+    "ladder": PublishedEvidence(
         question="How did the benchmark get from record 4 to record 18?",
         arms=ladder,
         against="above",
@@ -111,7 +113,7 @@ EVIDENCE: Mapping[str, Evidence] = {
             HOSTS,
         ),
     ),
-    "r09_ladder": Evidence(
+    "r09_ladder": PublishedEvidence(
         question="Which part of record 9 made it better?",
         arms=r09_ladder,
         against="above",
@@ -122,7 +124,7 @@ EVIDENCE: Mapping[str, Evidence] = {
             "loss of 3.2762.",
         ),
     ),
-    "optimizers_on_r07": Evidence(
+    "optimizers_on_r07": PublishedEvidence(
         question="Which optimizer trains record 7's model best?",
         arms=optimizers,
         against="first",
@@ -161,7 +163,7 @@ def published_experiment(name: str) -> Experiment:
     )
 
 
-def evidence_named(name: str) -> Evidence:
+def evidence_named(name: str) -> PublishedEvidence:
     evidence = EVIDENCE.get(name)
     if evidence is not None:
         return evidence
@@ -194,7 +196,7 @@ class LoggedRun:
     peak_mib: float
 
 
-def logged_run(arm: Arm, run: str, last: Point) -> LoggedRun:
+def logged_run(arm: PublishedArm, run: str, last: Point) -> LoggedRun:
     """The run of a log, from its last line.
 
     The first 10 steps are untimed, so its mean step is over the rest.
@@ -209,7 +211,7 @@ def logged_run(arm: Arm, run: str, last: Point) -> LoggedRun:
     )
 
 
-def mean_run(arm: Arm) -> LoggedRun:
+def mean_run(arm: PublishedArm) -> LoggedRun:
     """What stands for a record of which only the means of its logs are known."""
     means = summaries()[arm.record]
     return LoggedRun(
@@ -222,7 +224,7 @@ def mean_run(arm: Arm) -> LoggedRun:
     )
 
 
-def published_row(experiment: str, arm: Arm, run: LoggedRun) -> dict[str, Any]:
+def published_row(experiment: str, arm: PublishedArm, run: LoggedRun) -> dict[str, Any]:
     """A row of the tidy table of runs."""
     row: dict[str, Any] = dict.fromkeys(RUN_COLUMNS)
     row |= dict.fromkeys(UNKNOWN_NUMBERS, math.nan)
@@ -251,7 +253,7 @@ def published_row(experiment: str, arm: Arm, run: LoggedRun) -> dict[str, Any]:
     }
 
 
-def curve_row(arm: Arm, run: str, point: Point) -> dict[str, Any]:
+def curve_row(arm: PublishedArm, run: str, point: Point) -> dict[str, Any]:
     return {
         "run_id": f"{arm.record}-{run}",
         "arm": arm.name,
@@ -265,7 +267,10 @@ def curve_row(arm: Arm, run: str, point: Point) -> dict[str, Any]:
 
 
 def published_plan(
-    experiment: str, evidence: Evidence, arms: Sequence[Arm], rows: Sequence[Mapping[str, Any]]
+    experiment: str,
+    evidence: PublishedEvidence,
+    arms: Sequence[PublishedArm],
+    rows: Sequence[Mapping[str, Any]],
 ) -> Plan:
     """What a page asks of a plan; nothing was planned here."""
     design = "explicit"
@@ -291,7 +296,9 @@ def published_plan(
     )
 
 
-def planned_arms(arms: Sequence[Arm], rows: Sequence[Mapping[str, Any]]) -> tuple[PlanArm, ...]:
+def planned_arms(
+    arms: Sequence[PublishedArm], rows: Sequence[Mapping[str, Any]]
+) -> tuple[PlanArm, ...]:
     """The arms with the number of logs behind each and the noise of one."""
     means = summaries()
     n_rows = collections.Counter(row["arm"] for row in rows)

@@ -11,14 +11,14 @@ from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity, sensitivities
 from reports.format import interval, kept, show
 from reports.inputs.experiment import Experiment
-from reports.page.tables import Cell
+from reports.page.tables import TableCell
 from reports.stats.intervals import Estimate
 
 KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
 METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
 HEADS = {"alone": "alone", "shapley": "Shapley share", "left_out": "lost without it"}
-BLANK = Cell(text="", css="num")
-StudyRow = tuple[str, Sequence[Cell]]  # its name, its cells
+BLANK = TableCell(text="", css="num")
+StudyRow = tuple[str, Sequence[TableCell]]  # its name, its cells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +51,16 @@ def studies(experiment: Experiment) -> list[Study]:
     return tables
 
 
-def unknown(kind: str) -> Cell:
-    return Cell(text=show(None, kind), css="num")
+def unknown(kind: str) -> TableCell:
+    return TableCell(text=show(None, kind), css="num")
 
 
-def share_cell(share: Share | None, kind: str) -> Cell:
+def share_cell(share: Share | None, kind: str) -> TableCell:
     """A number with its interval."""
     if share is None:
         return unknown(kind)
     words = f"{show(share.value, kind)} {interval(share.low, share.high, kind)}"
-    return Cell(text=words.strip(), v=kept(share.value), css="num")
+    return TableCell(text=words.strip(), v=kept(share.value), css="num")
 
 
 def attribution_table(a: Attribution) -> Study:
@@ -106,7 +106,7 @@ def sensitivity_table(of_arms: Sequence[Sensitivity]) -> Study:
             share = Share(value=e.delta, low=e.low, high=e.high)
             at_point[e.point] = share_cell(share, "loss_delta")
         cells = [at_point.get(point, unknown("loss")) for point in points]
-        rows.append((s.arm, [*cells, Cell(text=s.words)]))
+        rows.append((s.arm, [*cells, TableCell(text=s.words)]))
     return Study(
         key="sensitivity",
         title="Does the sign hold?",
@@ -130,8 +130,8 @@ def steps_table(steps: Sequence[Step], plan: Plan) -> Study:
         cells = [
             estimate_cell(step.published, kind),
             estimate_cell(step.own, kind),
-            Cell(text=step.verdict, css="words"),
-            Cell(text=step.why),
+            TableCell(text=step.verdict, css="words"),
+            TableCell(text=step.why),
         ]
         rows.append((f"{step.change}: {metric}", cells))
     lead = (
@@ -152,7 +152,7 @@ def steps_table(steps: Sequence[Step], plan: Plan) -> Study:
     )
 
 
-def estimate_cell(e: Estimate | None, kind: str) -> Cell:
+def estimate_cell(e: Estimate | None, kind: str) -> TableCell:
     """An effect with its 95 % interval; a log ratio as percent."""
     if e is None:
         return unknown(kind)
@@ -170,8 +170,8 @@ def rates_table(rates: Mapping[str, Mapping[str, Any]], grid: str) -> Study:
         edge = "inside the grid"
         if rate["at_edge"]:
             edge = "an end of the grid: the best may lie beyond it, widen the grid"
-        factor = Cell(text=f"x{float(rate['factor']):.3g}", css="num")
-        rows.append((arm, [factor, Cell(text=str(rate["how"])), Cell(text=edge)]))
+        factor = TableCell(text=f"x{float(rate['factor']):.3g}", css="num")
+        rows.append((arm, [factor, TableCell(text=str(rate["how"])), TableCell(text=edge)]))
     axis = next(iter(rates.values()))["axis"]
     return Study(
         key="rates",

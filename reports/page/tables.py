@@ -1,6 +1,6 @@
 """The tables of a page that hold facts, not judgements: every run, and what failed.
 
-A Cell is what a table prints: its text, what is written small below it, and, for a number, the
+A TableCell is what a table prints: its text, what is written small below it, and, for a number, the
 value at full precision (`v`), which the page carries in `data-v` for sorting and `ablate verify`.
 """
 
@@ -16,7 +16,7 @@ from reports.page.embed import plain
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class TableCell:
     """One printed cell; `key` names what it shows, for the check of the page against its data."""
 
     text: str
@@ -183,7 +183,7 @@ def run_columns(runs: pd.DataFrame) -> list[RunColumn]:
     return [column for column in there if is_informative(column, runs)]
 
 
-def run_cell(column: RunColumn, run: Mapping[Any, Any]) -> Cell:
+def run_cell(column: RunColumn, run: Mapping[Any, Any]) -> TableCell:
     """One cell of the table of runs, from one row's values."""
     if column.name == "stale":
         return stale_cell(run)
@@ -193,28 +193,28 @@ def run_cell(column: RunColumn, run: Mapping[Any, Any]) -> Cell:
     shown = None
     if known(value):
         shown = value
-    return Cell(text=show(value, column.kind), key=column.name, v=shown, css="num")
+    return TableCell(text=show(value, column.kind), key=column.name, v=shown, css="num")
 
 
-def text_cell(key: str, value: Any) -> Cell:
+def text_cell(key: str, value: Any) -> TableCell:
     """A cell of words, or of a number that is a name."""
     text = str(value)
     if missing(value):
         text = NONE
     if known(value):
-        return Cell(text=text, key=key, css="num")
-    return Cell(text=text, key=key)
+        return TableCell(text=text, key=key, css="num")
+    return TableCell(text=text, key=key)
 
 
-def stale_cell(run: Mapping[Any, Any]) -> Cell:
+def stale_cell(run: Mapping[Any, Any]) -> TableCell:
     """Empty for a run of the current code, else the first two files that changed."""
     if not plain(run["stale"]):
-        return Cell(text="", key="stale", css="none")
+        return TableCell(text="", key="stale", css="none")
     files = [name for name in str(run.get("stale_files") or "").split(", ") if name]
     words = ", ".join(files[:2])
     if len(files) > 2:
         words += f" and {len(files) - 2} more"
-    return Cell(text=words or "yes", key="stale")
+    return TableCell(text=words or "yes", key="stale")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ class RunRow:
 
     run_id: str
     arm: str
-    cells: Sequence[Cell]
+    cells: Sequence[TableCell]
 
 
 def run_rows(runs: pd.DataFrame, columns: Sequence[RunColumn]) -> list[RunRow]:

@@ -23,9 +23,9 @@ from reports.page.settings import (
 from reports.page.studies import Study, studies
 from reports.page.tables import (
     WAITING,
-    Cell,
     Failure,
     RunColumn,
+    TableCell,
     failures,
     run_columns,
     run_rows,
@@ -176,7 +176,7 @@ class View:
     hints: Sequence[tuple[str, ClockHint]]  # of an arm's script
     commands: Sequence[str]
     run_columns: Sequence[RunColumn]
-    run_rows: Sequence[tuple[str, str, str, Sequence[Cell]]]  # run_id, arm, css, cells
+    run_rows: Sequence[tuple[str, str, str, Sequence[TableCell]]]  # run_id, arm, css, cells
     definitions: Sequence[tuple[str, str]]
 
 

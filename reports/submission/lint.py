@@ -22,7 +22,7 @@ Finding = tuple[Said, str]  # what a rule says, and why
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class RuleCheck:
     """One rule, what it says of this arm, and why."""
 
     rule: str
@@ -272,10 +272,10 @@ RULES: Mapping[str, Callable[[Case], Finding]] = {
 }
 
 
-def lint(case: Case) -> list[Check]:
+def lint(case: Case) -> list[RuleCheck]:
     """Every rule on this arm."""
     checks = []
     for name, rule in RULES.items():
         said, reason = rule(case)
-        checks.append(Check(rule=name, said=said, reason=reason))
+        checks.append(RuleCheck(rule=name, said=said, reason=reason))
     return checks

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from harness.run.plan import Plan
 from reports.format import plural
-from reports.submission.lint import Case, Check
+from reports.submission.lint import Case, RuleCheck
 from reports.submission.statistics import as_markdown, baseline_beside, statistics
 
 README = """# {arm}
@@ -43,7 +43,7 @@ validations. `statistics.csv` is the table above. To run it again: `{command}`.
 """
 
 
-def readme(case: Case, checks: Sequence[Check]) -> str:
+def readme(case: Case, checks: Sequence[RuleCheck]) -> str:
     plan = case.experiment.plan
     lock = "none"
     if plan.locks:

@@ -18,7 +18,7 @@ import pandas as pd
 from harness.run.read import read_lines
 from reports.inputs.experiment import Document, Experiment
 from reports.stats.rules import TARGET
-from reports.submission.lint import Case, Check, lint, untimed_steps
+from reports.submission.lint import Case, RuleCheck, lint, untimed_steps
 from reports.submission.readme import readme
 from reports.submission.statistics import as_csv, baseline_beside, statistics
 
@@ -34,7 +34,7 @@ def write_submission(
     results: Path,
     redact: Redact,
     target: float = TARGET,
-) -> list[Check]:
+) -> list[RuleCheck]:
     """Write the folder `out`, whole or not at all; returns what the rules say.
 
     results: the folder with the runs' files; redact: what every text passes; target: the loss of

@@ -1,0 +1,140 @@
+"""Lines are plain: short, one idea each, in functions that fit on a screen."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("model", "optim", "harness", "reports")
+LINKS = (ROOT / "harness" / "model", ROOT / "harness" / "optim")
+SOURCE = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if not any(path.is_relative_to(link) for link in LINKS)
+}
+INLINE = (
+    *(ast.IfExp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    *(ast.Lambda, ast.NamedExpr),
+)
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+INLINE_SHARE = 0.10  # inline expressions a statement, over the whole
+MAX_LINES, MAX_PARAMETERS, MAX_COLUMNS = 60, 8, 100
+
+
+def functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    yield from (node for node in ast.walk(ast.parse(text)) if isinstance(node, FUNCTION))
+
+
+def counts(node: ast.AST) -> tuple[int, int]:
+    """Inline expressions and statements in a piece of code."""
+    inline = sum(isinstance(part, INLINE) for part in ast.walk(node))
+    return inline, sum(isinstance(part, ast.stmt) for part in ast.walk(node))
+
+
+def n_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Without self or cls."""
+    names = [a.arg for a in function.args.posonlyargs + function.args.args]
+    names += [a.arg for a in function.args.kwonlyargs]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def test_there_is_at_most_one_inline_expression_in_ten_statements() -> None:
+    total, dense = [0, 0], []
+    for file, text in SOURCE.items():
+        inline, statements = counts(ast.parse(text))
+        total = [total[0] + inline, total[1] + statements]
+        for function in functions(text):
+            inline, statements = counts(function)
+            excess = inline - INLINE_SHARE * statements
+            dense.append(
+                (excess, f"{file}:{function.lineno} {function.name}: {inline}/{statements}")
+            )
+    worst = "\n".join(line for _, line in sorted(dense, reverse=True)[:10])
+    share = total[0] / total[1]
+    assert share <= INLINE_SHARE, f"{share:.3f} inline expressions a statement; the worst:\n{worst}"
+
+
+def test_no_line_is_longer_than_a_hundred_columns() -> None:
+    long = [
+        f"{file}:{number}"
+        for file, text in SOURCE.items()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if len(line) > MAX_COLUMNS
+    ]
+    assert long == []
+
+
+def test_the_formatter_is_nowhere_told_to_look_away() -> None:
+    assert [f for f, text in SOURCE.items() if re.search(r"#\s*fmt:\s*(skip|off)", text)] == []
+
+
+def test_no_ternary_stands_in_another() -> None:
+    nested = []
+    for file, text in SOURCE.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.IfExp):
+                inside = (node.test, node.body, node.orelse)
+                if any(isinstance(part, ast.IfExp) for part in inside):
+                    nested.append(f"{file}:{node.lineno}")
+    assert nested == []
+
+
+def test_functions_fit_on_a_screen() -> None:
+    long = []
+    for file, text in SOURCE.items():
+        for function in functions(text):
+            lines = (function.end_lineno or 0) - function.lineno + 1
+            if lines > MAX_LINES:
+                long.append(f"{file}:{function.lineno} {function.name}: {lines} lines")
+    assert long == []
+
+
+def test_functions_have_few_parameters() -> None:
+    many = []
+    for file, text in SOURCE.items():
+        for function in functions(text):
+            if (n := n_parameters(function)) > MAX_PARAMETERS:
+                many.append(f"{file}:{function.lineno} {function.name}: {n} parameters")
+    assert many == []
+
+
+def test_only_the_command_line_imports_inside_functions() -> None:
+    inside = []
+    for file, text in SOURCE.items():
+        for function in functions(text):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    inside.append(f"{file}:{node.lineno}")
+    assert [place for place in inside if not place.startswith("harness/cli/")] == []
+
+
+# Types that two files define, with the reason.
+SEVERAL = {
+    "Experiment": "what a file asks for, and what was recorded of it: the word of both sides, which never meet",
+}
+
+
+def test_a_type_is_defined_once() -> None:
+    places = defaultdict(set)
+    for file, text in SOURCE.items():
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].add(file)
+    several = {name: sorted(files) for name, files in places.items() if len(files) > 1}
+    assert set(several) == set(SEVERAL), several
+
+
+@pytest.mark.parametrize("file", sorted(f for f in SOURCE if not f.endswith("__init__.py")))
+def test_the_first_line_of_a_docstring_is_a_whole_sentence(file: str) -> None:
+    broken = []
+    for node in ast.walk(ast.parse(SOURCE[file])):
+        if isinstance(node, (*FUNCTION, ast.ClassDef, ast.Module)):
+            first = (ast.get_docstring(node) or ".").splitlines()[0]
+            if not first.endswith((".", "?", "!", ":")):
+                broken.append(f"{file}:{getattr(node, 'lineno', 1)} {first}")
+    assert broken == []
