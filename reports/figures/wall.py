@@ -9,7 +9,7 @@ import pandas as pd
 
 from harness.run.results import PHASES, where_time_went
 from reports.figures.base import WIDE, Drawing, Figure, Palette, Scale, mark, shorten, text, x_axis
-from reports.format import kept, pixel, settled
+from reports.stats.digits import kept, pixel, settled
 
 STAGES = (*PHASES.values(), "rest", "idle")
 Seconds = Mapping[str, float]  # stage -> seconds, of those that took any

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from reports.format import room, unit
+from reports.stats.digits import room, unit
 from reports.verify.page import Printed
 
 ALPHA = 0.05  # simultaneous over the arms of a table

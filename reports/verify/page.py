@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from reports.format import same_number
+from reports.stats.digits import same_number
 
 VOID = {"meta", "link", "br", "input", "path", "circle", "rect", "line"}
 NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")

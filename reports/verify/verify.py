@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.format import moved, same_number
 from reports.inputs.published_experiments import published_experiment
 from reports.inputs.step_times import DIGITS, LEVELS
 from reports.page.embed import (
@@ -31,6 +30,7 @@ from reports.page.embed import (
     table_rows,
 )
 from reports.page.write import Judged, draw_page, judged
+from reports.stats.digits import moved, same_number
 from reports.verify.effects import check_effects, check_word, is_anytime
 from reports.verify.page import (
     Page,
