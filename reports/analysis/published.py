@@ -8,9 +8,9 @@ from scipy import stats
 from harness.run.plan import Plan, PlanArm
 from reports.analysis.time_model import TimeModel
 from reports.analysis.types import PublishedVerdict, PublishedWord
-from reports.format import settled
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import POWER, predecessor, published_record
+from reports.stats.digits import settled
 from reports.stats.intervals import Estimate
 
 # Turns a sequence's reach into the se of which two one-sided tests ask so much

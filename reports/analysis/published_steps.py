@@ -16,10 +16,10 @@ import pandas as pd
 from reports.analysis import samples
 from reports.analysis.published import in_percent, judge, not_at_full_size
 from reports.analysis.types import PublishedWord
-from reports.format import settled
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import PUBLISHED, era_sd, read_table
 from reports.stats.contrasts import paired_t
+from reports.stats.digits import settled
 from reports.stats.intervals import Estimate
 
 NODE_SD = 0.01  # of a log step time: nodes differ by 1 to 3 %

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from html import escape as html_escape
 from typing import Any
 
-from reports.format import pixel, visible
+from reports.format import visible
+from reports.stats.digits import pixel
 
 WIDE, NARROW = 760, 328  # px: the page's measure, and a 360 px phone less its margins
 NARROW_ROW = 44  # px of an arm or an effect where it is a row of the narrow drawing

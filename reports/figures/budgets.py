@@ -25,7 +25,8 @@ from reports.figures.base import (
     tick_text,
     y_axis,
 )
-from reports.format import kept, pixel, plural, settled, show
+from reports.format import plural, show
+from reports.stats.digits import kept, pixel, settled
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,8 @@ from reports.figures.base import (
 )
 from reports.figures.bundles import Bundle, Course, band, bundles, is_late, points_of, thin
 from reports.figures.differences import difference_figure
-from reports.format import kept, plural, settled
+from reports.format import plural
+from reports.stats.digits import kept, settled
 
 MAX_RUN_LINES = 60
 MAX_BANDS = 8  # arms beyond which bands hide each other

@@ -24,7 +24,8 @@ from reports.figures.base import (
     y_axis,
 )
 from reports.figures.bundles import Bundle, Course, band, is_late, points_of, thin
-from reports.format import kept, plural, settled
+from reports.format import plural
+from reports.stats.digits import kept, settled
 
 GAP_X, GAP_Y = 20, 46  # px between panels
 PANELS_TOP = 34  # of the first panel

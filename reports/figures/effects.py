@@ -22,7 +22,8 @@ from reports.figures.base import (
 )
 from reports.figures.gains import gains
 from reports.figures.waterfall import levels_of, waterfall
-from reports.format import effect_kind, interval, kept, kept_p, pixel, show
+from reports.format import effect_kind, interval, show
+from reports.stats.digits import kept, kept_p, pixel
 
 # An axis narrower than twice this shows rounding.
 LEAST_LOSS, LEAST_TIME = 1e-4, 0.1  # nats, percent

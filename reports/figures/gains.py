@@ -17,7 +17,7 @@ from reports.figures.base import (
     text,
     x_axis,
 )
-from reports.format import kept, pixel, settled
+from reports.stats.digits import kept, pixel, settled
 
 
 @dataclass(frozen=True, kw_only=True)

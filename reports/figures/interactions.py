@@ -19,7 +19,8 @@ from reports.figures.base import (
     text,
     x_axis,
 )
-from reports.format import interval, kept, pixel, show
+from reports.format import interval, show
+from reports.stats.digits import kept, pixel
 
 LABEL = 190  # px for the names of changes beside the matrix
 MATRIX_TOP = 24  # px above its first row

@@ -24,7 +24,8 @@ from reports.figures.base import (
     y_axis,
 )
 from reports.figures.wall import wall
-from reports.format import kept, pixel, plural, settled
+from reports.format import plural
+from reports.stats.digits import kept, pixel, settled
 
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
 MAX_NODES = 8

@@ -20,8 +20,9 @@ from reports.figures.base import (
     text,
     x_axis,
 )
-from reports.format import kept, pixel, show
+from reports.format import show
 from reports.inputs.step_times import StepTimes, of_stretches, percentiles, shares_below
+from reports.stats.digits import kept, pixel
 
 N_BINS = 48
 FEWEST = 3  # steps of an arm from which on its distribution is drawn

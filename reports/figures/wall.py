@@ -19,7 +19,7 @@ from reports.figures.base import (
     text,
     x_axis,
 )
-from reports.format import kept, pixel, settled
+from reports.stats.digits import kept, pixel, settled
 
 STAGES = (*PHASES.values(), "rest", "idle")
 Seconds = Mapping[str, float]  # stage -> seconds, of those that took any

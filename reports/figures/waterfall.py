@@ -22,7 +22,8 @@ from reports.figures.base import (
     x_axis,
     y_axis,
 )
-from reports.format import kept, known, pixel, show
+from reports.format import show
+from reports.stats.digits import kept, known, pixel
 
 HEIGHT = 340  # px of the wide drawing
 FOOT = HEIGHT - 66  # where its bars stand; names below

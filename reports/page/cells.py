@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.analysis.types import Comparison, Comparisons, effect
-from reports.format import effect_kind, interval, kept, kept_p, known, plural, show
+from reports.format import effect_kind, interval, plural, show
+from reports.stats.digits import kept, kept_p, known
 
 METRIC_WORDS = {
     "val_loss": "validation loss",

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from harness.run.plan import Plan
 from reports.analysis.types import Comparisons
-from reports.format import plural, settled, show
+from reports.format import plural, show
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import NATS_PER_LOG_STEP
 from reports.page.cells import EMPTY, Part, VerdictCell, measured_cell, number, step_cell
 from reports.page.verdicts import Head, VerdictRow
+from reports.stats.digits import settled
 
 Z = 1.96
 AGAINST = {"above": "the row above", "first": "the first row"}

@@ -9,9 +9,10 @@ from harness.run.plan import Plan
 from reports.analysis.attribution import Attribution, Share, attributions
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity, sensitivities
-from reports.format import interval, kept, show
+from reports.format import interval, show
 from reports.inputs.experiment import Experiment
 from reports.page.tables import TableCell
+from reports.stats.digits import kept
 from reports.stats.intervals import Estimate
 
 KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}

@@ -10,9 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from reports.format import NONE, known, show
+from reports.format import NONE, show
 from reports.inputs.experiment import Document
 from reports.page.embed import plain
+from reports.stats.digits import known
 
 
 @dataclass(frozen=True, kw_only=True)

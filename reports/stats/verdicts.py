@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from reports.format import settled
+from reports.stats.digits import settled
 from reports.stats.planning import planned_critical
 from reports.stats.sequential import critical_t
 

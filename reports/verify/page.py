@@ -1,38 +1,20 @@
 """Reading a report back.
 
-Its embedded data, what it prints and draws, and whether two readings say the same.
+Its embedded data, and what it prints and draws.
 """
 
 import json
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from reports.format import same_number
-
 VOID = {"meta", "link", "br", "input", "path", "circle", "rect", "line"}
-NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
-COORDINATE = re.compile(r"-?\d+(?:\.\d+)?|[^\s,]")  # a number, else a command of a path
-GEOMETRY = {
-    "d",
-    "x",
-    "y",
-    "x1",
-    "y1",
-    "x2",
-    "y2",
-    "cx",
-    "cy",
-    "r",
-    "rx",
-    "width",
-    "height",
-    "viewbox",
-}  # as a parser spells them
+Attributes = dict[str, str | None]
+Row = Mapping[str, Any]  # one of the table of runs
+Embedded = Mapping[str, Any]  # the data that a page carries of one experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +36,12 @@ class Page:
     verdicts: dict[tuple[int, int], dict[str, Printed]] = field(default_factory=dict)
     sentences: dict[tuple[Any, ...], str] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], str] = field(default_factory=dict)
-    drawings: dict[tuple[Any, ...], list[tuple[str, str]]] = field(
-        default_factory=dict
-    )  # (element and attribute, its text)
-    carried: dict[tuple[Any, ...], str] = field(
-        default_factory=dict
-    )  # data-v outside the table of verdicts
-    sorted_by: dict[tuple[Any, ...], str] = field(
-        default_factory=dict
-    )  # data-v in the table of runs: the data as they are
+    # (element and attribute, its text)
+    drawings: dict[tuple[Any, ...], list[tuple[str, str]]] = field(default_factory=dict)
+    # data-v outside the table of verdicts
+    carried: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    # data-v in the table of runs: the data as they are
+    sorted_by: dict[tuple[Any, ...], str] = field(default_factory=dict)
     sections: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
 
@@ -73,12 +52,16 @@ class Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.page = Page()
         self.json = ""
-        self._open: list[tuple[str, dict[str, str | None]]] = []
+        self._open: list[tuple[str, Attributes]] = []
         self._text: list[list[str]] = []
         self._n: Counter[tuple[Any, ...]] = Counter()
 
     def _attribute(self, name: str) -> str | None:
-        return next((a[name] for _, a in reversed(self._open) if name in a), None)
+        """The value of this attribute in the innermost open element that has it."""
+        for _, attributes in reversed(self._open):
+            if name in attributes:
+                return attributes[name]
+        return None
 
     def _next(self, *where: Any) -> tuple[Any, ...]:
         """The place of one more piece in a list that has no keys of its own."""
@@ -86,12 +69,20 @@ class Reader(HTMLParser):
         return (*where, self._n[where])
 
     def _figure(self) -> str | None:
-        return next((a.get("id") for tag, a in reversed(self._open) if tag == "figure"), None)
+        for tag, attributes in reversed(self._open):
+            if tag == "figure":
+                return attributes.get("id")
+        return None
+
+    def _drawing(self) -> bool:
+        return any(tag == "svg" for tag, _ in self._open)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "svg" or any(t == "svg" for t, _ in self._open):
+        if tag == "svg" or self._drawing():
             pieces = self.page.drawings.setdefault((self._figure(),), [])
-            pieces += [("element", tag), *((f"{tag} {name}", value or "") for name, value in attrs)]
+            pieces.append(("element", tag))
+            for name, value in attrs:
+                pieces.append((f"{tag} {name}", value or ""))
         if tag not in VOID:
             self._open.append((tag, dict(attrs)))
             self._text.append([])
@@ -104,7 +95,7 @@ class Reader(HTMLParser):
     def handle_data(self, data: str) -> None:
         for text in self._text:
             text.append(data)
-        if any(tag == "svg" for tag, _ in self._open):
+        if self._drawing():
             self.page.drawings.setdefault((self._figure(),), []).append(("text", data))
 
     def handle_endtag(self, tag: str) -> None:
@@ -114,41 +105,58 @@ class Reader(HTMLParser):
             if name == tag:
                 return
 
-    def _close(self, tag: str, attributes: dict[str, str | None], text: str) -> None:
+    def _close(self, tag: str, attributes: Attributes, text: str) -> None:
         if tag == "script" and attributes.get("id") == "data":
             self.json = text
         experiment = self._attribute("data-experiment")
         if experiment is None:
             return
-        index, words = int(experiment), " ".join(text.split())
-        key, arm, table = (
-            attributes.get("data-key"),
-            self._attribute("data-arm"),
-            self._attribute("data-table"),
-        )
+        index = int(experiment)
+        self._print(index, tag, attributes, " ".join(text.split()))
+        self._carry(index, attributes)
+
+    def _print(self, index: int, tag: str, attributes: Attributes, words: str) -> None:
+        """Keep the words of an element that has just closed, by where they stand."""
+        key = attributes.get("data-key")
+        arm, table = self._attribute("data-arm"), self._attribute("data-table")
         if key and table == "verdicts" and arm is not None:
-            self.page.verdicts.setdefault((index, int(arm)), {})[key] = Printed(
-                text=words, values=numbers(attributes.get("data-v"))
-            )
+            printed = Printed(text=words, values=numbers(attributes.get("data-v")))
+            self.page.verdicts.setdefault((index, int(arm)), {})[key] = printed
         elif key and table != "runs":
             self.page.sentences[(index, key)] = words
         elif tag == "section":
             self.page.sections[(attributes.get("aria-labelledby"),)] = words
-        elif tag == "tr" and (run := attributes.get("data-run")):
-            self.page.rows[(index, run)] = words
-        elif tag == "tr" and (run := attributes.get("data-id")):
-            self.page.rows[(index, "unfinished", run)] = words
-        elif tag in ("li", "dd") and (listed := self._attribute("class")) in ("facts", "notes"):
-            self.page.sentences[self._next(index, listed)] = words
-        if (carried := attributes.get("data-v")) is not None and not (key and table == "verdicts"):
-            if table == "runs":
-                self.page.sorted_by[self._next(index, self._attribute("data-run"))] = carried
-            else:
-                self.page.carried[self._next(index, table)] = carried
+        elif tag == "tr" and attributes.get("data-run"):
+            self.page.rows[(index, attributes["data-run"])] = words
+        elif tag == "tr" and attributes.get("data-id"):
+            self.page.rows[(index, "unfinished", attributes["data-id"])] = words
+        elif tag in ("li", "dd"):
+            listed = self._attribute("class")
+            if listed in ("facts", "notes"):
+                self.page.sentences[self._next(index, listed)] = words
+
+    def _carry(self, index: int, attributes: Attributes) -> None:
+        """Keep what an element carries outside the table of verdicts."""
+        carried, table = attributes.get("data-v"), self._attribute("data-table")
+        if carried is None or (attributes.get("data-key") and table == "verdicts"):
+            return
+        if table == "runs":
+            self.page.sorted_by[self._next(index, self._attribute("data-run"))] = carried
+        else:
+            self.page.carried[self._next(index, table)] = carried
 
 
 def numbers(carried: str | None) -> tuple[float | None, ...]:
-    return () if carried is None else tuple(float(v) if v else None for v in carried.split(","))
+    """The values that an element carries, in the order of its attribute."""
+    if carried is None:
+        return ()
+    values: list[float | None] = []
+    for value in carried.split(","):
+        if value:
+            values.append(float(value))
+        else:
+            values.append(None)
+    return tuple(values)
 
 
 def read_page(report: Path | str) -> Page:
@@ -156,8 +164,10 @@ def read_page(report: Path | str) -> Page:
 
     Raises ValueError where it is no report of this program.
     """
-    name = report if isinstance(report, Path) else "the page"
-    text = report.read_text(encoding="utf-8") if isinstance(report, Path) else report
+    if isinstance(report, Path):
+        name, text = str(report), report.read_text(encoding="utf-8")
+    else:
+        name, text = "the page", report
     reader = Reader()
     reader.feed(text)
     reader.close()
@@ -171,57 +181,3 @@ def read_page(report: Path | str) -> Page:
             " results"
         ) from None
     return reader.page
-
-
-def same_text(printed: str, options: Sequence[str]) -> bool:
-    """Whether each number, and each piece between, stands at its place in an option."""
-    if printed in options:
-        return True
-    pieces = NUMBER.split(printed)
-    found = [split for o in options if len(split := NUMBER.split(o)) == len(pieces)]
-    return bool(found) and all(piece in {f[i] for f in found} for i, piece in enumerate(pieces))
-
-
-def same_drawn(name: str, text: str, options: Sequence[str]) -> bool:
-    """The same of a piece of a drawing: its coordinates as numbers, anything else as text."""
-    if name.rpartition(" ")[2] not in GEOMETRY:
-        return same_text(text, options)
-    drawn = coordinates(text)
-    found = [split for o in options if len(split := coordinates(o)) == len(drawn)]
-    return bool(found) and all(part in {f[i] for f in found} for i, part in enumerate(drawn))
-
-
-def coordinates(text: str) -> list[str | float]:
-    return [float(part) if part[-1].isdigit() else part for part in COORDINATE.findall(text)]
-
-
-def numbers_of(carried: str) -> list[float | None] | str:
-    """What an element carries: numbers, or else words."""
-    try:
-        return list(numbers(carried))
-    except ValueError:
-        return carried
-
-
-def same_data(own: Any, options: Sequence[Any]) -> bool:
-    """Whether JSON data are those of the options.
-
-    Numbers that were computed as numbers, counts and words exactly.
-    """
-    if type(own) is type(options[0]) and own == options[0]:
-        return True
-    if isinstance(own, Mapping):
-        found = [o for o in options if isinstance(o, Mapping) and set(o) == set(own)]
-        return bool(found) and all(same_data(own[key], [o[key] for o in found]) for key in own)
-    if isinstance(own, list):
-        lists = [o for o in options if isinstance(o, list) and len(o) == len(own)]
-        return bool(lists) and all(
-            same_data(value, [o[i] for o in lists]) for i, value in enumerate(own)
-        )
-    if isinstance(own, float):
-        return any(isinstance(o, float) and same_number(own, o) for o in options)
-    return any(type(own) is type(o) and own == o for o in options)
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from reports import load
-from reports.format import kept, moved, pixel, same_number, settled, show
+from reports.format import show
 from reports.page.embed import script_json
 from reports.page.write import judged, write_report
-from reports.verify.page import Page, read_page, same_drawn, same_text
-from reports.verify.verify import compared, remade, verify
+from reports.stats.digits import kept, moved, pixel, same_number, settled
+from reports.verify.page import Page, read_page
+from reports.verify.rendered import compared, remade
+from reports.verify.same import same_drawn, same_text
+from reports.verify.verify import verify
 from tests.report_arms import FACTORIAL, LADDER
 from tests.report_fixtures import write_experiment
 

@@ -12,8 +12,10 @@ import reports.stats.verdicts
 from reports.inputs.load import load
 from reports.page.embed import table_rows
 from reports.page.write import render
-from reports.verify.effects import Table, backfitted, beyond
+from reports.verify.blocks import beyond
+from reports.verify.effects import backfitted
 from reports.verify.page import read_page
+from reports.verify.table import Table
 from reports.verify.verify import check_statistics
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment

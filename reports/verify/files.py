@@ -1,0 +1,128 @@
+"""A page's rows and curves against the files of the runs, and these against their digests."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reports.inputs.step_times import DIGITS, LEVELS
+from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, short_digest
+from reports.verify.page import Embedded, Row
+from reports.verify.rows import ROUNDING, ids_of
+
+RECORDED = (
+    *("status", "val_loss", "heldout_loss", "train_time_s", "step_ms"),
+    *("steps", "tokens", "peak_allocated_mib"),
+)  # columns of a row that stand in result.json
+
+
+def check_results(data: Embedded, rows: Sequence[Row], results: Path) -> Iterator[str]:
+    """The page's rows and curves against the files of the runs.
+
+    These are held against the digests in result.json.
+    """
+    for planned in data["plan"]["runs"]:
+        ids = ids_of(planned)
+        there = [i for i in ids if (results / "runs" / i / "result.json").is_file()]
+        if there and not any(i in data["results"] for i in there):
+            yield f"run {there[0]} has a result in {results} that the page does not show"
+    by_id = {row["run_id"]: row for row in rows}
+    for run_id in data["results"]:
+        folder = results / "runs" / run_id
+        if not (folder / "result.json").is_file():
+            yield f"run {run_id}: {folder / 'result.json'} is missing"
+            continue
+        yield from check_result(data, run_id, by_id.get(run_id, {}), folder)
+        steps = data["step_times"].get(run_id)
+        yield from check_curve(run_id, curve_of(data, run_id), steps, folder / "metrics.jsonl")
+
+
+def check_result(data: Embedded, run_id: str, row: Row, folder: Path) -> Iterator[str]:
+    """A run's result.json against the page, and its files against their recorded digests."""
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    if short_digest(result) != data["result_digests"].get(run_id):
+        yield f"run {run_id}: result.json is not the one this page was made from"
+    for name, recorded in (result.get("digests") or {}).items():
+        if not has_digest(folder / name, recorded):
+            yield f"run {run_id}: {name} does not have the digest that result.json recorded"
+    for key in RECORDED:
+        if row.get(key) != result.get(key):
+            yield (
+                f"run {run_id}: {key} is {row.get(key)} on the page and {result.get(key)} in"
+                " result.json"
+            )
+
+
+def has_digest(path: Path, recorded: str) -> bool:
+    """Whether the file is there and has this SHA-256."""
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == recorded
+
+
+def curve_of(data: Embedded, run_id: str) -> dict[str, Any]:
+    """A run's curve with its steps in full; empty where the page has none."""
+    curve = data["curves"].get(run_id)
+    if not curve:
+        return {}
+    return {**curve, "step": data["steps"][curve["step"]]}
+
+
+def check_curve(
+    run_id: str, curve: Mapping[str, Any], steps: list[float] | None, path: Path
+) -> Iterator[str]:
+    """A run's curve and the quantiles of its single steps against its metrics.jsonl.
+
+    steps: how many steps were timed, then their quantiles at LEVELS, in ms.
+    """
+    try:
+        points = validations(path)
+    except (OSError, ValueError) as error:
+        yield f"run {run_id}: {path.name} cannot be read: {error}"
+        return
+    for column, digits in (("step", 0), ("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
+        if not all_rounded(curve.get(column, []), [point[column] for point in points], digits):
+            yield f"run {run_id}: the curve's {column} on the page is not that of {path.name}"
+            return
+    times: list[float] = []
+    for point in points:
+        times += filter(None, point.get("step_times_ms") or ())
+    times.sort()
+    expected = []
+    if times:
+        expected = [quantile(times, level / 100) for level in LEVELS]
+    n, *quantiles = steps or [0]
+    if n != len(times) or not all_rounded(quantiles, expected, DIGITS):
+        yield f"run {run_id}: the step times on the page are not those of {path.name}"
+
+
+def validations(path: Path) -> list[dict[str, Any]]:
+    """The records of a metrics file that are points of its curve."""
+    points = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        if record.get("kind") == "val":
+            points.append(record)
+    return points
+
+
+def all_rounded(page: Sequence[float | None], exact: Sequence[float | None], digits: int) -> bool:
+    """Whether each value of the page is that of the file, rounded."""
+    if len(page) != len(exact):
+        return False
+    return all(rounded(a, b, digits) for a, b in zip(page, exact, strict=True))
+
+
+def rounded(a: float | None, b: float | None, digits: int) -> bool:
+    """Whether a is b rounded, either way where b lies half between."""
+    if a is None or b is None:
+        return a is b
+    return abs(a - b) <= ROUNDING * 10.0**-digits
+
+
+def quantile(ordered: list[float], part: float) -> float:
+    """Between the two neighbours of a place in an ordered list, linear."""
+    place = part * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

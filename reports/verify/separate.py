@@ -1,0 +1,145 @@
+"""The second path for many blocks and for runs without blocks.
+
+Paired and widened Welch intervals by hand, Bonferroni, sharpened by Holm.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import fmean, variance
+
+import numpy as np
+from scipy import special, stats
+
+from reports.verify.page import Printed
+from reports.verify.table import ALPHA, Table, agree_p, near, on_scale
+
+WITHIN_VALUE = 1e-6  # of a value: what a page leaves off
+FACTOR_WITHIN = 2e-3  # of a half width: what the factor of unblocked samples may be off
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Arm minus baseline, its standard error and the error's degrees of freedom."""
+
+    mean: float
+    se: float
+    df: float
+    paired: bool
+
+    def p(self) -> float:
+        return 2 * float(stats.t.sf(abs(self.mean) / self.se, self.df))
+
+
+def check_separate(
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]]
+) -> Iterator[str]:
+    """Paired t over shared blocks or Welch's, Bonferroni, sharpened by Holm.
+
+    The latter where it decides the sign.
+    """
+    differences: dict[str, Difference] = {}
+    for arm in here:
+        difference = separate(table, arm, ALPHA / len(here))
+        if difference is None:
+            return
+        differences[arm] = difference
+    adjusted = adjusted_p(differences)
+    for arm, difference in differences.items():
+        part = printed[arm].get(f"{table.metric}.interval")
+        if part is None:
+            continue
+        half = float(stats.t.isf(ALPHA / len(here) / 2, difference.df)) * difference.se
+        within = WITHIN_VALUE
+        if not difference.paired:
+            within += FACTOR_WITHIN * half
+        low, high = ends_of(difference, half, decided=adjusted[arm] <= ALPHA)
+        shown_low = on_scale(part.values[0], table.metric)
+        shown_high = on_scale(part.values[1], table.metric)
+        if not (near(shown_low, low, within) and near(shown_high, high, within)):
+            yield (
+                f"arm {arm!r}: {table.metric}.interval is printed as {part.text} but the rows give"
+                f" [{low:.5f}, {high:.5f}]"
+            )
+        yield from agree_p(printed[arm], table.metric, adjusted[arm], arm)
+
+
+def adjusted_p(differences: Mapping[str, Difference]) -> dict[str, float]:
+    """Every arm's p value after Holm."""
+    raw = {arm: difference.p() for arm, difference in differences.items()}
+    adjusted: dict[str, float] = {}
+    least = 0.0
+    for rank, arm in enumerate(sorted(raw, key=raw.__getitem__)):
+        least = max(least, min(1.0, (len(raw) - rank) * raw[arm]))
+        adjusted[arm] = least
+    return adjusted
+
+
+def ends_of(difference: Difference, half: float, *, decided: bool) -> tuple[float, float]:
+    """The interval of this half width, cut at zero where its sign is decided."""
+    low, high = difference.mean - half, difference.mean + half
+    if decided and difference.mean > 0:
+        return max(low, 0.0), high
+    if decided:
+        return low, min(high, 0.0)
+    return low, high
+
+
+def separate(table: Table, arm: str, alpha: float) -> Difference | None:
+    """The arm against the baseline, None where a sample has no spread.
+
+    Without blocks the error is widened.
+    """
+    differences = table.differences(arm)
+    if len(differences) > 1:
+        se = math.sqrt(variance(differences) / len(differences))
+        if se <= 1e-12:
+            return None
+        df = len(differences) - 1.0
+        return Difference(mean=fmean(differences), se=se, df=df, paired=True)
+    return unpaired(table.loose[arm], table.loose[table.baseline], alpha)
+
+
+def unpaired(a: Sequence[float], b: Sequence[float], alpha: float) -> Difference | None:
+    """Two samples without blocks, None where one has no spread."""
+    if len(a) < 2 or len(b) < 2:
+        return None
+    va, vb = variance(a) / len(a), variance(b) / len(b)
+    if va + vb < 1e-24:
+        return None
+    df = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
+    se = widened(len(a), len(b), alpha) * math.sqrt(va + vb)
+    return Difference(mean=fmean(a) - fmean(b), se=se, df=df, paired=False)
+
+
+@lru_cache(maxsize=256)
+def widened(n: int, n0: int, alpha: float) -> float:
+    """Factor at which Welch's interval misses in 0.99 alpha where it misses most, or 1.
+
+    By one integral: given which share of the two chi squares is the first's, a Beta, the
+    difference over the root of their sum is Student's t of all df.
+    """
+    df = n + n0 - 2.0
+    x, weight = np.polynomial.legendre.leggauss(120)
+    first = stats.beta.ppf((x + 1) / 2, (n - 1) / 2, (n0 - 1) / 2)
+    # Of the arm in the variance of the difference.
+    share = special.expit(np.linspace(-6, 6, 61))[:, None]
+    a = share * df * first / (n - 1)
+    b = (1 - share) * df * (1 - first) / (n0 - 1)
+    welch_df = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (n0 - 1))
+    apart = np.sqrt(a + b) * special.stdtrit(welch_df, 1 - alpha / 2)
+
+    def missed(factor: float) -> float:
+        return float((special.stdtr(df, -factor * apart) @ weight).max())
+
+    low, high = 1.0, 10.0
+    if missed(low) <= 0.99 * alpha:
+        return low
+    for _ in range(40):
+        middle = (low + high) / 2
+        if missed(middle) > 0.99 * alpha:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,116 @@
+"""One metric of a page's rows as the second path reads it, and what a printed value may stand for.
+
+Losses are in nats, times enter as logarithms.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from reports.stats.digits import room, unit
+from reports.verify.page import Printed, Row
+
+ALPHA = 0.05  # simultaneous over the arms of a table
+WITHIN = 2e-3  # of a probability: what integration on a grid may be off
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One metric: every arm's values in blocks, of no block, and its divergences.
+
+    The baseline stands apart.
+    """
+
+    metric: str
+    baseline: str
+    blocks: Mapping[str, Mapping[Any, float]]
+    loose: Mapping[str, Sequence[float]]
+    diverged: Mapping[str, int]
+
+    @classmethod
+    def of(cls, metric: str, baseline: str, rows: Sequence[Row]) -> "Table":
+        """The table of these rows, a block's mean where an arm has several runs in it."""
+        blocks: dict[str, dict[Any, list[float]]] = {}
+        loose: dict[str, list[float]] = {}
+        diverged: dict[str, int] = {}
+        for row in rows:
+            arm = row["arm"]
+            if metric == "val_loss" and row["status"] == "diverged":
+                diverged[arm] = diverged.get(arm, 0) + 1
+                continue
+            if row["status"] != "finished" or row[metric] is None:
+                continue
+            value = row[metric]
+            if metric != "val_loss":
+                value = math.log(value)
+            loose.setdefault(arm, []).append(value)
+            if row["block"] is not None:
+                blocks.setdefault(arm, {}).setdefault(row["block"], []).append(value)
+        means: dict[str, dict[Any, float]] = {}
+        for arm, in_blocks in blocks.items():
+            means[arm] = {block: fmean(values) for block, values in in_blocks.items()}
+        return cls(metric=metric, baseline=baseline, blocks=means, loose=loose, diverged=diverged)
+
+    def n_blocks(self) -> int:
+        """Blocks of the baseline."""
+        return len(self.blocks.get(self.baseline, {}))
+
+    def differences(self, arm: str) -> list[float]:
+        """Arm minus baseline in each block that both have."""
+        of_arm = self.blocks.get(arm, {})
+        of_baseline = self.blocks.get(self.baseline, {})
+        return [of_arm[block] - of_baseline[block] for block in of_baseline if block in of_arm]
+
+    def no_divergence_beside(self, arm: str) -> bool:
+        """Whether neither the arm nor the baseline has a run that diverged."""
+        return not self.diverged.get(arm) and not self.diverged.get(self.baseline)
+
+    def complete(self) -> bool:
+        """Whether every arm has one run in each of the baseline's blocks, and none diverged."""
+        if self.diverged or set(self.blocks) != set(self.loose):
+            return False
+        base = set(self.blocks.get(self.baseline, {}))
+        for arm, in_blocks in self.blocks.items():
+            if set(in_blocks) != base or len(self.loose[arm]) != len(base):
+                return False
+        return True
+
+    def one_run_a_block(self) -> bool:
+        """Whether no arm with blocks repeats one or has a run outside them."""
+        for arm, in_blocks in self.blocks.items():
+            if len(self.loose[arm]) != len(in_blocks):
+                return False
+        return True
+
+
+def on_scale(value: float | None, metric: str) -> float:
+    """A printed value on the scale of the analysis.
+
+    A loss as it is, the fraction of a time as a logarithm.
+    """
+    if value is None:
+        value = math.nan
+    if metric == "val_loss":
+        return value
+    if value > -1.0:
+        return math.log1p(value)
+    return -math.inf
+
+
+def reach(end: float, metric: str) -> tuple[float, float]:
+    """The least and the largest value that a page carries as this one, which is rounded."""
+    half = unit(end) / 2 + room(end)
+    return on_scale(end - half, metric), on_scale(end + half, metric)
+
+
+def near(a: float, b: float | None, tolerance: float) -> bool:
+    return b is not None and (a == b or abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)))
+
+
+def agree_p(printed: Mapping[str, Printed], metric: str, p: float, arm: str) -> Iterator[str]:
+    """A sentence where the printed p value is not this one."""
+    part = printed.get(f"{metric}.p")
+    if part is not None and not near(part.values[0] or 0.0, p, WITHIN):
+        yield f"arm {arm!r}: {metric}.p is printed as {part.text} but the rows give {p:.4g}"
