@@ -67,17 +67,21 @@ def kernel_time(events: Iterable[Any]) -> Iterator[tuple[str, float]]:
     that launched it.
     """
     for event in events:
-        spent = sum(
-            k.duration
-            for k in event.kernels
-            if not (event.is_user_annotation and k.name == event.name)
-        )
+        spent = 0
+        for kernel in event.kernels:
+            if not (event.is_user_annotation and kernel.name == event.name):
+                spent += kernel.duration
         if spent:
-            outer = owner(event)
-            yield (
-                part_of(event.name) or (str(part_of(outer.name)) if outer is not None else "other"),
-                spent,
-            )
+            yield _part_around(event), spent
+
+
+def _part_around(event: Any) -> str:
+    """The part of an event, or of the next one outwards that has one."""
+    part = part_of(event.name)
+    if part is not None:
+        return part
+    outer = owner(event)
+    return "other" if outer is None else str(part_of(outer.name))
 
 
 def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
@@ -85,11 +89,12 @@ def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
 
     `gaps` is what no part accounts for.
     """
-    os.environ.setdefault(
-        "KINETO_LOG_LEVEL", "99"
-    )  # the profiler's own progress lines are no output of ours
+    # the profiler's own progress lines are no output of ours
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     cuda = candidate.device == "cuda"
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
+    activities = [ProfilerActivity.CPU]
+    if cuda:
+        activities.append(ProfilerActivity.CUDA)
     candidate.timed(1)
     with profile(activities=activities, acc_events=True) as recorded:  # torch 2.11 warns without it
         began = time.perf_counter()

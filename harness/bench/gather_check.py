@@ -24,8 +24,8 @@ PORT = "29517"
 def synchronous(gather: Any) -> Any:
     """A gather that waits for itself before anything else is computed."""
 
-    def run(out: torch.Tensor, own: torch.Tensor, async_op: bool) -> Any:
-        work = gather(out, own, async_op=async_op)
+    def run(out: torch.Tensor, share: torch.Tensor, async_op: bool) -> Any:
+        work = gather(out, share, async_op=async_op)
         work.wait()
         return work
 
@@ -42,24 +42,18 @@ def _process(
     if device == "cuda":
         torch.cuda.set_device(place)
     dist.init_process_group("nccl" if device == "cuda" else "gloo", rank=rank, world_size=world)
-    by_size: dict[int, list[torch.nn.Parameter]] = {}
-    for i, shape in enumerate(hidden_shapes(config)):
-        p = torch.nn.Parameter(
-            torch.randn(shape, generator=torch.Generator().manual_seed(i)).to(place)
-        )
-        p.grad = torch.randn(shape, generator=torch.Generator().manual_seed(1000 + i)).to(place)
-        by_size.setdefault(p.numel(), []).append(p)
-    groups: list[dict[str, Any]] = [
-        {"params": ps, "names": [str(i) for i in range(len(ps))]} for ps in by_size.values()
-    ]
-    muon = Muon(groups, config.optim, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    muon = Muon(_groups(config, place), config.optim, dtype=dtype)
     forms = {
         "async": harness.optim.exchange._all_gather,
         "sync": synchronous(harness.optim.exchange._all_gather),
     }
     times: dict[str, list[float]] = {name: [] for name in forms}
     for i in range(rounds + 2):
-        for name in list(forms) if i % 2 else list(forms)[::-1]:
+        names = list(forms)
+        if i % 2 == 0:
+            names.reverse()
+        for name in names:
             harness.optim.exchange._all_gather = forms[name]
             dist.barrier()
             if device == "cuda":
@@ -70,9 +64,27 @@ def _process(
                 torch.cuda.synchronize()
             times[name].append((time.perf_counter() - began) * 1000)
     if rank == 0:
-        answers.put([(a, s) for a, s in zip(times["async"], times["sync"], strict=True)][2:])
+        answers.put(list(zip(times["async"], times["sync"], strict=True))[2:])
     dist.barrier()
     dist.destroy_process_group()
+
+
+def _groups(config: RunConfig, place: torch.device) -> list[dict[str, Any]]:
+    """Hidden matrices with random values and gradients, in groups of one size."""
+    by_size: dict[int, list[torch.nn.Parameter]] = {}
+    for i, shape in enumerate(hidden_shapes(config)):
+        parameter = torch.nn.Parameter(_random(shape, i, place))
+        parameter.grad = _random(shape, 1000 + i, place)
+        by_size.setdefault(parameter.numel(), []).append(parameter)
+    groups: list[dict[str, Any]] = []
+    for parameters in by_size.values():
+        names = list(map(str, range(len(parameters))))
+        groups.append({"params": parameters, "names": names})
+    return groups
+
+
+def _random(shape: tuple[int, ...], seed: int, place: torch.device) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(place)
 
 
 def gather(config: RunConfig, *, world: int, device: str, rounds: int) -> dict[str, Any]:
@@ -85,12 +97,12 @@ def gather(config: RunConfig, *, world: int, device: str, rounds: int) -> dict[s
     while not context.join(timeout=1):  # raises if a process fails
         pass
     pairs = answers.get()
-    found = ratio(pairs)
+    compared = ratio(pairs)
     return {
         "world": world,
         "async_ms": statistics.median(a for a, _ in pairs),
         "sync_ms": statistics.median(s for _, s in pairs),
-        "sync_over_async": found["ratio"],
-        "low": found["low"],
-        "high": found["high"],
+        "sync_over_async": compared["ratio"],
+        "low": compared["low"],
+        "high": compared["high"],
     }

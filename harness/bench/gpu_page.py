@@ -13,6 +13,7 @@ th { border-bottom: 1px solid #999; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; }
 .failed, .error { color: #a40000; font-weight: 600; } .passed { color: #14641b; }
 """
+SUMMARY = ("check", "preset", "status", "seconds", "reason")  # of a row, without its figures
 
 
 def text(value: Any) -> str:
@@ -33,40 +34,47 @@ def cell(value: Any) -> str:
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table with a column for every key of its rows."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    head = "".join(f"<th>{escape(c)}</th>" for c in columns)
-    body = "".join("<tr>" + "".join(cell(row.get(c)) for c in columns) + "</tr>" for row in rows)
+    columns: dict[str, None] = {}
+    for row in rows:
+        columns.update(dict.fromkeys(row))
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = ""
+    for row in rows:
+        cells = "".join(cell(row.get(column)) for column in columns)
+        body += f"<tr>{cells}</tr>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def section(row: Mapping[str, Any]) -> str:
     """One check: its status, its figures, and the lists among them as tables."""
     figures = row["figures"]
-    lists = [v for v in figures.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
-    single = [
-        {"figure": k, "value": v} for k, v in figures.items() if v not in lists and k != "passed"
-    ]
+    single: list[dict[str, Any]] = []
+    tables: list[str] = []
+    for name, value in figures.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            tables.append(table(value))
+        elif name != "passed":
+            single.append({"figure": name, "value": value})
+    if single:
+        tables.insert(0, table(single))
     reason = f" {escape(row['reason'])}" if row["reason"] else ""
     kind = row["status"].replace(" ", "-")
     return (
         f"<h2>{escape(row['check'])} {escape(row['preset'])}: <span"
         f' class="{kind}">{row["status"]}</span></h2>'
-        f"<p>{row['seconds']:.1f} s{reason}</p>"
-        + (table(single) if single else "")
-        + "".join(table(rows) for rows in lists)
+        f"<p>{row['seconds']:.1f} s{reason}</p>" + "".join(tables)
     )
 
 
 def page(result: Mapping[str, Any]) -> str:
     """The whole page of a result as in gpu-check.json."""
-    title = "GPU check" + (
-        " (dry run: tiny sizes on a CPU, the figures mean nothing)" if result["dry_run"] else ""
-    )
+    title = "GPU check"
+    if result["dry_run"]:
+        title += " (dry run: tiny sizes on a CPU, the figures mean nothing)"
     verdict = "passed" if result["passed"] else "failed"
-    summary = [
-        {key: row[key] for key in ("check", "preset", "status", "seconds", "reason")}
-        for row in result["checks"]
-    ]
+    summary = []
+    for row in result["checks"]:
+        summary.append({key: row[key] for key in SUMMARY})
     machine = [{"what": key, "found": value} for key, value in result["environment"].items()]
     return (
         '<!doctype html><html lang="en"><meta'

@@ -19,9 +19,8 @@ from harness.model.gpt import Tokens
 from harness.training.core import Core
 
 Rows = Iterator[dict[str, Any]]
-BF16_BOUND = (
-    0.03  # kernels in bf16 against fp32: 8 bits of mantissa, summed over a row in another order
-)
+# kernels in bf16 against fp32: 8 bits of mantissa, summed over a row in another order
+BF16_BOUND = 0.03
 COMPILED_BOUND = 0.01  # of a loss: the same mathematics, rounded elsewhere
 POLICY_BOUND = 0.02  # of a loss after some updates, bf16 against fp32
 UPDATES = 5
@@ -33,10 +32,10 @@ WINDOWS = (
 )
 
 
-def row(what: str, found: Tensor, reference: Tensor, bound: float) -> dict[str, Any]:
-    error = float(
-        (found.double() - reference.double()).abs().max() / reference.double().abs().max()
-    )
+def row(what: str, computed: Tensor, reference: Tensor, bound: float) -> dict[str, Any]:
+    """One comparison; its error is relative to the reference's largest value."""
+    expected = reference.double()
+    error = float((computed.double() - expected).abs().max() / expected.abs().max())
     return {"what": what, "error": error, "bound": bound, "passed": error <= bound}
 
 
@@ -49,11 +48,10 @@ def with_gradients(kernel: Callable[..., Tensor], tensors: list[Tensor], mask: A
 
 
 def inputs(device: str, T: int) -> list[Tensor]:
+    """Random q, k and v, each (1, heads, T, 128)."""
     draw = torch.Generator().manual_seed(0)
-    return [
-        torch.randn(1, 6 if device == "cuda" else 2, T, 128, generator=draw).to(device)
-        for _ in range(3)
-    ]
+    n_heads = 6 if device == "cuda" else 2
+    return [torch.randn(1, n_heads, T, 128, generator=draw).to(device) for _ in range(3)]
 
 
 def attention(device: str) -> Rows:
@@ -66,19 +64,21 @@ def attention(device: str) -> Rows:
     docs = (torch.arange(T, device=device) // (T // 3)).int()
     for kind, builder in WINDOWS:
         window = torch.tensor(2 if kind == "block" else 192, device=device, dtype=torch.int32)
-        masks = [make_mask(kernel, docs, window, kind, builder) for kernel in ("flex", "dense")]
-        reference = with_gradients(KERNELS["dense"], tensors, masks[1])
+        flex_mask = make_mask("flex", docs, window, kind, builder)
+        dense_mask = make_mask("dense", docs, window, kind, builder)
+        reference = with_gradients(KERNELS["dense"], tensors, dense_mask)
         if cuda:
-            found = with_gradients(torch.compile(KERNELS["flex"], dynamic=False), low, masks[0])
+            compiled = torch.compile(KERNELS["flex"], dynamic=False)
+            computed = with_gradients(compiled, low, flex_mask)
         else:  # there is no backward pass on a CPU
-            found = [KERNELS["flex"](low[0], low[1], low[2], masks[0])]
-        for name, a, b in zip(names, found, reference, strict=False):
+            computed = [KERNELS["flex"](low[0], low[1], low[2], flex_mask)]
+        for name, a, b in zip(names, computed, reference, strict=False):
             yield row(f"flex against dense, window {kind}, {name}", a, b, BF16_BOUND)
     reference = with_gradients(KERNELS["math"], tensors, None)
-    for kernel in ("cudnn", "flash") if cuda else ("sdpa",):
-        for name, a, b in zip(
-            names, with_gradients(KERNELS[kernel], low, None), reference, strict=True
-        ):
+    backends = ("cudnn", "flash") if cuda else ("sdpa",)
+    for kernel in backends:
+        computed = with_gradients(KERNELS[kernel], low, None)
+        for name, a, b in zip(names, computed, reference, strict=True):
             yield row(f"{kernel} against math, {name}", a, b, BF16_BOUND)
 
 
@@ -92,13 +92,10 @@ def small(preset: str, device: str, **fields: Any) -> RunConfig:
         "data.val_tokens": 1024,
     }
     if device == "cpu":
-        sizes = {key: 256 for key in sizes} | {"data.ranks": 1, "model.n_layer": 6}
-    return with_fields(
-        resolve(
-            preset, scale="small" if device == "cuda" else "tiny", device=device, settings=sizes
-        )[0],
-        fields,
-    )
+        sizes = dict.fromkeys(sizes, 256) | {"data.ranks": 1, "model.n_layer": 6}
+    scale = "small" if device == "cuda" else "tiny"
+    config, _ = resolve(preset, scale=scale, device=device, settings=sizes)
+    return with_fields(config, fields)
 
 
 def losses(config: RunConfig, device: str, compiled: Any = None) -> Tensor:
@@ -118,19 +115,19 @@ def losses(config: RunConfig, device: str, compiled: Any = None) -> Tensor:
     draw = torch.Generator().manual_seed(0)
     ids = torch.randint(0, vocab, (1, 1, config.data.seq_len + 1), generator=draw).to(device)
     batch = ids[..., :-1].contiguous(), ids[..., 1:].contiguous()
-    found = [core.update(step, [batch]) for step in range(UPDATES)]
-    return torch.cat([*found, core.evaluate(UPDATES, [(batch[0][0], batch[1][0])])])
+    of_updates = [core.update(step, [batch]) for step in range(UPDATES)]
+    return torch.cat([*of_updates, core.evaluate(UPDATES, [(batch[0][0], batch[1][0])])])
 
 
 def networks(device: str, preset: str) -> Rows:
     """A preset compiled against eager, and low precision against fp32, by losses of updates."""
     cuda = device == "cuda"
-    eager = {"system.compile": "off"} | (
-        {"model.attn_kernel": "dense", "model.block_mask": "traced"} if cuda else {}
-    )
     config = small(preset, device)
-    if config.model.attn_mask == "causal":
-        eager = {"system.compile": "off"} | ({"model.attn_kernel": "sdpa"} if cuda else {})
+    eager = {"system.compile": "off"}
+    if cuda and config.model.attn_mask == "causal":
+        eager |= {"model.attn_kernel": "sdpa"}
+    elif cuda:
+        eager |= {"model.attn_kernel": "dense", "model.block_mask": "traced"}
     record = losses(with_fields(config, {**eager, "precision.mode": "record"}), device)
     plain = losses(with_fields(config, {**eager, "precision.mode": "fp32"}), device)
     yield row(f"{preset}: {config.precision.policy} against fp32", record, plain, POLICY_BOUND)

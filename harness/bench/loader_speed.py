@@ -19,11 +19,13 @@ def tokens_per_s(loader: TrainLoader, batch_tokens: int, n_first: int) -> float:
     """Tokens a second of a loader that has made n_first steps already."""
     for _ in range(n_first):
         next(loader)
-    start, n = time.process_time(), 0
-    while (passed := time.process_time() - start) < SECONDS:
+    n_steps, spent_s = 0, 0.0
+    start = time.process_time()
+    while spent_s < SECONDS:
         next(loader)
-        n += 1
-    return n * batch_tokens / passed
+        n_steps += 1
+        spent_s = time.process_time() - start
+    return n_steps * batch_tokens / spent_s
 
 
 def main() -> None:

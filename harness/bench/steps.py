@@ -50,9 +50,9 @@ def resolve(
     Raises UserError.
     """
     check_names(settings, lambda field: f"--set {field}")
-    values = load_scale(scale).apply(preset_values(name)[0]) | {
-        k: frozen(v) for k, v in settings.items()
-    }
+    values = dict(load_scale(scale).apply(preset_values(name)[0]))
+    for field, value in settings.items():
+        values[field] = frozen(value)
     config, substituted = for_device(to_config(values), device, frozenset(settings))
     check_config(config)
     return config, substituted
@@ -109,10 +109,15 @@ class Candidate:
     def batches(self) -> Any:
         """The next step's batches, on the device."""
         pinned = self.config.data.pinned
-        return [
-            tuple(t.to(self.core.device, non_blocking=pinned) for t in batch)
-            for batch in next(self.loader)
-        ]
+        batches = []
+        for ids, targets in next(self.loader):
+            batches.append(
+                (
+                    ids.to(self.core.device, non_blocking=pinned),
+                    targets.to(self.core.device, non_blocking=pinned),
+                )
+            )
+        return batches
 
     def step(self) -> None:
         """One update; a bench longer than the run repeats its last step."""
@@ -134,11 +139,13 @@ class Candidate:
         loader = train_loader(
             self.config, self.text.shards, seed=0, rank=0, world_size=1, device=self.device
         )
-        began, n = time.perf_counter(), 0
-        while (spent := time.perf_counter() - began) < seconds:
+        n_steps, spent_s = 0, 0.0
+        began = time.perf_counter()
+        while spent_s < seconds:
             next(loader)
-            n += 1
-        return n * self.config.data.batch_tokens / spent
+            n_steps += 1
+            spent_s = time.perf_counter() - began
+        return n_steps * self.config.data.batch_tokens / spent_s
 
 
 def memory(device: str) -> dict[str, float]:
@@ -163,10 +170,8 @@ def measure(candidate: Candidate, *, steps: int, warmup: int = 3) -> dict[str, A
     flops = flops_per_token(
         c, candidate.text.vocab_size, step=min(warmup + steps // 2, c.schedule.steps - 1)
     )
-    tokens_per_s, loader = (
-        c.data.batch_tokens / statistics.median(ms) * 1000,
-        candidate.loader_rate(),
-    )
+    tokens_per_s = c.data.batch_tokens / statistics.median(ms) * 1000
+    loader = candidate.loader_rate()
     return {
         "steps": steps,
         "warmup_s": warmup_s,
@@ -216,7 +221,9 @@ def median_interval(
     while k < n / 2 and outside + 2 * comb(n, k) / 2**n <= 1 - confidence:
         outside += 2 * comb(n, k) / 2**n
         k += 1
-    return (ordered[k - 1], ordered[n - k]) if k else (None, None)
+    if k == 0:
+        return None, None
+    return ordered[k - 1], ordered[n - k]
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:

@@ -29,9 +29,9 @@ def complete(
     from harness.run.spec import RESULT_STATUSES
     from harness.runner.executor import Summary
     from harness.store.plans import cancel_mark
-    from harness.store.verified import Sound
+    from harness.store.verified import VerifiedResults
 
-    missing, found, sound = [], {}, Sound(store)
+    missing, found, sound = [], {}, VerifiedResults(store)
     for planned in runs:
         status, wrong = sound.status(planned.spec.run_id)
         if wrong:

@@ -2,6 +2,8 @@
 
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +16,7 @@ from harness.cli.table import print_json, print_table, text
 from harness.errors import UserError
 
 if TYPE_CHECKING:
+    from harness.run.spec import RunSpec
     from harness.store.store import Store
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="a run's name, or its beginning")]
@@ -26,21 +29,29 @@ def open_run(run: str, results: Path) -> "tuple[Store, str]":
     return store, store.find(run)
 
 
-def experiments_of(results: Path, run_id: str) -> list[dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """One place of a run in an experiment."""
+
+    experiment: str
+    arm: str
+    plugins: tuple[str, ...]
+
+
+def experiments_of(results: Path, run_id: str) -> list[Membership]:
     """Which experiments a run belongs to, as which arm, with their plug-ins."""
     from harness.store.plans import read_plan
 
-    plans = [
-        read_plan(results, p.parent.name)
-        for p in sorted(results.glob("experiments/*/experiment.json"))
-    ]
-    return [
-        {"name": plan["name"], "arm": row["arm"], "plugins": plan.get("plugins", [])}
-        for plan in plans
-        if plan
-        for row in plan["runs"]
-        if run_id in (row["run_id"], *row["older"])
-    ]
+    places = []
+    for path in sorted(results.glob("experiments/*/experiment.json")):
+        plan = read_plan(results, path.parent.name)
+        if plan is None:
+            continue
+        for planned in plan.runs:
+            if run_id in (planned.run_id, *planned.older):
+                place = Membership(experiment=plan.name, arm=planned.arm, plugins=plan.plugins)
+                places.append(place)
+    return places
 
 
 @app.command()
@@ -52,101 +63,116 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
 
     store, run_id = open_run(run, results)
     place = store.directory(run_id)
-    told: dict[str, Any] = {
+    config, log_text = {}, ""
+    if (place / "config.yaml").exists():
+        config = read_config(place)
+    if (place / "log.txt").exists():
+        log_text = redact((place / "log.txt").read_text(encoding="utf-8", errors="replace"))
+    memberships = experiments_of(results, run_id)
+    story: dict[str, Any] = {
         "run": run_id,
-        "experiments": [
-            {"name": e["name"], "arm": e["arm"]} for e in experiments_of(results, run_id)
-        ],
-        "config": read_config(place) if (place / "config.yaml").exists() else {},
+        "experiments": [{"name": m.experiment, "arm": m.arm} for m in memberships],
+        "config": config,
         "environment": read_json(place / "environment.json") or {},
         "attempts": read_lines(place / "attempts.jsonl"),
         "state": store.state(run_id)["status"],
         "result": read_result(place),
-        "log": (
-            redact((place / "log.txt").read_text(encoding="utf-8", errors="replace"))
-            if (place / "log.txt").exists()
-            else ""
-        ),
+        "log": log_text,
     }
     if json:
-        print_json(told)
+        print_json(story)
         return
-    for name, value in facts(told):
+    for name, value in facts(story):
         print(f"{name:12} {value}")
     print()
-    print_table(
-        [{"attempt": n, **row} for n, row in attempts(told["attempts"]).items()],
-        ["attempt", "started", "ended", "host", "status", "reason"],
-    )
-    print(f"\n{told['log']}", end="")
+    rows = [{"attempt": n, **row} for n, row in attempts(story["attempts"]).items()]
+    print_table(rows, ["attempt", "started", "ended", "host", "status", "reason"])
+    print(f"\n{story['log']}", end="")
 
 
 def attempts(rows: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
     """Start and end of each attempt as one row."""
     out: dict[Any, dict[str, Any]] = {}
     for row in rows:
-        out[row.get("attempt")] = {**out.get(row.get("attempt"), {}), **row}
+        out.setdefault(row.get("attempt"), {}).update(row)
     return out
 
 
-def facts(told: dict[str, Any]) -> list[tuple[str, str]]:
+MEASURES = ("val_loss", "steps", "train_time_s", "step_ms", "peak_allocated_mib")
+
+
+def facts(story: dict[str, Any]) -> list[tuple[str, str]]:
     """The head of the story: name and words; what is not known is left out."""
-    c, e, r = told["config"], told["environment"], told["result"] or {}
-    git, gpus = e.get("git") or {}, e.get("gpus") or []
-    commit = f"commit {git.get('commit') or 'unknown'}" + (
-        f", with changes that were not committed (code/{git.get('diff_sha256')}.diff)"
-        if git.get("dirty")
-        else ""
+    config, environment = story["config"], story["environment"]
+    result = story["result"] or {}
+    measured = {name: result.get(name) for name in MEASURES if result.get(name) is not None}
+    lines = {
+        "run": state_words(story["run"], story["state"], result),
+        "part of": ", ".join(f"{e['name']} as {e['arm']}" for e in story["experiments"]),
+        "result": values_words(measured),
+        "toggles": "; ".join(config.get("toggles") or []),
+        "substituted": "; ".join(config.get("substituted") or []),
+        "run of": run_words(config),
+        "data": data_words(config),
+        "code": code_words(config, environment.get("git") or {}),
+        "machine": machine_words(environment),
+        "gpus": gpu_words(environment.get("gpus") or []),
+        "gpu state": values_words(result.get("gpu") or {}),
+        "versions": versions_words(environment),
+        "command": environment.get("command") or "",
+        "wall time": wall_words([result["wall"]]) if result.get("wall") else "",
+    }
+    return [(name, line) for name, line in lines.items() if line]
+
+
+def state_words(run_id: str, state: str, result: Mapping[str, Any]) -> str:
+    if result.get("reason"):
+        return f"{run_id}: {state} ({result['reason']})"
+    return f"{run_id}: {state}"
+
+
+def values_words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {text(value)}" for name, value in values.items())
+
+
+def run_words(config: Mapping[str, Any]) -> str:
+    if not config:
+        return ""
+    return (
+        f"seed {config['seed']}, {config.get('budget') or 'its own'} steps,"
+        f" role {config['role']}, {config['world_size']} x {config['device']}"
     )
-    steps = f"{c.get('budget') or 'its own'} steps"
-    measured = [
-        (k, r.get(k))
-        for k in ("val_loss", "steps", "train_time_s", "step_ms", "peak_allocated_mib")
-    ]
-    known = [
-        (
-            "run",
-            f"{told['run']}: {told['state']}" + (f" ({r['reason']})" if r.get("reason") else ""),
-        ),
-        ("part of", ", ".join(f"{x['name']} as {x['arm']}" for x in told["experiments"])),
-        ("result", ", ".join(f"{k} {text(v)}" for k, v in measured if v is not None)),
-        ("toggles", "; ".join(c.get("toggles") or [])),
-        ("substituted", "; ".join(c.get("substituted") or [])),
-        (
-            "run of",
-            (
-                f"seed {c['seed']}, {steps}, role {c['role']}, {c['world_size']} x {c['device']}"
-                if c
-                else ""
-            ),
-        ),
-        (
-            "data",
-            (
-                f"{c['data']['name']}, fingerprint {c['data']['fingerprint'][:16]}"
-                if c.get("data")
-                else ""
-            ),
-        ),
-        (
-            "code",
-            f"{commit}; as it ran: code/{c['source']['digest']}.zip" if c.get("source") else "",
-        ),
-        (
-            "machine",
-            (
-                ", ".join(map(str, filter(None, (e.get("host"), e.get("cpu"), e.get("system")))))
-                if e
-                else ""
-            ),
-        ),
-        ("gpus", "; ".join(f"{g.get('name')}, driver {g.get('driver_version')}" for g in gpus)),
-        ("gpu state", ", ".join(f"{k} {text(v)}" for k, v in (r.get("gpu") or {}).items())),
-        ("versions", ", ".join(f"{k} {v}" for k, v in (e.get("lock") or {}).items())),
-        ("command", e.get("command") or ""),
-        ("wall time", wall_words([r["wall"]]) if r.get("wall") else ""),
-    ]
-    return [(name, words) for name, words in known if words]
+
+
+def data_words(config: Mapping[str, Any]) -> str:
+    data = config.get("data")
+    if not data:
+        return ""
+    return f"{data['name']}, fingerprint {data['fingerprint'][:16]}"
+
+
+def code_words(config: Mapping[str, Any], git: Mapping[str, Any]) -> str:
+    if not config.get("source"):
+        return ""
+    commit = f"commit {git.get('commit') or 'unknown'}"
+    if git.get("dirty"):
+        diff = f"code/{git.get('diff_sha256')}.diff"
+        commit += f", with changes that were not committed ({diff})"
+    return f"{commit}; as it ran: code/{config['source']['digest']}.zip"
+
+
+def machine_words(environment: Mapping[str, Any]) -> str:
+    parts = [environment.get(name) for name in ("host", "cpu", "system")]
+    return ", ".join(str(part) for part in parts if part)
+
+
+def gpu_words(gpus: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{g.get('name')}, driver {g.get('driver_version')}" for g in gpus)
+
+
+def versions_words(environment: Mapping[str, Any]) -> str:
+    versions = environment.get("lock") or {}
+    return ", ".join(f"{package} {version}" for package, version in versions.items())
 
 
 @app.command()
@@ -164,9 +190,7 @@ def rerun(
     from harness.config import plugins
     from harness.foreign.runner import run_again
     from harness.node.slots import Node
-    from harness.provenance.interpreters import lock_of
     from harness.provenance.redact import redact
-    from harness.provenance.source import changed_files, source_of
     from harness.run.read import read_config
     from harness.run.results import read_result
     from harness.run.spec import PlannedRun, RunSpec
@@ -176,8 +200,43 @@ def rerun(
     store, run_id = open_run(run, results)
     before = read_result(store.directory(run_id))
     spec = RunSpec.from_mapping(read_config(store.directory(run_id)))
-    belongs = experiments_of(results, run_id)
-    plugins.use(Path(p) for e in belongs[:1] for p in e["plugins"])
+    memberships = experiments_of(results, run_id)
+    plugin_files: tuple[str, ...] = ()
+    arm = run_id
+    if memberships:
+        plugin_files, arm = memberships[0].plugins, memberships[0].arm
+    plugins.use(map(Path, plugin_files))
+    check_repeatable(run_id, spec, results)
+    again = again_in(store, run_id, aside=before is not None, replace=replace)
+    command = redact(shlex.join(["ablate", *sys.argv[1:]]))
+    planned = PlannedRun(arm=arm, block=0, order=0, spec=spec)
+    print(
+        f"{arm}, seed {spec.seed}: {spec.budget or 'its own'} steps, in {again.directory(run_id)}",
+        flush=True,
+    )
+    if spec.config.get("trainer") is None:
+        options = ExecutorOptions(command=command)
+        summary = Runner([planned], again, Node.here(spec.device), options).run()
+    else:
+        summary = run_again(planned, store, again)
+    if summary.stopped:
+        raise typer.Exit(EXIT_STOPPED[summary.stopped])
+    after = read_result(again.directory(run_id))
+    if after is None:
+        print(
+            f"{summary.statuses[run_id]}: {summary.reasons.get(run_id)}"
+            f" ({again.directory(run_id) / 'log.txt'})"
+        )
+        raise typer.Exit(EXIT_FAILED)
+    print(f"{after['status']}: val_loss {text(after['val_loss'], 6)}" + compared(before, after))
+
+
+def check_repeatable(run_id: str, spec: "RunSpec", results: Path) -> None:
+    """Refuse a run that would be another one now: imported, of other code, of other versions."""
+    from harness.config import plugins
+    from harness.provenance.interpreters import lock_of
+    from harness.provenance.source import changed_files, source_of
+
     source = source_of(plugins.paths())
     trainer = spec.config.get("trainer")  # a foreign one; its code is kept whole
     if "log" in spec.config:
@@ -191,35 +250,12 @@ def rerun(
             f" {results}/code/{spec.source_digest}.zip), or run its experiment again with the"
             " present code"
         )
-    if (
-        lock_of(trainer["environment"] if trainer else spec.runs_in).digest
-        != spec.environment_digest
-    ):
+    interpreter = trainer["environment"] if trainer else spec.runs_in
+    if lock_of(interpreter).digest != spec.environment_digest:
         raise UserError(
             f"run {run_id} was made with other versions: install those of"
             f" {results}/environments/{spec.environment_digest}.json"
         )
-    again = again_in(store, run_id, aside=before is not None, replace=replace)
-    command = redact(shlex.join(["ablate", *sys.argv[1:]]))
-    planned = PlannedRun(arm=belongs[0]["arm"] if belongs else run_id, block=0, order=0, spec=spec)
-    print(
-        f"{planned.arm}, seed {spec.seed}: {spec.budget or 'its own'} steps, in"
-        f" {again.directory(run_id)}",
-        flush=True,
-    )
-    options = ExecutorOptions(command=command)
-    own = Runner([planned], again, Node.here(spec.device), options) if trainer is None else None
-    summary = own.run() if own else run_again(planned, store, again)
-    if summary.stopped:
-        raise typer.Exit(EXIT_STOPPED[summary.stopped])
-    after = read_result(again.directory(run_id))
-    if after is None:
-        print(
-            f"{summary.statuses[run_id]}: {summary.reasons.get(run_id)}"
-            f" ({again.directory(run_id) / 'log.txt'})"
-        )
-        raise typer.Exit(EXIT_FAILED)
-    print(f"{after['status']}: val_loss {text(after['val_loss'], 6)}" + compared(before, after))
 
 
 def again_in(store: "Store", run_id: str, *, aside: bool, replace: bool) -> "Store":

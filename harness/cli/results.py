@@ -35,17 +35,18 @@ def merge(
     for folder in folders:
         check_source(folder, results)
     store = Store.create(results)
-    done = {str(folder): vars(bring_in(folder, store)) for folder in folders}
-    problems = [p for found in done.values() for p in found["problems"]]
+    merged = {str(folder): bring_in(folder, store) for folder in folders}
+    rows: list[dict[str, Any]] = []
+    counts: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for name, brought in merged.items():
+        rows.append({"folder": name, **vars(brought)})
+        counts.append({"folder": name, **{k: len(v) for k, v in vars(brought).items()}})
+        problems += brought.problems
     if json:
-        print_json([{"folder": folder, **found} for folder, found in done.items()])
+        print_json(rows)
     else:
-        print_table(
-            [
-                {"folder": folder, **{k: len(v) for k, v in found.items()}}
-                for folder, found in done.items()
-            ]
-        )
+        print_table(counts)
         for problem in problems:
             print(f"left where it is: {problem}")
     raise typer.Exit(1 if problems else 0)
@@ -70,11 +71,11 @@ def clean(
     from harness.store.clean import KINDS, remove, weight
     from harness.store.store import Store
 
-    known = [k.name for k in KINDS]
+    names = [kind.name for kind in KINDS]
     for name in kinds or ():
-        if name not in known:
+        if name not in names:
             raise UserError(
-                f"unknown kind '{name}'{near(name, known)}: choose from {', '.join(known)}"
+                f"unknown kind '{name}'{near(name, names)}: choose from {', '.join(names)}"
             )
     if not (results / "runs").is_dir():
         raise UserError(f"results folder {results}: no runs here; name another with --results")
@@ -89,7 +90,7 @@ def clean(
             for path in paths:
                 remove(path)
         rows.append({"kind": kind.name, "n": len(paths), "mib": size / MIB, "what": kind.words})
-    after = before - sum(r["mib"] for r in rows) * MIB if dry_run else weight(results)
+    after = before - sum(row["mib"] for row in rows) * MIB if dry_run else weight(results)
     if json:
         print_json(
             {

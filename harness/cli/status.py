@@ -42,16 +42,16 @@ def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
         )
     store = Store(results)
     if experiment is None:
-        return [{"run": i, **s} for i, s in sorted(store.states())]
+        return [{"run": run_id, **state} for run_id, state in sorted(store.states())]
     plan = plan_of(experiment, results)
     stale, why = stale_runs(results, plan)
     rows = []
-    for r in plan["runs"]:
-        state = store.state(r["run_id"])
-        if r["run_id"] in stale and state["status"] == "pending":
+    for run in plan.runs:
+        state = store.state(run.run_id)
+        if run.run_id in stale and state["status"] == "pending":
             state = {**state, "reason": why}
         rows.append(
-            {"arm": r["arm"], "seed": r["seed"], "role": r["role"], "run": r["run_id"], **state}
+            {"arm": run.arm, "seed": run.seed, "role": run.role, "run": run.run_id, **state}
         )
     return rows
 
@@ -63,16 +63,15 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """
     counts = Counter(r["status"] for r in rows)
     walls = [r["wall"] for r in rows if r.get("wall")]
-    left, known = (
-        counts["running"] + counts["pending"],
-        [w["total_s"] for w in walls if w.get("total_s")],
-    )
-    words = ", ".join(f"{n} {status}" for status, n in counts.most_common()) or "no runs"
-    if left and known:
-        words += (
-            f"; about {duration(sum(known) / len(known) * left / max(1, counts['running']))} left"
-        )
-    return words + (f"\nwall time: {wall_words(walls)}" if walls else "")
+    n_left = counts["running"] + counts["pending"]
+    totals_s = [wall["total_s"] for wall in walls if wall.get("total_s")]
+    line = ", ".join(f"{n} {status}" for status, n in counts.most_common()) or "no runs"
+    if n_left and totals_s:
+        mean_s = sum(totals_s) / len(totals_s)
+        line += f"; about {duration(mean_s * n_left / max(1, counts['running']))} left"
+    if walls:
+        line += f"\nwall time: {wall_words(walls)}"
+    return line
 
 
 @app.command()
@@ -91,13 +90,15 @@ def status(
     if every <= 0:
         raise UserError(f"--every {every:g}: must be a positive number of seconds")
     rows, shown = state_rows(experiment, results), ""
-    columns = [*(["arm", "seed", "role"] if experiment else []), *COLUMNS]
+    columns = list(COLUMNS)
+    if experiment:
+        columns = ["arm", "seed", "role", *COLUMNS]
     while watch:
         if sys.stdout.isatty():
             print(f"\033[H\033[2J{text_table(rows, columns)}\n{summary(rows)}", flush=True)
-        elif (now := summary(rows)) != shown:  # a log: a line when something changed
-            print(now.splitlines()[0], flush=True)
-            shown = now
+        elif summary(rows) != shown:  # a log: a line when something changed
+            shown = summary(rows)
+            print(shown.splitlines()[0], flush=True)
         if all(r["status"] not in ("running", "pending") for r in rows):
             return
         time.sleep(every)
@@ -115,19 +116,23 @@ def cancel(experiment: Exp, results: Results = RESULTS) -> None:
     from harness.cli.executors import cancel_everywhere
     from harness.store import plans
 
-    name = plan_of(experiment, results)["name"]
+    name = plan_of(experiment, results).name
     if plans.read_plan(results, name) is None:
         raise UserError(f"experiment '{name}' was never launched in {results}: nothing to cancel")
     plans.cancel(results, name)
-    if n_jobs := cancel_everywhere(results, name):
+    n_jobs = cancel_everywhere(results, name)
+    if n_jobs:
         print(f"{n_jobs} jobs taken out of the queue")
     waited = time.monotonic() + CANCEL_WAIT_S
-    while (
-        n := sum(r["status"] == "running" for r in state_rows(name, results))
-    ) and time.monotonic() < waited:
+    n_running = count_running(name, results)
+    while n_running and time.monotonic() < waited:
         time.sleep(LOOK_S)
-    print(
-        f"{name}: {f'{n} runs have not stopped yet' if n else 'stopped'}:"
-        f" {summary(state_rows(name, results)).splitlines()[0]}"
-    )
-    raise typer.Exit(1 if n else 0)
+        n_running = count_running(name, results)
+    outcome = f"{n_running} runs have not stopped yet" if n_running else "stopped"
+    print(f"{name}: {outcome}: {summary(state_rows(name, results)).splitlines()[0]}")
+    raise typer.Exit(1 if n_running else 0)
+
+
+def count_running(experiment: str, results: Path) -> int:
+    """How many of an experiment's runs are in progress."""
+    return sum(row["status"] == "running" for row in state_rows(experiment, results))

@@ -37,11 +37,11 @@ def _library() -> Any:
     except OSError:
         raise OSError("there is no libnvidia-ml.so.1") from None
     start = getattr(library, "nvmlInit_v2", None)
-    code = None if start is None else start()
+    if start is None:
+        raise OSError("NVML is too old")
+    code = start()
     if code != 0:
-        raise OSError(
-            "NVML is too old" if code is None else f"NVML does not start: its error {code}"
-        )
+        raise OSError(f"NVML does not start: its error {code}")
     return library
 
 
@@ -67,21 +67,20 @@ def _number(
 
     None where it fails or this library has none of that name.
     """
-    value, ask = kind(), getattr(library, function, None)
-    return (
-        value.value
-        if ask is not None and ask(handle, *map(c_uint, arguments), byref(value)) == 0
-        else None
-    )
+    ask = getattr(library, function, None)
+    if ask is None:
+        return None
+    value = kind()
+    if ask(handle, *map(c_uint, arguments), byref(value)) != 0:
+        return None
+    number: int = value.value
+    return number
 
 
 def visible() -> list[str]:
     """This process's GPUs by the names in CUDA_VISIBLE_DEVICES; none where it is not set."""
-    return [
-        name.strip()
-        for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        if name.strip() not in ("", "-1")
-    ]
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return [name.strip() for name in names if name.strip() not in ("", "-1")]
 
 
 def read_gpus() -> list[dict[str, Any]]:
@@ -91,28 +90,29 @@ def read_gpus() -> list[dict[str, Any]]:
 
     Raises OSError, with the reason, where there are GPUs but nothing can be read of them.
     """
-    names = visible()
-    library = _library() if names else None
     rows = []
-    for name in names:
-        h = _handle(library, name)
-        power = _number(library, "nvmlDeviceGetPowerUsage", h)
-        bits = _number(library, "nvmlDeviceGetCurrentClocksThrottleReasons", h, kind=c_ulonglong)
-        rows.append(
-            {
-                "gpu": name,
-                "sm_mhz": _number(library, "nvmlDeviceGetClockInfo", h, SM),
-                "memory_mhz": _number(library, "nvmlDeviceGetClockInfo", h, MEMORY),
-                "power_w": None if power is None else power / 1000,
-                "temperature_c": _number(library, "nvmlDeviceGetTemperature", h, TEMPERATURE),
-                "throttle": (
-                    None
-                    if bits is None
-                    else [words for bit, words in THROTTLES.items() if bits & bit]
-                ),
-            }
-        )
+    for name in visible():
+        rows.append(_read_gpu(_library(), name))
     return rows
+
+
+def _read_gpu(library: Any, name: str) -> dict[str, Any]:
+    gpu = _handle(library, name)
+    milliwatts = _number(library, "nvmlDeviceGetPowerUsage", gpu)
+    bits = _number(library, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu, kind=c_ulonglong)
+    return {
+        "gpu": name,
+        "sm_mhz": _number(library, "nvmlDeviceGetClockInfo", gpu, SM),
+        "memory_mhz": _number(library, "nvmlDeviceGetClockInfo", gpu, MEMORY),
+        "power_w": None if milliwatts is None else milliwatts / 1000,
+        "temperature_c": _number(library, "nvmlDeviceGetTemperature", gpu, TEMPERATURE),
+        "throttle": None if bits is None else _reasons(bits),
+    }
+
+
+def _reasons(bits: int) -> list[str]:
+    """Why a GPU is throttled, by the names of NVML's bits."""
+    return [reason for bit, reason in THROTTLES.items() if bits & bit]
 
 
 class Sampler:
@@ -147,14 +147,14 @@ class Sampler:
 
     def _sample(self) -> bool:
         try:
-            found = self.read()
+            rows = self.read()
         except OSError as error:  # of the driver: no fault of the run
             self.unread = str(error)
             return False
-        for row in found:
+        for row in rows:
             self.rows.append(row)
             self.write({"kind": "gpu", **row})
-        return bool(found)
+        return bool(rows)
 
     def _run(self) -> None:
         while not self.done.wait(self.every_s) and self._sample():
@@ -162,23 +162,27 @@ class Sampler:
 
     def summary(self) -> dict[str, Any] | None:
         """Over all readings of all GPUs, or why there are none; None without GPUs."""
-        unread = {} if self.unread is None else {"unread": self.unread}
-        if not self.rows:
-            return {"readings": 0, **unread} if unread else None
-        known = {
-            k: [r[k] for r in self.rows if r[k] is not None]
-            for k in ("sm_mhz", "power_w", "temperature_c", "throttle")
-        }
+        summary: dict[str, Any] = {"readings": len(self.rows)}
+        if self.rows:
+            summary |= self._figures()
+        if self.unread is not None:
+            summary["unread"] = self.unread
+        return summary if self.rows or self.unread is not None else None
+
+    def _figures(self) -> dict[str, Any]:
+        """What the readings come to; null where the driver never told."""
+        clocks, powers = self._readings("sm_mhz"), self._readings("power_w")
+        throttle = self._readings("throttle")
+        reasons: set[str] = set()
+        reasons.update(*throttle)
         return {
-            "readings": len(self.rows),
-            "sm_mhz_lowest": min(known["sm_mhz"], default=None),
-            "sm_mhz_median": median(known["sm_mhz"]) if known["sm_mhz"] else None,
-            "power_w_mean": fmean(known["power_w"]) if known["power_w"] else None,
-            "temperature_c_highest": max(known["temperature_c"], default=None),
-            "throttle": (
-                sorted({words for names in known["throttle"] for words in names})
-                if known["throttle"]
-                else None
-            ),
-            **unread,
+            "sm_mhz_lowest": min(clocks, default=None),
+            "sm_mhz_median": median(clocks) if clocks else None,
+            "power_w_mean": fmean(powers) if powers else None,
+            "temperature_c_highest": max(self._readings("temperature_c"), default=None),
+            "throttle": sorted(reasons) if throttle else None,
         }
+
+    def _readings(self, name: str) -> list[Any]:
+        """All that was read of one thing."""
+        return [row[name] for row in self.rows if row[name] is not None]

@@ -13,11 +13,7 @@ def oom_counter(pid: int) -> Path:
 
     That of its control group, of the machine where there is none.
     """
-    try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
+    for line in _lines(Path(f"/proc/{pid}/cgroup")):
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             places = [
@@ -28,30 +24,36 @@ def oom_counter(pid: int) -> Path:
             places = [GROUPS / path.strip("/") / "memory.events", GROUPS / "memory.events"]
         else:
             continue
-        if (found := next((p for p in places if p.is_file()), None)) is not None:
-            return found
+        for place in places:
+            if place.is_file():
+                return place
     return Path("/proc/vmstat")
 
 
 def oom_kills(counter: Path) -> int:
     """How many processes it has ended so far; 0 where it does not tell."""
-    try:
-        rows = [line.split() for line in counter.read_text().splitlines()]
-    except OSError:
-        return 0
-    return next((int(row[1]) for row in rows if row[0] == "oom_kill"), 0)
+    for line in _lines(counter):
+        values = line.split()
+        if values[0] == "oom_kill":
+            return int(values[1])
+    return 0
 
 
 def peak_mib(pid: int) -> float:
     """The most memory that a process, or a child of it, has had at once; 0 if unknown."""
-    rows = [line.split() for line in _lines(f"/proc/{pid}/status")]
-    children = " ".join(_lines(f"/proc/{pid}/task/{pid}/children")).split()
-    own = next((int(row[1]) / 1024 for row in rows if row[0] == "VmHWM:"), 0.0)
-    return max([own, *(peak_mib(int(child)) for child in children)])
+    peaks = [0.0]
+    for line in _lines(Path(f"/proc/{pid}/status")):
+        name, _, value = line.partition(":")
+        if name == "VmHWM":
+            peaks.append(int(value.split()[0]) / 1024)
+    for line in _lines(Path(f"/proc/{pid}/task/{pid}/children")):
+        for child in line.split():
+            peaks.append(peak_mib(int(child)))
+    return max(peaks)
 
 
-def _lines(path: str) -> list[str]:
+def _lines(path: Path) -> list[str]:
     try:
-        return Path(path).read_text().splitlines()
+        return path.read_text().splitlines()
     except OSError:
         return []

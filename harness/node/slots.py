@@ -29,11 +29,12 @@ def find_gpus() -> list[str]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if count == 0 or visible is None:
         return [str(i) for i in range(count)]
-    names = [name.strip() for name in visible.split(",")]
-    end = next(
-        (i for i, name in enumerate(names) if name in ("", "-1")), len(names)
-    )  # CUDA stops at the first invalid one
-    return names[:end]
+    names: list[str] = []
+    for name in visible.split(","):
+        if name.strip() in ("", "-1"):  # CUDA stops at the first invalid one
+            break
+        names.append(name.strip())
+    return names
 
 
 def find_device() -> Literal["cpu", "cuda"]:
@@ -45,9 +46,10 @@ def find_cpus() -> int:
 
     Those it is bound to, fewer where its container's share is smaller.
     """
-    bound = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    if hasattr(os, "sched_getaffinity"):
+        bound = len(os.sched_getaffinity(0))
+    else:
+        bound = os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return max(1, min(bound, int(quota) // int(period)))
@@ -90,32 +92,35 @@ class Node:
 
     def at_once(self, size: int, *, exclusive: bool = False) -> int:
         """How many runs of this size fit."""
-        return 1 if exclusive else max(1, min(len(self.devices) // size, self.max_parallel))
+        if exclusive:
+            return 1
+        return max(1, min(len(self.devices) // size, self.max_parallel))
 
     def threads(self, size: int) -> int:
         """Threads of each process of a run, so that as many runs as fit share the CPUs evenly."""
-        return 1 if self.gpus else max(1, self.n_cpus // (self.at_once(size) * size))
+        if self.gpus:
+            return 1
+        return max(1, self.n_cpus // (self.at_once(size) * size))
 
     def take(
-        self, size: int, *, exclusive: bool = False, rather: Sequence["Slot"] = ()
+        self, size: int, *, exclusive: bool = False, prefer: Sequence["Slot"] = ()
     ) -> "Slot | None":
         """Devices for a run of `size` processes, None if it does not fit now.
 
         exclusive: nothing else runs beside it.
 
-        rather: slots to use again if they are free (their workers are warm).
+        prefer: slots to use again if they are free (their workers are warm).
         """
         threads = self.threads(size)
         n_held = len(self.devices) if exclusive else min(size * threads, len(self.devices))
         if self.n_running >= self.max_parallel or n_held > len(self.free):
             return None
-        warm = (
-            s.held
-            for s in rather
-            if (s.size, s.threads, len(s.held)) == (size, threads, n_held)
-            and {*s.held} <= {*self.free}
-        )
-        held = next(warm, tuple(self.free[:n_held]))
+        held = tuple(self.free[:n_held])
+        for slot in prefer:
+            same_shape = (slot.size, slot.threads, len(slot.held)) == (size, threads, n_held)
+            if same_shape and set(self.free).issuperset(slot.held):
+                held = slot.held
+                break
         self.free = [d for d in self.free if d not in held]
         self.n_running += 1
         return Slot(held=held, gpus=held[:size] if self.gpus else (), threads=threads, size=size)

@@ -4,6 +4,7 @@ import ast
 import io
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,9 +38,16 @@ class Code:
             top = ast.parse(self.files[self.script]).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
-        names = [a.name for s in top if isinstance(s, ast.Import) for a in s.names]
-        names += [s.module or "" for s in top if isinstance(s, ast.ImportFrom) and not s.level]
-        return any(n.partition(".")[0] == package for n in names)
+        for statement in top:
+            modules: list[str] = []
+            if isinstance(statement, ast.Import):
+                modules = [alias.name for alias in statement.names]
+            elif isinstance(statement, ast.ImportFrom) and not statement.level:
+                modules = [statement.module or ""]
+            for module in modules:
+                if module.partition(".")[0] == package:
+                    return True
+        return False
 
     def zipped(self) -> bytes:
         """The same bytes for the same files."""
@@ -78,15 +86,7 @@ def read_code(archive: Path, script: str) -> Code:
 
 
 def _digest(name: str, content: bytes) -> str:
-    try:
-        return (
-            code_digest(content.decode("utf-8"))
-            if name.endswith(".py")
-            else short_digest(content.hex())
-        )
-    except (
-        SyntaxError,
-        ValueError,
-        RecursionError,
-    ):  # of another Python, or not text: every byte counts
-        return short_digest(content.hex())
+    if name.endswith(".py"):
+        with suppress(SyntaxError, ValueError, RecursionError):  # of another Python, or not text
+            return code_digest(content.decode("utf-8"))
+    return short_digest(content.hex())  # every byte counts

@@ -9,7 +9,8 @@ from harness.run.files import write_text
 # lengths are bounded, for a line of a log may be very long; singular only, for tokens are what this
 # project counts
 _SECRET = (
-    r"(?:[\w.-]{0,100}[_.-])?(?:(?:hf|gh|github|gitlab|wandb|api|access|auth|bearer|refresh|session|client|secret)?"
+    r"(?:[\w.-]{0,100}[_.-])?(?:(?:hf|gh|github|gitlab|wandb|api|access|auth|bearer|refresh|"
+    r"session|client|secret)?"
     r"(?:token|secret)|passw(?:or)?d|passphrase|credentials?|(?:api|access|private|secret)[-_]?key|auth)"
 )
 # githubToken
@@ -50,8 +51,9 @@ REDACTIONS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)[^\s/@]{1,500}@"), r"\1[redacted]@"),
     (
         re.compile(
-            r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|sk-[A-Za-z0-9_-]{16,}|xox[abprs]-[\w-]{10,}|"
-            r"A(?:KIA|SIA)[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|AIza[\w-]{30,}|wandb_v\d_\w{20,}|glpat-[\w-]{16,})"
+            r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
+            r"sk-[A-Za-z0-9_-]{16,}|xox[abprs]-[\w-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16}|"
+            r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|AIza[\w-]{30,}|wandb_v\d_\w{20,}|glpat-[\w-]{16,})"
         ),
         "[redacted]",
     ),
@@ -74,8 +76,9 @@ def redact(text: str) -> str:
 
 def redact_file(path: Path) -> None:
     """The same for a file: what a process wrote into it itself has not been looked at before."""
-    if (
-        path.exists()
-        and (clean := redact(text := path.read_text(encoding="utf-8", errors="replace"))) != text
-    ):
+    if not path.exists():
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    clean = redact(text)
+    if clean != text:
         write_text(path, clean)

@@ -57,7 +57,7 @@ def in_words(node: object) -> str:
         return f"[{', '.join(map(in_words, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    words = []
+    fields = []
     for name in node._fields:
         value: Any = getattr(node, name, None)
         if (value is None and getattr(type(node), name, ...) is None) or (
@@ -70,8 +70,8 @@ def in_words(node: object) -> str:
             and ast.get_docstring(node, clean=False) is not None
         ):
             value = value[1:]
-        words.append(f"{name}={in_words(value)}")
-    return f"{type(node).__name__}({', '.join(words)})"
+        fields.append(f"{name}={in_words(value)}")
+    return f"{type(node).__name__}({', '.join(fields)})"
 
 
 def code_digest(text: str) -> str:
@@ -81,10 +81,13 @@ def code_digest(text: str) -> str:
 
 def source_files(plugins: Iterable[Path] = (), root: Path = HARNESS) -> dict[str, Path]:
     """Name -> file of everything that a run executes."""
-    files = {
-        str(p.relative_to(root)): p for pattern in TRAINING_PART for p in sorted(root.glob(pattern))
-    }
-    return files | {f"plugin/{p.name}": p for p in plugins}
+    files = {}
+    for pattern in TRAINING_PART:
+        for path in sorted(root.glob(pattern)):
+            files[str(path.relative_to(root))] = path
+    for path in plugins:
+        files[f"plugin/{path.name}"] = path
+    return files
 
 
 @cache
@@ -99,10 +102,9 @@ def _digest_of(path: Path, mtime_ns: int) -> str:
 
 def source_of(plugins: Iterable[Path] = (), root: Path = HARNESS) -> Source:
     """The source as it is on disk now; raises UserError for a file that does not parse."""
-    files = {
-        name: _digest_of(path, path.stat().st_mtime_ns)
-        for name, path in source_files(plugins, root).items()
-    }
+    files = {}
+    for name, path in source_files(plugins, root).items():
+        files[name] = _digest_of(path, path.stat().st_mtime_ns)
     return Source(digest=short_digest(files), files=files)
 
 

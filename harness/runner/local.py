@@ -121,7 +121,7 @@ class Runner:
         if cache is not None and cache in self.filling:
             return False
         warm = [worker.slot for worker in self.idle]
-        slot = self.node.take(spec.world_size, exclusive=is_exclusive(spec), rather=warm)
+        slot = self.node.take(spec.world_size, exclusive=is_exclusive(spec), prefer=warm)
         if slot is None:
             return False
         if cache is not None and not cache.exists():

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import IO, Any
 
@@ -66,9 +66,8 @@ class RunWriter:
                 }
             )
             write_text(self.run / "config.yaml", spec.to_yaml())
-            self._metrics, self.log_file = (
-                self._open(name) for name in ("metrics.jsonl", "log.txt")
-            )
+            self._metrics = self._open("metrics.jsonl")
+            self.log_file = self._open("log.txt")
         except BaseException:
             self.release()
             raise
@@ -199,11 +198,9 @@ class RunWriter:
                     attempt=self.attempt,
                 )
                 write_text(self.run / "result.json", result_text(result))
-            peak = (
-                {k: v for k, v in outcome.final.items() if k.startswith("peak")}
-                if outcome.status == "oom"
-                else {}
-            )
+            peak = {}
+            if outcome.status == "oom":
+                peak = {k: v for k, v in outcome.final.items() if k.startswith("peak")}
             self._note(
                 {
                     "ended": ended,
@@ -212,12 +209,10 @@ class RunWriter:
                     **peak,
                 }
             )
-            if (
-                outcome.status in RESULT_STATUSES
-            ):  # later claims see the result: the number is needed no more
-                shutil.rmtree(
-                    self.folder if self.attempt > 1 else self.folder.parent, ignore_errors=True
-                )
+            if outcome.status in RESULT_STATUSES:
+                # later claims see the result: the number is needed no more
+                needless = self.folder if self.attempt > 1 else self.folder.parent
+                shutil.rmtree(needless, ignore_errors=True)
         finally:
             self.release()
 
@@ -237,12 +232,11 @@ def claim(store: Store, spec: RunSpec, *, token: str = "") -> RunWriter | None:
     None if it is finished or somebody alive has it.
     """
     run = store.directory(spec.run_id)
+    is_done = partial(store.is_done, spec.run_id)
+    if is_done():
+        return None
     try:
-        n = (
-            None
-            if store.is_done(spec.run_id)
-            else take(run, token=token, gone=lambda: store.is_done(spec.run_id))
-        )
+        n = take(run, token=token, gone=is_done)
     except FileNotFoundError:
         return None  # the run was finished, or set aside, in this moment
     except OSError as error:

@@ -70,9 +70,8 @@ def owner_of(attempt: Path, now: float) -> dict[str, Any] | None:
     if not isinstance(owner, dict):
         return None
     if owner.get("machine") == machine():
-        return (
-            owner if process_start(int(owner.get("pid", 0))) == owner.get("process_start") else None
-        )
+        is_alive = process_start(int(owner.get("pid", 0))) == owner.get("process_start")
+        return owner if is_alive else None
     try:
         return owner if abs(now - path.stat().st_mtime) < DEAD_AFTER_S else None
     except OSError:
@@ -100,9 +99,8 @@ def take(run: Path, *, token: str, gone: Callable[[], bool]) -> int | None:
     try:
         beside.chmod(0o755)
         (beside / "owner.json").write_text(json.dumps(me))
-        now = (
-            (beside / "owner.json").stat().st_mtime
-        )  # the file system's clock: machines' clocks may differ
+        # the file system's clock: machines' clocks may differ
+        now = (beside / "owner.json").stat().st_mtime
         while not gone():
             n = last_attempt(run)
             if n and owner_of(attempts / str(n), now) is not None:

@@ -25,13 +25,16 @@ class Kind:
 
 
 def _stale(store: Store) -> Iterator[Path]:
-    plans = [
-        read_plan(store.root, p.parent.name)
-        for p in store.root.glob("experiments/*/experiment.json")
-    ]
-    rows = [row for plan in plans if plan for row in up_to_date(store.root, plan)["runs"]]
-    current = {row["run_id"] for row in rows}
-    for run_id in sorted({i for row in rows for i in row["older"]} - current):
+    current: set[str] = set()
+    older: set[str] = set()
+    for path in store.root.glob("experiments/*/experiment.json"):
+        plan = read_plan(store.root, path.parent.name)
+        if plan is None:
+            continue
+        for run in up_to_date(store.root, plan).runs:
+            current.add(run.run_id)
+            older.update(run.older)
+    for run_id in sorted(older - current):
         if store.directory(run_id).is_dir() and store.state(run_id)["status"] != "running":
             yield store.directory(run_id)
 
@@ -41,13 +44,14 @@ def _attempts(store: Store) -> Iterator[Path]:
     states = list(store.states())
     for run_id, state in states:
         run = store.directory(run_id)
-        busy = last_attempt(run) if state["status"] == "running" else None
-        yield from (
-            p
-            for p in run.glob("attempts/*")
-            if p.name != str(busy) and (busy is None or p.name.isdigit())
-        )
-        yield from (p for p in run.glob(".*") if busy is None)
+        if state["status"] == "running":
+            at_work = str(last_attempt(run))
+            for attempt in run.glob("attempts/*"):
+                if attempt.name != at_work and attempt.name.isdigit():
+                    yield attempt
+        else:
+            yield from run.glob("attempts/*")
+            yield from run.glob(".*")
     yield from store.runs.glob(".removed-*")
     if not any(state["status"] == "running" for _, state in states):
         for torn in ("code/.*", "environments/.*", "experiments/*/.*"):
@@ -61,9 +65,9 @@ def _aside(store: Store) -> Iterator[Path]:
 def _reruns(store: Store) -> Iterator[Path]:
     again = Store(store.root / "reruns")
     if again.runs.is_dir():
-        yield from (
-            again.directory(i) for i, state in again.states() if state["status"] != "running"
-        )
+        for run_id, state in again.states():
+            if state["status"] != "running":
+                yield again.directory(run_id)
 
 
 def _caches(store: Store) -> Iterator[Path]:
@@ -88,11 +92,11 @@ def weight(path: Path) -> int:
     """Bytes under a path."""
     if not path.is_dir() or path.is_symlink():
         return path.lstat().st_size
-    return sum(
-        (Path(folder) / name).lstat().st_size
-        for folder, _, names in os.walk(path)
-        for name in names
-    )
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            total += (Path(folder) / name).lstat().st_size
+    return total
 
 
 def remove(path: Path) -> None:

@@ -10,9 +10,10 @@ import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from harness.errors import UserError
 from harness.provenance.code import Code
 from harness.provenance.source import code_digest
 from harness.run.digests import short_digest
-from harness.run.plan import Plan
+from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_config, read_json
 from harness.run.results import examine
 from harness.run.spec import RunSpec
@@ -61,15 +62,14 @@ def merge(source: Path, store: Store) -> Merged:
     Raises UserError where an experiment there is another one than here.
     """
     theirs, done = Store(source), Merged()
-    plans = [
-        _joined_plan(store, source, path.parent.name)
-        for path in sorted(source.glob("experiments/*/experiment.json"))
-    ]
+    plans = []
+    for path in sorted(source.glob("experiments/*/experiment.json")):
+        plans.append(_joined_plan(store, source, path.parent.name))
     for run_id, _ in sorted(theirs.states()):
         _merge_run(theirs, store, run_id, done)
     for plan in plans:
         save_plan(store.root, plan)
-        done.experiments.append(plan["name"])
+        done.experiments.append(plan.name)
     return done
 
 
@@ -95,7 +95,9 @@ def _merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
     run, place = theirs.directory(run_id), store.directory(run_id)
     if not theirs.is_done(run_id):
         done.unfinished.append(run_id)
-    elif wrong := what_is_wrong(run):
+        return
+    wrong = what_is_wrong(run)
+    if wrong:
         done.problems.append(wrong)
     elif store.is_done(run_id) and what_is_wrong(place) is None:
         done.here.append(run_id)  # one run, done twice: ours stays
@@ -105,7 +107,8 @@ def _merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
             shutil.copytree(
                 run, beside, ignore=shutil.ignore_patterns(".*", "owner.json", "progress.json")
             )
-            if (wrong := _wrong_copy(run, beside)) or (wrong := _make_room(store, run_id)):
+            wrong = _wrong_copy(run, beside) or _make_room(store, run_id)
+            if wrong:
                 done.problems.append(wrong)
                 return
             os.rename(beside, place)
@@ -175,6 +178,9 @@ def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
 # ---------------------------------------------------------------- experiments
 
 
+SAME_QUESTION = ("arms", "baseline_config", "primary", "target", "margin", "confirm")
+
+
 def _joined_plan(store: Store, source: Path, name: str) -> Plan:
     """experiment.json of both folders as one.
 
@@ -184,52 +190,63 @@ def _joined_plan(store: Store, source: Path, name: str) -> Plan:
     assert theirs is not None
     if ours is None:
         return theirs
-    for key in ("arms", "baseline_config", "primary", "target", "margin", "confirm"):
-        if _bare(ours.get(key)) != _bare(theirs.get(key)):
+    our_question, their_question = _question(ours), _question(theirs)
+    for key in SAME_QUESTION:
+        if our_question[key] != their_question[key]:
             raise UserError(
                 f"experiment '{name}' in {source} has another {key} than in {store.root}: they are"
                 " two experiments; give one of them another name"
             )
-    seeds = sorted({*ours["seeds"], *theirs["seeds"]})
-    rows: dict[str, dict[str, Any]] = {}
-    for root, row in [(store.root, r) for r in ours["runs"]] + [
-        (source, r) for r in theirs["runs"]
-    ]:
-        known = rows.get(row["intent_id"], row)
-        wins = (
-            known if (store.root / "runs" / known["run_id"] / "result.json").exists() else row
-        )  # one environment each
-        wins = (
-            wins
-            if wins is known or (root / "runs" / row["run_id"] / "result.json").exists()
-            else known
-        )
-        ids = dict.fromkeys([*known["older"], *row["older"], known["run_id"], row["run_id"]])
-        block = seeds.index(row["seed"]) if row["seed"] in seeds else row["block"]
-        rows[row["intent_id"]] = {
-            **wins,
-            "block": block,
-            "older": [i for i in ids if i != wins["run_id"]],
-        }
-    locks = {lock["digest"]: lock for lock in (*theirs["locks"], *ours["locks"])}
-    return Plan.from_mapping(
-        {
-            **ours,
-            "seeds": seeds,
-            "locks": sorted(locks.values(), key=lambda lock: lock["locked"]),
-            "looks": max(ours["looks"], theirs["looks"]),
-            "looked_at": max(ours.get("looked_at", 0), theirs.get("looked_at", 0)),
-            "runs": sorted(rows.values(), key=lambda r: (r["block"], r["order"])),
-        }
+    seeds = tuple(sorted({*ours.seeds, *theirs.seeds}))
+    runs: dict[str, PlanRun] = {}
+    for run in ours.runs:
+        _join_run(runs, run, store, into=store)
+    for run in theirs.runs:
+        _join_run(runs, run, Store(source), into=store)
+    placed = [_in_its_block(run, seeds) for run in runs.values()]
+    locks = {lock.digest: lock for lock in (*theirs.locks, *ours.locks)}
+    return replace(
+        ours,
+        seeds=seeds,
+        locks=tuple(sorted(locks.values(), key=attrgetter("locked"))),
+        looks=max(ours.looks, theirs.looks),
+        looked_at=max(ours.looked_at, theirs.looked_at),
+        runs=tuple(sorted(placed, key=attrgetter("block", "order"))),
     )
+
+
+def _question(plan: Plan) -> dict[str, Any]:
+    """What two plans of one experiment have in common, as experiment.json says it."""
+    content = plan.to_mapping()
+    return {key: _bare(content.get(key)) for key in SAME_QUESTION}
+
+
+def _join_run(runs: dict[str, PlanRun], run: PlanRun, store: Store, *, into: Store) -> None:
+    """Add a run of the folder `store` to those that are known, by what they intend.
+
+    Of two environments the one whose result is there counts, and of two such the first; the other
+    stays as an older run.
+    """
+    before = runs.get(run.intent_id, run)
+    wins = before
+    if not into.is_done(before.run_id) and store.is_done(run.run_id):
+        wins = run
+    names = dict.fromkeys([*before.older, *run.older, before.run_id, run.run_id])
+    names.pop(wins.run_id)
+    runs[run.intent_id] = replace(wins, block=run.block, older=tuple(names))
+
+
+def _in_its_block(run: PlanRun, seeds: Sequence[int]) -> PlanRun:
+    """The run in the block of its seed: more seeds may have come between."""
+    if run.seed not in seeds:
+        return run
+    return replace(run, block=seeds.index(run.seed))
 
 
 def _bare(value: Any) -> Any:
     """Without what describes the machine: a substitution is no part of the question."""
     if isinstance(value, list):
         return [_bare(v) for v in value]
-    return (
-        {k: _bare(v) for k, v in value.items() if k != "substituted"}
-        if isinstance(value, Mapping)
-        else value
-    )
+    if isinstance(value, Mapping):
+        return {k: _bare(v) for k, v in value.items() if k != "substituted"}
+    return value

@@ -3,51 +3,48 @@
 Experiment.json, which the report reads, and plan.lock; how it is cancelled.
 """
 
-import os
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.provenance.machine import environment_lock
-from harness.provenance.source import source_of
+from harness.provenance.source import changed_files, source_of
 from harness.run.digests import run_id_of
 from harness.run.files import write_json
-from harness.run.plan import SCHEMA, Plan
+from harness.run.plan import SCHEMA, Plan, PlanRun
 from harness.run.read import read_config, read_json
+from harness.store.store import Store
 
 SAMPLED = 20  # stale runs are of few sources: so many tell which files changed
 
 
-def stale_runs(results: Path, plan: Mapping[str, Any]) -> tuple[frozenset[str], str]:
+def stale_runs(results: Path, plan: Plan) -> tuple[frozenset[str], str]:
     """Planned runs whose only result is an older one, and why in words.
 
     plan: experiment.json as `plan.up_to_date` gives it.
     """
-    has_result = lambda run_id: os.path.isfile(f"{results}/runs/{run_id}/result.json")  # noqa: E731
-    stale = {
-        r["run_id"]: (r["arm"], old)
-        for r in plan["runs"]
-        if r["older"]
-        and not has_result(r["run_id"])
-        and (old := next(filter(has_result, r["older"]), None))
-    }
+    store = Store(results)
+    stale: dict[str, PlanRun] = {}
+    replaced: dict[str, str] = {}  # by the planned run's name, the older one that has a result
+    for run in plan.runs:
+        if not run.older or store.is_done(run.run_id):
+            continue
+        for older in run.older:
+            if store.is_done(older):
+                stale[run.run_id], replaced[run.run_id] = run, older
+                break
     changed: set[str] = set()
-    own = {
-        a["name"]: a["source"] for a in plan.get("arms", ()) if "source" in a
-    }  # of foreign trainers, arm by arm
-    for arm, old in list(stale.values())[:SAMPLED]:
-        then, now = (
-            read_config(results / "runs" / old)["source"]["files"],
-            own.get(arm) or plan.get("source") or {},
-        )
-        changed |= {f for f in {*then, *now} if then.get(f) != now.get(f)}
-    names = ", ".join(sorted(changed)[:3]) + (
-        f" and {len(changed) - 3} more files" if len(changed) > 3 else ""
-    )
-    return frozenset(stale), f"stale: {names or 'the environment'} changed since its result"
+    for run_id in list(stale)[:SAMPLED]:
+        then = read_config(results / "runs" / replaced[run_id])["source"]["files"]
+        arm = plan.by_arm.get(stale[run_id].arm)
+        of_the_arm = arm.source if arm else None  # a foreign trainer's, arm by arm
+        now = of_the_arm or plan.source or {}
+        changed.update(changed_files(then, now))
+    names = ", ".join(sorted(changed)[:3]) or "the environment"
+    if len(changed) > 3:
+        names += f" and {len(changed) - 3} more files"
+    return frozenset(stale), f"stale: {names} changed since its result"
 
 
 def folder(results: Path, name: str) -> Path:
@@ -71,16 +68,16 @@ def read_plan(results: Path, name: str) -> Plan | None:
         ) from None
 
 
-def save_plan(results: Path, plan: Plan | Mapping[str, Any]) -> None:
+def save_plan(results: Path, plan: Plan) -> None:
     """experiment.json, and plan.lock: every plan that was locked, in order."""
-    content = plan.to_mapping() if isinstance(plan, Plan) else plan
-    place = folder(results, content["name"])
+    content = plan.to_mapping()
+    place = folder(results, plan.name)
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / "plan.lock", content["locks"])
     write_json(place / "experiment.json", content)
 
 
-def up_to_date(results: Path, plan: Plan | Mapping[str, Any]) -> Plan:
+def up_to_date(results: Path, plan: Plan) -> Plan:
     """The plan with run ids of the source as it is now.
 
     What they replace is kept as older (stale) runs.
@@ -88,23 +85,26 @@ def up_to_date(results: Path, plan: Plan | Mapping[str, Any]) -> Plan:
     A run keeps the environment it was planned in: to read results on another machine makes nothing
     stale. Nor does it where a plug-in's file is not at hand: its code cannot be compared.
     """
-    plan = plan if isinstance(plan, Plan) else Plan.from_mapping(plan)
-    plugged = [Path(p) for p in plan.plugins]
-    if plan.imported or plan.foreign or not all(p.is_file() for p in plugged):
+    if plan.imported or plan.foreign:
         return plan
+    plugged = [Path(p) for p in plan.plugins]
+    for path in plugged:
+        if not path.is_file():
+            return plan
     sources = source_of(plugged)
-    rows = []
-    for r in plan.runs:
-        environment = r.environment or environment_lock().digest
+    runs = []
+    for run in plan.runs:
         current = run_id_of(
-            r.intent_id, source_digest=sources.digest, environment_digest=environment
+            run.intent_id,
+            source_digest=sources.digest,
+            environment_digest=run.environment or environment_lock().digest,
         )
-        if current != r.run_id:
-            r = replace(
-                r, run_id=current, older=tuple(i for i in (r.run_id, *r.older) if i != current)
-            )
-        rows.append(r)
-    return replace(plan, source=dict(sources.files), runs=tuple(rows))
+        if current == run.run_id:
+            runs.append(run)
+            continue
+        older = [run_id for run_id in (run.run_id, *run.older) if run_id != current]
+        runs.append(replace(run, run_id=current, older=tuple(older)))
+    return replace(plan, source=dict(sources.files), runs=tuple(runs))
 
 
 def cancel(results: Path, name: str) -> None:
@@ -125,7 +125,8 @@ def count_look(results: Path, plan: Plan) -> Plan:
 
     Peeking has its price in the intervals.
     """
-    n_results = sum((results / "runs" / r.run_id / "result.json").exists() for r in plan.runs)
+    store = Store(results)
+    n_results = sum(store.is_done(run.run_id) for run in plan.runs)
     if n_results and n_results != plan.looked_at:
         plan = replace(plan, looks=plan.looks + 1, looked_at=n_results)
     return plan

@@ -67,15 +67,18 @@ class Store:
 
         A damaged run is set aside, to be run again.
         """
-        while (looked := self._look(run_id))[1] is not None:
-            if (n := self.hold(run_id)) is None:
+        while True:
+            result, wrong = self._look(run_id)
+            if wrong is None:
+                return result, None
+            n = self.hold(run_id)
+            if n is None:
                 time.sleep(0.02)  # another runner mends it in this moment
                 continue
             if self._look(run_id)[1] is not None:
                 self.set_aside(run_id)
-                return None, looked[1]
+                return None, wrong
             self.let_go(run_id, n)
-        return looked
 
     def _look(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
         """A run's result, and what is wrong with it or with the files it vouches for.
@@ -118,21 +121,21 @@ class Store:
 
     def find(self, text: str) -> str:
         """The run id that begins with this; raises UserError where none or several do."""
-        found = (
-            sorted(p.name for p in self.runs.glob(f"{glob.escape(text)}*") if p.is_dir())
-            if text
-            else []
+        matches: list[str] = []
+        if text:
+            paths = self.runs.glob(f"{glob.escape(text)}*")
+            matches = sorted(path.name for path in paths if path.is_dir())
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise UserError(
+                f"run '{text}': {len(matches)} runs begin with it ({', '.join(matches[:3])}, ...):"
+                " give more of its name"
+            )
+        raise UserError(
+            f"run '{text}': no such run in {self.runs}: `ablate status` lists their names; the"
+            " beginning of one is enough"
         )
-        if len(found) == 1:
-            return found[0]
-        many = (
-            f"{len(found)} runs begin with it ({', '.join(found[:3])}, ...): give more of its name"
-        )
-        few = (
-            f"no such run in {self.runs}: `ablate status` lists their names; the beginning of one"
-            " is enough"
-        )
-        raise UserError(f"run '{text}': {many if found else few}")
 
     def states(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Every run directory with its state."""
@@ -146,7 +149,8 @@ class Store:
 
         With what else is known.
         """
-        if (result := result_in(f"{self.runs}/{run_id}", run_id)) is not None:
+        result = result_in(f"{self.runs}/{run_id}", run_id)
+        if result is not None:
             return result
         run = self.directory(run_id)
         n = last_attempt(run)
@@ -159,13 +163,13 @@ class Store:
                 **(self.progress(run_id) or {}),
             }
         rows = read_lines(run / "attempts.jsonl")
-        known = {
-            k: v
-            for row in rows
-            if row.get("attempt") == rows[-1].get("attempt")
-            for k, v in row.items()
-        }
-        return {"status": "interrupted" if rows else "pending", **known}
+        if not rows:
+            return {"status": "pending"}
+        last: dict[str, Any] = {}
+        for row in rows:
+            if row.get("attempt") == rows[-1].get("attempt"):
+                last |= row
+        return {"status": "interrupted", **last}
 
     def progress(self, run_id: str) -> dict[str, Any] | None:
         """Where the run is: step, steps, val_loss; None before its first step."""

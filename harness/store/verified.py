@@ -22,13 +22,13 @@ WORTH_WRITING = 100  # new entries: fewer results are read in no time
 FRESH_NS = 5_000_000_000
 
 
-class Sound:
+class VerifiedResults:
     """What a results folder's cache knows; `status` asks it, `save` keeps what was learned."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.root / "cache" / "sound.json"
-        known = read_json(self.path)
-        self.known: dict[str, str] = known if isinstance(known, dict) else {}
+        content = read_json(self.path)
+        self.remembered: dict[str, str] = content if isinstance(content, dict) else {}
         self.learned: dict[str, str] = {}
 
     def status(self, run_id: str) -> tuple[str | None, str | None]:
@@ -42,8 +42,8 @@ class Sound:
         except OSError:
             return self._repaired(run_id)
         facts = " ".join([f"{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}" for s in stats])
-        status, _, known = str(self.known.get(run_id)).partition(" ")
-        if known == facts and status in RESULT_STATUSES:
+        status, _, facts_then = str(self.remembered.get(run_id)).partition(" ")
+        if facts_then == facts and status in RESULT_STATUSES:
             return status, None
         result, wrong = examine(run, run_id, stats=stats)
         if result is None or wrong:
@@ -61,4 +61,4 @@ class Sound:
         if len(self.learned) >= WORTH_WRITING:
             with suppress(OSError):
                 self.path.parent.mkdir(exist_ok=True)
-                write_text(self.path, json.dumps({**self.known, **self.learned}))
+                write_text(self.path, json.dumps({**self.remembered, **self.learned}))

@@ -3,7 +3,7 @@
 One model, its optimizers and the update, on this process's share of a global batch.
 
 It is fed batches and keeps no clock; harness/training/train.py is the protocol around it,
-harness/bench/parity.py feeds it recordings.
+harness/bench/replay.py feeds it recordings.
 """
 
 from collections.abc import Iterable, Sequence

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness.bench import gpu_check
+from harness.bench import gpu_check, machine_checks
 from harness.bench.breakdown import kernel_time
 from harness.bench.gather_check import gather
-from harness.bench.gpu_check import Check, Place, check_training, run_check, start, write
+from harness.bench.gpu_check import CheckRow, run_check, start, write
 from harness.bench.kernel_check import attention, row
+from harness.bench.machine_checks import Check, Place, check_training
 from harness.bench.steps import resolve
 from tests.fake_matrix import DEADLINE_S
 
@@ -68,34 +69,38 @@ def test_attention_kernels_agree_and_a_wrong_one_would_be_told() -> None:
 def test_a_training_that_learns_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(device="cpu", dry=True, folder=tmp_path)
     still = place.settings(optim__embed_lr=1e-9, optim__head_lr=1e-9, optim__muon_lr=1e-9)
-    monkeypatch.setattr(gpu_check, "TINY", still | gpu_check.TINY)
+    monkeypatch.setattr(machine_checks, "TINY", still | machine_checks.TINY)
     assert not check_training(place, "r08")["passed"]
 
 
 def test_every_way_a_check_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(device="cpu", dry=True, folder=tmp_path)
-    assert run_check("training", "r08", place, limit_s=5)["status"] == "not run"
+    assert run_check("training", "r08", place, limit_s=5).status == "not run"
 
     def process(code: int, out: str, err: str) -> None:
         monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=code, stdout=out, stderr=err))
 
     process(1, "", "Traceback\nRuntimeError: no kernel")
-    assert run_check("training", "r08", place, 99)["reason"] == "RuntimeError: no kernel"
+    assert run_check("training", "r08", place, 99).reason == "RuntimeError: no kernel"
     for figures, status in (({"passed": False}, "failed"), ({"a": 1}, "passed"), ({"skipped": "one GPU"}, "not run")):
         process(0, "something printed\n" + json.dumps(figures), "")
-        assert run_check("training", "r08", place, 99)["status"] == status
+        assert run_check("training", "r08", place, 99).status == status
 
     def late(*a: object, timeout: float, **k: object) -> None:
         raise subprocess.TimeoutExpired("x", timeout)
 
     monkeypatch.setattr(subprocess, "run", late)
-    assert run_check("training", "r08", place, 99)["reason"] == "took more than 99 s"
+    assert run_check("training", "r08", place, 99).reason == "took more than 99 s"
 
 
 def test_one_check_that_fails_fails_the_machine_and_the_page_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = iter(["passed", "error"])
-    told = {"seconds": 1.0, "reason": "<b>", "figures": {"rows": [{"what": "x", "error": 0.5}], "none": None}}
-    monkeypatch.setattr(gpu_check, "run_check", lambda n, p, *_: {"check": n, "preset": p, "status": next(ends), **told})
+    figures = {"rows": [{"what": "x", "error": 0.5}], "none": None}
+
+    def run_check(name: str, preset: str, *_: object) -> CheckRow:
+        return CheckRow(check=name, preset=preset, status=next(ends), seconds=1.0, reason="<b>", figures=figures)
+
+    monkeypatch.setattr(gpu_check, "run_check", run_check)
     monkeypatch.setattr(gpu_check, "CHECKS", {"one": Check(run=check_training, limit_s=9, which="all")})
     result = gpu_check.check_machine(["r08", "r18"], Place(device="cpu", dry=True, folder=tmp_path))
     assert not result["passed"] and len(result["checks"]) == 2
@@ -107,11 +112,13 @@ def test_one_check_that_fails_fails_the_machine_and_the_page_tells(tmp_path: Pat
 
 
 def test_a_second_start_is_held_against_the_first() -> None:
-    rows = [{"check": c, "preset": "r08", "figures": {"warmup_s": s}} for c, s in (("synthetic", 100.0), ("real", 9.0))]
-    assert start(rows, "r08", dry=False)["status"] == "passed"  # type: ignore[index]
-    rows[1]["figures"] = {"warmup_s": 11.0}
-    assert start(rows, "r08", dry=False)["status"] == "failed"  # type: ignore[index]
-    assert start(rows[:1], "r08", dry=False) is None
+    first, second, slower = (
+        CheckRow(check=check, preset="r08", status="passed", figures={"warmup_s": warmup_s})
+        for check, warmup_s in (("synthetic", 100.0), ("real", 9.0), ("real", 11.0))
+    )
+    assert start([first, second], "r08", dry=False).status == "passed"  # type: ignore[union-attr]
+    assert start([first, slower], "r08", dry=False).status == "failed"  # type: ignore[union-attr]
+    assert start([first], "r08", dry=False) is None
 
 
 def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
@@ -119,7 +126,7 @@ def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
 ) -> None:
     together, at_work, told = threading.Barrier(2), [], []
 
-    def run_check(name: str, preset: str, *_: object) -> dict[str, object]:
+    def run_check(name: str, preset: str, *_: object) -> CheckRow:
         at_work.append(name)
         first = (name, preset) not in told
         if name == "beside" and first:
@@ -129,7 +136,7 @@ def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
         told.append((name, preset))
         at_work.remove(name)
         status = "error" if (name, preset) == ("beside", "r18") and first else "passed"
-        return {"check": name, "preset": preset, "status": status, "seconds": 1.0, "reason": None, "figures": {}}
+        return CheckRow(check=name, preset=preset, status=status, seconds=1.0)
 
     monkeypatch.setattr(gpu_check, "run_check", run_check)
     check = Check(run=check_training, limit_s=9, which="all")

@@ -15,17 +15,14 @@ import torch
 import harness.bench.parity
 from harness.__main__ import main
 from harness.bench.parity import (
-    BATCHES,
     BOUNDS,
     ORTHOGONAL_BOUND,
-    Recording,
-    build,
     check_directory,
     check_orthogonalize,
     check_record,
-    sized,
-    trajectory,
 )
+from harness.bench.recording import BATCHES, Recording
+from harness.bench.replay import build, sized, trajectory
 from harness.config.device import for_device
 from harness.config.presets import names, preset_values, to_config
 from harness.errors import UserError

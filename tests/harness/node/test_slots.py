@@ -51,7 +51,7 @@ def test_as_many_runs_of_one_size_as_fit_start_at_once(n_devices: int, gpus: boo
     for slot in slots:
         node.give(slot)
     assert node.free == list(node.devices)
-    assert node.take(size, rather=slots[-1:]) == slots[-1]  # its worker is warm
+    assert node.take(size, prefer=slots[-1:]) == slots[-1]  # its worker is warm
 
 
 class Held:

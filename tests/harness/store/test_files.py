@@ -25,7 +25,7 @@ from harness.runner.executor import ExecutorOptions, Summary
 from harness.store import verified
 from harness.store.attempt import claim
 from harness.store.store import Store
-from harness.store.verified import Sound
+from harness.store.verified import VerifiedResults
 from tests.fake_matrix import Matrix, wait_for
 from tests.one_run import DONE, SPEC, claimed, finish
 
@@ -195,12 +195,12 @@ def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
     out = claimed(store)
     out.describe({"host": "here"})
     finish(out)
-    first = Sound(store)
+    first = VerifiedResults(store)
     assert first.status(SPEC.run_id) == ("finished", None)
     first.save()
     with monkeypatch.context() as blind:
         blind.setattr(Store, "repair", lambda store, run_id: pytest.fail("read again"))
-        assert Sound(store).status(SPEC.run_id) == ("finished", None)
+        assert VerifiedResults(store).status(SPEC.run_id) == ("finished", None)
     before, text = (run / name).stat(), (run / name).read_text()
 
     def written_anew() -> bool:
@@ -211,7 +211,7 @@ def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
     wait_for(written_anew)
     if name == "result.json":  # its size and its time as they were: it vouches for itself
         os.utime(run / name, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert Sound(store).status(SPEC.run_id)[0] is None
+    assert VerifiedResults(store).status(SPEC.run_id)[0] is None
     assert not run.exists()
 
 
@@ -242,7 +242,7 @@ def test_a_result_as_it_was_written_is_found_sound_without_encoding_it_again(
 def test_what_was_found_sound_is_no_more_than_a_cache(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verified, "WORTH_WRITING", 1)
     finish(claimed(store))
-    fresh = Sound(store)
+    fresh = VerifiedResults(store)
     monkeypatch.setattr(verified, "FRESH_NS", 3600 * 10**9)  # however long it takes from there to here
     assert fresh.status(SPEC.run_id) == ("finished", None)
     assert fresh.learned == {}  # it could change within the grain of the clock
@@ -250,10 +250,10 @@ def test_what_was_found_sound_is_no_more_than_a_cache(store: Store, monkeypatch:
     for content in ("", "[]", "{", f'{{"{SPEC.run_id}": 3}}'):
         fresh.path.parent.mkdir(exist_ok=True)
         fresh.path.write_text(content)
-        assert Sound(store).status(SPEC.run_id) == ("finished", None)
+        assert VerifiedResults(store).status(SPEC.run_id) == ("finished", None)
     shutil.rmtree(fresh.path.parent)
     fresh.path.parent.write_text("in the way: nothing can be written")
-    again = Sound(store)
+    again = VerifiedResults(store)
     assert again.status(SPEC.run_id) == ("finished", None)
     again.save()
     assert len(again.learned) == 1

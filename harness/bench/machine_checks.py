@@ -1,0 +1,211 @@
+"""The checks of a GPU machine, each run by harness/bench/gpu_check.py in a process of its own."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.bench.breakdown import breakdown
+from harness.bench.gather_check import gather
+from harness.bench.kernel_check import attention, networks
+from harness.bench.steps import GPT2, Candidate, Text, compare, measure, resolve, synthetic
+from harness.config.run import RunConfig
+from harness.corpora.index import prepare
+
+TRAINED_TOKENS, TRAINED_STEPS = 65_536, 200
+FALLEN_TO = 0.6  # share of the first loss below which a training's last losses must lie
+# what would tune kernels for minutes is left out, so that a start is a start
+SETTINGS = {"system.coordinate_descent": False, "timing.protocol": "warmup-restore"}
+TINY = {
+    "model.n_layer": 6,
+    "data.ranks": 2,
+    "data.batch_tokens": 512,
+    "data.seq_len": 128,
+    "data.micro_tokens": 128,
+}
+Figures = dict[str, Any]  # as in gpu-check.json; with "passed" where a check has a bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the checks run: device, sizes, the folder of their corpus and compiled kernels."""
+
+    device: str
+    dry: bool
+    folder: Path
+
+    @property
+    def scale(self) -> str:
+        return "tiny" if self.dry else "gpt2"
+
+    @property
+    def steps(self) -> int:
+        return 2 if self.dry else 5
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """Dotted fields and their values; more: further ones, `__` for the dot."""
+        settings: dict[str, Any] = dict(SETTINGS)
+        if self.dry:
+            settings |= TINY
+        for key, value in more.items():
+            settings[key.replace("__", ".")] = value
+        return settings
+
+    def config(self, preset: str, **more: Any) -> RunConfig:
+        """A preset as it runs here."""
+        settings = self.settings(**more)
+        config, _ = resolve(preset, scale=self.scale, device=self.device, settings=settings)
+        return config
+
+    def candidate(self, preset: str, text: Text, **more: Any) -> Candidate:
+        return Candidate(self.config(preset, **more), text, device=self.device)
+
+    def real(self) -> Text:
+        """The standard library's source in a vocabulary of the records' size.
+
+        So every matrix is as large as theirs.
+        """
+        corpus = prepare("stdlib", self.folder)
+        return Text(
+            name="stdlib",
+            shards=corpus.train,
+            vocab_size=corpus.vocab_size if self.dry else GPT2[0],
+            separator=corpus.separator,
+        )
+
+
+def check_attention(place: Place, preset: str) -> Figures:
+    """Attention kernels against plain ones."""
+    return _of_rows(list(attention(place.device)))
+
+
+def check_network(place: Place, preset: str) -> Figures:
+    """The preset's network compiled and in low precision, against plain ones."""
+    return _of_rows(list(networks(place.device, preset)))
+
+
+def _of_rows(rows: list[dict[str, Any]]) -> Figures:
+    return {"rows": rows, "passed": all(row["passed"] for row in rows)}
+
+
+def check_synthetic(place: Place, preset: str) -> Figures:
+    """The first start: compiles. Fixed allocator segments."""
+    n_tokens = 50_000 if place.dry else 4 * 524_288 * 2
+    real = place.real()
+    vocabulary = (real.vocab_size, real.separator)  # a separator is part of the compiled graph
+    with synthetic(n_tokens, vocabulary) as text:
+        candidate = place.candidate(preset, text, system__expandable_segments=False)
+        figures = measure(candidate, steps=place.steps, warmup=1)
+        return {
+            "tokens": "synthetic",
+            "expandable_segments": False,
+            **figures,
+            "breakdown": breakdown(candidate, steps=1),
+        }
+
+
+def check_real(place: Place, preset: str) -> Figures:
+    """The second start: finds its kernels compiled. Expandable allocator segments."""
+    candidate = place.candidate(preset, place.real(), system__expandable_segments=True)
+    figures = measure(candidate, steps=place.steps, warmup=1)
+    return {"tokens": "stdlib", "expandable_segments": True, **figures}
+
+
+def check_backends(place: Place, preset: str) -> Figures:
+    """cuDNN's attention against FlashAttention (the documents say 4 ms a step on 8 GPUs).
+
+    On a CPU SDPA against math.
+    """
+    first, second = ("cudnn", "flash") if place.device == "cuda" else ("sdpa", "math")
+    text = place.real()
+    a = place.candidate(preset, text, model__attn_kernel=first)
+    b = place.candidate(preset, text, model__attn_kernel=second)
+    times = compare(a, b, steps=3 if place.dry else 8, warmup=1)
+    return {"a": first, "b": second, **times}
+
+
+def check_gather(place: Place, preset: str) -> Figures:
+    """Muon's gather on all GPUs, asynchronous against synchronous; on a CPU on two processes."""
+    world = torch.cuda.device_count() if place.device == "cuda" else 2
+    if world < 2:
+        return {"skipped": "needs more than one GPU"}
+    rounds = 6 if place.dry else 30
+    return gather(place.config(preset), world=world, device=place.device, rounds=rounds)
+
+
+def check_training(place: Place, preset: str) -> Figures:
+    """65,536 tokens a step on text found on the machine: no NaN, and the loss falls."""
+    steps = 30 if place.dry else TRAINED_STEPS
+    lengths = _training_fields(place, preset, steps)
+    candidate = place.candidate(preset, place.real(), schedule__warmup_steps=0, **lengths)
+    began = time.perf_counter()
+    of_steps = []
+    for step in range(steps):
+        of_steps.append(candidate.core.update(step, candidate.batches()).mean())
+    losses = torch.stack(of_steps).tolist()
+    seconds = time.perf_counter() - began
+    first, last = losses[0], sum(losses[-10:]) / 10
+    bound = FALLEN_TO * first
+    return {
+        "steps": steps,
+        "seconds_training": seconds,
+        "first_loss": first,
+        "last_loss": last,
+        "bound": bound,
+        "losses": losses[:: max(1, steps // 20)],
+        "passed": all(map(math.isfinite, losses)) and last < bound,
+    }
+
+
+def _training_fields(place: Place, preset: str, steps: int) -> dict[str, Any]:
+    """Fields of a training of so many steps, its schedules in the preset's proportions."""
+    fields: dict[str, Any] = {
+        "schedule__steps": steps,
+        "data__ranks": 1,
+        "system__accumulate": "mean",
+    }
+    if not place.dry:
+        fields |= {"data__batch_tokens": TRAINED_TOKENS, "data__micro_tokens": TRAINED_TOKENS}
+    preset_config, _ = resolve(preset, scale=place.scale, device="cpu", settings={})
+    schedule = preset_config.schedule
+    if schedule.cooldown_steps:
+        cooldown = round(steps * schedule.cooldown_steps / schedule.steps)
+        fields["schedule__cooldown_steps"] = max(1, cooldown)
+    warmup = preset_config.optim.muon_momentum_warmup_steps
+    if warmup:
+        share = warmup / schedule.steps
+        fields["optim__muon_momentum_warmup_steps"] = max(1, round(steps * share))
+    return fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One check, how long it may take, and for which presets it is run."""
+
+    run: Callable[[Place, str], Figures]
+    limit_s: float
+    which: str  # of the presets: all, or the first or the last one
+    beside: bool = False  # whether it runs beside others: it times nothing, and mostly compiles
+
+    def presets(self, presets: list[str]) -> list[str]:
+        """Those of the presets that it is run for."""
+        if self.which == "first":
+            return presets[:1]
+        if self.which == "last":
+            return presets[-1:]
+        return presets
+
+
+CHECKS = {  # in order of importance: what no longer fits in the time is told as not run
+    "attention": Check(run=check_attention, limit_s=120, which="first", beside=True),
+    "networks": Check(run=check_network, limit_s=120, which="all", beside=True),
+    "synthetic": Check(run=check_synthetic, limit_s=180, which="all"),
+    "real": Check(run=check_real, limit_s=120, which="all"),
+    "training": Check(run=check_training, limit_s=150, which="all"),
+    "backends": Check(run=check_backends, limit_s=120, which="first"),
+    "gather": Check(run=check_gather, limit_s=90, which="last"),
+}
