@@ -61,7 +61,7 @@ _Loader.add_implicit_resolver(
 def parse_value(text: str) -> Any:
     """A value given on the command line, read as YAML would read it."""
     try:
-        return yaml.load(text, Loader=lambda stream: _Loader(stream, "--set"))  # type: ignore[arg-type]
+        return _Loader(text, "--set").get_single_data()
     except yaml.YAMLError as error:
         raise UserError(
             f"--set: cannot read the value {text!r}: {error.__class__.__name__}"

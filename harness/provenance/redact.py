@@ -11,7 +11,8 @@ from harness.run.files import write_text
 _SECRET = (
     r"(?:[\w.-]{0,100}[_.-])?(?:(?:hf|gh|github|gitlab|wandb|api|access|auth|bearer|refresh|"
     r"session|client|secret)?"
-    r"(?:token|secret)|passw(?:or)?d|passphrase|credentials?|(?:api|access|private|secret)[-_]?key|auth)"
+    r"(?:token|secret)|passw(?:or)?d|passphrase|credentials?|"
+    r"(?:api|access|private|secret)[-_]?key|auth)"
 )
 # githubToken
 _CAMEL = (

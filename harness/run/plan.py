@@ -5,7 +5,7 @@ Its arms, its runs, every plan that was locked.
 Older files lack keys that were added since: each has the default that says nothing was known of it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
@@ -143,7 +143,7 @@ class Lock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(Mapping[str, Any]):
+class Plan:
     """experiment.json."""
 
     name: str
@@ -224,21 +224,6 @@ class Plan(Mapping[str, Any]):
     def by_arm(self) -> Mapping[str, PlanArm]:
         """Arms by name, in the plan's order."""
         return {arm.name: arm for arm in self.arms}
-
-    @cached_property
-    def _mapping(self) -> dict[str, Any]:
-        return self.to_mapping()
-
-    # Mapping access, until everything that reads a plan names its fields.
-
-    def __getitem__(self, key: str) -> Any:
-        return self._mapping[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._mapping)
-
-    def __len__(self) -> int:
-        return len(self._mapping)
 
 
 OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd")

@@ -33,7 +33,7 @@ LABELS = 46  # px of a panel for its tick labels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class ArmDifference:
     """An arm's differences to the baseline: one row per block both finished, else one of means."""
 
     steps: np.ndarray
@@ -58,7 +58,7 @@ def by_step(run: Course) -> dict[float, float]:
 
 def differences(
     data: Mapping[str, Bundle], runs: pd.DataFrame, baseline: str
-) -> dict[str, Difference]:
+) -> dict[str, ArmDifference]:
     """Arm -> its difference to the baseline at the steps that they share."""
     blocked = runs[runs["block"].notna()]  # runs of no block (imported ones) are never paired
     block_of = dict(zip(blocked["run_id"], blocked["block"]))
@@ -81,7 +81,7 @@ def differences(
         if not rows:
             mean = bundle.mean[np.isin(bundle.steps, steps)]
             rows.append(list(mean - base.mean[np.isin(base.steps, steps)]))
-        out[arm] = Difference(steps=steps, rows=np.array(rows))
+        out[arm] = ArmDifference(steps=steps, rows=np.array(rows))
     return out
 
 
@@ -130,7 +130,7 @@ def columns_for(n_panels: int, *, is_wide: bool) -> int:
 class Panels:
     """The drawing: a panel for every arm."""
 
-    deltas: Mapping[str, Difference]
+    deltas: Mapping[str, ArmDifference]
     palette: Palette
     unit: str
     y_range: tuple[float, float]

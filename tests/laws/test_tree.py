@@ -45,14 +45,14 @@ MAY_IMPORT = {
         *("run", "provenance", "node", "corpora", "config", "store", "experiment", "runner", "bench", "foreign"),
         *("harness", "inputs", "analysis", "stats", "page", "submission", "verify"),
     },
-    "reports": {"inputs", "analysis"},  # what `from reports import ...` offers
+    "reports": {"stats", "inputs", "analysis"},  # what `from reports import ...` offers
     "stats": set(),
     "inputs": {"run", "stats"},
     "analysis": {"run", "stats", "inputs"},
-    "figures": {"run", "inputs", "analysis", "reports"},
+    "figures": {"run", "stats", "inputs", "analysis", "reports"},
     "page": {"run", "stats", "inputs", "analysis", "figures", "reports"},
     "submission": {"run", "stats", "inputs", "reports"},
-    "verify": {"inputs", "page"},
+    "verify": {"stats", "inputs", "page"},
 }
 BOUNDARY_ONLY = {"pydantic", "pandas", "rich", "typer"}  # a bare GPU image trains without them
 CORE = tuple(
