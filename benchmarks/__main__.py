@@ -43,12 +43,20 @@ for _ in range(3):
 print(peak_mib(os.getpid()))
 """
 # one process, a batch as long as the loaders read it in one go
-SETTINGS = {"data.ranks": 1, "data.batch_tokens": 2048, "data.first_batch_twice": False, "optim.muon_comm": "redundant"}
+SETTINGS = {
+    "data.ranks": 1,
+    "data.batch_tokens": 2048,
+    "data.first_batch_twice": False,
+    "optim.muon_comm": "redundant",
+}
 # the scripts' hyperparameter -> the core's field
 FIELDS = {
     **{name: f"model.{name}" for name in ("n_layer", "d_model", "head_dim")},
     **{name: f"data.{name}" for name in ("seq_len", "micro_tokens", "batch_tokens")},
-    **{name: f"schedule.{name}" for name in ("steps", "cooldown_steps", "cooldown_frac", "window_tokens")},
+    **{
+        name: f"schedule.{name}"
+        for name in ("steps", "cooldown_steps", "cooldown_frac", "window_tokens")
+    },
     **{name: f"optim.{name}" for name in ("embed_lr", "head_lr", "scalar_lr", "muon_lr")},
     "momentum_warmup_steps": "optim.muon_momentum_warmup_steps",
 }
@@ -62,7 +70,9 @@ def corpus() -> Text:
 
 
 def configured(name: str, width: int) -> RunConfig:
-    return resolve(name, scale="tiny", device="cpu", settings={**SETTINGS, "model.d_model": width})[0]
+    return resolve(name, scale="tiny", device="cpu", settings={**SETTINGS, "model.d_model": width})[
+        0
+    ]
 
 
 def make_core(name: str, width: int) -> Candidate:
@@ -72,13 +82,18 @@ def make_core(name: str, width: int) -> Candidate:
 def hyperparameters(name: str, config: RunConfig, text: Text) -> dict[str, Any]:
     """The core's sizes and rates by the script's names."""
     known = PLAIN[name].Hyperparameters.__dataclass_fields__
-    return {"vocab_size": text.vocab_size, **{own: get(config, field) for own, field in FIELDS.items() if own in known}}
+    return {
+        "vocab_size": text.vocab_size,
+        **{own: get(config, field) for own, field in FIELDS.items() if own in known},
+    }
 
 
 def make_plain(name: str, core: Candidate) -> Any:
     """The script's trainer with the core's sizes, rates and initial weights."""
     module = PLAIN[name]
-    trainer = module.Trainer(module.Hyperparameters(**hyperparameters(name, core.config, core.text)), core.text.shards[0])
+    trainer = module.Trainer(
+        module.Hyperparameters(**hyperparameters(name, core.config, core.text)), core.text.shards[0]
+    )
     weights = {n: p.detach().clone() for n, p in core.core.model.named_parameters()}
     trainer.model.load_state_dict(weights, strict=True)
     return trainer
@@ -117,7 +132,11 @@ def speed(name: str, width: int, rounds: int) -> dict[str, Any]:
 
 def peak_of(*arguments: str) -> float:
     """Peak memory of a process of its own that builds one side and takes a few steps with it; it imports what that side does."""
-    return float(subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+    return float(
+        subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, check=True
+        ).stdout.splitlines()[-1]
+    )
 
 
 def peaks(name: str, width: int) -> tuple[float, float]:
@@ -125,7 +144,9 @@ def peaks(name: str, width: int) -> tuple[float, float]:
     core = peak_of("-m", "benchmarks", "--peak", name, str(width))
     text = corpus()
     values = json.dumps(hyperparameters(name, configured(name, width), text))
-    return core, peak_of("-c", PLAIN_PEAK.format(module=PLAIN[name].__name__), values, str(text.shards[0]))
+    return core, peak_of(
+        "-c", PLAIN_PEAK.format(module=PLAIN[name].__name__), values, str(text.shards[0])
+    )
 
 
 def print_peak(step: Any) -> None:
@@ -158,7 +179,9 @@ def missed(row: dict[str, Any]) -> list[str]:
 
 
 def table(row: dict[str, Any]) -> str:
-    interval = f"{row['low']:.3f} to {row['high']:.3f}" if row["low"] is not None else "too few rounds"
+    interval = (
+        f"{row['low']:.3f} to {row['high']:.3f}" if row["low"] is not None else "too few rounds"
+    )
     return (
         f"{row['record']}  width {row['width']:4}  core {row['core_ms']:8.1f} ms  plain {row['plain_ms']:8.1f} ms  ratio "
         f"{row['ratio']:.3f} ({interval}, {row['rounds']} rounds)  losses within {row['loss_gap']:.0e}  "
@@ -167,7 +190,9 @@ def table(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="the core against plain scripts")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="the core against plain scripts"
+    )
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--records", nargs="+", choices=list(PLAIN), default=list(PLAIN))

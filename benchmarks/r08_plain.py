@@ -84,7 +84,11 @@ class Rotary(nn.Module):
         T = x.shape[1]
         if self.seq_len != T:
             theta = torch.outer(torch.arange(T).float(), self.freqs)
-            self.seq_len, self.cos, self.sin = T, theta.cos()[None, :, None], theta.sin()[None, :, None]
+            self.seq_len, self.cos, self.sin = (
+                T,
+                theta.cos()[None, :, None],
+                theta.sin()[None, :, None],
+            )
         x1, x2 = x.chunk(2, dim=-1)
         return torch.cat([x1 * self.cos + x2 * self.sin, x2 * self.cos - x1 * self.sin], dim=-1)
 
@@ -107,7 +111,9 @@ class Attention(nn.Module):
         v = self.v(x).view(B, T, -1, self.head_dim)
         q, k = norm(q), norm(k)
         q, k = self.rotary(q), self.rotary(k)
-        y = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
+        y = F.scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True
+        )
         return self.out(y.transpose(1, 2).reshape(B, T, C))
 
 
@@ -175,7 +181,9 @@ class Trainer:
         self.model = GPT(h)
         self.loader = DataLoader(path, h)
         self.optimizers = [
-            torch.optim.Adam([self.model.embed.weight], lr=h.embed_lr, betas=(0.9, 0.95), fused=True),
+            torch.optim.Adam(
+                [self.model.embed.weight], lr=h.embed_lr, betas=(0.9, 0.95), fused=True
+            ),
             torch.optim.Adam([self.model.head.weight], lr=h.head_lr, betas=(0.9, 0.95), fused=True),
             Muon(self.model.blocks.parameters(), lr=h.muon_lr),
         ]

@@ -116,7 +116,9 @@ class Attention(nn.Module):
             v = v + self.value_mix[1] * ve.view_as(v)
         q, k = norm(q), norm(k)
         q, k = self.rotary(q), self.rotary(k)
-        y = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=mask)
+        y = F.scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=mask
+        )
         return self.out(y.transpose(1, 2).reshape(B, T, C))
 
 
@@ -153,7 +155,9 @@ class GPT(nn.Module):
         self.embed = nn.Embedding(padded, h.d_model)
         self.value_embeds = nn.ModuleList([nn.Embedding(padded, h.d_model) for _ in range(3)])
         self.skip_weights = nn.Parameter(torch.ones(self.half))
-        self.blocks = nn.ModuleList([Block(h, with_attention=i != self.half + 1) for i in range(h.n_layer)])
+        self.blocks = nn.ModuleList(
+            [Block(h, with_attention=i != self.half + 1) for i in range(h.n_layer)]
+        )
         self.head = nn.Linear(h.d_model, padded, bias=False)
         self.head.weight.data.zero_()
 
@@ -163,7 +167,11 @@ class GPT(nn.Module):
         pos = torch.arange(len(idx))
         block = pos // 128
         causal = pos[:, None] >= pos[None, :]
-        return causal & (docs[:, None] == docs[None, :]) & (block[:, None] - block[None, :] < window_blocks)
+        return (
+            causal
+            & (docs[:, None] == docs[None, :])
+            & (block[:, None] - block[None, :] < window_blocks)
+        )
 
     def forward(self, idx, targets, window_blocks):
         mask = self.mask(idx, window_blocks)
@@ -198,7 +206,9 @@ class DataLoader:
             self.pos = 0
         buf = self.tokens[self.pos : self.pos + n + 1]
         self.pos += n
-        return torch.from_numpy(buf[:-1].astype(np.int32)), torch.from_numpy(buf[1:].astype(np.int64))
+        return torch.from_numpy(buf[:-1].astype(np.int32)), torch.from_numpy(
+            buf[1:].astype(np.int64)
+        )
 
 
 class Trainer:

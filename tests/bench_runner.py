@@ -69,7 +69,10 @@ def call(command: Sequence[str], **options: Any) -> tuple[dict[str, float], str]
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}")
     wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {"wall_s": wall_s, "processor_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}, done.stdout
+    return {
+        "wall_s": wall_s,
+        "processor_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+    }, done.stdout
 
 
 def ablate(*arguments: str) -> list[str]:
@@ -89,8 +92,12 @@ def through_runner(folder: Path, n: int, worker: str) -> dict[str, float]:
     clocks = sum(r["wall"]["train_s"] + r["wall"]["validate_s"] for r in found)
     imports = sorted((r["wall"].get("import_s", 0.0) for r in found), reverse=True)[0]
     first = min(found, key=lambda r: r["started"])
-    start_s = datetime_s(first["ended"]) - began - first["wall"]["train_s"] - first["wall"]["validate_s"]
-    middle = sorted(found, key=lambda r: r["started"])[n // 2]["wall"]  # one that found its worker warm
+    start_s = (
+        datetime_s(first["ended"]) - began - first["wall"]["train_s"] - first["wall"]["validate_s"]
+    )
+    middle = sorted(found, key=lambda r: r["started"])[n // 2][
+        "wall"
+    ]  # one that found its worker warm
     return {
         **took, "clocks_s": clocks, "start_s": start_s, "import_s": imports,
         **{f"middle_{k}": v for k, v in middle.items() if k != "import_s"},
@@ -111,16 +118,24 @@ def specs(folder: Path) -> list[Path]:
 def through_shell(folder: Path, n: int) -> dict[str, float]:
     """A shell loop, a process for each run."""
     (folder / "one.py").write_text("import sys\nfrom bare import one\none(sys.argv[1])\n")
-    (folder / "loop.sh").write_text('for run in "$@"; do "$PYTHON" "$(dirname "$0")/one.py" "$run" || exit 1; done\n')
+    (folder / "loop.sh").write_text(
+        'for run in "$@"; do "$PYTHON" "$(dirname "$0")/one.py" "$run" || exit 1; done\n'
+    )
     paths = map(str, specs(folder)[:n])
-    took, out = call(["sh", str(folder / "loop.sh"), *paths], env=environment(PYTHON=sys.executable), cwd=ROOT)
+    took, out = call(
+        ["sh", str(folder / "loop.sh"), *paths], env=environment(PYTHON=sys.executable), cwd=ROOT
+    )
     return of_lines(out, took, n)
 
 
 def of_lines(out: str, took: dict[str, float], n: int) -> dict[str, float]:
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert len(rows) == n, out
-    return {**took, "clocks_s": sum(r["clocks"] for r in rows), "start_s": 0.0}  # every run pays its own
+    return {
+        **took,
+        "clocks_s": sum(r["clocks"] for r in rows),
+        "start_s": 0.0,
+    }  # every run pays its own
 
 
 def through_hydra(folder: Path, n: int) -> dict[str, float]:
@@ -128,16 +143,39 @@ def through_hydra(folder: Path, n: int) -> dict[str, float]:
     place = folder / "hydra"
     venv.create(place, with_pip=True)
     python = str(place / "bin" / "python")
-    call([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "hydra-core", "hydra-submitit-launcher"])
+    call(
+        [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "hydra-core",
+            "hydra-submitit-launcher",
+        ]
+    )
     own = call([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])[1].strip()
-    ours = call([sys.executable, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])[1].strip()
+    ours = call([sys.executable, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])[
+        1
+    ].strip()
     Path(own, "torch_of_the_project.pth").write_text(ours + "\n")
     (folder / "app.py").write_text(HYDRA)
-    sweep = [python, str(folder / "app.py"), "--multirun", "hydra/launcher=submitit_local", f"hydra.sweep.dir={folder}/sweep"]
-    sweep.append("hydra.sweeper.max_batch_size=1")  # one at a time, as the others; it would start all of them at once
+    sweep = [
+        python,
+        str(folder / "app.py"),
+        "--multirun",
+        "hydra/launcher=submitit_local",
+        f"hydra.sweep.dir={folder}/sweep",
+    ]
+    sweep.append(
+        "hydra.sweeper.max_batch_size=1"
+    )  # one at a time, as the others; it would start all of them at once
     paths = ",".join(map(str, specs(folder)[:n]))
     more = environment(PYTHONPATH=f"{ROOT}:{folder}", ABLATE_DATA=str(ROOT / data_root()))
-    took, _ = call([*sweep, f"+path={paths}", "hydra.launcher.timeout_min=60"], env=more, cwd=folder)
+    took, _ = call(
+        [*sweep, f"+path={paths}", "hydra.launcher.timeout_min=60"], env=more, cwd=folder
+    )
     out = "\n".join(p.read_text() for p in sorted((folder / "sweep").rglob("*_log.out")))
     return of_lines(out, took, n)
 
@@ -159,7 +197,10 @@ def many(folder: Path, n: int) -> dict[str, float]:
     assert result is not None
     os.chdir(ROOT)
     planned = plan_runs(load_experiment(str(file), device="cpu"))
-    texts = {name: (model / name).read_bytes() for name in ("metrics.jsonl", "environment.json", "config.yaml")}
+    texts = {
+        name: (model / name).read_bytes()
+        for name in ("metrics.jsonl", "environment.json", "config.yaml")
+    }
     for p in planned:
         run = results / "runs" / p.spec.run_id
         run.mkdir()
@@ -167,19 +208,39 @@ def many(folder: Path, n: int) -> dict[str, float]:
             (run / name).write_bytes(text)
         own = {**result, "run_id": p.spec.run_id, "intent_id": p.spec.intent_id}
         (run / "result.json").write_text(result_text(sealed(finite(own))))
-    save_plan(results, describe(load_experiment(str(file), device="cpu"), planned, before=None, command="bench"))
-    status, _ = call(ablate("status", "many", "--json", "--results", str(results)), env=environment(), cwd=ROOT)
+    save_plan(
+        results,
+        describe(load_experiment(str(file), device="cpu"), planned, before=None, command="bench"),
+    )
+    status, _ = call(
+        ablate("status", "many", "--json", "--results", str(results)), env=environment(), cwd=ROOT
+    )
     asked = {"status": status}
-    for what in ("first_look", "nothing_to_do"):  # no call made these runs: the first reads them all
-        asked[what], out = call(ablate("run", str(file), "--no-report", "--results", str(results)), env=environment(), cwd=ROOT)
+    for what in (
+        "first_look",
+        "nothing_to_do",
+    ):  # no call made these runs: the first reads them all
+        asked[what], out = call(
+            ablate("run", str(file), "--no-report", "--results", str(results)),
+            env=environment(),
+            cwd=ROOT,
+        )
         assert "everything is finished" in out, out
-    return {"runs": len(planned), **{f"{what}_{k}": s for what, took in asked.items() for k, s in took.items()}}
+    return {
+        "runs": len(planned),
+        **{f"{what}_{k}": s for what, took in asked.items() for k, s in took.items()},
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=50, help="runs of each way (50)")
-    parser.add_argument("--many", type=int, default=0, help="finished runs to look at (10000 in `make bench-runner`)")
+    parser.add_argument(
+        "--many",
+        type=int,
+        default=0,
+        help="finished runs to look at (10000 in `make bench-runner`)",
+    )
     parser.add_argument("--only", nargs="*", help="which ways")
     options = parser.parse_args()
     ways: dict[str, Callable[[Path, int], dict[str, float]]] = {
@@ -196,12 +257,19 @@ def main() -> None:
                 continue
             took = rows[name] = way(folder, options.n)
             took["overhead_ms"] = 1000 * (took["wall_s"] - took["clocks_s"]) / options.n
-            took["overhead_after_start_ms"] = 1000 * (took["wall_s"] - took["clocks_s"] - took["start_s"]) / options.n
+            took["overhead_after_start_ms"] = (
+                1000 * (took["wall_s"] - took["clocks_s"] - took["start_s"]) / options.n
+            )
             took["processor_ms"] = 1000 * took["processor_s"] / options.n
             words = ", ".join(f"{k} {v:.2f}" for k, v in took.items())
-            print(f"{name:22} {took['overhead_ms'] / rows['warm workers']['overhead_ms']:6.1f} x   {words}", flush=True)
+            print(
+                f"{name:22} {took['overhead_ms'] / rows['warm workers']['overhead_ms']:6.1f} x   {words}",
+                flush=True,
+            )
         if options.many:
-            print(", ".join(f"{k} {v:.2f}" for k, v in many(folder, options.many).items()), flush=True)
+            print(
+                ", ".join(f"{k} {v:.2f}" for k, v in many(folder, options.many).items()), flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,11 @@ class Matrix:
         **environment: Any,
     ) -> None:
         self.results, self.root = results or folder / "results", root
-        self.program = ["-m", "harness"] if real and not environment else [str(root / "tests" / "fake_trainer.py")]
+        self.program = (
+            ["-m", "harness"]
+            if real and not environment
+            else [str(root / "tests" / "fake_trainer.py")]
+        )
         self.inside = inside
         self.started: list[subprocess.Popen[str]] = []
         self.file = folder / "fake.yaml"
@@ -58,7 +62,13 @@ class Matrix:
         words = {k: v if isinstance(v, str) else json.dumps(v) for k, v in environment.items()}
         paths = os.pathsep.join([str(root), str(root / "tests")])
         trainer = {"FAKE_TRAINER": "train_for_real"} if real else {}
-        self.environment = {"FAKE_MARKS": str(folder), **os.environ, "PYTHONPATH": paths, **trainer, **words}
+        self.environment = {
+            "FAKE_MARKS": str(folder),
+            **os.environ,
+            "PYTHONPATH": paths,
+            **trainer,
+            **words,
+        }
 
     def start(self, *options: str) -> "subprocess.Popen[str]":
         command = [sys.executable, *self.program, "run", str(self.file), "--no-report"]
@@ -93,14 +103,19 @@ class Matrix:
 
         def come() -> list[Path]:
             found = list(marks.glob(f"at {kind} *"))
-            assert len(found) >= n or any(p.poll() is None for p in self.started), f"it ended before: {self.seen()}"
+            assert len(found) >= n or any(p.poll() is None for p in self.started), (
+                f"it ended before: {self.seen()}"
+            )
             return found if len(found) >= n else []
 
         return [int(mark.name.split()[-1]) for mark in wait_for(come, seen=self.seen)]
 
     def seen(self) -> str:
         """What there is of runs and marks: for a test that fails."""
-        lines = [f"runner {p.pid}: {'at work' if p.poll() is None else p.returncode}" for p in self.started]
+        lines = [
+            f"runner {p.pid}: {'at work' if p.poll() is None else p.returncode}"
+            for p in self.started
+        ]
         for run in sorted(self.results.glob("runs/*")):
             rows = read_lines(run / "attempts.jsonl")
             ends = [r.get("status") or "started" for r in rows]
@@ -121,31 +136,48 @@ class Matrix:
 
     def ends(self, seed: int) -> list[list[str]]:
         """How every attempt at every run of a seed ended."""
-        return [[r["status"] for r in read_lines(run / "attempts.jsonl") if "ended" in r] for run in self.runs()[seed]]
+        return [
+            [r["status"] for r in read_lines(run / "attempts.jsonl") if "ended" in r]
+            for run in self.runs()[seed]
+        ]
 
     def statuses(self) -> dict[str, str]:
         """run_id -> status of the runs that have a result."""
-        return {p.name: r["status"] for p in (self.results / "runs").iterdir() if (r := read_result(p))}
+        return {
+            p.name: r["status"] for p in (self.results / "runs").iterdir() if (r := read_result(p))
+        }
 
     def table(self) -> str:
         """The exported table of runs, without the columns of times, hosts and attempts."""
         from reports.inputs.load import load
 
         table = load("fake", results=str(self.results)).runs
-        return table.drop(columns=[c for c in table if c in ("node", "host", "attempt")]).to_csv(index=False)
+        return table.drop(columns=[c for c in table if c in ("node", "host", "attempt")]).to_csv(
+            index=False
+        )
 
     def trailing(self) -> list[str]:
         """What is left of claims and of half-written files."""
-        return [str(p) for p in self.results.rglob("*") if p.name.startswith(".") or p.name == "owner.json"]
+        return [
+            str(p)
+            for p in self.results.rglob("*")
+            if p.name.startswith(".") or p.name == "owner.json"
+        ]
 
 
 def wait_for(
-    condition: Callable[[], Any], timeout_s: float = DEADLINE_S, *, every_s: float = 0.01, seen: Callable[[], Any] | None = None
+    condition: Callable[[], Any],
+    timeout_s: float = DEADLINE_S,
+    *,
+    every_s: float = 0.01,
+    seen: Callable[[], Any] | None = None,
 ) -> Any:
     """What a condition says, once that is true; fails the test, with what was seen, if it never is."""
     end = time.monotonic() + timeout_s
     while not (said := condition()):
-        assert time.monotonic() < end, f"in {timeout_s:g} s it never happened: {said if seen is None else seen()}"
+        assert time.monotonic() < end, (
+            f"in {timeout_s:g} s it never happened: {said if seen is None else seen()}"
+        )
         time.sleep(every_s)
     return said
 
@@ -209,9 +241,21 @@ class Ran:
 
 def ablate(matrix: Matrix, *arguments: str) -> Ran:
     """`ablate ... --results`, with the fake trainer."""
-    command = [sys.executable, str(matrix.root / "tests" / "fake_trainer.py"), *arguments, "--results", str(matrix.results)]
+    command = [
+        sys.executable,
+        str(matrix.root / "tests" / "fake_trainer.py"),
+        *arguments,
+        "--results",
+        str(matrix.results),
+    ]
     done = subprocess.run(
-        command, cwd=matrix.root, capture_output=True, text=True, env=matrix.environment, timeout=DEADLINE_S, check=False
+        command,
+        cwd=matrix.root,
+        capture_output=True,
+        text=True,
+        env=matrix.environment,
+        timeout=DEADLINE_S,
+        check=False,
     )
     assert "Traceback" not in done.stderr
     return Ran(done)
@@ -221,7 +265,10 @@ def processes_of(text: bytes) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if text in path.read_bytes() and b"harness.runner.worker" in (path.parent / "cmdline").read_bytes():
+            if (
+                text in path.read_bytes()
+                and b"harness.runner.worker" in (path.parent / "cmdline").read_bytes()
+            ):
                 found.append(int(path.parent.name))
         except OSError:
             continue

@@ -27,13 +27,24 @@ from harness.run.spec import Outcome, RunSpec
 
 STEP_S = float(os.environ.get("FAKE_STEP_S", "0.003"))
 N_STEPS = 20
-WAITS = ("wait", "hold", "slow", "hang")  # what a test ends, or lets go on: that it has come to this is marked
+WAITS = (
+    "wait",
+    "hold",
+    "slow",
+    "hang",
+)  # what a test ends, or lets go on: that it has come to this is marked
 
 
 def kill_in_write() -> None:
     """Die between writing and flushing, with half of what was to be written, if the test asks for it now. Says who died."""
     flush, mark = os.fsync, Path(os.environ["KILL_IN_WRITE"])
-    who = "rank" if "RANK" in os.environ else "worker" if Path(sys.argv[0]).name == "worker.py" else "runner"
+    who = (
+        "rank"
+        if "RANK" in os.environ
+        else "worker"
+        if Path(sys.argv[0]).name == "worker.py"
+        else "runner"
+    )
 
     def fsync(fd: int) -> None:
         try:
@@ -70,7 +81,10 @@ if "FAKE_NODE" in os.environ:
 
 
 def loss_of(spec: RunSpec, step: int) -> float:
-    config = {**spec.config, "data": {**spec.config["data"], "micro_tokens": None}}  # sizes of passes change no loss
+    config = {
+        **spec.config,
+        "data": {**spec.config["data"], "micro_tokens": None},
+    }  # sizes of passes change no loss
     digest = hashlib.sha256(canonical([config, spec.seed])).digest()
     return 2.0 + int.from_bytes(digest[:4]) / 2**34 + 3.5 * math.exp(-step / 5)
 
@@ -133,7 +147,9 @@ def first_time(kind: str, run_id: str) -> str:
     if what == kind:
         return kind
     whose = f"{kind} {run_id}" if kind.endswith(" each once") else kind
-    mark = Path(os.environ["FAKE_MARKS"]) / (f"{whose} {os.environ['RANK']}" if "RANK" in os.environ else whose)
+    mark = Path(os.environ["FAKE_MARKS"]) / (
+        f"{whose} {os.environ['RANK']}" if "RANK" in os.environ else whose
+    )
     try:
         with mark.open("x") as file:  # of two runs that come at once, one makes it
             file.write(run_id)
@@ -206,8 +222,12 @@ def main() -> None:
 
     if "FAKE_SILENCE_S" in os.environ:
         silence = float(os.environ["FAKE_SILENCE_S"])
-        harness.runner.executor.RunLimits = partial(harness.runner.executor.RunLimits, silence_s=silence)  # type: ignore[misc]
-    if "FAKE_STILL_UNTIL" in os.environ:  # so many runs are where it is their turn to be ended: their limits count from then
+        harness.runner.executor.RunLimits = partial(
+            harness.runner.executor.RunLimits, silence_s=silence
+        )  # type: ignore[misc]
+    if (
+        "FAKE_STILL_UNTIL" in os.environ
+    ):  # so many runs are where it is their turn to be ended: their limits count from then
         from tests.fake_matrix import clock_from
 
         marks, n = Path(os.environ["FAKE_MARKS"]), int(os.environ["FAKE_STILL_UNTIL"])

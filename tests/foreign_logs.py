@@ -41,7 +41,9 @@ SMI = """Tue Nov 12 03:22:58 2024
 
 def curve(steps: int, every: int, final: float) -> list[tuple[int, float]]:
     """(step, loss) of every validation, the last one `final`."""
-    return [(s, final + (10.9 - final) * (1 - s / steps) ** 2) for s in [*range(0, steps, every), steps]]
+    return [
+        (s, final + (10.9 - final) * (1 - s / steps) ** 2) for s in [*range(0, steps, every), steps]
+    ]
 
 
 def late_2024(final: float, *, steps: int = 250, ms: float = 200.0, seed: int = 0) -> str:
@@ -56,14 +58,21 @@ def late_2024(final: float, *, steps: int = 250, ms: float = 200.0, seed: int = 
         LINE,
     ]
     jitter = random.Random(seed).uniform(0.999, 1.001)
-    vals, clock = dict(curve(steps, 125, final)), lambda s: (s - 10) * ms * jitter if s >= 10 else s * 2 * ms
+    vals, clock = (
+        dict(curve(steps, 125, final)),
+        lambda s: (s - 10) * ms * jitter if s >= 10 else s * 2 * ms,
+    )
     for step in range(steps + 1):
         average = f"{clock(step) / (step - 10):.2f}" if step > 10 else "nan"
         if step in vals:
-            lines.append(f"step:{step}/{steps} val_loss:{vals[step]:.4f} train_time:{clock(step):.0f}ms step_avg:{average}ms")
+            lines.append(
+                f"step:{step}/{steps} val_loss:{vals[step]:.4f} train_time:{clock(step):.0f}ms step_avg:{average}ms"
+            )
         if step < steps:
             average = f"{clock(step + 1) / (step + 1 - 10):.2f}" if step + 1 > 10 else "nan"
-            lines.append(f"step:{step + 1}/{steps} train_loss:{5.0:.4f} train_time:{clock(step + 1):.0f}ms step_avg:{average}ms")
+            lines.append(
+                f"step:{step + 1}/{steps} train_loss:{5.0:.4f} train_time:{clock(step + 1):.0f}ms step_avg:{average}ms"
+            )
     return "\n".join([*lines, "peak memory consumption: 31563 MiB", ""])
 
 
@@ -79,8 +88,12 @@ def year_2025(final: float, *, steps: int = 250, ms: float = 150.0, seed: int = 
     for step, loss in curve(steps, 125, final):
         time = step * ms * jitter
         if step:
-            lines.append(f"step:{step}/{steps} train_time:{time:.0f}ms step_avg:{time / step:.2f}ms")
-        lines.append(f"step:{step}/{steps} val_loss:{loss:.4f} train_time:{time:.0f}ms step_avg:{time / max(step, 1):.2f}ms")
+            lines.append(
+                f"step:{step}/{steps} train_time:{time:.0f}ms step_avg:{time / step:.2f}ms"
+            )
+        lines.append(
+            f"step:{step}/{steps} val_loss:{loss:.4f} train_time:{time:.0f}ms step_avg:{time / max(step, 1):.2f}ms"
+        )
     return "\n".join([*lines, "peak memory allocated: 31361 MiB reserved: 36734 MiB", ""])
 
 

@@ -22,13 +22,17 @@ def plain(value: Any) -> Any:
 def dump(record: str) -> str:
     """The resolved preset of a record at all scales, as compact YAML."""
     values, _ = preset_values(record)
-    by_scale: Mapping[str, Mapping[str, Any]] = {scale: load_scale(scale).apply(values) for scale in SCALES}
+    by_scale: Mapping[str, Mapping[str, Any]] = {
+        scale: load_scale(scale).apply(values) for scale in SCALES
+    }
     lines = []
     for name in values:
         at = {scale: plain(v[name]) for scale, v in by_scale.items()}
         value = at["gpt2"] if len({repr(v) for v in at.values()}) == 1 else at
         text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)
-        lines.append(f"{name}: {text.splitlines()[0]}\n")  # behind a lone scalar comes an end of document
+        lines.append(
+            f"{name}: {text.splitlines()[0]}\n"
+        )  # behind a lone scalar comes an end of document
     return "".join(lines)
 
 

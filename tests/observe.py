@@ -62,7 +62,12 @@ def make_corpora(folder: Path) -> Mapping[str, Any]:
         val = folder / f"{name}_val.bin"
         write_shard(val, tokens[start : start + 2049].astype(np.uint16))
         corpora[name] = SimpleNamespace(
-            name=name, train=shards, val=[val], vocab_size=VOCAB, separator=SEPARATOR, fingerprint="f" * 64
+            name=name,
+            train=shards,
+            val=[val],
+            vocab_size=VOCAB,
+            separator=SEPARATOR,
+            fingerprint="f" * 64,
         )
     return corpora
 
@@ -96,7 +101,9 @@ class Spy(Core):
             self.validated, self.seen = (self.seen, self.grad_mode), trained
 
     def step(self) -> None:
-        self.grads = {n: None if p.grad is None else p.grad.clone() for n, p in self.model.named_parameters()}
+        self.grads = {
+            n: None if p.grad is None else p.grad.clone() for n, p in self.model.named_parameters()
+        }
         super().step()
 
 
@@ -146,7 +153,13 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
     out, made, stances, restarts, warmed, cached = Rows(), [], [], [], [], []
 
     def heldout(name: str, corpus: Any) -> HeldOut:
-        return HeldOut(name=name, shards=tuple(corpora[name].val), n_tokens=2049, bytes_per_token=None, fingerprint="e" * 64)
+        return HeldOut(
+            name=name,
+            shards=tuple(corpora[name].val),
+            n_tokens=2049,
+            bytes_per_token=None,
+            fingerprint="e" * 64,
+        )
 
     restart = harness.training.train.Clock.restart
     with ExitStack() as stack:
@@ -154,11 +167,19 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
             (harness.training.train, "Core", Spy),
             (harness.training.train, "open_corpus", corpora.__getitem__),
             (harness.training.train, "open_heldout", heldout),
-            (harness.training.train, "cache_locally", lambda corpus: (cached.append(corpus.name), corpus)[1]),
+            (
+                harness.training.train,
+                "cache_locally",
+                lambda corpus: (cached.append(corpus.name), corpus)[1],
+            ),
             (harness.training.train, "UNTIMED_STEPS", 2),
             (harness.training.train, "GUARDED_STEPS", 2),
             (harness.training.train.Training, "warm_up", lambda self: warmed.append(True)),
-            (harness.training.train.Clock, "restart", lambda self: (restarts.append(len(self._marks)), restart(self))),
+            (
+                harness.training.train.Clock,
+                "restart",
+                lambda self: (restarts.append(len(self._marks)), restart(self)),
+            ),
             (torch, "compile", lambda f, **kw: (made.append(sorted(kw)), f)[1]),
             (torch.compiler, "set_stance", lambda *a, **kw: stances.append((a, kw))),
         ):
@@ -182,7 +203,9 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build(config: RunConfig) -> Core:
-    return Core(config, Tokens(vocab_size=VOCAB, separator=SEPARATOR, seq_len=config.data.seq_len), seed=0)
+    return Core(
+        config, Tokens(vocab_size=VOCAB, separator=SEPARATOR, seq_len=config.data.seq_len), seed=0
+    )
 
 
 def parameters(network: GPT) -> dict[str, Any]:
@@ -193,7 +216,10 @@ def groups(core: Core) -> list[Any]:
     """Optimizers as (class, settings, groups as (role, settings)); the names of parameters are no part of it."""
     out = []
     for o in core.optimizers:
-        settings = [{k: v for k, v in g.items() if k not in ("params", "names", "momentum")} for g in o.param_groups]
+        settings = [
+            {k: v for k, v in g.items() if k not in ("params", "names", "momentum")}
+            for g in o.param_groups
+        ]
         own = {k: v for k, v in vars(o).items() if k in ("require_grad",)}
         out.append((type(o).__name__, own, settings))
     return out
@@ -247,9 +273,16 @@ def masks(core: Core) -> tuple[Any, Any]:
         with patch.object(harness.model.mask, "create_block_mask", traced):
             mask = core.model.mask(documents(T), core.set_window(step))
         if isinstance(mask, BlockMask):
-            lists.append([None if t is None else digest(t) for t in (mask.kv_num_blocks, mask.full_kv_num_blocks)])
+            lists.append(
+                [
+                    None if t is None else digest(t)
+                    for t in (mask.kv_num_blocks, mask.full_kv_num_blocks)
+                ]
+            )
             mask = dense_of(mask, T)
-        if mask is not None and mask.is_floating_point():  # what is added to the scores: nothing where a key is seen
+        if (
+            mask is not None and mask.is_floating_point()
+        ):  # what is added to the scores: nothing where a key is seen
             mask = mask == 0
         out.append(digest(torch.ones(T, T, dtype=torch.bool).tril() if mask is None else mask))
     kernels = {kernel_of(block.attn) for block in core.model.blocks if block.attn is not None}
@@ -293,7 +326,11 @@ def comm(config: RunConfig) -> Any:
         stand_in(core.model)
         ids = documents(config.data.seq_len).expand(2, 1, -1)
         core.gradients([(ids, ids)], core.set_step(0))
-    exchange = {next(n for n, f in EXCHANGES.items() if f is o.exchange) for o in core.optimizers if isinstance(o, Muon)}
+    exchange = {
+        next(n for n, f in EXCHANGES.items() if f is o.exchange)
+        for o in core.optimizers
+        if isinstance(o, Muon)
+    }
     assert isinstance(core.forward, Replica)
     return core.forward.settings, core.forward.quietly, exchange - {"redundant"}
 
@@ -331,7 +368,14 @@ def observe(config: RunConfig, corpora: Mapping[str, Any]) -> Observation:
     """Aspect (a word of AFFECTS) -> a value that is equal where nothing changed. See `changed` for how they are compared."""
     core, run = build(config), train(config, corpora)
     seen, kernel = masks(core)
-    loaders = partial(harness.training.loaders.loaders, config, corpora[config.data.corpus], seed=0, rank=0, world_size=1)
+    loaders = partial(
+        harness.training.loaders.loaders,
+        config,
+        corpora[config.data.corpus],
+        seed=0,
+        rank=0,
+        world_size=1,
+    )
     stream, val = loaders(device="cpu")
     prefetcher, _ = loaders(device="cuda")
     prefetcher.close()
@@ -345,7 +389,10 @@ def observe(config: RunConfig, corpora: Mapping[str, Any]) -> Observation:
         "mask": seen,
         "groups": groups(core),
         "schedule": schedule(core),
-        "data": ([digest(t) for _ in range(12) for pair in next(stream) for t in pair], prefetcher.loader.pinned),
+        "data": (
+            [digest(t) for _ in range(12) for pair in next(stream) for t in pair],
+            prefetcher.loader.pinned,
+        ),
         "validation": (run["validation"], [digest(t) for pair in val for t in pair]),
         "comm": comm(config),
         "runtime": (run["runtime"], cuda_settings(config)),
@@ -365,4 +412,6 @@ def changed(off: Observation, on: Observation) -> set[str]:
 
     out = {a for a in AFFECTS if a in off and a not in ("initial", "precision") and off[a] != on[a]}
     same_shape = lambda n: off["parameters"][n][0] == on["parameters"][n][0]  # noqa: E731
-    return out | {a for a, of in (("initial", same_shape), ("precision", lambda n: True)) if differ(a, of)}
+    return out | {
+        a for a, of in (("initial", same_shape), ("precision", lambda n: True)) if differ(a, of)
+    }

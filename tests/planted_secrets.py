@@ -8,7 +8,10 @@ PLANTED = {  # as they are met: in a variable, a log line, an exception, a comma
     "url": "https://someone:" + "s3cretpassw0rd" + "@host.example/x.git",
     "header": "Authorization: Bearer " + "ZmFrZS10b2tlbi0xMjM0NTY3ODkw",
 }
-HIDDEN = [text.split("=")[-1].split(" ")[-1].removeprefix("https://someone:").split("@")[0] for text in PLANTED.values()]
+HIDDEN = [
+    text.split("=")[-1].split(" ")[-1].removeprefix("https://someone:").split("@")[0]
+    for text in PLANTED.values()
+]
 
 
 def leaks(text: str) -> list[str]:

@@ -21,7 +21,11 @@ class Arm:
 LADDER = (
     Arm(name="r07"),
     Arm(
-        name="untied_head", loss_effect=-0.012, step_factor=1.02, changes=("untied_head",), fields=(("model.untied_head", True),)
+        name="untied_head",
+        loss_effect=-0.012,
+        step_factor=1.02,
+        changes=("untied_head",),
+        fields=(("model.untied_head", True),),
     ),
     Arm(
         name="untied_head + embed_norm",
@@ -50,12 +54,17 @@ LADDER = (
         ),
     ),
 )
-PARTS = {"softcap": -0.01, "untied_head": -0.02, "value_residual": 0.006}  # and what the first two lose together:
+PARTS = {
+    "softcap": -0.01,
+    "untied_head": -0.02,
+    "value_residual": 0.006,
+}  # and what the first two lose together:
 LOST_TOGETHER = 0.012
 FACTORIAL = tuple(
     Arm(
         name=" + ".join(chosen) or "base",
-        loss_effect=sum(PARTS[c] for c in chosen) + LOST_TOGETHER * ({"softcap", "untied_head"} <= set(chosen)),
+        loss_effect=sum(PARTS[c] for c in chosen)
+        + LOST_TOGETHER * ({"softcap", "untied_head"} <= set(chosen)),
         step_factor=1 + 0.01 * n,
         changes=chosen,
         fields=tuple((f"model.{c}", True) for c in chosen),
@@ -66,7 +75,10 @@ FACTORIAL = tuple(
 HOSTILE = (
     Arm(name="base</script><script>alert(1)</script>"),
     Arm(
-        name="<script>alert(1)</script>", loss_effect=-0.02, changes=("<b>bold</b>",), fields=(("model.<i>x</i>", "<!-- & \" '"),)
+        name="<script>alert(1)</script>",
+        loss_effect=-0.02,
+        changes=("<b>bold</b>",),
+        fields=(("model.<i>x</i>", "<!-- & \" '"),),
     ),
     Arm(
         name="]]>\u2028\u202e{{ 7*7 }} =HYPERLINK(1)",
@@ -81,7 +93,12 @@ def many_arms(n_arms: int) -> tuple[Arm, ...]:
     """n_arms arms: a baseline and arms with effects from -0.03 to +0.03."""
     effects = np.linspace(-0.03, 0.03, n_arms - 1)
     changed = (
-        Arm(name=f"change_{i:02d}", loss_effect=float(e), changes=(f"change_{i:02d}",), fields=((f"model.field_{i:02d}", True),))
+        Arm(
+            name=f"change_{i:02d}",
+            loss_effect=float(e),
+            changes=(f"change_{i:02d}",),
+            fields=((f"model.field_{i:02d}", True),),
+        )
         for i, e in enumerate(effects)
     )
     return (Arm(name="base"), *changed)

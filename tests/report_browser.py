@@ -18,7 +18,14 @@ FLAGS = (
 
 def chromium() -> str | None:
     """The path of a Chromium on this machine, or None."""
-    return next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
+    return next(
+        (
+            p
+            for name in ("chromium", "chromium-browser", "google-chrome")
+            if (p := shutil.which(name))
+        ),
+        None,
+    )
 
 
 class Browser:
@@ -30,7 +37,15 @@ class Browser:
         from_read, from_write = os.pipe()
         shell = f'exec "$0" "$@" 3<&{to_read} 4>&{from_write}'
         self._process = subprocess.Popen(
-            ["bash", "-c", shell, program, *FLAGS, f"--user-data-dir={self._home.name}", "about:blank"],
+            [
+                "bash",
+                "-c",
+                shell,
+                program,
+                *FLAGS,
+                f"--user-data-dir={self._home.name}",
+                "about:blank",
+            ],
             pass_fds=(to_read, from_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -49,7 +64,12 @@ class Browser:
     def __enter__(self) -> "Browser":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._in.close()
         try:
             self._process.wait(timeout=5)
@@ -85,12 +105,32 @@ class Browser:
             else:
                 return answer["result"]
 
-    def open(self, path: Path, *, width: int = 1200, height: int = 900, dark: bool = False, hash: str = "") -> None:
+    def open(
+        self,
+        path: Path,
+        *,
+        width: int = 1200,
+        height: int = 900,
+        dark: bool = False,
+        hash: str = "",
+    ) -> None:
         """Load a local file at this width (CSS pixels) and wait until it has loaded."""
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
         scheme = "dark" if dark else "light"
-        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        for url in ("about:blank", path.resolve().as_uri() + hash):  # a fresh document even where only the hash differs
+        self.send(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
+        for url in (
+            "about:blank",
+            path.resolve().as_uri() + hash,
+        ):  # a fresh document even where only the hash differs
             self.events.clear()
             self.send("Page.navigate", url=url)
             while not any(e["method"] == "Page.loadEventFired" for e in self.events):
@@ -98,9 +138,13 @@ class Browser:
 
     def evaluate(self, expression: str) -> Any:
         """The JSON value of a JavaScript expression; promises are awaited."""
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
-            raise RuntimeError(answer["exceptionDetails"].get("exception", {}).get("description", "exception"))
+            raise RuntimeError(
+                answer["exceptionDetails"].get("exception", {}).get("description", "exception")
+            )
         return answer["result"].get("value")
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
@@ -108,7 +152,11 @@ class Browser:
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def pdf(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self.send("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"]))
+        path.write_bytes(
+            base64.b64decode(
+                self.send("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"]
+            )
+        )
 
     def complaints(self) -> list[str]:
         """Console errors and warnings, uncaught exceptions, and requests other than the page itself, since open()."""
@@ -117,7 +165,11 @@ class Browser:
             method, params = event.get("method"), event.get("params", {})
             if method == "Runtime.exceptionThrown":
                 found.append(f"exception: {params['exceptionDetails'].get('text')}")
-            elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+            elif method == "Runtime.consoleAPICalled" and params["type"] in (
+                "error",
+                "warning",
+                "assert",
+            ):
                 found.append(f"console {params['type']}: {params['args']}")
             elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
                 found.append(f"log: {params['entry']['text']}")

@@ -18,7 +18,14 @@ from tests.report_arms import LADDER, Arm
 
 START = datetime.datetime(2026, 1, 5, 8, 0, tzinfo=datetime.UTC)
 N_STEPS, BATCH_TOKENS = 300, 4096
-WALL = {"import_s": 1.9, "data_s": 0.2, "build_s": 0.1, "compile_s": 0.0, "warmup_s": 0.4, "validate_s": 1.1}
+WALL = {
+    "import_s": 1.9,
+    "data_s": 0.2,
+    "build_s": 0.1,
+    "compile_s": 0.0,
+    "warmup_s": 0.4,
+    "validate_s": 1.1,
+}
 
 
 def canonical(value: Any) -> str:
@@ -31,7 +38,13 @@ def digest(value: Any, n: int = 16) -> str:
 
 def run_config(name: str, arm: Arm, seed: int, role: str, budget: int, code: str) -> dict[str, Any]:
     config: dict[str, Any] = {
-        "model": {"n_layer": 2, "model_dim": 64, "untied_head": False, "embed_norm": False, "zero_head": False},
+        "model": {
+            "n_layer": 2,
+            "model_dim": 64,
+            "untied_head": False,
+            "embed_norm": False,
+            "zero_head": False,
+        },
         "optim": {"muon_lr": 0.02, "split": "two_way"},
         "schedule": {"steps": budget, "cooldown": 0.4},
         "data": {"name": "stdlib", "seq_len": 512},
@@ -58,14 +71,23 @@ def run_config(name: str, arm: Arm, seed: int, role: str, budget: int, code: str
 
 
 def curve(
-    rng: np.random.Generator, *, final: float, n_points: int, budget: int, step_s: float, diverges: bool, single_steps: bool
+    rng: np.random.Generator,
+    *,
+    final: float,
+    n_points: int,
+    budget: int,
+    step_s: float,
+    diverges: bool,
+    single_steps: bool,
 ) -> list[dict]:
     """Validation rows from 5.55 nats at step 0 down to `final`; a diverging run turns up at two thirds and ends as null."""
     rows: list[dict] = []
     of_steps = np.random.default_rng(budget)  # its own, so that nothing else depends on it
     for i, part in enumerate(np.linspace(0.0, 1.0, n_points)):
         shape = 0.75 * np.exp(-9.0 * part) + 0.25 * (1.0 - part)
-        loss = final + (5.55 - final) * shape + (rng.normal(0, 0.002) if 0 < i < n_points - 1 else 0.0)
+        loss = (
+            final + (5.55 - final) * shape + (rng.normal(0, 0.002) if 0 < i < n_points - 1 else 0.0)
+        )
         value = float(loss)
         if diverges and part > 0.66:
             value = float("nan") if i == n_points - 1 else float(loss + 3.0 * (part - 0.66) / 0.34)
@@ -126,15 +148,39 @@ def write_experiment(
             for budget in budgets:
                 code = "c0" * 8 if (arm.name, block) in stale else "c1" * 8
                 config = run_config(name, arm, block, "loss", budget, code)
-                intent = digest({k: v for k, v in config.items() if k not in ("source", "environment")})
+                intent = digest(
+                    {k: v for k, v in config.items() if k not in ("source", "environment")}
+                )
                 run_id = digest(config)
-                final = 1.58 + arm.loss_effect + block_noise + rng.normal(0, sd) + 0.15 * (N_STEPS / budget - 1.0)
-                step_s = 0.018 * arm.step_factor * (1 + 0.02 * (block % n_nodes)) * (1 + rng.normal(0, 0.004))
+                final = (
+                    1.58
+                    + arm.loss_effect
+                    + block_noise
+                    + rng.normal(0, sd)
+                    + 0.15 * (N_STEPS / budget - 1.0)
+                )
+                step_s = (
+                    0.018
+                    * arm.step_factor
+                    * (1 + 0.02 * (block % n_nodes))
+                    * (1 + rng.normal(0, 0.004))
+                )
                 status = outcome.get((arm.name, block), "finished")
                 node = f"node-{block % n_nodes}"
                 begun, clock = clock, clock + datetime.timedelta(seconds=budget * step_s + 5.0)
                 write_run(
-                    root / "runs" / run_id, config, intent, status, node, begun, rng, final, step_s, n_points, arm, single_steps
+                    root / "runs" / run_id,
+                    config,
+                    intent,
+                    status,
+                    node,
+                    begun,
+                    rng,
+                    final,
+                    step_s,
+                    n_points,
+                    arm,
+                    single_steps,
                 )
                 current = digest({**config, "source": {"digest": "c1" * 8}})
                 planned.append(
@@ -160,11 +206,21 @@ def write_experiment(
         "scale": "tiny",
         "baseline": arms[0].name,
         "design": design,
-        "arms": [{"name": a.name, "changes": list(a.changes), "fields": dict(a.fields), "estimand": "at-rate"} for a in arms],
+        "arms": [
+            {
+                "name": a.name,
+                "changes": list(a.changes),
+                "fields": dict(a.fields),
+                "estimand": "at-rate",
+            }
+            for a in arms
+        ],
         "seeds": seeds,
         "seeds_rule": None,
         "budgets": list(budgets),
-        "target": None if target is None else {"val_loss": target, "reason": "where the plain recipe ends"},
+        "target": None
+        if target is None
+        else {"val_loss": target, "reason": "where the plain recipe ends"},
         "primary": "val_loss",
         "margin": 0.01,
         "confirm": confirm,
@@ -175,7 +231,10 @@ def write_experiment(
         "looks": 1,
         "runs": planned,
     }
-    locked = {k: plan[k] for k in ("question", "baseline", "arms", "seeds", "primary", "margin", "budgets")}
+    locked = {
+        k: plan[k]
+        for k in ("question", "baseline", "arms", "seeds", "primary", "margin", "budgets")
+    }
     plan["locks"] = [{"locked": START.isoformat(), "digest": digest(locked, 64), "plan": locked}]
     folder = root / "experiments" / name
     folder.mkdir(parents=True)
@@ -205,10 +264,15 @@ def write_run(
     document = {
         "schema": 1,
         **config,
-        "source": {**config["source"], "files": {"optim/muon.py": config["source"]["digest"], "model/gpt.py": "a" * 16}},
+        "source": {
+            **config["source"],
+            "files": {"optim/muon.py": config["source"]["digest"], "model/gpt.py": "a" * 16},
+        },
         "toggles": list(arm.changes),
     }
-    text = yaml.dump(document, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
+    text = yaml.dump(
+        document, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False
+    )
     (folder / "config.yaml").write_text(text, encoding="utf-8")
     environment = {
         "host": node,

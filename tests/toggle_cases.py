@@ -73,7 +73,9 @@ BESIDE: dict[str, dict[str, Any]] = {
     "system.skip_guards": {"system.compile": "on"},
 }
 # choices that compute the same in every respect, with the reason
-SAME = {("data.shard_switch", "reaches"): "pos+G+1 > S and pos+G >= S are one rule in whole numbers"}
+SAME = {
+    ("data.shard_switch", "reaches"): "pos+G+1 > S and pos+G >= S are one rule in whole numbers"
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,9 @@ class Case:
 
 def values(name: str, f: Field) -> list[Any]:
     """What a toggle is tried at: its listed choices, or its declared example."""
-    listed = VALUES.get(name) or [c["value"] for c in choices(name, f)] + [f.metadata.get("example")]
+    listed = VALUES.get(name) or [c["value"] for c in choices(name, f)] + [
+        f.metadata.get("example")
+    ]
     out = [v for v in listed if v is not None or f.default is not None]
     out = [v for v in dict.fromkeys(out) if v != get(BASE, name) and v is not None]
     assert out, f"{name} lists no choice: declare example=, a value that shows what it does"
@@ -104,7 +108,9 @@ def with_requirements(config: RunConfig, name: str, value: Any) -> RunConfig:
     for condition, needs in TOGGLES[name].metadata.get("requires", {}).items():
         if value == condition or (condition == "*" and value != TOGGLES[name].default):
             for other, accepted in needs.items():
-                fits = [v for v in values(other, TOGGLES[other])] if accepted == ON else list(accepted)
+                fits = (
+                    [v for v in values(other, TOGGLES[other])] if accepted == ON else list(accepted)
+                )
                 if get(config, other) not in fits:
                     chosen = next((v for v in fits if v in RUNS_ON_CPU), fits[0])
                     config = with_requirements(config, other, chosen)
@@ -128,7 +134,9 @@ def cases() -> Iterator[Case]:
             on = with_requirements(context, name, value)
             others = [get(BASE, name), *values(name, f)]
             offs = (with_fields(on, {name: v}) for v in others if v != value)
-            yield Case(name=name, value=value, on=on, off=next((c for c in offs if valid(c)), context))
+            yield Case(
+                name=name, value=value, on=on, off=next((c for c in offs if valid(c)), context)
+            )
 
 
 CASES = list(cases())

@@ -34,10 +34,7 @@ def pieces_in_place(pieces: Sequence[Hashable], options: Sequence[Sequence[Hasha
     as_many = [option for option in options if len(option) == len(pieces)]
     if not as_many:
         return False
-    for place, piece in enumerate(pieces):
-        if piece not in {option[place] for option in as_many}:
-            return False
-    return True
+    return all(piece in {option[place] for option in as_many} for place, piece in enumerate(pieces))
 
 
 def coordinates(text: str) -> list[str | float]:
@@ -83,10 +80,7 @@ def same_mapping(own: Mapping[str, Any], options: Sequence[Any]) -> bool:
             alike.append(option)
     if not alike:
         return False
-    for key, value in own.items():
-        if not same_data(value, [option[key] for option in alike]):
-            return False
-    return True
+    return all(same_data(value, [option[key] for option in alike]) for key, value in own.items())
 
 
 def same_list(own: Sequence[Any], options: Sequence[Any]) -> bool:

@@ -79,10 +79,7 @@ class Table:
 
     def one_run_a_block(self) -> bool:
         """Whether no arm with blocks repeats one or has a run outside them."""
-        for arm, in_blocks in self.blocks.items():
-            if len(self.loose[arm]) != len(in_blocks):
-                return False
-        return True
+        return all(len(self.loose[arm]) == len(in_blocks) for arm, in_blocks in self.blocks.items())
 
 
 def on_scale(value: float | None, metric: str) -> float:

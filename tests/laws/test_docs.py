@@ -27,14 +27,26 @@ DOCS = ROOT / "docs"
 
 def blocks(page: str, language: str) -> list[str]:
     """The fenced blocks of a page in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$",
+        (DOCS / page).read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
 
 
 def table_rows(page: str, first_header: str) -> list[list[str]]:
     """The body of the table whose header begins with this cell; escaped pipes are pipes again."""
-    body = (DOCS / page).read_text(encoding="utf-8").split(f"\n| {first_header} |", 1)[1].split("\n\n")[0]
+    body = (
+        (DOCS / page)
+        .read_text(encoding="utf-8")
+        .split(f"\n| {first_header} |", 1)[1]
+        .split("\n\n")[0]
+    )
     lines = body.splitlines()[2:]
-    return [[c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [
+        [c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in lines
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +75,9 @@ def test_every_claim_names_toggles_that_exist_and_has_a_verdict():
         assert names, said
         assert set(names) <= known, said
         assert verdict in reference.VERDICTS, said
-        assert why or verdict in ("accurate", "already there", "opinion", "not mentioned"), f"{said}: say what is wrong with it"
+        assert why or verdict in ("accurate", "already there", "opinion", "not mentioned"), (
+            f"{said}: say what is wrong with it"
+        )
 
 
 def test_links_between_pages_lead_somewhere():
@@ -73,7 +87,9 @@ def test_links_between_pages_lead_somewhere():
             path = page.parent / target if target else page
             assert path.exists(), f"{page.name}: {target}"
             if anchor:
-                assert f'id="{anchor}"' in path.read_text(encoding="utf-8"), f"{page.name}: #{anchor}"
+                assert f'id="{anchor}"' in path.read_text(encoding="utf-8"), (
+                    f"{page.name}: #{anchor}"
+                )
 
 
 # ---------------------------------------------------------------- experiments.md
@@ -92,12 +108,16 @@ def test_every_key_of_an_experiment_is_documented_and_in_the_schema():
     assert set(reference.experiment_schema()["properties"]) == set(KEYS)
 
 
-@pytest.mark.parametrize("text", blocks("experiments.md", "yaml"), ids=lambda t: yaml.safe_load(t)["name"])
+@pytest.mark.parametrize(
+    "text", blocks("experiments.md", "yaml"), ids=lambda t: yaml.safe_load(t)["name"]
+)
 def test_every_example_loads(text, tmp_path):
     assert len(load(text, tmp_path).arms) > 1
 
 
-@pytest.mark.parametrize("row", table_rows("experiments.md", "with"), ids=lambda row: row[0].strip("`"))
+@pytest.mark.parametrize(
+    "row", table_rows("experiments.md", "with"), ids=lambda row: row[0].strip("`")
+)
 def test_every_error_is_what_the_page_says(row, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     smallest = yaml.safe_load(blocks("experiments.md", "yaml")[0])
@@ -107,7 +127,9 @@ def test_every_error_is_what_the_page_says(row, tmp_path, monkeypatch):
     assert said(error.value, tmp_path) == row[1].strip("`")
 
 
-@pytest.mark.parametrize("row", table_rows("experiments.md", "the file"), ids=lambda row: row[0].strip("`"))
+@pytest.mark.parametrize(
+    "row", table_rows("experiments.md", "the file"), ids=lambda row: row[0].strip("`")
+)
 def test_every_error_of_a_broken_file_is_what_the_page_says(row, tmp_path):
     with pytest.raises(UserError) as error:
         load("" if row[0] == "*empty*" else row[0].strip("`").replace("⏎", "\n"), tmp_path)
@@ -128,14 +150,20 @@ def commands(group: Any = None, prefix: str = "") -> dict[str, Any]:
     """Every registered command by its full name."""
     out: dict[str, Any] = {}
     for name, command in (group or typer.main.get_command(app)).commands.items():
-        out |= commands(command, f"{prefix}{name} ") if hasattr(command, "commands") else {f"{prefix}{name}": command}
+        out |= (
+            commands(command, f"{prefix}{name} ")
+            if hasattr(command, "commands")
+            else {f"{prefix}{name}": command}
+        )
     return out
 
 
 def section_of(command: str) -> str:
     """The part of the page under the command's heading."""
     page = (DOCS / "command-line.md").read_text(encoding="utf-8")
-    found = re.search(rf"^### `ablate {re.escape(command)}\b.*?(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^### `ablate {re.escape(command)}\b.*?(?=^##|\Z)", page, re.MULTILINE | re.DOTALL
+    )
     assert found, f"docs/command-line.md has no section for `ablate {command}`"
     return found[0]
 
@@ -143,13 +171,17 @@ def section_of(command: str) -> str:
 @pytest.mark.parametrize("name", commands())
 def test_every_command_and_option_is_documented(name):
     section = section_of(name)
-    options = [o for p in commands()[name].params for o in p.opts if o.startswith("-") and o != "--help"]
+    options = [
+        o for p in commands()[name].params for o in p.opts if o.startswith("-") and o != "--help"
+    ]
     assert not [o for o in options if not re.search(rf"(?<![\w-]){re.escape(o)}(?![\w-])", section)]
 
 
 def test_no_command_or_option_is_documented_that_does_not_exist():
     page = (DOCS / "command-line.md").read_text(encoding="utf-8")
-    assert {h for h in re.findall(r"^### `ablate ((?:data )?[a-z-]+)", page, re.MULTILINE)} == set(commands())
+    assert {h for h in re.findall(r"^### `ablate ((?:data )?[a-z-]+)", page, re.MULTILINE)} == set(
+        commands()
+    )
     for name, command in commands().items():
         known = {o for p in command.params for o in p.opts} | {"--help", "--debug"}
         assert not set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", section_of(name))) - known, name
@@ -157,7 +189,11 @@ def test_no_command_or_option_is_documented_that_does_not_exist():
 
 def test_every_command_shown_anywhere_exists():
     for page in [ROOT / "README.md", *DOCS.glob("*.md")]:
-        for used in re.findall(r"(?:^|[`/(])ablate ((?:data )?[a-z][a-z-]*)", page.read_text(encoding="utf-8"), re.MULTILINE):
+        for used in re.findall(
+            r"(?:^|[`/(])ablate ((?:data )?[a-z][a-z-]*)",
+            page.read_text(encoding="utf-8"),
+            re.MULTILINE,
+        ):
             assert used in commands() or used == "data", f"{page.name}: ablate {used}"
 
 
@@ -180,7 +216,10 @@ def test_json_has_exactly_the_keys_that_are_documented(arguments, capsys):
     keys = set(value[0] if isinstance(value, list) else value)
     name = next(n for n in commands() if " ".join(arguments).startswith(n))
     shapes = re.findall(r"\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}", section_of(name).replace("\n", " "))
-    documented = [{k.split(":")[0].strip() for k in re.sub(r"\{[^{}]*\}", "", shape).split(",")} for shape in shapes]
+    documented = [
+        {k.split(":")[0].strip() for k in re.sub(r"\{[^{}]*\}", "", shape).split(",")}
+        for shape in shapes
+    ]
     assert keys in documented
 
 
@@ -204,7 +243,12 @@ def tree(tmp_path_factory) -> Path:
     """A copy of the project with the page's toggle in it."""
     copy = tmp_path_factory.mktemp("tree")
     for folder in ("model", "optim", "harness", "reports", "experiments"):
-        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / folder,
+            copy / folder,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
     experiment = blocks("add-a-toggle.md", "yaml")[1]
     (copy / experiment.splitlines()[0].removeprefix("# ")).write_text(experiment, encoding="utf-8")
     for diff in blocks("add-a-toggle.md", "diff"):
@@ -214,8 +258,20 @@ def tree(tmp_path_factory) -> Path:
 
 def python(tree: Path, *arguments: str) -> str:
     """Run Python on a copy of the project; returns what it prints."""
-    environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "ABLATE_DATA": str(tree / "data")}
-    done = subprocess.run([sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "OMP_NUM_THREADS": "1",
+        "ABLATE_DATA": str(tree / "data"),
+    }
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -223,7 +279,10 @@ def python(tree: Path, *arguments: str) -> str:
 def test_a_toggle_takes_at_most_three_files_and_thirty_lines():
     diffs, experiment = blocks("add-a-toggle.md", "diff"), blocks("add-a-toggle.md", "yaml")[1]
     assert len({d.splitlines()[0] for d in diffs}) + 1 <= 3
-    assert sum(line[0] == "+" for d in diffs for line in d.splitlines()) + len(experiment.splitlines()) <= 30
+    assert (
+        sum(line[0] == "+" for d in diffs for line in d.splitlines()) + len(experiment.splitlines())
+        <= 30
+    )
 
 
 TRAINING = """
@@ -251,22 +310,56 @@ def test_the_toggle_of_the_page_is_listed_and_trains(tree):
 
 @pytest.mark.slow
 def test_the_law_tests_pick_the_toggle_of_the_page_up(tree):
-    shutil.copytree(ROOT / "tests", tree / "tests", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "tests", tree / "tests", symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copy(ROOT / "pyproject.toml", tree)
-    laws = ["-m", "pytest", "-p", "no:cacheprovider", "-rA", "tests/laws/test_toggles.py", "-k", "model.mlp_gain"]
+    laws = [
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+        "tests/laws/test_toggles.py",
+        "-k",
+        "model.mlp_gain",
+    ]
     said = python(tree, *laws)
-    for law in ("on_changes_what_it_states", "off_is_the_baseline", "no_parameter_without_gradient", "nobody_reads"):
+    for law in (
+        "on_changes_what_it_states",
+        "off_is_the_baseline",
+        "no_parameter_without_gradient",
+        "nobody_reads",
+    ):
         assert re.search(rf"PASSED .*{law}.*model\.mlp_gain", said), said
 
 
-SIZES = ("data.corpus=own", "data.batch_tokens=256", "data.micro_tokens=256", "data.val_tokens=1024", "schedule.steps=6")
+SIZES = (
+    "data.corpus=own",
+    "data.batch_tokens=256",
+    "data.micro_tokens=256",
+    "data.val_tokens=1024",
+    "schedule.steps=6",
+)
 SMALL = [argument for size in SIZES for argument in ("--set", size)]
 
 
 @pytest.mark.slow
 def test_the_experiment_of_the_page_runs(tree):
     python(tree, "-m", "harness", "data", "prepare", "text", "harness", "model", "--name", "own")
-    out = python(tree, "-m", "harness", "run", "mlp_gain", "--seeds", "2", "--no-report", "--max-parallel", "1", *SMALL)
+    out = python(
+        tree,
+        "-m",
+        "harness",
+        "run",
+        "mlp_gain",
+        "--seeds",
+        "2",
+        "--no-report",
+        "--max-parallel",
+        "1",
+        *SMALL,
+    )
     assert "4 runs, 0 diverged" in out
 
 

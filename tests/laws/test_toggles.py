@@ -18,7 +18,9 @@ from tests.toggle_cases import BASE, CASES, SAME, TOGGLES, Case, values
 
 pytestmark = [
     pytest.mark.slow,  # every toggle, every choice: minutes in all
-    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),  # at an import
+    pytest.mark.filterwarnings(
+        "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"
+    ),  # at an import
 ]
 ROUNDING = 2e-2  # of a loss of about 5, in bf16
 
@@ -55,11 +57,17 @@ def check_effect(name: str, effects: dict[Any, set[str]]) -> None:
     stated = set(TOGGLES[name].metadata["affects"])
     for value, found in effects.items():
         extra = found - stated - ({"loss"} if "rounding" in stated else set())
-        assert not extra, f"{name}={value} changes {sorted(extra)}, which it does not declare: affects={tuple(sorted(stated))}"
+        assert not extra, (
+            f"{name}={value} changes {sorted(extra)}, which it does not declare: affects={tuple(sorted(stated))}"
+        )
         assert found or (name, value) in SAME, f"{name}={value} changes nothing"
-        assert "loss" not in stated or "loss" in found or (name, value) in SAME, f"{name}={value} leaves the losses as they are"
+        assert "loss" not in stated or "loss" in found or (name, value) in SAME, (
+            f"{name}={value} leaves the losses as they are"
+        )
     missing = stated - {"rounding"} - set().union(*effects.values())
-    assert not missing, f"{name} declares {sorted(missing)}, but changes no such thing: affects={tuple(sorted(stated))}"
+    assert not missing, (
+        f"{name} declares {sorted(missing)}, but changes no such thing: affects={tuple(sorted(stated))}"
+    )
 
 
 def check_rounding(off: Observation, on: Observation) -> None:
@@ -81,7 +89,9 @@ def check_gradients(case: Case, on: Observation) -> None:
             if grad.ndim and tables[layer] is None:
                 assert not live[1], f"{name}: a layer without a table, yet a gradient to its share"
                 live = live[:1]
-        assert live.all() if grad.ndim < 2 and grad.numel() < 100 else live.any(), f"{name} has a gradient of zeros"
+        assert live.all() if grad.ndim < 2 and grad.numel() < 100 else live.any(), (
+            f"{name} has a gradient of zeros"
+        )
 
 
 # ---------------------------------------------------------------- the laws, over everything
@@ -99,7 +109,9 @@ def test_on_changes_what_it_states_and_only_that(name: str, seen: Observe) -> No
     check_effect(name, effects(name, seen))
 
 
-@pytest.mark.parametrize("name", [n for n, f in TOGGLES.items() if "rounding" in f.metadata["affects"]])
+@pytest.mark.parametrize(
+    "name", [n for n, f in TOGGLES.items() if "rounding" in f.metadata["affects"]]
+)
 def test_the_same_mathematics_gives_the_same_losses(name: str, seen: Observe) -> None:
     for case in BY_NAME[name]:
         check_rounding(seen(case.off), seen(case.on))
@@ -168,9 +180,13 @@ def test_an_effect_that_stays_away_breaks_the_law(name: str, seen: Observe) -> N
 
 @pytest.mark.parametrize("aspect", sorted(set(AFFECTS) - {"rounding"}))
 def test_an_effect_that_is_not_stated_breaks_the_law(aspect: str, seen: Observe) -> None:
-    name = next(n for n, f in TOGGLES.items() if not {aspect, "rounding"} & set(f.metadata["affects"]))
+    name = next(
+        n for n, f in TOGGLES.items() if not {aspect, "rounding"} & set(f.metadata["affects"])
+    )
     with pytest.raises(AssertionError, match=aspect):
-        check_effect(name, {value: aspects | {aspect} for value, aspects in effects(name, seen).items()})
+        check_effect(
+            name, {value: aspects | {aspect} for value, aspects in effects(name, seen).items()}
+        )
 
 
 def test_a_missing_gradient_breaks_the_law(seen: Observe) -> None:
@@ -201,13 +217,19 @@ def refused() -> list[Any]:
                     fits = lambda v, a=accepted: v not in (None, (), False) if a == ON else v in a  # noqa: E731
                     bad = next(v for v in possible if fits(v) == (kind == "conflicts"))
                     label = f"{name}={case.value} {kind} {other}"
-                    out.append(pytest.param(with_fields(case.on, {other: bad}), name, other, id=label))
+                    out.append(
+                        pytest.param(with_fields(case.on, {other: bad}), name, other, id=label)
+                    )
     return out
 
 
 @pytest.mark.parametrize(("config", "name", "other"), refused())
 def test_a_refused_combination_is_refused_by_name(config: RunConfig, name: str, other: str) -> None:
-    (message,) = [m for m in refusals(config) if m.startswith(f"{name}=") and f" {other}" in m.partition("=")[2]]
+    (message,) = [
+        m
+        for m in refusals(config)
+        if m.startswith(f"{name}=") and f" {other}" in m.partition("=")[2]
+    ]
     assert "\n" not in message
     assert f"set {other}, or leave {name} at" in message or f"leave {name} at" in message
     with pytest.raises(UserError):

@@ -20,7 +20,8 @@ FILES = {
     str(path.relative_to(ROOT)): path.read_text()
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
-    if not path.is_relative_to(ROOT / "harness" / "model") and not path.is_relative_to(ROOT / "harness" / "optim")
+    if not path.is_relative_to(ROOT / "harness" / "model")
+    and not path.is_relative_to(ROOT / "harness" / "optim")
 }
 MAX_LINES = 350
 # Who may import whom. A folder may always import itself and harness/errors.py; model and optim stand in harness by a link, so
@@ -37,12 +38,33 @@ MAY_IMPORT = {
     "config": {"data", "model", "optim", "harness"},
     "store": {"run", "provenance"},
     "training": {"run", "data", "corpora", "config", "model", "optim"},
-    "experiment": {"run", "provenance", "node", "data", "corpora", "config", "training", "model", "harness"},
+    "experiment": {
+        "run",
+        "provenance",
+        "node",
+        "data",
+        "corpora",
+        "config",
+        "training",
+        "model",
+        "harness",
+    },
     "runner": {"run", "provenance", "node", "corpora", "config", "store", "training", "harness"},
     "bench": {"node", "data", "corpora", "config", "training", "model", "optim"},
     "foreign": {"run", "provenance", "node", "store", "experiment", "runner"},
     "cli": {
-        *("run", "provenance", "node", "corpora", "config", "store", "experiment", "runner", "bench", "foreign"),
+        *(
+            "run",
+            "provenance",
+            "node",
+            "corpora",
+            "config",
+            "store",
+            "experiment",
+            "runner",
+            "bench",
+            "foreign",
+        ),
         *("harness", "inputs", "analysis", "stats", "page", "submission", "verify"),
     },
     "reports": {"stats", "inputs", "analysis"},  # what `from reports import ...` offers
@@ -59,16 +81,33 @@ CORE = tuple(
     f
     for f in FILES
     if f.startswith(
-        ("harness/training/", "harness/data/", "harness/corpora/", "harness/run/", "harness/store/", "harness/config/")
+        (
+            "harness/training/",
+            "harness/data/",
+            "harness/corpora/",
+            "harness/run/",
+            "harness/store/",
+            "harness/config/",
+        )
     )
-) + ("harness/errors.py", "harness/yamlfile.py", "harness/bench/parity.py", "harness/bench/gpu_check.py")
+) + (
+    "harness/errors.py",
+    "harness/yamlfile.py",
+    "harness/bench/parity.py",
+    "harness/bench/gpu_check.py",
+)
 
 
 def imported(source: str, *, package: str = "", module_level: bool = False) -> Iterator[str]:
     """Dotted names of the modules a file imports: all of them, or those imported when it is. package: of relative imports."""
     tree = ast.parse(source)
     lazy = (
-        {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.Lambda) for n in ast.walk(f)}
+        {
+            id(n)
+            for f in ast.walk(tree)
+            if isinstance(f, ast.FunctionDef | ast.Lambda)
+            for n in ast.walk(f)
+        }
         if module_level
         else set()
     )
@@ -78,8 +117,14 @@ def imported(source: str, *, package: str = "", module_level: bool = False) -> I
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom):
-            assert node.level == 0 or (node.level == 1 and package in ("model", "optim")), "a relative import"
-            module = f"harness.{package}{'.' * bool(node.module)}{node.module or ''}" if node.level else node.module or ""
+            assert node.level == 0 or (node.level == 1 and package in ("model", "optim")), (
+                "a relative import"
+            )
+            module = (
+                f"harness.{package}{'.' * bool(node.module)}{node.module or ''}"
+                if node.level
+                else node.module or ""
+            )
             yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
@@ -108,9 +153,17 @@ def arrows(file: str) -> set[str]:
     found = set()
     for name in imported(FILES[file], package=file.split("/")[0]):
         own = folder_of_module(name)
-        if own is not None and own != folder_of(file) and not (name + ".").startswith("harness.errors."):
+        if (
+            own is not None
+            and own != folder_of(file)
+            and not (name + ".").startswith("harness.errors.")
+        ):
             found.add(own)
-    return found - ({"harness"} if any(n == "harness" for n in imported(FILES[file], package=file.split("/")[0])) else set())
+    return found - (
+        {"harness"}
+        if any(n == "harness" for n in imported(FILES[file], package=file.split("/")[0]))
+        else set()
+    )
 
 
 def test_folders_import_those_that_the_table_allows_and_every_arrow_of_the_table_is_there() -> None:
@@ -122,7 +175,11 @@ def test_folders_import_those_that_the_table_allows_and_every_arrow_of_the_table
 
 def test_the_table_has_no_circle() -> None:
     """Without the files that stand in harness and reports themselves: those are told apart below."""
-    left = {a: b - {"harness", "reports"} for a, b in MAY_IMPORT.items() if a not in ("harness", "reports")}
+    left = {
+        a: b - {"harness", "reports"}
+        for a, b in MAY_IMPORT.items()
+        if a not in ("harness", "reports")
+    }
     while ground := [a for a, b in left.items() if not b & set(left)]:
         for a in ground:
             del left[a]
@@ -131,9 +188,17 @@ def test_the_table_has_no_circle() -> None:
 
 def test_files_import_each_other_in_no_circle() -> None:
     names = {f"harness.{f}" if folder_of(f) in ("model", "optim") else f: f for f in FILES}
-    modules = {n.removesuffix(".py").removesuffix("/__init__").replace("/", "."): f for n, f in names.items()}
-    modules = {m if m.startswith(("harness", "reports")) else f"harness.{m}": f for m, f in modules.items()}
-    left = {f: {modules[m] for m in imported(t, package=f.split("/")[0]) if m in modules} - {f} for f, t in FILES.items()}
+    modules = {
+        n.removesuffix(".py").removesuffix("/__init__").replace("/", "."): f
+        for n, f in names.items()
+    }
+    modules = {
+        m if m.startswith(("harness", "reports")) else f"harness.{m}": f for m, f in modules.items()
+    }
+    left = {
+        f: {modules[m] for m in imported(t, package=f.split("/")[0]) if m in modules} - {f}
+        for f, t in FILES.items()
+    }
     while ground := [f for f, others in left.items() if not others & set(left)]:
         for f in ground:
             del left[f]
@@ -143,21 +208,39 @@ def test_files_import_each_other_in_no_circle() -> None:
 @pytest.mark.parametrize("package", ["model", "optim"])
 def test_the_mathematics_imports_torch_alone(package: str) -> None:
     allowed = {"torch", "harness", *sys.stdlib_module_names}
-    found = [(f, m) for f, text in FILES.items() if f.startswith(f"{package}/") for m in imported(text, package=package)]
+    found = [
+        (f, m)
+        for f, text in FILES.items()
+        if f.startswith(f"{package}/")
+        for m in imported(text, package=package)
+    ]
     assert [
-        (f, m) for f, m in found if top(m) not in allowed or (top(m) == "harness" and not m.startswith(f"harness.{package}"))
+        (f, m)
+        for f, m in found
+        if top(m) not in allowed or (top(m) == "harness" and not m.startswith(f"harness.{package}"))
     ] == []
 
 
 def test_the_statistics_import_numpy_and_scipy_alone() -> None:
     allowed = {"numpy", "scipy", "reports", *sys.stdlib_module_names}
-    found = [(f, m) for f, text in FILES.items() if f.startswith("reports/stats/") for m in imported(text)]
+    found = [
+        (f, m)
+        for f, text in FILES.items()
+        if f.startswith("reports/stats/")
+        for m in imported(text)
+    ]
     assert found
     assert [(f, m) for f, m in found if top(m) not in allowed] == []
 
 
 def test_reports_never_import_torch() -> None:
-    assert [(f, m) for f, text in FILES.items() if f.startswith("reports/") for m in imported(text) if top(m) == "torch"] == []
+    assert [
+        (f, m)
+        for f, text in FILES.items()
+        if f.startswith("reports/")
+        for m in imported(text)
+        if top(m) == "torch"
+    ] == []
 
 
 def test_only_links_join_the_folders_of_the_mathematics_and_the_data_to_the_package() -> None:
@@ -190,15 +273,24 @@ def string_comparisons(source: str) -> list[int]:
 
 
 def test_no_forward_compares_strings() -> None:
-    assert string_comparisons("def forward(self, x):\n    return x if self.kind == 'a' else -x") == [2]
-    assert [f"{f}:{n}" for f, text in FILES.items() if f.startswith("model/") for n in string_comparisons(text)] == []
+    assert string_comparisons(
+        "def forward(self, x):\n    return x if self.kind == 'a' else -x"
+    ) == [2]
+    assert [
+        f"{f}:{n}"
+        for f, text in FILES.items()
+        if f.startswith("model/")
+        for n in string_comparisons(text)
+    ] == []
 
 
 def test_no_file_is_longer_than_an_idea() -> None:
     assert {f: n for f, text in FILES.items() if (n := text.count("\n")) > MAX_LINES} == {}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments").rglob("*.yaml")), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "experiments").rglob("*.yaml")), ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_every_yaml_of_experiments_loads(path: Path) -> None:
     kind = path.parent.name
     if kind == "records":
@@ -207,7 +299,9 @@ def test_every_yaml_of_experiments_loads(path: Path) -> None:
     elif kind == "scales":
         assert load_scale(path.stem).name == path.stem
     else:
-        assert re.match(r"(#.*\n)*(name: .*\n)?question: .+\?", path.read_text()), "an experiment opens with its question"
+        assert re.match(r"(#.*\n)*(name: .*\n)?question: .+\?", path.read_text()), (
+            "an experiment opens with its question"
+        )
         load_experiment(str(path), device="cpu")
 
 

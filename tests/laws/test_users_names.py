@@ -67,7 +67,9 @@ def python(here: Path, *arguments: str, path: Path | None = None) -> str:
     if path is not None:
         environment["PYTHONPATH"] = str(path)
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=here, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -75,7 +77,9 @@ def python(here: Path, *arguments: str, path: Path | None = None) -> str:
 OURS = "from reports import compare_all, load\nfrom harness.training.train import train\n"
 
 
-@pytest.mark.parametrize("code", [IMPORTS_OWN + OURS, OURS + IMPORTS_OWN], ids=["theirs first", "ours first"])
+@pytest.mark.parametrize(
+    "code", [IMPORTS_OWN + OURS, OURS + IMPORTS_OWN], ids=["theirs first", "ours first"]
+)
 def test_in_a_notebook(folder: Path, code: str) -> None:
     python(folder, "-c", code)
 
@@ -85,7 +89,9 @@ def test_in_scripts_that_ab_starts(folder: Path) -> None:
     for name in ("old.py", "new.py"):
         (folder / name).write_text(IMPORTS_OWN + fast)
     beside = [option for name in ("model.py", "results.py", "optim") for option in ("--with", name)]
-    said = python(folder, "-m", "harness", "ab", "old.py", "new.py", "-n", "1", *CPU, *beside, "--json")
+    said = python(
+        folder, "-m", "harness", "ab", "old.py", "new.py", "-n", "1", *CPU, *beside, "--json"
+    )
     assert [arm["runs"] for arm in json.loads(said)["arms"]] == [1, 1]
 
 
@@ -113,11 +119,23 @@ def test_beside_an_installed_wheel(folder: Path, tmp_path: Path) -> None:
         shutil.copytree(ROOT / part, source / part, symlinks=True, ignore=ignore)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    build = ["-m", "pip", "wheel", str(source), "--no-deps", "--no-build-isolation", "-q", "-w", str(tmp_path)]
+    build = [
+        "-m",
+        "pip",
+        "wheel",
+        str(source),
+        "--no-deps",
+        "--no-build-isolation",
+        "-q",
+        "-w",
+        str(tmp_path),
+    ]
     python(tmp_path, *build)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         wheel.extractall(installed)
     names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
     assert names == {"harness", "reports"}
     python(folder, "-c", OURS + IMPORTS_OWN, path=installed)
-    assert str(installed) in python(folder, "-c", "import harness.model.gpt as m; print(m.__file__)", path=installed)
+    assert str(installed) in python(
+        folder, "-c", "import harness.model.gpt as m; print(m.__file__)", path=installed
+    )

@@ -25,14 +25,20 @@ from harness.training.runtime import set_runtime
 from tests.small_presets import PRESETS, SEPARATOR, TOKENS, core, ids, small
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),  # at an import
+    pytest.mark.filterwarnings(
+        "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"
+    ),  # at an import
 ]
 FLEX = [name for name in PRESETS if preset_values(name)[0]["model.attn_kernel"] == "flex"]
 
 
 def shallow(name: str, mode: str = "record") -> RunConfig:
     """Two layers, an encoder's and a decoder's; the last records' value tables need six."""
-    return small(name, mode) if preset_values(name)[0]["model.value_embed"] == "ends" else small(name, mode, n_layer=2)
+    return (
+        small(name, mode)
+        if preset_values(name)[0]["model.value_embed"] == "ends"
+        else small(name, mode, n_layer=2)
+    )
 
 
 class Graphs:
@@ -72,7 +78,9 @@ def trained(made: Core, config: RunConfig) -> Iterator[torch.Tensor]:
 QUICK = ("r04", "r09", "r16")
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in PRESETS])
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in PRESETS]
+)
 def test_forward_and_loss_are_one_graph(name: str, graphs: Graphs) -> None:
     config = shallow(name)
     plain, made = core(config), core(config)
@@ -82,15 +90,29 @@ def test_forward_and_loss_are_one_graph(name: str, graphs: Graphs) -> None:
         assert graphs.n == 1
     with torch.no_grad():  # validation: another grad mode is another graph, once
         for seed in range(3):
-            made.local(other_documents(seed), other_documents(seed), made.set_window(seed * config.schedule.steps // 2))
+            made.local(
+                other_documents(seed),
+                other_documents(seed),
+                made.set_window(seed * config.schedule.steps // 2),
+            )
     assert graphs.n == 2
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, tracing create_block_mask
-@pytest.mark.parametrize("name", [n if n in ("r12", "r16") else pytest.param(n, marks=pytest.mark.slow) for n in FLEX])
+@pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated:DeprecationWarning"
+)  # torch's own, tracing create_block_mask
+@pytest.mark.parametrize(
+    "name", [n if n in ("r12", "r16") else pytest.param(n, marks=pytest.mark.slow) for n in FLEX]
+)
 def test_flex_attention_and_its_mask_are_one_graph(name: str, graphs: Graphs) -> None:
     config = shallow(name, "fp32")
-    flex = with_fields(config, {"model.attn_kernel": "flex", "model.block_mask": preset_values(name)[0]["model.block_mask"]})
+    flex = with_fields(
+        config,
+        {
+            "model.attn_kernel": "flex",
+            "model.block_mask": preset_values(name)[0]["model.block_mask"],
+        },
+    )
     made, dense = core(config), GPT(flex.model, TOKENS, dtypes("fp32", "autocast"))
     dense.initialize(0)
     compiled = torch.compile(dense, backend=graphs, fullgraph=True, dynamic=False)
@@ -102,7 +124,9 @@ def test_flex_attention_and_its_mask_are_one_graph(name: str, graphs: Graphs) ->
             assert graphs.n == 1
 
 
-def test_a_long_sequence_in_chunks_is_one_graph(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_sequence_in_chunks_is_one_graph(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The dense kernel's checkpointed chunks, whose masks are made again in the backward pass."""
     monkeypatch.setattr(harness.model.attention, "QUERIES", 128)
     config = shallow("r16", "fp32")
@@ -157,7 +181,7 @@ def test_a_graph_that_chooses_its_sdpa_kernel_is_traced_once(tmp_path, monkeypat
     for found in ("autograd_cache_saved", "autograd_cache_hit"):
         set_runtime(with_fields(small("r08"), {"system.compile": "on"}), "cpu", seed=0)
         counters.clear()
-        torch.compile(partial(harness.model.attention.sdpa_only, backend=SDPBackend.MATH), dynamic=False)(
-            q, q, q, None
-        ).sum().backward()
+        torch.compile(
+            partial(harness.model.attention.sdpa_only, backend=SDPBackend.MATH), dynamic=False
+        )(q, q, q, None).sum().backward()
         assert counters["aot_autograd"][found] == 1

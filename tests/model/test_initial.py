@@ -14,7 +14,9 @@ from harness.model.precision import dtypes
 from tests.small_presets import PRESETS, SEPARATOR, VOCAB, batch, core, small
 
 UNTIED = [name for name in PRESETS if not preset_values(name)[0]["model.tied_head"]]
-ZERO_PROJECTIONS = [name for name in PRESETS if preset_values(name)[0]["model.proj_init"] == "zeros"]
+ZERO_PROJECTIONS = [
+    name for name in PRESETS if preset_values(name)[0]["model.proj_init"] == "zeros"
+]
 
 
 @pytest.mark.parametrize("name", UNTIED)
@@ -29,9 +31,17 @@ def test_the_first_loss_is_the_logarithm_of_the_vocabulary(name: str, mode: str)
 
 def first_loss(name: str, **sizes: Any) -> float:
     """Loss of random tokens at the records' width and vocabulary, with fewer layers and tokens."""
-    values = {**preset_values(name)[0], "model.n_layer": 2, **{f"model.{k}": v for k, v in sizes.items()}}
+    values = {
+        **preset_values(name)[0],
+        "model.n_layer": 2,
+        **{f"model.{k}": v for k, v in sizes.items()},
+    }
     config, _ = for_device(to_config(values), "cpu", frozenset())
-    model = GPT(config.model, Tokens(vocab_size=50257, separator=50256, seq_len=64), dtypes("fp32", "autocast"))
+    model = GPT(
+        config.model,
+        Tokens(vocab_size=50257, separator=50256, seq_len=64),
+        dtypes("fp32", "autocast"),
+    )
     model.initialize(0)
     ids = torch.randint(0, 50256, (1, 65), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -41,7 +51,9 @@ def first_loss(name: str, **sizes: Any) -> float:
 @pytest.mark.parametrize("name", ["r05", "r06", "r07"])
 def test_a_tied_identity_network_predicts_each_token_itself(name: str) -> None:
     """Zero projections make the network the identity: the token's own logit is sqrt(d/3) = 16, the others are about N(0, 1/3)."""
-    assert first_loss(name) == pytest.approx(16.0, abs=0.3)  # the records' logs: 16.006, 16.010, 16.028
+    assert first_loss(name) == pytest.approx(
+        16.0, abs=0.3
+    )  # the records' logs: 16.006, 16.010, 16.028
 
 
 def test_the_first_loss_of_the_early_records_is_a_little_above_the_logarithm() -> None:
@@ -59,13 +71,17 @@ def moving(name: str, n_steps: int) -> list[set[str]]:
     for step in range(n_steps):
         made.gradients([batch(step)], made.set_step(step))
         named = dict(made.model.named_parameters())
-        assert all(p.grad is not None for p in named.values()), "a zero gradient is not a missing one"
+        assert all(p.grad is not None for p in named.values()), (
+            "a zero gradient is not a missing one"
+        )
         out.append({n for n, p in named.items() if p.grad.any()})  # type: ignore[union-attr]
         before = {n: p.detach().clone() for n, p in named.items()}
         made.step()
         moved = {n for n, p in named.items() if not torch.equal(p, before[n])}
         assert all(p.isfinite().all() for p in named.values())
-        assert moved <= set().union(*out), "a weight without gradient moved: Muon and Adam map zero to zero"
+        assert moved <= set().union(*out), (
+            "a weight without gradient moved: Muon and Adam map zero to zero"
+        )
     return out
 
 
@@ -76,7 +92,9 @@ def test_head_first_then_projections_then_the_rest(name: str) -> None:
     assert projections
     assert steps[0] == {"head.weight"}
     assert projections <= steps[1]
-    inner = {n for n in steps[2] if n.endswith((".q.weight", ".k.weight", ".v.weight", ".up.weight"))}
+    inner = {
+        n for n in steps[2] if n.endswith((".q.weight", ".k.weight", ".v.weight", ".up.weight"))
+    }
     assert inner
     assert not inner & steps[1]
     assert {"embed.weight", "head.weight"} <= steps[2]
@@ -100,7 +118,9 @@ def test_every_weight_is_drawn_as_the_record_drew_it(name: str) -> None:
             assert_uniform(values, m.d_model)
         elif n.startswith(("embed", "value_embeds")):
             assert abs(values.mean()) < 0.05 and abs(values.std() - 1) < 0.03, n
-        elif n == "head.weight" or (m.proj_init == "zeros" and n.endswith(("out.weight", "down.weight"))):
+        elif n == "head.weight" or (
+            m.proj_init == "zeros" and n.endswith(("out.weight", "down.weight"))
+        ):
             assert not values.any(), n
         elif n.endswith("residual_mix"):
             assert values.tolist() == [1, 0], n
@@ -114,13 +134,19 @@ def test_every_weight_is_drawn_as_the_record_drew_it(name: str) -> None:
 
 def assert_uniform(values: torch.Tensor, fan_in: int) -> None:
     bound = fan_in**-0.5
-    assert 0.98 * bound < values.abs().max() <= bound * 1.004  # bf16 rounding of r10 to r17 may lift the bound
+    assert (
+        0.98 * bound < values.abs().max() <= bound * 1.004
+    )  # bf16 rounding of r10 to r17 may lift the bound
     assert values.float().std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
 
 
 def test_a_seed_and_a_name_give_the_weights_whatever_else_is_there() -> None:
     """The other sections' toggles are held to this by the law tests ("initial")."""
-    a, b, other = core(small("r08")).model, core(small("r18")).model, core(small("r08"), seed=1).model
+    a, b, other = (
+        core(small("r08")).model,
+        core(small("r18")).model,
+        core(small("r08"), seed=1).model,
+    )
     shared = {n: p for n, p in b.named_parameters() if n in dict(a.named_parameters())}
     assert len(shared) > 20
     for n, p in a.named_parameters():

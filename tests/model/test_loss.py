@@ -20,7 +20,10 @@ from tests.small_presets import SEQ_LEN, TOKENS, batch, core, disturb, small
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 96  # of 256 tokens: the last part is shorter
-BOUND = {"fp32": (2e-7, 1e-5), "record": (1e-6, 2.0**-6)}  # of the loss; of a gradient's norm, through all layers
+BOUND = {
+    "fp32": (2e-7, 1e-5),
+    "record": (1e-6, 2.0**-6),
+}  # of the loss; of a gradient's norm, through all layers
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +48,9 @@ def losses_and_gradients(name: str, mode: str, **fields: Any) -> tuple[Tensor, d
 @pytest.mark.parametrize("name", ["r02", "r09", "r18"])  # tied; capped; in another policy
 def test_parts_give_the_losses_and_gradients_of_the_whole(name: str, mode: str) -> None:
     of_loss, of_gradient = BOUND[mode]
-    (whole, expected), (parts, found) = (losses_and_gradients(name, mode, loss_rows=rows) for rows in (None, ROWS))
+    (whole, expected), (parts, found) = (
+        losses_and_gradients(name, mode, loss_rows=rows) for rows in (None, ROWS)
+    )
     assert torch.allclose(parts, whole, rtol=of_loss, atol=0)
     assert found.keys() == expected.keys()
     for parameter, g in expected.items():
@@ -61,7 +66,9 @@ def test_the_gradient_is_that_of_the_library(softcap: float | None) -> None:
     x, head = (torch.randn(n, 5, dtype=torch.float64, requires_grad=True) for n in (7, 11))
     y = torch.randint(0, 11, (7,))
     z = x @ head.T
-    whole = F.cross_entropy((z if softcap is None else softcap * torch.tanh(z / softcap)).float(), y)
+    whole = F.cross_entropy(
+        (z if softcap is None else softcap * torch.tanh(z / softcap)).float(), y
+    )
     parts = chunked_cross_entropy(x, head, y, softcap=softcap, rows=3)
     expected, found = (torch.autograd.grad(0.3 * loss, (x, head)) for loss in (whole, parts))
     for a, b in zip(found, expected, strict=True):
@@ -74,9 +81,13 @@ class Live(TorchDispatchMode):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.now = self.peak = 0
-        self.known = {t.untyped_storage()._cdata for t in (*network.parameters(), *network.buffers())}
+        self.known = {
+            t.untyped_storage()._cdata for t in (*network.parameters(), *network.buffers())
+        }
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         made = function(*args, **(kwargs or {}))
         for t in made if isinstance(made, tuple | list) else (made,):
             if isinstance(t, Tensor) and (key := t.untyped_storage()._cdata) not in self.known:
@@ -96,7 +107,9 @@ RECORDS_VOCAB = 50304
 
 def peaks(rows: int | None) -> tuple[int, int]:
     """Bytes that a training and a validation pass of 256 tokens make, in a vocabulary of the records' size."""
-    made = Core(small("r08", "fp32", loss_rows=rows), replace(TOKENS, vocab_size=RECORDS_VOCAB), seed=0)
+    made = Core(
+        small("r08", "fp32", loss_rows=rows), replace(TOKENS, vocab_size=RECORDS_VOCAB), seed=0
+    )
     x, y = batch(0)
     with Live(made.model) as training:
         made.gradients([(x, y)], made.set_step(0))
@@ -106,7 +119,10 @@ def peaks(rows: int | None) -> tuple[int, int]:
 
 
 def test_logits_are_never_there_all_at_once() -> None:
-    logits, tables = 4 * SEQ_LEN * RECORDS_VOCAB, 2 * 4 * 32 * RECORDS_VOCAB  # the tables' gradients are left by a pass
+    logits, tables = (
+        4 * SEQ_LEN * RECORDS_VOCAB,
+        2 * 4 * 32 * RECORDS_VOCAB,
+    )  # the tables' gradients are left by a pass
     whole, parts = peaks(None), peaks(16)
     assert whole[0] > 2 * logits + tables
     assert parts[0] < 0.5 * logits + 1.5 * tables
@@ -141,19 +157,28 @@ for n in (20, 20, 400):
 @pytest.mark.slow
 def test_a_long_validation_does_not_hold_its_memory_apart() -> None:
     """What the process has, holes included, which the bytes in use do not show; its graph is kept for a while, as in record 8."""
-    _, before, after = map(int, subprocess.check_output([sys.executable, "-c", VALIDATION], text=True, cwd=ROOT).split())
+    _, before, after = map(
+        int,
+        subprocess.check_output([sys.executable, "-c", VALIDATION], text=True, cwd=ROOT).split(),
+    )
     assert after < before + 60_000  # KiB; a loss left after each pass costs several times as much
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler's own
 def test_a_compiler_can_trace_it_whole() -> None:
-    x, head, y = torch.randn(8, 4, requires_grad=True), torch.randn(6, 4, requires_grad=True), torch.randint(0, 6, (8,))
+    x, head, y = (
+        torch.randn(8, 4, requires_grad=True),
+        torch.randn(6, 4, requires_grad=True),
+        torch.randint(0, 6, (8,)),
+    )
 
     def loss(x: Tensor, head: Tensor, y: Tensor) -> Tensor:
         return chunked_cross_entropy(x, head, y, softcap=2.0, rows=3)
 
     eager = torch.autograd.grad(loss(x, head, y), (x, head))
-    traced = torch.autograd.grad(torch.compile(loss, backend="aot_eager", fullgraph=True)(x, head, y), (x, head))
+    traced = torch.autograd.grad(
+        torch.compile(loss, backend="aot_eager", fullgraph=True)(x, head, y), (x, head)
+    )
     for a, b in zip(eager, traced, strict=True):
         assert torch.allclose(a, b, rtol=1e-5, atol=1e-7)

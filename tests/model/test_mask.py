@@ -46,7 +46,10 @@ def expanded(mask: BlockMask) -> tuple[Tensor, Tensor, Tensor]:
     q, k = torch.arange(T)[:, None], torch.arange(T)[None, :]
     zero = torch.zeros((), dtype=torch.int32)
     listed = []
-    for counts, indices in ((mask.kv_num_blocks, mask.kv_indices), (mask.full_kv_num_blocks, mask.full_kv_indices)):
+    for counts, indices in (
+        (mask.kv_num_blocks, mask.kv_indices),
+        (mask.full_kv_num_blocks, mask.full_kv_indices),
+    ):
         here = torch.zeros(T, T, dtype=torch.bool)
         for i in range(T // BLOCK if counts is not None else 0):
             for j in indices[0, 0, i, : int(counts[0, 0, i])].tolist():
@@ -61,17 +64,32 @@ def sequences(draw: st.DrawFn) -> tuple[list[int], int, str | None]:
     """Token ids of 1 to 4 blocks, some of them separators, with a window of some kind; edges of blocks come up often."""
     n_blocks, kind = draw(st.integers(1, 4)), draw(st.sampled_from(KINDS))
     T = n_blocks * BLOCK
-    edges = st.sampled_from([e for b in range(n_blocks + 1) for e in (b * BLOCK - 1, b * BLOCK, b * BLOCK + 1) if 0 <= e < T])
+    edges = st.sampled_from(
+        [
+            e
+            for b in range(n_blocks + 1)
+            for e in (b * BLOCK - 1, b * BLOCK, b * BLOCK + 1)
+            if 0 <= e < T
+        ]
+    )
     opening = draw(st.sets(st.one_of(edges, st.integers(0, T - 1)), max_size=8))
     tokens = [SEPARATOR if t in opening else 0 for t in range(T)]
-    near_edges = st.integers(1, n_blocks).flatmap(lambda b: st.integers(max(1, b * BLOCK - 2), b * BLOCK + 2))
-    window = draw(st.integers(1, n_blocks + 1) if kind == "block" else st.one_of(near_edges, st.integers(1, T + BLOCK)))
+    near_edges = st.integers(1, n_blocks).flatmap(
+        lambda b: st.integers(max(1, b * BLOCK - 2), b * BLOCK + 2)
+    )
+    window = draw(
+        st.integers(1, n_blocks + 1)
+        if kind == "block"
+        else st.one_of(near_edges, st.integers(1, T + BLOCK))
+    )
     return tokens, window, kind
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(sequences())
-def test_dense_and_block_masks_are_the_definition(sequence: tuple[list[int], int, str | None]) -> None:
+def test_dense_and_block_masks_are_the_definition(
+    sequence: tuple[list[int], int, str | None],
+) -> None:
     tokens, size, kind = sequence
     docs = document_ids(torch.tensor(tokens), SEPARATOR)
     window = None if kind is None else torch.tensor(size, dtype=torch.int32)
@@ -81,7 +99,9 @@ def test_dense_and_block_masks_are_the_definition(sequence: tuple[list[int], int
         admitted, partial, full = expanded(block_mask(docs, window, kind, builder))
         assert torch.equal(admitted, expected), builder
         assert expected[full].all(), f"{builder}: a full block holds a pair that is not allowed"
-        assert not expected[~(partial | full)].any(), f"{builder}: an allowed pair lies in no listed block"
+        assert not expected[~(partial | full)].any(), (
+            f"{builder}: an allowed pair lies in no listed block"
+        )
         assert not (partial & full).any(), f"{builder}: a block is listed twice"
 
 
@@ -105,17 +125,23 @@ def documents(T: int) -> Tensor:
 
 
 def window_of(kind: str | None) -> Tensor | None:
-    return {None: None, "block": torch.tensor(2, dtype=torch.int32)}.get(kind, torch.tensor(200, dtype=torch.int32))
+    return {None: None, "block": torch.tensor(2, dtype=torch.int32)}.get(
+        kind, torch.tensor(200, dtype=torch.int32)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("T", [384, 300])
-def test_chunks_of_queries_equal_one_mask(kind: str | None, T: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_queries_equal_one_mask(
+    kind: str | None, T: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     results = []
     for queries in (T, 128):
         monkeypatch.setattr(harness.model.attention, "QUERIES", queries)
         q, k, v = inputs(T, grad=True)
-        y = KERNELS["dense"](q, k, v, make_mask("dense", documents(T), window_of(kind), kind, "traced"))
+        y = KERNELS["dense"](
+            q, k, v, make_mask("dense", documents(T), window_of(kind), kind, "traced")
+        )
         y.square().sum().backward()
         results.append((y, q.grad, k.grad, v.grad))
     for whole, chunked in zip(*results, strict=True):
@@ -137,7 +163,9 @@ def test_a_long_sequence_makes_no_mask_beyond_its_queries(monkeypatch: pytest.Mo
     monkeypatch.setattr(harness.model.attention, "QUERIES", queries)
     monkeypatch.setattr(harness.model.attention, "dense_mask", watched)
     q, k, v = inputs(T, grad=True)
-    y = KERNELS["dense"](q, k, v, make_mask("dense", documents(T), window_of("token"), "token", "traced"))
+    y = KERNELS["dense"](
+        q, k, v, make_mask("dense", documents(T), window_of("token"), "token", "traced")
+    )
     assert len(sizes) == T // queries
     assert [m for m in masks if m() is not None] == []
     y.sum().backward()
@@ -146,14 +174,19 @@ def test_a_long_sequence_makes_no_mask_beyond_its_queries(monkeypatch: pytest.Mo
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-@pytest.mark.parametrize(("kind", "builder"), [(kind, builder) for kind, builders in BUILDERS.items() for builder in builders])
+@pytest.mark.parametrize(
+    ("kind", "builder"),
+    [(kind, builder) for kind, builders in BUILDERS.items() for builder in builders],
+)
 def test_flex_attention_equals_the_dense_kernel(kind: str | None, builder: str) -> None:
     """Forward only: FlexAttention has no backward pass on a CPU, and refuses inputs that require gradients."""
     T = 384
     q, k, v = inputs(T, grad=False)
     with torch.no_grad():
         y, expected = (
-            KERNELS[kernel](q, k, v, make_mask(kernel, documents(T), window_of(kind), kind, builder))
+            KERNELS[kernel](
+                q, k, v, make_mask(kernel, documents(T), window_of(kind), kind, builder)
+            )
             for kernel in ("flex", "dense")
         )
     torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
@@ -177,12 +210,20 @@ DOCUMENT = [("dense", kind, seen_by_documents(kind)) for kind in KINDS]
 @pytest.mark.parametrize(("kernel", "kind", "seen"), [*CAUSAL, *DOCUMENT])
 @pytest.mark.parametrize("queries", [2048, 128])
 def test_a_query_has_gradients_to_the_keys_it_sees_and_no_others(
-    kernel: str, kind: str | None, seen: Callable[[int], Tensor], queries: int, monkeypatch: pytest.MonkeyPatch
+    kernel: str,
+    kind: str | None,
+    seen: Callable[[int], Tensor],
+    queries: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     T = 256
     monkeypatch.setattr(harness.model.attention, "QUERIES", queries)
     q, k, v = inputs(T, grad=True)
-    mask = make_mask("dense", documents(T), window_of(kind), kind, "traced") if kernel == "dense" else None
+    mask = (
+        make_mask("dense", documents(T), window_of(kind), kind, "traced")
+        if kernel == "dense"
+        else None
+    )
     y = KERNELS[kernel](q, k, v, mask)
     expected = seen(T)
     for position in (0, 4, 5, 127, 128, 129, 230, 255):
@@ -200,7 +241,9 @@ def test_no_position_sees_the_future(name: str) -> None:
     T = 256
     tokens = torch.randperm(T + 1, generator=torch.Generator().manual_seed(3))[:T]
     last: list[Tensor] = []
-    network.norm.register_forward_hook(lambda module, args, out: last.append(out))  # before the head, which may be the table
+    network.norm.register_forward_hook(
+        lambda module, args, out: last.append(out)
+    )  # before the head, which may be the table
     network.logits(tokens[None], window)
     tables = [(n, p) for n, p in network.named_parameters() if p.role in ("embed", "value_embed")]
     for position in (0, 100, 200, 254):

@@ -20,7 +20,10 @@ from tests.small_presets import PRESETS, batch, core, ids, small
 
 BF16, FP32 = torch.bfloat16, torch.float32
 POLICY = {name: preset_values(name)[0]["precision.policy"] for name in PRESETS}
-OF = {policy: [n for n in PRESETS if POLICY[n] == policy] for policy in ("autocast", "bf16_model", "bf16_embeds")}
+OF = {
+    policy: [n for n in PRESETS if POLICY[n] == policy]
+    for policy in ("autocast", "bf16_model", "bf16_embeds")
+}
 BY_DTYPE = {BF16: 2.0**-7, FP32: 2.0**-23}
 
 
@@ -30,7 +33,9 @@ class Watched:
 
     inputs: Mapping[str, torch.dtype]  # of every module
     outputs: Mapping[str, torch.dtype]
-    eps: list[tuple[torch.dtype, float, int]]  # of every norm: dtype of its input, epsilon, channels
+    eps: list[
+        tuple[torch.dtype, float, int]
+    ]  # of every norm: dtype of its input, epsilon, channels
     rotated: set[tuple[torch.dtype, torch.dtype]]  # (input, result) of the rotation
     kernel: set[torch.dtype]  # q, k, v
     tanh: set[torch.dtype]
@@ -51,9 +56,14 @@ def watch(made: Core, monkeypatch: pytest.MonkeyPatch, *, evaluate: bool = False
             if isinstance(value, Tensor):
                 kept[name] = value.dtype
 
-    handles = [m.register_forward_hook(lambda m, a, o, n=n: note(n, a, o)) for n, m in made.model.named_modules()]
+    handles = [
+        m.register_forward_hook(lambda m, a, o, n=n: note(n, a, o))
+        for n, m in made.model.named_modules()
+    ]
     handles += [
-        m.register_forward_pre_hook(lambda m, a: eps.append((a[0].dtype, m.eps[a[0].dtype], a[0].shape[-1])))
+        m.register_forward_pre_hook(
+            lambda m, a: eps.append((a[0].dtype, m.eps[a[0].dtype], a[0].shape[-1]))
+        )
         for m in made.model.modules()
         if isinstance(m, harness.model.gpt.RMSNorm)
     ]
@@ -61,11 +71,21 @@ def watch(made: Core, monkeypatch: pytest.MonkeyPatch, *, evaluate: bool = False
         if block.attn is None:
             continue
         rotate, run = block.attn.rotate, block.attn.kernel
-        monkeypatch.setattr(block.attn, "rotate", lambda x, *a, f=rotate: (y := f(x, *a), rotated.add((x.dtype, y.dtype)))[0])
-        monkeypatch.setattr(block.attn, "kernel", lambda *a, f=run: (kernel.update(t.dtype for t in a[:3]), f(*a))[1])
+        monkeypatch.setattr(
+            block.attn,
+            "rotate",
+            lambda x, *a, f=rotate: (y := f(x, *a), rotated.add((x.dtype, y.dtype)))[0],
+        )
+        monkeypatch.setattr(
+            block.attn,
+            "kernel",
+            lambda *a, f=run: (kernel.update(t.dtype for t in a[:3]), f(*a))[1],
+        )
     for mlp in (block.mlp for block in made.model.blocks):
         act = mlp.activation
-        monkeypatch.setattr(mlp, "activation", lambda x, lifted, f=act: (y := f(x, lifted), squared.add(y.dtype))[0])
+        monkeypatch.setattr(
+            mlp, "activation", lambda x, lifted, f=act: (y := f(x, lifted), squared.add(y.dtype))[0]
+        )
     real = torch.tanh
     monkeypatch.setattr(torch, "tanh", lambda x: (tanh.add(x.dtype), real(x))[1])
     x, y = batch(0)
@@ -76,11 +96,23 @@ def watch(made: Core, monkeypatch: pytest.MonkeyPatch, *, evaluate: bool = False
     for handle in handles:
         handle.remove()
     monkeypatch.undo()
-    return Watched(inputs=inputs, outputs=outputs, eps=eps, rotated=rotated, kernel=kernel, tanh=tanh, squared=squared)
+    return Watched(
+        inputs=inputs,
+        outputs=outputs,
+        eps=eps,
+        rotated=rotated,
+        kernel=kernel,
+        tanh=tanh,
+        squared=squared,
+    )
 
 
 def linears(seen: Watched) -> set[torch.dtype]:
-    return {d for n, d in seen.outputs.items() if n.rpartition(".")[2] in ("q", "k", "v", "qkv", "out", "up", "down", "head")}
+    return {
+        d
+        for n, d in seen.outputs.items()
+        if n.rpartition(".")[2] in ("q", "k", "v", "qkv", "out", "up", "down", "head")
+    }
 
 
 def stream(seen: Watched) -> set[torch.dtype]:
@@ -100,7 +132,9 @@ def storage(network: GPT) -> dict[str, set[torch.dtype]]:
 
 
 @pytest.mark.parametrize("name", OF["autocast"])
-def test_autocast_keeps_the_stream_in_fp32_and_multiplies_in_bf16(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autocast_keeps_the_stream_in_fp32_and_multiplies_in_bf16(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = core(small(name))
     m = made.config.model
     seen = watch(made, monkeypatch)
@@ -109,20 +143,30 @@ def test_autocast_keeps_the_stream_in_fp32_and_multiplies_in_bf16(name: str, mon
     assert linears(seen) == {BF16}
     assert seen.kernel == {BF16}
     assert seen.tanh == ({BF16} if m.logit_softcap is not None else set())
-    assert seen.squared == {FP32 if m.activation == "relu2" else BF16}  # a square is a power, which autocast lifts
+    assert seen.squared == {
+        FP32 if m.activation == "relu2" else BF16
+    }  # a square is a power, which autocast lifts
     norms = {n: d for n, d in seen.outputs.items() if n.endswith(("norm_first", "norm_last"))}
     assert set(norms.values()) == ({FP32} if m.qk_norm is not None else set())
-    into, out = {None: (BF16, FP32), "after_rope": (BF16, BF16), "before_rope": (FP32, FP32)}[m.qk_norm]
+    into, out = {None: (BF16, FP32), "after_rope": (BF16, BF16), "before_rope": (FP32, FP32)}[
+        m.qk_norm
+    ]
     assert seen.rotated == {(into, out)}  # the table is fp32 before record 5, bf16 since
     if isinstance(m.norm_eps, float):
         assert {e for _, e, _ in seen.eps} == {1e-6}
     else:
-        assert {(d, e) for d, e, channels in seen.eps if channels == m.d_model} == {(FP32, 2.0**-23)}
-        assert {(d, e) for d, e, channels in seen.eps if channels == m.head_dim} == {(BF16, 2.0**-7)}
+        assert {(d, e) for d, e, channels in seen.eps if channels == m.d_model} == {
+            (FP32, 2.0**-23)
+        }
+        assert {(d, e) for d, e, channels in seen.eps if channels == m.head_dim} == {
+            (BF16, 2.0**-7)
+        }
 
 
 @pytest.mark.parametrize("name", OF["bf16_model"] + OF["bf16_embeds"])
-def test_a_bf16_embedding_makes_everything_bf16_but_the_stored_matrices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bf16_embedding_makes_everything_bf16_but_the_stored_matrices(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = core(small(name))
     m = made.config.model
     seen, stored = watch(made, monkeypatch), storage(made.model)
@@ -133,9 +177,18 @@ def test_a_bf16_embedding_makes_everything_bf16_but_the_stored_matrices(name: st
     assert stream(seen) == linears(seen) == seen.kernel == seen.squared == seen.tanh == {BF16}
     assert seen.rotated == {(BF16, BF16)}
     assert {(d, e) for d, e, _ in seen.eps} == {(BF16, 2.0**-7)}
-    states = {n: s for o in made.optimizers for g in o.param_groups for n, s in zip(g["names"], g["params"], strict=True)}
+    states = {
+        n: s
+        for o in made.optimizers
+        for g in o.param_groups
+        for n, s in zip(g["names"], g["params"], strict=True)
+    }
     assert states["embed.weight"].dtype == BF16  # so Adam's state is bf16, too
-    rounded = [p for p in made.model.parameters() if p.role == "hidden" and torch.equal(p, p.to(BF16).to(FP32))]
+    rounded = [
+        p
+        for p in made.model.parameters()
+        if p.role == "hidden" and torch.equal(p, p.to(BF16).to(FP32))
+    ]
     zeros = [p for p in made.model.parameters() if p.role == "hidden" and not p.any()]
     every = [p for p in made.model.parameters() if p.role == "hidden"]
     assert len(rounded) == (len(every) if POLICY[name] == "bf16_model" else len(zeros))
@@ -148,12 +201,16 @@ def test_fp32_mode_makes_every_cast_a_no_op(name: str, monkeypatch: pytest.Monke
     seen = watch(made, monkeypatch)
     assert set().union(*storage(made.model).values()) == {FP32}
     assert set(seen.outputs.values()) - {torch.int64} == {FP32}
-    assert {e for _, e, _ in seen.eps} == {1e-6 if isinstance(made.config.model.norm_eps, float) else 2.0**-23}
+    assert {e for _, e, _ in seen.eps} == {
+        1e-6 if isinstance(made.config.model.norm_eps, float) else 2.0**-23
+    }
     assert made.model.rotary.table_dtype == FP32
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_validation_is_fp32_in_records_2_to_4_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_is_fp32_in_records_2_to_4_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = core(small(name))
     in_validation = watch(made, monkeypatch, evaluate=True)
     after = watch(made, monkeypatch)
@@ -196,15 +253,24 @@ def test_rotary_tables_are_rounded_as_the_record_rounded_them(name: str) -> None
     rotary = Rotary(head_dim=128, base=m.rope_base, pairs=m.rope_pairs, freq_dtype=dtype[values["model.rope_freq_dtype"]],
                     table_dtype=dtype[values["model.rope_table_dtype"]], buffer_len=2048 if m.rope_buffers else None)  # fmt: skip
     w = frequencies(name)
-    np.testing.assert_allclose(rotary.freq_P.numpy(), w, rtol=5e-7 if name not in ("r14", "r16") else 0)
+    np.testing.assert_allclose(
+        rotary.freq_P.numpy(), w, rtol=5e-7 if name not in ("r14", "r16") else 0
+    )
     cos, sin = (t[:, 0] for t in rotary(2048))  # both halves: cos twice, sin with both signs
-    assert torch.equal(torch.cat([cos[:, :64], -sin[:, :64]], -1), torch.cat([cos[:, 64:], sin[:, 64:]], -1))
+    assert torch.equal(
+        torch.cat([cos[:, :64], -sin[:, :64]], -1), torch.cat([cos[:, 64:], sin[:, 64:]], -1)
+    )
     cos, sin = cos[:, :64], sin[:, :64]
     stored = FP32 if name == "r18" else BF16
     assert cos.dtype == sin.dtype == stored
-    theta = POSITIONS[:2048, None] * rotary.freq_P.numpy()[None, :]  # fp32: the records' kernels never rounded an angle
+    theta = (
+        POSITIONS[:2048, None] * rotary.freq_P.numpy()[None, :]
+    )  # fp32: the records' kernels never rounded an angle
     error = {FP32: 1e-6, BF16: 2.0**-8}[stored]
-    for table, exact in ((cos, np.cos(theta.astype(np.float64))), (sin, np.sin(theta.astype(np.float64)))):
+    for table, exact in (
+        (cos, np.cos(theta.astype(np.float64))),
+        (sin, np.sin(theta.astype(np.float64))),
+    ):
         assert (table.double() - torch.from_numpy(exact)).abs().max() <= error
     if name in ("r17", "r18"):
         assert (cos[:, 32:] == 1).all()
@@ -218,7 +284,9 @@ def test_frequencies_in_bf16_are_off_by_up_to_0_37_percent() -> None:
 
 def test_the_two_rotations_differ_by_rounding_alone() -> None:
     x = torch.randn(1, 4, 2, 8, generator=torch.Generator().manual_seed(0)).to(BF16)
-    rotary = Rotary(head_dim=8, base=1024.0, pairs="half", freq_dtype=FP32, table_dtype=BF16, buffer_len=None)
+    rotary = Rotary(
+        head_dim=8, base=1024.0, pairs="half", freq_dtype=FP32, table_dtype=BF16, buffer_len=None
+    )
     promoted, lifted = (harness.model.gpt.ROTATE[k](x, *rotary(4)) for k in ("promote", "fp32"))
     assert promoted.dtype == lifted.dtype == BF16
     torch.testing.assert_close(promoted, lifted, rtol=2.0**-6, atol=2.0**-6)

@@ -18,10 +18,29 @@ GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 ADAM_08 = {"adam_lr": 2e-3, "embed_lr": 0.3, "head_lr": 2e-3, "adam_fused": True}
 ADAM_11 = {"embed_lr": 0.6, "head_lr": 8e-3, "scalar_lr": 0.04, "adam_fused": True}
 CONFIGS = {
-    "r03pre": OptimConfig(adam_lr=3.6e-3, matrix_optimizer="orthogonal_nesterov", muon_lr=3.6e-4, update_scale="unit_rms"),
-    "r04": OptimConfig(adam_lr=3.6e-3, matrix_optimizer="muon", muon_lr=3.6e-4, update_scale="sqrt_max", qkv_split=True),
-    "r08": OptimConfig(matrix_optimizer="muon", update_scale="sqrt_ratio", muon_comm="flat_all_reduce", **ADAM_08),
-    "r15": OptimConfig(matrix_optimizer="muon", muon_lr=0.05, adam_beta1=0.8, muon_comm="grouped_all_gather", **ADAM_11),
+    "r03pre": OptimConfig(
+        adam_lr=3.6e-3,
+        matrix_optimizer="orthogonal_nesterov",
+        muon_lr=3.6e-4,
+        update_scale="unit_rms",
+    ),
+    "r04": OptimConfig(
+        adam_lr=3.6e-3,
+        matrix_optimizer="muon",
+        muon_lr=3.6e-4,
+        update_scale="sqrt_max",
+        qkv_split=True,
+    ),
+    "r08": OptimConfig(
+        matrix_optimizer="muon", update_scale="sqrt_ratio", muon_comm="flat_all_reduce", **ADAM_08
+    ),
+    "r15": OptimConfig(
+        matrix_optimizer="muon",
+        muon_lr=0.05,
+        adam_beta1=0.8,
+        muon_comm="grouped_all_gather",
+        **ADAM_11,
+    ),
     "r18": OptimConfig(
         matrix_optimizer="muon",
         muon_lr=0.05,
@@ -50,7 +69,9 @@ def golden_parameters(record: str) -> tuple[dict[str, Named], list[dict[str, Any
         shapes = dict(zip(facts["parameter_order"], shapes))
     params: dict[str, Named] = {}
     for name in facts["parameter_order"]:
-        params.setdefault(role(name, shapes[name]), []).append((name, Parameter(torch.randn(shapes[name]))))
+        params.setdefault(role(name, shapes[name]), []).append(
+            (name, Parameter(torch.randn(shapes[name])))
+        )
     return params, facts["optimizer_groups"]
 
 
@@ -63,7 +84,10 @@ def test_groups_are_those_of_the_record(record: str) -> None:
         for optimizer in optimizers
         for group in optimizer.param_groups
     }
-    assert built == {frozenset(group["params"]): (group["base_lr"], tuple(group["hyper"].get("betas", ()))) for group in recorded}
+    assert built == {
+        frozenset(group["params"]): (group["base_lr"], tuple(group["hyper"].get("betas", ())))
+        for group in recorded
+    }
 
 
 @pytest.mark.parametrize(
@@ -91,16 +115,23 @@ def small_parameters() -> dict[str, Named]:
         "hidden": [(24, 8), (8, 8), (32, 8), (8, 32)],
     }
     return {
-        role: [(f"{role}{i}", Parameter(torch.randn(shape, generator=generator))) for i, shape in enumerate(some)]
+        role: [
+            (f"{role}{i}", Parameter(torch.randn(shape, generator=generator)))
+            for i, shape in enumerate(some)
+        ]
         for role, some in shapes.items()
     }
 
 
 def test_record_2_is_one_adamw_over_everything() -> None:
     config = OptimConfig(weight_decay=0.1)
-    (optimizer,) = build_optimizers(small_parameters(), config, dtype=torch.float32, device_type="cpu")
+    (optimizer,) = build_optimizers(
+        small_parameters(), config, dtype=torch.float32, device_type="cpu"
+    )
     assert type(optimizer) is torch.optim.AdamW
-    assert {(group["base_lr"], group["weight_decay"]) for group in optimizer.param_groups} == {(1.8e-3, 0.1)}
+    assert {(group["base_lr"], group["weight_decay"]) for group in optimizer.param_groups} == {
+        (1.8e-3, 0.1)
+    }
     assert sum(len(group["params"]) for group in optimizer.param_groups) == 9
 
 
@@ -108,14 +139,25 @@ def test_every_parameter_is_in_exactly_one_group() -> None:
     for config in (*CONFIGS.values(), OptimConfig(), OptimConfig(value_embed_lr=0.1)):
         params = small_parameters()
         optimizers = build_optimizers(params, config, dtype=torch.float32, device_type="cpu")
-        grouped = [id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+        grouped = [
+            id(p)
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for p in group["params"]
+        ]
         assert sorted(grouped) == sorted(id(p) for named in params.values() for _, p in named)
-        assert all(len(group["names"]) == len(group["params"]) for optimizer in optimizers for group in optimizer.param_groups)
+        assert all(
+            len(group["names"]) == len(group["params"])
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+        )
 
 
 def test_value_tables_share_the_token_tables_rate_until_they_have_their_own() -> None:
     def rates(config: OptimConfig) -> dict[str, float]:
-        optimizers = build_optimizers(small_parameters(), config, dtype=torch.float32, device_type="cpu")
+        optimizers = build_optimizers(
+            small_parameters(), config, dtype=torch.float32, device_type="cpu"
+        )
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         return {name: group["base_lr"] for group in groups for name in group["names"]}
 
@@ -134,14 +176,20 @@ def test_absent_roles_leave_nothing_behind() -> None:
 
 
 def test_the_schedule_reaches_every_group() -> None:
-    optimizers = build_optimizers(small_parameters(), CONFIGS["r15"], dtype=torch.float32, device_type="cpu")
+    optimizers = build_optimizers(
+        small_parameters(), CONFIGS["r15"], dtype=torch.float32, device_type="cpu"
+    )
     set_schedule(optimizers, 0.5, 0.87)
     set_schedule(optimizers, 0.25, 0.88)  # factors do not accumulate
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             assert group["lr"] == 0.25 * group["base_lr"]
             assert group.get("momentum", 0.88) == 0.88
-    assert sum("momentum" in group for group in optimizers[-1].param_groups) == len(optimizers[-1].param_groups) == 3
+    assert (
+        sum("momentum" in group for group in optimizers[-1].param_groups)
+        == len(optimizers[-1].param_groups)
+        == 3
+    )
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -149,15 +197,24 @@ def test_low_precision_tables_keep_their_dtype(fused: bool) -> None:
     table = Parameter(torch.randn(20, 8).bfloat16())
     table.grad = torch.randn_like(table)
     config = OptimConfig(adam_fused=fused)
-    (optimizer,) = build_optimizers({"embed": [("embed", table)]}, config, dtype=torch.bfloat16, device_type="cpu")
+    (optimizer,) = build_optimizers(
+        {"embed": [("embed", table)]}, config, dtype=torch.bfloat16, device_type="cpu"
+    )
     before = table.detach().clone()
     optimizer.step()
     assert not torch.equal(table, before)
-    assert {optimizer.state[table][key].dtype for key in ("exp_avg", "exp_avg_sq")} == {torch.bfloat16}
+    assert {optimizer.state[table][key].dtype for key in ("exp_avg", "exp_avg_sq")} == {
+        torch.bfloat16
+    }
 
 
 def test_gradients_are_normalised_tensor_by_tensor() -> None:
-    params = [Parameter(torch.randn(3, 4)), Parameter(torch.randn(5)), Parameter(torch.randn(2)), Parameter(torch.randn(2))]
+    params = [
+        Parameter(torch.randn(3, 4)),
+        Parameter(torch.randn(5)),
+        Parameter(torch.randn(2)),
+        Parameter(torch.randn(2)),
+    ]
     for p, size in zip(params, (1e3, 1e-2, 0.0)):
         p.grad = size * torch.randn_like(p)
     before = [None if p.grad is None else p.grad.clone() for p in params]
@@ -184,7 +241,11 @@ def trajectory(config: OptimConfig, dtype: torch.dtype) -> tuple[Any, list[Tenso
         for optimizer in optimizers:
             optimizer.step()
     structure = [
-        (type(optimizer).__name__, optimizer.defaults.get("fused"), [group["names"] for group in optimizer.param_groups])
+        (
+            type(optimizer).__name__,
+            optimizer.defaults.get("fused"),
+            [group["names"] for group in optimizer.param_groups],
+        )
         for optimizer in optimizers
     ]
     return structure, [p.detach() for p in everything]
@@ -246,7 +307,9 @@ def test_every_toggle_bites(field: str) -> None:
     base, value = OTHER[field]
     structure, weights = trajectory(base, torch.bfloat16)
     other_structure, other_weights = trajectory(replace(base, **{field: value}), torch.bfloat16)
-    assert structure != other_structure or not all(torch.equal(a, b) for a, b in zip(weights, other_weights))
+    assert structure != other_structure or not all(
+        torch.equal(a, b) for a, b in zip(weights, other_weights)
+    )
 
 
 def test_orthogonal_nesterov_is_muon_at_its_plain_values_under_its_own_name() -> None:

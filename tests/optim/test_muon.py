@@ -21,7 +21,13 @@ def make(shapes: list[tuple[int, ...]] = SHAPES, seed: int = 0) -> list[Paramete
     return [Parameter(torch.randn(*shape, generator=generator)) for shape in shapes]
 
 
-def muon(params: list[Parameter], *, dtype: torch.dtype = torch.float32, compile: bool = False, **fields: Any) -> Muon:
+def muon(
+    params: list[Parameter],
+    *,
+    dtype: torch.dtype = torch.float32,
+    compile: bool = False,
+    **fields: Any,
+) -> Muon:
     config = OptimConfig(matrix_optimizer="muon", **fields)
     names = [f"m{i}" for i in range(len(params))]
     return Muon([{"params": params, "names": names}], config, dtype=dtype, compile=compile)
@@ -37,12 +43,19 @@ def train(params: list[Parameter], optimizer: Muon, momenta: list[float] = MOMEN
     return [p.detach() for p in params]
 
 
-def by_the_formula(shapes: list[tuple[int, ...]], lr: float, dtype: torch.dtype, config: OptimConfig) -> list[Tensor]:
+def by_the_formula(
+    shapes: list[tuple[int, ...]], lr: float, dtype: torch.dtype, config: OptimConfig
+) -> list[Tensor]:
     """The update rule written out for one matrix at a time."""
 
     def orthogonal(u: Tensor) -> Tensor:
         return orthogonalize(
-            u, backend=config.muon_backend, steps=config.ns_steps, form=config.ns_form, norm=config.ns_norm, dtype=dtype
+            u,
+            backend=config.muon_backend,
+            steps=config.ns_steps,
+            form=config.ns_form,
+            norm=config.ns_norm,
+            dtype=dtype,
         )
 
     def scaled(u: Tensor) -> Tensor:
@@ -115,7 +128,9 @@ def test_low_precision_agrees_to_its_rounding(where: str, norm: str) -> None:
     moved = train(params, muon(params, dtype=torch.bfloat16, muon_lr=0.1, **fields))
     expected = by_the_formula(SHAPES, 0.1, torch.bfloat16, OptimConfig(**fields))
     for result, reference in zip(moved, expected):
-        torch.testing.assert_close(result, reference, atol=0.1 * math.sqrt(max(result.shape)) * 0.1, rtol=0)
+        torch.testing.assert_close(
+            result, reference, atol=0.1 * math.sqrt(max(result.shape)) * 0.1, rtol=0
+        )
 
 
 def test_the_scale_in_the_update_costs_a_rounding_that_the_scale_in_the_step_does_not() -> None:
@@ -124,7 +139,12 @@ def test_the_scale_in_the_update_costs_a_rounding_that_the_scale_in_the_step_doe
     for where in ("step", "update"):
         params = [Parameter(torch.zeros(8, 8))]
         optimizer = muon(
-            params, dtype=torch.bfloat16, ns_norm="bf16", muon_lr=1.0, update_scale="sqrt_max", update_scale_in=where
+            params,
+            dtype=torch.bfloat16,
+            ns_norm="bf16",
+            muon_lr=1.0,
+            update_scale="sqrt_max",
+            update_scale_in=where,
         )
         (moved[where],) = train(params, optimizer, momenta=[0.95])
     assert torch.equal(moved["update"], moved["update"].bfloat16().float())
@@ -147,12 +167,16 @@ def test_sum_and_average_agree_while_momentum_is_constant_and_not_while_it_rises
 def test_a_merged_matrix_is_split_into_three_orthogonal_squares() -> None:
     for split in (True, False):
         params = [Parameter(torch.zeros(24, 8)), Parameter(torch.zeros(32, 8))]
-        merged, up = train(params, muon(params, qkv_split=split, muon_backend="svd", muon_lr=1.0), momenta=[0.95])
+        merged, up = train(
+            params, muon(params, qkv_split=split, muon_backend="svd", muon_lr=1.0), momenta=[0.95]
+        )
         whole = merged.mT @ merged
         for square in merged.split(8):
             assert torch.allclose(square.mT @ square, torch.eye(8), atol=1e-5) == split
         torch.testing.assert_close(whole, torch.eye(8) * (3 if split else 1), atol=1e-5, rtol=0)
-        torch.testing.assert_close(up.mT @ up, torch.eye(8), atol=1e-5, rtol=0)  # not 3d x d: never split
+        torch.testing.assert_close(
+            up.mT @ up, torch.eye(8), atol=1e-5, rtol=0
+        )  # not 3d x d: never split
 
 
 def test_unit_rms_is_exact_and_leaves_zero_at_zero() -> None:
@@ -183,7 +207,9 @@ def test_a_matrix_without_gradient_is_left_alone_or_refused_by_name() -> None:
     assert torch.equal(params[2], before)
     assert params[2] not in optimizer.state
     assert len(optimizer.state) == len(params) - 1
-    with pytest.raises(ValueError, match=r"^optim\.muon_require_grad: m2 has no gradient; set it to false"):
+    with pytest.raises(
+        ValueError, match=r"^optim\.muon_require_grad: m2 has no gradient; set it to false"
+    ):
         muon(params, muon_require_grad=True).step()
 
 

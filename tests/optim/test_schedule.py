@@ -39,7 +39,9 @@ def test_rates_are_those_of_the_record(record: str) -> None:
             for step in range(config["num_iterations"])
         ]
     )
-    np.testing.assert_array_equal(expected.astype(arrays["schedule/lr"].dtype), arrays["schedule/lr"])
+    np.testing.assert_array_equal(
+        expected.astype(arrays["schedule/lr"].dtype), arrays["schedule/lr"]
+    )
 
 
 @pytest.mark.parametrize("record", RECORDS)
@@ -47,8 +49,15 @@ def test_momentum_is_that_of_the_record(record: str) -> None:
     facts, arrays = recorded(record)
     config = facts["config"]
     warmup = config["momentum_warmup_steps"] or 0
-    expected = np.array([muon_momentum(step, end=0.95, warmup_steps=warmup) for step in range(config["num_iterations"])])
-    np.testing.assert_array_equal(expected.astype(arrays["schedule/muon_momentum"].dtype), arrays["schedule/muon_momentum"])
+    expected = np.array(
+        [
+            muon_momentum(step, end=0.95, warmup_steps=warmup)
+            for step in range(config["num_iterations"])
+        ]
+    )
+    np.testing.assert_array_equal(
+        expected.astype(arrays["schedule/muon_momentum"].dtype), arrays["schedule/muon_momentum"]
+    )
 
 
 @pytest.mark.parametrize("record", WINDOW_KIND)
@@ -58,13 +67,19 @@ def test_window_is_that_of_the_record(record: str) -> None:
     warmup = WARMUP[record] if config["window_end_tokens"] else None
     end = config["window_end_tokens"] or config["window_fixed_tokens"]
     steps = config["num_iterations"]
-    windows = [window_tokens(step, steps=steps, end=end, kind=kind, warmup=warmup) for step in range(steps + 1)]
+    windows = [
+        window_tokens(step, steps=steps, end=end, kind=kind, warmup=warmup)
+        for step in range(steps + 1)
+    ]
     np.testing.assert_array_equal(windows, arrays["schedule/window"])
 
 
 def change_points(steps: int, kind: str, warmup: str = "tokens") -> list[tuple[int, int]]:
     """(step, new window), for every step whose window is not that of the step before."""
-    windows = [window_tokens(step, steps=steps, end=1792, kind=kind, warmup=warmup) for step in range(steps + 1)]
+    windows = [
+        window_tokens(step, steps=steps, end=1792, kind=kind, warmup=warmup)
+        for step in range(steps + 1)
+    ]
     return [(step, new) for step, (old, new) in enumerate(pairwise(windows), start=1) if new != old]
 
 
@@ -92,15 +107,23 @@ def test_block_windows_are_the_scripts_own_to_the_last_rounding(end: int) -> Non
                 "tokens": int(((1 - f) * 64 + f * end + 64) // 128),
                 "blocks": int(((1 - f) * 128 + f * (end + 64)) // 128),
             }.items():
-                assert window_tokens(step, steps=steps, end=end, kind="block", warmup=warmup) == script
+                assert (
+                    window_tokens(step, steps=steps, end=end, kind="block", warmup=warmup) == script
+                )
     assert window_tokens(8, steps=12, end=1792, kind="block", warmup="tokens") == 9
 
 
 @pytest.mark.parametrize(
     ("steps", "kind", "first"),
-    [(1750, "token", [65, 130, 195]), (1530, "token", [57, 114, 170, 227]), (1480, "clipped", [55, 110, 165, 220])],
+    [
+        (1750, "token", [65, 130, 195]),
+        (1530, "token", [57, 114, 170, 227]),
+        (1480, "clipped", [55, 110, 165, 220]),
+    ],
 )
-def test_token_window_changes_at_the_published_steps(steps: int, kind: str, first: list[int]) -> None:
+def test_token_window_changes_at_the_published_steps(
+    steps: int, kind: str, first: list[int]
+) -> None:
     points = change_points(steps, kind)
     assert points[: len(first)] == list(zip(first, range(128, 1793, 64)))
     assert points[-1] == (steps, 1792)
@@ -117,26 +140,44 @@ def test_without_warmup_the_window_is_constant(step: int) -> None:
 # records 2, 3, 8, 9, 12: steps, warm-up, cooldown, first decayed step (ladder 1E)
 @pytest.mark.parametrize(
     ("steps", "warmup", "cooldown", "first_decayed"),
-    [(9536, 256, 2048, 7489), (7000, 250, 2000, 5001), (4578, 0, 1308, 3271), (3200, 0, 914, 2287), (1875, 0, 562, 1314)],
+    [
+        (9536, 256, 2048, 7489),
+        (7000, 250, 2000, 5001),
+        (4578, 0, 1308, 3271),
+        (3200, 0, 914, 2287),
+        (1875, 0, 562, 1314),
+    ],
 )
-def test_rate_warms_up_holds_and_cools_down(steps: int, warmup: int, cooldown: int, first_decayed: int) -> None:
-    factors = [lr_factor(step, steps=steps, warmup_steps=warmup, cooldown_steps=cooldown) for step in range(steps)]
+def test_rate_warms_up_holds_and_cools_down(
+    steps: int, warmup: int, cooldown: int, first_decayed: int
+) -> None:
+    factors = [
+        lr_factor(step, steps=steps, warmup_steps=warmup, cooldown_steps=cooldown)
+        for step in range(steps)
+    ]
     assert factors[:warmup] == [(step + 1) / warmup for step in range(warmup)]
     assert factors[warmup:first_decayed] == [1.0] * (first_decayed - warmup)
-    assert factors[first_decayed:] == [(steps - step) / cooldown for step in range(first_decayed, steps)]
+    assert factors[first_decayed:] == [
+        (steps - step) / cooldown for step in range(first_decayed, steps)
+    ]
     assert factors[-1] == 1 / cooldown
 
 
 def test_cooldown_by_fraction_is_record_18s_formula() -> None:
     factors = [lr_factor(step, steps=1390, cooldown_frac=0.4) for step in range(1390)]
-    assert factors == [1.0 if 1 - step / 1390 >= 0.4 else (1 - step / 1390) / 0.4 for step in range(1390)]
+    assert factors == [
+        1.0 if 1 - step / 1390 >= 0.4 else (1 - step / 1390) / 0.4 for step in range(1390)
+    ]
     assert next(step for step, factor in enumerate(factors) if factor < 1) == 835
     assert factors[-1] == pytest.approx(1 / 556)
 
 
 def test_cooldown_ends_at_its_floor_which_leaves_the_rest_alone() -> None:
     plain = [lr_factor(step, steps=100, warmup_steps=10, cooldown_steps=40) for step in range(101)]
-    floored = [lr_factor(step, steps=100, warmup_steps=10, cooldown_steps=40, floor=0.1) for step in range(101)]
+    floored = [
+        lr_factor(step, steps=100, warmup_steps=10, cooldown_steps=40, floor=0.1)
+        for step in range(101)
+    ]
     assert floored[:61] == plain[:61]
     assert floored[61:] == pytest.approx([w + (1 - w) * 0.1 for w in plain[61:]])
     assert floored[100] == pytest.approx(0.1)

@@ -19,8 +19,17 @@ def table(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        cells = ["" if (v := getattr(row, c)) is None else f"{v:.2f}" if c == "width" else f"{100 * v:.1f} %" for c in COLUMNS]
-        lines.append(f"| {row.kind} | {row.n} | {row.noise} | {row.replications} | {' | '.join(cells)} |")
+        cells = [
+            ""
+            if (v := getattr(row, c)) is None
+            else f"{v:.2f}"
+            if c == "width"
+            else f"{100 * v:.1f} %"
+            for c in COLUMNS
+        ]
+        lines.append(
+            f"| {row.kind} | {row.n} | {row.noise} | {row.replications} | {' | '.join(cells)} |"
+        )
     return "\n".join(lines)
 
 
@@ -28,14 +37,20 @@ def main(replications: int = 10_000) -> int:
     rows = study(replications)
     text = DOCS.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        print(f"{DOCS}: the markers '{BEGIN}' and '{END}' must each stand there once", file=sys.stderr)
+        print(
+            f"{DOCS}: the markers '{BEGIN}' and '{END}' must each stand there once", file=sys.stderr
+        )
         return 2
-    body = re.sub(f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{table(rows)}\n{END}", text, flags=re.DOTALL)
+    body = re.sub(
+        f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{table(rows)}\n{END}", text, flags=re.DOTALL
+    )
     DOCS.write_text(body, encoding="utf-8")
     missed = [(row, row.misses()) for row in rows if row.misses()]
     for row, why in missed:
         print(f"{row.kind}, n {row.n}, {row.noise}: {', '.join(why)}")
-    print(f"{len(rows)} rows of up to {replications} replications, {len(missed)} missed a bar; table in {DOCS.name}")
+    print(
+        f"{len(rows)} rows of up to {replications} replications, {len(missed)} missed a bar; table in {DOCS.name}"
+    )
     return 1 if missed else 0
 
 

@@ -21,7 +21,9 @@ class Batch:
     high: np.ndarray
 
 
-def chunks(seed: list[int], replications: int, numbers_each: int) -> Iterator[tuple[np.random.Generator, int]]:
+def chunks(
+    seed: list[int], replications: int, numbers_each: int
+) -> Iterator[tuple[np.random.Generator, int]]:
     """One stream of random numbers and how many experiments to draw from it next, a few million numbers at a time."""
     rng, at_once = np.random.default_rng(seed), max(1, 4_000_000 // numbers_each)
     for start in range(0, replications, at_once):
@@ -36,7 +38,9 @@ def running_t(d_RNM: np.ndarray) -> np.ndarray:
     return (total / n / np.sqrt(np.maximum(variance, 1e-300) / n))[:, 1:]
 
 
-def declared_analysis(y_RNK: np.ndarray, *, level: float = 0.95, noisy: frozenset[int] = frozenset()) -> Batch:
+def declared_analysis(
+    y_RNK: np.ndarray, *, level: float = 0.95, noisy: frozenset[int] = frozenset()
+) -> Batch:
     """Blocked experiments by the number of blocks; `noisy` numbers the arms (from 0) declared alters_noise."""
     _, n, k = y_RNK.shape
     m, alpha = k - 1, 1 - level
@@ -63,14 +67,23 @@ def declared_analysis(y_RNK: np.ndarray, *, level: float = 0.95, noisy: frozense
     return Batch(delta=delta, low=low, high=high)
 
 
-def _separate(d_RNM: np.ndarray, delta: np.ndarray, alpha: float, m: int, index: np.ndarray) -> Batch:
+def _separate(
+    d_RNM: np.ndarray, delta: np.ndarray, alpha: float, m: int, index: np.ndarray
+) -> Batch:
     n, m_own = d_RNM.shape[1], len(index)
     se = d_RNM.std(axis=1, ddof=1) / np.sqrt(n)
     t = np.abs(delta) / se
     order = np.argsort(-t, axis=1)
-    steps = stats.t.isf(alpha / m * m_own / np.arange(m_own, 0, -1) / 2, n - 1)  # Holm's, the largest t first
+    steps = stats.t.isf(
+        alpha / m * m_own / np.arange(m_own, 0, -1) / 2, n - 1
+    )  # Holm's, the largest t first
     decided = np.empty(t.shape, bool)
-    np.put_along_axis(decided, order, np.logical_and.accumulate(np.take_along_axis(t, order, 1) >= steps, axis=1), 1)
+    np.put_along_axis(
+        decided,
+        order,
+        np.logical_and.accumulate(np.take_along_axis(t, order, 1) >= steps, axis=1),
+        1,
+    )
     half = stats.t.isf(alpha / m / 2, n - 1) * se
     low, high = delta - half, delta + half
     low = np.where(decided & (delta > 0), np.maximum(low, 0), low)
@@ -86,22 +99,32 @@ def contrast_half(y_RNK: np.ndarray, c_K: np.ndarray, alpha: float) -> np.ndarra
     one, own = drawn_variances(y_RNK, c_K)
     half = stats.t.isf(alpha / 2, (n - 1) * (k - 1)) * np.sqrt(one * (c_K @ c_K) / n)
     return np.maximum(
-        half, stats.t.isf(alpha / 2, min(own_df(n, c_K), (n - 1) * (k - 1) * noisy_share(k))) * np.sqrt(own.max(axis=1) / n)
+        half,
+        stats.t.isf(alpha / 2, min(own_df(n, c_K), (n - 1) * (k - 1) * noisy_share(k)))
+        * np.sqrt(own.max(axis=1) / n),
     )
 
 
 def own_df(n: int, c_K: np.ndarray) -> float:
     """Least df of a contrast in n complete blocks when one of its arms has a variance of its own: of the design alone."""
     k, square = len(c_K), c_K**2
-    kept = (n - 1) / k**2 * np.array([[(k - 1) ** 2, k - 1], [k - 1, (k - 1) * (k**2 - k - 1)]])  # expected squares: arm, others
+    kept = (
+        (n - 1) / k**2 * np.array([[(k - 1) ** 2, k - 1], [k - 1, (k - 1) * (k**2 - k - 1)]])
+    )  # expected squares: arm, others
     w = np.array([square, square.sum() - square])[:, square > 0]
     return float((w.sum(0) ** 2 / np.einsum("am,ab,bm->m", w, np.linalg.inv(kept), w)).min())
 
 
-def unblocked_interval(a_RN: np.ndarray, b_RN: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+def unblocked_interval(
+    a_RN: np.ndarray, b_RN: np.ndarray, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
     """(delta, half width) of R independent pairs of samples: Welch's, widened."""
     va, vb = a_RN.var(1, ddof=1) / a_RN.shape[1], b_RN.var(1, ddof=1) / b_RN.shape[1]
     df = (va + vb) ** 2 / (va**2 / (a_RN.shape[1] - 1) + vb**2 / (b_RN.shape[1] - 1))
-    grid = np.linspace(1 / (a_RN.shape[1] + b_RN.shape[1]), 1.0, 4001)  # of 1 / df, in which t's quantile is smooth
-    factor = widening(a_RN.shape[1], b_RN.shape[1], 1 - level) * np.interp(1 / df, grid, stats.t.isf((1 - level) / 2, 1 / grid))
+    grid = np.linspace(
+        1 / (a_RN.shape[1] + b_RN.shape[1]), 1.0, 4001
+    )  # of 1 / df, in which t's quantile is smooth
+    factor = widening(a_RN.shape[1], b_RN.shape[1], 1 - level) * np.interp(
+        1 / df, grid, stats.t.isf((1 - level) / 2, 1 / grid)
+    )
     return a_RN.mean(1) - b_RN.mean(1), factor * np.sqrt(va + vb)

@@ -32,5 +32,7 @@ class Row:
             ("power", self.power, POWER, 1),
         )
         return [
-            f"{name} {value:.3f}" for name, value, bar, sign in bars if value is not None and sign * (round(value, 3) - bar) < 0
+            f"{name} {value:.3f}"
+            for name, value, bar, sign in bars
+            if value is not None and sign * (round(value, 3) - bar) < 0
         ]

@@ -25,7 +25,9 @@ from tests.proof.times import BETA, LOSS_SD, STEP_SD, TARGET, fitted
 
 CHANGES = ("a", "b", "c")
 SETS = subsets(CHANGES)
-NO_TABLE = pd.DataFrame()  # of times at one budget: only looked at where steps to target are not resolved
+NO_TABLE = (
+    pd.DataFrame()
+)  # of times at one budget: only looked at where steps to target are not resolved
 NOISES = {  # sd of every set's arm
     "equal": np.ones(8),
     "baseline 2 x": np.array([2.0 if not s else 1.0 for s in SETS]),
@@ -34,7 +36,9 @@ NOISES = {  # sd of every set's arm
 }
 
 
-def matrix(contrasts: Mapping[str, Contrast | Mapping[Subset, float]], sets: list[Subset]) -> np.ndarray:
+def matrix(
+    contrasts: Mapping[str, Contrast | Mapping[Subset, float]], sets: list[Subset]
+) -> np.ndarray:
     """Contrasts (M, K) over the sets."""
     return np.array([[float(c.get(s, 0)) for s in sets] for c in contrasts.values()])
 
@@ -68,10 +72,16 @@ def shares(r: int) -> Iterator[Row]:
                 for kind, c_MK in FAMILIES.items():
                     half = np.array([contrast_half(y, c, 0.05 / len(c_MK)) for c in c_MK]).T
                     covers = np.abs(y.mean(1) @ c_MK.T) <= half
-                    oracle = stats.t.isf(0.05 / len(c_MK) / 2, (n - 1) * 7) * np.sqrt(c_MK**2 @ sd**2 / n)
-                    found[kind].append((covers.mean(0), covers.all(1).mean(), np.median(half / oracle)))
+                    oracle = stats.t.isf(0.05 / len(c_MK) / 2, (n - 1) * 7) * np.sqrt(
+                        c_MK**2 @ sd**2 / n
+                    )
+                    found[kind].append(
+                        (covers.mean(0), covers.all(1).mean(), np.median(half / oracle))
+                    )
             for kind in FAMILIES:
-                each, whole, width = (np.mean(part, axis=0) for part in zip(*found[kind], strict=True))
+                each, whole, width = (
+                    np.mean(part, axis=0) for part in zip(*found[kind], strict=True)
+                )
                 yield Row(
                     kind=kind, n=str(n), noise=noise, replications=r, coverage=float(each.min()), simultaneous=float(whole),
                     family_error=float(1 - whole), width=float(width),
@@ -109,21 +119,29 @@ def time_shares(r: int) -> Iterator[Row]:
                 time_model = time_model_of(names, loss, budgets, step)
                 for i, judged in enumerate(time_judges(time_model, NO_TABLE, names, anytime=False)):
                     assert judged.judge is not None
-                    found = [judged.judge(dict(zip(names, c, strict=True)), 0.05 / len(c_MK)) for c in c_MK]
+                    found = [
+                        judged.judge(dict(zip(names, c, strict=True)), 0.05 / len(c_MK))
+                        for c in c_MK
+                    ]
                     held[k, i] = [
-                        f.low is not None and f.low <= t <= (f.high or 0.0) for f, t in zip(found, truth[i], strict=True)
+                        f.low is not None and f.low <= t <= (f.high or 0.0)
+                        for f, t in zip(found, truth[i], strict=True)
                     ]
             for i, kind in enumerate(("Shapley share of steps", "Shapley share of seconds")):
                 yield Row(kind=kind, n=str(n), noise=design, replications=r, coverage=float(held[:, i].mean(0).min()),
                           simultaneous=float(held[:, i].all(1).mean()))  # fmt: skip
 
 
-def time_model_of(names: list[str], loss_AnB: np.ndarray, budgets: tuple[float, ...], step_An: np.ndarray) -> TimeModel:
+def time_model_of(
+    names: list[str], loss_AnB: np.ndarray, budgets: tuple[float, ...], step_An: np.ndarray
+) -> TimeModel:
     """What an experiment's finished runs would give."""
     arms, n, _ = loss_AnB.shape
     runs = pd.DataFrame({"arm": np.repeat(names, n * len(budgets)), "budget": np.tile(budgets, arms * n),
                          "val_loss": loss_AnB.ravel()})  # fmt: skip
-    step = {a: Sample(values=x, blocks=tuple(range(n))) for a, x in zip(names, step_An, strict=True)}
+    step = {
+        a: Sample(values=x, blocks=tuple(range(n))) for a, x in zip(names, step_An, strict=True)
+    }
     model = fitted(loss_AnB, budgets, None)
     return TimeModel(arms=tuple(names), target=TARGET, model=model, runs=runs, step=step, comparable=frozenset(names), why_not="",
                      warnings=())  # fmt: skip

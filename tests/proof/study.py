@@ -45,11 +45,16 @@ def families(r: int) -> Iterator[Row]:
                 null = declared_analysis(y, noisy=noisy)
                 mixed = declared_analysis(y + np.r_[0.0, effects], noisy=noisy)
                 covers = (mixed.low <= effects) & (effects <= mixed.high)
-                wrong = [((b.low > 0) | (b.high < 0))[:, :k].any(1).mean() for b, k in ((null, m), (mixed, 2))]
+                wrong = [
+                    ((b.low > 0) | (b.high < 0))[:, :k].any(1).mean()
+                    for b, k in ((null, m), (mixed, 2))
+                ]
                 width = np.median((null.high - null.low) / 2 / _oracle_half(n, sd))
                 parts.append((size, covers.mean(0), covers.all(1).mean(), wrong, width))
             sizes, *columns = zip(*parts, strict=True)
-            each, whole, wrong, width = (np.average(np.array(c), axis=0, weights=sizes) for c in columns)
+            each, whole, wrong, width = (
+                np.average(np.array(c), axis=0, weights=sizes) for c in columns
+            )
             yield Row(
                 kind="difference, simultaneous over 4 arms",
                 n=str(n),
@@ -61,13 +66,17 @@ def families(r: int) -> Iterator[Row]:
                 width=float(width) if "declared" not in noise or n > 5 else None,
             )
     for n in SIZES:
-        wrong = np.mean([_wrong_of_one(rng, size, n) for rng, size in chunks([2, n], single, 2 * n)])
+        wrong = np.mean(
+            [_wrong_of_one(rng, size, n) for rng, size in chunks([2, n], single, 2 * n)]
+        )
         yield Row(kind="difference, one arm", n=str(n), noise="arm 2 x", replications=single, coverage=float(1 - wrong),
                   family_error=float(wrong))  # fmt: skip
 
 
 def _wrong_of_one(rng: np.random.Generator, size: int, n: int) -> float:
-    b = declared_analysis(rng.normal(size=(size, n, 2)) * [1.0, 2.0] + rng.normal(size=(size, n, 1)))
+    b = declared_analysis(
+        rng.normal(size=(size, n, 2)) * [1.0, 2.0] + rng.normal(size=(size, n, 1))
+    )
     return float(((b.low > 0) | (b.high < 0)).mean())
 
 
@@ -84,18 +93,33 @@ def ragged(r: int) -> Iterator[Row]:
     """A run is missing from two to five blocks: three arms without effect, by production code."""
     r = max(r // 5, 200)
     for n in (3, 5):
-        for noise, sd in (("equal, a run missing", np.ones(4)), ("baseline 2 x, a run missing", np.array([2, 1, 1, 1.0]))):
+        for noise, sd in (
+            ("equal, a run missing", np.ones(4)),
+            ("baseline 2 x, a run missing", np.array([2, 1, 1, 1.0])),
+        ):
             rng, held = np.random.default_rng([15, n, len(noise)]), np.zeros((r, 3), bool)
             for k in range(r):
                 y = rng.normal(size=(n, 4)) * sd
-                samples = [Sample(values=y[j == 3 :, j], blocks=tuple(range(j == 3, n))) for j in range(4)]
+                samples = [
+                    Sample(values=y[j == 3 :, j], blocks=tuple(range(j == 3, n))) for j in range(4)
+                ]
                 found = analyse({f"a{j}": samples[j] for j in (1, 2, 3)}, samples[0])
-                held[k] = [e.low is not None and e.high is not None and e.low <= 0 <= e.high for e in found.values()]
+                held[k] = [
+                    e.low is not None and e.high is not None and e.low <= 0 <= e.high
+                    for e in found.values()
+                ]
             yield Row(kind="difference, simultaneous over 3 arms", n=str(n), noise=noise, replications=r,
                       coverage=float(held.mean(0).min()), simultaneous=float(held.all(1).mean()))  # fmt: skip
 
 
-UNBLOCKED = (*((n, n) for n in SIZES), (3, 5), (4, 10), (5, 10), (10, 5), (10, 40))  # runs of the arm against the baseline's
+UNBLOCKED = (
+    *((n, n) for n in SIZES),
+    (3, 5),
+    (4, 10),
+    (5, 10),
+    (10, 5),
+    (10, 40),
+)  # runs of the arm against the baseline's
 
 
 def unblocked(r: int) -> Iterator[Row]:
@@ -106,16 +130,26 @@ def unblocked(r: int) -> Iterator[Row]:
             if too_few(n, n0, 0.05 / m):
                 continue
             runs = str(n) if n == n0 else f"{n} against {n0}"
-            for noise, ratio in (("equal", 1.0), ("arm 2 x", 2.0), ("arm 5 x", 5.0), ("baseline 5 x", 0.2)):
+            for noise, ratio in (
+                ("equal", 1.0),
+                ("arm 2 x", 2.0),
+                ("arm 5 x", 5.0),
+                ("baseline 5 x", 0.2),
+            ):
                 total, wrong, covers, widths = single if m == 1 else r, [], [], []
                 for rng, size in chunks([3, n, n0, int(10 * ratio), m], total, n0 + m * n):
                     base = rng.normal(size=(size, n0))
-                    pairs = [unblocked_interval(rng.normal(size=(size, n)) * ratio, base, 1 - 0.05 / m) for _ in range(m)]
+                    pairs = [
+                        unblocked_interval(rng.normal(size=(size, n)) * ratio, base, 1 - 0.05 / m)
+                        for _ in range(m)
+                    ]
                     missed = np.array([np.abs(delta) > half for delta, half in pairs])
                     wrong.append(missed.any(0).mean())
                     covers.append(1 - missed.mean(1).max())
                     widths.append(np.median([half for _, half in pairs]))
-                oracle = stats.t.isf(0.025 / m, n + n0 - 2) * math.sqrt(ratio**2 / n + 1 / n0)  # of the pair: nothing is pooled
+                oracle = stats.t.isf(0.025 / m, n + n0 - 2) * math.sqrt(
+                    ratio**2 / n + 1 / n0
+                )  # of the pair: nothing is pooled
                 yield Row(
                     kind="difference, not blocked" if m == 1 else f"difference, not blocked, {m} arms",
                     n=runs, noise=noise, replications=total, coverage=float(np.mean(covers)),
@@ -129,7 +163,10 @@ def axes(r: int) -> Iterator[Row]:
     for n in SIZES:
         parts = []
         for rng, size in chunks([16, n], r, 9 * n):
-            points = [declared_analysis(rng.normal(size=(size, n, 3)) * [2, 1, 1], level=1 - 0.05 / 3) for _ in range(3)]
+            points = [
+                declared_analysis(rng.normal(size=(size, n, 3)) * [2, 1, 1], level=1 - 0.05 / 3)
+                for _ in range(3)
+            ]
             covers = np.concatenate([(b.low <= 0) & (b.high >= 0) for b in points], axis=1)
             parts.append((covers.mean(0).min(), covers.all(1).mean()))
         each, whole = np.mean(parts, axis=0)
@@ -223,10 +260,19 @@ def equivalence(r: int) -> Iterator[Row]:
         scale = np.sqrt(rng.chisquare(2 * n - 2, r) / (2 * n - 2))
         published = rng.normal(-0.10, se, r)
         said = [
-            judge(Estimate(value=o, se=se * s, df=2 * n - 2), Estimate(value=p, se=se), margin=margin)[0] == "reproduced"
+            judge(
+                Estimate(value=o, se=se * s, df=2 * n - 2), Estimate(value=p, se=se), margin=margin
+            )[0]
+            == "reproduced"
             for o, s, p in zip(own, scale, published, strict=True)
         ]
-        yield Row(kind="'reproduced' at the margin", n=str(n), noise="equal", replications=r, family_error=float(np.mean(said)))
+        yield Row(
+            kind="'reproduced' at the margin",
+            n=str(n),
+            noise="equal",
+            replications=r,
+            family_error=float(np.mean(said)),
+        )
 
 
 def packed(r: int) -> Iterator[Row]:
@@ -246,7 +292,14 @@ def published_deltas(r: int) -> Iterator[Row]:
         rng, sides = np.random.default_rng([19, *n]), []
         for runs in n:
             noise = rng.normal(0, era_sd(record), (r, runs)).mean(1) / NATS_PER_LOG_STEP
-            sides.append((noise, PublishedRecord(record=record, n=runs, loss=3.28, time_s=600.0, steps=5000).log_time_se))
+            sides.append(
+                (
+                    noise,
+                    PublishedRecord(
+                        record=record, n=runs, loss=3.28, time_s=600.0, steps=5000
+                    ).log_time_se,
+                )
+            )
         (new, se_new), (old, se_old) = sides
         covered = np.abs(new - old) <= 1.96 * math.hypot(se_new, se_old)
         yield Row(kind="published delta", n=f"{n[0]} against {n[1]}", noise=f"era of {record}", replications=r,
@@ -259,10 +312,23 @@ def descriptions(r: int) -> Iterator[Row]:
     for n in SIZES:
         rng = np.random.default_rng([12, n])
         floors = [noise_floor(y) for y in rng.normal(size=(r, n))]
-        covered = [f.low is not None and f.high is not None and f.low <= 1 <= f.high for f in floors]
-        yield Row(kind="noise floor", n=str(n), noise="equal", replications=r, coverage=float(np.mean(covered)))
+        covered = [
+            f.low is not None and f.high is not None and f.low <= 1 <= f.high for f in floors
+        ]
+        yield Row(
+            kind="noise floor",
+            n=str(n),
+            noise="equal",
+            replications=r,
+            coverage=float(np.mean(covered)),
+        )
     ends = np.array([exact_rate(k, 10) for k in range(11)])
-    looks = np.array([[rate_sequence(k, n, 0.05) if k <= n else (0.0, 1.0) for k in range(21)] for n in range(1, 21)])
+    looks = np.array(
+        [
+            [rate_sequence(k, n, 0.05) if k <= n else (0.0, 1.0) for k in range(21)]
+            for n in range(1, 21)
+        ]
+    )
     for rate in (0.1, 0.3):
         lost = np.random.default_rng([13, int(10 * rate)]).random((r, 20)) < rate
         count = lost[:, :10].sum(1)

@@ -12,7 +12,14 @@ from reports.stats.loss_model import LossModel, Slope, fit
 from reports.stats.time_sequences import log_time_interval
 from tests.proof.row import SIZES, Row
 
-BETA, TARGET, EFFECTS, LOSS_SD, STEP_SD, SLOPE_SE = -0.19, 3.28, np.array([0.0, -0.004, -0.008]), 0.0013, 0.002, 0.01
+BETA, TARGET, EFFECTS, LOSS_SD, STEP_SD, SLOPE_SE = (
+    -0.19,
+    3.28,
+    np.array([0.0, -0.004, -0.008]),
+    0.0013,
+    0.002,
+    0.01,
+)
 LOG_STEP = np.log([150.0, 151.0, 147.0])
 TRUTH = EFFECTS / -BETA + math.log(3000)  # log N*, every arm at the target near 3000 steps
 KINDS = ("steps to target N*", "time to target", "time to target, ratio")
@@ -26,25 +33,42 @@ DESIGNS = {  # budgets, sd of the arms, sd of the loss
 LOOSE = "not blocked"  # designs whose runs have no blocks
 
 
-def draw(rng: np.random.Generator, n: int, design: str) -> tuple[np.ndarray, np.ndarray, Slope | None]:
+def draw(
+    rng: np.random.Generator, n: int, design: str
+) -> tuple[np.ndarray, np.ndarray, Slope | None]:
     """Losses (A, n, B) of three arms in n blocks at every budget, log step times (A, n), and the slope where it is given."""
     budgets, ratios, sd = DESIGNS[design]
     mean = TARGET + EFFECTS[:, None, None] + BETA * np.log(np.array(budgets) / 3000)
     loss = mean + rng.normal(0, sd, (3, n, len(budgets))) * np.array(ratios)[:, None, None]
-    slope = Slope(per_step=(-BETA + rng.normal(0, SLOPE_SE)) / 3000, se=SLOPE_SE / 3000) if len(budgets) == 1 else None
+    slope = (
+        Slope(per_step=(-BETA + rng.normal(0, SLOPE_SE)) / 3000, se=SLOPE_SE / 3000)
+        if len(budgets) == 1
+        else None
+    )
     return loss, LOG_STEP[:, None] + rng.normal(0, STEP_SD, (3, n)), slope
 
 
-def fitted(loss_AnB: np.ndarray, budgets: tuple[float, ...], slope: Slope | None, *, blocked: bool = True) -> LossModel:
+def fitted(
+    loss_AnB: np.ndarray, budgets: tuple[float, ...], slope: Slope | None, *, blocked: bool = True
+) -> LossModel:
     arm, block, which = (i.ravel() for i in np.indices(loss_AnB.shape))
     blocks = block.tolist() if blocked else [None] * len(block)
-    model = fit(arm=arm, budget=np.array(budgets)[which], loss=loss_AnB.ravel(), block=blocks, target=TARGET, slope=slope)
+    model = fit(
+        arm=arm,
+        budget=np.array(budgets)[which],
+        loss=loss_AnB.ravel(),
+        block=blocks,
+        target=TARGET,
+        slope=slope,
+    )
     assert model is not None
     return model
 
 
 def mean_of(x: np.ndarray) -> Estimate:
-    return Estimate(value=float(x.mean()), se=float(x.std(ddof=1)) / math.sqrt(len(x)), df=len(x) - 1)
+    return Estimate(
+        value=float(x.mean()), se=float(x.std(ddof=1)) / math.sqrt(len(x)), df=len(x) - 1
+    )
 
 
 def difference(arm: np.ndarray, baseline: np.ndarray, *, blocked: bool) -> Estimate:
@@ -57,7 +81,9 @@ def difference(arm: np.ndarray, baseline: np.ndarray, *, blocked: bool) -> Estim
 def oracle(n: int, design: str) -> np.ndarray:
     """Widths for one who knows the slope and the ratios of all sds: N*, time, ratio, each with one t of the arms' full df."""
     budgets, ratios, sd = DESIGNS[design]
-    given = SLOPE_SE / BETA * EFFECTS if len(budgets) == 1 else np.zeros(3)  # nobody knows a given slope better than its error
+    given = (
+        SLOPE_SE / BETA * EFFECTS if len(budgets) == 1 else np.zeros(3)
+    )  # nobody knows a given slope better than its error
     loss = (sd * np.array(ratios) / BETA) ** 2 / n / len(budgets)
     step = STEP_SD**2 / n
     variance = [loss[2] + given[2] ** 2 / BETA**2, loss[2] + given[2] ** 2 / BETA**2 + step,
@@ -74,7 +100,11 @@ def times(r: int) -> Iterator[Row]:
             for k in range(r):
                 loss, step, slope = draw(rng, n, design)
                 model = fitted(loss, DESIGNS[design][0], slope, blocked=LOOSE not in design)
-                truth = (TRUTH[2], TRUTH[2] + LOG_STEP[2], TRUTH[2] - TRUTH[0] + LOG_STEP[2] - LOG_STEP[0])
+                truth = (
+                    TRUTH[2],
+                    TRUTH[2] + LOG_STEP[2],
+                    TRUTH[2] - TRUTH[0] + LOG_STEP[2] - LOG_STEP[0],
+                )
                 steps = model.theta_interval(2, 0.05)
                 if steps is None or model.theta_interval(0, 0.05) is None:
                     unbounded += 1
@@ -83,7 +113,9 @@ def times(r: int) -> Iterator[Row]:
                 found = (
                     (steps[0] + model.x0, steps[1] + model.x0),
                     total(model.log_steps(2), mean_of(step[2])).interval(0.05),
-                    total(model.shift(2), difference(step[2], step[0], blocked=LOOSE not in design)).interval(0.05),
+                    total(
+                        model.shift(2), difference(step[2], step[0], blocked=LOOSE not in design)
+                    ).interval(0.05),
                 )
                 hits += [low <= t <= high for (low, high), t in zip(found, truth, strict=True)]
                 widths[k] = [high - low for low, high in found]
@@ -112,7 +144,10 @@ def anytime_times(r: int) -> Iterator[Row]:
                     log_time_interval(loss[:n, [2]], x, model, 0.05, step[[2], :n].T),
                     log_time_interval(loss[:n, [2, 0]], x, model, 0.05, step[[2, 0], :n].T),
                 )
-                hits[k] &= [ends is None or ends[0] <= t <= ends[1] for ends, t in zip(found, truth, strict=True)]
+                hits[k] &= [
+                    ends is None or ends[0] <= t <= ends[1]
+                    for ends, t in zip(found, truth, strict=True)
+                ]
             unbounded += [ends is None for ends in found]
         for i, kind in enumerate(KINDS):
             yield Row(kind=f"{kind}, anytime-valid", n="4 to 12", noise=design, replications=r, coverage=float(hits[:, i].mean()),

@@ -24,14 +24,20 @@ def happen() -> None:
     if KIND == "oom":
         raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
     if KIND == "rank":
-        print("[rank0]: RuntimeError: Connection reset by peer\n[rank5]: Traceback\n[rank5]: ValueError: the shapes do not match")
+        print(
+            "[rank0]: RuntimeError: Connection reset by peer\n[rank5]: Traceback\n[rank5]: ValueError: the shapes do not match"
+        )
         print(
             "E1121 17:32:28 26774 torch/distributed/elastic/api.py:1002] failed (exitcode: 1) local_rank: 5 (pid: 7) of binary: x"
         )
-        print("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\nRoot Cause")
+        print(
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\nRoot Cause"
+        )
         sys.exit(1)
     if KIND == "hang":  # with a child in a session of its own, as torchrun's workers are
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True
+        )
         with open(os.environ["CHILD"], "w") as f:
             f.write(str(child.pid))
         at()

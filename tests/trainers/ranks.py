@@ -17,7 +17,9 @@ torch.manual_seed(int(os.environ.get("SEED", "0")))  # every rank begins with th
 model = nn.Sequential(nn.Embedding(VOCAB, WIDTH), nn.Linear(WIDTH, VOCAB))
 optimizer = torch.optim.AdamW(model.parameters(), lr=float(os.environ.get("LR", "0.02")))
 text = torch.Generator().manual_seed(rank)
-assert len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) == size, "every rank has a device of its own"
+assert len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) == size, (
+    "every rank has a device of its own"
+)
 
 
 def loss_on(n: int) -> torch.Tensor:

@@ -24,14 +24,27 @@ from tests.fake_matrix import DEADLINE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 BARE = "import sys; sys.modules.update(dict.fromkeys({absent!r}))\n"  # None there: neither found nor importable
-ABSENT = {"pydantic", "pydantic_core", "pandas", "rich", "typer", "scipy", "matplotlib", "jinja2", "psutil", "submitit"}
+ABSENT = {
+    "pydantic",
+    "pydantic_core",
+    "pandas",
+    "rich",
+    "typer",
+    "scipy",
+    "matplotlib",
+    "jinja2",
+    "psutil",
+    "submitit",
+}
 
 
 def bare(code: str, folder: Path) -> str:
     """Run Python where only torch, numpy, PyYAML and the standard library can be imported."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", BARE.replace("{absent!r}", repr(ABSENT)) + code]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -39,7 +52,11 @@ def bare(code: str, folder: Path) -> str:
 @pytest.mark.slow
 def test_it_trains_where_only_torch_numpy_and_yaml_are_installed(tmp_path: Path) -> None:
     arguments = ["--dry-run", "--one", "training", "r18", "--folder", str(tmp_path)]
-    figures = json.loads(bare(f"from harness.bench.gpu_check import main\nmain({arguments!r})", tmp_path).splitlines()[-1])
+    figures = json.loads(
+        bare(
+            f"from harness.bench.gpu_check import main\nmain({arguments!r})", tmp_path
+        ).splitlines()[-1]
+    )
     assert figures["passed"] and figures["last_loss"] < figures["bound"] < figures["first_loss"]
     bare(
         "import harness.config.presets, harness.training.core, harness.training.train, harness.corpora.index, harness.bench.parity",
@@ -47,9 +64,14 @@ def test_it_trains_where_only_torch_numpy_and_yaml_are_installed(tmp_path: Path)
     )
 
 
-def test_without_a_gpu_it_says_so_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_it_says_so_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for arguments, words in (([], "no CUDA device here"), (["--dry-run", "--presets", "r88"], "unknown record 'r88'")):
+    for arguments, words in (
+        ([], "no CUDA device here"),
+        (["--dry-run", "--presets", "r88"], "unknown record 'r88'"),
+    ):
         with pytest.raises(SystemExit) as end:
             gpu_check.main(arguments)
         out, err = capsys.readouterr()
@@ -66,7 +88,9 @@ def test_attention_kernels_agree_and_a_wrong_one_would_be_told() -> None:
 
 
 @pytest.mark.slow
-def test_a_training_that_learns_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_that_learns_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Place(device="cpu", dry=True, folder=tmp_path)
     still = place.settings(optim__embed_lr=1e-9, optim__head_lr=1e-9, optim__muon_lr=1e-9)
     monkeypatch.setattr(machine_checks, "TINY", still | machine_checks.TINY)
@@ -78,11 +102,19 @@ def test_every_way_a_check_ends_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert run_check("training", "r08", place, limit_s=5).status == "not run"
 
     def process(code: int, out: str, err: str) -> None:
-        monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=code, stdout=out, stderr=err))
+        monkeypatch.setattr(
+            subprocess,
+            "run",
+            lambda *a, **k: SimpleNamespace(returncode=code, stdout=out, stderr=err),
+        )
 
     process(1, "", "Traceback\nRuntimeError: no kernel")
     assert run_check("training", "r08", place, 99).reason == "RuntimeError: no kernel"
-    for figures, status in (({"passed": False}, "failed"), ({"a": 1}, "passed"), ({"skipped": "one GPU"}, "not run")):
+    for figures, status in (
+        ({"passed": False}, "failed"),
+        ({"a": 1}, "passed"),
+        ({"skipped": "one GPU"}, "not run"),
+    ):
         process(0, "something printed\n" + json.dumps(figures), "")
         assert run_check("training", "r08", place, 99).status == status
 
@@ -93,15 +125,21 @@ def test_every_way_a_check_ends_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert run_check("training", "r08", place, 99).reason == "took more than 99 s"
 
 
-def test_one_check_that_fails_fails_the_machine_and_the_page_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_check_that_fails_fails_the_machine_and_the_page_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ends = iter(["passed", "error"])
     figures = {"rows": [{"what": "x", "error": 0.5}], "none": None}
 
     def run_check(name: str, preset: str, *_: object) -> CheckRow:
-        return CheckRow(check=name, preset=preset, status=next(ends), seconds=1.0, reason="<b>", figures=figures)
+        return CheckRow(
+            check=name, preset=preset, status=next(ends), seconds=1.0, reason="<b>", figures=figures
+        )
 
     monkeypatch.setattr(gpu_check, "run_check", run_check)
-    monkeypatch.setattr(gpu_check, "CHECKS", {"one": Check(run=check_training, limit_s=9, which="all")})
+    monkeypatch.setattr(
+        gpu_check, "CHECKS", {"one": Check(run=check_training, limit_s=9, which="all")}
+    )
     result = gpu_check.check_machine(["r08", "r18"], Place(device="cpu", dry=True, folder=tmp_path))
     assert not result["passed"] and len(result["checks"]) == 2
     write(result, tmp_path / "out")
@@ -140,7 +178,9 @@ def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
 
     monkeypatch.setattr(gpu_check, "run_check", run_check)
     check = Check(run=check_training, limit_s=9, which="all")
-    monkeypatch.setattr(gpu_check, "CHECKS", {"beside": replace(check, beside=True), "timed": check})
+    monkeypatch.setattr(
+        gpu_check, "CHECKS", {"beside": replace(check, beside=True), "timed": check}
+    )
     result = gpu_check.check_machine(["r08", "r18"], Place(device="cpu", dry=True, folder=tmp_path))
     assert result["passed"]
     assert sorted(told[:2]) == [("beside", "r08"), ("beside", "r18")]
@@ -148,7 +188,9 @@ def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
     assert [(r["check"], r["preset"]) for r in result["checks"]] == [*sorted(told[:2]), *told[3:]]
 
 
-def launch(name: str, within: SimpleNamespace | None, kernel: str, duration: int, *, range_: bool = False) -> SimpleNamespace:
+def launch(
+    name: str, within: SimpleNamespace | None, kernel: str, duration: int, *, range_: bool = False
+) -> SimpleNamespace:
     kernels = [SimpleNamespace(name=kernel, duration=duration)]
     return SimpleNamespace(name=name, cpu_parent=within, kernels=kernels, is_user_annotation=range_)
 

@@ -56,7 +56,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 # ---------------------------------------------------------------- the public scripts' own trajectories
 
 
-@pytest.mark.parametrize("stem", [s if s in QUICK else pytest.param(s, marks=pytest.mark.slow) for s in STEMS])
+@pytest.mark.parametrize(
+    "stem", [s if s in QUICK else pytest.param(s, marks=pytest.mark.slow) for s in STEMS]
+)
 def test_a_recorded_script_is_reproduced(stem: str) -> None:
     result = check_record(GOLDEN / stem)
     assert result.passed
@@ -76,7 +78,11 @@ def test_the_command_passes_on_all_recordings(capsys: pytest.CaptureFixture[str]
     assert code == 0
     assert [r["record"] for r in answer["records"]] == STEMS
     assert len(STEMS) == 11
-    assert all(r["passed"] and r[column] <= bound for r in answer["records"] for column, bound in BOUNDS.items())
+    assert all(
+        r["passed"] and r[column] <= bound
+        for r in answer["records"]
+        for column, bound in BOUNDS.items()
+    )
     assert answer["bounds"] == {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND}
 
 
@@ -121,7 +127,9 @@ def record(stem: Path, preset: str, **sizes: Any) -> Recording:
     shape = {"train": (c["num_iterations"], c["micro_steps"]), "val": (2,)}
     arrays = {}
     for kind, outer in shape.items():
-        tokens = random.integers(0, 61, (*outer, c["rows_per_micro_batch"], c["sequence_length"] + 1)).astype(np.int16)
+        tokens = random.integers(
+            0, 61, (*outer, c["rows_per_micro_batch"], c["sequence_length"] + 1)
+        ).astype(np.int16)
         arrays |= {f"{kind}/inputs": tokens[..., :-1], f"{kind}/targets": tokens[..., 1:]}
     meta = {"record": preset, "config": c, **described(preset, c)}
     recording = Recording(stem=stem, meta=meta, arrays=arrays)
@@ -136,7 +144,11 @@ def described(preset: str, c: dict[str, Any]) -> dict[str, Any]:
     config, _ = for_device(to_config(sized(preset_values(preset)[0], c)), "cpu", frozenset())
     core = Core(config, Tokens(vocab_size=61, separator=5, seq_len=c["sequence_length"]), seed=0)
     shapes = {n: list(p.shape) for n, p in core.model.named_parameters()}
-    groups = [{"params": g["names"], "base_lr": g["base_lr"]} for o in core.optimizers for g in o.param_groups]
+    groups = [
+        {"params": g["names"], "base_lr": g["base_lr"]}
+        for o in core.optimizers
+        for g in o.param_groups
+    ]
     return {"parameter_order": list(shapes), "shapes": shapes, "optimizer_groups": groups}
 
 
@@ -148,7 +160,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_another_width_depth_head_count_and_data_pass(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_width_depth_head_count_and_data_pass(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copy(ORTHOGONALIZE, recorded)
     code, out, _ = run(capsys, str(recorded), "--json")
     assert code == 0
@@ -191,13 +205,19 @@ WRONG: dict[str, tuple[str, Callable[[Arrays], None]]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_one_wrong_number_fails_and_is_named(
-    wrong: str, recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    wrong: str,
+    recorded: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     column, change = WRONG[wrong]
     stem = recorded / "r18_small"
     ours = dict(np.load(stem.with_suffix(".npz")))  # what the core computes: another test runs it
     monkeypatch.setattr(
-        harness.bench.parity, "trajectory", lambda core, recording: {k: ours[k] for k in ours if k not in BATCHES}
+        harness.bench.parity,
+        "trajectory",
+        lambda core, recording: {k: ours[k] for k in ours if k not in BATCHES},
     )
     arrays = dict(ours)
     change(arrays)
@@ -207,10 +227,14 @@ def test_one_wrong_number_fails_and_is_named(
     (result,) = json.loads(out)["records"]
     assert code == 1
     assert not result["passed"]
-    assert {c for c, bound in BOUNDS.items() if not (result[c] is not None and result[c] <= bound)} == {column}
+    assert {
+        c for c, bound in BOUNDS.items() if not (result[c] is not None and result[c] <= bound)
+    } == {column}
 
 
-def test_a_wrong_orthogonalisation_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_orthogonalisation_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arrays = dict(np.load(ORTHOGONALIZE))
     nudge("0/r11_steps5", 1e-4)(arrays)
     np.savez(tmp_path / "orthogonalize.npz", **arrays)
@@ -254,10 +278,19 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "unknown preset": (edited(None, lambda m: m.update(record="r99")), "unknown record 'r99'"),
     "another preset": (edited(None, lambda m: m.update(record="r09")), "not those of preset r09"),
     "wrong names": (edited("parameter_order", lambda o: o.__setitem__(0, "nowhere")), "nowhere"),
-    "wrong group": (edited("optimizer_groups", lambda g: g[0].update(params=["nowhere"])), "nowhere"),
+    "wrong group": (
+        edited("optimizer_groups", lambda g: g[0].update(params=["nowhere"])),
+        "nowhere",
+    ),
     "impossible size": (edited("config", lambda c: c.update(head_dim=7)), "model.head_dim"),
-    "other blocks": (edited("config", lambda c: c.update(block_size=64)), "config.block_size is 64"),
-    "a broken ratio": (edited("config", lambda c: c.update(mlp_hidden=100)), "config.mlp_hidden=100"),
+    "other blocks": (
+        edited("config", lambda c: c.update(block_size=64)),
+        "config.block_size is 64",
+    ),
+    "a broken ratio": (
+        edited("config", lambda c: c.update(mlp_hidden=100)),
+        "config.mlp_hidden=100",
+    ),
     "not JSON": (lambda stem: stem.with_suffix(".json").write_text("{"), "not JSON"),  # type: ignore[dict-item,return-value]
     "no npz": (lambda stem: stem.with_suffix(".npz").unlink(), "no such file"),
     "no JSON": (lambda stem: stem.with_suffix(".json").unlink(), "no such file"),
@@ -297,7 +330,12 @@ def test_a_folder_of_folders_names_them(recorded: Path) -> None:
 
 # ---------------------------------------------------------------- no shortcuts
 
-DECLARATIONS = {"record", "choices", "affects", "doc"}  # keyword arguments of `toggle`: metadata, read by the documentation
+DECLARATIONS = {
+    "record",
+    "choices",
+    "affects",
+    "doc",
+}  # keyword arguments of `toggle`: metadata, read by the documentation
 
 
 def record_names_outside_declarations(source: str) -> list[int]:
@@ -322,14 +360,18 @@ def record_names_outside_declarations(source: str) -> list[int]:
 
 
 def test_no_code_knows_a_record_by_name() -> None:
-    assert record_names_outside_declarations('toggle(0, record="r08", choices={1: "r09"})\nif x == "r08": pass') == [2]
+    assert record_names_outside_declarations(
+        'toggle(0, record="r08", choices={1: "r09"})\nif x == "r08": pass'
+    ) == [2]
     found = {
         f"{path.relative_to(ROOT)}:{line}"
         for package in ("model", "optim", "harness")
         for path in (ROOT / package).rglob("*.py")
         for line in record_names_outside_declarations(path.read_text())
     }
-    listed = {f for f in found if re.match(r"harness/presets\.py:", f)}  # the sort key of `ablate records`
+    listed = {
+        f for f in found if re.match(r"harness/presets\.py:", f)
+    }  # the sort key of `ablate records`
     assert found == listed
     assert len(listed) <= 1
     assert names("records")[:3] == ["r02", "r03", "r03pre"]

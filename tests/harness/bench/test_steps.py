@@ -53,36 +53,60 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 def documented(which: int) -> set[str]:
     """The keys of the page's JSON: 0 of a bench, 1 of a comparison."""
-    page = (Path(__file__).resolve().parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "command-line.md").read_text(
+        encoding="utf-8"
+    )
     section = page.split("### `ablate bench")[1].split("\n### ")[0].replace("\n", " ")
     shape = section.split("`{")[1 + which].split("}`")[0]
-    return {key.split(":")[0].strip() for key in shape.replace("[{part, ms, share}]", "").split(",")}
+    return {
+        key.split(":")[0].strip() for key in shape.replace("[{part, ms, share}]", "").split(",")
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("data")
-def test_a_bench_tells_time_work_memory_and_where_a_step_goes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bench_tells_time_work_memory_and_where_a_step_goes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code, out, err = said(capsys, "bench", "r08", "--steps", "4", "--json", *ARGUMENTS)
     assert (code, err) == (0, "")
     result = json.loads(out)
     assert set(result) == documented(0)
     assert 0 < result["step_ms_median"] <= result["step_ms_p95"]
     assert result["tokens_per_s"] == pytest.approx(256_000 / result["step_ms_median"])
-    assert result["mfu"] == pytest.approx(result["flops_per_token"] * result["tokens_per_s"] / result["matrix_flops_per_s"])
+    assert result["mfu"] == pytest.approx(
+        result["flops_per_token"] * result["tokens_per_s"] / result["matrix_flops_per_s"]
+    )
     assert result["peak_rss_mib"] > 50 and result["peak_allocated_mib"] is None
-    assert result["loader_ratio"] == pytest.approx(result["loader_tokens_per_s"] / result["tokens_per_s"])
+    assert result["loader_ratio"] == pytest.approx(
+        result["loader_tokens_per_s"] / result["tokens_per_s"]
+    )
     parts = {row["part"]: row["share"] for row in result["breakdown"]}
-    assert set(parts) == {"data", "forward", "backward", "optimizer", "optimizer Adam", "optimizer Muon", "gaps"}
+    assert set(parts) == {
+        "data",
+        "forward",
+        "backward",
+        "optimizer",
+        "optimizer Adam",
+        "optimizer Muon",
+        "gaps",
+    }
     assert sum(parts.values()) == pytest.approx(1) and min(parts.values()) >= 0
     assert all(parts[part] > 0 for part in ("data", "forward", "backward", "optimizer"))
 
 
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize(
-    ("first", "a", "b"), [(["r08"], "optim.ns_steps=1", "optim.ns_steps=9"), ([], "r08", "r11")], ids=["settings", "presets"]
+    ("first", "a", "b"),
+    [(["r08"], "optim.ns_steps=1", "optim.ns_steps=9"), ([], "r08", "r11")],
+    ids=["settings", "presets"],
 )
-def test_two_settings_or_two_presets_are_compared(first: list[str], a: str, b: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = said(capsys, "bench", *first, "--compare", a, b, "--steps", "6", "--json", *ARGUMENTS)
+def test_two_settings_or_two_presets_are_compared(
+    first: list[str], a: str, b: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(
+        capsys, "bench", *first, "--compare", a, b, "--steps", "6", "--json", *ARGUMENTS
+    )
     assert (code, err) == (0, "")
     result = json.loads(out)
     assert set(result) == documented(1)
@@ -140,7 +164,10 @@ def test_synthetic_text_trains_and_is_gone_afterwards() -> None:
         assert any("flex" in words for words in substituted)
         candidate = Candidate(config, text, device="cpu")
         assert len(candidate.timed(2)) == 2
-        assert {row["part"] for row in breakdown(candidate, steps=1)} >= {"backward", "optimizer Muon"}
+        assert {row["part"] for row in breakdown(candidate, steps=1)} >= {
+            "backward",
+            "optimizer Muon",
+        }
     assert not text.shards[0].exists()
 
 

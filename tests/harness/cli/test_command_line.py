@@ -24,7 +24,9 @@ class Ran:
 
 
 @pytest.fixture
-def ablate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def ablate(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Any:
     """Run a command in an empty working directory."""
     monkeypatch.chdir(tmp_path)
 
@@ -39,9 +41,13 @@ def ablate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 def test_toggles_tell_what_a_script_needs(ablate: Any) -> None:
     rows = {r["name"]: r for r in ablate("toggles", "--json").json}
-    assert {"name", "record", "doc", "default", "choices", "requires", "conflicts"} <= set(rows["model.logit_softcap"])
+    assert {"name", "record", "doc", "default", "choices", "requires", "conflicts"} <= set(
+        rows["model.logit_softcap"]
+    )
     assert {"value": 15.0, "record": "r18"} in rows["model.logit_softcap"]["choices"]
-    assert rows["model.head_init"]["requires"] == [{"value": "zeros", "field": "model.tied_head", "values": [False]}]
+    assert rows["model.head_init"]["requires"] == [
+        {"value": "zeros", "field": "model.tied_head", "values": [False]}
+    ]
 
 
 def test_records_are_listed_in_order_and_resolve_with_origins(ablate: Any) -> None:
@@ -55,7 +61,12 @@ def test_records_are_listed_in_order_and_resolve_with_origins(ablate: Any) -> No
 
 def test_a_diff_names_the_change_behind_every_field(ablate: Any) -> None:
     rows = {r["field"]: r for r in ablate("diff", "r07", "r08", "--json").json}
-    assert rows["optim.muon_lr"] == {"field": "optim.muon_lr", "a": 3.6e-4, "b": 0.02, "change": "r08 muon_scale"}
+    assert rows["optim.muon_lr"] == {
+        "field": "optim.muon_lr",
+        "a": 3.6e-4,
+        "b": 0.02,
+        "change": "r08 muon_scale",
+    }
     assert "same configuration" in ablate("diff", "r06", "r07").out
 
 
@@ -83,7 +94,10 @@ BAD = (  # arguments -> what the line must say
     (["diff", "r08", "r08"], "name two"),
     (["plan", "quickstrat"], "unknown experiment 'quickstrat'; did you mean 'quickstart'?"),
     (["run", "missing.yaml"], "missing.yaml: no such experiment file"),
-    (["run", "quickstart", "--set", "model.n_layers=3"], "model.n_layers is not a field of model; did you mean 'model.n_layer'?"),
+    (
+        ["run", "quickstart", "--set", "model.n_layers=3"],
+        "model.n_layers is not a field of model; did you mean 'model.n_layer'?",
+    ),
     (["run", "quickstart", "--set", "model.n_layer"], "must be KEY=VALUE"),
     (["run", "quickstart", "--set", "model.n_layer=[3"], "cannot read the value"),
     (["run", "quickstart", "--seeds", "0"], "--seeds 0: must be from 1 to 1000"),
@@ -120,15 +134,24 @@ def test_help_and_listings_do_not_import_torch() -> None:
         "assert not {'torch', 'numpy', 'pandas', 'scipy', 'matplotlib'} & set(sys.modules), sorted(sys.modules)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
-def test_significance_reads_numbers_in_any_common_separation(ablate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_significance_reads_numbers_in_any_common_separation(
+    ablate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import io
 
     said = []
-    for text in ("3.27 3.275 3.276", "3.27,3.275,3.276", "[3.27, 3.275, 3.276]", "3.27\n3.275\n3.276\n"):
+    for text in (
+        "3.27 3.275 3.276",
+        "3.27,3.275,3.276",
+        "[3.27, 3.275, 3.276]",
+        "3.27\n3.275\n3.276\n",
+    ):
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         said.append(ablate("significance", "--json").json)
     assert all(s == said[0] for s in said)
@@ -155,13 +178,21 @@ def test_a_matrix_goes_the_whole_way_and_a_second_call_does_nothing(ablate: Any)
     assert ablate("verify", str(page), "--results", "r").code == 0
     rows = ablate("compare", "minute", "--results", "r", "--json").json["comparisons"]
     assert {r["arm"] for r in rows} == {"untied_head", "post_embed_norm"}
-    assert all({"estimand", "delta", "low", "high", "p", "n", "looks", "verdict", "next_action"} <= set(r) for r in rows)
-    assert all(r["status"] == "finished" for r in ablate("status", "minute", "--results", "r", "--json").json)
+    assert all(
+        {"estimand", "delta", "low", "high", "p", "n", "looks", "verdict", "next_action"} <= set(r)
+        for r in rows
+    )
+    assert all(
+        r["status"] == "finished"
+        for r in ablate("status", "minute", "--results", "r", "--json").json
+    )
     ablate("export", "minute", "-o", "t.csv", "--results", "r")
     assert len(Path("t.csv").read_text().splitlines()) == 7
 
 
-def test_a_fault_of_the_program_is_one_line_too(ablate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_program_is_one_line_too(
+    ablate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken() -> None:
         raise TypeError("unhashable\nand more")
 

@@ -36,19 +36,26 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_grid_and_the_measurement_share_no_seed_and_the_baseline_is_tuned_too(tmp_path: Path) -> None:
+def test_the_grid_and_the_measurement_share_no_seed_and_the_baseline_is_tuned_too(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "mini.yaml").write_text(RETUNED)
     e = load_experiment(str(tmp_path / "mini.yaml"), device="cpu")
     assert e.grid is not None
     assert (e.name, e.grid.name) == ("mini", "mini.grid")
     assert (e.seeds, e.grid.seeds) == ((2000, 2001), (0, 1))
     assert len(e.grid.arms) == 3 * len(e.arms) == 9
-    rates = {a.name: {"factor": f, "at_edge": False, "how": "quadratic"} for a, f in zip(e.arms, (0.7, 1.0, 1.4), strict=True)}
+    rates = {
+        a.name: {"factor": f, "at_edge": False, "how": "quadratic"}
+        for a, f in zip(e.arms, (0.7, 1.0, 1.4), strict=True)
+    }
     tuned = at_rates(e, rates)
     for before, after, factor in zip(e.arms, tuned.arms, (0.7, 1.0, 1.4), strict=True):
         assert after.config.optim.muon_lr == pytest.approx(before.config.optim.muon_lr * factor)
         assert after.config.optim.adam_lr == pytest.approx(before.config.optim.adam_lr * factor)
-    assert not {p.spec.intent_id for p in plan_runs(tuned)} & {p.spec.intent_id for p in plan_runs(e.grid)}
+    assert not {p.spec.intent_id for p in plan_runs(tuned)} & {
+        p.spec.intent_id for p in plan_runs(e.grid)
+    }
 
 
 def test_confirming_a_retuned_experiment_tunes_again_on_seeds_of_its_own(tmp_path: Path) -> None:
@@ -59,7 +66,9 @@ def test_confirming_a_retuned_experiment_tunes_again_on_seeds_of_its_own(tmp_pat
 
 
 @pytest.mark.slow
-def test_confirm_writes_the_experiment_that_follows(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_confirm_writes_the_experiment_that_follows(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (place / "mini.yaml").write_text(MINI)
     assert ablate("confirm", "mini.yaml") == 2  # nothing has been explored
     assert ablate("run", "mini.yaml", "--no-report") == 0
@@ -74,8 +83,14 @@ def test_confirm_writes_the_experiment_that_follows(place: Path, capsys: pytest.
     assert "seeds detect 0.4 of loss" in written.read_text()
     assert ablate("confirm", "mini.yaml", "--margin", "0.4") == 0  # the same again is no change
     assert ablate("confirm", "mini.yaml", "--margin", "0.3") == 2  # the file says something else
-    assert ablate("confirm", "mini.yaml", "--margin", "0.4", "--arm", "untied_head", "-o", "one.yaml") == 0
-    assert [a.name for a in load_experiment("one.yaml", device="cpu").arms] == ["baseline", "untied_head"]
+    assert (
+        ablate("confirm", "mini.yaml", "--margin", "0.4", "--arm", "untied_head", "-o", "one.yaml")
+        == 0
+    )
+    assert [a.name for a in load_experiment("one.yaml", device="cpu").arms] == [
+        "baseline",
+        "untied_head",
+    ]
     capsys.readouterr()
     for wrong, words in (
         (["--arm", "untied"], "no arm of 'mini'"),
@@ -84,7 +99,14 @@ def test_confirm_writes_the_experiment_that_follows(place: Path, capsys: pytest.
         (["--margin", "1e-9"], "1000 seeds do not detect"),
     ):
         assert (
-            ablate("confirm", "mini.yaml", "-o", "x.yaml", *(wrong if "--margin" in wrong else ["--margin", "0.4", *wrong])) == 2
+            ablate(
+                "confirm",
+                "mini.yaml",
+                "-o",
+                "x.yaml",
+                *(wrong if "--margin" in wrong else ["--margin", "0.4", *wrong]),
+            )
+            == 2
         )
         assert words in capsys.readouterr().err
     assert ablate("confirm", str(written)) == 2
@@ -92,10 +114,15 @@ def test_confirm_writes_the_experiment_that_follows(place: Path, capsys: pytest.
 
 
 @pytest.mark.slow
-def test_a_retuned_experiment_runs_its_grid_and_then_its_arms(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_retuned_experiment_runs_its_grid_and_then_its_arms(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (place / "mini.yaml").write_text(RETUNED)
     assert ablate("plan", "mini.yaml") == 0
-    assert "when it is complete, then every arm at its best optim.*_lr on fresh seeds" in capsys.readouterr().out
+    assert (
+        "when it is complete, then every arm at its best optim.*_lr on fresh seeds"
+        in capsys.readouterr().out
+    )
     assert ablate("run", "mini.yaml") == 0
     plan = read_json(place / "results" / "experiments" / "mini" / "experiment.json")
     assert plan["estimand"] == "retuned"

@@ -54,7 +54,9 @@ def test_a_run_tells_its_story(finished: Matrix) -> None:
     assert [r.get("status") for r in whole["attempts"]] == [None, "finished"]
 
 
-def test_the_story_of_a_failed_run_ends_with_its_exception_and_holds_no_secret(finished: Matrix) -> None:
+def test_the_story_of_a_failed_run_ends_with_its_exception_and_holds_no_secret(
+    finished: Matrix,
+) -> None:
     told = ablate(finished, "log", run_of(finished, 2).name)
     assert told.out.strip().endswith("ValueError: the shapes do not match")
     assert "failed" in told.out
@@ -93,7 +95,9 @@ def test_a_finished_run_is_repeated_beside_its_result(finished: Matrix, tmp_path
     assert repeated["val_loss"] == json.loads(before)["val_loss"]
 
 
-def test_a_result_can_be_replaced_and_a_failed_run_is_done_where_it_is(finished: Matrix, tmp_path: Path) -> None:
+def test_a_result_can_be_replaced_and_a_failed_run_is_done_where_it_is(
+    finished: Matrix, tmp_path: Path
+) -> None:
     matrix = copy_of(finished, tmp_path / "copy")
     matrix.environment["FAKE"] = "{}"
     run, failed = run_of(matrix), run_of(matrix, 2)
@@ -102,16 +106,23 @@ def test_a_result_can_be_replaced_and_a_failed_run_is_done_where_it_is(finished:
     assert json.loads((run / "result.json").read_text())["started"] > before
     assert [p.name[:16] for p in (matrix.results / "aside").iterdir()] == [run.name]
     assert ablate(matrix, "rerun", failed.name).code == 0
-    assert [r["status"] for r in read_lines(failed / "attempts.jsonl") if "ended" in r] == ["failed", "finished"]
+    assert [r["status"] for r in read_lines(failed / "attempts.jsonl") if "ended" in r] == [
+        "failed",
+        "finished",
+    ]
 
 
-def test_a_run_of_other_code_is_not_repeated_as_if_it_were_the_same(finished: Matrix, tmp_path: Path) -> None:
+def test_a_run_of_other_code_is_not_repeated_as_if_it_were_the_same(
+    finished: Matrix, tmp_path: Path
+) -> None:
     matrix = copy_of(finished, tmp_path / "copy")
     config = run_of(matrix) / "config.yaml"
     text = config.read_text()
     digest = text.split("model/gpt.py: ")[1][:16].strip("'\n")
     config.write_text(
-        text.replace(f"digest: {text.split('digest: ')[1][:16]}", "digest: 0123456789abcdef", 1).replace(digest, "0" * 16)
+        text.replace(
+            f"digest: {text.split('digest: ')[1][:16]}", "digest: 0123456789abcdef", 1
+        ).replace(digest, "0" * 16)
     )
     ran = ablate(matrix, "rerun", run_of(matrix).name)
     assert ran.code == 2
@@ -123,9 +134,19 @@ def test_status_sums_up_and_says_where_the_time_went(finished: Matrix) -> None:
     assert "4 finished, 2 failed" in ran.out
     assert "wall time: " in ran.out
     rows = ablate(finished, "status", "fake", "--json").json
-    assert {"arm", "seed", "run", "status", "step", "steps", "val_loss", "train_time_s", "host", "attempt", "reason"} <= set(
-        rows[0]
-    )
+    assert {
+        "arm",
+        "seed",
+        "run",
+        "status",
+        "step",
+        "steps",
+        "val_loss",
+        "train_time_s",
+        "host",
+        "attempt",
+        "reason",
+    } <= set(rows[0])
     assert rows[0]["wall"]["total_s"] > 0
     assert rows[0]["wall"]["idle_s"] >= 0
     watched = ablate(finished, "status", "fake", "--watch")
@@ -133,11 +154,29 @@ def test_status_sums_up_and_says_where_the_time_went(finished: Matrix) -> None:
 
 
 def test_where_the_time_went_adds_up_to_what_the_workers_spent() -> None:
-    first = {"import_s": 2.0, "idle_s": 1.0, "train_s": 6.0, "validate_s": 1.0, "total_s": 10.0}  # imports are paid once
-    second = {"idle_s": 0.0, "compile_s": 0.5, "warmup_s": 0.5, "train_s": 8.0, "validate_s": 1.0, "total_s": 10.0}
+    first = {
+        "import_s": 2.0,
+        "idle_s": 1.0,
+        "train_s": 6.0,
+        "validate_s": 1.0,
+        "total_s": 10.0,
+    }  # imports are paid once
+    second = {
+        "idle_s": 0.0,
+        "compile_s": 0.5,
+        "warmup_s": 0.5,
+        "train_s": 8.0,
+        "validate_s": 1.0,
+        "total_s": 10.0,
+    }
     seconds, useful = where_time_went([first, second])
     assert sum(seconds.values()) == 21.0
-    assert (seconds["import"], seconds["training"], seconds["rest"], seconds["idle"]) == (2.0, 14.0, 1.0, 1.0)
+    assert (seconds["import"], seconds["training"], seconds["rest"], seconds["idle"]) == (
+        2.0,
+        14.0,
+        1.0,
+        1.0,
+    )
     assert useful == 16 / 21
     assert wall_words([first, second]) == (
         "21 s, 76.2 % of it training or validation: import 9.5 %, compile 2.4 %, warm-up 2.4 %, training 66.7 %, "
@@ -151,7 +190,18 @@ def test_an_experiment_is_watched_and_cancelled_from_another_terminal(tmp_path: 
     process = matrix.start()
     matrix.at("slow", 1)
     watch = subprocess.Popen(
-        [sys.executable, "-m", "harness", "status", "fake", "--watch", "--every", "0.1", "--results", str(matrix.results)],
+        [
+            sys.executable,
+            "-m",
+            "harness",
+            "status",
+            "fake",
+            "--watch",
+            "--every",
+            "0.1",
+            "--results",
+            str(matrix.results),
+        ],
         stdout=subprocess.PIPE,
         text=True,
         env=matrix.environment,
@@ -176,13 +226,23 @@ def test_an_experiment_is_watched_and_cancelled_from_another_terminal(tmp_path: 
 def test_two_folders_become_one_experiment(tmp_path: Path) -> None:
     for name in ("a", "b", "all"):
         (tmp_path / name).mkdir()
-    here, there, whole = Matrix(tmp_path / "a", n_seeds=2), Matrix(tmp_path / "b", n_seeds=3), Matrix(tmp_path / "all", n_seeds=3)
+    here, there, whole = (
+        Matrix(tmp_path / "a", n_seeds=2),
+        Matrix(tmp_path / "b", n_seeds=3),
+        Matrix(tmp_path / "all", n_seeds=3),
+    )
     for matrix in (here, there, whole):
         assert matrix.run()[0] == 0
     moved = tmp_path / "brought by hand"
     there.results.rename(moved)
     done = ablate(here, "merge", str(moved), "--json").json[0]
-    assert [len(done[k]) for k in ("copied", "here", "unfinished", "experiments", "problems")] == [2, 4, 0, 1, 0]
+    assert [len(done[k]) for k in ("copied", "here", "unfinished", "experiments", "problems")] == [
+        2,
+        4,
+        0,
+        1,
+        0,
+    ]
     assert here.table() == whole.table()
     shutil.rmtree(moved)  # nothing of it is needed any more
     assert here.table() == whole.table()
@@ -190,7 +250,9 @@ def test_two_folders_become_one_experiment(tmp_path: Path) -> None:
     assert "everything is finished: 6 runs" in here.run()[1]
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "result.json", "config.yaml", "environment.json"])
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "result.json", "config.yaml", "environment.json"]
+)
 def test_what_is_not_sound_is_left_where_it_is(finished: Matrix, tmp_path: Path, name: str) -> None:
     there = copy_of(finished, tmp_path / "there")
     here = Matrix(tmp_path)
@@ -206,7 +268,9 @@ def test_what_is_not_sound_is_left_where_it_is(finished: Matrix, tmp_path: Path,
     assert here.trailing() == []
 
 
-def test_a_run_under_another_runs_name_and_code_under_another_name_are_found(finished: Matrix, tmp_path: Path) -> None:
+def test_a_run_under_another_runs_name_and_code_under_another_name_are_found(
+    finished: Matrix, tmp_path: Path
+) -> None:
     there, here = copy_of(finished, tmp_path / "there"), Matrix(tmp_path)
     one, two = (runs[0] for seed, runs in sorted(there.runs().items()) if seed < 2)
     shutil.rmtree(two)
@@ -221,26 +285,39 @@ def test_a_run_under_another_runs_name_and_code_under_another_name_are_found(fin
 
 
 def test_a_foreign_trainers_code_comes_with_its_runs(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("open('note.txt')\nprint('step:1/1 val_loss:3.0000 train_time:5ms')\n")
+    (tmp_path / "train.py").write_text(
+        "open('note.txt')\nprint('step:1/1 val_loss:3.0000 train_time:5ms')\n"
+    )
     (tmp_path / "note.txt").write_text("no Python\n")
     trainer = {"command": "python {script}", "file": "train.py", "with": ["note.txt"], "gpus": 0}
     (tmp_path / "other.yaml").write_text(
-        json.dumps({"name": "other", "trainer": trainer, "changes": {"a": {"args": ["-a"]}}, "seeds": 1})
+        json.dumps(
+            {"name": "other", "trainer": trainer, "changes": {"a": {"args": ["-a"]}}, "seeds": 1}
+        )
     )
 
     def call(*words: str) -> None:
-        subprocess.run([sys.executable, "-m", "harness", *words], cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "harness", *words], cwd=tmp_path, check=True, capture_output=True
+        )
 
     call("run", "other.yaml", "--no-report", "--results", "there")
     call("merge", "there", "--results", "here")
-    kept = [sorted(p.name for p in (tmp_path / place / "code").glob("*.zip")) for place in ("here", "there")]
+    kept = [
+        sorted(p.name for p in (tmp_path / place / "code").glob("*.zip"))
+        for place in ("here", "there")
+    ]
     assert kept[0] == kept[1]
     assert len(kept[0]) == 1
 
 
 def test_another_experiment_of_the_same_name_is_refused(finished: Matrix, tmp_path: Path) -> None:
     there, here = copy_of(finished, tmp_path / "there"), Matrix(tmp_path)
-    here.file.write_text(here.file.read_text().replace("untied_head: r08.untied_head", "gelu: {model.activation: gelu}"))
+    here.file.write_text(
+        here.file.read_text().replace(
+            "untied_head: r08.untied_head", "gelu: {model.activation: gelu}"
+        )
+    )
     assert here.run()[0] == 0
     ran = ablate(here, "merge", str(there.results))
     assert (ran.code, ran.err.count("\n")) == (2, 1)
@@ -271,17 +348,27 @@ def test_clean_removes_what_may_go_and_nothing_else(tmp_path: Path) -> None:
     (matrix.results / "cache" / "kernels").mkdir(parents=True)
     (matrix.results / "cache" / "kernels" / "one").write_bytes(b"x" * 5000)
     assert ablate(matrix, "rerun", run_of(matrix).name).code == 0
-    torn = matrix.results / "experiments" / "fake" / ".plan.lock.0a1b2c3d"  # by a runner killed in a write
+    torn = (
+        matrix.results / "experiments" / "fake" / ".plan.lock.0a1b2c3d"
+    )  # by a runner killed in a write
     torn.write_text("{")
     would = ablate(matrix, "clean", "--dry-run", "--json").json
-    assert {k["kind"]: k["n"] for k in would["kinds"]} == {"stale": 1, "attempts": 2, "aside": 0, "reruns": 1, "caches": 1}
+    assert {k["kind"]: k["n"] for k in would["kinds"]} == {
+        "stale": 1,
+        "attempts": 2,
+        "aside": 0,
+        "reruns": 1,
+        "caches": 1,
+    }
     assert stale.is_dir()
     assert not would["removed"]
     assert ablate(matrix, "clean", "stale").code == 0
     assert not stale.exists()
     assert (matrix.results / "cache" / "kernels").is_dir()
     assert ablate(matrix, "clean").code == 0
-    assert not list(matrix.results.rglob("attempts")) or not list(matrix.results.rglob("attempts/*"))
+    assert not list(matrix.results.rglob("attempts")) or not list(
+        matrix.results.rglob("attempts/*")
+    )
     assert not torn.exists()
     assert not (matrix.results / "cache" / "kernels").exists()
     assert matrix.table() == whole
@@ -293,7 +380,9 @@ def test_clean_leaves_a_run_in_progress_alone(tmp_path: Path) -> None:
     process = matrix.start()
     matrix.at("slow", 2)
     (matrix.results / "cache" / "kernels").mkdir(parents=True)
-    assert {k["kind"]: k["n"] for k in ablate(matrix, "clean", "--json").json["kinds"]}["attempts"] == 0
+    assert {k["kind"]: k["n"] for k in ablate(matrix, "clean", "--json").json["kinds"]}[
+        "attempts"
+    ] == 0
     assert (matrix.results / "cache" / "kernels").is_dir()
     assert {r["status"] for r in ablate(matrix, "status", "--json").json} == {"running"}
     process.terminate()

@@ -30,7 +30,9 @@ class Ran:
 
 
 @pytest.fixture
-def ablate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def ablate(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Any:
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> Ran:
@@ -56,25 +58,55 @@ def recorded(**how: Any) -> Path:
 def test_compare_tells_a_script_all_it_needs(ablate: Any) -> None:
     recorded(n_seeds=4)
     said = ablate("compare", "split", "--json").json
-    assert said["schema"] == 1 and (said["experiment"], said["baseline"], said["primary"]) == ("split", "base", "val_loss")
-    wanted = {"arm", "estimand", "delta", "interval", "p", "n", "looks", "verdict", "next_action", "next_cost"}
+    assert said["schema"] == 1 and (said["experiment"], said["baseline"], said["primary"]) == (
+        "split",
+        "base",
+        "val_loss",
+    )
+    wanted = {
+        "arm",
+        "estimand",
+        "delta",
+        "interval",
+        "p",
+        "n",
+        "looks",
+        "verdict",
+        "next_action",
+        "next_cost",
+    }
     assert all(wanted <= set(r) for r in said["comparisons"])
     good = next(r for r in said["comparisons"] if (r["arm"], r["metric"]) == ("good", "val_loss"))
-    assert good["interval"] == [good["low"], good["high"]] and good["interval"][0] < good["delta"] < good["interval"][1]
+    assert (
+        good["interval"] == [good["low"], good["high"]]
+        and good["interval"][0] < good["delta"] < good["interval"][1]
+    )
     assert good["verdict"] == "better" and good["estimand"] == "at-rate" and good["n"] == 4
     assert good["next_cost"] == {"runs": 0, "hours": 0.0}
 
 
 def test_an_undecided_arm_says_what_the_next_step_costs(ablate: Any) -> None:
     root = recorded(arms=(ARMS[0], Arm(name="same", fields=ON)), n_seeds=3, sd=0.01)
-    same = next(r for r in ablate("compare", "split", "--json").json["comparisons"] if r["metric"] == "val_loss")
-    assert same["verdict"].startswith("undecided") and same["next_cost"]["runs"] == 2 * same["more_seeds"] > 0
-    walls = [json.loads(p.read_text())["wall"]["total_s"] for p in (root / "runs").glob("*/result.json")]
-    assert same["next_cost"]["hours"] == pytest.approx(same["next_cost"]["runs"] * sum(walls) / len(walls) / 3600)
+    same = next(
+        r
+        for r in ablate("compare", "split", "--json").json["comparisons"]
+        if r["metric"] == "val_loss"
+    )
+    assert (
+        same["verdict"].startswith("undecided")
+        and same["next_cost"]["runs"] == 2 * same["more_seeds"] > 0
+    )
+    walls = [
+        json.loads(p.read_text())["wall"]["total_s"] for p in (root / "runs").glob("*/result.json")
+    ]
+    assert same["next_cost"]["hours"] == pytest.approx(
+        same["next_cost"]["runs"] * sum(walls) / len(walls) / 3600
+    )
 
 
 @pytest.mark.parametrize(
-    ("word", "code"), [("slower", 1), ("worse", 1), ("faster", 1), ("undecided", 0), ("no error estimate", 0)]
+    ("word", "code"),
+    [("slower", 1), ("worse", 1), ("faster", 1), ("undecided", 0), ("no error estimate", 0)],
 )
 def test_fail_on_sets_the_exit_code(ablate: Any, word: str, code: int) -> None:
     recorded()
@@ -82,7 +114,9 @@ def test_fail_on_sets_the_exit_code(ablate: Any, word: str, code: int) -> None:
 
 
 def test_fail_on_looks_at_the_primary_metric_where_that_can_say_the_word(ablate: Any) -> None:
-    recorded(arms=(ARMS[0], Arm(name="slow_but_better", loss_effect=-0.05, step_factor=1.2, fields=ON)))
+    recorded(
+        arms=(ARMS[0], Arm(name="slow_but_better", loss_effect=-0.05, step_factor=1.2, fields=ON))
+    )
     assert ablate("compare", "split", "--fail-on", "worse").code == 0
     assert ablate("compare", "split", "--fail-on", "slower").code == 1
 
@@ -102,10 +136,16 @@ def test_equal_losses_are_spoken_of_where_other_arms_give_an_error(ablate: Any) 
         path = root / "runs" / run["run_id"] / "result.json"
         if run["arm"] == "good":
             path.write_text(json.dumps({**json.loads(path.read_text()), "val_loss": 1.5}))
-    assert "good: The losses of several runs are equal to the last digit" in ablate("compare", "split").out
+    assert (
+        "good: The losses of several runs are equal to the last digit"
+        in ablate("compare", "split").out
+    )
 
 
-@pytest.mark.parametrize("command", [["compare", "split"], ["report", "split"], ["significance", "split", "--arm", "good"]])
+@pytest.mark.parametrize(
+    "command",
+    [["compare", "split"], ["report", "split"], ["significance", "split", "--arm", "good"]],
+)
 def test_mixed_data_is_refused_in_one_line(ablate: Any, command: list[str]) -> None:
     root = recorded()
     plan = json.loads((root / "experiments" / "split" / "experiment.json").read_text())
@@ -136,7 +176,10 @@ def test_an_arms_losses_are_those_of_its_longest_budget(ablate: Any) -> None:
     assert said.code == 0 and tuple(said.json) == RULE_KEYS
     expected = stats.ttest_1samp(losses, 1.6, alternative="less")
     assert said.json["n"] == 5 and said.json["p"] == pytest.approx(expected.pvalue)
-    assert said.json["statistic"] == pytest.approx(expected.statistic) and said.json["threshold"] == 0.01
+    assert (
+        said.json["statistic"] == pytest.approx(expected.statistic)
+        and said.json["threshold"] == 0.01
+    )
 
 
 def test_a_copied_run_counts_once_and_is_spoken_of(ablate: Any) -> None:
@@ -153,11 +196,27 @@ def test_a_copied_run_counts_once_and_is_spoken_of(ablate: Any) -> None:
     ("arguments", "outcome", "sentence"),
     [
         (["--arm", "god"], {}, "no arm 'god': there is base, good, bad"),
-        (["--arm", "good"], {("good", 1): "diverged"}, "1 run of 'good' diverged: a diverged run misses the target"),
-        (["--arm", "good"], {("good", i): "pending" for i in range(5)}, "'good' of experiment 'split' has no finished run yet"),
+        (
+            ["--arm", "good"],
+            {("good", 1): "diverged"},
+            "1 run of 'good' diverged: a diverged run misses the target",
+        ),
+        (
+            ["--arm", "good"],
+            {("good", i): "pending" for i in range(5)},
+            "'good' of experiment 'split' has no finished run yet",
+        ),
         (["x", "--arm", "good"], {}, "name one experiment"),
-        (["--rule", "track2"], {}, "unknown rule 'track2': there is track1, track3, track3-pair; did you mean"),
-        (["--target", "nan", "--arm", "good"], {}, "the target is nan, but must be a loss above zero"),
+        (
+            ["--rule", "track2"],
+            {},
+            "unknown rule 'track2': there is track1, track3, track3-pair; did you mean",
+        ),
+        (
+            ["--target", "nan", "--arm", "good"],
+            {},
+            "the target is nan, but must be a loss above zero",
+        ),
         ([], {}, "'split' is not a number: give losses"),
     ],
 )
@@ -170,34 +229,76 @@ def test_what_significance_cannot_judge_has_its_own_sentence(
 
 
 def test_the_pair_rule_takes_no_single_losses(ablate: Any) -> None:
-    pair = ["--old-mean", "3.2785", "--old-n", "16", "--old-steps", "3225", "--new-mean", "3.2785", "--new-n", "10"]
-    ran = ablate("significance", "--rule", "track3-pair", *pair, "--new-steps", "3210", "--slope", "0.0045/100", "--json")
-    assert f"{ran.json['statistic']:.5g}" == "0.0016745" and ran.json["significant"] is False and ran.json["sd"] is None
+    pair = [
+        "--old-mean",
+        "3.2785",
+        "--old-n",
+        "16",
+        "--old-steps",
+        "3225",
+        "--new-mean",
+        "3.2785",
+        "--new-n",
+        "10",
+    ]
+    ran = ablate(
+        "significance",
+        "--rule",
+        "track3-pair",
+        *pair,
+        "--new-steps",
+        "3210",
+        "--slope",
+        "0.0045/100",
+        "--json",
+    )
+    assert (
+        f"{ran.json['statistic']:.5g}" == "0.0016745"
+        and ran.json["significant"] is False
+        and ran.json["sd"] is None
+    )
     assert tuple(ran.json) == RULE_KEYS and ran.code == 0
     assert "needs --new-steps" in ablate("significance", "--rule", "track3-pair", *pair).err
-    assert "takes means" in ablate("significance", "3.27", "--rule", "track3-pair", *pair, "--new-steps", "3210").err
+    assert (
+        "takes means"
+        in ablate("significance", "3.27", "--rule", "track3-pair", *pair, "--new-steps", "3210").err
+    )
 
 
 # ---- plan
 
 
 def test_a_plan_speaks_of_loss_steps_seconds_and_price_before_anything_runs(ablate: Any) -> None:
-    said = ablate("plan", "r08_split", "--detect", "0.002", "--price", "2.5", "--set", "scale=gpt2", "--json").json
+    said = ablate(
+        "plan", "r08_split", "--detect", "0.002", "--price", "2.5", "--set", "scale=gpt2", "--json"
+    ).json
     power, cost = said["power"], said["cost"]
     assert power["sd"] == 0.004 and "published for the era of r07" in power["source"]
     assert power["steps"] == pytest.approx(power["detectable"] / power["slope"])
     assert power["seconds"] == pytest.approx(power["steps"] * power["step_ms"] / 1e3)
-    assert power["step_ms"] == pytest.approx(141.6, abs=0.5) and "published for r07 on 8 H100" in power["step_source"]
+    assert (
+        power["step_ms"] == pytest.approx(141.6, abs=0.5)
+        and "published for r07 on 8 H100" in power["step_source"]
+    )
     assert cost["price"] == pytest.approx(2.5 * cost["hours"]) and cost["hours"] > 1
     assert power["needed"]["runs"] == power["seeds_needed"] * said["runs"] // len(said["seeds"])
-    assert power["needed"]["price"] == pytest.approx(cost["price"] / said["runs"] * power["needed"]["runs"])
+    assert power["needed"]["price"] == pytest.approx(
+        cost["price"] / said["runs"] * power["needed"]["runs"]
+    )
     assert not Path("results").exists()
 
 
 def test_a_small_models_plan_takes_the_noise_recorded_for_its_scale(ablate: Any) -> None:
     power = ablate("plan", "quickstart", "--json").json["power"]
-    assert 0.016 < power["sd"] < 0.036 and "at this scale" in power["source"] and "published" not in power["source"]
-    assert "published" in ablate("plan", "quickstart", "--set", "scale=small", "--json").json["power"]["source"]
+    assert (
+        0.016 < power["sd"] < 0.036
+        and "at this scale" in power["source"]
+        and "published" not in power["source"]
+    )
+    assert (
+        "published"
+        in ablate("plan", "quickstart", "--set", "scale=small", "--json").json["power"]["source"]
+    )
 
 
 # ---- stopping
@@ -211,9 +312,15 @@ TINY = {"model.n_layer": 1, "model.d_model": 32, "data.seq_len": 64, "data.micro
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("stop", "n", "reason"),
-    [({"half_width": 1e-9}, 6, "open: untied_head"), ({"half_width": 100.0}, 5, ""), ({"decide": 0.05}, 6, "")],
+    [
+        ({"half_width": 1e-9}, 6, "open: untied_head"),
+        ({"half_width": 100.0}, 5, ""),
+        ({"decide": 0.05}, 6, ""),
+    ],
 )
-def test_the_command_line_asks_for_seeds_between_blocks(ablate: Any, stop: dict[str, float], n: int, reason: str) -> None:
+def test_the_command_line_asks_for_seeds_between_blocks(
+    ablate: Any, stop: dict[str, float], n: int, reason: str
+) -> None:
     document = {"name": "adaptive", "base": "r07", "scale": "tiny", "set": TINY, "changes": {"untied_head": "r08.untied_head"},
                 "seeds": {"min": 5, "max": 6, "stop": stop}, "alters_noise": ["untied_head"],
                 "slope": {"per_step": 0.001, "se": 0.0001}}  # fmt: skip
@@ -223,7 +330,9 @@ def test_the_command_line_asks_for_seeds_between_blocks(ablate: Any, stop: dict[
     plan = json.loads(Path("r/experiments/adaptive/experiment.json").read_text())
     assert reason in ran.out and plan["seeds_rule"]["stop"] == stop
     assert len(plan["seeds"]) <= n and (stop.keys() != {"half_width"} or len(plan["seeds"]) == n)
-    assert [a["alters_noise"] for a in plan["arms"]] == [False, True] and plan["slope"]["se"] == 0.0001
+    assert [a["alters_noise"] for a in plan["arms"]] == [False, True] and plan["slope"][
+        "se"
+    ] == 0.0001
     assert len(plan["locks"]) == 1  # seeds that the rule adds are no change of plan
     again = ablate("run", "adaptive.yaml", "--results", "r", "--no-report")
     assert again.code == 0 and "to do" not in again.out

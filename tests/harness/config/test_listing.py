@@ -55,7 +55,9 @@ def test_a_choice_belongs_to_the_first_record_that_took_it():
                 for choice in ROWS[name]["choices"]:
                     same = choice["value"] == value and type(choice["value"]) is type(value)
                     if same and RECORDS.index(choice["record"]) > RECORDS.index(record):
-                        late.append(f"{name}={value}: {record} sets it, the catalogue says {choice['record']}")
+                        late.append(
+                            f"{name}={value}: {record} sets it, the catalogue says {choice['record']}"
+                        )
     assert not late
 
 
@@ -70,4 +72,7 @@ def test_the_listing_is_json_that_scripts_can_read(capsys):
         main(["toggles", "--json"])
     listed = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in listed] == list(ROWS)
-    assert all(set(row) == {"name", "record", "doc", "default", "choices", "requires", "conflicts"} for row in listed)
+    assert all(
+        set(row) == {"name", "record", "doc", "default", "choices", "requires", "conflicts"}
+        for row in listed
+    )

@@ -67,7 +67,13 @@ def test_its_toggles_are_listed_beside_the_others(cap):
     assert rows["plugin.cap.kind"]["default"] == "soft"
 
 
-GOOD = [("cap", 15, 15.0), ("cap", None, None), ("cap", 0.5, 0.5), ("kind", "hard", "hard"), ("depth", 3, 3)]
+GOOD = [
+    ("cap", 15, 15.0),
+    ("cap", None, None),
+    ("cap", 0.5, 0.5),
+    ("kind", "hard", "hard"),
+    ("depth", 3, 3),
+]
 
 
 @pytest.mark.parametrize(("field", "given", "taken"), GOOD)
@@ -96,12 +102,17 @@ def test_a_value_that_does_not_fit_is_refused_by_name(cap, field, given, message
 
 
 def test_an_experiment_refuses_a_value_that_does_not_fit(tmp_path):
-    with pytest.raises(UserError, match=r"capped\.yaml:9: plugin\.cap\.cap is 'big', but must be a number"):
+    with pytest.raises(
+        UserError, match=r"capped\.yaml:9: plugin\.cap\.cap is 'big', but must be a number"
+    ):
         experiment(tmp_path, EXPERIMENT.replace("0.5", "big"))
 
 
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(tmp_path):
-    with pytest.raises(UserError, match=r"capped\.yaml:9: plugin\.cap\.cup is not a field .* did you mean 'plugin\.cap\.cap'\?"):
+    with pytest.raises(
+        UserError,
+        match=r"capped\.yaml:9: plugin\.cap\.cup is not a field .* did you mean 'plugin\.cap\.cap'\?",
+    ):
         experiment(tmp_path, EXPERIMENT.replace("cap.cap", "cap.cup"))
 
 
@@ -112,11 +123,18 @@ def test_it_changes_the_arm_that_sets_it_and_no_other(tmp_path):
     tokens = Tokens(vocab_size=257, separator=256, seq_len=64)
     cores = [Core(a.config, tokens, seed=0) for a in (baseline, arm)]
     assert [core.model.softcap for core in cores] == [None, 0.5]
-    assert all(torch.equal(a, b) for a, b in zip(*(c.model.parameters() for c in cores), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(*(c.model.parameters() for c in cores), strict=True)
+    )
 
 
 def test_an_experiment_without_plug_ins_puts_none_in_force(tmp_path, cap):
-    experiment(tmp_path, EXPERIMENT.replace("plugins: [cap.py]", "").replace("plugin.cap.cap: 0.5", "model.logit_softcap: 15"))
+    experiment(
+        tmp_path,
+        EXPERIMENT.replace("plugins: [cap.py]", "").replace(
+            "plugin.cap.cap: 0.5", "model.logit_softcap: 15"
+        ),
+    )
     assert plugins.modules() == []
 
 
@@ -131,11 +149,21 @@ def test_its_code_is_part_of_the_source_but_its_comments_are_not(cap):
 BROKEN = [
     ("x.py", "import nosuchmodule", "ModuleNotFoundError: No module named 'nosuchmodule'"),
     ("x.py", "def build(", "SyntaxError"),
-    ("x.py", "a = 1", "must define a dataclass Toggles and build(model, toggles); see docs/add-a-toggle.md"),
-    ("x.py", PLUGIN.replace("def build", "def bild"), "must define a dataclass Toggles and build(model, toggles)"),
     (
         "x.py",
-        PLUGIN.replace('toggle(1, record="own", doc="how deep", ge=1)', "...").replace(" = ...", ""),
+        "a = 1",
+        "must define a dataclass Toggles and build(model, toggles); see docs/add-a-toggle.md",
+    ),
+    (
+        "x.py",
+        PLUGIN.replace("def build", "def bild"),
+        "must define a dataclass Toggles and build(model, toggles)",
+    ),
+    (
+        "x.py",
+        PLUGIN.replace('toggle(1, record="own", doc="how deep", ge=1)', "...").replace(
+            " = ...", ""
+        ),
         "Toggles.depth has no default",
     ),
     ("my-x.py", PLUGIN, "its name is part of its toggles' names"),

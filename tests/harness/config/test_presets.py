@@ -108,7 +108,13 @@ def windows(record: str) -> list[int]:
     c = config(record)
     s = c.schedule
     return [
-        window_tokens(step, steps=s.steps, end=s.window_tokens, kind=str(c.model.attn_window), warmup=s.window_warmup)
+        window_tokens(
+            step,
+            steps=s.steps,
+            end=s.window_tokens,
+            kind=str(c.model.attn_window),
+            warmup=s.window_warmup,
+        )
         for step in range(s.steps + 1)
     ]
 
@@ -122,7 +128,9 @@ def test_every_record_is_a_preset_on_the_one_before() -> None:
 def test_the_golden_dump_is_up_to_date(record: str) -> None:
     path = golden.FOLDER / f"{record}.yaml"
     assert path.is_file(), "run `python -m tests.golden`"
-    assert path.read_text() == golden.dump(record), "run `python -m tests.golden` and review the diff"
+    assert path.read_text() == golden.dump(record), (
+        "run `python -m tests.golden` and review the diff"
+    )
 
 
 def test_there_are_no_golden_dumps_of_anything_else() -> None:
@@ -160,15 +168,24 @@ def test_parameters_at_full_size(record: str) -> None:
 @pytest.mark.parametrize("record", TABLES)
 def test_rows_of_the_token_table_and_of_the_head(record: str) -> None:
     model = network(record)
-    assert (model.embed.weight.shape[0], model.head.weight.shape[0] if model.head is not None else None) == TABLES[record]
+    assert (
+        model.embed.weight.shape[0],
+        model.head.weight.shape[0] if model.head is not None else None,
+    ) == TABLES[record]
 
 
 def test_matrices_of_the_records_that_share_them_among_eight_ranks() -> None:
     by_size = {
-        record: sorted(Counter(p.numel() for _, p in parameters_by_role(network(record))["hidden"]).values())
+        record: sorted(
+            Counter(p.numel() for _, p in parameters_by_role(network(record))["hidden"]).values()
+        )
         for record in ("r15", "r16", "r17")
     }
-    assert by_size == {"r15": [24, 48], "r16": [24, 48], "r17": [24, 44]}  # 44 squares do not divide by 8: record 17 handles it
+    assert by_size == {
+        "r15": [24, 48],
+        "r16": [24, 48],
+        "r17": [24, 44],
+    }  # 44 squares do not divide by 8: record 17 handles it
 
 
 @pytest.mark.parametrize("record", RECORDS)
@@ -192,25 +209,35 @@ def test_warm_up_of_the_rate_and_of_the_momentum() -> None:
     assert factors("r03pre")[0] == 1
     for record, steps in {"r08": 0, "r09": 500, "r12": 500, "r13": 300, "r18": 300}.items():
         o = config(record).optim
-        at = [muon_momentum(t, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps) for t in (0, steps // 2, steps)]
+        at = [
+            muon_momentum(t, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps)
+            for t in (0, steps // 2, steps)
+        ]
         assert at == pytest.approx([0.85, 0.9, 0.95] if steps else [0.95] * 3)
 
 
 @pytest.mark.parametrize("record", SPECTRAL)
 def test_effective_spectral_rate(record: str) -> None:
     """A semi-orthogonal update has spectral norm 1, so the rate times the scale is the norm of the step."""
-    scale = {"one": lambda m, n: 1.0, "sqrt_max": lambda m, n: sqrt(max(m, n)), "sqrt_ratio": lambda m, n: sqrt(max(1, m / n))}
+    scale = {
+        "one": lambda m, n: 1.0,
+        "sqrt_max": lambda m, n: sqrt(max(m, n)),
+        "sqrt_ratio": lambda m, n: sqrt(max(1, m / n)),
+    }
     o = config(record).optim
-    rates = [o.muon_lr * scale[str(o.update_scale)](m, n) for m, n in ((768, 768), (3072, 768), (768, 3072))]
+    rates = [
+        o.muon_lr * scale[str(o.update_scale)](m, n)
+        for m, n in ((768, 768), (3072, 768), (768, 3072))
+    ]
     assert rates == pytest.approx(SPECTRAL[record], abs=5e-6)
 
 
 def test_effective_spectral_rate_under_unit_rms() -> None:
     """sqrt(numel) / ||U||_F = sqrt(numel / min(m, n)) = sqrt(max(m, n)) for a semi-orthogonal U; record 3's qkv is one matrix."""
     lr = config("r03pre").optim.muon_lr
-    assert [lr * sqrt(max(m, n)) for m, n in ((2304, 768), (768, 768), (3072, 768))] == pytest.approx(
-        [0.0173, 0.0100, 0.0200], abs=5e-5
-    )
+    assert [
+        lr * sqrt(max(m, n)) for m, n in ((2304, 768), (768, 768), (3072, 768))
+    ] == pytest.approx([0.0173, 0.0100, 0.0200], abs=5e-5)
 
 
 @pytest.mark.parametrize("record", WINDOW_CHANGES)
@@ -233,7 +260,14 @@ def test_the_ends_of_the_token_window() -> None:
     assert at.index(1792) == 1750 == len(at) - 1  # the last validation alone
 
 
-BATCHES = {"r02": (190, 189), "r04": (190, 189), "r12": (190, 189), "r15": (190, 189), "r17": (190, 189), "r18": (190, 190)}
+BATCHES = {
+    "r02": (190, 189),
+    "r04": (190, 189),
+    "r12": (190, 189),
+    "r15": (190, 189),
+    "r17": (190, 189),
+    "r18": (190, 190),
+}
 
 
 @pytest.mark.parametrize("record", BATCHES)
@@ -243,7 +277,11 @@ def test_batches_of_a_shard(record: str) -> None:
     counts = []
     for rank in range(d.ranks):
         cursor = {"per_rank": PerRank, "global": Global}[d.loader](
-            [SHARD, SHARD], rank=rank, ranks=d.ranks, read_tokens=d.micro_tokens, shard_switch=d.shard_switch
+            [SHARD, SHARD],
+            rank=rank,
+            ranks=d.ranks,
+            read_tokens=d.micro_tokens,
+            shard_switch=d.shard_switch,
         )
         counts.append(next(n for n in range(1000) if next(cursor)[0] == 1))
     assert counts == [BATCHES[record][0]] * 6 + [BATCHES[record][1]] * 2
@@ -271,7 +309,9 @@ def test_a_scale_keeps_fractions_of_the_run_and_effective_rates() -> None:
             assert at["schedule.cooldown_frac"] == values["schedule.cooldown_frac"]
     values, _ = preset_values("r04")
     small = load_scale("small").apply(values)
-    assert small["optim.muon_lr"] * sqrt(small["model.d_model"]) == pytest.approx(values["optim.muon_lr"] * sqrt(768))
+    assert small["optim.muon_lr"] * sqrt(small["model.d_model"]) == pytest.approx(
+        values["optim.muon_lr"] * sqrt(768)
+    )
 
 
 # ---------------------------------------------------------------- documentation
@@ -289,5 +329,10 @@ def test_the_document_names_fields_that_exist_and_forgets_none_that_a_record_set
     fields = set(re.findall(rf"`((?:{'|'.join(SECTIONS)})\.\w+)`", " ".join(rows.values())))
     known: dict[str, Any] = dict(toggles())
     assert fields <= known.keys()
-    used = {name for r in RECORDS for change in load_preset(r).changes.values() for name in change.values}
+    used = {
+        name
+        for r in RECORDS
+        for change in load_preset(r).changes.values()
+        for name in change.values
+    }
     assert used <= fields

@@ -15,7 +15,12 @@ from harness.errors import UserError
 from harness.experiment.values import check_values
 
 TOGGLES = dict(toggles())
-DOCUMENTS = {"model.attn_mask": "document", "model.attn_kernel": "dense", "data.seq_len": 1024, "data.micro_tokens": 1024}
+DOCUMENTS = {
+    "model.attn_mask": "document",
+    "model.attn_kernel": "dense",
+    "data.seq_len": 1024,
+    "data.micro_tokens": 1024,
+}
 MUON = {"optim.matrix_optimizer": "muon"}
 
 # (fields beside the defaults, what the message must name)
@@ -74,8 +79,12 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "named"), BAD, ids=lambda v: ",".join(v) if isinstance(v, dict) else "")
-def test_a_combination_that_makes_no_sense_is_refused(fields: dict[str, Any], named: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "named"), BAD, ids=lambda v: ",".join(v) if isinstance(v, dict) else ""
+)
+def test_a_combination_that_makes_no_sense_is_refused(
+    fields: dict[str, Any], named: list[str]
+) -> None:
     config = with_fields(RunConfig(), {"precision.val_fp32": False, **fields})
     with pytest.raises(UserError) as error:
         check_config(config)
@@ -87,7 +96,13 @@ def test_a_combination_that_makes_no_sense_is_refused(fields: dict[str, Any], na
 
 def test_the_defaults_and_what_the_refusals_stand_beside_are_fine() -> None:
     """Else every line above could be refused for another reason."""
-    for fields in ({}, MUON, DOCUMENTS, {**MUON, "optim.qkv_split": True}, {"schedule.cooldown_frac": 0.5}):
+    for fields in (
+        {},
+        MUON,
+        DOCUMENTS,
+        {**MUON, "optim.qkv_split": True},
+        {"schedule.cooldown_frac": 0.5},
+    ):
         check_config(with_fields(RunConfig(), fields))
 
 
@@ -119,7 +134,9 @@ def test_a_value_out_of_range_is_refused_by_name(name: str, key: str) -> None:
     assert message.endswith(f"{bound}")
 
 
-@pytest.mark.parametrize(("name", "f"), TOGGLES.items(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "f"), TOGGLES.items(), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_a_value_of_the_wrong_type_is_refused_by_name(name: str, f: Field) -> None:
     wrong: Any = {"an": "object"}
     assert refused(name, wrong).startswith(f"exp.yaml:3 {name}: {name} is {wrong!r}, but must be ")
@@ -135,7 +152,9 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(name: str, f: Field) -> No
             assert name in refused(name, value)
 
 
-@pytest.mark.parametrize(("name", "f"), TOGGLES.items(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "f"), TOGGLES.items(), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_a_default_is_a_value_of_its_field(name: str, f: Field) -> None:
     assert check_values({name: f.default}, str) == {name: f.default}
     for value in f.metadata.get("choices", {}):
@@ -151,7 +170,9 @@ def test_a_presets_kernel_is_replaced_and_said_so() -> None:
     assert config.model.block_mask == "traced"
     assert config.precision.mode == "fp32"
     assert any("flex" in note and "dense" in note for note in notes)
-    changed = {k for k, v in flat(config).items() if flat(to_config(preset_values("r16")[0]))[k] != v}
+    changed = {
+        k for k, v in flat(config).items() if flat(to_config(preset_values("r16")[0]))[k] != v
+    }
     assert changed == {"model.attn_kernel", "model.block_mask", "precision.mode"}
 
 

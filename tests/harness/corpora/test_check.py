@@ -23,7 +23,9 @@ from harness.errors import UserError
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(200)))
-    return prepare_text([tmp_path / "a.txt"], name="mine", root=tmp_path, documents="line", shard_tokens=600).folder
+    return prepare_text(
+        [tmp_path / "a.txt"], name="mine", root=tmp_path, documents="line", shard_tokens=600
+    ).folder
 
 
 def test_a_sound_corpus_passes_with_its_statistics(corpus: Path) -> None:
@@ -72,14 +74,23 @@ def manual() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("what", [*BAD_FILES, *BAD_DESCRIPTIONS])
-def test_every_bad_file_is_named_as_the_manual_says(tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str) -> None:
+def test_every_bad_file_is_named_as_the_manual_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
     """One training shard of a small corpus is spoilt."""
     folder = tmp_path / "mine"
     folder.mkdir()
     train, val = folder / "mine_train_000001.bin", folder / "mine_val_000000.bin"
     train.write_bytes(SOUND)
     write_shard(val, np.array([256, 3]))
-    write_corpus(folder, {"train": [train], "val": [val]}, vocab_size=257, separator=256, unit="nats per byte", source="a test")
+    write_corpus(
+        folder,
+        {"train": [train], "val": [val]},
+        vocab_size=257,
+        separator=256,
+        unit="nats per byte",
+        source="a test",
+    )
     assert check(folder).ok
     if what in BAD_FILES:
         train.write_bytes(BAD_FILES[what])
@@ -88,8 +99,14 @@ def test_every_bad_file_is_named_as_the_manual_says(tmp_path: Path, capsys: pyte
     with pytest.raises(SystemExit) as ended:
         main(["data", "check", str(folder)])
     assert ended.value.code == 1
-    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("problem: ", "warning: "))]
-    assert manual()[what] in [line.replace(f"{folder}/", "").replace(str(folder), "mine") for line in printed]
+    printed = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith(("problem: ", "warning: "))
+    ]
+    assert manual()[what] in [
+        line.replace(f"{folder}/", "").replace(str(folder), "mine") for line in printed
+    ]
 
 
 def test_the_manual_lists_what_is_tried_and_no_more() -> None:
@@ -104,8 +121,13 @@ def test_all_bad_files_of_a_folder_are_named(tmp_path: Path) -> None:
     report = check(tmp_path)
     assert not report.ok
     for kind in kinds:
-        assert [line for line in report.problems if line.startswith(f"{tmp_path / kind}.bin: {kind}: ")]
-    assert any("x_val_000000.bin: token 50257 is beyond the vocabulary of 50257" in line for line in report.problems)
+        assert [
+            line for line in report.problems if line.startswith(f"{tmp_path / kind}.bin: {kind}: ")
+        ]
+    assert any(
+        "x_val_000000.bin: token 50257 is beyond the vocabulary of 50257" in line
+        for line in report.problems
+    )
     assert len(report.problems) == len(kinds) + 1
     json.dumps(asdict(report))
 
@@ -143,7 +165,9 @@ def test_shared_documents_and_missing_separators_are_warned_of(tmp_path: Path) -
     write_shard(tmp_path / "x_val_000000.bin", np.array([256, 1, 2, 256, 256, 3, 4, 4]))
     report = check(tmp_path, vocab_size=257, separator=256)
     assert report.ok
-    assert report.overlap == {"train": 2}  # (1, 2), and (3, 4, 4) across two shards; the empty one does not count
+    assert report.overlap == {
+        "train": 2
+    }  # (1, 2), and (3, 4, 4) across two shards; the empty one does not count
     assert report.warnings == [
         f"{tmp_path / 'x_train_000002.bin'}: no separator 256 in it",
         "2 train documents are in validation too, word for word",
@@ -152,9 +176,16 @@ def test_shared_documents_and_missing_separators_are_warned_of(tmp_path: Path) -
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 2), max_size=9), min_size=1, max_size=12), st.integers(1, 7), st.integers(1, 5))
+@given(
+    st.lists(st.lists(st.integers(0, 2), max_size=9), min_size=1, max_size=12),
+    st.integers(1, 7),
+    st.integers(1, 5),
+)
 def test_documents_are_found_across_shards_and_blocks(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[list[int]], shard_tokens: int, block_tokens: int
+    tmp_path_factory: pytest.TempPathFactory,
+    texts: list[list[int]],
+    shard_tokens: int,
+    block_tokens: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("shards")
     stream = np.array([token for text in texts for token in [7, *text]])

@@ -30,14 +30,22 @@ def stdlib(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def small_corpus(
-    root: Path, name: str = "small", train: tuple[int, ...] = (256, 1, 2, 256, 3), val: tuple[int, ...] = (256, 4)
+    root: Path,
+    name: str = "small",
+    train: tuple[int, ...] = (256, 1, 2, 256, 3),
+    val: tuple[int, ...] = (256, 4),
 ) -> Corpus:
     folder = root / name
     folder.mkdir(parents=True, exist_ok=True)
-    shards = {"train": [folder / f"{name}_train_000001.bin"], "val": [folder / f"{name}_val_000000.bin"]}
+    shards = {
+        "train": [folder / f"{name}_train_000001.bin"],
+        "val": [folder / f"{name}_val_000000.bin"],
+    }
     write_shard(shards["train"][0], np.array(train))
     write_shard(shards["val"][0], np.array(val))
-    return write_corpus(folder, shards, vocab_size=257, separator=SEPARATOR, unit="nats per byte", source="a test")
+    return write_corpus(
+        folder, shards, vocab_size=257, separator=SEPARATOR, unit="nats per byte", source="a test"
+    )
 
 
 def test_stdlib_is_the_librarys_source_by_whole_files(stdlib: Corpus) -> None:
@@ -85,16 +93,24 @@ def test_a_damaged_corpus_is_made_again(stdlib: Corpus, tmp_path: Path) -> None:
 def test_the_fingerprint_depends_on_content_alone(tmp_path: Path) -> None:
     original = small_corpus(tmp_path)
     assert small_corpus(tmp_path, name="renamed").fingerprint == original.fingerprint
-    assert small_corpus(tmp_path, name="train", train=(256, 1, 2, 256, 4)).fingerprint != original.fingerprint
+    assert (
+        small_corpus(tmp_path, name="train", train=(256, 1, 2, 256, 4)).fingerprint
+        != original.fingerprint
+    )
     assert small_corpus(tmp_path, name="val", val=(256, 5)).fingerprint != original.fingerprint
-    assert small_corpus(tmp_path, name="swapped", train=(256, 4), val=(256, 1, 2, 256, 3)).fingerprint != original.fingerprint
+    assert (
+        small_corpus(tmp_path, name="swapped", train=(256, 4), val=(256, 1, 2, 256, 3)).fingerprint
+        != original.fingerprint
+    )
 
 
 def test_open_gives_what_prepare_gave(stdlib: Corpus) -> None:
     assert open_corpus("stdlib", stdlib.folder.parent) == stdlib
 
 
-def test_the_data_root_is_argument_then_environment_then_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_root_is_argument_then_environment_then_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("ABLATE_DATA", raising=False)
     assert data_root() == Path("data")
     monkeypatch.setenv("ABLATE_DATA", "/elsewhere")
@@ -106,19 +122,27 @@ def test_the_data_root_is_argument_then_environment_then_data(monkeypatch: pytes
     ("name", "message"),
     [
         ("stdlib", "corpus 'stdlib' is not prepared in .*: run `ablate data prepare stdlib`"),
-        ("smal", "no corpus 'smal' in .* .did you mean 'small'..: .*prepare text PATH... --name smal`"),
+        (
+            "smal",
+            "no corpus 'smal' in .* .did you mean 'small'..: .*prepare text PATH... --name smal`",
+        ),
         ("../small", "corpus name '../small': use letters"),
         (".small", "corpus name '.small': use letters"),
     ],
 )
-def test_opening_what_is_not_there_says_what_to_run(tmp_path: Path, name: str, message: str) -> None:
+def test_opening_what_is_not_there_says_what_to_run(
+    tmp_path: Path, name: str, message: str
+) -> None:
     small_corpus(tmp_path)
     with pytest.raises(UserError, match=message):
         open_corpus(name, tmp_path)
 
 
 def test_unknown_names_cannot_be_prepared(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"unknown corpus 'stdlb' .did you mean 'stdlib'..: prepare stdlib or fineweb10B"):
+    with pytest.raises(
+        UserError,
+        match=r"unknown corpus 'stdlb' .did you mean 'stdlib'..: prepare stdlib or fineweb10B",
+    ):
         prepare("stdlb", tmp_path)
     with pytest.raises(UserError, match="'stdlib' has no choice of shards"):
         prepare("stdlib", tmp_path, n_shards=3)
@@ -201,7 +225,12 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_fineweb_fetches_only_what_is_missing(tmp_path: Path, hub: list[str]) -> None:
     two = prepare("fineweb10B", tmp_path, n_shards=2)
     assert hub == ["fineweb_val_000000.bin", "fineweb_train_000001.bin", "fineweb_train_000002.bin"]
-    assert (two.vocab_size, two.separator, two.unit, two.bytes_per_token) == (50257, 50256, "nats per token", None)
+    assert (two.vocab_size, two.separator, two.unit, two.bytes_per_token) == (
+        50257,
+        50256,
+        "nats per token",
+        None,
+    )
     assert [path.name for path in two.train] == hub[1:]
     assert prepare("fineweb10B", tmp_path) == two
     three = prepare("fineweb10B", tmp_path, n_shards=3)
@@ -211,22 +240,30 @@ def test_fineweb_fetches_only_what_is_missing(tmp_path: Path, hub: list[str]) ->
     assert two.bits_per_byte(3.28) is None
 
 
-def test_fineweb_takes_files_put_there_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fineweb_takes_files_put_there_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # importing it fails
-    with pytest.raises(UserError, match=r"fineweb_val_000000.bin: downloading needs huggingface_hub: pip .*fineweb10B/ yourself"):
+    with pytest.raises(
+        UserError,
+        match=r"fineweb_val_000000.bin: downloading needs huggingface_hub: pip .*fineweb10B/ yourself",
+    ):
         prepare("fineweb10B", tmp_path, n_shards=1)
     for name in ("fineweb_val_000000.bin", "fineweb_train_000001.bin"):
         write_shard(tmp_path / "fineweb10B" / name, np.array([50256, 7]))
     assert prepare("fineweb10B", tmp_path, n_shards=1).tokens == {"train": 2, "val": 2}
 
 
-def test_fineweb_without_network_says_the_manual_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: list[str]) -> None:
+def test_fineweb_without_network_says_the_manual_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: list[str]
+) -> None:
     def unreachable(**_: Any) -> None:
         raise ConnectionError("no route to host\nand a long story")
 
     monkeypatch.setattr(sys.modules["huggingface_hub"], "hf_hub_download", unreachable)
     with pytest.raises(
-        UserError, match=r"download failed \(ConnectionError: no route to host\): try again, or put the file"
+        UserError,
+        match=r"download failed \(ConnectionError: no route to host\): try again, or put the file",
     ) as caught:
         prepare("fineweb10B", tmp_path, n_shards=1)
     assert "\n" not in str(caught.value)
@@ -265,7 +302,9 @@ def test_a_node_copies_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         original(source, target, sha256)
 
     monkeypatch.setattr(cache, "copy_verified", counted)
-    threads = [threading.Thread(target=cache_locally, args=(corpus, tmp_path / "local")) for _ in range(8)]
+    threads = [
+        threading.Thread(target=cache_locally, args=(corpus, tmp_path / "local")) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -276,13 +315,17 @@ def test_a_node_copies_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_damaged_source_is_not_cached(tmp_path: Path) -> None:
     corpus = small_corpus(tmp_path / "shared")
     write_shard(corpus.val[0], np.array([256, 9]))
-    with pytest.raises(UserError, match=r"small_val_000000.bin: its content is not what corpus.json says"):
+    with pytest.raises(
+        UserError, match=r"small_val_000000.bin: its content is not what corpus.json says"
+    ):
         cache_locally(corpus, tmp_path / "local")
     assert not list(tmp_path.glob("local/*/corpus.json"))
 
 
 @pytest.mark.parametrize("has_flock", [True, False])
-def test_a_lock_admits_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_flock: bool) -> None:
+def test_a_lock_admits_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_flock: bool
+) -> None:
     if not has_flock:
         monkeypatch.setattr(lock_module, "flock", lambda file: False)
     inside, most = 0, 0
@@ -312,14 +355,18 @@ def test_a_lock_admits_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert most == 1
 
 
-def test_a_lock_is_freed_by_an_error_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_is_freed_by_an_error_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lock_module, "flock", lambda file: False)
     for _ in range(2):
         with pytest.raises(OSError, match="disk"), lock(tmp_path / "x"):
             raise OSError("disk")
 
 
-def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lock_of_a_dead_process_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import socket
     import subprocess
 
@@ -334,11 +381,16 @@ def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path, monkeypatch: p
     assert not held.exists()
 
 
-def test_a_lock_held_elsewhere_is_named_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_held_elsewhere_is_named_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lock_module, "flock", lambda file: False)
     monkeypatch.setattr(lock_module, "WAIT_S", 0.0)
     held = tmp_path / ".x.lock.d"
     held.mkdir()
     (held / "another-host.1").touch()
-    with pytest.raises(UserError, match=r"\.x\.lock\.d: locked for more than 0 s: .* remove it"), lock(tmp_path / "x"):
+    with (
+        pytest.raises(UserError, match=r"\.x\.lock\.d: locked for more than 0 s: .* remove it"),
+        lock(tmp_path / "x"),
+    ):
         pass

@@ -74,7 +74,9 @@ def test_the_same_text_gives_the_same_corpus_wherever_it_lies(tree: Path, tmp_pa
 def test_documents_by_line_and_by_paragraph(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, documents_by: str, expected: list
 ) -> None:
-    monkeypatch.setattr(text_module, "side_of", lambda blocks: "val" if blocks == [expected[0]] else "train")
+    monkeypatch.setattr(
+        text_module, "side_of", lambda blocks: "val" if blocks == [expected[0]] else "train"
+    )
     (tmp_path / "a.txt").write_bytes(b"\na b\nc\n\n  \nd\n\ne")
     corpus = prepare_text([tmp_path / "a.txt"], name="x", root=tmp_path, documents=documents_by)
     assert documents(corpus, "val") + documents(corpus, "train") == expected
@@ -83,9 +85,13 @@ def test_documents_by_line_and_by_paragraph(
 def test_json_lines_are_documents_whatever_the_rest(tmp_path: Path) -> None:
     texts = [f"document {n} \u00e9" for n in range(200)]
     lines = [json.dumps({"text": text, "id": 1}) for text in texts]
-    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "", json.dumps({"text": ""})]), encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join([*lines, "", json.dumps({"text": ""})]), encoding="utf-8"
+    )
     corpus = prepare_text([tmp_path / "a.jsonl"], name="x", root=tmp_path)
-    assert sorted(documents(corpus, "train") + documents(corpus, "val")) == sorted(text.encode() for text in texts)
+    assert sorted(documents(corpus, "train") + documents(corpus, "val")) == sorted(
+        text.encode() for text in texts
+    )
 
 
 def test_equal_lines_fall_to_the_same_side(tmp_path: Path) -> None:
@@ -133,7 +139,9 @@ def test_documents_straddle_shards_and_the_last_is_never_short(
 ) -> None:
     tmp_path = tmp_path_factory.mktemp("data")
     (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(100)))
-    corpus = prepare_text([tmp_path / "a.txt"], name="x", root=tmp_path, documents="line", shard_tokens=shard_tokens)
+    corpus = prepare_text(
+        [tmp_path / "a.txt"], name="x", root=tmp_path, documents="line", shard_tokens=shard_tokens
+    )
     lengths = [count_tokens(path) for path in corpus.train]
     assert sum(corpus.documents.values()) == 100
     assert len(documents(corpus, "train")) == corpus.documents["train"]
@@ -153,18 +161,32 @@ def test_both_sides_get_something_and_validation_its_share_at_most(sizes: list[i
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        ("one text", {}, r"x: 1 documents cannot be split into training and validation: .*--by line or --by paragraph"),
+        (
+            "one text",
+            {},
+            r"x: 1 documents cannot be split into training and validation: .*--by line or --by paragraph",
+        ),
         ("one line", {"documents": "line"}, "1 documents cannot be split"),
         ("", {}, "0 documents cannot be split"),
         ("text", {"documents": "word"}, "documents 'word': choose file, line or paragraph"),
-        ("text", {"tokenizer": TokenizerChoice(name="gpt3")}, "unknown tokenizer 'gpt3': there are bytes, gpt2"),
-        ("text", {"tokenizer": TokenizerChoice(vocabulary=Path("v"))}, "v: the bytes tokenizer has no vocabulary"),
+        (
+            "text",
+            {"tokenizer": TokenizerChoice(name="gpt3")},
+            "unknown tokenizer 'gpt3': there are bytes, gpt2",
+        ),
+        (
+            "text",
+            {"tokenizer": TokenizerChoice(vocabulary=Path("v"))},
+            "v: the bytes tokenizer has no vocabulary",
+        ),
         ("text", {"name": "stdlib"}, "'stdlib' is the name of a built-in corpus"),
         ("text", {"name": "a/b"}, "corpus name 'a/b': use letters"),
         ("a\0b", {}, r"a\.txt: not a text file"),
     ],
 )
-def test_what_cannot_be_prepared_is_refused(tmp_path: Path, content: str, options: dict, message: str) -> None:
+def test_what_cannot_be_prepared_is_refused(
+    tmp_path: Path, content: str, options: dict, message: str
+) -> None:
     (tmp_path / "a.txt").write_text(content)
     with pytest.raises(UserError, match=message):
         prepare_text([tmp_path / "a.txt"], **{"name": "x", "root": tmp_path / "data", **options})
@@ -179,11 +201,15 @@ def test_bad_paths_and_lines_are_named(tmp_path: Path) -> None:
         prepare_text([tmp_path / "bare"], name="x", root=tmp_path)
     for number, line in enumerate(['{"text": 1}', "[1]", "{", '{"body": "a"}']):
         (tmp_path / f"{number}.jsonl").write_text('{"text": "fine"}\n' + line)
-        with pytest.raises(UserError, match=rf"{number}\.jsonl, line 2: not a JSON object with a string \"text\""):
+        with pytest.raises(
+            UserError, match=rf"{number}\.jsonl, line 2: not a JSON object with a string \"text\""
+        ):
             prepare_text([tmp_path / f"{number}.jsonl"], name="x", root=tmp_path)
 
 
-def test_memory_is_bounded_on_a_text_much_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_on_a_text_much_larger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(text_module, "BLOCK_BYTES", 1 << 16)
     (tmp_path / "small.txt").write_text("validation")
     with open(tmp_path / "large.txt", "wb") as file:
@@ -197,7 +223,9 @@ def test_memory_is_bounded_on_a_text_much_larger(tmp_path: Path, monkeypatch: py
     assert peak < 1 << 20  # of 4 MiB of text, 8 MiB of tokens
 
 
-def test_a_killed_preparation_is_no_corpus_and_starts_again_cleanly(tree: Path, tmp_path: Path) -> None:
+def test_a_killed_preparation_is_no_corpus_and_starts_again_cleanly(
+    tree: Path, tmp_path: Path
+) -> None:
     code = (
         "import os, signal, sys\nfrom harness.corpora.text import prepare_text\n"
         "def progress(done, total):\n    if done > total / 2: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -257,7 +285,13 @@ def test_whenever_it_is_killed_there_is_a_whole_corpus_or_none(tree: Path, tmp_p
     """Killed before each flush, rename and removal in turn, every time into what the kill before left."""
     whole = prepare_text([tree], name="whole", root=tmp_path, shard_tokens=4000).fingerprint
     command = [sys.executable, "-c", KILLED_AT, str(tree), str(tmp_path), whole]
-    done = subprocess.run(command, cwd=Path(__file__).resolve().parents[3], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        command,
+        cwd=Path(__file__).resolve().parents[3],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 10
 
@@ -273,8 +307,17 @@ def peak_kib(tmp_path: Path, n_mib: int) -> int:
         "prepare_text(sys.argv[2:], name='x', root=sys.argv[1], shard_tokens=1 << 21)\n"
         "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
     )
-    command = [sys.executable, "-c", code, str(tmp_path), str(tmp_path / "small.txt"), str(tmp_path / "large.txt")]
-    done = subprocess.run(command, cwd=Path(__file__).resolve().parents[3], check=True, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        str(tmp_path),
+        str(tmp_path / "small.txt"),
+        str(tmp_path / "large.txt"),
+    ]
+    done = subprocess.run(
+        command, cwd=Path(__file__).resolve().parents[3], check=True, capture_output=True, text=True
+    )
     return int(done.stdout)
 
 
@@ -299,7 +342,9 @@ def test_a_failed_preparation_leaves_no_corpus(tree: Path, tmp_path: Path) -> No
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="ab'1. \n\t\u00a0\u3000\u00e9\u4e2d", max_size=60), st.integers(1, 9))
-def test_blocks_are_the_file_cut_where_the_words_end(tmp_path_factory: pytest.TempPathFactory, text: str, size: int) -> None:
+def test_blocks_are_the_file_cut_where_the_words_end(
+    tmp_path_factory: pytest.TempPathFactory, text: str, size: int
+) -> None:
     path = tmp_path_factory.mktemp("blocks") / "a.txt"
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
@@ -318,20 +363,30 @@ def test_text_without_spaces_is_cut_in_the_end() -> None:
 
 
 def gpt2_merges(tmp_path: Path) -> Path:
-    (tmp_path / "vocab.bpe").write_text("#version: 0.2\n\u0120 t\nh e\n\u0120t he\n", encoding="utf-8")
+    (tmp_path / "vocab.bpe").write_text(
+        "#version: 0.2\n\u0120 t\nh e\n\u0120t he\n", encoding="utf-8"
+    )
     return tmp_path / "vocab.bpe"
 
 
 def test_both_kinds_of_vocabulary_file_give_the_same_table(tmp_path: Path) -> None:
     ranks = read_ranks(gpt2_merges(tmp_path))
-    assert (len(ranks), ranks[b"!"], ranks[b" t"], ranks[b"he"], ranks[b" the"]) == (259, 0, 256, 257, 258)
+    assert (len(ranks), ranks[b"!"], ranks[b" t"], ranks[b"he"], ranks[b" the"]) == (
+        259,
+        0,
+        256,
+        257,
+        258,
+    )
     assert {ranks[bytes([b])] for b in range(256)} == set(range(256))
     lines = [f"{base64.b64encode(token).decode()} {rank}" for token, rank in ranks.items()]
     (tmp_path / "gpt2.tiktoken").write_text("\n".join(lines) + "\n")
     assert read_ranks(tmp_path / "gpt2.tiktoken") == ranks
 
 
-@pytest.mark.parametrize("content", [b"", b'{"a": 0}', b"\xff\xfe", b"#version: 0.2\na b c\n", b"IQ== 0\nIg== 7\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b'{"a": 0}', b"\xff\xfe", b"#version: 0.2\na b c\n", b"IQ== 0\nIg== 7\n"]
+)
 def test_what_is_no_vocabulary_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "v").write_bytes(content)
     with pytest.raises(UserError, match=r"/v: .*give (GPT-2's )?vocab\.bpe"):
@@ -340,7 +395,9 @@ def test_what_is_no_vocabulary_is_named(tmp_path: Path, content: bytes) -> None:
         read_ranks(tmp_path / "missing")
 
 
-def test_gpt2_without_its_library_or_its_table_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpt2_without_its_library_or_its_table_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)  # importing it fails
     with pytest.raises(UserError, match="pip install tiktoken, or use the bytes tokenizer"):
         open_tokenizer("gpt2")
@@ -351,11 +408,16 @@ def test_gpt2_without_its_library_or_its_table_says_what_to_do(monkeypatch: pyte
     offline = ModuleType("tiktoken")
     offline.get_encoding = get_encoding  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tiktoken", offline)
-    with pytest.raises(UserError, match=r"cannot download GPT-2's table \(ConnectionError\): give the table as a file"):
+    with pytest.raises(
+        UserError,
+        match=r"cannot download GPT-2's table \(ConnectionError\): give the table as a file",
+    ):
         open_tokenizer("gpt2")
 
 
-def test_gpt2_tokens_do_not_depend_on_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpt2_tokens_do_not_depend_on_the_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tiktoken")
     tokenizer = open_tokenizer("gpt2", gpt2_merges(tmp_path))
     assert (tokenizer.vocab_size, tokenizer.separator) == (260, 259)
@@ -364,4 +426,7 @@ def test_gpt2_tokens_do_not_depend_on_the_blocks(tmp_path: Path, monkeypatch: py
     whole = tokenizer.encode(text.encode())
     for size in (7, 16, 64):
         monkeypatch.setattr(text_module, "BLOCK_BYTES", size)
-        assert np.array_equal(np.concatenate([tokenizer.encode(block) for block in file_blocks(tmp_path / "a.txt")]), whole)
+        assert np.array_equal(
+            np.concatenate([tokenizer.encode(block) for block in file_blocks(tmp_path / "a.txt")]),
+            whole,
+        )

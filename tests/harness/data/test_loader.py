@@ -36,7 +36,9 @@ def write_shards(folder: str | Path, lengths: list[int]) -> list[Path]:
     return paths
 
 
-def model_reads(lengths: list[int], rank: int, ranks: int, b: int, kind: str, rule: str) -> Iterator[int]:
+def model_reads(
+    lengths: list[int], rank: int, ranks: int, b: int, kind: str, rule: str
+) -> Iterator[int]:
     """First tokens of a rank's reads, by listing the admissible positions of each shard in turn."""
     G = ranks * b
     first = rank * b if kind == "per_rank" else 0
@@ -63,13 +65,23 @@ def model_step(reads: list[Iterator[int]], b: int, draws: int) -> list[tuple[lis
 def problems(draw: st.DrawFn) -> dict[str, Any]:
     world_size = draw(st.integers(1, 8))
     ranks = world_size * draw(st.integers(1, 2))
-    seq_len, rows, micro_steps = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    seq_len, rows, micro_steps = (
+        draw(st.integers(1, 4)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 3)),
+    )
     batch_tokens = ranks * seq_len * rows * micro_steps
     return {
         "layout": dict(
-            batch_tokens=batch_tokens, micro_tokens=seq_len * rows, seq_len=seq_len, ranks=ranks, world_size=world_size
+            batch_tokens=batch_tokens,
+            micro_tokens=seq_len * rows,
+            seq_len=seq_len,
+            ranks=ranks,
+            world_size=world_size,
         ),
-        "lengths": draw(st.lists(st.integers(batch_tokens + 1, 4 * batch_tokens + 3), min_size=1, max_size=9)),
+        "lengths": draw(
+            st.lists(st.integers(batch_tokens + 1, 4 * batch_tokens + 3), min_size=1, max_size=9)
+        ),
         "loader": draw(st.sampled_from(["per_rank", "global"])),
         "shard_switch": draw(st.sampled_from(list(RULES))),
     }
@@ -78,19 +90,34 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
 @SMALL
 @given(problems(), st.booleans())
 def test_every_rank_gets_the_tokens_of_the_rule(problem: dict[str, Any], twice: bool) -> None:
-    layout, lengths, kind, rule = problem["layout"], problem["lengths"], problem["loader"], problem["shard_switch"]
+    layout, lengths, kind, rule = (
+        problem["layout"],
+        problem["lengths"],
+        problem["loader"],
+        problem["shard_switch"],
+    )
     micro_steps = layout["batch_tokens"] // layout["ranks"] // layout["micro_tokens"]
-    b, draws = (layout["micro_tokens"], micro_steps) if kind == "per_rank" else (layout["micro_tokens"] * micro_steps, 1)
+    b, draws = (
+        (layout["micro_tokens"], micro_steps)
+        if kind == "per_rank"
+        else (layout["micro_tokens"] * micro_steps, 1)
+    )
     with TemporaryDirectory() as folder:
         paths = write_shards(folder, lengths)
         for process in range(layout["world_size"]):
             here = Layout(**layout, process=process)
-            loader = TrainLoader(paths, here, loader=kind, shard_switch=rule, first_batch_twice=twice)
-            reads = [model_reads(lengths, rank, here.ranks, b, kind, rule) for rank in here.own_ranks]
+            loader = TrainLoader(
+                paths, here, loader=kind, shard_switch=rule, first_batch_twice=twice
+            )
+            reads = [
+                model_reads(lengths, rank, here.ranks, b, kind, rule) for rank in here.own_ranks
+            ]
             if twice:
                 reads = [repeat_first(each) for each in reads]
             for _ in range(2 + 3 * sum(lengths) // layout["batch_tokens"]):  # about three epochs
-                for (x, y), (x_model, y_model) in zip(next(loader), model_step(reads, b, draws), strict=True):
+                for (x, y), (x_model, y_model) in zip(
+                    next(loader), model_step(reads, b, draws), strict=True
+                ):
                     assert x.shape == y.shape == (micro_steps, here.rows, here.seq_len)
                     assert x.flatten().tolist() == x_model
                     assert y.flatten().tolist() == y_model
@@ -102,15 +129,24 @@ def repeat_first(reads: Iterator[int]) -> Iterator[int]:
     yield from reads
 
 
-@pytest.mark.parametrize("options", [{"loader": "per_rank"}, {"loader": "global"}, {"order": "shuffled", "seed": 3}])
+@pytest.mark.parametrize(
+    "options", [{"loader": "per_rank"}, {"loader": "global"}, {"order": "shuffled", "seed": 3}]
+)
 @pytest.mark.parametrize("world_size", [1, 2, 4])
-def test_fewer_processes_read_the_batches_of_eight(tmp_path: Path, options: dict[str, Any], world_size: int) -> None:
+def test_fewer_processes_read_the_batches_of_eight(
+    tmp_path: Path, options: dict[str, Any], world_size: int
+) -> None:
     paths = write_shards(tmp_path, [203, 97, 131])
     sizes = dict(batch_tokens=96, micro_tokens=6, seq_len=3, ranks=8)
 
     def steps(world: int) -> list[list[list[int]]]:
-        loaders = [TrainLoader(paths, Layout(**sizes, world_size=world, process=p), **options) for p in range(world)]
-        return [[x.flatten().tolist() for loader in loaders for x, _ in next(loader)] for _ in range(20)]
+        loaders = [
+            TrainLoader(paths, Layout(**sizes, world_size=world, process=p), **options)
+            for p in range(world)
+        ]
+        return [
+            [x.flatten().tolist() for loader in loaders for x, _ in next(loader)] for _ in range(20)
+        ]
 
     assert steps(world_size) == steps(8)
 
@@ -121,7 +157,9 @@ def test_ranks_6_and_7_take_one_batch_less_from_a_shard_of_1e8(rule: str) -> Non
     for kind, expected in ((PerRank, [190] * 6 + [189] * 2), (Global, [190] * 8)):
         taken = []
         for rank in range(8):
-            cursor = kind([100_000_000] * 2, rank=rank, ranks=8, read_tokens=65536, shard_switch=rule)
+            cursor = kind(
+                [100_000_000] * 2, rank=rank, ranks=8, read_tokens=65536, shard_switch=rule
+            )
             shards = [shard for shard, _ in islice(cursor, 250)]
             taken.append(shards.index(1))
         assert taken == expected
@@ -136,12 +174,19 @@ def test_rules_differ_by_one_token_where_the_ladder_says() -> None:
 
 @SMALL
 @given(problems(), st.lists(st.integers(0, 1), min_size=50, max_size=50), st.booleans())
-def test_documents_of_a_batch_are_those_of_the_text(problem: dict[str, Any], pattern: list[int], shuffled: bool) -> None:
+def test_documents_of_a_batch_are_those_of_the_text(
+    problem: dict[str, Any], pattern: list[int], shuffled: bool
+) -> None:
     """Two positions of a sequence are one document to the mask if and only if no separator lies between them in the text."""
     layout, lengths = problem["layout"], problem["lengths"]
     text = np.arange(1, sum(lengths) + 1)
     text[np.resize(pattern, len(text)) == 1] = 0  # the separator
-    document_of = {int(token): n for n, part in enumerate(np.split(text, np.flatnonzero(text == 0))) for token in part if token}
+    document_of = {
+        int(token): n
+        for n, part in enumerate(np.split(text, np.flatnonzero(text == 0)))
+        for token in part
+        if token
+    }
     with TemporaryDirectory() as folder:
         paths, start = [], 0
         for n, length in enumerate(lengths):
@@ -149,13 +194,21 @@ def test_documents_of_a_batch_are_those_of_the_text(problem: dict[str, Any], pat
             write_shard(paths[-1], text[start : start + length])
             start += length
         order = "shuffled" if shuffled else "sequential"
-        loader = TrainLoader(paths, Layout(**layout), loader=problem["loader"], shard_switch=problem["shard_switch"], order=order)
+        loader = TrainLoader(
+            paths,
+            Layout(**layout),
+            loader=problem["loader"],
+            shard_switch=problem["shard_switch"],
+            order=order,
+        )
         for _ in range(3):
             for x, _ in next(loader):
                 for row in x.view(-1, layout["seq_len"]):
                     seen = document_ids(row, separator=0).tolist()
                     pairs = [(s, document_of[int(token)]) for s, token in zip(seen, row) if token]
-                    assert len(set(pairs)) == len({s for s, _ in pairs}) == len({d for _, d in pairs})
+                    assert (
+                        len(set(pairs)) == len({s for s, _ in pairs}) == len({d for _, d in pairs})
+                    )
 
 
 @SMALL
@@ -168,12 +221,25 @@ def test_no_process_reads_more_than_its_part(problem: dict[str, Any], shuffled: 
         for process in range(layout["world_size"]):
             here = Layout(**layout, process=process)
             order = "shuffled" if shuffled else "sequential"
-            loader = TrainLoader(paths, here, loader=problem["loader"], shard_switch=problem["shard_switch"], order=order)
+            loader = TrainLoader(
+                paths,
+                here,
+                loader=problem["loader"],
+                shard_switch=problem["shard_switch"],
+                order=order,
+            )
             fetched: list[list[int]] = []
             loader.stream = Watched(loader.stream, fetched)  # type: ignore[assignment]
-            used = [token for _ in range(steps) for x, _ in next(loader) for token in x.flatten().tolist()]
+            used = [
+                token
+                for _ in range(steps)
+                for x, _ in next(loader)
+                for token in x.flatten().tolist()
+            ]
             assert sorted(token for tokens in fetched for token in tokens[:-1]) == sorted(used)
-            assert len(used) == layout["batch_tokens"] // layout["ranks"] * len(here.own_ranks) * steps
+            assert (
+                len(used) == layout["batch_tokens"] // layout["ranks"] * len(here.own_ranks) * steps
+            )
 
 
 class Watched:
@@ -208,7 +274,8 @@ def test_shuffled_deals_every_chunk_once_an_epoch(problem: dict[str, Any], seed:
     with TemporaryDirectory() as folder:
         paths = write_shards(folder, lengths)
         loaders = [
-            TrainLoader(paths, Layout(**layout, process=p), order="shuffled", seed=seed) for p in range(layout["world_size"])
+            TrainLoader(paths, Layout(**layout, process=p), order="shuffled", seed=seed)
+            for p in range(layout["world_size"])
         ]
         dealt: list[list[int]] = []
         while len(dealt) < 2 * n_chunks:
@@ -217,12 +284,18 @@ def test_shuffled_deals_every_chunk_once_an_epoch(problem: dict[str, Any], seed:
                 for x, y in step:
                     assert torch.equal(y, x + 1)
                     dealt += x[micro].tolist()
-    assert all(row == list(range(row[0], row[0] + seq_len)) and row[0] % seq_len == 0 for row in dealt)
+    assert all(
+        row == list(range(row[0], row[0] + seq_len)) and row[0] % seq_len == 0 for row in dealt
+    )
     chunks = [row[0] // seq_len for row in dealt]
     for epoch in (0, 1):
         assert sorted(chunks[epoch * n_chunks : (epoch + 1) * n_chunks]) == list(range(n_chunks))
-    order = np.concatenate([permutation(seed, epoch, n_chunks) for epoch in range(2 + len(chunks) // n_chunks)])
-    assert chunks == order[: len(chunks)].tolist()  # whatever the ranks, processes and batches: the same for every arm
+    order = np.concatenate(
+        [permutation(seed, epoch, n_chunks) for epoch in range(2 + len(chunks) // n_chunks)]
+    )
+    assert (
+        chunks == order[: len(chunks)].tolist()
+    )  # whatever the ranks, processes and batches: the same for every arm
 
 
 def test_the_seed_alone_decides_the_shuffled_order() -> None:
@@ -230,7 +303,16 @@ def test_the_seed_alone_decides_the_shuffled_order() -> None:
     assert len(set(orders.values())) == 3
     permutation.cache_clear()
     assert tuple(permutation(0, 0, 50).tolist()) == orders[0, 0]
-    assert permutation(0, 0, 8).tolist() == [3, 2, 1, 6, 0, 7, 4, 5]  # fixed: results must not move with numpy's version
+    assert permutation(0, 0, 8).tolist() == [
+        3,
+        2,
+        1,
+        6,
+        0,
+        7,
+        4,
+        5,
+    ]  # fixed: results must not move with numpy's version
 
 
 def test_sequential_order_ignores_the_seed(tmp_path: Path) -> None:
@@ -240,9 +322,13 @@ def test_sequential_order_ignores_the_seed(tmp_path: Path) -> None:
     assert all(torch.equal(a, b) for one, other in zip(first, second) for a, b in zip(one, other))
 
 
-@pytest.mark.parametrize("options", [{}, {"first_batch_twice": True}, {"loader": "global"}, {"order": "shuffled"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"first_batch_twice": True}, {"loader": "global"}, {"order": "shuffled"}]
+)
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_loader_goes_on_where_its_state_was_saved(tmp_path: Path, options: dict[str, Any], ahead: bool) -> None:
+def test_a_loader_goes_on_where_its_state_was_saved(
+    tmp_path: Path, options: dict[str, Any], ahead: bool
+) -> None:
     paths = write_shards(tmp_path, [90, 70])
     layout = Layout(batch_tokens=16, micro_tokens=4, seq_len=2, ranks=2)
 
@@ -291,11 +377,19 @@ def test_what_the_prefetching_thread_raises_reaches_the_loop(tmp_path: Path) -> 
     ahead.close()
 
 
-@pytest.mark.parametrize(("input_dtype", "expected"), [("int32", torch.int32), ("int64", torch.int64)])
-def test_dtypes_are_as_asked_and_high_tokens_stay_positive(tmp_path: Path, input_dtype: str, expected: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("input_dtype", "expected"), [("int32", torch.int32), ("int64", torch.int64)]
+)
+def test_dtypes_are_as_asked_and_high_tokens_stay_positive(
+    tmp_path: Path, input_dtype: str, expected: torch.dtype
+) -> None:
     write_shard(tmp_path / "a.bin", np.full(20, 65535))
     ((x, y),) = next(
-        TrainLoader([tmp_path / "a.bin"], Layout(batch_tokens=8, micro_tokens=8, seq_len=8, ranks=1), memory=BatchMemory(input_dtype=input_dtype))
+        TrainLoader(
+            [tmp_path / "a.bin"],
+            Layout(batch_tokens=8, micro_tokens=8, seq_len=8, ranks=1),
+            memory=BatchMemory(input_dtype=input_dtype),
+        )
     )
     assert (x.dtype, y.dtype) == (expected, torch.int64)
     assert int(x.min()) == int(y.min()) == 65535
@@ -305,8 +399,16 @@ def test_dtypes_are_as_asked_and_high_tokens_stay_positive(tmp_path: Path, input
     ("options", "length", "message"),
     [
         ({}, 64, r"000001\.bin holds 64 tokens, but the ranks together read 64 \+ 1"),
-        ({"loader": "global"}, 128, r"000001\.bin holds 128 tokens, but the ranks together read 128 \+ 1"),
-        ({"order": "shuffled"}, 10, r"together hold 100 tokens, but the ranks together read 128 \+ 1"),
+        (
+            {"loader": "global"},
+            128,
+            r"000001\.bin holds 128 tokens, but the ranks together read 128 \+ 1",
+        ),
+        (
+            {"order": "shuffled"},
+            10,
+            r"together hold 100 tokens, but the ranks together read 128 \+ 1",
+        ),
     ],
 )
 def test_a_shard_too_short_is_refused_with_the_numbers(
@@ -321,7 +423,10 @@ def test_a_shard_too_short_is_refused_with_the_numbers(
     ("change", "message"),
     [
         ({"micro_tokens": 10}, "data.micro_tokens 10 is no multiple of data.seq_len 4"),
-        ({"batch_tokens": 100}, r"data.batch_tokens 100 is no multiple of data.ranks 8 x data.micro_tokens 8 = 64"),
+        (
+            {"batch_tokens": 100},
+            r"data.batch_tokens 100 is no multiple of data.ranks 8 x data.micro_tokens 8 = 64",
+        ),
         ({"world_size": 3}, "3 processes cannot share data.ranks 8 evenly"),
         ({"world_size": 16}, "16 processes cannot share data.ranks 8 evenly"),
     ],
@@ -350,7 +455,12 @@ def test_validation_is_the_first_tokens_in_every_world(
         paths = write_shards(folder, lengths)
         loaders = [
             ValLoader(
-                paths, val_tokens=val_tokens, micro_tokens=rows * seq_len, seq_len=seq_len, world_size=world_size, process=p
+                paths,
+                val_tokens=val_tokens,
+                micro_tokens=rows * seq_len,
+                seq_len=seq_len,
+                world_size=world_size,
+                process=p,
             )
             for p in range(world_size)
         ]
@@ -360,7 +470,9 @@ def test_validation_is_the_first_tokens_in_every_world(
             assert sum(map(len, parts)) == n_micro == loaders[0].n_micro
             assert all(x.shape == y.shape == (rows, seq_len) for x, y in batches)
             assert torch.cat([x.flatten() for x, _ in batches]).tolist() == list(range(val_tokens))
-            assert torch.cat([y.flatten() for _, y in batches]).tolist() == list(range(1, val_tokens + 1))
+            assert torch.cat([y.flatten() for _, y in batches]).tolist() == list(
+                range(1, val_tokens + 1)
+            )
 
 
 def test_the_validation_mean_is_the_same_in_every_world(tmp_path: Path) -> None:
@@ -370,7 +482,14 @@ def test_the_validation_mean_is_the_same_in_every_world(tmp_path: Path) -> None:
     def mean(world_size: int) -> float:
         total = 0.0
         for process in range(world_size):
-            loader = ValLoader(paths, val_tokens=480, micro_tokens=16, seq_len=8, world_size=world_size, process=process)
+            loader = ValLoader(
+                paths,
+                val_tokens=480,
+                micro_tokens=16,
+                seq_len=8,
+                world_size=world_size,
+                process=process,
+            )
             total += sum(float((table[x] * table[y]).mean()) for x, y in loader) / loader.n_micro
         return total
 
@@ -383,9 +502,14 @@ def test_a_validation_set_too_short_is_refused_with_what_would_fit(tmp_path: Pat
     ValLoader(paths, val_tokens=99, micro_tokens=9, seq_len=9)  # the last token is the last target
     with pytest.raises(UserError, match=r"holds 100 tokens, data.val_tokens 100 needs 101"):
         ValLoader(paths, val_tokens=100, micro_tokens=10, seq_len=10)
-    with pytest.raises(UserError, match=r"holds 100 tokens, data.val_tokens 128 needs 129 .* to at most 96"):
+    with pytest.raises(
+        UserError, match=r"holds 100 tokens, data.val_tokens 128 needs 129 .* to at most 96"
+    ):
         ValLoader(paths, val_tokens=128, micro_tokens=32, seq_len=8)
-    with pytest.raises(UserError, match=r"data.val_tokens 100, data.micro_tokens 32, data.seq_len 8: each must be a multiple"):
+    with pytest.raises(
+        UserError,
+        match=r"data.val_tokens 100, data.micro_tokens 32, data.seq_len 8: each must be a multiple",
+    ):
         ValLoader(paths, val_tokens=100, micro_tokens=32, seq_len=8)
 
 

@@ -86,7 +86,9 @@ def plan_of(place: Path) -> Callable[..., list[PlannedRun]]:
 
     def make(**fields: Any) -> list[PlannedRun]:
         overrides = {k.replace("__", "."): v for k, v in fields.items()}
-        return plan_runs(load_experiment(str(place / "second.yaml"), device="cpu", overrides=overrides))
+        return plan_runs(
+            load_experiment(str(place / "second.yaml"), device="cpu", overrides=overrides)
+        )
 
     return make
 
@@ -109,7 +111,10 @@ def test_a_corpus_gives_its_held_out_text_or_else_its_validation_text(place: Pat
     mine, plain = open_corpus("mine"), open_corpus("plain")
     own, foreign = open_heldout("mine", mine), open_heldout("plain", mine)
     assert own.shards == mine.heldout
-    assert (own.n_tokens, own.bytes_per_token) == (mine.tokens["heldout"], mine.bytes_per_token["heldout"])
+    assert (own.n_tokens, own.bytes_per_token) == (
+        mine.tokens["heldout"],
+        mine.bytes_per_token["heldout"],
+    )
     assert foreign.shards == plain.val
     assert open_heldout("mine", plain) == own  # another corpus's held-out text comes first
     assert len({own.fingerprint, foreign.fingerprint, mine.fingerprint}) == 3
@@ -122,21 +127,48 @@ def other_tokens(root: Path) -> Corpus:
     shards = {"train": [folder / "t.bin"], "val": [folder / "v.bin"]}
     for paths in shards.values():
         write_shard(paths[0], np.arange(3000))
-    return write_corpus(folder, shards, vocab_size=50257, separator=50256, unit="nats per token", source="a test")
+    return write_corpus(
+        folder, shards, vocab_size=50257, separator=50256, unit="nats per token", source="a test"
+    )
 
 
-def test_the_command_line_takes_held_out_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_takes_held_out_text(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     paths = ["--heldout", str(place / "b.txt"), "--heldout", str(place / "c.txt")]
     with pytest.raises(SystemExit) as ended:
-        main(["data", "prepare", "text", str(place / "a.txt"), "--name", "cli", "--by", "line", *paths])
+        main(
+            [
+                "data",
+                "prepare",
+                "text",
+                str(place / "a.txt"),
+                "--name",
+                "cli",
+                "--by",
+                "line",
+                *paths,
+            ]
+        )
     assert ended.value.code == 0
     assert f"{open_corpus('cli').tokens['heldout']} held-out" in capsys.readouterr().out
     assert open_corpus("cli").documents["heldout"] == 4050
 
 
-def test_a_text_too_short_is_bad_input_with_the_numbers(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_too_short_is_bad_input_with_the_numbers(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["run", str(place / "second.yaml"), "--set", "data.val_tokens=1048576", "--results", str(place / "results")])
+        main(
+            [
+                "run",
+                str(place / "second.yaml"),
+                "--set",
+                "data.val_tokens=1048576",
+                "--results",
+                str(place / "results"),
+            ]
+        )
     assert ended.value.code == 2
     assert "holds 3814 tokens, data.val_tokens 1048576 needs 1048577" in capsys.readouterr().err
 
@@ -144,12 +176,16 @@ def test_a_text_too_short_is_bad_input_with_the_numbers(place: Path, capsys: pyt
 def test_what_cannot_be_a_second_text_is_refused(place: Path) -> None:
     plain = open_corpus("plain")
     with pytest.raises(
-        UserError, match=r"corpus 'plain' has no held-out text .*: prepare it with --heldout PATH, or name another"
+        UserError,
+        match=r"corpus 'plain' has no held-out text .*: prepare it with --heldout PATH, or name another",
     ):
         open_heldout("plain", plain)
     with pytest.raises(UserError, match=r"no corpus 'plan' .*did you mean 'plain'"):
         open_heldout("plan", plain)
-    with pytest.raises(UserError, match=r"corpus 'gpt' has a vocabulary of 50257 tokens, 'plain' one of 257: .*same tokenizer"):
+    with pytest.raises(
+        UserError,
+        match=r"corpus 'gpt' has a vocabulary of 50257 tokens, 'plain' one of 257: .*same tokenizer",
+    ):
         open_heldout(other_tokens(place).name, plain)
 
 
@@ -170,20 +206,28 @@ def test_a_short_text_gives_the_whole_micro_batches_it_has() -> None:
          r"mine_heldout_000000\.bin: the validation set holds \d+ tokens, .* use more text, or smaller data.micro_tokens"),
     ],
 )  # fmt: skip
-def test_text_too_short_is_refused_before_anything_runs(spec_of: Callable[..., RunSpec], fields: dict, message: str) -> None:
+def test_text_too_short_is_refused_before_anything_runs(
+    spec_of: Callable[..., RunSpec], fields: dict, message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         spec_of(**fields)
 
 
 def test_arms_on_different_second_texts_are_refused(place: Path) -> None:
     file = place / "second.yaml"
-    changed = EXPERIMENT.replace("untied_head: r08.untied_head", "a: {data.heldout: mine}, b: {data.heldout: plain}")
+    changed = EXPERIMENT.replace(
+        "untied_head: r08.untied_head", "a: {data.heldout: mine}, b: {data.heldout: plain}"
+    )
     file.write_text(changed)
-    with pytest.raises(UserError, match=r"second\.yaml: its arms name different held-out text in data\.heldout"):
+    with pytest.raises(
+        UserError, match=r"second\.yaml: its arms name different held-out text in data\.heldout"
+    ):
         plan_runs(load_experiment(str(file), device="cpu"))
 
 
-def test_the_last_weights_are_validated_on_it_outside_the_clock(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:
+def test_the_last_weights_are_validated_on_it_outside_the_clock(
+    spec_of: Callable[..., RunSpec], tmp_path: Path
+) -> None:
     spec = spec_of(data__heldout="mine", system__checkpoint="final")
     without = spec_of()
     run, outcome = in_a_store(spec, tmp_path / "results")
@@ -196,9 +240,13 @@ def test_the_last_weights_are_validated_on_it_outside_the_clock(spec_of: Callabl
     assert outcome.final["val_loss"] == plain.final["val_loss"]  # it touches nothing else
     assert math.isnan(plain.final["heldout_loss"])
     training = Training(spec, device="cpu", out=Silent())
-    training.core.model.load_state_dict(torch.load(run / "checkpoint.pt", weights_only=True)["model"])
+    training.core.model.load_state_dict(
+        torch.load(run / "checkpoint.pt", weights_only=True)["model"]
+    )
     corpus, config = open_corpus("mine"), from_plain(spec.config)
-    tokens = torch.from_numpy(np.fromfile(corpus.heldout[0], dtype="<u2", offset=1024).astype(np.int64))
+    tokens = torch.from_numpy(
+        np.fromfile(corpus.heldout[0], dtype="<u2", offset=1024).astype(np.int64)
+    )
     n = (len(tokens) - 1) // config.data.micro_tokens
     assert n == 3  # all that it has, whole micro-batches
     x, y = (t[: n * 256].view(n, 4, 64) for t in (tokens[:-1], tokens[1:]))
@@ -207,7 +255,9 @@ def test_the_last_weights_are_validated_on_it_outside_the_clock(spec_of: Callabl
 
 
 def test_a_diverged_run_has_none(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:
-    run, outcome = in_a_store(spec_of(data__heldout="mine", optim__muon_lr=100, optim__adam_lr=100), tmp_path / "results")
+    run, outcome = in_a_store(
+        spec_of(data__heldout="mine", optim__muon_lr=100, optim__adam_lr=100), tmp_path / "results"
+    )
     assert outcome.status == "diverged"
     assert json.loads((run / "result.json").read_text())["heldout_loss"] is None
 
@@ -215,7 +265,12 @@ def test_a_diverged_run_has_none(spec_of: Callable[..., RunSpec], tmp_path: Path
 def test_its_content_is_part_of_the_identity(spec_of: Callable[..., RunSpec], place: Path) -> None:
     spec = spec_of(data__heldout="mine")
     assert RunSpec.from_mapping(spec.to_mapping()).run_id == spec.run_id
-    prepare_text([place / "a.txt"], name="mine", documents="line", heldout=[write_text(place / "b.txt", 7, 50)])
+    prepare_text(
+        [place / "a.txt"],
+        name="mine",
+        documents="line",
+        heldout=[write_text(place / "b.txt", 7, 50)],
+    )
     assert open_corpus("mine").fingerprint == spec.data_fingerprint
     assert spec_of(data__heldout="mine").run_id != spec.run_id
     with pytest.raises(UserError, match="the held-out text of 'mine' has fingerprint"):
@@ -226,9 +281,14 @@ def test_its_content_is_part_of_the_identity(spec_of: Callable[..., RunSpec], pl
 
 
 def test_the_plan_names_it(place: Path) -> None:
-    experiment = load_experiment(str(place / "second.yaml"), device="cpu", overrides={"data.heldout": "plain"})
+    experiment = load_experiment(
+        str(place / "second.yaml"), device="cpu", overrides={"data.heldout": "plain"}
+    )
     corpus = describe(experiment, plan_runs(experiment), before=None, command="")["corpus"]
-    assert corpus["heldout"] == {"name": "plain", "fingerprint": open_heldout("plain", open_corpus("mine")).fingerprint}
+    assert corpus["heldout"] == {
+        "name": "plain",
+        "fingerprint": open_heldout("plain", open_corpus("mine")).fingerprint,
+    }
 
 
 # ---------------------------------------------------------------- the node's own copy
@@ -238,17 +298,23 @@ def test_a_run_reads_the_copy_on_its_node(
     spec_of: Callable[..., RunSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "disk"))
-    training = Training(spec_of(data__cache="local", data__heldout="mine"), device="cpu", out=Silent())
+    training = Training(
+        spec_of(data__cache="local", data__heldout="mine"), device="cpu", out=Silent()
+    )
     assert training.heldout is not None
     for loader in (training.stream, training.val, training.heldout):
         assert all(path.is_relative_to(tmp_path / "disk") for path in loader.stream.shards)
     plain = Training(spec_of(data__heldout="mine"), device="cpu", out=Silent())
     assert plain.val.stream.shards == list(open_corpus("mine").val)
     assert training.validate(0, training.heldout) == plain.validate(0, plain.heldout)  # type: ignore[arg-type]
-    assert [x.tolist() for x, _ in next(training.stream)] == [x.tolist() for x, _ in next(plain.stream)]
+    assert [x.tolist() for x, _ in next(training.stream)] == [
+        x.tolist() for x, _ in next(plain.stream)
+    ]
 
 
-def test_the_copy_lies_where_the_environment_says_or_in_a_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_copy_lies_where_the_environment_says_or_in_a_folder_of_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ABLATE_CACHE", "/local")
     assert cache_root() == Path("/local")
     monkeypatch.delenv("ABLATE_CACHE")
@@ -263,38 +329,63 @@ def test_a_killed_copy_is_no_copy_and_is_made_again(place: Path) -> None:
         "cache.cache_locally(open_corpus('mine'), sys.argv[1])"
     )
     corpus, disk = open_corpus("mine"), place / "disk"
-    done = subprocess.run([sys.executable, "-c", code, str(disk)], cwd=Path(__file__).resolve().parents[3], check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(disk)],
+        cwd=Path(__file__).resolve().parents[3],
+        check=False,
+    )
     assert done.returncode == -signal.SIGKILL
     (folder,) = disk.glob("mine-*")
-    assert sorted(path.name for path in folder.iterdir()) == ["mine_train_000001.bin", "mine_val_000000.bin.partial"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "mine_train_000001.bin",
+        "mine_val_000000.bin.partial",
+    ]
     assert cache_locally(corpus, disk).files == corpus.files
     assert not list(folder.glob("*.partial"))
 
 
 def test_a_place_that_cannot_be_written_is_named_with_the_way_out(place: Path) -> None:
     (place / "file").write_text("")
-    with pytest.raises(UserError, match=r"file.*: .* name another folder in ABLATE_CACHE, or set data\.cache to none"):
+    with pytest.raises(
+        UserError,
+        match=r"file.*: .* name another folder in ABLATE_CACHE, or set data\.cache to none",
+    ):
         cache_locally(open_corpus("mine"), place / "file")
 
 
 # ---------------------------------------------------------------- order and validation
 
 
-def test_a_block_has_one_order_of_the_data_and_every_seed_another(plan_of: Callable[..., list[PlannedRun]]) -> None:
+def test_a_block_has_one_order_of_the_data_and_every_seed_another(
+    plan_of: Callable[..., list[PlannedRun]],
+) -> None:
     corpus = open_corpus("mine")
     runs = plan_of(data__order="shuffled", seeds=3)
     first = {}
     for run in runs:
-        stream, _ = loaders(from_plain(run.spec.config), corpus, seed=run.spec.seed, rank=0, world_size=1, device="cpu")
-        first[run.arm, run.spec.seed] = [t.tolist() for _ in range(3) for pair in next(stream) for t in pair]
+        stream, _ = loaders(
+            from_plain(run.spec.config),
+            corpus,
+            seed=run.spec.seed,
+            rank=0,
+            world_size=1,
+            device="cpu",
+        )
+        first[run.arm, run.spec.seed] = [
+            t.tolist() for _ in range(3) for pair in next(stream) for t in pair
+        ]
     assert {arm for arm, _ in first} == {"baseline", "untied_head"}
     for seed in range(3):
         assert first["baseline", seed] == first["untied_head", seed]
-    assert first["baseline", 0] != first["baseline", 1] != first["baseline", 2] != first["baseline", 0]
+    assert (
+        first["baseline", 0] != first["baseline", 1] != first["baseline", 2] != first["baseline", 0]
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 8])
-def test_the_validation_loss_is_one_for_every_world_and_number_of_ranks(spec_of: Callable[..., RunSpec], n: int) -> None:
+def test_the_validation_loss_is_one_for_every_world_and_number_of_ranks(
+    spec_of: Callable[..., RunSpec], n: int
+) -> None:
     """n virtual ranks on one process, and n processes, played in turn: the same as the tokens in one go, in fp32."""
     spec = spec_of(data__ranks=n, data__batch_tokens=2048, data__val_tokens=2048)
     config, corpus = from_plain(spec.config), open_corpus("mine")
@@ -304,8 +395,14 @@ def test_the_validation_loss_is_one_for_every_world_and_number_of_ranks(spec_of:
     for process in range(n):
         _, val = loaders(config, corpus, seed=0, rank=process, world_size=n, device="cpu")
         total += float(training.core.evaluate(0, val).double().sum()) / val.n_micro
-    tokens = torch.from_numpy(np.fromfile(corpus.val[0], dtype="<u2", offset=1024, count=2049).astype(np.int64))
-    whole = float(training.core.evaluate(0, [(tokens[:-1].view(-1, 64), tokens[1:].view(-1, 64))]).double().mean())
+    tokens = torch.from_numpy(
+        np.fromfile(corpus.val[0], dtype="<u2", offset=1024, count=2049).astype(np.int64)
+    )
+    whole = float(
+        training.core.evaluate(0, [(tokens[:-1].view(-1, 64), tokens[1:].view(-1, 64))])
+        .double()
+        .mean()
+    )
     assert total == pytest.approx(whole, abs=1e-6)
     assert training.validate(0, training.val) == pytest.approx(whole, abs=1e-6)
 
@@ -316,23 +413,33 @@ def test_the_validation_loss_is_one_for_every_world_and_number_of_ranks(spec_of:
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """Two arms and the baseline at four seeds: on the held-out text one gains nothing, the other loses."""
-    write_experiment(tmp_path, arms=(*LADDER[:2], LADDER[-1]), n_seeds=4, n_points=4, design="add-one")
+    write_experiment(
+        tmp_path, arms=(*LADDER[:2], LADDER[-1]), n_seeds=4, n_points=4, design="add-one"
+    )
     plan_file = tmp_path / "experiments" / "split" / "experiment.json"
     plan = json.loads(plan_file.read_text())
-    plan["corpus"] |= {"bytes_per_token": 4.0, "heldout": {"name": "other", "fingerprint": "e" * 64}}
+    plan["corpus"] |= {
+        "bytes_per_token": 4.0,
+        "heldout": {"name": "other", "fingerprint": "e" * 64},
+    }
     plan_file.write_text(json.dumps(plan))
     rng = np.random.default_rng(0)
     for run in plan["runs"]:
         file = tmp_path / "runs" / run["run_id"] / "result.json"
         result = json.loads(file.read_text())
         gain = 0.05 if run["arm"] == "r08" else 0.0
-        file.write_text(json.dumps(result | {"heldout_loss": 1.9 + gain + 0.001 * rng.standard_normal()}))
+        file.write_text(
+            json.dumps(result | {"heldout_loss": 1.9 + gain + 0.001 * rng.standard_normal()})
+        )
     return tmp_path
 
 
 def test_it_stands_beside_the_validation_loss(results: Path) -> None:
     experiment = load("split", results=results)
-    assert list(experiment.runs.columns).index("heldout_loss") == list(experiment.runs.columns).index("val_loss") + 2
+    assert (
+        list(experiment.runs.columns).index("heldout_loss")
+        == list(experiment.runs.columns).index("val_loss") + 2
+    )
     bits = experiment.runs["val_loss"] / math.log(2) / 4.0
     assert experiment.runs["bits_per_byte"].to_numpy() == pytest.approx(bits.to_numpy())
     outcome = compare_all(experiment)
@@ -358,13 +465,17 @@ def test_the_page_prints_it_and_can_be_verified(results: Path) -> None:
     ):
         assert words in text, words
     assert verify(page, results) == []
-    wrong = text.replace('data-key="heldout_loss.mean" data-v="1.', 'data-key="heldout_loss.mean" data-v="0.', 1)
+    wrong = text.replace(
+        'data-key="heldout_loss.mean" data-v="1.', 'data-key="heldout_loss.mean" data-v="0.', 1
+    )
     page.write_text(wrong, encoding="utf-8")
     assert any("heldout_loss.mean" in line for line in verify(page))
 
 
 def test_a_page_without_second_text_has_no_column_for_it(tmp_path: Path) -> None:
     write_experiment(tmp_path, arms=LADDER[:2], n_seeds=2, design="add-one")
-    text = write_report([load("split", results=tmp_path)], tmp_path / "r.html").read_text(encoding="utf-8")
+    text = write_report([load("split", results=tmp_path)], tmp_path / "r.html").read_text(
+        encoding="utf-8"
+    )
     assert "held-out loss</th>" not in text
     assert "bits/byte</th>" not in text

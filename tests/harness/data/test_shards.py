@@ -115,7 +115,9 @@ def test_a_killed_write_leaves_nothing_that_passes_for_a_shard(tmp_path: Path) -
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a.bin")], cwd=Path(__file__).resolve().parents[3], check=False
+        [sys.executable, "-c", code, str(tmp_path / "a.bin")],
+        cwd=Path(__file__).resolve().parents[3],
+        check=False,
     )
     assert done.returncode == -signal.SIGKILL
     assert os.listdir(tmp_path) == ["a.bin.partial"]

@@ -25,7 +25,10 @@ def load(folder: Path, text: str, device: str = "cpu", **overrides: object) -> E
 
 
 def test_every_arm_crosses_the_axes_and_the_baseline_too(tmp_path: Path) -> None:
-    e = load(tmp_path, GOOD + "design: factorial\naxes: {optim.muon_lr: [x0.5, x1], model.n_layer: [4, 8]}\n")
+    e = load(
+        tmp_path,
+        GOOD + "design: factorial\naxes: {optim.muon_lr: [x0.5, x1], model.n_layer: [4, 8]}\n",
+    )
     assert len(e.arms) == 4 * 4
     own = e.baseline.config.optim.muon_lr
     assert (e.baseline.name, e.baseline.config.model.n_layer) == ("baseline", 8)
@@ -37,8 +40,12 @@ def test_every_arm_crosses_the_axes_and_the_baseline_too(tmp_path: Path) -> None
 
 
 def test_a_pattern_moves_every_rate_that_is_on(tmp_path: Path) -> None:
-    text = GOOD.replace("r08.post_embed_norm", "[r08.post_embed_norm, r08.untied_head, r08.optimizer_split]")
-    arms = {a.name: a.config.optim for a in load(tmp_path, text + "axes: {optim.*_lr: [x1, x2]}\n").arms}
+    text = GOOD.replace(
+        "r08.post_embed_norm", "[r08.post_embed_norm, r08.untied_head, r08.optimizer_split]"
+    )
+    arms = {
+        a.name: a.config.optim for a in load(tmp_path, text + "axes: {optim.*_lr: [x1, x2]}\n").arms
+    }
     for arm in ("baseline", "untied_head", "post_embed_norm"):
         once, twice = arms[arm], arms[f"{arm} @ *_lr x2"]
         assert (twice.muon_lr, twice.adam_lr) == (2 * once.muon_lr, 2 * once.adam_lr)
@@ -70,14 +77,19 @@ def test_what_cannot_stand_alone_is_named_with_the_reason(tmp_path: Path) -> Non
     e = load(tmp_path, GOOD + "  zero_head: r08.zero_head\n")
     assert [a.name for a in e.arms] == ["baseline", "untied_head", "post_embed_norm"]
     assert len(e.left_out) == 1
-    assert e.left_out[0].startswith("zero_head, which cannot stand: model.head_init=zeros requires model.tied_head")
+    assert e.left_out[0].startswith(
+        "zero_head, which cannot stand: model.head_init=zeros requires model.tied_head"
+    )
 
 
 def test_gpu_only_changes_are_left_out_without_cuda_alone(tmp_path: Path) -> None:
     text = (
-        GOOD + "  cudnn: r08.cudnn_attention\ngpu_only: [cudnn]\ndesign: explicit\narms: [[untied_head], [untied_head, cudnn]]\n"
+        GOOD
+        + "  cudnn: r08.cudnn_attention\ngpu_only: [cudnn]\ndesign: explicit\narms: [[untied_head], [untied_head, cudnn]]\n"
     )
     assert [a.name for a in load(tmp_path, text).arms] == ["baseline", "untied_head"]
     assert [a.name for a in load(tmp_path, text, device="cuda").arms][-1] == "untied_head + cudnn"
-    with pytest.raises(UserError, match="arms 'untied_head' and 'untied_head \\+ cudnn' are one and the same"):
+    with pytest.raises(
+        UserError, match="arms 'untied_head' and 'untied_head \\+ cudnn' are one and the same"
+    ):
         load(tmp_path, text.replace("gpu_only: [cudnn]\n", ""))

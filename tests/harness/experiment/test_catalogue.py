@@ -19,7 +19,11 @@ from reports.inputs.published import published_record
 DELTAS, CLAIMS = in_folder("deltas"), in_folder("claims")
 PARTS = ["r08_split", "r08_split_retuned", "r09_ladder", "r18_leave_one_out"]
 CATALOGUE = [*DELTAS, *CLAIMS, *PARTS]
-LEAST = ["schedule.steps=2", "data.val_tokens=4096", "seeds=1"]  # of a run that still goes through every part
+LEAST = [
+    "schedule.steps=2",
+    "data.val_tokens=4096",
+    "seeds=1",
+]  # of a run that still goes through every part
 
 
 def head(name: str) -> str:
@@ -68,12 +72,18 @@ def test_the_cost_at_full_size_is_the_published_step_times(name: str) -> None:
     e = load(name)
     runs = [len(p.arms) * len(p.seeds) * max(1, len(p.budgets)) for p in parts(e)]
     stated = re.search(
-        r"Full size: (\d+) runs(?: of the grid and (\d+) at the rates chosen)?, about ([\d.]+) H100 hours", head(name)
+        r"Full size: (\d+) runs(?: of the grid and (\d+) at the rates chosen)?, about ([\d.]+) H100 hours",
+        head(name),
     )
     assert stated, head(name)
     assert [int(n) for n in stated.groups()[:2] if n] == runs
     record = published_record("r04" if e.base == "r03pre" else e.base)
-    steps = sum((b or a.config.schedule.steps) * len(p.seeds) for p in parts(e) for a in p.arms for b in p.budgets or (None,))
+    steps = sum(
+        (b or a.config.schedule.steps) * len(p.seeds)
+        for p in parts(e)
+        for a in p.arms
+        for b in p.budgets or (None,)
+    )
     hours = 8 * steps * record.time_s / record.steps / 3600
     assert float(stated[3]) == pytest.approx(hours, rel=0.06)
 
@@ -106,9 +116,13 @@ def test_what_a_machine_lacks_is_left_out_by_name() -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_catalogue_is_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_whole_catalogue_is_one_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as end:
-        main(["plan", "deltas", "claims", *PARTS, "--set", "scale=tiny", "--results", str(tmp_path)])
+        main(
+            ["plan", "deltas", "claims", *PARTS, "--set", "scale=tiny", "--results", str(tmp_path)]
+        )
     assert end.value.code in (0, None)
     out = capsys.readouterr().out
     for name in CATALOGUE:
@@ -128,7 +142,16 @@ def test_a_run_that_two_experiments_share_is_planned_once() -> None:
 @pytest.mark.parametrize("name", ["deltas/r06", "claims/softcap", "r18_leave_one_out"])
 def test_a_file_runs_at_tiny_on_a_cpu(name: str, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as end:
-        main(["run", name, *(a for s in ["scale=tiny", *LEAST] for a in ("--set", s)), "--results", str(tmp_path), "--no-report"])
+        main(
+            [
+                "run",
+                name,
+                *(a for s in ["scale=tiny", *LEAST] for a in ("--set", s)),
+                "--results",
+                str(tmp_path),
+                "--no-report",
+            ]
+        )
     assert end.value.code in (0, None)
     plan = read_json(tmp_path / "experiments" / load(name, "cpu", "tiny").name / "experiment.json")
     for run in plan["runs"]:

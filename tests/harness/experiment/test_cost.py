@@ -42,7 +42,9 @@ def test_finished_runs_price_their_own_kind_and_scale_the_others(
     assert got.gpu_hours is None
 
 
-def test_without_runs_the_flops_and_the_card_give_the_time(planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_runs_the_flops_and_the_card_give_the_time(
+    planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cost, "card", lambda: "H100")
     monkeypatch.setattr(slots, "find_gpus", lambda: [str(i) for i in range(8)])
     on_gpus = [replace(p, spec=replace(p.spec, device="cuda", world_size=2)) for p in planned]
@@ -55,20 +57,28 @@ def test_without_runs_the_flops_and_the_card_give_the_time(planned: list[Planned
     assert alone.gpu_hours == pytest.approx(4 * got.gpu_hours)  # a run of two holds all eight
     assert alone.wall_hours == pytest.approx(got.slot_hours)
     twice = [replace(p, spec=replace(p.spec, budget=2 * p.spec.budget)) for p in on_gpus]
-    assert estimate(twice, set(), Path("nowhere")).gpu_hours == pytest.approx(2 * got.gpu_hours, rel=0.15)
+    assert estimate(twice, set(), Path("nowhere")).gpu_hours == pytest.approx(
+        2 * got.gpu_hours, rel=0.15
+    )
 
 
-def test_nothing_left_costs_nothing(planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_left_costs_nothing(
+    planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 1.0}})
     got = estimate(planned, {p.spec.run_id for p in planned}, Path("nowhere"))
     assert (got.runs, got.slot_hours, got.wall_hours) == (0, 0.0, 0.0)
 
 
-def test_a_matrix_that_costs_more_than_allowed_is_refused(planned: list[PlannedRun], tmp_path: Path) -> None:
+def test_a_matrix_that_costs_more_than_allowed_is_refused(
+    planned: list[PlannedRun], tmp_path: Path
+) -> None:
     got = estimate(planned, set(), tmp_path)
     check_limit(got, None)
     check_limit(got, got.slot_hours * 1.01)
-    with pytest.raises(UserError, match=r"6 runs need about .* more than --max-gpu-hours .*: nothing was started"):
+    with pytest.raises(
+        UserError, match=r"6 runs need about .* more than --max-gpu-hours .*: nothing was started"
+    ):
         check_limit(got, got.slot_hours * 0.99)
 
 
@@ -85,19 +95,25 @@ def test_what_follows_a_part_has_what_the_part_left(
 ) -> None:
     monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 1800.0}})
     assert spent(planned, tmp_path) == pytest.approx(3.0)
-    assert spent([replace(p, spec=replace(p.spec, device="cuda", world_size=4)) for p in planned], tmp_path) == pytest.approx(
-        12.0
-    )
+    assert spent(
+        [replace(p, spec=replace(p.spec, device="cuda", world_size=4)) for p in planned], tmp_path
+    ) == pytest.approx(12.0)
     got = Cost(runs=2, gpu_hours=1.0, slot_hours=1.0, source="6 finished runs", words="")
     check_limit(got, 4.0, already=3.0)
-    with pytest.raises(UserError, match=r"2 runs need about 1 GPU-hours after 3 .*none of them was started"):
+    with pytest.raises(
+        UserError, match=r"2 runs need about 1 GPU-hours after 3 .*none of them was started"
+    ):
         check_limit(got, 3.9, already=3.0)
 
 
 @pytest.mark.slow
 def test_an_adaptive_matrix_stops_where_the_limit_is_reached(tmp_path: Path) -> None:
-    matrix = Matrix(tmp_path, FAKE_STEP_S="0.06")  # hours are the subject: 1.2 s a run at least, more than the estimate says
-    matrix.file.write_text(EXPERIMENT + "seeds: {min: 2, max: 6, stop: {half_width: 0.000000001}}\n")
+    matrix = Matrix(
+        tmp_path, FAKE_STEP_S="0.06"
+    )  # hours are the subject: 1.2 s a run at least, more than the estimate says
+    matrix.file.write_text(
+        EXPERIMENT + "seeds: {min: 2, max: 6, stop: {half_width: 0.000000001}}\n"
+    )
     hours = json.loads(subprocess_plan(matrix))["cost"]["slot_hours"]
     code, _, err = matrix.run("--max-gpu-hours", f"{hours * 1.05:.12f}")
     assert (code, err.count("\n")) == (2, 1)
@@ -106,14 +122,28 @@ def test_an_adaptive_matrix_stops_where_the_limit_is_reached(tmp_path: Path) -> 
 
 
 def subprocess_plan(matrix: Matrix) -> str:
-    command = [sys.executable, "-m", "harness", "plan", str(matrix.file), "--json", "--results", str(matrix.results)]
-    return subprocess.run(command, cwd=matrix.root, env=matrix.environment, check=True, capture_output=True, text=True).stdout
+    command = [
+        sys.executable,
+        "-m",
+        "harness",
+        "plan",
+        str(matrix.file),
+        "--json",
+        "--results",
+        str(matrix.results),
+    ]
+    return subprocess.run(
+        command, cwd=matrix.root, env=matrix.environment, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
     planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    foreign = [replace(p, spec=replace(p.spec, config={"trainer": {"gpus": 8}}, device="cuda")) for p in planned]
+    foreign = [
+        replace(p, spec=replace(p.spec, config={"trainer": {"gpus": 8}}, device="cuda"))
+        for p in planned
+    ]
     unknown = with_price(estimate_foreign(foreign, tmp_path, wall_limit_s=None), 2.0)
     assert unknown.price is None
     assert unknown.words.endswith("; price not known before a run is done")
@@ -121,10 +151,15 @@ def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
     with pytest.raises(UserError, match="add --wall-limit"):
         check_limit(unknown, 1.0)
     priced = with_price(estimate_foreign(foreign, tmp_path, wall_limit_s=600.0), 2.0)
-    assert priced.words == "to do: 6 runs, at most 8.00 GPU-hours (from their wall limit); price 16.00 at 2 per hour"
+    assert (
+        priced.words
+        == "to do: 6 runs, at most 8.00 GPU-hours (from their wall limit); price 16.00 at 2 per hour"
+    )
     assert estimate_foreign(foreign, tmp_path, wall_limit_s=600.0).gpu_hours == pytest.approx(8.0)
     done = foreign[0].spec.run_id
-    monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 900.0}} if run.name == done else None)
+    monkeypatch.setattr(
+        cost, "read_result", lambda run: {"wall": {"total_s": 900.0}} if run.name == done else None
+    )
     got = estimate_foreign(foreign, tmp_path, wall_limit_s=600.0)
     assert got.runs == sum(p.spec.run_id != done for p in foreign)
     assert got.gpu_hours == pytest.approx(got.runs * 8 * 900 / 3600)
@@ -134,8 +169,21 @@ def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
 
 def test_two_scripts_start_nothing_past_the_limit(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('step:1/1 val_loss:3.0')\n")
-    scripts = ["ab", "train.py", "train.py", "-n", "2", "--gpus-per-run", "0", "--max-gpu-hours", "0.5"]
-    for more, said in (((), "add --wall-limit"), (("--wall-limit", "900"), "4 runs need about 1 hours of one slot")):
+    scripts = [
+        "ab",
+        "train.py",
+        "train.py",
+        "-n",
+        "2",
+        "--gpus-per-run",
+        "0",
+        "--max-gpu-hours",
+        "0.5",
+    ]
+    for more, said in (
+        ((), "add --wall-limit"),
+        (("--wall-limit", "900"), "4 runs need about 1 hours of one slot"),
+    ):
         command = [sys.executable, "-m", "harness", *scripts, *more]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -22,17 +22,23 @@ PAIRS = [(x, y) for x in NAMES for y in NAMES if x != y]
 EXAMPLES = settings(max_examples=300, deadline=None, derandomize=True)
 
 
-def feasible_under(requires: set[tuple[str, str]], conflicts: set[tuple[str, str]] = frozenset()) -> Feasible:  # type: ignore[assignment]
+def feasible_under(
+    requires: set[tuple[str, str]], conflicts: set[tuple[str, str]] = frozenset()
+) -> Feasible:  # type: ignore[assignment]
     """A set stands if every member has what it requires and none that it conflicts with."""
 
     def feasible(chosen: Changes) -> bool:
         have = set(chosen)
-        return all(y in have for x, y in requires if x in have) and not any({x, y} <= have for x, y in conflicts)
+        return all(y in have for x, y in requires if x in have) and not any(
+            {x, y} <= have for x, y in conflicts
+        )
 
     return feasible
 
 
-def graphs(*, conflicting: bool = True, acyclic: bool = False) -> st.SearchStrategy[tuple[Changes, Feasible]]:
+def graphs(
+    *, conflicting: bool = True, acyclic: bool = False
+) -> st.SearchStrategy[tuple[Changes, Feasible]]:
     """Up to five changes in a random order, with random requirements and conflicts."""
     edges = [p for p in PAIRS if not acyclic or p[0] > p[1]]
     return st.builds(
@@ -56,12 +62,16 @@ def subsets(changes: Changes) -> list[Changes]:
 
 @EXAMPLES
 @given(graphs(), st.sampled_from(sorted(DESIGNS)))
-def test_every_planned_arm_can_stand_and_none_is_planned_twice(graph: tuple[Changes, Feasible], design: str) -> None:
+def test_every_planned_arm_can_stand_and_none_is_planned_twice(
+    graph: tuple[Changes, Feasible], design: str
+) -> None:
     changes, feasible = graph
     arms = DESIGNS[design](changes, feasible)
     assert all(feasible(arm) for arm in arms.values())
     assert len({frozenset(arm) for arm in arms.values()}) == len(arms)
-    assert all(list(arm) == [c for c in changes if c in arm] for arm in arms.values())  # in the file's order
+    assert all(
+        list(arm) == [c for c in changes if c in arm] for arm in arms.values()
+    )  # in the file's order
 
 
 @EXAMPLES
@@ -71,7 +81,10 @@ def test_every_arm_that_can_stand_is_there(graph: tuple[Changes, Feasible]) -> N
     stand = {s for s in subsets(changes) if s and feasible(s)}
     assert set(factorial(changes, feasible).values()) == stand
     assert set(add_one(changes, feasible).values()) == {s for s in stand if len(s) == 1}
-    assert set(ladder(changes, feasible).values()) == {changes[:n] for n in range(1, len(changes) + 1)} & stand
+    assert (
+        set(ladder(changes, feasible).values())
+        == {changes[:n] for n in range(1, len(changes) + 1)} & stand
+    )
     if shapley(changes, feasible):
         assert set(shapley(changes, feasible).values()) == stand
 
@@ -106,7 +119,9 @@ def test_the_label_says_what_was_left_out_with_what(graph: tuple[Changes, Feasib
     changes, feasible = graph
     for label, arm in leave_one_out(changes, feasible).items():
         missing = {c for c in changes if c not in arm}
-        named = set(label.replace("(", " ").replace(")", " ").replace(",", " ").split()) & set(NAMES)
+        named = set(label.replace("(", " ").replace(")", " ").replace(",", " ").split()) & set(
+            NAMES
+        )
         assert named == missing
         assert ("need" in label) == (len(missing) > 1)
 
@@ -123,4 +138,7 @@ def test_changes_that_need_each_other_have_no_order_and_no_shares() -> None:
 
 
 def test_a_ladders_step_that_cannot_stand_waits_for_the_next() -> None:
-    assert ladder(("a", "b", "c"), feasible_under({("a", "b")})) == {"+a +b": ("a", "b"), "+c": ("a", "b", "c")}
+    assert ladder(("a", "b", "c"), feasible_under({("a", "b")})) == {
+        "+a +b": ("a", "b"),
+        "+c": ("a", "b", "c"),
+    }

@@ -27,14 +27,20 @@ def load(folder: Path, text: str, **arguments: object) -> Experiment:
 
 def test_an_infeasible_subset_is_never_an_arm(tmp_path: Path) -> None:
     names = [a.name for a in load(tmp_path, GOOD + "design: factorial\n").arms]
-    assert names == ["baseline", "untied_head", "untied_head + zero_head"]  # a zero head needs an untied one
+    assert names == [
+        "baseline",
+        "untied_head",
+        "untied_head + zero_head",
+    ]  # a zero head needs an untied one
 
 
 def test_leaving_one_out_also_leaves_out_what_needs_it(tmp_path: Path) -> None:
     arms = {a.name: a.changes for a in load(tmp_path, GOOD + "design: leave-one-out\n").arms}
-    assert arms == {"baseline": (), "all": ("untied_head", "zero_head"), "all but zero_head": ("untied_head",)} | {
-        k: v for k, v in arms.items() if k.startswith("all but untied_head")
-    }
+    assert arms == {
+        "baseline": (),
+        "all": ("untied_head", "zero_head"),
+        "all but zero_head": ("untied_head",),
+    } | {k: v for k, v in arms.items() if k.startswith("all but untied_head")}
     assert all("zero_head" not in v for k, v in arms.items() if k.startswith("all but untied_head"))
 
 
@@ -56,13 +62,24 @@ def test_a_records_change_is_scaled_and_an_own_value_is_not(tmp_path: Path) -> N
 def test_a_budget_keeps_the_cooldowns_fraction(tmp_path: Path) -> None:
     config = load(tmp_path, GOOD + "set: {schedule.steps: 3200}\n").baseline.config
     assert config.schedule.cooldown_steps == round(1450 / 5100 * 3200)
-    fixed = load(tmp_path, GOOD + "set: {schedule.steps: 3200, schedule.cooldown_steps: 100}\n").baseline.config
+    fixed = load(
+        tmp_path, GOOD + "set: {schedule.steps: 3200, schedule.cooldown_steps: 100}\n"
+    ).baseline.config
     assert fixed.schedule.cooldown_steps == 100
 
 
 def test_overrides_win_and_name_keys_of_the_file(tmp_path: Path) -> None:
-    e = load(tmp_path, GOOD, overrides={"seeds": 2, "name": "mine", "schedule.steps": 50, "scale": "small"})
-    assert (e.name, e.seeds, e.scale, e.baseline.config.schedule.steps) == ("mine", (0, 1), "small", 50)
+    e = load(
+        tmp_path,
+        GOOD,
+        overrides={"seeds": 2, "name": "mine", "schedule.steps": 50, "scale": "small"},
+    )
+    assert (e.name, e.seeds, e.scale, e.baseline.config.schedule.steps) == (
+        "mine",
+        (0, 1),
+        "small",
+        50,
+    )
     assert flat(e.baseline.config)["model.d_model"] == 256
 
 
@@ -86,15 +103,25 @@ BAD = {  # text -> what the line must say
     GOOD + "sedes: 3\n": "unknown key 'sedes'; did you mean 'seeds'?",
     "base: r07\nchanges: {a: r08.untied_head}\n": "the key 'name' is missing",
     GOOD.replace("r07", "r7"): "unknown record 'r7'; did you mean 'r07'?",
-    GOOD.replace("r08.untied_head", "r08.untied_haed"): "unknown change 'untied_haed' of r08; did you mean 'untied_head'?",
+    GOOD.replace(
+        "r08.untied_head", "r08.untied_haed"
+    ): "unknown change 'untied_haed' of r08; did you mean 'untied_head'?",
     GOOD.replace("r08.untied_head", "{model.qknorm: before_rope}"): "did you mean 'model.qk_norm'?",
-    GOOD.replace("r08.untied_head", "{modle.qk_norm: null}"): "'modle.qk_norm' is not a field of the configuration",
-    GOOD.replace("r08.untied_head", "{model.qk_norm: sideways}"): "must be after_rope | before_rope | null",
+    GOOD.replace(
+        "r08.untied_head", "{modle.qk_norm: null}"
+    ): "'modle.qk_norm' is not a field of the configuration",
+    GOOD.replace(
+        "r08.untied_head", "{model.qk_norm: sideways}"
+    ): "must be after_rope | before_rope | null",
     GOOD.replace("r08.untied_head", "{schedule.steps: many}"): "must be an integer",
-    GOOD.replace("r08.untied_head", "{model.tied_head: no}"): "model.tied_head is 'no', but must be true or false",
+    GOOD.replace(
+        "r08.untied_head", "{model.tied_head: no}"
+    ): "model.tied_head is 'no', but must be true or false",
     GOOD.replace("r08.untied_head", "{optim.muon_lr: -1.0}"): "must be greater than 0",
     GOOD.replace("r08.untied_head", "{model.n_layer: 1000000}"): "must be at most 1024",
-    GOOD.replace("r08.untied_head", "{model.n_layer: 1024, model.d_model: 65536}"): "choose a smaller model",
+    GOOD.replace(
+        "r08.untied_head", "{model.n_layer: 1024, model.d_model: 65536}"
+    ): "choose a smaller model",
     GOOD.replace("r08.untied_head", "{}"): "must be RECORD.CHANGE or a mapping",
     GOOD.replace(
         "  untied_head: r08.untied_head\n", ""
@@ -112,12 +139,17 @@ BAD = {  # text -> what the line must say
     GOOD + "margin: -1\n": "margin is -1, but must be positive",
     GOOD + "design: lader\n": "design 'lader' is unknown; did you mean 'ladder'?",
     GOOD + "design: explicit\n": "an explicit design needs `arms`",
-    GOOD + "design: explicit\narms: [[untied_haed]]\n": "unknown change 'untied_haed'; did you mean 'untied_head'?",
-    GOOD + "set: {model.tied_head: false}\n": "change 'untied_head' sets model.tied_head, which `set` fixes",
-    GOOD + "set: {data.micro_tokens: 100}\n": "data.micro_tokens=100 must be a multiple of data.seq_len=512",
+    GOOD
+    + "design: explicit\narms: [[untied_haed]]\n": "unknown change 'untied_haed'; did you mean 'untied_head'?",
+    GOOD
+    + "set: {model.tied_head: false}\n": "change 'untied_head' sets model.tied_head, which `set` fixes",
+    GOOD
+    + "set: {data.micro_tokens: 100}\n": "data.micro_tokens=100 must be a multiple of data.seq_len=512",
     GOOD + "set: {schedule.steps: 2, schedule.cooldown_steps: 5}\n": "exceed schedule.steps=2",
     GOOD + "set: {model.attn_kernel: cudnn}\n": "model.attn_kernel=cudnn needs CUDA",
-    GOOD.replace("r08.untied_head", "r08.cudnn_attention"): "arm 'untied_head' is the baseline on this machine",
+    GOOD.replace(
+        "r08.untied_head", "r08.cudnn_attention"
+    ): "arm 'untied_head' is the baseline on this machine",
     GOOD + "plugins: [missing.py]\n": "no such file",
 }
 

@@ -31,7 +31,14 @@ def ablate(*arguments: str) -> int:
 def python(here: Path, *arguments: str) -> str:
     """Run Python in the working directory; returns what it prints, which must be a success."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, *arguments], cwd=here, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=here,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -42,7 +49,9 @@ def test_the_files_are_named_and_the_next_commands_said(here, capsys):
     for name in ("idea.py", "experiments/idea.yaml", "test_idea.py"):
         assert (here / name).is_file()
         assert name in said
-    assert "NAME" not in "".join(p.read_text(encoding="utf-8") for p in here.rglob("*idea*") if p.is_file())
+    assert "NAME" not in "".join(
+        p.read_text(encoding="utf-8") for p in here.rglob("*idea*") if p.is_file()
+    )
 
 
 def test_its_experiment_loads_by_name_and_sets_its_toggle(here):
@@ -55,11 +64,16 @@ def test_its_experiment_loads_by_name_and_sets_its_toggle(here):
 @pytest.mark.slow
 def test_its_law_test_passes_as_it_is(here):
     ablate("new-change", "idea")
-    assert "5 passed" in python(here, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_idea.py")
+    assert "5 passed" in python(
+        here, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_idea.py"
+    )
 
 
 BREAKS = {
-    "off is not off": ("if toggles.gain is None:\n        return\n", "gain = toggles.gain or 2.0\n"),
+    "off is not off": (
+        "if toggles.gain is None:\n        return\n",
+        "gain = toggles.gain or 2.0\n",
+    ),
     "no effect": ("return (mlp.gain * y_BTC).to(y_BTC.dtype)", "return y_BTC"),
     "a look at the future": ("mlp.gain * y_BTC", "mlp.gain * y_BTC + y_BTC.flip(1)"),
 }
@@ -73,7 +87,8 @@ def test_its_laws_bite(here, broken):
     text = (here / "idea.py").read_text(encoding="utf-8")
     assert old in text
     (here / "idea.py").write_text(
-        text.replace(old, new).replace("init=toggles.gain", "init=toggles.gain or 2.0"), encoding="utf-8"
+        text.replace(old, new).replace("init=toggles.gain", "init=toggles.gain or 2.0"),
+        encoding="utf-8",
     )
     with pytest.raises(AssertionError, match="failed"):
         python(here, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_idea.py")
@@ -111,16 +126,45 @@ def test_nothing_is_overwritten(here, capsys, taken):
     assert (here / taken).read_text(encoding="utf-8") == "mine"
 
 
-SIZES = ("data.corpus=own", "data.batch_tokens=256", "data.micro_tokens=256", "data.val_tokens=1024", "schedule.steps=6")
+SIZES = (
+    "data.corpus=own",
+    "data.batch_tokens=256",
+    "data.micro_tokens=256",
+    "data.val_tokens=1024",
+    "schedule.steps=6",
+)
 
 
 @pytest.mark.slow
 def test_its_experiment_runs_and_is_known_as_finished(here, monkeypatch):
     monkeypatch.setenv("ABLATE_DATA", str(here / "data"))
     ablate("new-change", "idea")
-    python(here, "-m", "harness", "data", "prepare", "text", str(ROOT / "harness"), str(ROOT / "model"), "--name", "own")
+    python(
+        here,
+        "-m",
+        "harness",
+        "data",
+        "prepare",
+        "text",
+        str(ROOT / "harness"),
+        str(ROOT / "model"),
+        "--name",
+        "own",
+    )
     small = [argument for size in SIZES for argument in ("--set", size)]
-    out = python(here, "-m", "harness", "run", "idea", "--seeds", "2", "--max-parallel", "1", "--no-report", *small)
+    out = python(
+        here,
+        "-m",
+        "harness",
+        "run",
+        "idea",
+        "--seeds",
+        "2",
+        "--max-parallel",
+        "1",
+        "--no-report",
+        *small,
+    )
     assert "4 runs, 0 diverged" in out
     rows = json.loads(python(here, "-m", "harness", "status", "idea", "--json"))
     assert [r["status"] for r in rows] == ["finished"] * 4

@@ -28,17 +28,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # ---------------------------------------------------------------- two scripts
 
 
-def test_two_scripts_with_a_known_difference(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_scripts_with_a_known_difference(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("marks").mkdir()
     marks = ("--env", f"MARKS={folder / 'marks'}")
     assert ablate("ab", "old.py", "new.py", "-n", 3, *CPU, *marks, "--target", "3.4", "--json") == 0
     verdict = json.loads(capsys.readouterr().out)
     old, new = verdict["arms"]
-    assert (old["arm"], old["runs"], old["steps"], new["arm"], new["runs"]) == ("old", 3, 20, "new", 3)
+    assert (old["arm"], old["runs"], old["steps"], new["arm"], new["runs"]) == (
+        "old",
+        3,
+        20,
+        "new",
+        3,
+    )
     assert old["time_s"] == pytest.approx(20, rel=0.01)
     loss = next(c for c in verdict["comparisons"] if c["metric"] == "val_loss")
     assert loss["low"] < -0.02 < loss["high"] < 0
-    assert (loss["verdict"], loss["n"], loss["method"]) == ("better", 3, "Welch t, Holm")  # no seeds: never paired
+    assert (loss["verdict"], loss["n"], loss["method"]) == (
+        "better",
+        3,
+        "Welch t, Holm",
+    )  # no seeds: never paired
     assert [r["rule"] for r in verdict["rules"]] == ["track1", "track3", "track3-pair"]
     assert all(r["significant"] for r in verdict["rules"])
     assert verdict["looks"] == 1
@@ -47,7 +59,9 @@ def test_two_scripts_with_a_known_difference(folder: Path, capsys: pytest.Captur
     assert set(runs["budget"]) == {20}
 
 
-def test_a_second_call_does_what_is_missing_and_judges(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_call_does_what_is_missing_and_judges(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("marks").mkdir()
     options = (*CPU, "--env", f"MARKS={folder / 'marks'}")
     assert ablate("ab", "old.py", "new.py", "-n", 3, *options, "--fail-on", "better") == 1
@@ -68,16 +82,23 @@ def test_what_a_script_prints_is_kept_without_secrets(folder: Path) -> None:
     assert ablate("ab", "telling.py", "old.py", "-n", 1, *CPU) == 0
     kept = [p.read_bytes() for p in Path("results").rglob("*") if p.is_file()]
     assert not [text for text in kept if b"hf_" + b"a1B2" * 8 in text]
-    assert sum(text.count(b"token [redacted]\n") + text.count(b"\n[redacted]\n") for text in kept) == 2
+    assert (
+        sum(text.count(b"token [redacted]\n") + text.count(b"\n[redacted]\n") for text in kept) == 2
+    )
 
 
 def test_a_seed_that_the_script_takes_makes_blocks(folder: Path) -> None:
-    assert ablate("ab", "old.py", "new.py", "-n", 2, *CPU, "--env", "SEED={seed}", "--experiment", "x") == 0
+    assert (
+        ablate("ab", "old.py", "new.py", "-n", 2, *CPU, "--env", "SEED={seed}", "--experiment", "x")
+        == 0
+    )
     runs = load("x").runs
     assert sorted(runs["seed"]) == [0, 0, 1, 1]
     assert sorted(runs["block"]) == [0, 0, 1, 1]
     loss = runs.set_index(["arm", "seed"])["val_loss"]
-    assert loss["old", 0] - loss["new", 0] == pytest.approx(0.02, abs=2e-4)  # the same noise in both
+    assert loss["old", 0] - loss["new", 0] == pytest.approx(
+        0.02, abs=2e-4
+    )  # the same noise in both
 
 
 def test_the_same_script_twice_is_two_arms(folder: Path) -> None:
@@ -92,7 +113,9 @@ def test_two_refs_of_a_repository(folder: Path, capsys: pytest.CaptureFixture[st
     Path("helper/losses.py").write_text("BETTER = 0.0\n")
     code = Path("old.py").read_text()
     Path("train_gpt.py").write_text(
-        code.replace("import os\n", "import os\nfrom helper.losses import BETTER\n").replace("noise -", "noise - BETTER -")
+        code.replace("import os\n", "import os\nfrom helper.losses import BETTER\n").replace(
+            "noise -", "noise - BETTER -"
+        )
     )
     commit("main", "train_gpt.py", "helper")
     Path("helper/losses.py").write_text("BETTER = 0.5\n")
@@ -100,7 +123,9 @@ def test_two_refs_of_a_repository(folder: Path, capsys: pytest.CaptureFixture[st
     Path("helper/losses.py").write_text("what is on disk does not count")
     assert ablate("ab", "main", "idea", "-n", 1, *CPU, "--json") == 0
     verdict = json.loads(capsys.readouterr().out)
-    assert verdict["arms"][0]["val_loss"] - verdict["arms"][1]["val_loss"] == pytest.approx(0.5, abs=0.01)
+    assert verdict["arms"][0]["val_loss"] - verdict["arms"][1]["val_loss"] == pytest.approx(
+        0.5, abs=0.01
+    )
     assert ablate("ab", "main", "ida", *CPU) == 2
     assert "no commit 'ida' in the repository" in capsys.readouterr().err
 
@@ -121,13 +146,20 @@ def test_every_run_has_a_clean_copy_with_its_data_linked(folder: Path) -> None:
     assert not list(Path("results/runs").glob("*/attempts/*/copy"))
 
 
-def test_nothing_to_judge_is_told_and_is_no_pass(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_judge_is_told_and_is_no_pass(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copy(TRAINERS / "faulty.py", "faulty.py")
     options = (*CPU, "-n", 1, "--experiment", "x", "--env", "KIND=nan")
     assert ablate("ab", "old.py", "faulty.py", *options) == 0  # a diverged run is a finding
     assert "diverged" in capsys.readouterr().out
     assert ablate("ab", "old.py", "faulty.py", *options, "--fail-on", "worse") == 1
-    assert ablate("ab", "faulty.py", "old.py", *CPU, "-n", 1, "--experiment", "y", "--env", "KIND=raise") == 1
+    assert (
+        ablate(
+            "ab", "faulty.py", "old.py", *CPU, "-n", 1, "--experiment", "y", "--env", "KIND=raise"
+        )
+        == 1
+    )
 
 
 # ---------------------------------------------------------------- how runs end
@@ -137,14 +169,19 @@ ENDS = {
     "raise": ("failed", "its command ended with exit code 1: ValueError: the shapes do not match"),
     "rank": ("failed", "rank 5 ended with exit code 1: ValueError: the shapes do not match"),
     "oom": ("oom", "CUDA out of memory"),
-    "short": ("failed", "its log: it ends without its final validation: the last one is at step 7 of 8"),
+    "short": (
+        "failed",
+        "its log: it ends without its final validation: the last one is at step 7 of 8",
+    ),
     "silent": ("failed", "its log: it has no validation loss in the benchmark's format"),
     "nan": ("diverged", "the loss was not finite or exploded at step 4"),
     "none": ("finished", None),
 }
 
 
-def test_every_end_is_an_outcome_like_any_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_end_is_an_outcome_like_any_other(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copy(TRAINERS / "faulty.py", "faulty.py")
     changes = {kind: {"env": {"KIND": kind}} for kind in ENDS}
     trainer = {"file": "faulty.py", "env": {"KIND": "none"}}
@@ -160,9 +197,13 @@ def test_every_end_is_an_outcome_like_any_other(folder: Path, capsys: pytest.Cap
     assert "2 of 8 runs have a result" in capsys.readouterr().out
 
 
-def test_a_hanging_script_is_ended_and_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_script_is_ended_and_leaves_nothing_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copy(TRAINERS / "faulty.py", "faulty.py")
-    first, other = ({"CHILD": str(folder / name), "AT": str(folder / f"at {name}")} for name in "ab")
+    first, other = (
+        {"CHILD": str(folder / name), "AT": str(folder / f"at {name}")} for name in "ab"
+    )
     trainer = {"file": "faulty.py", "silence_limit": 2, "env": {"KIND": "hang", **first}}
     path = write(folder, trainer=trainer, changes={"other": {"env": other}})
     limits_from(monkeypatch, folder / "at a", folder / "at b")
@@ -173,22 +214,42 @@ def test_a_hanging_script_is_ended_and_leaves_nothing_behind(folder: Path, monke
 
 def test_a_run_that_failed_is_tried_again_as_often_as_asked(folder: Path) -> None:
     shutil.copy(TRAINERS / "faulty.py", "faulty.py")
-    trainer = {"file": "faulty.py", "retries": 1, "env": {"KIND": "flaky", "MARK": str(folder / "mark")}}
-    assert ablate("run", write(folder, trainer=trainer, changes={"x": {"args": ["--x"]}}), "--no-report") == 0
-    ends = [[r["status"] for r in read_lines(run / "attempts.jsonl") if "status" in r] for run in Path("results/runs").iterdir()]
+    trainer = {
+        "file": "faulty.py",
+        "retries": 1,
+        "env": {"KIND": "flaky", "MARK": str(folder / "mark")},
+    }
+    assert (
+        ablate(
+            "run", write(folder, trainer=trainer, changes={"x": {"args": ["--x"]}}), "--no-report"
+        )
+        == 0
+    )
+    ends = [
+        [r["status"] for r in read_lines(run / "attempts.jsonl") if "status" in r]
+        for run in Path("results/runs").iterdir()
+    ]
     assert sorted(ends) == [["failed", "finished"], ["finished"]]
 
 
-def test_a_script_that_goes_on_for_ever_meets_its_wall_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_goes_on_for_ever_meets_its_wall_limit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copy(TRAINERS / "faulty.py", "faulty.py")
     forever = {"KIND": "forever", "AT": str(folder / "at")}
-    path = write(folder, trainer={"file": "faulty.py", "env": {"KIND": "none"}}, changes={"forever": {"env": forever}})
+    path = write(
+        folder,
+        trainer={"file": "faulty.py", "env": {"KIND": "none"}},
+        changes={"forever": {"env": forever}},
+    )
     limits_from(monkeypatch, folder / "at")
     assert ablate("run", path, "--wall-limit", 1.5, "--no-report") == 1
     assert statuses("foreign") == {"baseline": "finished", "forever": "timeout"}
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_a_killed_call_leaves_no_process_and_goes_on(folder: Path, number: signal.Signals) -> None:
     Path("slow.py").write_text(
         "import os, time, pathlib\npathlib.Path(os.environ['PIDS'], str(os.getpid())).touch()\n"
@@ -199,9 +260,24 @@ def test_a_killed_call_leaves_no_process_and_goes_on(folder: Path, number: signa
     shutil.copy("slow.py", "slow2.py")
     Path("slow2.py").write_text(Path("slow2.py").read_text() + "x = 1\n")
     variables = ["--env", f"PIDS={folder / 'pids'}", "--env", f"GO={folder / 'go'}"]
-    command = [sys.executable, "-m", "harness", "ab", "slow.py", "slow2.py", "-n", "1", *CPU, *variables]
+    command = [
+        sys.executable,
+        "-m",
+        "harness",
+        "ab",
+        "slow.py",
+        "slow2.py",
+        "-n",
+        "1",
+        *CPU,
+        *variables,
+    ]
     process = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     STARTED.append(process)
     wait_for(lambda: os.listdir("pids") or process.poll() is not None)
@@ -228,8 +304,13 @@ def test_a_script_that_prints_its_own_code_first_is_read_right(folder: Path) -> 
     assert list(known.curves.loc[known.curves["run_id"] == run, "val_loss"]) == [3.0]
 
 
-def test_a_run_is_made_again_from_the_code_it_ran(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU, "--env", "SEED={seed}", "--experiment", "x") == 0
+def test_a_run_is_made_again_from_the_code_it_ran(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        ablate("ab", "old.py", "new.py", "-n", 1, *CPU, "--env", "SEED={seed}", "--experiment", "x")
+        == 0
+    )
     Path("old.py").unlink()
     Path("new.py").write_text("raise SystemExit('edited since')\n")
     capsys.readouterr()
@@ -241,7 +322,9 @@ def test_a_run_is_made_again_from_the_code_it_ran(folder: Path, capsys: pytest.C
 
 
 def test_changes_are_variables_arguments_patches_and_files(folder: Path) -> None:
-    patch = subprocess.run(["diff", "-u", "old.py", "new.py"], capture_output=True, text=True).stdout.replace("new.py", "old.py")
+    patch = subprocess.run(
+        ["diff", "-u", "old.py", "new.py"], capture_output=True, text=True
+    ).stdout.replace("new.py", "old.py")
     Path("idea.diff").write_text(patch)
     changes = {
         "by_variable": {"env": {"BETTER": "0.1"}},
@@ -256,7 +339,9 @@ def test_changes_are_variables_arguments_patches_and_files(folder: Path) -> None
     assert gains == {"by_variable": 0.1, "by_argument": 0.2, "by_patch": 0.02, "by_file": 0.02}
 
 
-def test_comments_make_nothing_stale_and_code_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comments_make_nothing_stale_and_code_does(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = write(folder, changes={"x": {"env": {"BETTER": "0.1"}}})
     assert ablate("run", path, "--no-report") == 0
     Path("old.py").write_text("# a comment\n" + Path("old.py").read_text())
@@ -268,16 +353,24 @@ def test_comments_make_nothing_stale_and_code_does(folder: Path, capsys: pytest.
     assert "2 of 2 runs to do" in capsys.readouterr().out
 
 
-def test_another_interpreter_is_an_environment_effect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_interpreter_is_an_environment_effect(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     own = folder / "env" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(folder / "env")], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(folder / "env")],
+        check=True,
+    )
     path = write(folder, changes={"bare": {"environment": {"python": str(own)}}})
     assert ablate("run", path, "--no-report") == 0
     known = load("foreign")
     bare = known.runs.set_index("arm").loc["bare", "run_id"]
     effect = known.results[bare]["environment_effect"]
     assert "torch absent instead of" in effect
-    assert known.results[known.runs.set_index("arm").loc["baseline", "run_id"]]["environment_effect"] is None
+    assert (
+        known.results[known.runs.set_index("arm").loc["baseline", "run_id"]]["environment_effect"]
+        is None
+    )
     assert "torch" not in known.environments[bare]["lock"]
     capsys.readouterr()
     assert ablate("compare", "foreign") == 0
@@ -285,20 +378,36 @@ def test_another_interpreter_is_an_environment_effect(folder: Path, capsys: pyte
 
 
 BAD = {
-    "a patch that does not apply": ({"x": {"patch": "bad.diff"}}, "bad.diff: does not apply to old.py"),
+    "a patch that does not apply": (
+        {"x": {"patch": "bad.diff"}},
+        "bad.diff: does not apply to old.py",
+    ),
     "a patch that is missing": ({"x": {"patch": "none.diff"}}, "none.diff: no such patch"),
     "an unknown key": ({"x": {"arg": ["--x"]}}, "unknown key 'arg'; did you mean 'args'?"),
-    "arguments that are no list": ({"x": {"args": "--x"}}, "args is '--x', but must be a list of arguments"),
-    "no such interpreter": ({"x": {"environment": {"python": "/none/python"}}}, "/none/python: no such program"),
-    "an interpreter that is none": ({"x": {"environment": {"python": "/bin/false"}}}, "does not run Python"),
+    "arguments that are no list": (
+        {"x": {"args": "--x"}},
+        "args is '--x', but must be a list of arguments",
+    ),
+    "no such interpreter": (
+        {"x": {"environment": {"python": "/none/python"}}},
+        "/none/python: no such program",
+    ),
+    "an interpreter that is none": (
+        {"x": {"environment": {"python": "/bin/false"}}},
+        "does not run Python",
+    ),
     "nothing changed": ({"x": {"env": {"BETTER": "0"}}}, "arm 'x' is the baseline"),
     "no such script": ({"x": {"file": "ol.py"}}, "no file ol.py in"),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_bad_input_is_found_before_anything_runs(folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
-    Path("bad.diff").write_text("--- a/old.py\n+++ b/old.py\n@@ -1,1 +1,1 @@\n-nothing like it\n+x\n")
+def test_bad_input_is_found_before_anything_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    Path("bad.diff").write_text(
+        "--- a/old.py\n+++ b/old.py\n@@ -1,1 +1,1 @@\n-nothing like it\n+x\n"
+    )
     changes, message = BAD[kind]
     assert ablate("run", write(folder, trainer={"env": {"BETTER": "0"}}, changes=changes)) == 2
     error = capsys.readouterr().err
@@ -318,7 +427,9 @@ def test_bad_input_is_found_before_anything_runs(folder: Path, capsys: pytest.Ca
         (["old.py", "new.py", "--gpus-per-run", "99"], "a run needs 99 GPUs, this node shows"),
     ],
 )
-def test_bad_arguments_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_bad_arguments_are_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     assert ablate("ab", *arguments) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -326,14 +437,21 @@ def test_bad_arguments_are_one_line(folder: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
-def test_a_real_training_from_nothing_to_the_verdict(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_training_from_nothing_to_the_verdict(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The default command (torchrun), the report and its verification, on a real tiny training."""
     shutil.copy(TRAINERS / "tiny_torch.py", "slow_rate.py")
-    Path("fast_rate.py").write_text(Path("slow_rate.py").read_text().replace('"LR", "0.01"', '"LR", "0.05"'))
+    Path("fast_rate.py").write_text(
+        Path("slow_rate.py").read_text().replace('"LR", "0.01"', '"LR", "0.05"')
+    )
     options = ("--gpus-per-run", 0, "--env", "SEED={seed}", "--target", 1.0)
     assert ablate("ab", "slow_rate.py", "fast_rate.py", "-n", 2, *options) == 0
     out = capsys.readouterr().out
     assert "better" in out
     page = Path("results/experiments/ab-slow_rate-fast_rate/report.html")
-    assert "What the scripts&#39; clocks count" in page.read_text() or "What the scripts' clocks count" in page.read_text()
+    assert (
+        "What the scripts&#39; clocks count" in page.read_text()
+        or "What the scripts' clocks count" in page.read_text()
+    )
     assert ablate("verify", page, "--results", "results") == 0

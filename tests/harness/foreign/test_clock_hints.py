@@ -43,7 +43,9 @@ def doubts(text: str) -> list[tuple[int, str]]:
 
 
 def seen(text: str) -> list[str]:
-    return [f"{h.line}: {h.text}" for h in audit(Code(script="t.py", files={"t.py": text.encode()}))]
+    return [
+        f"{h.line}: {h.text}" for h in audit(Code(script="t.py", files={"t.py": text.encode()}))
+    ]
 
 
 def test_a_sound_script_is_described_without_doubt_but_for_saving() -> None:
@@ -61,7 +63,9 @@ def test_a_sound_script_is_described_without_doubt_but_for_saving() -> None:
 
 BROKEN = {
     "no synchronisation before a stop": (
-        GOOD.replace("        torch.cuda.synchronize()\n        training_ms +=", "        training_ms +="),
+        GOOD.replace(
+            "        torch.cuda.synchronize()\n        training_ms +=", "        training_ms +="
+        ),
         (14, "the clock stops without a"),
     ),
     "no synchronisation before the start": (
@@ -69,7 +73,9 @@ BROKEN = {
         (10, "the clock starts without a"),
     ),
     "validation while the clock runs": (
-        GOOD.replace("        model.eval()\n", "").replace("    approx =", "    model.eval()\n    approx ="),
+        GOOD.replace("        model.eval()\n", "").replace(
+            "    approx =", "    model.eval()\n    approx ="
+        ),
         (24, "validation while the clock runs"),
     ),
     "training while the clock is stopped": (
@@ -94,7 +100,10 @@ def test_what_may_falsify_a_time_is_doubted_at_its_line(kind: str) -> None:
 
 
 def test_the_ten_untimed_steps_are_told() -> None:
-    text = GOOD.replace("    if step == steps:", "    if step == 10:\n        t0 = time.perf_counter()\n    if step == steps:")
+    text = GOOD.replace(
+        "    if step == steps:",
+        "    if step == 10:\n        t0 = time.perf_counter()\n    if step == steps:",
+    )
     assert "21: the clock starts anew at step 10: what was before is not counted" in seen(text)
 
 

@@ -49,7 +49,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("command", WRONG)
-def test_a_command_that_cannot_be_meant_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_a_command_that_cannot_be_meant_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
     assert ablate("ab", "old.py", "new.py", "--gpus-per-run", 0, "--command", command) == 2
     error = capsys.readouterr().err
     assert WRONG[command] in error
@@ -82,10 +84,27 @@ def test_a_shell_a_program_of_the_copy_and_the_copy_itself(folder: Path) -> None
     assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU[:2], "--no-report", "--experiment", "x", "--with", "run.sh",
                   "--command", "./run.sh {copy} {script}") == 0  # fmt: skip
     shell = "bash -c 'test {{a}}${PWD##*/} = {{a}}copy && for i in {1..2}; do echo $i; done && exec python {script}'"
-    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU[:2], "--no-report", "--experiment", "y", "--command", shell) == 0
+    assert (
+        ablate(
+            "ab",
+            "old.py",
+            "new.py",
+            "-n",
+            1,
+            *CPU[:2],
+            "--no-report",
+            "--experiment",
+            "y",
+            "--command",
+            shell,
+        )
+        == 0
+    )
 
 
-def test_an_interpreter_without_torch_is_refused_where_torch_is_needed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interpreter_without_torch_is_refused_where_torch_is_needed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", "env"], check=True)
     own = ("--python", "env/bin/python")
     Path("own.py").write_text("import torch\n" + Path("old.py").read_text())
@@ -107,32 +126,73 @@ def test_ab_tries_again_as_often_as_asked(folder: Path, capsys: pytest.CaptureFi
     Path("flaky.py").write_text(faulty)
     Path("sound.py").write_text(faulty.replace('os.environ["KIND"]', '"none"'))
     variables = ("--env", "KIND=flaky", "--env", f"MARK={folder / 'mark'}")
-    assert ablate("ab", "sound.py", "flaky.py", "-n", 2, *CPU, *variables, "--retries", 1, "--experiment", "x") == 0
+    assert (
+        ablate(
+            "ab",
+            "sound.py",
+            "flaky.py",
+            "-n",
+            2,
+            *CPU,
+            *variables,
+            "--retries",
+            1,
+            "--experiment",
+            "x",
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert out.count("flaky, block") == 3  # one of its runs twice
-    ends = [[r["status"] for r in read_lines(run / "attempts.jsonl") if "status" in r] for run in Path("results/runs").iterdir()]
+    ends = [
+        [r["status"] for r in read_lines(run / "attempts.jsonl") if "status" in r]
+        for run in Path("results/runs").iterdir()
+    ]
     assert sorted(ends) == [["failed", "finished"], ["finished"], ["finished"], ["finished"]]
 
 
-def test_a_run_that_always_fails_is_tried_no_more_than_asked_and_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_always_fails_is_tried_no_more_than_asked_and_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("faulty.py").write_text((TRAINERS / "faulty.py").read_text())
     options = (*CPU, "-n", 1, "--experiment", "x", "--env", "KIND=raise")
     assert ablate("ab", "old.py", "faulty.py", *options, "--retries", 2) == 1
     out = capsys.readouterr().out
-    assert "faulty, block 1: failed: its command ended with exit code 1: ValueError: the shapes do not match" in out
+    assert (
+        "faulty, block 1: failed: its command ended with exit code 1: ValueError: the shapes do not match"
+        in out
+    )
     run = load("x").runs.set_index("arm").loc["faulty", "run_id"]
-    assert [r["status"] for r in read_lines(Path("results/runs") / run / "attempts.jsonl") if "status" in r] == ["failed"] * 3
+    assert [
+        r["status"]
+        for r in read_lines(Path("results/runs") / run / "attempts.jsonl")
+        if "status" in r
+    ] == ["failed"] * 3
 
 
 def test_ab_ends_a_run_at_its_wall_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("faulty.py").write_text((TRAINERS / "faulty.py").read_text())
-    options = (*CPU, "-n", 1, "--experiment", "x", "--env", "KIND=forever", "--env", f"AT={folder / 'at'}", "--wall-limit", 1.5)
+    options = (
+        *CPU,
+        "-n",
+        1,
+        "--experiment",
+        "x",
+        "--env",
+        "KIND=forever",
+        "--env",
+        f"AT={folder / 'at'}",
+        "--wall-limit",
+        1.5,
+    )
     limits_from(monkeypatch, folder / "at")
     assert ablate("ab", "old.py", "faulty.py", *options) == 1
     assert statuses("x") == {"old": "finished", "faulty": "timeout"}
 
 
-def test_refs_of_a_repository_are_arms_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refs_of_a_repository_are_arms_of_a_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     repository = folder / "repo"
     (repository / "records").mkdir(parents=True)
     script = repository / "records" / "train.py"
@@ -143,7 +203,13 @@ def test_refs_of_a_repository_are_arms_of_a_file(folder: Path, capsys: pytest.Ca
             script.write_text(code.replace('"BETTER", "0"', f'"BETTER", "{better}"'))
             commit(branch, "records")
     script.write_text("what is on disk does not count")
-    trainer = {"file": None, "repo": "repo", "ref": "main", "script": "records/train.py", "env": {"SEED": "{seed}"}}
+    trainer = {
+        "file": None,
+        "repo": "repo",
+        "ref": "main",
+        "script": "records/train.py",
+        "env": {"SEED": "{seed}"},
+    }
     path = write(folder, trainer=trainer, changes={"idea": {"ref": "idea"}})
     assert ablate("run", path, "--no-report") == 0
     loss = load("foreign").runs.set_index("arm")["val_loss"]
@@ -163,7 +229,9 @@ def test_the_words_of_a_container_stand_in_front_and_its_python_is_recorded(
         "    assert sys.prefix.endswith('/env'), sys.prefix\nprint('step:1/1 val_loss:3.0 train_time:9ms step_avg:9ms')\n"
     )
     changes = {"boxed": {"environment": {"container": box}}}
-    path = write(folder, trainer={"file": "own.py", "env": {"SEED": "{seed}"}}, changes=changes, seeds=2)
+    path = write(
+        folder, trainer={"file": "own.py", "env": {"SEED": "{seed}"}}, changes=changes, seeds=2
+    )
     assert ablate("run", path, "--no-report") == 0
     known = load("foreign")
     boxed = known.runs[known.runs["arm"] == "boxed"]
@@ -172,5 +240,10 @@ def test_the_words_of_a_container_stand_in_front_and_its_python_is_recorded(
     assert all("torch" not in lock for lock in locks)
     assert "torch absent instead of" in known.results[boxed["run_id"].iloc[0]]["environment_effect"]
     capsys.readouterr()
-    assert ablate("run", write(folder, trainer={"command": "torchrun {script}"}, changes=changes)) == 2
-    assert f"foreign.yaml:8: {box.format(seed=0, copy=folder)} python3 has no torch, which torchrun" in capsys.readouterr().err
+    assert (
+        ablate("run", write(folder, trainer={"command": "torchrun {script}"}, changes=changes)) == 2
+    )
+    assert (
+        f"foreign.yaml:8: {box.format(seed=0, copy=folder)} python3 has no torch, which torchrun"
+        in capsys.readouterr().err
+    )

@@ -37,7 +37,9 @@ def records(folder: Path) -> Path:
     return folder / "records"
 
 
-def test_a_directory_of_record_folders_is_one_arm_per_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_of_record_folders_is_one_arm_per_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ablate("import", records(folder), "--experiment", "public") == 0
     assert "6 runs imported, 0 there already, 0 copies, 0 files refused" in capsys.readouterr().out
     known = load("public")
@@ -52,7 +54,9 @@ def test_a_directory_of_record_folders_is_one_arm_per_folder(folder: Path, capsy
         assert (result is not None, wrong) == (True, None)
 
 
-def test_everything_downstream_works_on_imported_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_downstream_works_on_imported_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ablate("import", records(folder), "--experiment", "public")
     old = folder / "old"
     old.mkdir()
@@ -77,10 +81,19 @@ def test_everything_downstream_works_on_imported_runs(folder: Path, capsys: pyte
 
 def test_the_same_log_twice_is_one_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = late_2024(3.28)
-    for name, content in (("a.txt", text), ("b.txt", text.replace("\n", "\r\n")), ("c.txt", late_2024(3.29))):
+    for name, content in (
+        ("a.txt", text),
+        ("b.txt", text.replace("\n", "\r\n")),
+        ("c.txt", late_2024(3.29)),
+    ):
         (folder / "logs" / name).parent.mkdir(exist_ok=True)
         (folder / "logs" / name).write_bytes(content.encode())
-    assert ablate("import", "logs/a.txt", "logs/b.txt", "logs/c.txt", "--experiment", "x", "--arm", "A") == 0
+    assert (
+        ablate(
+            "import", "logs/a.txt", "logs/b.txt", "logs/c.txt", "--experiment", "x", "--arm", "A"
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert "logs/b.txt: the same log as logs/a.txt: one run" in out
     assert "2 runs imported, 0 there already, 1 copies" in out
@@ -98,7 +111,9 @@ def test_the_first_arm_is_the_baseline_unless_another_is_named(folder: Path) -> 
     assert [a["name"] for a in load("x").plan["arms"]] == ["B", "A"]
 
 
-def test_bad_files_get_a_line_each_and_the_rest_come_in(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_files_get_a_line_each_and_the_rest_come_in(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     logs = folder / "logs"
     logs.mkdir()
     (logs / "good.txt").write_text(late_2024(3.28))
@@ -120,12 +135,16 @@ def test_bad_files_get_a_line_each_and_the_rest_come_in(folder: Path, capsys: py
 
 
 def test_a_diverged_log_comes_in_as_diverged(folder: Path) -> None:
-    (folder / "nan.txt").write_text("step:0/8 val_loss:10.9 train_time:1ms\nstep:4/8 val_loss:nan train_time:40ms\n")
+    (folder / "nan.txt").write_text(
+        "step:0/8 val_loss:10.9 train_time:1ms\nstep:4/8 val_loss:nan train_time:40ms\n"
+    )
     assert ablate("import", "nan.txt", "--experiment", "x") == 0
     assert list(load("x").runs["status"]) == ["diverged"]
 
 
-def test_imported_runs_are_never_mixed_with_own_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_imported_runs_are_never_mixed_with_own_ones(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     own = folder / "results" / "experiments" / "mine"
     own.mkdir(parents=True)
     (own / "experiment.json").write_text('{"schema": 1, "name": "mine", "runs": []}')
@@ -145,7 +164,9 @@ def test_imported_runs_are_never_mixed_with_own_ones(folder: Path, capsys: pytes
         ),
     ],
 )
-def test_bad_input_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_bad_input_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     (folder / "a.txt").write_text(late_2024(3.28))
     assert ablate("import", *arguments) == 2
     error = capsys.readouterr().err
@@ -156,7 +177,8 @@ def test_bad_input_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str],
 def test_code_in_a_log_is_never_executed(folder: Path) -> None:
     mark = folder / "executed"
     text = late_2024(3.28).replace(
-        "import torch\n", f"import torch\nopen({str(mark)!r}, 'w')\n__import__('os').system('touch {mark}')\n"
+        "import torch\n",
+        f"import torch\nopen({str(mark)!r}, 'w')\n__import__('os').system('touch {mark}')\n",
     )
     (folder / "a.txt").write_text(text)
     assert ablate("import", "a.txt", "--experiment", "x") == 0
@@ -164,12 +186,16 @@ def test_code_in_a_log_is_never_executed(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fifteen_hundred_logs_and_one_of_100_mb(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fifteen_hundred_logs_and_one_of_100_mb(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = year_2025(3.28, steps=1390)
     for i in range(1500):
         arm = folder / "logs" / f"arm{i % 30}"
         arm.mkdir(parents=True, exist_ok=True)
-        (arm / f"{i}.txt").write_text(text.replace("peak memory allocated: 31361", f"peak memory allocated: {31361 + i}"))
+        (arm / f"{i}.txt").write_text(
+            text.replace("peak memory allocated: 31361", f"peak memory allocated: {31361 + i}")
+        )
     with (folder / "logs" / "arm0" / "huge.txt").open("w") as file:
         for _ in range(1000):
             file.write(("z" * 99 + "\n") * 1000)

@@ -45,7 +45,9 @@ def test_an_edited_script_makes_its_runs_stale_and_a_run_by_name_does_them_again
     assert after.plan["command"] == before.plan["command"]  # what the page says will make it
 
 
-def test_what_is_known_goes_on_though_its_scripts_are_gone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_known_goes_on_though_its_scripts_are_gone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ablate("ab", "old.py", "new.py", *OPTIONS) == 0
     started = load("ab-old-new").plan["command"]
     Path("old.py").unlink()
@@ -59,7 +61,9 @@ def test_what_is_known_goes_on_though_its_scripts_are_gone(folder: Path, capsys:
     assert known.plan["command"].startswith(f"{started} && ablate")
 
 
-def test_refs_keep_their_own_runs_when_a_branch_moves(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refs_keep_their_own_runs_when_a_branch_moves(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = Path("old.py").read_text()
     for branch, better in (("main", "0"), ("idea", "0.5")):
         Path("train_gpt.py").write_text(code.replace('"BETTER", "0"', f'"BETTER", "{better}"'))
@@ -70,7 +74,10 @@ def test_refs_keep_their_own_runs_when_a_branch_moves(folder: Path, capsys: pyte
     assert {s for s, _ in states("ab-main-idea", capsys).values()} == {"finished"}
     Path("train_gpt.py").write_text(code.replace('"BETTER", "0"', '"BETTER", "0.7"'))
     commit("idea", "train_gpt.py")
-    assert states("ab-main-idea", capsys)["idea"] == ("pending", "stale: train_gpt.py changed since its result")
+    assert states("ab-main-idea", capsys)["idea"] == (
+        "pending",
+        "stale: train_gpt.py changed since its result",
+    )
     assert ablate("ab", "main", "idea", *OPTIONS) == 0
     plan = load("ab-main-idea").plan
     older = {r["arm"]: len(r["older"]) for r in plan["runs"]}
@@ -113,4 +120,7 @@ def test_an_option_of_our_own_trainer_is_refused_not_ignored(
 def test_it_is_planned_by_itself(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(folder, changes={"x": {"args": ["--x"]}})
     assert ablate("plan", "minute", file) == 2
-    assert capsys.readouterr().err == f"ablate: {file} runs other trainers' scripts: plan it by itself, ablate plan {file}\n"
+    assert (
+        capsys.readouterr().err
+        == f"ablate: {file} runs other trainers' scripts: plan it by itself, ablate plan {file}\n"
+    )

@@ -11,9 +11,30 @@ from harness.foreign.logs import Reading, read_log
 from tests.foreign_logs import ERAS, LINE, first_records, late_2024, year_2025
 
 EXAMPLES = {  # the lines that the issue names
-    "step:125/6200 val_loss:5.2017 train_time:24564ms step_avg:213.60ms": ("val", 125, 6200, 5.2017, 24.564, 213.60),
-    "step:1390/1390 train_time:204266ms step_avg:148.02ms": ("time", 1390, 1390, None, 204.266, 148.02),
-    "step:10/6200 train_loss:6.7231 train_time:0ms step_avg:nanms": ("train", 10, 6200, 6.7231, 0.0, None),
+    "step:125/6200 val_loss:5.2017 train_time:24564ms step_avg:213.60ms": (
+        "val",
+        125,
+        6200,
+        5.2017,
+        24.564,
+        213.60,
+    ),
+    "step:1390/1390 train_time:204266ms step_avg:148.02ms": (
+        "time",
+        1390,
+        1390,
+        None,
+        204.266,
+        148.02,
+    ),
+    "step:10/6200 train_loss:6.7231 train_time:0ms step_avg:nanms": (
+        "train",
+        10,
+        6200,
+        6.7231,
+        0.0,
+        None,
+    ),
     "s:128 tel:6.0344": ("val", 128, None, 6.0344, None, None),
     "s:129 trl:6.1": ("train", 129, None, 6.1, None, None),
 }
@@ -29,7 +50,10 @@ def write(folder: Path, text: str | bytes) -> Path:
 def test_every_line_of_the_format_is_read(line: str) -> None:
     point = read_point(line.encode() + b"\r\n")
     assert point is not None
-    assert tuple(None if isinstance(v, float) and math.isnan(v) else v for v in point) == EXAMPLES[line]
+    assert (
+        tuple(None if isinstance(v, float) and math.isnan(v) else v for v in point)
+        == EXAMPLES[line]
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,13 +92,20 @@ def test_a_log_of_2025_is_read_exactly(tmp_path: Path) -> None:
     final = reading.final()
     assert (final["val_loss"], final["steps"]) == (3.2799, 250)
     assert (final["peak_allocated_mib"], final["peak_reserved_mib"]) == (31361, 36734)
-    assert tuple(reading.facts.versions[name] for name in ("python", "torch")) == ("3.12.7", "2.7.0.dev20250125+cu126")
+    assert tuple(reading.facts.versions[name] for name in ("python", "torch")) == (
+        "3.12.7",
+        "2.7.0.dev20250125+cu126",
+    )
     assert code is not None
 
 
 def test_a_log_of_the_first_records_has_no_times(tmp_path: Path) -> None:
     reading, code = read_log(write(tmp_path, first_records(3.2812)))
-    assert (reading.final()["val_loss"], reading.final()["train_time_s"], reading.final()["steps"]) == (3.2812, None, 512)
+    assert (
+        reading.final()["val_loss"],
+        reading.final()["train_time_s"],
+        reading.final()["steps"],
+    ) == (3.2812, None, 512)
     assert list(reading.steps["val"]) == [0, 128, 256, 384, 512]
     assert code is None
 
@@ -83,16 +114,23 @@ def test_a_log_of_the_first_records_has_no_times(tmp_path: Path) -> None:
 def test_line_ends_and_a_second_printing_do_not_move_the_digest(era: str, tmp_path: Path) -> None:
     text = ERAS[era](3.28)
     twice = "\n".join(
-        line for line in text.splitlines() for _ in range(2 if line.startswith(("step:", "s:")) and "l:" in line else 1)
+        line
+        for line in text.splitlines()
+        for _ in range(2 if line.startswith(("step:", "s:")) and "l:" in line else 1)
     )
-    digests = {read_log(write(tmp_path, t))[0].digest() for t in (text, text.replace("\n", "\r\n"), twice + "\n")}
+    digests = {
+        read_log(write(tmp_path, t))[0].digest()
+        for t in (text, text.replace("\n", "\r\n"), twice + "\n")
+    }
     assert len(digests) == 1
     assert read_log(write(tmp_path, ERAS[era](3.29)))[0].digest() not in digests
 
 
 def test_the_code_digest_is_that_of_the_code_alone(tmp_path: Path) -> None:
     codes = {
-        read_log(write(tmp_path, late_2024(loss, seed=seed).replace("03:22:58", f"03:22:{seed:02}")))[1]
+        read_log(
+            write(tmp_path, late_2024(loss, seed=seed).replace("03:22:58", f"03:22:{seed:02}"))
+        )[1]
         for seed, loss in enumerate((3.27, 3.29))
     }
     assert len(codes) == 1
@@ -153,7 +191,11 @@ def test_what_is_no_whole_log_is_refused_in_one_line(kind: str, tmp_path: Path) 
 def test_the_page_tells_every_reason() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "foreign-trainers.md").read_text()
     told = page.split("| the file |")[1].split("\n\n")[0]
-    assert [why for _, why in REFUSED.values() if why not in told and "step 9 of 8" not in why and "11 of 12" not in why] == []
+    assert [
+        why
+        for _, why in REFUSED.values()
+        if why not in told and "step 9 of 8" not in why and "11 of 12" not in why
+    ] == []
 
 
 def test_a_diverged_run_came_to_its_end(tmp_path: Path) -> None:
@@ -183,7 +225,9 @@ def test_a_huge_log_is_read_in_bounded_memory(tmp_path: Path) -> None:
     with path.open("w") as file:
         file.write(GOOD)
         for _ in range(200):
-            file.write("x" * 99 + "\n" + "y" * 100_000 + "\n")  # 20 MB, most of it in lines too long for a log
+            file.write(
+                "x" * 99 + "\n" + "y" * 100_000 + "\n"
+            )  # 20 MB, most of it in lines too long for a log
         file.write(END)
     tracemalloc.start()
     reading, _ = read_log(path)

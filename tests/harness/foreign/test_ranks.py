@@ -31,8 +31,14 @@ def default(**more: object) -> dict[str, object]:
     return {"command": None, "file": "ranks.py", "gpus": 2, **more}
 
 
-def test_two_ranks_learn_by_the_default_command_and_the_death_of_one_is_the_runs(node: Path) -> None:
-    path = write(node, trainer=default(env={"SEED": "{seed}"}), changes={"crash": {"env": {"RANK_KIND": "crash"}}})
+def test_two_ranks_learn_by_the_default_command_and_the_death_of_one_is_the_runs(
+    node: Path,
+) -> None:
+    path = write(
+        node,
+        trainer=default(env={"SEED": "{seed}"}),
+        changes={"crash": {"env": {"RANK_KIND": "crash"}}},
+    )
     assert ablate("run", path, "--no-report") == 1
     assert statuses("foreign") == {"baseline": "finished", "crash": "failed"}
     runs = load("foreign").runs.set_index("arm")
@@ -42,8 +48,14 @@ def test_two_ranks_learn_by_the_default_command_and_the_death_of_one_is_the_runs
 
 def test_a_rank_that_hangs_is_ended_with_all_others(node: Path) -> None:
     # time is the subject; a rank that is silent so long before it hangs ends as one that hangs
-    path = write(node, trainer=default(silence_limit=20, env={"RANK_KIND": "hang"}), changes={"x": {"args": ["--x"]}})
+    path = write(
+        node,
+        trainer=default(silence_limit=20, env={"RANK_KIND": "hang"}),
+        changes={"x": {"args": ["--x"]}},
+    )
     assert ablate("run", path, "--no-report") == 1
     assert set(statuses("foreign").values()) == {"timeout"}
     copies = str(node / "results")
-    assert [p for p in psutil.process_iter(["cwd"]) if str(p.info["cwd"] or "").startswith(copies)] == []
+    assert [
+        p for p in psutil.process_iter(["cwd"]) if str(p.info["cwd"] or "").startswith(copies)
+    ] == []

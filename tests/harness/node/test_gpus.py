@@ -26,7 +26,9 @@ NOT_SUPPORTED, NOT_FOUND = 3, 6  # NVML's codes
 CARD, TWIN = 11, 12  # handles
 
 
-def number(values: dict[Any, int], *, kind: Any = c_uint, n_arguments: int = 0) -> Callable[..., int]:
+def number(
+    values: dict[Any, int], *, kind: Any = c_uint, n_arguments: int = 0
+) -> Callable[..., int]:
     """A C function (handle, further arguments, pointer) -> code, which knows the values of (handle, further arguments)."""
 
     def function(handle: int, *rest: Any) -> int:
@@ -55,10 +57,14 @@ def nvml(**changes: Any) -> SimpleNamespace:
         "nvmlInit_v2": ctypes.CFUNCTYPE(c_int)(lambda: 0),
         "nvmlDeviceGetHandleByIndex_v2": handle_of({0: CARD}, c_uint),
         "nvmlDeviceGetHandleByUUID": handle_of({b"GPU-twin": TWIN}, c_char_p),
-        "nvmlDeviceGetClockInfo": number({(CARD, 1): 1410, (CARD, 2): 2619, (TWIN, 1): 1980}, n_arguments=1),
+        "nvmlDeviceGetClockInfo": number(
+            {(CARD, 1): 1410, (CARD, 2): 2619, (TWIN, 1): 1980}, n_arguments=1
+        ),
         "nvmlDeviceGetPowerUsage": number({(CARD,): 698_500}),
         "nvmlDeviceGetTemperature": number({(CARD, 0): 83}, n_arguments=1),
-        "nvmlDeviceGetCurrentClocksThrottleReasons": number({(CARD,): 0x1 | 0x4 | 0x20}, kind=c_ulonglong),
+        "nvmlDeviceGetCurrentClocksThrottleReasons": number(
+            {(CARD,): 0x1 | 0x4 | 0x20}, kind=c_ulonglong
+        ),
     }
     return SimpleNamespace(**{k: v for k, v in (library | changes).items() if v is not None})
 
@@ -98,7 +104,9 @@ def result_of_run(tmp_path: Path) -> tuple[Any, list[dict[str, Any]]]:
     return result["gpu"], [r for r in read_lines(run / "metrics.jsonl") if r["kind"] == "gpu"]
 
 
-def test_clocks_power_and_throttle_reasons_arrive_in_the_result(tmp_path: Path, driver: Any) -> None:
+def test_clocks_power_and_throttle_reasons_arrive_in_the_result(
+    tmp_path: Path, driver: Any
+) -> None:
     driver("0,GPU-twin", nvml())
     told, readings = result_of_run(tmp_path)
     assert readings[:2] == [
@@ -125,13 +133,19 @@ def test_clocks_power_and_throttle_reasons_arrive_in_the_result(tmp_path: Path, 
     ("visible", "library", "why"),
     [
         ("0", OSError("not found"), "there is no libnvidia-ml.so.1"),
-        ("0", nvml(nvmlInit_v2=ctypes.CFUNCTYPE(c_int)(lambda: 9)), "NVML does not start: its error 9"),
+        (
+            "0",
+            nvml(nvmlInit_v2=ctypes.CFUNCTYPE(c_int)(lambda: 9)),
+            "NVML does not start: its error 9",
+        ),
         ("0", nvml(nvmlInit_v2=None), "NVML is too old"),
         ("0,3", nvml(), "NVML does not know GPU 3: its error 6"),
         ("MIG-x", nvml(), "NVML does not know GPU MIG-x: its error 6"),
     ],
 )
-def test_what_cannot_be_read_is_said_and_costs_nothing(tmp_path: Path, driver: Any, visible: str, library: Any, why: str) -> None:
+def test_what_cannot_be_read_is_said_and_costs_nothing(
+    tmp_path: Path, driver: Any, visible: str, library: Any, why: str
+) -> None:
     driver(visible, library)
     assert result_of_run(tmp_path) == ({"readings": 0, "unread": why}, [])
 
@@ -141,14 +155,30 @@ def test_without_gpus_there_is_nothing_to_say(tmp_path: Path, driver: Any) -> No
     assert result_of_run(tmp_path) == (None, [])
 
 
-def test_a_function_that_is_missing_or_fails_leaves_its_own_value_out(tmp_path: Path, driver: Any) -> None:
-    driver("0", nvml(nvmlDeviceGetCurrentClocksThrottleReasons=None, nvmlDeviceGetPowerUsage=number({})))
+def test_a_function_that_is_missing_or_fails_leaves_its_own_value_out(
+    tmp_path: Path, driver: Any
+) -> None:
+    driver(
+        "0",
+        nvml(nvmlDeviceGetCurrentClocksThrottleReasons=None, nvmlDeviceGetPowerUsage=number({})),
+    )
     told, _ = result_of_run(tmp_path)
-    assert (told["sm_mhz_lowest"], told["power_w_mean"], told["throttle"]) == (1410, None, None)  # unknown is not "none"
+    assert (told["sm_mhz_lowest"], told["power_w_mean"], told["throttle"]) == (
+        1410,
+        None,
+        None,
+    )  # unknown is not "none"
 
 
 def test_a_gpu_that_is_lost_during_a_run_ends_the_sampling_alone() -> None:
-    row = {"gpu": "0", "sm_mhz": 1, "memory_mhz": 1, "power_w": 1.0, "temperature_c": 1, "throttle": []}
+    row = {
+        "gpu": "0",
+        "sm_mhz": 1,
+        "memory_mhz": 1,
+        "power_w": 1.0,
+        "temperature_c": 1,
+        "throttle": [],
+    }
     answers = iter([[row], OSError("NVML does not know GPU 0: its error 15")])
 
     def read() -> list[dict[str, Any]]:
@@ -163,11 +193,17 @@ def test_a_gpu_that_is_lost_during_a_run_ends_the_sampling_alone() -> None:
         sampler.thread.join()  # ends by itself
     told = sampler.summary()
     assert told is not None
-    assert (told["readings"], told["throttle"], told["unread"]) == (1, [], "NVML does not know GPU 0: its error 15")
+    assert (told["readings"], told["throttle"], told["unread"]) == (
+        1,
+        [],
+        "NVML does not know GPU 0: its error 15",
+    )
     assert len(written) == 1
 
 
-def test_the_drivers_tool_is_asked_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_drivers_tool_is_asked_once_in_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from harness.provenance import machine as provenance
 
     tool, asked = tmp_path / "nvidia-smi", tmp_path / "asked"
@@ -177,5 +213,18 @@ def test_the_drivers_tool_is_asked_once_in_a_process(tmp_path: Path, monkeypatch
     provenance._gpus.cache_clear()
     accounts = [provenance.describe_environment("x")["gpus"] for _ in range(3)]
     provenance._gpus.cache_clear()
-    assert accounts == [[{"name": "NVIDIA H200", "uuid": "GPU-abc", "driver_version": "580.1", "power.limit": "700.00"}]] * 3
+    assert (
+        accounts
+        == [
+            [
+                {
+                    "name": "NVIDIA H200",
+                    "uuid": "GPU-abc",
+                    "driver_version": "580.1",
+                    "power.limit": "700.00",
+                }
+            ]
+        ]
+        * 3
+    )
     assert asked.read_text() == "x\n"

@@ -25,15 +25,21 @@ from tests.one_run import SPEC
 
 counts = st.integers(1, 16)
 SIZES = (1, 2, 4, 8)
-wishes = st.lists(st.tuples(st.sampled_from(SIZES), st.booleans(), st.booleans()), min_size=1, max_size=24)
+wishes = st.lists(
+    st.tuples(st.sampled_from(SIZES), st.booleans(), st.booleans()), min_size=1, max_size=24
+)
 
 
 def node_of(n_devices: int, gpus: bool, most: int | None = None) -> Node:
-    return Node(gpus=[str(i) for i in range(n_devices)] if gpus else (), n_cpus=n_devices, max_parallel=most)
+    return Node(
+        gpus=[str(i) for i in range(n_devices)] if gpus else (), n_cpus=n_devices, max_parallel=most
+    )
 
 
 @given(n_devices=counts, gpus=st.booleans(), size=counts, most=st.none() | counts)
-def test_as_many_runs_of_one_size_as_fit_start_at_once(n_devices: int, gpus: bool, size: int, most: int | None) -> None:
+def test_as_many_runs_of_one_size_as_fit_start_at_once(
+    n_devices: int, gpus: bool, size: int, most: int | None
+) -> None:
     node = node_of(n_devices, gpus, most)
     if gpus and size > n_devices:
         with pytest.raises(UserError, match=f"this node shows {n_devices} GPUs"):
@@ -72,7 +78,9 @@ class Held:
 class NoWorker:
     """A worker that does nothing, and stays warm."""
 
-    def __init__(self, slot: Slot, trainer: str, *, runs_in: Mapping[str, str], forks: bool) -> None:
+    def __init__(
+        self, slot: Slot, trainer: str, *, runs_in: Mapping[str, str], forks: bool
+    ) -> None:
         self.slot, self.runs_in, self.device, self.open = slot, runs_in, "", True
 
     def alive(self) -> bool:
@@ -84,13 +92,19 @@ class NoWorker:
 
 def planned(i: int, size: int, exclusive: bool, timing: bool) -> PlannedRun:
     config = {"timing": {"exclusive_node": exclusive}, "system": {"compile": "off"}}
-    spec = replace(SPEC, config=config, seed=i, world_size=size, role="timing" if timing else "loss")
+    spec = replace(
+        SPEC, config=config, seed=i, world_size=size, role="timing" if timing else "loss"
+    )
     return PlannedRun(arm="a", block=i, order=0, spec=spec)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    wishes=wishes, n_devices=st.sampled_from([8, 9, 16]), gpus=st.booleans(), most=st.none() | counts, seed=st.integers(0, 999)
+    wishes=wishes,
+    n_devices=st.sampled_from([8, 9, 16]),
+    gpus=st.booleans(),
+    most=st.none() | counts,
+    seed=st.integers(0, 999),
 )
 def test_a_mixed_matrix_is_placed_lawfully_to_its_end(
     wishes: list[tuple[int, bool, bool]], n_devices: int, gpus: bool, most: int | None, seed: int
@@ -126,18 +140,25 @@ def test_a_mixed_matrix_is_placed_lawfully_to_its_end(
         assert set(r.summary.statuses.values()) == {"finished"}
 
 
-def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     """Siblings wait until it has made a step; others do not overtake them."""
     Held.waiting = []
     monkeypatch.setattr(runner_module.threading, "Thread", Held)
     plan = [planned(i, 1, False, False) for i in range(3)]
-    compiled = [replace(p, spec=replace(p.spec, config={**p.spec.config, "system": {"compile": "on"}})) for p in plan]
+    compiled = [
+        replace(p, spec=replace(p.spec, config={**p.spec.config, "system": {"compile": "on"}}))
+        for p in plan
+    ]
     r = Runner(compiled, Store(tmp_path), node_of(8, True), ExecutorOptions())
     assert r._go_on()
     assert len(Held.waiting) == 1
     cache = Held.waiting[0].args[2]
     assert cache.parent.parent == tmp_path / "cache"
-    other = kernel_cache(replace(compiled[0].spec, config={**compiled[0].spec.config, "model": {}}), r.store)
+    other = kernel_cache(
+        replace(compiled[0].spec, config={**compiled[0].spec.config, "model": {}}), r.store
+    )
     assert other is not None
     assert other.parent == cache.parent  # kernels of every configuration lie together
     assert other != cache
@@ -175,7 +196,9 @@ def test_what_is_visible_is_what_is_found(
     assert find_gpus() == found
 
 
-def test_groups_that_run_at_once_meet_on_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_run_at_once_meet_on_ports_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each has a rendezvous of its own, on a port that the system chooses; that of a group we run in is not handed on."""
     monkeypatch.setenv("MASTER_PORT", "29500")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")

@@ -116,9 +116,19 @@ def test_the_account_of_a_run_is_complete(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("WANDB_API_KEY", "hunter2")
     monkeypatch.setenv("HOME_SECRET", "hunter2")
     account = describe_environment("ablate run x --set a.token=hunter2")
-    assert {"schema", "host", "system", "cpu", "n_cpus", "packages", "lock", "git", "gpus", "command", "variables"} <= set(
-        account
-    )
+    assert {
+        "schema",
+        "host",
+        "system",
+        "cpu",
+        "n_cpus",
+        "packages",
+        "lock",
+        "git",
+        "gpus",
+        "command",
+        "variables",
+    } <= set(account)
     assert account["command"] == "ablate run x --set a.token=[redacted]"
     assert account["variables"]["OMP_NUM_THREADS"] == "1"
     assert account["lock"]["torch"]
@@ -144,17 +154,29 @@ def test_a_run_keeps_its_account_its_code_and_its_toggles_in_words(tmp_path: Pat
         diff = account["git"]["diff_sha256"]
         assert diff is None or (matrix.results / "code" / f"{diff}.diff").is_file()
         heads.append((run / "log.txt").read_text().splitlines()[:3])
-    assert sorted(h[1] for h in heads) == ["model.tied_head = False", "the baseline: nothing is changed"]
+    assert sorted(h[1] for h in heads) == [
+        "model.tied_head = False",
+        "the baseline: nothing is changed",
+    ]
     assert all(h[0].startswith("run ") and "seed 0, 20 steps on cpu" in h[0] for h in heads)
     assert len(list((matrix.results / "code").glob("*.zip"))) == 1
-    found = subprocess.run(["grep", "-rl", "hunter2hunter2", str(matrix.results)], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["grep", "-rl", "hunter2hunter2", str(matrix.results)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert found.stdout == ""
 
 
 @pytest.mark.slow
 def test_no_planted_secret_gets_out_however_a_run_ends(tmp_path: Path) -> None:
     kinds = {"0": "tell train", "1": "tell fail", "2": "tell say", "3": "tell kill"}
-    secrets = {"FAKE_SECRETS": "\n".join(PLANTED.values()), "HF_TOKEN": PLANTED["hf"], "NCCL_NOTE": PLANTED["url"]}
+    secrets = {
+        "FAKE_SECRETS": "\n".join(PLANTED.values()),
+        "HF_TOKEN": PLANTED["hf"],
+        "NCCL_NOTE": PLANTED["url"],
+    }
     matrix = Matrix(tmp_path, n_seeds=4, FAKE=kinds, **secrets)
     matrix.environment["ABLATE_NOTE"] = PLANTED["github"]
     code, *shown = matrix.run("--set", "question=asked by token=" + HIDDEN[0])
@@ -167,11 +189,26 @@ def test_no_planted_secret_gets_out_however_a_run_ends(tmp_path: Path) -> None:
     tool = [sys.executable, str(matrix.root / "tests" / "fake_trainer.py")]
     page, table = tmp_path / "page.html", tmp_path / "table.csv"
     commands = [("log", run.name) for runs in matrix.runs().values() for run in runs[:1]]
-    commands += [("log", matrix.runs()[1][0].name, "--json"), ("status", "fake"), ("status", "fake", "--json")]
-    commands += [("report", "fake", "-o", str(page)), ("export", "fake", "-o", str(table)), ("clean", "attempts", "--dry-run")]
+    commands += [
+        ("log", matrix.runs()[1][0].name, "--json"),
+        ("status", "fake"),
+        ("status", "fake", "--json"),
+    ]
+    commands += [
+        ("report", "fake", "-o", str(page)),
+        ("export", "fake", "-o", str(table)),
+        ("clean", "attempts", "--dry-run"),
+    ]
     for words in commands:
         command = [*tool, *words, "--results", str(matrix.results)]
-        done = subprocess.run(command, cwd=matrix.root, capture_output=True, text=True, env=matrix.environment, check=False)
+        done = subprocess.run(
+            command,
+            cwd=matrix.root,
+            capture_output=True,
+            text=True,
+            env=matrix.environment,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         shown += [done.stdout, done.stderr]
     shown += [page.read_text(), table.read_text()]
@@ -183,7 +220,9 @@ def test_an_attempt_that_was_killed_keeps_its_log_without_secrets(tmp_path: Path
     store = Store.create(tmp_path / "results")
     out = claim(store, SPEC, token="one")
     assert out is not None
-    os.write(out.log_file.fileno(), ("\n".join(PLANTED.values()) + "\n").encode())  # as a library prints
+    os.write(
+        out.log_file.fileno(), ("\n".join(PLANTED.values()) + "\n").encode()
+    )  # as a library prints
     out.release()  # its process is no more, and nobody noted its end
     again = claim(store, SPEC, token="two")
     assert again is not None
@@ -196,7 +235,9 @@ def test_an_attempt_that_was_killed_keeps_its_log_without_secrets(tmp_path: Path
     assert (leaks(result), "[redacted]" in result) == ([], True)
 
 
-def test_a_secret_in_a_change_that_is_not_committed_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_in_a_change_that_is_not_committed_stays_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(*words: str) -> None:
         subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
 
@@ -204,17 +245,33 @@ def test_a_secret_in_a_change_that_is_not_committed_stays_there(tmp_path: Path, 
     run("init", "-q")
     run("add", ".")
     run("-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "one")
-    (tmp_path / "file.py").write_text("one = 2\n" + "".join(f"# {text}\n" for text in PLANTED.values()))
+    (tmp_path / "file.py").write_text(
+        "one = 2\n" + "".join(f"# {text}\n" for text in PLANTED.values())
+    )
     monkeypatch.setattr(provenance, "HERE", tmp_path)
     diff = provenance.working_diff.__wrapped__()
     assert "+one = 2" in diff
     assert (leaks(diff), diff.count("[redacted]")) == ([], len(PLANTED))
 
 
-@pytest.mark.parametrize("asked", [("--env", PLANTED["wandb"]), ("--command", "python {script} --token " + HIDDEN[0])])
-def test_a_secret_asked_of_a_foreign_trainer_is_refused_without_saying_it(tmp_path: Path, asked: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "asked", [("--env", PLANTED["wandb"]), ("--command", "python {script} --token " + HIDDEN[0])]
+)
+def test_a_secret_asked_of_a_foreign_trainer_is_refused_without_saying_it(
+    tmp_path: Path, asked: tuple[str, str]
+) -> None:
     (tmp_path / "train.py").write_text("print('x')\n")
-    command = [sys.executable, "-m", "harness", "ab", "train.py", "train.py", "--gpus-per-run", "0", *asked]
+    command = [
+        sys.executable,
+        "-m",
+        "harness",
+        "ab",
+        "train.py",
+        "train.py",
+        "--gpus-per-run",
+        "0",
+        *asked,
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "holds a secret" in done.stderr

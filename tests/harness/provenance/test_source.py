@@ -65,7 +65,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the code."""
     copy = tmp_path_factory.mktemp("copy")
     for name in ("model", "optim", "harness", "reports", "experiments"):
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
     return copy
 
 
@@ -89,7 +91,9 @@ def imports_of(path: Path) -> set[str]:
     return {name for name in found if name.split(".")[0] in ("harness", "reports")}
 
 
-def test_everything_that_training_imports_is_part_of_the_identity_or_named_with_its_reason() -> None:
+def test_everything_that_training_imports_is_part_of_the_identity_or_named_with_its_reason() -> (
+    None
+):
     covered = {f"harness.{name.removesuffix('.py').replace('/', '.')}" for name in source_files()}
     todo, seen = ["harness.training.train"], set[str]()
     while todo:
@@ -99,7 +103,9 @@ def test_everything_that_training_imports_is_part_of_the_identity_or_named_with_
             continue
         seen.add(name)
         todo += imports_of(path)
-    assert seen - covered <= set(OUTSIDE), "part of a result, or not? add it to TRAINING_PART, or here with its reason"
+    assert seen - covered <= set(OUTSIDE), (
+        "part of a result, or not? add it to TRAINING_PART, or here with its reason"
+    )
     assert not covered & set(OUTSIDE)
     assert "harness.training.train" in covered
 
@@ -110,9 +116,14 @@ def test_every_pattern_of_the_training_part_finds_a_file() -> None:
 
 @pytest.mark.parametrize(
     ("file", "old", "new"),
-    [("optim/orthogonalize.py", "3.4445", "3.4446"), ("training/train.py", "EXPLODED = 2.0", "EXPLODED = 3.0")],
+    [
+        ("optim/orthogonalize.py", "3.4445", "3.4446"),
+        ("training/train.py", "EXPLODED = 2.0", "EXPLODED = 3.0"),
+    ],
 )
-def test_a_constant_makes_runs_stale_by_the_name_of_its_file(tree: Path, file: str, old: str, new: str) -> None:
+def test_a_constant_makes_runs_stale_by_the_name_of_its_file(
+    tree: Path, file: str, old: str, new: str
+) -> None:
     before = source_of(root=tree / "harness")
     for _ in edited(tree / "harness" / file, old, new):
         after = source_of(root=tree / "harness")
@@ -122,7 +133,13 @@ def test_a_constant_makes_runs_stale_by_the_name_of_its_file(tree: Path, file: s
 
 
 @pytest.mark.parametrize(
-    "file", ["reports/inputs/load.py", "harness/store/store.py", "harness/runner/local.py", "harness/cli/run.py"]
+    "file",
+    [
+        "reports/inputs/load.py",
+        "harness/store/store.py",
+        "harness/runner/local.py",
+        "harness/cli/run.py",
+    ],
 )
 def test_code_that_makes_no_result_changes_nothing(tree: Path, file: str) -> None:
     before = source_of(root=tree / "harness")
@@ -134,7 +151,11 @@ def test_code_that_makes_no_result_changes_nothing(tree: Path, file: str) -> Non
 def test_comments_docstrings_and_layout_change_nothing(tree: Path) -> None:
     before = source_of(root=tree / "harness")
     for path in sorted((tree / "model").glob("*.py")):
-        path.write_text("# a comment\n" + path.read_text().replace('"""', '"""Other words. ', 1) + "\n\n\n# the end\n")
+        path.write_text(
+            "# a comment\n"
+            + path.read_text().replace('"""', '"""Other words. ', 1)
+            + "\n\n\n# the end\n"
+        )
     assert source_of(root=tree / "harness") == before
 
 
@@ -161,7 +182,9 @@ def test_a_file_that_does_not_parse_is_named_with_its_line(tree: Path) -> None:
         source_of([bad], root=tree / "harness")
 
 
-def test_a_plugin_is_part_of_the_source_and_the_snapshot_is_the_same_for_the_same_files(tmp_path: Path) -> None:
+def test_a_plugin_is_part_of_the_source_and_the_snapshot_is_the_same_for_the_same_files(
+    tmp_path: Path,
+) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text("A = 1\n")
     with_one = source_of([plugin])
@@ -191,16 +214,22 @@ def test_a_plugin_is_part_of_the_source_and_the_snapshot_is_the_same_for_the_sam
 def test_whatever_can_change_a_result_changes_the_name(field: str, value: Any) -> None:
     other = replace(SPEC, **{field: value})
     assert other.run_id != SPEC.run_id
-    assert (other.intent_id == SPEC.intent_id) is field.endswith(("source_digest", "environment_digest"))
+    assert (other.intent_id == SPEC.intent_id) is field.endswith(
+        ("source_digest", "environment_digest")
+    )
 
 
-@pytest.mark.parametrize(("field", "value"), [("source_files", {}), ("toggles", ()), ("substituted", ("x",))])
+@pytest.mark.parametrize(
+    ("field", "value"), [("source_files", {}), ("toggles", ()), ("substituted", ("x",))]
+)
 def test_words_are_no_part_of_the_name(field: str, value: Any) -> None:
     assert replace(SPEC, **{field: value}).run_id == SPEC.run_id
 
 
 def test_the_name_of_a_run_follows_from_its_intent_and_what_did_it() -> None:
-    assert SPEC.run_id == run_id_of(SPEC.intent_id, source_digest=SPEC.source_digest, environment_digest=SPEC.environment_digest)
+    assert SPEC.run_id == run_id_of(
+        SPEC.intent_id, source_digest=SPEC.source_digest, environment_digest=SPEC.environment_digest
+    )
 
 
 leaves = (
@@ -211,12 +240,17 @@ leaves = (
     | st.text(max_size=20)
 )
 values = st.recursive(
-    leaves, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=8), v, max_size=3), max_leaves=8
+    leaves,
+    lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=8), v, max_size=3),
+    max_leaves=8,
 )
 
 
 @settings(max_examples=60, deadline=None)
-@given(config=st.dictionaries(st.text(max_size=8), values, max_size=4), words=st.lists(st.text(max_size=20), max_size=3))
+@given(
+    config=st.dictionaries(st.text(max_size=8), values, max_size=4),
+    words=st.lists(st.text(max_size=20), max_size=3),
+)
 def test_a_specification_survives_its_file(config: dict[str, Any], words: list[str]) -> None:
     spec = replace(SPEC, config=config, toggles=tuple(words))
     again = RunSpec.from_mapping(yaml.safe_load(spec.to_yaml()))
@@ -227,12 +261,16 @@ def test_a_specification_survives_its_file(config: dict[str, Any], words: list[s
 # ---------------------------------------------------------------- through the command line
 
 
-def test_an_edit_between_two_calls_makes_the_old_runs_stale_and_a_word_in_reports_does_not(tmp_path: Path) -> None:
+def test_an_edit_between_two_calls_makes_the_old_runs_stale_and_a_word_in_reports_does_not(
+    tmp_path: Path,
+) -> None:
     """In a copy of the tree: run, edit, look at the table."""
     copy = tmp_path / "tree"
     copy.mkdir()
     for name in ("model", "optim", "harness", "reports", "experiments"):
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
     (copy / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "fake_trainer.py", copy / "tests")
     matrix = Matrix(tmp_path, n_seeds=1, root=copy)
@@ -240,7 +278,17 @@ def test_an_edit_between_two_calls_makes_the_old_runs_stale_and_a_word_in_report
 
     def stale() -> set[tuple[str, str]]:
         out = tmp_path / "runs.csv"
-        command = [sys.executable, "-m", "harness", "export", "fake", "--results", str(matrix.results), "-o", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "harness",
+            "export",
+            "fake",
+            "--results",
+            str(matrix.results),
+            "-o",
+            str(out),
+        ]
         subprocess.run(command, check=True, cwd=copy, env=matrix.environment, capture_output=True)
         with out.open() as file:
             return {(row["stale"], row["stale_files"]) for row in csv.DictReader(file)}
@@ -254,12 +302,29 @@ def test_an_edit_between_two_calls_makes_the_old_runs_stale_and_a_word_in_report
     assert stale() == {("False", "")}
     edit("optim/orthogonalize.py", "3.4445", "3.4446")
     assert stale() == {("True", "optim/orthogonalize.py")}
-    status = [sys.executable, "-m", "harness", "status", "fake", "--results", str(matrix.results), "--json"]
-    rows = json.loads(subprocess.run(status, check=True, cwd=copy, env=matrix.environment, capture_output=True).stdout)
+    status = [
+        sys.executable,
+        "-m",
+        "harness",
+        "status",
+        "fake",
+        "--results",
+        str(matrix.results),
+        "--json",
+    ]
+    rows = json.loads(
+        subprocess.run(
+            status, check=True, cwd=copy, env=matrix.environment, capture_output=True
+        ).stdout
+    )
     why = "stale: optim/orthogonalize.py changed since its result"
     assert {(r["status"], r["reason"]) for r in rows} == {("pending", why)}
     code, out, _ = matrix.run()
-    assert (code, "2 of 2 runs to do" in out, f"2 {why}; they are run again" in out) == (0, True, True)
+    assert (code, "2 of 2 runs to do" in out, f"2 {why}; they are run again" in out) == (
+        0,
+        True,
+        True,
+    )
     assert stale() == {("False", "")}
 
 

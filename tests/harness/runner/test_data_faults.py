@@ -26,7 +26,9 @@ def own_data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("harm", ["changed", pytest.param("missing", marks=pytest.mark.slow)])
-def test_a_shard_that_changes_while_a_run_reads_it_costs_that_run(tmp_path: Path, own_data: Path, harm: str) -> None:
+def test_a_shard_that_changes_while_a_run_reads_it_costs_that_run(
+    tmp_path: Path, own_data: Path, harm: str
+) -> None:
     matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "hold"}, ABLATE_DATA=str(own_data))
     shard = sorted((own_data / "stdlib").glob("*.bin"))[0]
     kept = shard.read_bytes()
@@ -39,14 +41,18 @@ def test_a_shard_that_changes_while_a_run_reads_it_costs_that_run(tmp_path: Path
     (tmp_path / "go").touch()
     out, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 1
-    assert out.count(f"failed: its data changed while it ran ({shard.name})") == 4  # as it ends, and in the summary
+    assert (
+        out.count(f"failed: its data changed while it ran ({shard.name})") == 4
+    )  # as it ends, and in the summary
     assert matrix.statuses() == {}
     shard.write_bytes(kept)
     assert matrix.run()[0] == 0
     assert [ends[-1] for ends in matrix.ends(0)] == ["finished", "finished"]
 
 
-def test_data_that_stays_as_it_is_costs_nothing(own_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_stays_as_it_is_costs_nothing(
+    own_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ABLATE_DATA", str(own_data))
     before = look_at("stdlib")
     assert len(before) >= 2
@@ -57,7 +63,10 @@ def test_data_that_stays_as_it_is_costs_nothing(own_data: Path, monkeypatch: pyt
 
 
 def with_data(spec: RunSpec, *, accumulate: str = "mean", **data: int) -> RunSpec:
-    config = {"data": {"micro_tokens": 512, "seq_len": 64, "val_tokens": 4096, **data}, "system": {"accumulate": accumulate}}
+    config = {
+        "data": {"micro_tokens": 512, "seq_len": 64, "val_tokens": 4096, **data},
+        "system": {"accumulate": accumulate},
+    }
     return RunSpec.from_mapping({**spec.to_mapping(), "config": config})
 
 
@@ -75,7 +84,13 @@ def test_a_run_out_of_memory_is_tried_again_in_smaller_passes(tmp_path: Path) ->
     code, out, _ = matrix.run()
     assert code == 1
     assert "oom: MemoryError" in out
-    ends = [r for runs in matrix.runs().values() for run in runs for r in read_lines(run / "attempts.jsonl") if "ended" in r]
+    ends = [
+        r
+        for runs in matrix.runs().values()
+        for run in runs
+        for r in read_lines(run / "attempts.jsonl")
+        if "ended" in r
+    ]
     assert {r["status"] for r in ends} == {"oom"}
     assert all(r["peak_rss_mib"] > 10 for r in ends)
     code, out, _ = matrix.run("--oom-retries", "1")
@@ -90,7 +105,9 @@ def test_a_run_out_of_memory_is_tried_again_in_smaller_passes(tmp_path: Path) ->
     assert read_config(run)["config"]["data"]["micro_tokens"] == 512  # the run is the same run
 
 
-def test_two_who_mend_the_same_run_do_not_undo_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_who_mend_the_same_run_do_not_undo_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second one judges the run as damaged, and then finds it mended by the first."""
     store = Store.create(tmp_path / "results")
     first = claim(store, SPEC)
@@ -119,7 +136,14 @@ def test_two_who_mend_the_same_run_do_not_undo_each_other(tmp_path: Path, monkey
 def test_numbers_that_are_not_finite_are_null_wherever_they_stand(tmp_path: Path) -> None:
     out = claim(Store.create(tmp_path), SPEC)
     assert out is not None
-    out.metric({"kind": "train", "step": 1, "step_times": [1.0, float("nan"), [float("inf")]], "more": {"x": float("-inf")}})
+    out.metric(
+        {
+            "kind": "train",
+            "step": 1,
+            "step_times": [1.0, float("nan"), [float("inf")]],
+            "more": {"x": float("-inf")},
+        }
+    )
     finish(out)
     row = read_lines(out.run / "metrics.jsonl")[0]
     assert row["step_times"] == [1.0, None, [None]]

@@ -60,7 +60,9 @@ def test_failed_runs_are_named_with_their_reason(faulty: tuple[Matrix, int, str]
     assert f"{N} diverged" in out
 
 
-def test_the_log_of_a_failed_run_ends_with_its_exception_and_holds_no_secret(faulty: tuple[Matrix, int, str]) -> None:
+def test_the_log_of_a_failed_run_ends_with_its_exception_and_holds_no_secret(
+    faulty: tuple[Matrix, int, str],
+) -> None:
     log = (faulty[0].runs()[1][0] / "log.txt").read_text()
     assert log.strip().endswith("ValueError: the shapes do not match")
     assert "token=[redacted]" in log
@@ -88,7 +90,9 @@ def test_the_next_call_does_what_is_left(faulty: tuple[Matrix, int, str]) -> Non
 
 
 def test_a_run_that_makes_no_step_is_ended_by_the_watchdog(tmp_path: Path) -> None:
-    matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "hang"}, FAKE_SILENCE_S="2", FAKE_STILL_UNTIL=str(N))
+    matrix = Matrix(
+        tmp_path, n_seeds=1, FAKE={"0": "hang"}, FAKE_SILENCE_S="2", FAKE_STILL_UNTIL=str(N)
+    )
     code, out, _ = matrix.run()
     assert code == 1
     assert out.count("timeout: it made no step for 2 s") == 2 * N  # as it ends, and in the summary
@@ -105,11 +109,18 @@ def test_a_run_that_takes_too_long_is_ended_by_the_wall_limit(tmp_path: Path) ->
     assert matrix.trailing() == []
 
 
-@pytest.mark.parametrize(("number", "status", "code"), [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "preempted", 143)])
-def test_a_stop_leaves_no_worker_and_says_how_to_go_on(tmp_path: Path, number: int, status: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "status", "code"),
+    [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "preempted", 143)],
+)
+def test_a_stop_leaves_no_worker_and_says_how_to_go_on(
+    tmp_path: Path, number: int, status: str, code: int
+) -> None:
     matrix = Matrix(tmp_path, FAKE={"1": "slow"})
     process = matrix.start()
-    wait_for(lambda: (matrix.results / "runs").is_dir() and len(matrix.statuses()) == N, seen=matrix.seen)
+    wait_for(
+        lambda: (matrix.results / "runs").is_dir() and len(matrix.statuses()) == N, seen=matrix.seen
+    )
     matrix.at("slow", 1)
     workers = workers_of(process.pid)
     process.send_signal(number)
@@ -125,20 +136,28 @@ def test_a_stop_leaves_no_worker_and_says_how_to_go_on(tmp_path: Path, number: i
     assert len(matrix.statuses()) == 2 * N
 
 
-NODES = [{}, {"FAKE_NODE": "no locks"}, pytest.param({"FAKE_NODE": "jumping clock"}, marks=pytest.mark.slow)]
+NODES = [
+    {},
+    {"FAKE_NODE": "no locks"},
+    pytest.param({"FAKE_NODE": "jumping clock"}, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("node", NODES, ids=str)
 def test_two_runners_on_one_folder_do_each_run_once(tmp_path: Path, node: dict[str, str]) -> None:
     meet = {str(seed): "meet" for seed in range(3)}
     matrix = Matrix(tmp_path, n_seeds=3, FAKE=meet, FAKE_MARKS=str(tmp_path), **node)
-    both = [matrix.start("--max-parallel", "2") for _ in range(2)]  # so that none takes all the runs and waits for the other
+    both = [
+        matrix.start("--max-parallel", "2") for _ in range(2)
+    ]  # so that none takes all the runs and waits for the other
     outputs = [p.communicate(timeout=DEADLINE_S) for p in both]
     assert [p.returncode for p in both] == [0, 0], outputs
     assert len(matrix.statuses()) == 3 * N
     for seed in range(3):
         assert matrix.ends(seed) == [["finished"]] * N
-    assert {p.name for p in tmp_path.glob("runner *")} == {f"runner {p.pid}" for p in both}  # both took part
+    assert {p.name for p in tmp_path.glob("runner *")} == {
+        f"runner {p.pid}" for p in both
+    }  # both took part
 
 
 def test_a_run_of_a_runner_that_dies_is_taken_over_by_the_other(tmp_path: Path) -> None:
@@ -147,7 +166,9 @@ def test_a_run_of_a_runner_that_dies_is_taken_over_by_the_other(tmp_path: Path) 
     first.at("slow", 1)
     second = Matrix(tmp_path, n_seeds=1)
     other = second.start()
-    wait_for(lambda: len(second.statuses()) == N - 1, seen=second.seen)  # all but the one that the first runner holds
+    wait_for(
+        lambda: len(second.statuses()) == N - 1, seen=second.seen
+    )  # all but the one that the first runner holds
     kill(process.pid)
     process.communicate(timeout=DEADLINE_S)
     out, _ = other.communicate(timeout=DEADLINE_S)
@@ -159,9 +180,18 @@ def test_source_that_changes_meanwhile_ends_the_call_with_one_line(tmp_path: Pat
     """Runs that were planned with the old source are not made with the new one."""
     root = tmp_path / "tree"
     for name in ("model", "optim", "harness", "experiments", "tests"):
-        shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "data"))
+        shutil.copytree(
+            ROOT / name,
+            root / name,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("__pycache__", "data"),
+        )
     shutil.copytree(ROOT / "harness" / "data", root / "harness" / "data", dirs_exist_ok=True)
-    fake = {"FAKE": {"0": "slow each once"}, "FAKE_MARKS": str(tmp_path), "ABLATE_DATA": str(data_root().resolve())}
+    fake = {
+        "FAKE": {"0": "slow each once"},
+        "FAKE_MARKS": str(tmp_path),
+        "ABLATE_DATA": str(data_root().resolve()),
+    }
     matrix = Matrix(tmp_path, n_seeds=1, root=root, **fake)
     process = matrix.start("--max-parallel", "1")
     matrix.at("slow", 1)
@@ -171,7 +201,10 @@ def test_source_that_changes_meanwhile_ends_the_call_with_one_line(tmp_path: Pat
         kill(worker)
     _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 2
-    assert err == "ablate: the source changed since the run was planned (model/gpt.py): run the same command again\n"
+    assert (
+        err
+        == "ablate: the source changed since the run was planned (model/gpt.py): run the same command again\n"
+    )
     matrix.environment["FAKE"] = "{}"
     code, out, _ = matrix.run()
     assert (code, "2 of 2 runs to do" in out) == (0, True)
@@ -181,18 +214,28 @@ def test_a_worker_that_cannot_start_ends_the_call_with_one_line(tmp_path: Path) 
     matrix = Matrix(tmp_path)
     (tmp_path / "fake_trainer.py").write_text("raise ImportError('libcuda.so.1: no such file')\n")
     # the runner keeps the real module; its workers find the broken one first
-    matrix.environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), matrix.environment["PYTHONPATH"]])
+    matrix.environment["PYTHONPATH"] = os.pathsep.join(
+        [str(tmp_path), matrix.environment["PYTHONPATH"]]
+    )
     out, err = matrix.start().communicate(timeout=DEADLINE_S)
-    assert err.strip().splitlines()[-1].startswith("ablate: its worker ended with exit code 1: ImportError: libcuda.so.1")
+    assert (
+        err.strip()
+        .splitlines()[-1]
+        .startswith("ablate: its worker ended with exit code 1: ImportError: libcuda.so.1")
+    )
     assert len(err.strip().splitlines()) == 1
     assert "took" in out
 
 
-def test_a_group_whose_launcher_is_killed_is_gone_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_whose_launcher_is_killed_is_gone_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its ranks hold its output and would wait minutes for it; they are ended by the end of their input."""
     launcher = tmp_path / "launcher"
     rank = "cat <&3 >/dev/null; echo $$ >>gone"
-    launcher.write_text(f"#!/bin/sh\ncd {tmp_path}\nexec 3<&0\nsh -c '{rank}' &\nsh -c '{rank}' &\nkill -KILL $$\n")
+    launcher.write_text(
+        f"#!/bin/sh\ncd {tmp_path}\nexec 3<&0\nsh -c '{rank}' &\nsh -c '{rank}' &\nkill -KILL $$\n"
+    )
     launcher.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(launcher))
     worker = Worker(Slot(held=("0", "1"), gpus=(), size=2), "module:train")
@@ -210,7 +253,9 @@ def little_memory() -> Iterator[Path]:
     group = (old if old.is_dir() else new) / f"ablate-test-{os.getpid()}"
     try:
         group.mkdir()
-        (group / ("memory.limit_in_bytes" if old.is_dir() else "memory.max")).write_text(str(300 << 20))
+        (group / ("memory.limit_in_bytes" if old.is_dir() else "memory.max")).write_text(
+            str(300 << 20)
+        )
     except OSError as error:
         pytest.skip(f"cannot limit memory here: {error}")
     yield group
@@ -218,7 +263,9 @@ def little_memory() -> Iterator[Path]:
     group.rmdir()
 
 
-@pytest.mark.parametrize(("options", "ends"), [((), ["oom"]), (("--oom-retries", "1"), ["oom", "finished"])])
+@pytest.mark.parametrize(
+    ("options", "ends"), [((), ["oom"]), (("--oom-retries", "1"), ["oom", "finished"])]
+)
 def test_a_worker_that_the_kernel_ends_for_its_memory_is_out_of_memory(
     tmp_path: Path, little_memory: Path, options: tuple[str, ...], ends: list[str]
 ) -> None:
@@ -226,7 +273,9 @@ def test_a_worker_that_the_kernel_ends_for_its_memory_is_out_of_memory(
     matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "devour above 256"}, inside=little_memory)
     code, out, _ = matrix.run("--max-parallel", "1", *options)
     assert code == (0 if options else 1)
-    assert (out.count("oom: the kernel ended its worker: out of memory beyond ") > 0) == (not options)
+    assert (out.count("oom: the kernel ended its worker: out of memory beyond ") > 0) == (
+        not options
+    )
     assert matrix.ends(0) == [ends] * N
 
 
@@ -235,7 +284,13 @@ def test_every_line_of_the_fault_table_names_a_test_that_is_there() -> None:
     lines = re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
     named = dict(re.findall(r"^(\d+)\. (.*)$", table, re.MULTILINE))
     assert list(named) == lines
-    there = set(re.findall(r"^def (test_\w+)", "".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py")), re.MULTILINE))
+    there = set(
+        re.findall(
+            r"^def (test_\w+)",
+            "".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py")),
+            re.MULTILINE,
+        )
+    )
     for number, names in named.items():
         found = re.findall(r"`(\w+)`", names)
         assert found and set(found) <= there, (number, set(found) - there)

@@ -59,9 +59,18 @@ def test_a_fork_ends_as_a_process_would(tmp_path: Path) -> None:
     assert (code, err) == (1, "")
     for seed, (kind, ends) in enumerate(ENDS.items()):
         assert sorted(matrix.ends(seed)) == ends, kind
-    killed = [r for p in matrix.results.glob("runs/*/attempts.jsonl") for r in read_lines(p) if r.get("status") == "failed"]
+    killed = [
+        r
+        for p in matrix.results.glob("runs/*/attempts.jsonl")
+        for r in read_lines(p)
+        if r.get("status") == "failed"
+    ]
     assert "its worker was killed by signal 9" in [r["reason"] for r in killed]
-    assert len(set(pids(matrix))) == len(pids(matrix)) == sum(len(e) for ends in ENDS.values() for e in ends)
+    assert (
+        len(set(pids(matrix)))
+        == len(pids(matrix))
+        == sum(len(e) for ends in ENDS.values() for e in ends)
+    )
     assert matrix.trailing() == []
 
 

@@ -21,7 +21,9 @@ class Assassin:
         self.folder, self.rng = folder, random.Random(seed)
         self.log: list[str] = [f"seed {seed}"]
 
-    def matrices(self, name: str, victims: "deque[str]", options: tuple[str, ...], span_s: float, **fake: str) -> list[Matrix]:
+    def matrices(
+        self, name: str, victims: "deque[str]", options: tuple[str, ...], span_s: float, **fake: str
+    ) -> list[Matrix]:
         """Matrices run to their end while these are killed, each within span_s of the one before or of the runner's start."""
         made = []
         while victims:
@@ -31,11 +33,19 @@ class Assassin:
             made.append(matrix)
             for _ in range(200):
                 process = matrix.start(*options)
-                while victims and self.running_after(process, delay_s := self.rng.uniform(0.0, span_s)):
+                while victims and self.running_after(
+                    process, delay_s := self.rng.uniform(0.0, span_s)
+                ):
                     in_write = self.n_in_write() <= self.n_kills() / 3
-                    who = self.in_write(matrix, process) if in_write else self.at_once(process, victims[0])
+                    who = (
+                        self.in_write(matrix, process)
+                        if in_write
+                        else self.at_once(process, victims[0])
+                    )
                     if who is not None:
-                        self.log.append(f"{name} {who}{' in a write' if in_write else ''} after {delay_s:.3f} s")
+                        self.log.append(
+                            f"{name} {who}{' in a write' if in_write else ''} after {delay_s:.3f} s"
+                        )
                         victims.popleft()
                 process.communicate(timeout=DEADLINE_S)
                 if process.returncode == 0:
@@ -77,7 +87,11 @@ class Assassin:
             process.wait()
             wait_for(lambda: all(map(gone, [*workers, *ranks])))  # nobody outlives the runner
             return victim
-        found = workers if victim == "worker" else [rank for worker in workers for rank in workers_of(worker)]
+        found = (
+            workers
+            if victim == "worker"
+            else [rank for worker in workers for rank in workers_of(worker)]
+        )
         if not found:
             return None
         kill(self.rng.choice(sorted(found)))
@@ -107,7 +121,9 @@ def check_kills(folder: Path, n_kills: int, kinds: tuple[str, ...], seed: int) -
             code, out, _ = matrix.run(*options)
             assert (code, "everything is finished" in out) == (0, True)
             assert matrix.table() == calm.table()
-            subprocess.run(cleaning(matrix), env=matrix.environment, check=True, capture_output=True)
+            subprocess.run(
+                cleaning(matrix), env=matrix.environment, check=True, capture_output=True
+            )
             assert matrix.trailing() == []
             assert matrix.table() == calm.table()
     print("\n".join(assassin.log))  # shown by pytest when the test fails

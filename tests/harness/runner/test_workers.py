@@ -16,9 +16,26 @@ from tests.fake_matrix import DEADLINE_S, EXPERIMENT, ROOT, Matrix, kill, proces
 def ablate(folder: Path, *options: str, results: str = "results") -> "subprocess.Popen[str]":
     file = folder / "fake.yaml"
     file.write_text(EXPERIMENT + "seeds: 1\n")
-    command = [sys.executable, "-m", "harness", "run", str(file), "--no-report", "--results", str(folder / results), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "harness",
+        "run",
+        str(file),
+        "--no-report",
+        "--results",
+        str(folder / results),
+        *options,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
 
 
 def finished(process: "subprocess.Popen[str]") -> None:
@@ -32,7 +49,10 @@ def losses(folder: Path, results: str) -> dict[bool, list[tuple[str, int, float]
     for run in (folder / results / "runs").iterdir():
         assert read_result(run) is not None
         config = yaml.safe_load((run / "config.yaml").read_text())["config"]
-        rows = [(r["kind"], r["step"], r.get("val_loss", r.get("train_loss"))) for r in read_lines(run / "metrics.jsonl")]
+        rows = [
+            (r["kind"], r["step"], r.get("val_loss", r.get("train_loss")))
+            for r in read_lines(run / "metrics.jsonl")
+        ]
         found[config["model"]["tied_head"]] = [r for r in rows if r[0] in ("train", "val")]
     return found
 
@@ -44,7 +64,12 @@ def test_a_warm_worker_trains_as_a_fresh_one(tmp_path: Path) -> None:
     warm = losses(tmp_path, "warm")
     assert warm == losses(tmp_path, "fresh")
     assert len(warm) == 2
-    pids = {r["pid"] for p in (tmp_path / "warm" / "runs").glob("*/attempts.jsonl") for r in read_lines(p) if "pid" in r}
+    pids = {
+        r["pid"]
+        for p in (tmp_path / "warm" / "runs").glob("*/attempts.jsonl")
+        for r in read_lines(p)
+        if "pid" in r
+    }
     assert len(pids) == 1
 
 
@@ -72,8 +97,19 @@ def test_a_killed_rank_costs_one_attempt_and_a_killed_runner_leaves_no_rank(
     tmp_path: Path, victim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABLATE_TEST_MARK", str(tmp_path))  # inherited by every rank
-    options = ("--set", "data.ranks=2", "--set", "data.micro_tokens=256", "--gpus-per-run", "2", "--max-parallel", "1")
-    matrix = Matrix(tmp_path, n_seeds=1, real=True, FAKE={"0": "wait once"})  # both ranks of the first run, in mid-training
+    options = (
+        "--set",
+        "data.ranks=2",
+        "--set",
+        "data.micro_tokens=256",
+        "--gpus-per-run",
+        "2",
+        "--max-parallel",
+        "1",
+    )
+    matrix = Matrix(
+        tmp_path, n_seeds=1, real=True, FAKE={"0": "wait once"}
+    )  # both ranks of the first run, in mid-training
     process = matrix.start(*options)
     mark = f"ABLATE_TEST_MARK={tmp_path}".encode()
     matrix.at("wait", 2)
@@ -84,10 +120,16 @@ def test_a_killed_rank_costs_one_attempt_and_a_killed_runner_leaves_no_rank(
         process = matrix.start(*options)
     else:
         number = f"\0RANK={victim[-1]}\0".encode()
-        kill(next(p for p in processes_of(mark) if number in Path(f"/proc/{p}/environ").read_bytes()))
+        kill(
+            next(p for p in processes_of(mark) if number in Path(f"/proc/{p}/environ").read_bytes())
+        )
     finished(process)
     ends = [
-        [r["status"] for r in read_lines(p) if "ended" in r] for p in (tmp_path / "results" / "runs").glob("*/attempts.jsonl")
+        [r["status"] for r in read_lines(p) if "ended" in r]
+        for p in (tmp_path / "results" / "runs").glob("*/attempts.jsonl")
     ]
-    assert sorted(ends) in ([["failed", "finished"], ["finished"]], [["finished"], ["interrupted", "finished"]])
+    assert sorted(ends) in (
+        [["failed", "finished"], ["finished"]],
+        [["finished"], ["interrupted", "finished"]],
+    )
     wait_for(lambda: not processes_of(mark), seen=lambda: processes_of(mark))

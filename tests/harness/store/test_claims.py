@@ -39,20 +39,32 @@ def claim_elsewhere(store: Store, *, then: str) -> "subprocess.Popen[bytes]":
         f"import sys, time; from pathlib import Path; from tests.one_run import *; "
         f"out = claim(Store(Path({str(store.root)!r})), SPEC); print(out is not None, flush=True); {then}"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == b"True\n"
     return process
 
 
 def test_the_name_of_a_run_digests_its_three_parts() -> None:
-    parts = {"intent": SPEC.intent_id, "source": SPEC.source_digest, "environment": SPEC.environment_digest}
+    parts = {
+        "intent": SPEC.intent_id,
+        "source": SPEC.source_digest,
+        "environment": SPEC.environment_digest,
+    }
     assert SPEC.run_id == short_digest(parts)
 
 
 def test_a_specification_is_what_its_file_says_whatever_it_holds(tmp_path: Path) -> None:
-    words = "tab\t, line\u2028ends\x85, quote', \u00e9\U0001f600, {curly}: #no comment, " + "long " * 60
-    odd = replace(SPEC, config={"a": {"b": None, "c": [1, 2.5e-9, True, "1e3", "no", words]}}, toggles=(words,))
+    words = (
+        "tab\t, line\u2028ends\x85, quote', \u00e9\U0001f600, {curly}: #no comment, " + "long " * 60
+    )
+    odd = replace(
+        SPEC,
+        config={"a": {"b": None, "c": [1, 2.5e-9, True, "1e3", "no", words]}},
+        toggles=(words,),
+    )
     (tmp_path / "config.yaml").write_text(odd.to_yaml(), encoding="utf-8")
     assert RunSpec.from_mapping(read_config(tmp_path)) == odd
 
@@ -80,7 +92,9 @@ def test_a_finished_run_is_never_claimed_again_and_leaves_no_claim(store: Store)
     ]
 
 
-def test_a_run_that_was_finished_while_we_looked_is_left_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_finished_while_we_looked_is_left_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out, rename = claimed(store), os.rename
     out.release()  # as if its owner had died in our eyes
 
@@ -126,7 +140,9 @@ def test_what_the_dead_left_is_kept_with_its_attempt(store: Store) -> None:
 
 
 @pytest.mark.parametrize("shift_s", [0.0, DEAD_AFTER_S / 2])
-def test_an_owner_on_another_machine_lives_while_it_shows_signs(store: Store, shift_s: float) -> None:
+def test_an_owner_on_another_machine_lives_while_it_shows_signs(
+    store: Store, shift_s: float
+) -> None:
     claimed(store)
     owner = rewrite_owner(store, machine="elsewhere", pid=1, process_start="1")
     os.utime(owner, (owner.stat().st_mtime - shift_s,) * 2)
@@ -166,7 +182,9 @@ def test_an_owner_thought_dead_does_not_overwrite_its_successor(store: Store) ->
     assert store.repair(SPEC.run_id)[1] is None
 
 
-def test_claims_need_no_hard_links_and_no_locks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_need_no_hard_links_and_no_locks(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: Any, **__: Any) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -193,7 +211,10 @@ def test_of_many_that_take_over_at_once_one_wins(store: Store) -> None:
     rewrite_owner(store, process_start="1")  # dead
     context, n = multiprocessing.get_context("spawn"), 6
     barrier, won = context.Barrier(n), context.Queue()
-    racers = [context.Process(target=_race, args=(str(store.root), barrier, won), daemon=True) for _ in range(n)]
+    racers = [
+        context.Process(target=_race, args=(str(store.root), barrier, won), daemon=True)
+        for _ in range(n)
+    ]
     for p in racers:
         p.start()
     first = won.get(timeout=DEADLINE_S)

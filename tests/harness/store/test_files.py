@@ -39,7 +39,9 @@ def store(tmp_path: Path) -> Store:
 def mounted(place: Path, *options: str) -> Iterator[Path]:
     """A mount of its own; the test is skipped, with the reason, where this user may not mount."""
     place.mkdir(exist_ok=True)
-    done = subprocess.run(["mount", *options, str(place)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["mount", *options, str(place)], capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         pytest.skip(f"cannot mount here: {done.stderr.strip()}")
     try:
@@ -57,9 +59,13 @@ def flip(path: Path) -> None:
     path.write_text(text.replace("1.5", "1.4") if "1.5" in text else text.replace("3", "4", 1))
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "result.json", "config.yaml", "environment.json"])
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "result.json", "config.yaml", "environment.json"]
+)
 @pytest.mark.parametrize("harm", [cut, flip, Path.unlink, lambda p: p.write_bytes(b"\xff\xfe\x00")])
-def test_a_damaged_run_is_set_aside_and_can_be_run_again(store: Store, name: str, harm: Any) -> None:
+def test_a_damaged_run_is_set_aside_and_can_be_run_again(
+    store: Store, name: str, harm: Any
+) -> None:
     out = claimed(store)
     out.describe({"host": "here 3"})
     out.metric({"kind": "val", "step": 10, "val_loss": 1.5, "train_time_s": 1.0})
@@ -103,7 +109,9 @@ def test_a_results_folder_can_be_moved(tmp_path: Path) -> None:
     assert "everything is finished" in matrix.run()[1]
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "file"
     write_text(path, "old")
 
@@ -127,14 +135,19 @@ def test_a_torn_row_costs_itself_alone(tmp_path: Path) -> None:
     assert read_lines(path) == [{"a": 1}, {"a": 3}]
 
 
-def test_the_first_failing_write_of_a_run_gives_it_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_failing_write_of_a_run_gives_it_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sync = os.fsync
 
     def full(fd: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"results folder .*: No space left on device: make it writable, free some space"):
+    with pytest.raises(
+        UserError,
+        match=r"results folder .*: No space left on device: make it writable, free some space",
+    ):
         claim(store, SPEC)
     monkeypatch.setattr(os, "fsync", sync)
     finish(claimed(store))
@@ -158,7 +171,9 @@ def test_a_read_only_folder_is_one_line_and_can_be_read(tmp_path: Path) -> None:
         matrix.results = place
         code, _, err = matrix.run("--seeds", "3")
         assert code == 2
-        assert err.startswith(f"ablate: results folder {place}: Read-only file system: make it writable")
+        assert err.startswith(
+            f"ablate: results folder {place}: Read-only file system: make it writable"
+        )
         assert err.count("\n") == 1
         assert matrix.table() == whole
         assert {i: s["status"] for i, s in Store(place).states()} == statuses
@@ -216,9 +231,16 @@ def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
 
 
 @pytest.mark.parametrize(
-    "layout", [result_text, lambda r: json.dumps(r, indent=1), lambda r: json.dumps(dict(reversed(r.items())))]
+    "layout",
+    [
+        result_text,
+        lambda r: json.dumps(r, indent=1),
+        lambda r: json.dumps(dict(reversed(r.items()))),
+    ],
 )
-def test_a_result_holds_its_digest_in_any_layout_and_with_no_other_number(store: Store, layout: Any) -> None:
+def test_a_result_holds_its_digest_in_any_layout_and_with_no_other_number(
+    store: Store, layout: Any
+) -> None:
     out = claimed(store)
     out.describe({"host": "hier: «ä», \u2028 and \n"})
     finish(out)
@@ -239,11 +261,15 @@ def test_a_result_as_it_was_written_is_found_sound_without_encoding_it_again(
     assert examine(out.run, SPEC.run_id)[1] is None
 
 
-def test_what_was_found_sound_is_no_more_than_a_cache(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_found_sound_is_no_more_than_a_cache(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(verified, "WORTH_WRITING", 1)
     finish(claimed(store))
     fresh = VerifiedResults(store)
-    monkeypatch.setattr(verified, "FRESH_NS", 3600 * 10**9)  # however long it takes from there to here
+    monkeypatch.setattr(
+        verified, "FRESH_NS", 3600 * 10**9
+    )  # however long it takes from there to here
     assert fresh.status(SPEC.run_id) == ("finished", None)
     assert fresh.learned == {}  # it could change within the grain of the clock
     monkeypatch.setattr(verified, "FRESH_NS", 0)
@@ -259,12 +285,16 @@ def test_what_was_found_sound_is_no_more_than_a_cache(store: Store, monkeypatch:
     assert len(again.learned) == 1
 
 
-def test_what_a_call_has_run_is_not_read_by_the_next(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_call_has_run_is_not_read_by_the_next(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(verified, "WORTH_WRITING", 1)
     monkeypatch.setattr(verified, "FRESH_NS", 0)
 
     class OneRun:
-        def __init__(self, missing: list[PlannedRun], store: Store, options: ExecutorOptions) -> None:
+        def __init__(
+            self, missing: list[PlannedRun], store: Store, options: ExecutorOptions
+        ) -> None:
             self.missing = missing
 
         def at_once(self) -> int:
@@ -277,7 +307,9 @@ def test_what_a_call_has_run_is_not_read_by_the_next(store: Store, monkeypatch: 
     planned = [PlannedRun(arm="baseline", block=0, order=0, spec=SPEC)]
     assert complete(store, planned, OneRun, ExecutorOptions(experiment="fake")).found == {}
     monkeypatch.setattr(Store, "repair", lambda store, run_id: pytest.fail("read again"))
-    assert complete(store, planned, OneRun, ExecutorOptions(experiment="fake")).found == {SPEC.run_id: "finished"}
+    assert complete(store, planned, OneRun, ExecutorOptions(experiment="fake")).found == {
+        SPEC.run_id: "finished"
+    }
 
 
 def test_a_seed_moves_the_digest_as_the_definition_says() -> None:

@@ -14,13 +14,24 @@ for word in "$@"; do [ "$word" = -E ] && exec {compiler} "$@"; done
 case "$*" in *.cpp*) echo "$*" >> {calls};; esac
 exec {compiler} "$@"
 """
-COMPILED = ("--max-parallel", "1", "--set", "system.compile=on", "--set", "schedule.steps=1", "--set", "model.n_layer=1")
+COMPILED = (
+    "--max-parallel",
+    "1",
+    "--set",
+    "system.compile=on",
+    "--set",
+    "schedule.steps=1",
+    "--set",
+    "model.n_layer=1",
+)
 
 
 @pytest.mark.slow
 def test_the_second_start_compiles_nothing(tmp_path: Path) -> None:
     calls, counting = tmp_path / "calls", tmp_path / "c++"
-    counting.write_text(COUNTING.format(compiler=shutil.which(os.environ.get("CXX", "g++")), calls=calls))
+    counting.write_text(
+        COUNTING.format(compiler=shutil.which(os.environ.get("CXX", "g++")), calls=calls)
+    )
     counting.chmod(0o755)
     matrix = Matrix(tmp_path, n_seeds=1, real=True, CXX=str(counting))
     code, out, err = matrix.run(*COMPILED)

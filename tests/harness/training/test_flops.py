@@ -37,7 +37,16 @@ def test_the_products_of_an_update_are_those_counted_from_the_configuration(name
 
 
 @pytest.mark.parametrize(
-    ("kind", "window"), [(None, 0), ("token", 64), ("token", 192), ("token", 9999), ("block", 1), ("block", 3), ("clipped", 192)]
+    ("kind", "window"),
+    [
+        (None, 0),
+        ("token", 64),
+        ("token", 192),
+        ("token", 9999),
+        ("block", 1),
+        ("block", 3),
+        ("clipped", 192),
+    ],
 )
 def test_the_keys_of_a_query_are_those_of_the_mask(kind: str | None, window: int) -> None:
     T = 512
@@ -46,10 +55,15 @@ def test_the_keys_of_a_query_are_those_of_the_mask(kind: str | None, window: int
 
 
 def test_a_window_that_grows_is_averaged_over_the_updates() -> None:
-    config = with_fields(small("r18", "fp32"), {"data.seq_len": 1024, "data.micro_tokens": 1024, "schedule.window_tokens": 960})
+    config = with_fields(
+        small("r18", "fp32"),
+        {"data.seq_len": 1024, "data.micro_tokens": 1024, "schedule.window_tokens": 960},
+    )
     steps = [flops_per_token(config, VOCAB, step=i).attention for i in range(config.schedule.steps)]
     assert steps[0] < steps[-1]
-    assert flops_per_token(config, VOCAB).attention == pytest.approx(sum(steps) / len(steps), rel=1e-12)
+    assert flops_per_token(config, VOCAB).attention == pytest.approx(
+        sum(steps) / len(steps), rel=1e-12
+    )
 
 
 def test_utilisation_is_the_share_of_the_measured_rate() -> None:
@@ -58,4 +72,6 @@ def test_utilisation_is_the_share_of_the_measured_rate() -> None:
     tokens_per_s = rate / flops_per_token(config, VOCAB).model
     assert rate > 1e6
     assert mfu(config, VOCAB, tokens_per_s, device="cpu", dtype=torch.float32) == pytest.approx(1.0)
-    assert mfu(config, VOCAB, tokens_per_s, device="cpu", dtype=torch.float32, world=2) == pytest.approx(0.5)
+    assert mfu(
+        config, VOCAB, tokens_per_s, device="cpu", dtype=torch.float32, world=2
+    ) == pytest.approx(0.5)

@@ -40,13 +40,21 @@ SIZES = {
     "optim.adam_eps": 1e-4,
 }
 # one micro-step of one virtual rank each: two processes add the very numbers in the very order of one, at the records' epsilon
-EXACT = {"data.batch_tokens": 2 * 128, "data.ranks": 2, "data.val_tokens": 2 * 128, "optim.adam_eps": 1e-8}
+EXACT = {
+    "data.batch_tokens": 2 * 128,
+    "data.ranks": 2,
+    "data.val_tokens": 2 * 128,
+    "optim.adam_eps": 1e-8,
+}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "r07": ("r07", {}),
     "r08": ("r08", {}),
     "r15": ("r15", {}),  # 24 and 12 matrices: even for two and for three
     "r18": ("r18", {}),  # 20 and 12 matrices: uneven for three
-    "r18_merged": ("r18", {"model.qkv_layout": "merged"}),  # 5 merged matrices: uneven for two as well
+    "r18_merged": (
+        "r18",
+        {"model.qkv_layout": "merged"},
+    ),  # 5 merged matrices: uneven for two as well
 }
 UNEVEN = ("r15", {"model.n_layer": 4})  # 16 and 8 matrices on three processes
 SHARDS = (2049, 2048, 2050, 2049)  # a round of all ranks is 768 tokens: boundaries are crossed
@@ -55,7 +63,11 @@ SHARDS = (2049, 2048, 2050, 2049)  # a round of all ranks is 768 tokens: boundar
 def config(case: tuple[str, dict[str, Any]]) -> RunConfig:
     """A record at these sizes, with changes."""
     record, changes = case
-    made, _ = for_device(to_config({**preset_values(record)[0], **SIZES, **changes}), "cpu", frozenset({"precision.mode"}))
+    made, _ = for_device(
+        to_config({**preset_values(record)[0], **SIZES, **changes}),
+        "cpu",
+        frozenset({"precision.mode"}),
+    )
     check_config(made)
     return made
 
@@ -74,7 +86,12 @@ def train(c: RunConfig, corpus: Any, rank: int, world: int) -> dict[str, Any]:
         read.append([(digest(x), digest(y)) for x, y in share])
         losses.append(core.update(step, share).view(len(share), -1))
     held_out = core.evaluate(STEPS, val)
-    return {"read": read, "losses": losses, "val": held_out, "weights": [p.detach() for p in core.model.parameters()]}
+    return {
+        "read": read,
+        "losses": losses,
+        "val": held_out,
+        "weights": [p.detach() for p in core.model.parameters()],
+    }
 
 
 def refusal(c: RunConfig) -> str | None:
@@ -89,11 +106,16 @@ def worker(rank: int, world: int, folder: str) -> None:
     torch.set_num_threads(1)
     corpus = make_corpora(Path(folder) / f"{world}_{rank}")["stdlib"]
     if world > 1:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store{world}", rank=rank, world_size=world)
-    outcome: dict[str, Any] = {name: train(config(case), corpus, rank, world) for name, case in CASES.items()}
+        dist.init_process_group(
+            "gloo", init_method=f"file://{folder}/store{world}", rank=rank, world_size=world
+        )
+    outcome: dict[str, Any] = {
+        name: train(config(case), corpus, rank, world) for name, case in CASES.items()
+    }
     if world <= 2:
         outcome["exact"] = {
-            name: train(config((record, {**changes, **EXACT})), corpus, rank, world) for name, (record, changes) in CASES.items()
+            name: train(config((record, {**changes, **EXACT})), corpus, rank, world)
+            for name, (record, changes) in CASES.items()
         }
     outcome["refusal"] = refusal(config(UNEVEN))
     torch.save(outcome, f"{folder}/{world}_{rank}.pt")
@@ -114,13 +136,20 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[st
     for world in WORLDS:
         for rank in range(world):
             (folder / f"{world}_{rank}").mkdir()
-    processes = [context.Process(target=worker, args=(rank, world, str(folder))) for world in WORLDS for rank in range(world)]
+    processes = [
+        context.Process(target=worker, args=(rank, world, str(folder)))
+        for world in WORLDS
+        for rank in range(world)
+    ]
     for process in processes:
         process.start()
     for process in processes:
         process.join(DEADLINE_S)
     assert [process.exitcode for process in processes] == [0] * len(processes)
-    return {w: [torch.load(folder / f"{w}_{r}.pt", weights_only=False) for r in range(w)] for w in WORLDS}
+    return {
+        w: [torch.load(folder / f"{w}_{r}.pt", weights_only=False) for r in range(w)]
+        for w in WORLDS
+    }
 
 
 def gathered(ranks: list[dict[str, Any]], name: str, key: str, step: int) -> list[Any]:
@@ -130,12 +159,16 @@ def gathered(ranks: list[dict[str, Any]], name: str, key: str, step: int) -> lis
 
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("name", CASES)
-def test_the_global_batches_are_the_same_token_by_token(outcomes: Any, world: int, name: str) -> None:
+def test_the_global_batches_are_the_same_token_by_token(
+    outcomes: Any, world: int, name: str
+) -> None:
     for step in range(STEPS):
         alone = gathered(outcomes[1], name, "read", step)
         assert len(alone) == RANKS
         assert gathered(outcomes[world], name, "read", step) == alone
-    assert len({x for step in range(STEPS) for x, _ in gathered(outcomes[1], name, "read", step)}) >= RANKS * (STEPS - 1)
+    assert len(
+        {x for step in range(STEPS) for x, _ in gathered(outcomes[1], name, "read", step)}
+    ) >= RANKS * (STEPS - 1)
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -145,17 +178,21 @@ def test_losses_and_weights_are_those_of_one_process(outcomes: Any, world: int, 
     for step in range(STEPS):
         alone, many = (torch.stack(gathered(o, name, "losses", step)) for o in (outcomes[1], ranks))
         torch.testing.assert_close(many, alone, atol=1e-5, rtol=0)
-    held_out = torch.stack([torch.cat([r[name]["val"][i : i + 1] for r in ranks]) for i in range(RANKS // world)]).flatten()
+    held_out = torch.stack(
+        [torch.cat([r[name]["val"][i : i + 1] for r in ranks]) for i in range(RANKS // world)]
+    ).flatten()
     torch.testing.assert_close(held_out, outcomes[1][0][name]["val"], atol=1e-5, rtol=0)
     for i, weight in enumerate(outcomes[1][0][name]["weights"]):
         torch.testing.assert_close(ranks[0][name]["weights"][i], weight, atol=1e-5, rtol=0)
-        assert all(torch.equal(r[name]["weights"][i], ranks[0][name]["weights"][i]) for r in ranks), (
-            "replicas must stay identical"
-        )
+        assert all(
+            torch.equal(r[name]["weights"][i], ranks[0][name]["weights"][i]) for r in ranks
+        ), "replicas must stay identical"
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_two_processes_are_one_bit_for_bit_where_the_order_of_sums_is_the_same(outcomes: Any, name: str) -> None:
+def test_two_processes_are_one_bit_for_bit_where_the_order_of_sums_is_the_same(
+    outcomes: Any, name: str
+) -> None:
     (alone,), ranks = ([r["exact"][name] for r in outcomes[w]] for w in (1, 2))
     for step in range(STEPS):
         assert torch.equal(torch.cat([r["losses"][step] for r in ranks]), alone["losses"][step])
@@ -166,7 +203,10 @@ def test_two_processes_are_one_bit_for_bit_where_the_order_of_sums_is_the_same(o
 @pytest.mark.parametrize("name", CASES)
 def test_it_trained(outcomes: Any, name: str) -> None:
     """Losses that never move would agree, too."""
-    losses = [float(torch.stack(gathered(outcomes[1], name, "losses", step)).mean()) for step in range(STEPS)]
+    losses = [
+        float(torch.stack(gathered(outcomes[1], name, "losses", step)).mean())
+        for step in range(STEPS)
+    ]
     assert losses[-1] < losses[0] - 0.01
 
 

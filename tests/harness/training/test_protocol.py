@@ -69,7 +69,10 @@ def spec_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ru
     file.write_text(EXPERIMENT)
 
     def make(arm: str = "baseline", **fields: Any) -> RunSpec:
-        overrides = {"schedule.steps": STEPS, **{k.replace("__", "."): v for k, v in fields.items()}}
+        overrides = {
+            "schedule.steps": STEPS,
+            **{k.replace("__", "."): v for k, v in fields.items()},
+        }
         runs = plan_runs(load_experiment(str(file), device="cpu", overrides=overrides))
         return next(r.spec for r in runs if r.arm == arm)
 
@@ -85,7 +88,9 @@ def by_hand(spec: RunSpec) -> list[tuple[Any, ...]]:
     """The same run from the core alone: no clock, no warm-up."""
     config, corpus = from_plain(spec.config), open_corpus(spec.data_name)
     stream, val = loaders(config, corpus, seed=spec.seed, rank=0, world_size=1, device="cpu")
-    tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=config.data.seq_len)
+    tokens = Tokens(
+        vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=config.data.seq_len
+    )
     core, rows, since = Core(config, tokens, seed=spec.seed), [], []
     for step in range(STEPS + 1):
         if step % config.data.val_every == 0 or step == STEPS:
@@ -100,7 +105,9 @@ def by_hand(spec: RunSpec) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("protocol", ["warmup-restore", "skip10"])
 @pytest.mark.parametrize("arm", ["baseline", "untied_head"])
-def test_a_protocol_changes_no_loss(spec_of: Callable[..., RunSpec], protocol: str, arm: str) -> None:
+def test_a_protocol_changes_no_loss(
+    spec_of: Callable[..., RunSpec], protocol: str, arm: str
+) -> None:
     spec = spec_of(arm, timing__protocol=protocol)
     outcome, out = go(spec)
     assert outcome.status == "finished"
@@ -132,20 +139,26 @@ def test_warming_up_restores_the_random_state(spec_of: Callable[..., RunSpec]) -
 def test_checkpoints_are_saved_when_they_are_due(
     spec_of: Callable[..., RunSpec], fields: dict[str, Any], steps: list[int]
 ) -> None:
-    training = Training(spec_of(**{f"system__{k}": v for k, v in fields.items()}), device="cpu", out=Recorder())  # type: ignore[arg-type]
+    training = Training(
+        spec_of(**{f"system__{k}": v for k, v in fields.items()}), device="cpu", out=Recorder()
+    )  # type: ignore[arg-type]
     saved: list[int] = []
     training.checkpoint = saved.append  # type: ignore[method-assign]
     training.run(lambda: False)
     assert saved == [*(s for s in steps if s < STEPS), *([STEPS] if steps else [])]
 
 
-@pytest.mark.parametrize(("every", "protocol", "counted"), [(None, "warmup-restore", STEPS), (3, "skip10", STEPS - 10)])
+@pytest.mark.parametrize(
+    ("every", "protocol", "counted"), [(None, "warmup-restore", STEPS), (3, "skip10", STEPS - 10)]
+)
 def test_the_clock_counts_training_steps_alone(
     spec_of: Callable[..., RunSpec], every: int | None, protocol: str, counted: int
 ) -> None:
     """With a clock that a step moves by one second, a validation by a hundred, a checkpoint by a thousand."""
     out, now = Recorder(), [0.0]
-    spec = spec_of(timing__protocol=protocol, system__checkpoint="every", system__checkpoint_every=every)
+    spec = spec_of(
+        timing__protocol=protocol, system__checkpoint="every", system__checkpoint_every=every
+    )
     training = Training(spec, device="cpu", out=out)  # type: ignore[arg-type]
 
     def moved_by(seconds: float, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -164,10 +177,16 @@ def test_the_clock_counts_training_steps_alone(
     assert training.run(lambda: False) == (STEPS, "finished")
     final = training.final(STEPS)
     assert final["train_time_s"] == counted
-    assert (len(training.clock.step_ms), final["step_ms"], final["steps"]) == (counted, 1000.0, STEPS)
+    assert (len(training.clock.step_ms), final["step_ms"], final["steps"]) == (
+        counted,
+        1000.0,
+        STEPS,
+    )
     validations = [r for r in out.rows if r["kind"] == "val"]
     assert validations[-1]["train_time_s"] == counted
-    since = [0] + [len(range(max(a["step"], STEPS - counted), b["step"])) for a, b in pairwise(validations)]
+    since = [0] + [
+        len(range(max(a["step"], STEPS - counted), b["step"])) for a, b in pairwise(validations)
+    ]
     assert [r["step_times_ms"] for r in validations] == [[1000.0] * n for n in since]
     assert sum(since) == counted
 
@@ -205,7 +224,9 @@ def test_another_text_under_the_same_name_is_refused(spec_of: Callable[..., RunS
         go(replace(spec_of(), data_fingerprint="0" * 64))
 
 
-def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:
+def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(
+    spec_of: Callable[..., RunSpec], tmp_path: Path
+) -> None:
     spec, store = spec_of(system__checkpoint="final"), Store.create(tmp_path / "results")
     out = claim(store, spec)
     assert out is not None
@@ -214,7 +235,9 @@ def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(spec_of:
     state = torch.load(out.run / "checkpoint.pt", weights_only=True)
     assert state["step"] == STEPS
     config, corpus = from_plain(spec.config), open_corpus(spec.data_name)
-    tokens = Tokens(vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=config.data.seq_len)
+    tokens = Tokens(
+        vocab_size=corpus.vocab_size, separator=corpus.separator, seq_len=config.data.seq_len
+    )
     core = Core(config, tokens, seed=99)
     core.model.load_state_dict(state["model"])
     _, val = loaders(config, corpus, seed=0, rank=0, world_size=1, device="cpu")
@@ -222,7 +245,16 @@ def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(spec_of:
     assert result is not None
     assert float(core.evaluate(STEPS, iter(val)).double().sum()) / val.n_micro == result["val_loss"]
     assert store.repair(spec.run_id)[1] is None
-    assert [r["val_loss"] for r in read_lines(out.run / "metrics.jsonl") if r["kind"] == "val"][-1] == result["val_loss"]
+    assert [r["val_loss"] for r in read_lines(out.run / "metrics.jsonl") if r["kind"] == "val"][
+        -1
+    ] == result["val_loss"]
     missing = [k for k, v in result.items() if v is None]
-    assert set(missing) <= {"reason", "heldout_loss", "environment_effect", "mfu", "peak_allocated_mib", "peak_reserved_mib"}
+    assert set(missing) <= {
+        "reason",
+        "heldout_loss",
+        "environment_effect",
+        "mfu",
+        "peak_allocated_mib",
+        "peak_reserved_mib",
+    }
     assert {"build_s", "data_s", "train_s", "validate_s"} <= set(result["wall"])

@@ -8,7 +8,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.small_presets import batch, core, disturb, small
 
-ASKS = {"_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select", "unique", "_unique2", "allclose"}
+ASKS = {
+    "_local_scalar_dense",
+    "item",
+    "is_nonzero",
+    "equal",
+    "nonzero",
+    "masked_select",
+    "unique",
+    "_unique2",
+    "allclose",
+}
 
 
 class Calls(TorchDispatchMode):
@@ -18,8 +28,13 @@ class Calls(TorchDispatchMode):
         super().__init__()
         self.names, self.host = list[str](), {t.data_ptr() for t in host}
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not (function is torch.ops.aten._local_scalar_dense.default and args[0].data_ptr() in self.host):
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if not (
+            function is torch.ops.aten._local_scalar_dense.default
+            and args[0].data_ptr() in self.host
+        ):
             self.names.append(function.overloadpacket.__name__)
         return function(*args, **(kwargs or {}))
 
@@ -32,7 +47,9 @@ def calls_of_an_update(name: str, n_layer: int) -> tuple[list[str], list[str]]:
     window = made.set_step(1)
     with Calls() as passes:
         made.gradients([batch(1)], window)
-    counts = [state["step"] for o in made.optimizers for state in o.state.values() if "step" in state]  # Adam's own
+    counts = [
+        state["step"] for o in made.optimizers for state in o.state.values() if "step" in state
+    ]  # Adam's own
     with Calls(*counts) as step:
         made.step()
     return passes.names, step.names
@@ -46,7 +63,9 @@ def test_an_update_waits_for_no_number(name: str) -> None:
 
 def test_the_products_of_newton_schulz_do_not_grow_with_the_layers() -> None:
     products = {"mm", "bmm", "addmm", "baddbmm", "matmul", "baddbmm_", "addmm_"}
-    few, many = ([n for n in calls_of_an_update("r18", layers)[1] if n in products] for layers in (6, 12))
+    few, many = (
+        [n for n in calls_of_an_update("r18", layers)[1] if n in products] for layers in (6, 12)
+    )
     assert len(few) == len(many) > 0
 
 

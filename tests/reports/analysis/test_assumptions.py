@@ -16,25 +16,49 @@ from reports.stats.loss_model import Slope
 from reports.stats.planning import upper_sd
 from tests.report_fixtures import Arm, write_experiment
 
-ARMS = (Arm(name="base"), Arm(name="good", loss_effect=-0.01, fields=(("model.untied_head", True),)))
+ARMS = (
+    Arm(name="base"),
+    Arm(name="good", loss_effect=-0.01, fields=(("model.untied_head", True),)),
+)
 PLACE = {"base": "r07", "scale": "tiny", "steps": 300}
 
 
 def test_before_any_run_the_eras_values_stand_in_and_say_so():
     k = known(None, **PLACE)
-    assert k.sd == 0.004 and "published for the era of r07" in k.sd_source and "smaller runs are noisier" in k.sd_source
-    assert k.slope.per_step == pytest.approx(0.0037 / 100 * 5100 / 300) and k.step_ms is None and not k.bracketed
+    assert (
+        k.sd == 0.004
+        and "published for the era of r07" in k.sd_source
+        and "smaller runs are noisier" in k.sd_source
+    )
+    assert (
+        k.slope.per_step == pytest.approx(0.0037 / 100 * 5100 / 300)
+        and k.step_ms is None
+        and not k.bracketed
+    )
     assert known(None, **PLACE, slope=Slope(per_step=1e-4, se=0.0)).slope.per_step == 1e-4
     full = known(None, base="r07", scale="gpt2", steps=5100)
-    assert full.step_ms == pytest.approx(721.882 / 5100 * 1e3, rel=1e-3) and "on 8 H100" in full.step_source
-    assert [era_sd(r) for r in ("r07", "r14", "r15", "r18", "today")] == [0.004, 0.004, 0.002, 0.002, 0.0013]
+    assert (
+        full.step_ms == pytest.approx(721.882 / 5100 * 1e3, rel=1e-3)
+        and "on 8 H100" in full.step_source
+    )
+    assert [era_sd(r) for r in ("r07", "r14", "r15", "r18", "today")] == [
+        0.004,
+        0.004,
+        0.002,
+        0.002,
+        0.0013,
+    ]
 
 
 def launched(root: Path, name: str, baseline: str, **how) -> None:
     """An experiment of our own trainer, whose baseline stands for a configuration."""
     write_experiment(root, name=name, arms=ARMS, **how)
     path = root / "experiments" / name / "experiment.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "scale": "tiny", "baseline_config": {"of": baseline}}))
+    path.write_text(
+        json.dumps(
+            {**json.loads(path.read_text()), "scale": "tiny", "baseline_config": {"of": baseline}}
+        )
+    )
 
 
 def test_the_noise_recorded_for_a_scale_comes_before_the_eras():
@@ -46,12 +70,20 @@ def test_the_noise_recorded_for_a_scale_comes_before_the_eras():
 def test_other_experiments_of_the_scale_come_before_what_is_recorded(tmp_path):
     launched(tmp_path, "first", "r07", n_seeds=4, sd=0.02, seed=1)
     launched(tmp_path, "second", "r08", n_seeds=3, sd=0.03, seed=2)
-    losses = [load(n, tmp_path).runs.query("arm == 'base'")["val_loss"] for n in ("first", "second")]
+    losses = [
+        load(n, tmp_path).runs.query("arm == 'base'")["val_loss"] for n in ("first", "second")
+    ]
     found = noise_at_scale(tmp_path, other_plans(tmp_path, "mine"), "tiny")
-    assert found is not None and found.df == 5 and "7 runs of other baselines at scale tiny: first, second" in found.source
+    assert (
+        found is not None
+        and found.df == 5
+        and "7 runs of other baselines at scale tiny: first, second" in found.source
+    )
     assert found.sd == pytest.approx(math.sqrt((3 * losses[0].var() + 2 * losses[1].var()) / 5))
     assert noise_at_scale(tmp_path, other_plans(tmp_path, "mine"), "small") is None
-    assert noise_at_scale(tmp_path, other_plans(tmp_path, "first"), "tiny").df == 2  # its own runs are no others
+    assert (
+        noise_at_scale(tmp_path, other_plans(tmp_path, "first"), "tiny").df == 2
+    )  # its own runs are no others
 
 
 def test_a_run_that_two_experiments_share_counts_once(tmp_path):
@@ -64,13 +96,24 @@ def test_a_run_that_two_experiments_share_counts_once(tmp_path):
 
 
 def test_an_experiment_with_the_same_baseline_lends_noise_slope_and_step_time(tmp_path):
-    launched(tmp_path, "explored", "r07", n_seeds=4, budgets=(250, 300, 350), target=1.575, sd=0.002)
+    launched(
+        tmp_path, "explored", "r07", n_seeds=4, budgets=(250, 300, 350), target=1.575, sd=0.002
+    )
     launched(tmp_path, "other", "r08", n_seeds=6)
     near = same_baseline(tmp_path, other_plans(tmp_path, "mine"), {"of": "r07"})
-    assert near == "explored" and same_baseline(tmp_path, other_plans(tmp_path, "mine"), {"of": "r09"}) is None
-    lent, own = known(None, **PLACE, alike=load(near, tmp_path)), known(load(near, tmp_path), **PLACE)
+    assert (
+        near == "explored"
+        and same_baseline(tmp_path, other_plans(tmp_path, "mine"), {"of": "r09"}) is None
+    )
+    lent, own = (
+        known(None, **PLACE, alike=load(near, tmp_path)),
+        known(load(near, tmp_path), **PLACE),
+    )
     assert (lent.sd, lent.slope.per_step, lent.step_ms) == (own.sd, own.slope.per_step, own.step_ms)
-    assert all("of the baseline in explored" in s for s in (lent.sd_source, lent.step_source)) and "explored" in lent.slope.source
+    assert (
+        all("of the baseline in explored" in s for s in (lent.sd_source, lent.step_source))
+        and "explored" in lent.slope.source
+    )
     assert lent.n_star == () and not lent.bracketed and own.bracketed  # targets may differ
 
 
@@ -83,16 +126,27 @@ def test_damaged_and_foreign_plans_lend_nothing(tmp_path):
 
 
 def test_own_runs_take_their_place(tmp_path):
-    write_experiment(tmp_path, arms=ARMS, n_seeds=4, budgets=(250, 300, 350), target=1.575, sd=0.002)
+    write_experiment(
+        tmp_path, arms=ARMS, n_seeds=4, budgets=(250, 300, 350), target=1.575, sd=0.002
+    )
     experiment = load("split", tmp_path)
     k = known(experiment, **PLACE)
     base = experiment.runs[experiment.runs["arm"] == "base"]
-    within = math.sqrt(base.groupby("budget")["val_loss"].var().mean())  # equal sizes: pooled is the mean
-    assert k.sd == pytest.approx(within * math.sqrt(9 / stats.chi2.ppf(0.2, 9))) and "from 12 runs" in k.sd_source
+    within = math.sqrt(
+        base.groupby("budget")["val_loss"].var().mean()
+    )  # equal sizes: pooled is the mean
+    assert (
+        k.sd == pytest.approx(within * math.sqrt(9 / stats.chi2.ppf(0.2, 9)))
+        and "from 12 runs" in k.sd_source
+    )
     assert k.step_ms == pytest.approx(stats.gmean(base["step_ms"])) and "measured" in k.step_source
     fitted = compare_all(experiment).times["base"]
-    assert k.slope.per_step == pytest.approx(-fitted.slope / 300) and "250, 300, 350" in k.slope.source
-    assert k.bracketed and k.n_star == pytest.approx([t.n_star for t in compare_all(experiment).times.values()])
+    assert (
+        k.slope.per_step == pytest.approx(-fitted.slope / 300) and "250, 300, 350" in k.slope.source
+    )
+    assert k.bracketed and k.n_star == pytest.approx(
+        [t.n_star for t in compare_all(experiment).times.values()]
+    )
 
 
 def test_budgets_that_miss_the_target_are_known_to(tmp_path):
@@ -110,4 +164,8 @@ def test_one_run_says_nothing_of_noise(tmp_path):
 def test_one_run_of_ones_own_leaves_the_noise_of_the_scale(tmp_path):
     write_experiment(tmp_path, arms=ARMS, n_seeds=1)
     k = known(load("split", tmp_path), **PLACE, noise=Noise(sd=0.02, df=8, source="elsewhere"))
-    assert k.sd == upper_sd(0.02, 9) and "elsewhere" in k.sd_source and "measured in 1 runs" in k.step_source
+    assert (
+        k.sd == upper_sd(0.02, 9)
+        and "elsewhere" in k.sd_source
+        and "measured in 1 runs" in k.step_source
+    )

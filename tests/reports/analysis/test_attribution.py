@@ -22,7 +22,9 @@ from tests.report_arms import Arm
 from tests.report_fixtures import write_experiment
 
 NAMES = "abcde"
-GRAPHS = st.sets(st.sampled_from([(x, y) for x in NAMES for y in NAMES if x > y]), max_size=5)  # x requires y
+GRAPHS = st.sets(
+    st.sampled_from([(x, y) for x in NAMES for y in NAMES if x > y]), max_size=5
+)  # x requires y
 EXAMPLES = settings(max_examples=40, deadline=None, derandomize=True)
 
 
@@ -36,8 +38,17 @@ def standing(requires: set[tuple[str, str]], n: int = 5) -> list[Subset]:
 @given(GRAPHS, st.integers(0, 2**32))
 def test_the_shares_sum_to_the_total_exactly(requires: set[tuple[str, str]], seed: int) -> None:
     sets = standing(requires)
-    value = dict(zip(sets, map(int, np.random.default_rng(seed).integers(-(10**9), 10**9, len(sets))), strict=True))
-    shares = {c: sum(w * value[s] for s, w in contrast.items()) for c, contrast in shapley_contrasts(sets, NAMES).items()}
+    value = dict(
+        zip(
+            sets,
+            map(int, np.random.default_rng(seed).integers(-(10**9), 10**9, len(sets))),
+            strict=True,
+        )
+    )
+    shares = {
+        c: sum(w * value[s] for s, w in contrast.items())
+        for c, contrast in shapley_contrasts(sets, NAMES).items()
+    }
     assert sum(shares.values()) == value[frozenset(NAMES)] - value[frozenset()]
 
 
@@ -49,7 +60,9 @@ def test_every_possible_order_weighs_the_same(requires: set[tuple[str, str]]) ->
     for order in orders:
         for i, c in enumerate(order):
             for place, sign in ((frozenset(order[: i + 1]), 1), (frozenset(order[:i]), -1)):
-                expected[c][place] = expected[c].get(place, Fraction()) + Fraction(sign, len(orders))
+                expected[c][place] = expected[c].get(place, Fraction()) + Fraction(
+                    sign, len(orders)
+                )
     assert shapley_contrasts(standing(requires), NAMES) == expected
 
 
@@ -60,7 +73,10 @@ def test_what_needs_each_other_has_no_shares() -> None:
 def test_leaving_out_takes_what_needs_it_along_only_where_the_design_ran_that() -> None:
     sets = standing({("b", "a")}, 3)
     everything = frozenset("abc")
-    assert left_out_contrasts(sets, "abc", with_what_needs_it=True)["a"] == {everything: 1, frozenset("c"): -1}
+    assert left_out_contrasts(sets, "abc", with_what_needs_it=True)["a"] == {
+        everything: 1,
+        frozenset("c"): -1,
+    }
     assert "a" not in left_out_contrasts(sets, "abc", with_what_needs_it=False)
     assert set(alone_contrasts(sets, "abc")) == {"a", "c"}
 
@@ -90,9 +106,19 @@ def test_before_the_planned_seeds_shares_are_sequences(tmp_path: Path) -> None:
     tables = {}
     for name, n, missing in (("few", 5, 4), ("most", 9, 8), ("all", 8, None)):
         outcome = {} if missing is None else {("a", missing): "pending"}
-        how = dict(arms=made, budgets=(200, 400), design="shapley", sd=1e-3, target=1.57, outcome=outcome, n_seeds=n)
+        how = dict(
+            arms=made,
+            budgets=(200, 400),
+            design="shapley",
+            sd=1e-3,
+            target=1.57,
+            outcome=outcome,
+            n_seeds=n,
+        )
         write_experiment(tmp_path / name, **how)
-        tables[name] = {t.metric: t.shares["a"]["shapley"] for t in attributions(load("split", tmp_path / name))}
+        tables[name] = {
+            t.metric: t.shares["a"]["shapley"] for t in attributions(load("split", tmp_path / name))
+        }
     assert tables["few"]["val_loss"].low is None and tables["most"]["seconds"].low is None
     most, planned = tables["most"]["val_loss"], tables["all"]["val_loss"]
     assert most.low is not None and most.high - most.low > 1.2 * (planned.high - planned.low)
@@ -114,20 +140,37 @@ def arms(effects: dict[str, float], interaction: float = 0.0) -> list[Arm]:
 
 
 @pytest.mark.parametrize("n_seeds", [1, 4, 8])
-def test_three_answers_stand_side_by_side_in_loss_steps_and_seconds(tmp_path: Path, n_seeds: int) -> None:
+def test_three_answers_stand_side_by_side_in_loss_steps_and_seconds(
+    tmp_path: Path, n_seeds: int
+) -> None:
     made = arms({"a": -0.04, "b": -0.02}, interaction=0.02)
-    write_experiment(tmp_path, arms=made, n_seeds=n_seeds, budgets=(200, 400), design="shapley", sd=1e-4, target=1.57)
+    write_experiment(
+        tmp_path,
+        arms=made,
+        n_seeds=n_seeds,
+        budgets=(200, 400),
+        design="shapley",
+        sd=1e-4,
+        target=1.57,
+    )
     tables = {t.metric: t for t in attributions(load("split", tmp_path))}
     loss = tables["val_loss"]
     assert loss.total is not None
     assert loss.total.value == pytest.approx(-0.04, abs=2e-3)
-    for change, (alone, shapley, left_out) in {"a": (-0.04, -0.03, -0.02), "b": (-0.02, -0.01, 0.0)}.items():
+    for change, (alone, shapley, left_out) in {
+        "a": (-0.04, -0.03, -0.02),
+        "b": (-0.02, -0.01, 0.0),
+    }.items():
         found = loss.shares[change]
-        assert [found[k].value for k in ("alone", "shapley", "left_out")] == pytest.approx([alone, shapley, left_out], abs=2e-3)
+        assert [found[k].value for k in ("alone", "shapley", "left_out")] == pytest.approx(
+            [alone, shapley, left_out], abs=2e-3
+        )
         assert all((s.low is None) == (n_seeds == 1) for s in found.values())
         assert all(s.low is None or s.low < s.value < (s.high or 0) + 1 for s in found.values())
     for table in tables.values():
-        assert sum(s["shapley"].value for s in table.shares.values()) == pytest.approx(table.total.value if table.total else 0)
+        assert sum(s["shapley"].value for s in table.shares.values()) == pytest.approx(
+            table.total.value if table.total else 0
+        )
     if n_seeds > 1:
         assert set(tables) == {"val_loss", "steps", "seconds"}
         assert tables["steps"].shares["a"]["shapley"].value < 0
@@ -139,5 +182,10 @@ def test_a_design_with_one_answer_has_no_table(tmp_path: Path) -> None:
 
 
 def test_with_a_diverged_run_there_is_no_share_of_the_loss(tmp_path: Path) -> None:
-    write_experiment(tmp_path, arms=arms({"a": -0.04, "b": -0.02}), design="shapley", outcome={("a", 1): "diverged"})
+    write_experiment(
+        tmp_path,
+        arms=arms({"a": -0.04, "b": -0.02}),
+        design="shapley",
+        outcome={("a", 1): "diverged"},
+    )
     assert "val_loss" not in {t.metric for t in attributions(load("split", tmp_path))}

@@ -40,7 +40,10 @@ def equal(experiment, root):
 
 
 def not_a_number(experiment, root):
-    experiment.runs.loc[experiment.runs["arm"] == "good", "val_loss"] = [np.nan, *[1.5 + i / 1e3 for i in range(4)]]
+    experiment.runs.loc[experiment.runs["arm"] == "good", "val_loss"] = [
+        np.nan,
+        *[1.5 + i / 1e3 for i in range(4)],
+    ]
     return experiment
 
 
@@ -52,10 +55,30 @@ def as_it_is(experiment, root):
     ("change", "how", "warning", "sentence"),
     [
         (copied, {}, Caution.DUPLICATE_RUN, "The same run appears twice and is counted once"),
-        (other_hardware, {}, Caution.MIXED_HARDWARE, "Runs come from different hardware: their times are not compared"),
-        (equal, {}, Caution.ZERO_VARIANCE, "The losses of several runs are equal to the last digit"),
-        (not_a_number, {}, Caution.NOT_A_NUMBER, "A finished run's loss is not a number: it counts as diverged"),
-        (as_it_is, {"budgets": (280, 300), "target": 1.40}, Caution.NOT_BRACKETED, "The budgets do not bracket the target"),
+        (
+            other_hardware,
+            {},
+            Caution.MIXED_HARDWARE,
+            "Runs come from different hardware: their times are not compared",
+        ),
+        (
+            equal,
+            {},
+            Caution.ZERO_VARIANCE,
+            "The losses of several runs are equal to the last digit",
+        ),
+        (
+            not_a_number,
+            {},
+            Caution.NOT_A_NUMBER,
+            "A finished run's loss is not a number: it counts as diverged",
+        ),
+        (
+            as_it_is,
+            {"budgets": (280, 300), "target": 1.40},
+            Caution.NOT_BRACKETED,
+            "The budgets do not bracket the target",
+        ),
     ],
     ids=lambda value: value.__name__ if callable(value) else None,
 )
@@ -81,7 +104,9 @@ def test_fewer_runs_than_a_rule_needs(tmp_path):
 def test_losses_on_different_data_are_not_compared(tmp_path):
     experiment = loaded(tmp_path)
     experiment.runs.loc[0, "fingerprint"] = "0" * 64
-    with pytest.raises(ValueError, match=r"mixes runs of 2 different data sets .*run all arms on one corpus"):
+    with pytest.raises(
+        ValueError, match=r"mixes runs of 2 different data sets .*run all arms on one corpus"
+    ):
         compare_all(experiment)
 
 

@@ -39,15 +39,24 @@ STRONG = (
 
 def test_every_metric_of_every_arm_is_compared(tmp_path):
     c = compared(tmp_path)
-    assert set(c.comparisons) == {(a.name, m) for a in LADDER[1:] for m in ("val_loss", "step_ms", "train_time_s")}
+    assert set(c.comparisons) == {
+        (a.name, m) for a in LADDER[1:] for m in ("val_loss", "step_ms", "train_time_s")
+    }
     losses = load("split", tmp_path).runs.pivot(index="block", columns="arm", values="val_loss")
     r08 = c.of("r08", "val_loss")
-    assert r08.delta == pytest.approx((losses["r08"] - losses["r07"]).mean()) and r08.n_comparisons == 4
-    assert any(r08.df == pytest.approx(df) for df in (16, 64 / 7))  # one variance, or the baseline's own
+    assert (
+        r08.delta == pytest.approx((losses["r08"] - losses["r07"]).mean())
+        and r08.n_comparisons == 4
+    )
+    assert any(
+        r08.df == pytest.approx(df) for df in (16, 64 / 7)
+    )  # one variance, or the baseline's own
     assert r08.sd_arm == pytest.approx(losses["r08"].std()) and r08.correlation == pytest.approx(
         losses["r08"].corr(losses["r07"])
     )
-    assert c.noise.sd == pytest.approx(losses["r07"].std()) and c.noise.low < c.noise.sd < c.noise.high
+    assert (
+        c.noise.sd == pytest.approx(losses["r07"].std()) and c.noise.low < c.noise.sd < c.noise.high
+    )
     assert r08.verdict == "better" and r08.exploratory and Caution.EXPLORATORY in c.warnings
 
 
@@ -57,8 +66,14 @@ def test_times_are_ratios(tmp_path):
     d = np.log(step["r08"] / step["r07"])
     r = c.of("r08", "step_ms")
     half = stats.t.isf(0.025 / 4, 7) * d.std() / np.sqrt(8)
-    assert (r.ratio, r.ratio_low, r.ratio_high) == pytest.approx(tuple(np.exp([d.mean(), d.mean() - half, d.mean() + half])))
-    assert r.delta == pytest.approx((r.ratio - 1) * stats.gmean(step["r07"])) and r.verdict == "faster" and r.unit == "ms"
+    assert (r.ratio, r.ratio_low, r.ratio_high) == pytest.approx(
+        tuple(np.exp([d.mean(), d.mean() - half, d.mean() + half]))
+    )
+    assert (
+        r.delta == pytest.approx((r.ratio - 1) * stats.gmean(step["r07"]))
+        and r.verdict == "faster"
+        and r.unit == "ms"
+    )
 
 
 @pytest.mark.parametrize("n", [2, 4, 7])
@@ -70,15 +85,26 @@ def test_words(tmp_path, n):
 
 def test_a_null_inside_the_margin_is_no_difference_and_a_wide_one_is_undecided(tmp_path):
     tight = compared(tmp_path / "a", arms=NULL, n_seeds=8, sd=0.001).of("same", "val_loss")
-    assert tight.verdict == "no difference larger than 0.01 nats" and tight.kind == "equal" and tight.next_action == ""
+    assert (
+        tight.verdict == "no difference larger than 0.01 nats"
+        and tight.kind == "equal"
+        and tight.next_action == ""
+    )
     wide = compared(tmp_path / "b", arms=NULL, n_seeds=3, sd=0.01).of("same", "val_loss")
-    assert wide.verdict == f"undecided: {wide.more_seeds} more seeds needed" and wide.kind == "undecided"
+    assert (
+        wide.verdict == f"undecided: {wide.more_seeds} more seeds needed"
+        and wide.kind == "undecided"
+    )
     assert wide.next_action.startswith(f"run {wide.more_seeds} more seed")
 
 
 def test_one_seed_has_no_interval(tmp_path):
     c = compared(tmp_path, n_seeds=1).of("r08", "val_loss")
-    assert c.verdict == "too few runs" and (c.low, c.high, c.p, c.sd_arm) == (None, None, None, None) and c.delta < 0
+    assert (
+        c.verdict == "too few runs"
+        and (c.low, c.high, c.p, c.sd_arm) == (None, None, None, None)
+        and c.delta < 0
+    )
     assert c.next_action == "run 1 more seed: 5 runs"
 
 
@@ -89,12 +115,17 @@ def test_an_unfinished_page_shows_sequences_and_says_so(tmp_path):
     assert not fixed.anytime and early.anytime and Caution.UNFINISHED in early.warnings
     one, other = (c.of("good", "val_loss") for c in (fixed, early))
     assert (
-        other.method == "anytime-valid t-mixture" and other.low < one.low and other.high > one.high and other.verdict == "better"
+        other.method == "anytime-valid t-mixture"
+        and other.low < one.low
+        and other.high > one.high
+        and other.verdict == "better"
     )
 
 
 def test_before_five_blocks_a_sequence_is_too_few_runs(tmp_path):
-    c = compared(tmp_path, arms=STRONG, n_seeds=4, outcome={("bad", 3): "pending"}).of("good", "val_loss")
+    c = compared(tmp_path, arms=STRONG, n_seeds=4, outcome={("bad", 3): "pending"}).of(
+        "good", "val_loss"
+    )
     assert c.verdict == "too few runs" and c.p_attainable > 0.05 and np.isinf(c.high)
 
 
@@ -110,22 +141,40 @@ def test_diverged_runs_are_outcomes(tmp_path):
     c = compared(tmp_path, arms=STRONG[:2], n_seeds=6, outcome={("good", 1): "diverged"})
     cell, effect = c.cells["good"], c.of("good", "val_loss")
     assert (cell.n_finished, cell.n_diverged) == (5, 1)
-    assert (cell.diverged_low, cell.diverged_high) == pytest.approx(tuple(stats.binomtest(1, 6).proportion_ci(method="exact")))
-    assert "trimmed" in effect.method and Caution.DIVERGED in effect.warnings and effect.n_arm == 6 and effect.p < 0.05
+    assert (cell.diverged_low, cell.diverged_high) == pytest.approx(
+        tuple(stats.binomtest(1, 6).proportion_ci(method="exact"))
+    )
+    assert (
+        "trimmed" in effect.method
+        and Caution.DIVERGED in effect.warnings
+        and effect.n_arm == 6
+        and effect.p < 0.05
+    )
 
 
 def test_failed_runs_are_counted_and_named(tmp_path):
     c = compared(tmp_path, outcome={("r08", 0): "oom", ("r08", 1): "failed"})
     assert c.cells["r08"].n_failed == 2 and Caution.FAILED_RUNS in c.warnings and not c.anytime
-    assert Caution.MISSING_CELLS in c.of("r08", "val_loss").warnings and c.of("r08", "val_loss").n_blocks == 3
+    assert (
+        Caution.MISSING_CELLS in c.of("r08", "val_loss").warnings
+        and c.of("r08", "val_loss").n_blocks == 3
+    )
 
 
 def test_stale_runs_are_left_out_unless_accepted(tmp_path):
     write_experiment(tmp_path, stale=[("r08", 0)])
     out, kept = load("split", tmp_path), load("split", tmp_path, accept_stale=True)
-    assert out.runs["stale"].sum() == 1 and set(out.runs.loc[out.runs["stale"], "stale_files"]) == {"optim/muon.py"}
-    assert compare_all(out).of("r08", "val_loss").n_arm == 4 and Caution.STALE in compare_all(out).warnings
-    assert compare_all(kept).of("r08", "val_loss").n_arm == 5 and Caution.STALE_ACCEPTED in compare_all(kept).warnings
+    assert out.runs["stale"].sum() == 1 and set(out.runs.loc[out.runs["stale"], "stale_files"]) == {
+        "optim/muon.py"
+    }
+    assert (
+        compare_all(out).of("r08", "val_loss").n_arm == 4
+        and Caution.STALE in compare_all(out).warnings
+    )
+    assert (
+        compare_all(kept).of("r08", "val_loss").n_arm == 5
+        and Caution.STALE_ACCEPTED in compare_all(kept).warnings
+    )
 
 
 def test_the_same_run_twice_counts_once(tmp_path):
@@ -151,7 +200,11 @@ def test_times_are_not_compared_across_hardware(tmp_path):
     experiment = load("split", tmp_path)
     experiment.runs.loc[experiment.runs["arm"] == "good", "gpu"] = "another"
     c = compare_all(experiment)
-    assert c.of("good", "step_ms") is None and c.of("bad", "step_ms") is not None and Caution.MIXED_HARDWARE in c.warnings
+    assert (
+        c.of("good", "step_ms") is None
+        and c.of("bad", "step_ms") is not None
+        and Caution.MIXED_HARDWARE in c.warnings
+    )
     assert c.of("good", "val_loss") is not None and "good" not in c.decompositions
 
 
@@ -178,7 +231,9 @@ def test_equal_losses_and_outliers_are_flagged(tmp_path):
     assert Caution.OUTLIER in compare_all(experiment).of("good", "val_loss").warnings
     experiment.runs["val_loss"] = np.where(experiment.runs["arm"] == "good", 1.5, 1.6)
     c = compare_all(experiment).of("good", "val_loss")
-    assert Caution.ZERO_VARIANCE in c.warnings and c.verdict == "no error estimate" and c.low is None
+    assert (
+        Caution.ZERO_VARIANCE in c.warnings and c.verdict == "no error estimate" and c.low is None
+    )
 
 
 def test_a_confirmatory_experiment_is_not_exploratory(tmp_path):
@@ -189,8 +244,13 @@ def test_a_confirmatory_experiment_is_not_exploratory(tmp_path):
 def test_declared_noise_is_not_pooled(tmp_path):
     write_experiment(tmp_path)
     arms = load("split", tmp_path).plan.to_mapping()["arms"]
-    c = compare_all(edit(tmp_path, arms=[*arms[:-1], arms[-1] | {"alters_noise": True, "estimand": "retuned"}]))
-    assert c.of("r08", "val_loss").method == "paired t, Holm" and c.of("r08", "val_loss").estimand == "retuned"
+    c = compare_all(
+        edit(tmp_path, arms=[*arms[:-1], arms[-1] | {"alters_noise": True, "estimand": "retuned"}])
+    )
+    assert (
+        c.of("r08", "val_loss").method == "paired t, Holm"
+        and c.of("r08", "val_loss").estimand == "retuned"
+    )
     assert c.of("untied_head", "val_loss").method == "two-way model, max-t"
 
 
@@ -201,7 +261,11 @@ def test_three_budgets_resolve_time_and_its_parts(tmp_path):
     c = compared(tmp_path, n_seeds=3, budgets=(240, 300, 360), target=1.57)
     for arm, d in c.decompositions.items():
         t0, t1 = c.times["r07"], c.times[arm]
-        assert d.learning_s + d.systems_s == pytest.approx(d.total_s) == pytest.approx(t1.seconds - t0.seconds, rel=1e-2)
+        assert (
+            d.learning_s + d.systems_s
+            == pytest.approx(d.total_s)
+            == pytest.approx(t1.seconds - t0.seconds, rel=1e-2)
+        )
         assert d.total_percent == pytest.approx(d.learning_percent + d.systems_percent)
         ratio = c.of(arm, "time_to_target").ratio
         assert ratio == pytest.approx(t1.seconds / t0.seconds, rel=1e-6)
@@ -214,7 +278,9 @@ def test_one_budget_says_what_is_missing_and_shows_the_systems_gain(tmp_path):
     c = compare_all(edit(tmp_path, primary="time_to_target"))
     assert c.times["r08"].n_star is None and "two or more budgets" in c.times["r08"].reason
     assert c.primary == "val_loss" and "two or more budgets" in c.notes[0]
-    assert c.decompositions["r08"].learning_s is None and c.decompositions["r08"].systems_percent == pytest.approx(-10, abs=1)
+    assert c.decompositions["r08"].learning_s is None and c.decompositions[
+        "r08"
+    ].systems_percent == pytest.approx(-10, abs=1)
 
 
 def test_a_slope_from_outside_is_marked(tmp_path):
@@ -267,11 +333,15 @@ def adaptive(root, n_seeds, stop, **how):
 def test_a_strong_effect_stops_and_a_null_goes_on(tmp_path):
     strong = decide(adaptive(tmp_path / "a", 8, {"decide": 0.05}, arms=STRONG, sd=0.001))
     null = decide(adaptive(tmp_path / "b", 8, {"decide": 0.05}, arms=NULL, sd=0.001))
-    assert strong == Stop(reason="every arm is decided") and null == Continue(n=1, reason="8 seeds; open: same")
+    assert strong == Stop(reason="every arm is decided") and null == Continue(
+        n=1, reason="8 seeds; open: same"
+    )
 
 
 def test_the_rule_keeps_its_least_and_its_most(tmp_path):
-    assert decide(adaptive(tmp_path / "a", 2, {"decide": 0.05}, arms=STRONG)) == Continue(n=1, reason="2 of at least 3 seeds")
+    assert decide(adaptive(tmp_path / "a", 2, {"decide": 0.05}, arms=STRONG)) == Continue(
+        n=1, reason="2 of at least 3 seeds"
+    )
     assert isinstance(decide(adaptive(tmp_path / "b", 12, {"decide": 0.05}, arms=NULL)), Stop)
 
 
@@ -310,7 +380,12 @@ def test_a_broken_result_is_named(tmp_path):
 
 
 def test_an_experiment_without_any_result_is_a_table_of_pending_runs(tmp_path):
-    write_experiment(tmp_path, arms=NULL, n_seeds=2, outcome={(a.name, s): "pending" for a in NULL for s in range(2)})
+    write_experiment(
+        tmp_path,
+        arms=NULL,
+        n_seeds=2,
+        outcome={(a.name, s): "pending" for a in NULL for s in range(2)},
+    )
     experiment = load("split", tmp_path)
     assert set(experiment.runs["status"]) == {"pending"} and experiment.curves.empty
     c = compare_all(experiment)
@@ -319,13 +394,27 @@ def test_an_experiment_without_any_result_is_a_table_of_pending_runs(tmp_path):
 
 
 def test_an_arm_that_always_diverges_is_said_to(tmp_path):
-    c = compared(tmp_path, arms=STRONG, n_seeds=3, outcome={("bad", s): "diverged" for s in range(3)})
-    assert c.of("bad", "val_loss") is None and c.cells["bad"].diverged_rate == 1.0 and c.cells["bad"].diverged_high == 1.0
-    assert any("All 3 runs of bad diverged" in note for note in c.notes) and c.of("good", "val_loss").verdict == "better"
+    c = compared(
+        tmp_path, arms=STRONG, n_seeds=3, outcome={("bad", s): "diverged" for s in range(3)}
+    )
+    assert (
+        c.of("bad", "val_loss") is None
+        and c.cells["bad"].diverged_rate == 1.0
+        and c.cells["bad"].diverged_high == 1.0
+    )
+    assert (
+        any("All 3 runs of bad diverged" in note for note in c.notes)
+        and c.of("good", "val_loss").verdict == "better"
+    )
 
 
 def test_every_warning_names_a_cure():
-    assert all(len(w.text) < 200 and w.text.endswith(".") and (":" in w.text or ". " in w.text or ";" in w.text) for w in Caution)
+    assert all(
+        len(w.text) < 200
+        and w.text.endswith(".")
+        and (":" in w.text or ". " in w.text or ";" in w.text)
+        for w in Caution
+    )
 
 
 def test_a_rules_own_seeds_are_no_extension(tmp_path):
@@ -333,7 +422,11 @@ def test_a_rules_own_seeds_are_no_extension(tmp_path):
     lock = experiment.plan.locks[0]
     locked = replace(lock, plan={**lock.plan, "seeds": [0, 1, 2]})
     c = compare_all(replace(experiment, plan=replace(experiment.plan, locks=(locked,))))
-    assert c.anytime and Caution.EXTENDED not in c.warnings and c.of("good", "val_loss").method == "anytime-valid t-mixture"
+    assert (
+        c.anytime
+        and Caution.EXTENDED not in c.warnings
+        and c.of("good", "val_loss").method == "anytime-valid t-mixture"
+    )
 
 
 def test_a_bound_in_words_is_never_inside_the_interval(tmp_path):
@@ -342,7 +435,9 @@ def test_a_bound_in_words_is_never_inside_the_interval(tmp_path):
     write_experiment(tmp_path, arms=arms, n_seeds=8, confirm=True)
     experiment = load("split", tmp_path)
     runs = experiment.runs
-    runs["step_ms"] = 20.0 * np.exp(np.where(runs["arm"] == "same", 0.8 * (-1.0) ** runs["seed"] + 0.01, 0.0))
+    runs["step_ms"] = 20.0 * np.exp(
+        np.where(runs["arm"] == "same", 0.8 * (-1.0) ** runs["seed"] + 0.01, 0.0)
+    )
     c = compare_all(experiment).of("same", "step_ms")
     assert c is not None and c.low is not None and c.high is not None and c.high > -1.2 * c.low > 0
     assert c.verdict.startswith("no difference larger than")

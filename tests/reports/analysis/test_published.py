@@ -28,7 +28,10 @@ def test_a_verdict_is_printed_with_both_effects_as_ratios(verdict, resolved):
     )  # fmt: skip
     words = " ".join(p.text for p in parts)
     assert parts[0].text == verdict
-    assert "r15 against r14, training time: published −10.5 % [−11.1, −9.8] % (75 against 38 runs)" in words
+    assert (
+        "r15 against r14, training time: published −10.5 % [−11.1, −9.8] % (75 against 38 runs)"
+        in words
+    )
     assert ("here −8.1 % [−9.0, −7.2] %" in words) is resolved
     assert words.endswith("The reason.")
     assert "27.8" not in words, "ratios, never seconds across machines"
@@ -39,8 +42,13 @@ def test_there_are_seven_verdicts():
 
 
 def test_an_experiment_that_names_a_record_has_the_published_delta_beside_its_own(tmp_path):
-    write_experiment(tmp_path, arms=LADDER, n_seeds=3, budgets=(200, 300, 400), target=1.57, published="r08")
-    said = {p.key: p.text for p in published_parts(compare_all(load("split", results=tmp_path)).published)}
+    write_experiment(
+        tmp_path, arms=LADDER, n_seeds=3, budgets=(200, 300, 400), target=1.57, published="r08"
+    )
+    said = {
+        p.key: p.text
+        for p in published_parts(compare_all(load("split", results=tmp_path)).published)
+    }
     assert said["published.verdict"] == "not testable here"
     assert said["published.theirs"] == "−10.2 %"
     assert said["published.ours"].startswith("−")
@@ -49,6 +57,9 @@ def test_an_experiment_that_names_a_record_has_the_published_delta_beside_its_ow
 def test_an_experiment_without_a_counted_run_still_has_the_published_delta(tmp_path):
     write_experiment(tmp_path, arms=LADDER, n_seeds=1, published="r08")
     shutil.rmtree(tmp_path / "runs")
-    said = {p.key: p.text for p in published_parts(compare_all(load("split", results=tmp_path)).published)}
+    said = {
+        p.key: p.text
+        for p in published_parts(compare_all(load("split", results=tmp_path)).published)
+    }
     assert said["published.theirs"] == "−10.2 %"
     assert said["published.verdict"] == "not testable here"

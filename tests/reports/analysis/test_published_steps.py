@@ -64,7 +64,12 @@ def test_one_published_run_per_rung_is_too_uncertain_to_test_by(tmp_path):
 
 def test_a_published_side_that_is_certain_gets_the_other_verdicts(tmp_path, monkeypatch):
     monkeypatch.setattr("reports.analysis.published_steps.era_sd", lambda record: 0.0002)
-    for factor, verdict in ((1.0, "reproduced"), (0.3, "smaller"), (2.0, "larger"), (-1.0, "opposite")):
+    for factor, verdict in (
+        (1.0, "reproduced"),
+        (0.3, "smaller"),
+        (2.0, "larger"),
+        (-1.0, "opposite"),
+    ):
         assert set(verdicts(made(tmp_path / str(factor), factor=factor)).values()) == {verdict}
 
 

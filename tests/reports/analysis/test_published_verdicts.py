@@ -24,7 +24,11 @@ SURE = Estimate(value=-0.10, se=0.005)  # a published effect of 10 % known to 0.
         (Estimate(value=-0.19, se=0.005, df=20), SURE, "larger"),
         (Estimate(value=0.03, se=0.005, df=20), SURE, "opposite"),
         (Estimate(value=-0.08, se=0.05, df=4), SURE, "not resolved"),
-        (Estimate(value=-0.10, se=0.0), Estimate(value=-0.10, se=0.03), "published delta too uncertain to test"),
+        (
+            Estimate(value=-0.10, se=0.0),
+            Estimate(value=-0.10, se=0.03),
+            "published delta too uncertain to test",
+        ),
     ],
 )
 def test_verdicts(own, published, verdict):
@@ -37,9 +41,13 @@ def test_a_margin_must_be_positive():
 
 
 def test_record_7_to_8_is_one_run_against_one_run_and_too_uncertain_to_test():
-    seen = published_verdict("r08", "r07", "arm", own=Estimate(value=math.log(648.063 / 721.882), se=0.001, df=20))
+    seen = published_verdict(
+        "r08", "r07", "arm", own=Estimate(value=math.log(648.063 / 721.882), se=0.001, df=20)
+    )
     assert seen.verdict == "published delta too uncertain to test"
-    assert seen.published_s == pytest.approx(-73.8, abs=0.05) and seen.published_s_error == pytest.approx(43, abs=4)
+    assert seen.published_s == pytest.approx(
+        -73.8, abs=0.05
+    ) and seen.published_s_error == pytest.approx(43, abs=4)
     assert seen.n_published == (1, 1) and seen.published_percent == pytest.approx(-10.2, abs=0.05)
 
 
@@ -50,7 +58,9 @@ def test_many_published_runs_are_testable():
         and new.loss == pytest.approx(3.27846, abs=5e-6)
         and new.time_s == pytest.approx(236.86, abs=0.005)
     )
-    delta = Estimate(value=math.log(new.time_s / old.time_s), se=math.hypot(new.log_time_se, old.log_time_se))
+    delta = Estimate(
+        value=math.log(new.time_s / old.time_s), se=math.hypot(new.log_time_se, old.log_time_se)
+    )
     assert not too_uncertain(delta, abs(delta.value) / 2)
 
 
@@ -72,19 +82,42 @@ def test_the_whole_record_is_the_arm_with_most_changes():
 
 ARMS = (
     Arm(name="base"),
-    Arm(name="whole", loss_effect=-0.012, step_factor=0.99, changes=("x",), fields=(("model.untied_head", True),)),
+    Arm(
+        name="whole",
+        loss_effect=-0.012,
+        step_factor=0.99,
+        changes=("x",),
+        fields=(("model.untied_head", True),),
+    ),
 )
 
 
 def experiment(
-    root, *, published, scale="gpt2", corpus="fineweb10B", base="r14", arms=ARMS, primary="val_loss", margin=0.01, **how
+    root,
+    *,
+    published,
+    scale="gpt2",
+    corpus="fineweb10B",
+    base="r14",
+    arms=ARMS,
+    primary="val_loss",
+    margin=0.01,
+    **how,
 ):
     """Losses near 1.58 at 300 steps, with a slope of 0.15 per unit of 300 / N; time to target follows from three budgets."""
     how = {"n_seeds": 4, "sd": 0.0005, **how}
-    write_experiment(root, arms=arms, budgets=(250, 300, 350), target=1.575, published=published, **how)
+    write_experiment(
+        root, arms=arms, budgets=(250, 300, 350), target=1.575, published=published, **how
+    )
     path = root / "experiments" / "split" / "experiment.json"
     plan = json.loads(path.read_text())
-    plan |= {"scale": scale, "base": base, "corpus": {**plan["corpus"], "name": corpus}, "primary": primary, "margin": margin}
+    plan |= {
+        "scale": scale,
+        "base": base,
+        "corpus": {**plan["corpus"], "name": corpus},
+        "primary": primary,
+        "margin": margin,
+    }
     path.write_text(json.dumps(plan))
     return compare_all(load("split", root)).published
 
@@ -93,7 +126,10 @@ def test_record_7_to_8_is_too_uncertain_from_the_logs_alone(tmp_path):
     """Whatever we measure, however well: one run against one run."""
     seen = experiment(tmp_path, published="r08", base="r07")
     assert seen.verdict == "published delta too uncertain to test" and seen.percent is not None
-    assert seen.published_s == pytest.approx(-73.8, abs=0.05) and "even a perfect repetition would seldom pass" in seen.why
+    assert (
+        seen.published_s == pytest.approx(-73.8, abs=0.05)
+        and "even a perfect repetition would seldom pass" in seen.why
+    )
 
 
 def test_a_wide_interval_is_not_resolved(tmp_path):
@@ -113,13 +149,19 @@ def test_the_margin_is_the_plans_where_time_decides(tmp_path):
 @pytest.mark.slow
 def test_an_unfinished_repetition_is_judged_by_its_sequence(tmp_path):
     planned = experiment(tmp_path / "a", published="r15", n_seeds=9)
-    early = experiment(tmp_path / "b", published="r15", n_seeds=9, outcome={("whole", 8): "pending"})
+    early = experiment(
+        tmp_path / "b", published="r15", n_seeds=9, outcome={("whole", 8): "pending"}
+    )
     assert early.percent_low < planned.percent_low and early.percent_high > planned.percent_high
 
 
 def test_an_experiment_at_another_scale_is_not_testable_here(tmp_path):
     seen = experiment(tmp_path, published="r15", scale="tiny", corpus="stdlib")
-    assert seen.verdict == "not testable here" and "tiny on stdlib" in seen.why and seen.percent is not None
+    assert (
+        seen.verdict == "not testable here"
+        and "tiny on stdlib" in seen.why
+        and seen.percent is not None
+    )
 
 
 def test_a_change_of_torch_without_that_environment_is_not_testable(tmp_path):
@@ -129,12 +171,21 @@ def test_a_change_of_torch_without_that_environment_is_not_testable(tmp_path):
 
 @pytest.mark.parametrize(
     ("loss_effect", "step_factor", "verdict"),
-    [(-0.012, 0.96, "reproduced"), (-0.002, 1.0, "smaller"), (-0.03, 0.90, "larger"), (0.01, 1.05, "opposite")],
+    [
+        (-0.012, 0.96, "reproduced"),
+        (-0.002, 1.0, "smaller"),
+        (-0.03, 0.90, "larger"),
+        (0.01, 1.05, "opposite"),
+    ],
 )
 def test_whole_experiments_get_their_verdict(tmp_path, loss_effect, step_factor, verdict):
     """Record 14 to 15 is -10.5 % in time; loss -0.012 is about -7.5 % of the steps here."""
     whole = Arm(
-        name="whole", loss_effect=loss_effect, step_factor=step_factor, changes=("x",), fields=(("model.untied_head", True),)
+        name="whole",
+        loss_effect=loss_effect,
+        step_factor=step_factor,
+        changes=("x",),
+        fields=(("model.untied_head", True),),
     )
     seen = experiment(tmp_path, published="r15", arms=(ARMS[0], whole))
     assert seen.verdict == verdict and seen.percent_low < seen.percent < seen.percent_high
@@ -145,6 +196,11 @@ def test_a_single_budget_does_not_resolve_a_time(tmp_path):
     write_experiment(tmp_path, arms=ARMS, n_seeds=3, published="r15")
     path = tmp_path / "experiments" / "split" / "experiment.json"
     plan = json.loads(path.read_text())
-    path.write_text(json.dumps(plan | {"scale": "gpt2", "base": "r14", "corpus": {**plan["corpus"], "name": "fineweb10B"}}))
+    path.write_text(
+        json.dumps(
+            plan
+            | {"scale": "gpt2", "base": "r14", "corpus": {**plan["corpus"], "name": "fineweb10B"}}
+        )
+    )
     seen = compare_all(load("split", tmp_path)).published
     assert seen.verdict == "not resolved" and seen.percent is None

@@ -18,31 +18,65 @@ from tests.report_fixtures import write_experiment
 FACTORS = ("x0.5", "x1", "x2")
 
 
-def crossed(folder: Path, effects: dict[str, tuple[float, float, float]], **facts: object) -> Experiment:
+def crossed(
+    folder: Path, effects: dict[str, tuple[float, float, float]], **facts: object
+) -> Experiment:
     """Arms at three rates; effects are their losses above a common level at x0.5, x1 and x2."""
-    named = [(of, f, of if f == "x1" else f"{of} @ muon_lr {f}", e) for of, es in effects.items() for f, e in zip(FACTORS, es)]
+    named = [
+        (of, f, of if f == "x1" else f"{of} @ muon_lr {f}", e)
+        for of, es in effects.items()
+        for f, e in zip(FACTORS, es)
+    ]
     arms = [
-        Arm(name=n, loss_effect=e, changes=() if of == "baseline" else (of,), fields=(("plugin.arm", n),))
+        Arm(
+            name=n,
+            loss_effect=e,
+            changes=() if of == "baseline" else (of,),
+            fields=(("plugin.arm", n),),
+        )
         for of, _, n, e in named
     ]
     first = next(i for i, (_, _, name, _) in enumerate(named) if name == "baseline")
     arms.insert(0, arms.pop(first))
     write_experiment(folder, arms=arms, n_seeds=4, sd=5e-4, target=None, **facts)  # type: ignore[arg-type]
     made = load("split", folder)
-    place: dict[str, Any] = {name: {"of": of, "point": {"optim.muon_lr": f}} for of, f, name, _ in named}
-    placed = tuple(replace(a, of=place[a.name]["of"], point=place[a.name]["point"]) for a in made.plan.arms)
-    return replace(made, plan=replace(made.plan, axes={"optim.muon_lr": list(FACTORS)}, arms=placed))
+    place: dict[str, Any] = {
+        name: {"of": of, "point": {"optim.muon_lr": f}} for of, f, name, _ in named
+    }
+    placed = tuple(
+        replace(a, of=place[a.name]["of"], point=place[a.name]["point"]) for a in made.plan.arms
+    )
+    return replace(
+        made, plan=replace(made.plan, axes={"optim.muon_lr": list(FACTORS)}, arms=placed)
+    )
 
 
 def test_the_page_says_where_a_sign_depends_on_the_rate(tmp_path: Path) -> None:
-    flips = {"baseline": (0.0, 0.0, 0.05), "a": (0.02, 0.0, 0.02), "b": (-0.02, -0.02, 0.03), "c": (0.0, 0.0, 0.05)}
+    flips = {
+        "baseline": (0.0, 0.0, 0.05),
+        "a": (0.02, 0.0, 0.02),
+        "b": (-0.02, -0.02, 0.03),
+        "c": (0.0, 0.0, 0.05),
+    }
     found = {s.arm: s for s in sensitivities(crossed(tmp_path, flips))}
-    assert found["a"].words == "the sign depends on the point: better at optim.muon_lr x2; worse at optim.muon_lr x0.5"
+    assert (
+        found["a"].words
+        == "the sign depends on the point: better at optim.muon_lr x2; worse at optim.muon_lr x0.5"
+    )
     assert found["b"].words == "better at every point"
     assert found["c"].words == "not told apart from zero at any point"
-    assert [e.delta for e in found["a"].effects] == pytest.approx([0.02, 0.0, -0.03], abs=2e-3)  # like against like
+    assert [e.delta for e in found["a"].effects] == pytest.approx(
+        [0.02, 0.0, -0.03], abs=2e-3
+    )  # like against like
     again = crossed(tmp_path / "again", flips)
-    page = render([replace(again, plan=replace(again.plan, left_out=("cudnn: needs CUDA, which this machine lacks",)))])
+    page = render(
+        [
+            replace(
+                again,
+                plan=replace(again.plan, left_out=("cudnn: needs CUDA, which this machine lacks",)),
+            )
+        ]
+    )
     assert "Left out: cudnn: needs CUDA, which this machine lacks." in page
     assert "Does the sign hold?" in page
     assert "the sign depends on the point" in page
@@ -60,8 +94,12 @@ def test_the_best_rate_is_the_lowest_point_of_the_quadratic() -> None:
     assert not found.at_edge
 
 
-@pytest.mark.parametrize(("losses", "factor"), [((3.0, 2.0, 1.5), 2.0), ((1.0, 2.0, 2.9), 0.5), ((1.0, 2.0, 1.1), 0.5)])
-def test_a_best_rate_beyond_the_grid_or_without_a_minimum_is_an_end_of_it(losses: tuple[float, ...], factor: float) -> None:
+@pytest.mark.parametrize(
+    ("losses", "factor"), [((3.0, 2.0, 1.5), 2.0), ((1.0, 2.0, 2.9), 0.5), ((1.0, 2.0, 1.1), 0.5)]
+)
+def test_a_best_rate_beyond_the_grid_or_without_a_minimum_is_an_end_of_it(
+    losses: tuple[float, ...], factor: float
+) -> None:
     found = best({f: [x] for f, x in zip((0.5, 1.0, 2.0), losses)})
     assert found.factor == pytest.approx(factor)
     assert found.at_edge
@@ -77,6 +115,10 @@ def test_every_arm_gets_its_own_rate_and_a_point_that_diverged_is_none(tmp_path:
 
 def test_an_arm_that_diverges_everywhere_has_no_best_rate(tmp_path: Path) -> None:
     names = ("a @ muon_lr x0.5", "a", "a @ muon_lr x2")
-    grid = crossed(tmp_path, {"baseline": (0.0, 0.0, 0.0), "a": (0.0, 0.0, 0.0)}, outcome={(n, 0): "diverged" for n in names})
+    grid = crossed(
+        tmp_path,
+        {"baseline": (0.0, 0.0, 0.0), "a": (0.0, 0.0, 0.0)},
+        outcome={(n, 0): "diverged" for n in names},
+    )
     with pytest.raises(ValueError, match="arm 'a' has no rate at which all its runs finished"):
         best_rates(grid)

@@ -29,20 +29,47 @@ PLAN = Plan(
     name="split",
     arms=tuple(
         PlanArm(name=name, changes=changes, of=name)
-        for name, changes in (("base", ()), ("a", ("a",)), ("b", ("b",)), ("a + b", ("a", "b")), ("c", ("c",)))
+        for name, changes in (
+            ("base", ()),
+            ("a", ("a",)),
+            ("b", ("b",)),
+            ("a + b", ("a", "b")),
+            ("c", ("c",)),
+        )
     ),
 )
 
 
 def rows(values: dict[str, list[float]]) -> pd.DataFrame:
-    return pd.DataFrame([{"arm": arm, "block": i, "val_loss": v} for arm, own in values.items() for i, v in enumerate(own)])
+    return pd.DataFrame(
+        [
+            {"arm": arm, "block": i, "val_loss": v}
+            for arm, own in values.items()
+            for i, v in enumerate(own)
+        ]
+    )
 
 
 def test_an_interaction_is_what_two_changes_add_beyond_their_sum():
-    found = interplay(rows({"base": [2.0, 3.0], "a": [1.9, 2.8], "b": [1.8, 2.9], "a + b": [1.6, 2.9], "c": [2.2, 3.1]}), PLAN)
+    found = interplay(
+        rows(
+            {
+                "base": [2.0, 3.0],
+                "a": [1.9, 2.8],
+                "b": [1.8, 2.9],
+                "a + b": [1.6, 2.9],
+                "c": [2.2, 3.1],
+            }
+        ),
+        PLAN,
+    )
     by = {e.changes: e for e in found}
-    assert by["a", "b"].estimate == pytest.approx(((1.6 - 1.9 - 1.8 + 2.0) + (2.9 - 2.8 - 2.9 + 3.0)) / 2)
-    assert by["a",].estimate == pytest.approx(((-0.1 - 0.2) / 2 + (-0.2 + 0.0) / 2) / 2), "over both values of b, then blocks"
+    assert by["a", "b"].estimate == pytest.approx(
+        ((1.6 - 1.9 - 1.8 + 2.0) + (2.9 - 2.8 - 2.9 + 3.0)) / 2
+    )
+    assert by["a",].estimate == pytest.approx(((-0.1 - 0.2) / 2 + (-0.2 + 0.0) / 2) / 2), (
+        "over both values of b, then blocks"
+    )
     assert by["a",].n_contexts == 2
     assert ("a", "c") not in by, "a and c were never run together"
     assert by["a", "b"].low < by["a", "b"].estimate < by["a", "b"].high
@@ -54,9 +81,21 @@ def test_arms_that_were_never_combined_have_no_matrix():
 
 
 def test_a_block_with_a_hole_is_left_out_of_what_it_lacks():
-    table = rows({"base": [2.0, 3.0, 2.5], "a": [1.9, 2.8, 2.4], "b": [1.8, 2.9, 2.3], "a + b": [1.6, 2.9, 2.2]})
+    table = rows(
+        {
+            "base": [2.0, 3.0, 2.5],
+            "a": [1.9, 2.8, 2.4],
+            "b": [1.8, 2.9, 2.3],
+            "a + b": [1.6, 2.9, 2.2],
+        }
+    )
     whole = {e.changes: e for e in interplay(table[table["block"] < 2], PLAN)}
-    holed = {e.changes: e for e in interplay(table.drop(table.index[(table["arm"] == "a") & (table["block"] == 2)]), PLAN)}
+    holed = {
+        e.changes: e
+        for e in interplay(
+            table.drop(table.index[(table["arm"] == "a") & (table["block"] == 2)]), PLAN
+        )
+    }
     assert holed["a", "b"].estimate == pytest.approx(whole["a", "b"].estimate)
     assert holed["a", "b"].n_blocks == 2
 
@@ -68,7 +107,11 @@ def test_a_factorial_shows_the_interaction_that_is_in_it(tmp_path):
     assert low < LOST_TOGETHER < high
     assert low > 0
     assert (n_blocks, n_contexts) == (6, 2)
-    assert found["value_residual", "value_residual"][3] < PARTS["value_residual"] < found["value_residual", "value_residual"][4]
+    assert (
+        found["value_residual", "value_residual"][3]
+        < PARTS["value_residual"]
+        < found["value_residual", "value_residual"][4]
+    )
     assert len(found) == 3 + 3
 
 
@@ -100,12 +143,19 @@ RUNS = pd.DataFrame({"run_id": ["x", "y"], "arm": ["a", "a"], "status": ["finish
 def test_step_times_are_means_between_validations_where_single_steps_are_unknown():
     palette = Palette(arms=("a",), baseline="a")
     found = of_stretches(CURVES, skip_first=False)["x"]
-    assert (found.n, found.quantiles[0], found.quantiles[-1], found.single) == (3, 10.0, 20.0, False)
+    assert (found.n, found.quantiles[0], found.quantiles[-1], found.single) == (
+        3,
+        10.0,
+        20.0,
+        False,
+    )
     assert of_stretches(CURVES, skip_first=True)["x"].n == 2
     figure = step_distribution(CURVES, RUNS, {}, palette)
     assert sum(r[3] for r in figure.rows) == pytest.approx(3, abs=0.01)
     assert figure.caption.startswith("Single steps were not recorded")
-    assert step_distribution(CURVES, RUNS, {}, palette, skip_first=True) is None, "two are no distribution"
+    assert step_distribution(CURVES, RUNS, {}, palette, skip_first=True) is None, (
+        "two are no distribution"
+    )
 
 
 def test_the_distribution_of_an_arm_is_that_of_all_its_steps():
@@ -113,7 +163,9 @@ def test_the_distribution_of_an_arm_is_that_of_all_its_steps():
     runs = [rng.lognormal(3.0, 0.1, 400), rng.lognormal(3.2, 0.1, 200)]
     times = {name: of_steps(ms) for name, ms in zip("xy", runs)}
     everything = np.concatenate(runs)
-    assert percentiles(list(times.values()), (5, 50, 95)) == pytest.approx(np.percentile(everything, (5, 50, 95)), rel=5e-3)
+    assert percentiles(list(times.values()), (5, 50, 95)) == pytest.approx(
+        np.percentile(everything, (5, 50, 95)), rel=5e-3
+    )
     both = RUNS.assign(status="finished")
     figure = step_distribution(CURVES, both, times, Palette(arms=("a",), baseline="a"))
     assert sum(r[3] for r in figure.rows) == pytest.approx(600, abs=0.01)
@@ -136,7 +188,10 @@ def test_a_logarithmic_axis_is_a_logarithmic_axis():
 
 def test_a_ladder_with_budgets_is_a_waterfall_of_the_time_to_target(tmp_path):
     write_experiment(tmp_path, arms=LADDER, n_seeds=3, budgets=(200, 300, 400), target=1.57)
-    rows, times = figures_of(tmp_path)["waterfall_time_to_target"].rows, compare_all(load("split", results=tmp_path)).times
+    rows, times = (
+        figures_of(tmp_path)["waterfall_time_to_target"].rows,
+        compare_all(load("split", results=tmp_path)).times,
+    )
     levels = [r[1] for r in rows]
     assert levels == pytest.approx([times[a.name].seconds for a in LADDER])
     assert levels[0] + sum(r[2] for r in rows[1:]) == pytest.approx(levels[-1])

@@ -22,7 +22,12 @@ PROMISED = {
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Experiment:
-    write_experiment(tmp_path, arms=LADDER[:3], n_seeds=3, outcome={("r07", 1): "diverged", ("untied_head", 0): "pending"})
+    write_experiment(
+        tmp_path,
+        arms=LADDER[:3],
+        n_seeds=3,
+        outcome={("r07", 1): "diverged", ("untied_head", 0): "pending"},
+    )
     return load("split", results=tmp_path)
 
 
@@ -55,10 +60,20 @@ def test_a_spreadsheet_takes_no_name_for_a_formula(tmp_path):
     loaded = load("split", results=tmp_path)
     for curves in (False, True):
         table = pd.read_csv(export([loaded], tmp_path / "out.csv", curves=curves))
-        assert set(table["arm"]) == {"base", "'=1+1", "'+cmd|' /C calc'!A0", "'-2", "'@SUM(A1)", "'\uff1d1", "a=b"}
+        assert set(table["arm"]) == {
+            "base",
+            "'=1+1",
+            "'+cmd|' /C calc'!A0",
+            "'-2",
+            "'@SUM(A1)",
+            "'\uff1d1",
+            "a=b",
+        }
     plain = loaded.runs.assign(val_loss=-loaded.runs["val_loss"])
     negative = export([dataclasses.replace(loaded, runs=plain)], tmp_path / "out.csv")
-    assert pd.read_csv(negative)["val_loss"].tolist() == plain["val_loss"].tolist(), "numbers stay numbers"
+    assert pd.read_csv(negative)["val_loss"].tolist() == plain["val_loss"].tolist(), (
+        "numbers stay numbers"
+    )
 
 
 def test_other_file_names_and_nothing_to_export_are_refused(experiment, tmp_path):

@@ -22,7 +22,9 @@ def table(name: str) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, Page]:
-    return {name: read_page(render([published_experiment(name)])) for name in ("ladder", "r09_ladder")}
+    return {
+        name: read_page(render([published_experiment(name)])) for name in ("ladder", "r09_ladder")
+    }
 
 
 def test_the_table_of_records_agrees_with_the_logs():
@@ -30,19 +32,25 @@ def test_the_table_of_records_agrees_with_the_logs():
         if r["record"] in ("r02", "r03", "r03pre"):
             continue  # no log with times
         known = published_record(r["record"])
-        spread = 0.0012 if r["record"] == "r13" else 6e-5  # its one official log beside the mean of seven
+        spread = (
+            0.0012 if r["record"] == "r13" else 6e-5
+        )  # its one official log beside the mean of seven
         assert float(r["val_loss"]) == pytest.approx(known.loss, abs=spread)
         assert float(r["train_time_s"]) == pytest.approx(known.time_s, rel=2e-3)
         assert int(r["steps"]) == known.steps
         assert int(r["tokens"]) == known.steps * 524_288
 
 
-@pytest.mark.parametrize(("name", "record"), [("r09_ladder", "r09"), ("optimizers_on_r07", "optimizers-on-r07")])
+@pytest.mark.parametrize(
+    ("name", "record"), [("r09_ladder", "r09"), ("optimizers_on_r07", "optimizers-on-r07")]
+)
 def test_the_ablations_agree_with_their_logs(name, record):
     final = {arm: r for (rec, arm, _), r in final_rows().items() if rec in (record, "r07")}
     for row in table(name):
         assert float(row["val_loss"]) == float(final[row["log_arm"]]["val_loss"])
-        assert float(row["step_ms"]) == pytest.approx(float(final[row["log_arm"]]["step_avg_ms"]), abs=0.005)
+        assert float(row["step_ms"]) == pytest.approx(
+            float(final[row["log_arm"]]["step_avg_ms"]), abs=0.005
+        )
 
 
 def test_the_published_curves_are_those_of_the_logs():
@@ -57,8 +65,20 @@ def test_the_published_curves_are_those_of_the_logs():
 
 def test_record_9_in_parts(pages):
     rows = {place: row for (_, place), row in pages["r09_ladder"].verdicts.items()}
-    assert [round(rows[i]["evidence.loss"].values[0], 4) for i in range(1, 6)] == [-0.0123, -0.0086, -0.0093, -0.0128, -0.0053]
-    assert [round(rows[i]["evidence.step"].values[0], 2) for i in range(1, 6)] == [3.03, 0.97, 5.98, 0.01, 2.81]
+    assert [round(rows[i]["evidence.loss"].values[0], 4) for i in range(1, 6)] == [
+        -0.0123,
+        -0.0086,
+        -0.0093,
+        -0.0128,
+        -0.0053,
+    ]
+    assert [round(rows[i]["evidence.step"].values[0], 2) for i in range(1, 6)] == [
+        3.03,
+        0.97,
+        5.98,
+        0.01,
+        2.81,
+    ]
     assert "waterfall_val_loss-0" in {key for (key,) in pages["r09_ladder"].drawings}
 
 

@@ -2,7 +2,7 @@
 
 ABLATE_SHOTS names a folder for screenshots of the pages."""
 
-# ruff: noqa: E501  # JavaScript
+# a table of sentences
 import csv
 import io
 import os
@@ -22,7 +22,8 @@ from tests.report_fixtures import write_experiment
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 FORMULAS = tuple(
-    Arm(name=n, loss_effect=e, fields=(("model.f", n),)) for n, e in (("base", 0.0), ("=1+1", -0.1), ("@SUM(A1)", -0.1))
+    Arm(name=n, loss_effect=e, fields=(("model.f", n),))
+    for n, e in (("base", 0.0), ("=1+1", -0.1), ("@SUM(A1)", -0.1))
 )
 CASES = {
     "ladder": {"arms": LADDER, "n_seeds": 5, "published": "r08"},
@@ -32,7 +33,11 @@ CASES = {
     "factorial": {"arms": FACTORIAL, "n_seeds": 5, "design": "factorial"},
     "many": {"arms": many_arms(40), "n_seeds": 3, "design": "add-one", "n_nodes": 2},
     "formulas": {"arms": FORMULAS, "n_seeds": 2, "design": "add-one"},
-    "waiting": {"arms": LADDER[:2], "n_seeds": 1, "outcome": {("r07", 0): "pending", ("untied_head", 0): "failed"}},
+    "waiting": {
+        "arms": LADDER[:2],
+        "n_seeds": 1,
+        "outcome": {("r07", 0): "pending", ("untied_head", 0): "failed"},
+    },
 }
 
 # Contrast (WCAG 2.2, 1.4.3): every text node against the background behind it, transparent backgrounds looked through.
@@ -60,7 +65,9 @@ def browser() -> Iterator[Browser]:
     program = chromium()
     if program is None:
         if os.environ.get("ABLATE_REQUIRE_BROWSER") == "1":
-            pytest.fail("no Chromium on PATH, and ABLATE_REQUIRE_BROWSER=1 asks for one: apt-get install chromium")
+            pytest.fail(
+                "no Chromium on PATH, and ABLATE_REQUIRE_BROWSER=1 asks for one: apt-get install chromium"
+            )
         pytest.skip("no Chromium on PATH: apt-get install chromium")
     with Browser(program) as opened:
         yield opened
@@ -74,7 +81,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         write_experiment(root, name=name, **case)
         made[name] = write_report([load(name, results=root)], root / f"{name}.html")
     made["published"] = write_report([published_experiment("ladder")], root / "published.html")
-    made["two"] = write_report([load(n, results=root) for n in ("small", "ladder")], root / "two.html")
+    made["two"] = write_report(
+        [load(n, results=root) for n in ("small", "ladder")], root / "two.html"
+    )
     return made
 
 
@@ -113,9 +122,16 @@ def test_tables_sort_by_a_click_and_again_the_other_way(browser, pages):
     up = [float(v) for v in browser.evaluate(COLUMN.format(place - 1))]
     assert up == sorted(up)
     assert len(up) == 25
-    assert browser.evaluate("document.querySelector('th[data-key=val_loss]').getAttribute('aria-sort')") == "ascending"
+    assert (
+        browser.evaluate(
+            "document.querySelector('th[data-key=val_loss]').getAttribute('aria-sort')"
+        )
+        == "ascending"
+    )
     browser.evaluate(press)
-    assert [float(v) for v in browser.evaluate(COLUMN.format(place - 1))] == sorted(up, reverse=True)
+    assert [float(v) for v in browser.evaluate(COLUMN.format(place - 1))] == sorted(
+        up, reverse=True
+    )
 
 
 def test_the_verdict_table_sorts_by_its_numbers(browser, pages):
@@ -132,15 +148,26 @@ def test_many_arms_can_be_filtered_by_name_and_verdict(browser, pages):
     browser.evaluate(
         "(() => { const i = document.querySelector('input[data-what=arms]'); i.value = 'change_0'; i.dispatchEvent(new Event('input')); })()"
     )
-    assert browser.evaluate("document.querySelectorAll('table.verdicts tbody tr:not([hidden])').length") == 10
-    assert browser.evaluate("document.querySelector('[role=status]').textContent") == "10 of 40 arms"
+    assert (
+        browser.evaluate(
+            "document.querySelectorAll('table.verdicts tbody tr:not([hidden])').length"
+        )
+        == 10
+    )
+    assert (
+        browser.evaluate("document.querySelector('[role=status]').textContent") == "10 of 40 arms"
+    )
 
 
 def test_screenshots_show_something(browser, pages, tmp_path):
     folder = Path(os.environ.get("ABLATE_SHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("ladder", "factorial", "many", "published"):
-        for kind, width, dark in (("desktop", 1280, False), ("dark", 1280, True), ("phone", 390, False)):
+        for kind, width, dark in (
+            ("desktop", 1280, False),
+            ("dark", 1280, True),
+            ("phone", 390, False),
+        ):
             browser.open(pages[name], width=width, dark=dark)
             shot = folder / f"{name}-{kind}.png"
             browser.screenshot(shot)
@@ -160,7 +187,10 @@ def test_sorting_works_from_the_keyboard(browser, pages):
             windowsVirtualKeyCode=13,
             text="\r" if kind == "keyDown" else "",
         )
-    assert browser.evaluate("document.querySelector('th[data-key=step_ms]').getAttribute('aria-sort')") == "ascending"
+    assert (
+        browser.evaluate("document.querySelector('th[data-key=step_ms]').getAttribute('aria-sort')")
+        == "ascending"
+    )
 
 
 def test_the_filter_keeps_rows_with_every_word_and_says_how_many(browser, pages):
@@ -168,14 +198,25 @@ def test_the_filter_keeps_rows_with_every_word_and_says_how_many(browser, pages)
     browser.evaluate(
         "(() => { const i = document.querySelector('input[data-filter]'); i.value = 'zero_head FINISHED'; i.dispatchEvent(new Event('input')); })()"
     )
-    assert browser.evaluate("document.querySelectorAll('table.runs tbody tr:not([hidden])').length") == 5
+    assert (
+        browser.evaluate("document.querySelectorAll('table.runs tbody tr:not([hidden])').length")
+        == 5
+    )
     assert browser.evaluate("document.querySelector('[role=status]').textContent") == "5 of 25 runs"
 
 
 def test_an_address_keeps_a_view(browser, pages):
     browser.open(pages["ladder"], hash="#sort=val_loss:descending&filter=r08")
-    assert browser.evaluate("document.querySelector('th[data-key=val_loss]').getAttribute('aria-sort')") == "descending"
-    assert browser.evaluate("document.querySelectorAll('table.runs tbody tr:not([hidden])').length") == 5
+    assert (
+        browser.evaluate(
+            "document.querySelector('th[data-key=val_loss]').getAttribute('aria-sort')"
+        )
+        == "descending"
+    )
+    assert (
+        browser.evaluate("document.querySelectorAll('table.runs tbody tr:not([hidden])').length")
+        == 5
+    )
 
 
 def test_a_mark_leads_to_its_run(browser, pages):
@@ -200,7 +241,9 @@ def test_a_dot_leads_to_the_run_under_the_pointer(browser, pages):
     browser.open(pages["ladder"])
     x, y, run, arm, seed = browser.evaluate(DOT)
     browser.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-    assert browser.evaluate("document.getElementById('tip').textContent").startswith(f"{arm}, seed {seed}: loss ")
+    assert browser.evaluate("document.getElementById('tip').textContent").startswith(
+        f"{arm}, seed {seed}: loss "
+    )
     for kind in ("mousePressed", "mouseReleased"):
         browser.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
     assert browser.evaluate("document.querySelector('tr.found').dataset.run") == run
@@ -215,7 +258,11 @@ def test_a_mark_tells_its_run_on_hover(browser, pages):
 
 def test_print_from_a_dark_screen_is_dark_ink_on_white(browser, pages):
     browser.open(pages["ladder"], dark=True)
-    browser.send("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    browser.send(
+        "Emulation.setEmulatedMedia",
+        media="print",
+        features=[{"name": "prefers-color-scheme", "value": "dark"}],
+    )
     low = browser.evaluate(CONTRAST)
     browser.send("Emulation.setEmulatedMedia", media="")
     assert low == []
@@ -275,9 +322,15 @@ def test_every_figure_and_control_has_a_name_for_assistive_technology(browser, p
     nameless = [
         n["role"]["value"]
         for n in nodes
-        if not n.get("ignored") and n.get("role", {}).get("value") in asked and not n.get("name", {}).get("value")
+        if not n.get("ignored")
+        and n.get("role", {}).get("value") in asked
+        and not n.get("name", {}).get("value")
     ]
-    shown = [n for n in nodes if not n.get("ignored") and n.get("role", {}).get("value") in ("image", "img")]
+    shown = [
+        n
+        for n in nodes
+        if not n.get("ignored") and n.get("role", {}).get("value") in ("image", "img")
+    ]
     assert len(shown) >= 10
     assert nameless == []
 
@@ -289,7 +342,11 @@ def test_the_page_prints_with_its_tables_whole(browser, pages, tmp_path, name):
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
     browser.send("Emulation.setEmulatedMedia", media="print")
     browser.send(
-        "Emulation.setDeviceMetricsOverride", width=703, height=1000, deviceScaleFactor=1, mobile=False
+        "Emulation.setDeviceMetricsOverride",
+        width=703,
+        height=1000,
+        deviceScaleFactor=1,
+        mobile=False,
     )  # A4 less its margins
     cut = browser.evaluate(
         "Array.from(document.querySelectorAll('.scroll')).filter((s) => s.scrollWidth > s.clientWidth + 1).map((s) => s.querySelector('table').className)"

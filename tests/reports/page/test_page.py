@@ -22,7 +22,12 @@ TROUBLE = {
     "arms": LADDER,
     "n_seeds": 4,
     "n_nodes": 2,
-    "outcome": {("r07", 0): "diverged", ("untied_head", 2): "failed", ("r08", 3): "oom", ("r08", 2): "pending"},
+    "outcome": {
+        ("r07", 0): "diverged",
+        ("untied_head", 2): "failed",
+        ("r08", 3): "oom",
+        ("r08", 2): "pending",
+    },
     "stale": [("r08", 0)],
 }
 
@@ -48,7 +53,11 @@ def test_every_arm_has_a_verdict_in_words_and_its_measured_loss(tmp_path):
     for place in range(1, len(LADDER)):
         row = page.verdicts[0, place]
         assert row["verdict"].text
-        assert row["val_loss.interval"].values[0] <= row["val_loss.effect"].values[0] <= row["val_loss.interval"].values[1]
+        assert (
+            row["val_loss.interval"].values[0]
+            <= row["val_loss.effect"].values[0]
+            <= row["val_loss.interval"].values[1]
+        )
 
 
 def test_the_headline_names_the_arms_that_help(tmp_path):
@@ -60,7 +69,9 @@ def test_the_headline_names_the_arms_that_help(tmp_path):
 def test_the_headline_says_in_what_an_arm_is_no_different(tmp_path):
     arms = [LADDER[0], replace(LADDER[1], name="quick", loss_effect=0.0, step_factor=0.5)]
     page = page_of(tmp_path, arms=arms, n_seeds=8, design="add-one", sd=1e-4)
-    assert page.sentences[0, "answer"] == "quick shows no difference that matters in validation loss."
+    assert (
+        page.sentences[0, "answer"] == "quick shows no difference that matters in validation loss."
+    )
 
 
 def test_what_weakens_a_verdict_stands_beside_it(tmp_path):
@@ -72,7 +83,9 @@ def test_what_weakens_a_verdict_stands_beside_it(tmp_path):
     assert "2 nodes" in said
     assert any("anytime-valid" in s for s in said)
     confirmed = page_of(tmp_path / "other", confirm=True)
-    assert "confirmed on fresh seeds" in [words for (_, kind, *_), words in confirmed.sentences.items() if kind == "facts"]
+    assert "confirmed on fresh seeds" in [
+        words for (_, kind, *_), words in confirmed.sentences.items() if kind == "facts"
+    ]
 
 
 def test_runs_that_did_not_finish_are_listed_with_their_status(tmp_path):
@@ -103,7 +116,9 @@ def test_hostile_names_are_text_everywhere(tmp_path):
     assert "\u2028" not in text
     assert "49" not in read_page(text).verdicts[0, 2]["verdict"].text
     data = read_page(text).data["experiments"][0]
-    assert [a["name"] for a in data["plan"]["arms"]] == [a.name for a in HOSTILE], "the data keep the names as they are"
+    assert [a["name"] for a in data["plan"]["arms"]] == [a.name for a in HOSTILE], (
+        "the data keep the names as they are"
+    )
 
 
 def test_a_page_asks_no_network_for_anything(tmp_path):
@@ -161,12 +176,17 @@ def test_many_arms_are_rows_of_what_differs_and_few_are_columns(tmp_path):
     few, many = ladder_differences(tmp_path / "few", 8), ladder_differences(tmp_path / "many", 9)
     assert few.count('<th scope="col">change_') == 7
     assert many.count('<th scope="col">change_') == 0
-    assert re.search(r"<code>model\.field_03</code> <strong>on</strong> <span class=\"other\">\(off\)</span>", many)
+    assert re.search(
+        r"<code>model\.field_03</code> <strong>on</strong> <span class=\"other\">\(off\)</span>",
+        many,
+    )
 
 
 def ladder_differences(root: Path, n_arms: int) -> str:
     """The section on what differed, of a page of so many arms."""
-    return re.search(r'id="differences-0".*?</section>', page_text(root, arms=many_arms(n_arms), n_seeds=1), re.S)[0]
+    return re.search(
+        r'id="differences-0".*?</section>', page_text(root, arms=many_arms(n_arms), n_seeds=1), re.S
+    )[0]
 
 
 def test_an_arm_has_one_colour_everywhere(tmp_path):
@@ -205,12 +225,20 @@ def test_a_page_is_written_whole_and_leaves_nothing_beside_it(tmp_path):
 
 @pytest.mark.slow
 def test_two_thousand_runs_of_a_hundred_points_stay_under_ten_megabytes(tmp_path):
-    write_experiment(tmp_path, arms=many_arms(40), n_seeds=50, n_points=100, design="add-one", n_nodes=4)
+    write_experiment(
+        tmp_path, arms=many_arms(40), n_seeds=50, n_points=100, design="add-one", n_nodes=4
+    )
     begun = time.process_time()
     out = write_report([load("split", results=tmp_path)], tmp_path / "report.html")
-    elements = len(re.findall(r"<[a-z]", out.read_text(encoding="utf-8").split('<script type="application/json"')[0]))
+    elements = len(
+        re.findall(
+            r"<[a-z]", out.read_text(encoding="utf-8").split('<script type="application/json"')[0]
+        )
+    )
     megabytes = out.stat().st_size / 1e6
-    print(f"2000 runs of 100 points: {time.process_time() - begun:.1f} s of processor, {megabytes:.1f} MB, {elements} elements")
+    print(
+        f"2000 runs of 100 points: {time.process_time() - begun:.1f} s of processor, {megabytes:.1f} MB, {elements} elements"
+    )
     assert megabytes < 10
     assert elements < 45_000, "the page would scroll in jerks"
     assert len(read_page(out).rows) == 2000

@@ -23,21 +23,30 @@ def results_folder(root: Path, outcome: dict[tuple[str, int], str]) -> Path:
 
 
 def test_the_page_follows_its_runs_until_all_have_ended(tmp_path, monkeypatch, capsys):
-    now, later = results_folder(tmp_path / "now", WAITING), results_folder(tmp_path / "later", {("untied_head", 2): "failed"})
+    now, later = (
+        results_folder(tmp_path / "now", WAITING),
+        results_folder(tmp_path / "later", {("untied_head", 2): "failed"}),
+    )
     page = now / "experiments" / "split" / "report.html"
     seen: list[str] = []
 
     def between_looks(seconds: float) -> None:
         assert seconds == 0.5
         seen.append(page.read_text(encoding="utf-8"))
-        missing = sorted(p for p in (later / "runs").iterdir() if not (now / "runs" / p.name).exists())
+        missing = sorted(
+            p for p in (later / "runs").iterdir() if not (now / "runs" / p.name).exists()
+        )
         shutil.copytree(missing[0], now / "runs" / missing[0].name)
 
     monkeypatch.setattr(pages.time, "sleep", between_looks)
     with pytest.raises(SystemExit) as end:
         main(["report", "split", "--results", str(now), "--watch", "--every", "0.5"])
     assert end.value.code == 0
-    assert capsys.readouterr().out.splitlines() == [f"{page}: 2 runs to come", f"{page}: 1 runs to come", str(page)]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{page}: 2 runs to come",
+        f"{page}: 1 runs to come",
+        str(page),
+    ]
     last = page.read_text(encoding="utf-8")
     assert "unfinished: 2 runs to come" in seen[0]
     assert "unfinished: 1 run to come" in seen[1]

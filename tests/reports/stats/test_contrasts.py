@@ -14,11 +14,15 @@ from reports.stats.unblocked import welch, widening
 
 
 def blocked(values, n_diverged: int = 0) -> Sample:
-    return Sample(values=np.array(values, float), blocks=tuple(range(len(values))), n_diverged=n_diverged)
+    return Sample(
+        values=np.array(values, float), blocks=tuple(range(len(values))), n_diverged=n_diverged
+    )
 
 
 def free(values, n_diverged: int = 0) -> Sample:
-    return Sample(values=np.array(values, float), blocks=(None,) * len(values), n_diverged=n_diverged)
+    return Sample(
+        values=np.array(values, float), blocks=(None,) * len(values), n_diverged=n_diverged
+    )
 
 
 def test_two_way_is_the_randomised_block_anova_by_hand():
@@ -26,11 +30,15 @@ def test_two_way_is_the_randomised_block_anova_by_hand():
     y = np.array([[1.0, 2.0, 6.0], [3.0, 6.0, 6.0], [2.0, 4.0, 6.0]])
     fitted = two_way(y.ravel(), [0, 1, 2] * 3, [0] * 3 + [1] * 3 + [2] * 3)
     one, own = fitted.errors
-    assert fitted.delta == pytest.approx([2.0, 4.0]) and fitted.corr == pytest.approx(np.array([[1, 0.5], [0.5, 1]]))
+    assert fitted.delta == pytest.approx([2.0, 4.0]) and fitted.corr == pytest.approx(
+        np.array([[1, 0.5], [0.5, 1]])
+    )
     assert one.df == 4 and one.se == pytest.approx([math.sqrt(2 / 3)] * 2)
     # residuals (0, -1, 1), (0, 1, -1), (0, 0, 0), sums of squares 0, 2, 2 by arm. Of an arm's own variance v and that of the two
     # others w they hold (8 v + 4 w)/9, of the others' (4 v + 20 w)/9: baseline v = -1, w = 2; either arm v = 2, w = 1/2
-    assert own.df == pytest.approx(4 * 2 * 2 / 5) and own.se == pytest.approx([math.sqrt(max(-1 + 2, 2 + 1 / 2) / 3)] * 2)
+    assert own.df == pytest.approx(4 * 2 * 2 / 5) and own.se == pytest.approx(
+        [math.sqrt(max(-1 + 2, 2 + 1 / 2) / 3)] * 2
+    )
 
 
 @pytest.mark.parametrize("noisy", [0, 2])
@@ -42,7 +50,9 @@ def test_a_variance_of_its_own_is_the_textbooks_in_complete_blocks(noisy):
     fitted = two_way(y.ravel(), [0, 1, 2, 3] * n, np.repeat(np.arange(n), m + 1).tolist())
     rest = np.delete(y, noisy, axis=1)
     left = rest - rest.mean(0) - rest.mean(1, keepdims=True) + rest.mean()
-    variance = np.var(y[:, noisy] - rest.mean(1), ddof=1) + (left**2).sum() / (n - 1) / (m - 1) * (1 - 1 / m)
+    variance = np.var(y[:, noisy] - rest.mean(1), ddof=1) + (left**2).sum() / (n - 1) / (m - 1) * (
+        1 - 1 / m
+    )
     own = fitted.errors[1]
     assert own.df == pytest.approx(4 * (n - 1) * m / (m + 3))
     assert own.se[noisy - 1] == pytest.approx(math.sqrt(variance / n))
@@ -60,7 +70,9 @@ def test_any_contrast_of_arms_has_its_errors():
     assert fitted.delta == pytest.approx(c @ y.mean(0))
     assert one.se == pytest.approx(np.sqrt((left**2).sum() / 12 * (c**2).sum(1) / 5))
     gap = 0.75 * (y[:, :3].mean(1) - y[:, 3])
-    assert own.se[1] == pytest.approx(gap.std(ddof=1) / math.sqrt(5)) and own.se[1] > 1.5 * one.se[1]
+    assert (
+        own.se[1] == pytest.approx(gap.std(ddof=1) / math.sqrt(5)) and own.se[1] > 1.5 * one.se[1]
+    )
 
 
 def test_two_way_with_a_missing_cell_is_least_squares():
@@ -71,7 +83,11 @@ def test_two_way_with_a_missing_cell_is_least_squares():
     x = np.column_stack([np.ones(8), arm == 1, arm == 2, block == 1, block == 2]).astype(float)
     beta, rss, *_ = np.linalg.lstsq(x, y, rcond=None)
     se = np.sqrt(rss[0] / 3 * np.diag(np.linalg.inv(x.T @ x))[1:3])
-    assert fitted.delta == pytest.approx(beta[1:3]) and fitted.errors[0].df == 3 and fitted.errors[0].se == pytest.approx(se)
+    assert (
+        fitted.delta == pytest.approx(beta[1:3])
+        and fitted.errors[0].df == 3
+        and fitted.errors[0].se == pytest.approx(se)
+    )
 
 
 def test_two_way_refuses_an_arm_without_shared_blocks():
@@ -96,8 +112,12 @@ def test_unblocked_runs_are_scipys_welch_with_a_wider_error():
     effect, factor = analyse({"a": free(a)}, free(b))["a"], widening(7, 4, 0.05)
     expected = stats.ttest_ind(a, b, equal_var=False)
     assert effect.p == pytest.approx(2 * stats.t.sf(abs(expected.statistic) / factor, expected.df))
-    assert effect.df == pytest.approx(expected.df) and effect.delta == pytest.approx(a.mean() - b.mean())
-    assert effect.high - effect.low == pytest.approx(factor * np.ptp(expected.confidence_interval(0.95)))
+    assert effect.df == pytest.approx(expected.df) and effect.delta == pytest.approx(
+        a.mean() - b.mean()
+    )
+    assert effect.high - effect.low == pytest.approx(
+        factor * np.ptp(expected.confidence_interval(0.95))
+    )
     assert effect.n_blocks == 0 and effect.method.startswith("Welch")
 
 
@@ -119,7 +139,9 @@ def test_the_larger_error_counts(sd):
         y = rng.normal(size=(4, 4)) * [sd, 1, 1, 1]
         effects = analyse({f"a{j}": blocked(y[:, j]) for j in (1, 2, 3)}, blocked(y[:, 0]))
         rest = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
-        textbook = max_t_quantile(0.95, 0.5 * (np.eye(3) + 1), 9) * math.sqrt((rest**2).sum() / 9 * 2 / 4)
+        textbook = max_t_quantile(0.95, 0.5 * (np.eye(3) + 1), 9) * math.sqrt(
+            (rest**2).sum() / 9 * 2 / 4
+        )
         halves = [(e.high - e.low) / 2 for e in effects.values()]
         assert min(halves) >= textbook * (1 - 1e-9)
         wider += halves[0] > textbook * 1.2
@@ -134,7 +156,9 @@ def test_an_arm_that_alters_noise_is_not_pooled_and_the_family_still_spends_its_
     assert effects["a3"].method == "paired t, Holm" and effects["a3"].df == 3
     assert effects["a1"].method == "two-way model, max-t" and effects["a1"].df < 7
     d = y[:, 3] - y[:, 0]
-    assert effects["a3"].high - d.mean() == pytest.approx(stats.t.isf(0.025 / 3, 3) * d.std(ddof=1) / 2)
+    assert effects["a3"].high - d.mean() == pytest.approx(
+        stats.t.isf(0.025 / 3, 3) * d.std(ddof=1) / 2
+    )
     everything = analyse(arms, blocked(y[:, 0]))
     assert everything["a1"].high - everything["a1"].low > effects["a1"].high - effects["a1"].low
 
@@ -144,14 +168,21 @@ def test_interval_and_p_never_disagree(n):
     rng = np.random.default_rng(n)
     for _ in range(40):
         y = rng.normal(size=(n, 5)) + rng.choice([0, 1, 2], 5)
-        for e in analyse({str(j): blocked(y[:, j]) for j in range(1, 5)}, blocked(y[:, 0])).values():
+        for e in analyse(
+            {str(j): blocked(y[:, j]) for j in range(1, 5)}, blocked(y[:, 0])
+        ).values():
             excluded = e.low >= 0 or e.high <= 0
             assert excluded == (e.p <= 0.05)
 
 
 def test_one_run_gives_a_difference_and_no_interval():
     effect = analyse({"a": blocked([2.0])}, blocked([1.5]))["a"]
-    assert effect.delta == 0.5 and effect.low is None and effect.p is None and effect.p_attainable is None
+    assert (
+        effect.delta == 0.5
+        and effect.low is None
+        and effect.p is None
+        and effect.p_attainable is None
+    )
 
 
 def test_equal_losses_give_no_error_estimate():
@@ -164,7 +195,11 @@ def test_replicates_of_the_baseline_in_a_block_sharpen_it():
     rng = np.random.default_rng(8)
     base = Sample(values=rng.normal(size=6), blocks=(0, 0, 1, 1, 2, 2))
     effects = analyse({"a": blocked(rng.normal(size=3)), "b": blocked(rng.normal(size=3))}, base)
-    twice = two_way(np.arange(12.0) ** 0.5, [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 0, 1, 1, 2, 2] + [0, 1, 2] * 2)
+    twice = two_way(
+        np.arange(12.0) ** 0.5,
+        [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2],
+        [0, 0, 1, 1, 2, 2] + [0, 1, 2] * 2,
+    )
     assert [e.df for e in twice.errors] == pytest.approx([12 - 2 - 3, effects["a"].df])
     assert effects["a"].delta == pytest.approx(effects["a"].low / 2 + effects["a"].high / 2)
 
@@ -194,22 +229,32 @@ def test_exact_rates_are_scipys_clopper_pearson():
 def test_without_divergence_the_permutation_p_is_scipys():
     rng = np.random.default_rng(4)
     a, b = rng.normal(1, 1, 5), rng.normal(0, 1, 5)
-    expected = stats.permutation_test((a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), n_resamples=np.inf, vectorized=True)
+    expected = stats.permutation_test(
+        (a, b), lambda x, y, axis: x.mean(axis) - y.mean(axis), n_resamples=np.inf, vectorized=True
+    )
     result = permuted_effect(a, 0, b, 0, alpha=0.05)
-    assert result.p == pytest.approx(expected.pvalue) and result.p_attainable == pytest.approx(2 / 252)
+    assert result.p == pytest.approx(expected.pvalue) and result.p_attainable == pytest.approx(
+        2 / 252
+    )
 
 
 def test_worst_rank_trimming_by_hand():
     # one of four arm runs diverged: the worst quarter of both goes; (1 + 2 + 3)/3 against (2 + 3 + 4)/3
-    result = permuted_effect(np.array([1.0, 2.0, 3.0]), 1, np.array([2.0, 3.0, 4.0, 9.0]), 0, alpha=0.05)
+    result = permuted_effect(
+        np.array([1.0, 2.0, 3.0]), 1, np.array([2.0, 3.0, 4.0, 9.0]), 0, alpha=0.05
+    )
     assert result.delta == pytest.approx(-1.0)
 
 
 def test_divergence_counts_against_the_arm_that_diverges():
     good, bad = np.array([1.0, 1.1, 1.2, 1.3, 1.4, 1.5]), np.array([1.0, 1.1])
-    assert permuted_effect(bad, 4, good, 0, alpha=0.05).delta > bad.mean() - good.mean()  # what dropping the diverged would say
+    assert (
+        permuted_effect(bad, 4, good, 0, alpha=0.05).delta > bad.mean() - good.mean()
+    )  # what dropping the diverged would say
     all_lost = permuted_effect(np.array([]), 5, good[:5], 0, alpha=0.05)
-    assert math.isnan(all_lost.delta) and all_lost.p == pytest.approx(2 / 252) and all_lost.low is None
+    assert (
+        math.isnan(all_lost.delta) and all_lost.p == pytest.approx(2 / 252) and all_lost.low is None
+    )
 
 
 def test_the_inverted_interval_holds_what_the_test_does_not_reject():

@@ -22,10 +22,16 @@ def test_the_batch_is_the_production_analysis(n, noisy):
     batch = declared_analysis(y, noisy=noisy)
     for r in range(8):
         samples = [Sample(values=y[r, :, j], blocks=tuple(range(n))) for j in range(4)]
-        effects = analyse({f"a{j}": samples[j + 1] for j in range(3)}, samples[0], alters_noise=frozenset(f"a{j}" for j in noisy))
+        effects = analyse(
+            {f"a{j}": samples[j + 1] for j in range(3)},
+            samples[0],
+            alters_noise=frozenset(f"a{j}" for j in noisy),
+        )
         for j in range(3):
             e = effects[f"a{j}"]
-            assert (e.delta, e.low, e.high) == pytest.approx((batch.delta[r, j], batch.low[r, j], batch.high[r, j]))
+            assert (e.delta, e.low, e.high) == pytest.approx(
+                (batch.delta[r, j], batch.low[r, j], batch.high[r, j])
+            )
 
 
 @pytest.mark.parametrize("n", [2, 4, 7])
@@ -36,7 +42,9 @@ def test_the_batch_of_shares_is_the_production_analysis(n, kind):
         halves = contrast_half(y, c, 0.02)
         for r in range(3):
             share = contrast_of(y[r], c, 0.02)
-            assert (share.low, share.high) == pytest.approx((share.value - halves[r], share.value + halves[r]))
+            assert (share.low, share.high) == pytest.approx(
+                (share.value - halves[r], share.value + halves[r])
+            )
 
 
 @pytest.mark.parametrize(("n", "n0"), [(3, 3), (5, 11)])
@@ -51,7 +59,16 @@ def test_the_batch_of_unblocked_runs_is_the_production_analysis(n, n0):
 
 
 def test_a_bar_is_held_by_the_number_as_printed():
-    row = Row(kind="x", n="3", noise="equal", replications=1, coverage=0.9296, family_error=0.0506, power=0.7994, width=1.5)
+    row = Row(
+        kind="x",
+        n="3",
+        noise="equal",
+        replications=1,
+        coverage=0.9296,
+        family_error=0.0506,
+        power=0.7994,
+        width=1.5,
+    )
     assert row.misses() == ["family error 0.051", "power 0.799"]
 
 
@@ -91,13 +108,26 @@ def written_rows() -> list[Row]:
     rows = []
     for line in lines[2:]:
         kind, n, noise, replications, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        values = [None if not c else float(c.removesuffix(" %")) / (100 if c.endswith("%") else 1) for c in cells]
-        rows.append(Row(kind=kind, n=n, noise=noise, replications=int(replications), **dict(zip(COLUMNS, values, strict=True))))
+        values = [
+            None if not c else float(c.removesuffix(" %")) / (100 if c.endswith("%") else 1)
+            for c in cells
+        ]
+        rows.append(
+            Row(
+                kind=kind,
+                n=n,
+                noise=noise,
+                replications=int(replications),
+                **dict(zip(COLUMNS, values, strict=True)),
+            )
+        )
     return rows
 
 
 def test_every_row_of_the_docs_meets_its_bar():
-    assert [(row.kind, row.n, row.noise, row.misses()) for row in written_rows() if row.misses()] == []
+    assert [
+        (row.kind, row.n, row.noise, row.misses()) for row in written_rows() if row.misses()
+    ] == []
 
 
 def test_the_tables_rows_are_those_of_the_study():
@@ -108,9 +138,14 @@ def test_the_tables_rows_are_those_of_the_study():
 
 def test_every_printed_interval_has_its_rows():
     kinds = {row.kind for row in written_rows()}
-    pages = "".join(p.read_text(encoding="utf-8") for p in sorted((DOCS.parents[1] / "reports" / "page").glob("*.py")))
+    pages = "".join(
+        p.read_text(encoding="utf-8")
+        for p in sorted((DOCS.parents[1] / "reports" / "page").glob("*.py"))
+    )
     assert set(re.findall(r'number\(f?"([\w.{}]*interval)"', pages)) == set(INTERVALS)
-    assert {k for named in INTERVALS.values() for k in named} | set(ELSEWHERE) | set(METHODS.values()) <= kinds
+    assert {k for named in INTERVALS.values() for k in named} | set(ELSEWHERE) | set(
+        METHODS.values()
+    ) <= kinds
 
 
 def test_every_analysis_has_its_row():
@@ -119,8 +154,17 @@ def test_every_analysis_has_its_row():
         (DOCS.parents[1] / "reports" / f"{n}.py").read_text()
         for n in ("stats/contrasts", "analysis/compare", "analysis/time_estimates")
     )
-    named = set(re.findall(r'"([^"]*(?:max-t|Holm|t-mixture|Bonferroni)[^"]*)"', re.sub(r'"""(?s:.*?)"""', "", source)))
-    named = {n.replace("{'paired' if n else 'Welch'}", word) for n in named for word in ("paired", "Welch")}
+    named = set(
+        re.findall(
+            r'"([^"]*(?:max-t|Holm|t-mixture|Bonferroni)[^"]*)"',
+            re.sub(r'"""(?s:.*?)"""', "", source),
+        )
+    )
+    named = {
+        n.replace("{'paired' if n else 'Welch'}", word)
+        for n in named
+        for word in ("paired", "Welch")
+    }
     assert named == set(METHODS)
 
 
@@ -128,5 +172,7 @@ def test_every_analysis_has_its_row():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 def test_every_printed_interval_meets_its_bar(part):
-    missed = [f"{row.kind}, n {row.n}, {row.noise}: {why}" for row in part(2000) for why in row.misses()]
+    missed = [
+        f"{row.kind}, n {row.n}, {row.noise}: {why}" for row in part(2000) for why in row.misses()
+    ]
     assert missed == []

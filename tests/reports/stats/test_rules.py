@@ -45,14 +45,26 @@ def test_record_15_has_the_published_mean_and_passes_and_record_13_does_not():
 @pytest.mark.parametrize(
     ("old", "new", "statistic", "significant"),
     [
-        ((3.2785, 16, 3225), (3.2785, 10, 3210), 0.000675 / math.sqrt(1 / 16 + 1 / 10), False),  # 0.0016745
-        ((3.2778, 10, 3250), (3.2785, 16, 3210), 0.0011 / math.sqrt(1 / 10 + 1 / 16), False),  # 0.0027288
+        (
+            (3.2785, 16, 3225),
+            (3.2785, 10, 3210),
+            0.000675 / math.sqrt(1 / 16 + 1 / 10),
+            False,
+        ),  # 0.0016745
+        (
+            (3.2778, 10, 3250),
+            (3.2785, 16, 3210),
+            0.0011 / math.sqrt(1 / 10 + 1 / 16),
+            False,
+        ),  # 0.0027288
         ((3.2788, 20, 3375), (3.2790, 20, 3325), 0.00205 / math.sqrt(1 / 10), True),  # 0.0064827
     ],
 )
 def test_track3_pair_gives_the_worked_examples(old, new, statistic, significant):
     names = ("mean", "n", "steps")
-    result = track3_pair(**{f"old_{k}": v for k, v in zip(names, old)}, **{f"new_{k}": v for k, v in zip(names, new)})
+    result = track3_pair(
+        **{f"old_{k}": v for k, v in zip(names, old)}, **{f"new_{k}": v for k, v in zip(names, new)}
+    )
     assert f"{result.statistic:.5g}" == f"{statistic:.5g}"
     assert result.significant is significant
     assert result.p == pytest.approx(stats.norm.sf(statistic / 0.0013))
@@ -60,7 +72,9 @@ def test_track3_pair_gives_the_worked_examples(old, new, statistic, significant)
 
 def test_track3_is_the_z_test_with_the_declared_sigma():
     passing = track3([3.278, 3.278, 3.278, 3.278])
-    assert passing.statistic == pytest.approx(0.004) and passing.p == pytest.approx(stats.norm.sf(0.004 / 0.0013))
+    assert passing.statistic == pytest.approx(0.004) and passing.p == pytest.approx(
+        stats.norm.sf(0.004 / 0.0013)
+    )
     assert track3([3.2759]).significant and track3([3.2759]).sd is None
     assert not track3([3.2761]).significant
 
@@ -104,9 +118,24 @@ def test_slopes_per_step_and_per_hundred():
         (lambda: track1([3.27, 3.27, 3.27]), "sd is 0"),
         (lambda: track1([3.27, math.nan]), r"not a number \(run 2 of 2\)"),
         (lambda: track3([math.inf]), "not a number"),
-        (lambda: track3_pair(old_mean=3.28, old_n=0, old_steps=10, new_mean=3.27, new_n=1, new_steps=9), "old_n is 0"),
-        (lambda: track3_pair(old_mean=3.28, old_n=1, old_steps=10, new_mean=3.27, new_n=1, new_steps=9, slope=-1), "slope is -1"),
-        (lambda: track3_pair(old_mean=math.nan, old_n=1, old_steps=10, new_mean=3.27, new_n=1, new_steps=9), "must be numbers"),
+        (
+            lambda: track3_pair(
+                old_mean=3.28, old_n=0, old_steps=10, new_mean=3.27, new_n=1, new_steps=9
+            ),
+            "old_n is 0",
+        ),
+        (
+            lambda: track3_pair(
+                old_mean=3.28, old_n=1, old_steps=10, new_mean=3.27, new_n=1, new_steps=9, slope=-1
+            ),
+            "slope is -1",
+        ),
+        (
+            lambda: track3_pair(
+                old_mean=math.nan, old_n=1, old_steps=10, new_mean=3.27, new_n=1, new_steps=9
+            ),
+            "must be numbers",
+        ),
     ],
 )
 def test_bad_input_has_its_own_sentence(call, sentence):

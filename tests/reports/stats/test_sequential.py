@@ -32,7 +32,9 @@ def test_critical_t_is_where_the_e_value_meets_one_over_alpha():
 
 
 def test_the_interval_is_unbounded_up_to_four_blocks_and_the_attainable_p_says_so():
-    assert np.isinf(critical_t(np.array([2, 3, 4]), 0.05)).all() and np.isfinite(critical_t(5, 0.05))
+    assert np.isinf(critical_t(np.array([2, 3, 4]), 0.05)).all() and np.isfinite(
+        critical_t(5, 0.05)
+    )
     assert attainable_p(4) > 0.05 * 0.8 and attainable_p(5) < 0.05
 
 
@@ -52,7 +54,9 @@ def test_peeking_without_an_effect_stays_below_alpha_and_the_plug_in_mixture_doe
     sd = np.sqrt(np.maximum((d**2).cumsum(1) - n * mean**2, 0) / np.maximum(n - 1, 1))
     t = mean[:, 1:] / (sd[:, 1:] / np.sqrt(n[1:]))
     assert (np.abs(t) > critical_t(n[1:], 0.05)).any(1).mean() < 0.05
-    plug_in = np.sqrt((n + 1) / n * (np.log(n + 1) + 2 * np.log(1 / 0.05)))  # the normal mixture with the sd put in
+    plug_in = np.sqrt(
+        (n + 1) / n * (np.log(n + 1) + 2 * np.log(1 / 0.05))
+    )  # the normal mixture with the sd put in
     assert (np.abs(t)[:, 1:] > plug_in[2:]).any(1).mean() > 0.10
 
 
@@ -65,13 +69,20 @@ def test_independent_samples_add_two_sequences():
     a, b = rng.normal(1, 0.1, 20), rng.normal(0, 0.1, 20)
     low, high = independent_t_mixture(a, b, 0.05)
     one, other = t_mixture(a, 0.025), t_mixture(b, 0.025)
-    assert (low, high) == pytest.approx((one[0] - other[1], one[1] - other[0])) and 0 < low < 1 < high
+    assert (low, high) == pytest.approx(
+        (one[0] - other[1], one[1] - other[0])
+    ) and 0 < low < 1 < high
 
 
 def test_the_rates_interval_holds_what_the_mixture_has_no_evidence_against():
     for count, n in ((0, 6), (2, 9), (9, 9)):
         low, high = rate_sequence(count, n, 0.05)
-        for rate, inside in ((low - 1e-6, False), (low + 1e-6, True), (high - 1e-6, True), (high + 1e-6, False)):
+        for rate, inside in (
+            (low - 1e-6, False),
+            (low + 1e-6, True),
+            (high - 1e-6, True),
+            (high + 1e-6, False),
+        ):
             if 0 < rate < 1:
                 mixture = stats.betabinom.pmf(count, n, 0.5, 0.5)
                 assert (mixture / stats.binom.pmf(count, n, rate) < 20) == inside
@@ -82,5 +93,7 @@ def test_the_rates_interval_holds_what_the_mixture_has_no_evidence_against():
 
 def test_the_smallest_alpha_inverts_a_sequence():
     d = np.random.default_rng(5).normal(1.0, 1.0, 12)
-    assert smallest_alpha(lambda alpha: t_mixture(d, alpha)[:2]) == pytest.approx(t_mixture(d, 0.05)[2], rel=1e-4)
+    assert smallest_alpha(lambda alpha: t_mixture(d, alpha)[:2]) == pytest.approx(
+        t_mixture(d, 0.05)[2], rel=1e-4
+    )
     assert smallest_alpha(lambda alpha: None) == 1.0

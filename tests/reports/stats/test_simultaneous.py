@@ -21,7 +21,16 @@ def equal(m: int, r: float = 0.5) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("df", "m", "published"),  # Dunnett (1964), two-sided 5 %, equal group sizes
-    [(5, 2, 3.03), (5, 3, 3.29), (10, 2, 2.57), (10, 5, 2.99), (20, 4, 2.65), (20, 9, 2.95), (60, 3, 2.41), (np.inf, 4, 2.44)],
+    [
+        (5, 2, 3.03),
+        (5, 3, 3.29),
+        (10, 2, 2.57),
+        (10, 5, 2.99),
+        (20, 4, 2.65),
+        (20, 9, 2.95),
+        (60, 3, 2.41),
+        (np.inf, 4, 2.44),
+    ],
 )
 def test_critical_values_are_dunnetts_table(df, m, published):
     assert max_t_quantile(0.95, equal(m), df) == pytest.approx(published, abs=0.006)
@@ -29,7 +38,10 @@ def test_critical_values_are_dunnetts_table(df, m, published):
 
 def test_p_values_are_scipys_dunnett_on_unblocked_data():
     rng = np.random.default_rng(3)
-    control, groups = rng.normal(size=6), [rng.normal(0.8, 1, 6), rng.normal(1.4, 1, 6), rng.normal(0, 1, 6)]
+    control, groups = (
+        rng.normal(size=6),
+        [rng.normal(0.8, 1, 6), rng.normal(1.4, 1, 6), rng.normal(0, 1, 6)],
+    )
     reference = stats.dunnett(*groups, control=control, rng=np.random.default_rng(0))
     every = [control, *groups]
     s2 = np.mean([g.var(ddof=1) for g in every])
@@ -49,7 +61,9 @@ def test_quasi_monte_carlo_is_within_its_stated_error_of_the_integral():
 
 def test_unequal_correlations_agree_with_scipys_multivariate_t():
     corr = np.array([[1.0, 0.7, 0.2], [0.7, 1.0, 0.1], [0.2, 0.1, 1.0]])
-    expected = stats.multivariate_t(shape=corr, df=7, seed=0).cdf(np.full(3, 2.5), lower_limit=np.full(3, -2.5), random_state=0)
+    expected = stats.multivariate_t(shape=corr, df=7, seed=0).cdf(
+        np.full(3, 2.5), lower_limit=np.full(3, -2.5), random_state=0
+    )
     assert max_t_cdf(2.5, corr, 7) == pytest.approx(expected, abs=2e-3)
 
 
@@ -69,7 +83,9 @@ def test_far_in_the_tail_p_stays_positive():
 
 def test_the_last_bits_of_a_correlation_do_not_move_what_is_simulated_from_it():
     corr = equal(5)
-    corr[0, 1:] = corr[1:, 0] = 0.3  # no shared baseline, three equal eigenvalues: any basis of their space would do
+    corr[0, 1:] = corr[1:, 0] = (
+        0.3  # no shared baseline, three equal eigenvalues: any basis of their space would do
+    )
     corr[0, 1] = corr[1, 0] = 0.31
     assert product_structure(corr) is None
     noise = np.random.default_rng(0).normal(size=(5, 5)) * 2e-16
@@ -88,6 +104,10 @@ def test_holm_by_hand():
 
 
 def test_holms_decision_and_the_interval_agree():
-    delta, low, high = np.array([2.0, -2.0, 1.0]), np.array([-0.1, -4.0, -1.0]), np.array([4.1, 0.1, 3.0])
+    delta, low, high = (
+        np.array([2.0, -2.0, 1.0]),
+        np.array([-0.1, -4.0, -1.0]),
+        np.array([4.1, 0.1, 3.0]),
+    )
     new_low, new_high = agree_with_holm(delta, low, high, np.array([0.04, 0.03, 0.5]), alpha=0.05)
     assert list(new_low) == [0, -4, -1] and list(new_high) == [4.1, 0, 3]

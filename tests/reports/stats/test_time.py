@@ -22,9 +22,13 @@ from tests.proof.study import planned_power
 
 def test_learning_and_systems_gain_sum_to_the_whole():
     rng = np.random.default_rng(0)
-    for n0, n1, s0, s1 in zip(*10 ** rng.uniform(1, 5, (2, 500)), *10 ** rng.uniform(-3, 1, (2, 500))):
+    for n0, n1, s0, s1 in zip(
+        *10 ** rng.uniform(1, 5, (2, 500)), *10 ** rng.uniform(-3, 1, (2, 500))
+    ):
         learning, systems = decompose(n0, s0, n1, s1)
-        assert learning + systems == pytest.approx(n1 * s1 - n0 * s0, abs=1e-12 * (n0 + n1) * (s0 + s1))
+        assert learning + systems == pytest.approx(
+            n1 * s1 - n0 * s0, abs=1e-12 * (n0 + n1) * (s0 + s1)
+        )
 
 
 def test_record_7_to_8_is_all_learning():
@@ -48,7 +52,10 @@ def test_fieller_is_unbounded_where_the_slope_is_unsure():
 def test_sums_of_estimates_are_welchs_in_the_case_he_solved():
     rng = np.random.default_rng(1)
     a, b = rng.normal(0, 1, 6), rng.normal(1, 3, 4)
-    one, other = (Estimate(value=x.mean(), se=x.std(ddof=1) / math.sqrt(len(x)), df=len(x) - 1) for x in (a, -b))
+    one, other = (
+        Estimate(value=x.mean(), se=x.std(ddof=1) / math.sqrt(len(x)), df=len(x) - 1)
+        for x in (a, -b)
+    )
     expected = stats.ttest_ind(a, b, equal_var=False)
     both = total(one, other)
     assert both.df == pytest.approx(expected.df) and both.p == pytest.approx(expected.pvalue)
@@ -57,11 +64,16 @@ def test_sums_of_estimates_are_welchs_in_the_case_he_solved():
 
 def test_known_errors_have_the_normals_quantiles():
     e = total(Estimate(value=1.0, se=0.3), Estimate(value=2.0, se=0.4))
-    assert (e.value, e.se, e.df) == (3.0, pytest.approx(0.5), math.inf) and e.p == pytest.approx(2 * stats.norm.sf(6.0))
+    assert (e.value, e.se, e.df) == (3.0, pytest.approx(0.5), math.inf) and e.p == pytest.approx(
+        2 * stats.norm.sf(6.0)
+    )
 
 
 def runs(effects, budgets, n, rng, noise=0.001, beta=-0.19):
-    arm, block, budget = (x.ravel() for x in np.meshgrid(np.arange(len(effects)), np.arange(n), budgets, indexing="ij"))
+    arm, block, budget = (
+        x.ravel()
+        for x in np.meshgrid(np.arange(len(effects)), np.arange(n), budgets, indexing="ij")
+    )
     loss = 3.28 + np.asarray(effects)[arm] + beta * np.log(budget / 3000) + rng.normal(0, noise, len(arm)) if noise else (
         3.28 + np.asarray(effects)[arm] + beta * np.log(budget / 3000)
     )  # fmt: skip
@@ -81,12 +93,17 @@ def test_inverse_prediction_of_one_arm_is_the_textbook_fieller():
     y = 3.28 - 0.19 * (x - math.log(3000)) + rng.normal(0, 0.001, 12)
     model = fit(arm=np.zeros(12, int), budget=np.exp(x), loss=y, block=[None] * 12, target=3.281)
     line = stats.linregress(x, y)
-    t, s = stats.t.isf(0.025, 10), math.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 10)
+    t, s = (
+        stats.t.isf(0.025, 10),
+        math.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 10),
+    )
     sxx = ((x - x.mean()) ** 2).sum()
     g = t**2 * s**2 / (line.slope**2 * sxx)
     shift = (3.281 - y.mean()) / line.slope
     half = t * s / abs(line.slope) * math.sqrt((1 - g) / 12 + shift**2 / sxx)
-    assert model.theta_interval(0, 0.05) == pytest.approx(((shift - half) / (1 - g), (shift + half) / (1 - g)), rel=1e-6)
+    assert model.theta_interval(0, 0.05) == pytest.approx(
+        ((shift - half) / (1 - g), (shift + half) / (1 - g)), rel=1e-6
+    )
     assert model.slope_se(0) == pytest.approx(line.stderr)
 
 
@@ -94,7 +111,9 @@ def test_slopes_that_differ_are_noticed_and_used():
     rng = np.random.default_rng(4)
     data = runs([0.0, 0.0], (2700, 3300), 6, rng)
     data["loss"] = np.where(
-        data["arm"] == 1, 3.28 - 0.30 * np.log(data["budget"] / 3000) + rng.normal(0, 0.001, 24), data["loss"]
+        data["arm"] == 1,
+        3.28 - 0.30 * np.log(data["budget"] / 3000) + rng.normal(0, 0.001, 24),
+        data["loss"],
     )
     model = fit(**data)
     assert not model.common and model.beta == pytest.approx([-0.19, -0.30], abs=0.02)
@@ -110,7 +129,10 @@ def test_one_budget_needs_a_slope_and_carries_its_error():
     assert unsure.shift(1).se > sure.shift(1).se
     relative = 0.0010 / 0.0045 * unsure.shift(1).value  # of the slope's error, to first order
     assert unsure.shift(1).se ** 2 == pytest.approx(sure.shift(1).se ** 2 + relative**2)
-    assert fit(**data, slope=Slope(per_step=0.0045 / 100, se=0.0030 / 100)).theta_interval(1, 0.05) is None
+    assert (
+        fit(**data, slope=Slope(per_step=0.0045 / 100, se=0.0030 / 100)).theta_interval(1, 0.05)
+        is None
+    )
 
 
 def test_the_delta_method_is_the_slope_of_the_answer():
@@ -145,8 +167,12 @@ def test_the_window_stays_near_the_target():
 )  # fmt: skip
 def test_the_table_of_detectable_differences(n, one, eight, pooled):
     assert detectable(sd=0.0013, n=n, df=2 * n - 2) == pytest.approx(one, abs=6e-5)
-    assert detectable(sd=0.0013, n=n, df=2 * n - 2, alpha=0.05 / 8) == pytest.approx(eight, abs=6e-5)
-    assert detectable(sd=0.0013, n=n, df=8 * (n - 1), alpha=0.05 / 8) == pytest.approx(pooled, abs=6e-5)
+    assert detectable(sd=0.0013, n=n, df=2 * n - 2, alpha=0.05 / 8) == pytest.approx(
+        eight, abs=6e-5
+    )
+    assert detectable(sd=0.0013, n=n, df=8 * (n - 1), alpha=0.05 / 8) == pytest.approx(
+        pooled, abs=6e-5
+    )
 
 
 @pytest.mark.parametrize(("n", "n_arms"), [(3, 4), (5, 1), (10, 4)])
@@ -156,22 +182,32 @@ def test_planned_power_is_what_simulation_gives(n, n_arms):
 
 
 def test_plans_speak_of_steps_and_seconds():
-    plan = plan_detectable(sd=0.0013, n=5, n_arms=8, slope=Slope(per_step=0.0045 / 100, se=0), step_ms=150)
-    assert plan.steps == pytest.approx(plan.loss / 4.5e-5) and plan.seconds == pytest.approx(plan.steps * 0.15)
+    plan = plan_detectable(
+        sd=0.0013, n=5, n_arms=8, slope=Slope(per_step=0.0045 / 100, se=0), step_ms=150
+    )
+    assert plan.steps == pytest.approx(plan.loss / 4.5e-5) and plan.seconds == pytest.approx(
+        plan.steps * 0.15
+    )
     assert plan.runs == 45
     assert plan_detectable(sd=0.0013, n=1, n_arms=8).loss is None
 
 
 def test_seeds_needed_is_the_smallest_n_that_detects():
     n = seeds_needed(0.002, sd=0.0013, n_arms=3)
-    assert plan_detectable(sd=0.0013, n=n, n_arms=3).loss <= 0.002 < plan_detectable(sd=0.0013, n=n - 1, n_arms=3).loss
+    assert (
+        plan_detectable(sd=0.0013, n=n, n_arms=3).loss
+        <= 0.002
+        < plan_detectable(sd=0.0013, n=n - 1, n_arms=3).loss
+    )
     assert seeds_needed(1e-6, sd=0.0013, n_arms=3) is None
 
 
 def test_small_helpers_of_a_plan():
     assert smallest_p(5, 5) == pytest.approx(0.0079, abs=5e-5) and smallest_p(5, 5, 8) > 0.05
     ends = [2 / stats.chi2.ppf(q, 2) for q in (0.975, 0.025)]
-    assert np.sqrt(ends) == pytest.approx([0.52, 6.28], abs=0.01)  # three runs' sd is uncertain by 0.5 to 6 times
+    assert np.sqrt(ends) == pytest.approx(
+        [0.52, 6.28], abs=0.01
+    )  # three runs' sd is uncertain by 0.5 to 6 times
     assert upper_sd(1.0, 3) == pytest.approx(math.sqrt(2 / stats.chi2.ppf(0.2, 2)))
     assert bracketing_budgets([2900.0, 3100.0], multiple=10) == (2720, 3290)
 

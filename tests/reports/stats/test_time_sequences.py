@@ -18,7 +18,9 @@ def table(rng, n, noise=0.001):
     """Three arms, n blocks, two budgets; arm 2 reaches 3.28 at 3000 exp(-0.008 / 0.19) steps."""
     arm, block, which = (i.ravel() for i in np.indices((3, n, 2)))
     loss = 3.28 - 0.004 * arm - 0.19 * (X[which] - math.log(3000)) + rng.normal(0, noise, len(arm))
-    return pd.DataFrame({"arm": arm, "block": block, "budget": np.exp(X[which]).round(), "val_loss": loss})
+    return pd.DataFrame(
+        {"arm": arm, "block": block, "budget": np.exp(X[which]).round(), "val_loss": loss}
+    )
 
 
 def model_of(runs, slope=None):
@@ -30,7 +32,13 @@ def test_without_noise_it_closes_on_the_truth():
     runs = table(np.random.default_rng(0), 12, noise=1e-7)
     steps, n = sequence(runs, model_of(runs), (2,), 0.05, None)
     assert n == 12 and steps == pytest.approx((math.log(3000) - 0.008 / 0.19,) * 2, abs=1e-5)
-    ratio, _ = sequence(runs, model_of(runs), (2, 0), 0.05, [{b: 5.0 for b in range(12)}, {b: 4.9 for b in range(12)}])
+    ratio, _ = sequence(
+        runs,
+        model_of(runs),
+        (2, 0),
+        0.05,
+        [{b: 5.0 for b in range(12)}, {b: 4.9 for b in range(12)}],
+    )
     assert ratio == pytest.approx((-0.008 / 0.19 + 0.1,) * 2, abs=1e-5)
 
 
@@ -41,7 +49,9 @@ def test_the_corners_hold_the_union_over_all_slopes():
     low, high = log_time_interval(loss, X, model, 0.05, None)
     slopes = slope_interval(loss, X, 0.05 * SHARE)
     d = loss.mean(axis=2) @ [1.0, -1.0]
-    ends = np.array([t_mixture(d / -beta, 0.05 * (1 - SHARE))[:2] for beta in np.linspace(*slopes, 201)])
+    ends = np.array(
+        [t_mixture(d / -beta, 0.05 * (1 - SHARE))[:2] for beta in np.linspace(*slopes, 201)]
+    )
     assert (low, high) == pytest.approx((ends[:, 0].min(), ends[:, 1].max()))
 
 
@@ -50,7 +60,9 @@ def test_a_given_slope_brings_its_own_error():
     runs = runs[runs["budget"] == 2700]
     widths = []
     for se in (0.0, 0.02):
-        ends, _ = sequence(runs, model_of(runs, Slope(per_step=0.19 / 2700, se=se / 2700)), (2, 0), 0.05, None)
+        ends, _ = sequence(
+            runs, model_of(runs, Slope(per_step=0.19 / 2700, se=se / 2700)), (2, 0), 0.05, None
+        )
         widths.append(ends[1] - ends[0])
     assert widths[1] > widths[0]
 
@@ -59,14 +71,21 @@ def test_blocks_that_lack_a_run_are_left_out_and_few_are_unbounded():
     runs = table(np.random.default_rng(3), 8).drop(index=[0])
     assert [len(complete_blocks(runs, arms)[0]) for arms in ((0,), (2,), (2, 0))] == [7, 8, 7]
     few = table(np.random.default_rng(4), 4)
-    assert sequence(few, model_of(few), (2, 0), 0.05, None) == (None, 4) and attainable(4) > 0.05 > attainable(6)
+    assert sequence(few, model_of(few), (2, 0), 0.05, None) == (None, 4) and attainable(
+        4
+    ) > 0.05 > attainable(6)
     assert sequence(few[few["block"] == 0], model_of(few), (2,), 0.05, None) == (None, 1)
 
 
 def test_steps_timed_apart_have_a_sequence_of_their_own():
     runs, rng = table(np.random.default_rng(5), 9), np.random.default_rng(6)
-    timed = [{b: 5.0 + e for b, e in enumerate(rng.normal(0, 0.001, 9), start=100)} for _ in range(2)]
+    timed = [
+        {b: 5.0 + e for b, e in enumerate(rng.normal(0, 0.001, 9), start=100)} for _ in range(2)
+    ]
     apart, _ = sequence(runs, model_of(runs), (2, 0), 0.05, timed)
     steps, _ = sequence(runs, model_of(runs), (2, 0), 0.025, None)
     assert apart[0] < steps[0] and apart[1] > steps[1]
-    assert sequence(runs, model_of(runs), (2, 0), 0.05, [dict(list(t.items())[:3]) for t in timed])[0] is None
+    assert (
+        sequence(runs, model_of(runs), (2, 0), 0.05, [dict(list(t.items())[:3]) for t in timed])[0]
+        is None
+    )

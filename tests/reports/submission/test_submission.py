@@ -26,10 +26,15 @@ ARM = "r08"
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two arms of five runs, their code in the results folder with a secret in it."""
-    root = write_experiment(tmp_path_factory.mktemp("results"), arms=(LADDER[0], LADDER[4]), n_seeds=5, design="add-one")
+    root = write_experiment(
+        tmp_path_factory.mktemp("results"), arms=(LADDER[0], LADDER[4]), n_seeds=5, design="add-one"
+    )
     (root / "code").mkdir()
     with zipfile.ZipFile(root / "code" / ("c1" * 8 + ".zip"), "w") as archive:
-        archive.writestr("model/gpt.py", 'HUB_TOKEN = "hunter2hunter2"\nSEPARATOR_TOKEN = 256\nprint("step:1/2 val_loss:1.0")\n')
+        archive.writestr(
+            "model/gpt.py",
+            'HUB_TOKEN = "hunter2hunter2"\nSEPARATOR_TOKEN = 256\nprint("step:1/2 val_loss:1.0")\n',
+        )
     return root
 
 
@@ -37,10 +42,23 @@ def as_a_record(experiment: Experiment) -> Experiment:
     """The experiment as if run on the benchmark's data, tokens and settings."""
     configs: dict[str, Any] = copy.deepcopy(dict(experiment.configs))
     for config in configs.values():
-        config["config"]["data"] |= {"corpus": "fineweb10B", "val_tokens": VAL_TOKENS, "order": "sequential"}
+        config["config"]["data"] |= {
+            "corpus": "fineweb10B",
+            "val_tokens": VAL_TOKENS,
+            "order": "sequential",
+        }
         config["config"]["system"]["coordinate_descent"] = False
-    environments = {k: {**v, "variables": {"OMP_NUM_THREADS": "1"}} for k, v in experiment.environments.items()}
-    return Experiment(**{**vars(experiment), "runs": experiment.runs.copy(), "configs": configs, "environments": environments})
+    environments = {
+        k: {**v, "variables": {"OMP_NUM_THREADS": "1"}} for k, v in experiment.environments.items()
+    }
+    return Experiment(
+        **{
+            **vars(experiment),
+            "runs": experiment.runs.copy(),
+            "configs": configs,
+            "environments": environments,
+        }
+    )
 
 
 def said(experiment: Experiment) -> dict[str, str]:
@@ -76,7 +94,9 @@ def forget_environments(e: Experiment) -> None:
 
 
 def flag_in_environment(e: Experiment) -> None:
-    e.environments[e.runs.loc[e.runs["arm"] == ARM, "run_id"].iloc[0]]["variables"]["TORCHINDUCTOR_MAX_AUTOTUNE"] = "1"
+    e.environments[e.runs.loc[e.runs["arm"] == ARM, "run_id"].iloc[0]]["variables"][
+        "TORCHINDUCTOR_MAX_AUTOTUNE"
+    ] = "1"
 
 
 def forget_the_baseline(e: Experiment) -> None:
@@ -104,7 +124,11 @@ def tuned_without_baseline(e: Experiment) -> None:
 
 BROKEN: list[tuple[str, str, Callable[[Experiment], None]]] = [
     ("data untouched", "fails", set_column("fingerprint", "a" * 64)),
-    ("data untouched", "fails", lambda e: [c["config"]["data"].update(corpus="stdlib") for c in e.configs.values()]),
+    (
+        "data untouched",
+        "fails",
+        lambda e: [c["config"]["data"].update(corpus="stdlib") for c in e.configs.values()],
+    ),
     ("data untouched", "fails", give("data", "order", "shuffled")),
     (TOKENS, "fails", give("data", "val_tokens", 65536)),
     (TOKENS, "cannot be known", lambda e: first_config(e)["config"]["data"].pop("val_tokens")),
@@ -128,7 +152,11 @@ BROKEN: list[tuple[str, str, Callable[[Experiment], None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "expected", "change"), BROKEN, ids=[f"{r}: {s} {i}" for i, (r, s, _) in enumerate(BROKEN)])
+@pytest.mark.parametrize(
+    ("rule", "expected", "change"),
+    BROKEN,
+    ids=[f"{r}: {s} {i}" for i, (r, s, _) in enumerate(BROKEN)],
+)
 def test_a_rule_that_is_broken_or_cannot_be_known_says_so(results, rule, expected, change):
     experiment = as_a_record(load("split", results=results))
     change(experiment)
@@ -141,7 +169,9 @@ def test_every_rule_can_be_seen_to_fail():
 
 def test_the_folder_holds_what_a_pull_request_needs_and_no_secret(results, tmp_path):
     experiment = load("split", results=results)
-    write_submission(experiment, ARM, tmp_path / "pr", results=results, redact=redact, target=TARGET)
+    write_submission(
+        experiment, ARM, tmp_path / "pr", results=results, redact=redact, target=TARGET
+    )
     logs = sorted((tmp_path / "pr" / "logs").glob("*.txt"))
     assert len(logs) == len(list((tmp_path / "pr" / "baseline").glob("*.txt"))) == 5
     parts = logs[0].read_text(encoding="utf-8").split("=" * 100)
@@ -151,19 +181,33 @@ def test_the_folder_holds_what_a_pull_request_needs_and_no_secret(results, tmp_p
     assert "2.13.0+cpu" in parts[2]
     lines = parts[3].strip().splitlines()
     assert re.fullmatch(r"step:0/300 val_loss:\d\.\d{4} train_time:0ms step_avg:nanms", lines[0])
-    assert re.fullmatch(r"step:300/300 val_loss:1\.\d{4} train_time:\d+ms step_avg:\d+\.\d\dms", lines[-2])
+    assert re.fullmatch(
+        r"step:300/300 val_loss:1\.\d{4} train_time:\d+ms step_avg:\d+\.\d\dms", lines[-2]
+    )
     assert re.fullmatch(r"peak memory allocated: \d+ MiB", lines[-1])
-    assert "hunter2" not in "".join(p.read_text(encoding="utf-8") for p in (tmp_path / "pr").rglob("*.*"))
+    assert "hunter2" not in "".join(
+        p.read_text(encoding="utf-8") for p in (tmp_path / "pr").rglob("*.*")
+    )
     text = (tmp_path / "pr" / "README.md").read_text(encoding="utf-8")
     losses = experiment.runs.loc[experiment.runs["arm"] == ARM, "val_loss"]
     assert f"losses = [{', '.join(f'{v:.4f}' for v in losses)}]" in text
-    assert f"| r08 | 5 | 300 | {experiment.runs.loc[losses.index, 'train_time_s'].mean():.3f} |" in text
+    assert (
+        f"| r08 | 5 | 300 | {experiment.runs.loc[losses.index, 'train_time_s'].mean():.3f} |"
+        in text
+    )
     assert "same node (node-0)" in text
     assert all(rule in text for rule in RULES)
 
 
 def test_the_snippet_in_the_readme_gives_the_p_of_the_table(results, tmp_path, capsys):
-    write_submission(load("split", results=results), ARM, tmp_path / "pr", results=results, redact=redact, target=TARGET)
+    write_submission(
+        load("split", results=results),
+        ARM,
+        tmp_path / "pr",
+        results=results,
+        redact=redact,
+        target=TARGET,
+    )
     text = (tmp_path / "pr" / "README.md").read_text(encoding="utf-8")
     exec(text.split("```python\n")[1].split("```")[0], {})
     p = float(capsys.readouterr().out.split("=")[1])
@@ -172,11 +216,16 @@ def test_the_snippet_in_the_readme_gives_the_p_of_the_table(results, tmp_path, c
 
 def test_bad_input_is_one_line(results, tmp_path, capsys):
     plan = results / "experiments" / "split" / "experiment.json"
-    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"imported": True}))  # as it is: no source of now is looked at
+    plan.write_text(
+        json.dumps(json.loads(plan.read_text()) | {"imported": True})
+    )  # as it is: no source of now is looked at
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("x")
     for arguments, message in (
-        (["split", "--arm", "r8", "-o", "new"], "experiment 'split' has no arm 'r8'; did you mean 'r08'?"),
+        (
+            ["split", "--arm", "r8", "-o", "new"],
+            "experiment 'split' has no arm 'r8'; did you mean 'r08'?",
+        ),
         (["split", "--arm", "r08", "-o", str(tmp_path / "full")], "there is something already"),
         (["published/ladder", "--arm", "r08", "-o", "new"], "others' own"),
         (["nowhere", "--arm", "r08", "-o", "new"], "nowhere"),
@@ -188,7 +237,19 @@ def test_bad_input_is_one_line(results, tmp_path, capsys):
         assert message in errors
         assert errors.count("\n") == 1
     with pytest.raises(SystemExit) as end:
-        main(["submission", "split", "--arm", "r08", "-o", str(tmp_path / "pr"), "--results", str(results), "--json"])
+        main(
+            [
+                "submission",
+                "split",
+                "--arm",
+                "r08",
+                "-o",
+                str(tmp_path / "pr"),
+                "--results",
+                str(results),
+                "--json",
+            ]
+        )
     assert end.value.code == 0
     assert {r["rule"] for r in json.loads(capsys.readouterr().out)["rules"]} == set(RULES)
 
@@ -196,5 +257,11 @@ def test_bad_input_is_one_line(results, tmp_path, capsys):
 def test_an_arm_without_a_finished_run_is_refused(tmp_path):
     write_experiment(tmp_path, arms=LADDER[:2], n_seeds=1, outcome={("untied_head", 0): "pending"})
     with pytest.raises(ValueError, match="has no finished run that counts"):
-        write_submission(load("split", results=tmp_path), "untied_head", tmp_path / "pr", results=tmp_path, redact=redact)
+        write_submission(
+            load("split", results=tmp_path),
+            "untied_head",
+            tmp_path / "pr",
+            results=tmp_path,
+            redact=redact,
+        )
     assert not (tmp_path / "pr").exists()

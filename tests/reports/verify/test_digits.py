@@ -42,8 +42,20 @@ PLACES = {  # what is lied about -> the markup in which every number is tried, o
     "a text alternative": r"<desc [^>]*>[^<]*</desc>",
     "a carried value": r' data-v="[^"]*"',
 }
-TRIED = 8  # numbers of each place, drawn at random with a fixed seed: the whole page would take an hour
-NAMES = ("id", "class", "data-arm", "data-run", "data-arm-group", "data-experiment", "data-csv", "aria-labelledby", "r")
+TRIED = (
+    8  # numbers of each place, drawn at random with a fixed seed: the whole page would take an hour
+)
+NAMES = (
+    "id",
+    "class",
+    "data-arm",
+    "data-run",
+    "data-arm-group",
+    "data-experiment",
+    "data-csv",
+    "aria-labelledby",
+    "r",
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +63,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("digits")
     trouble = {("r07", 0): "diverged", ("r08", 3): "failed", ("r08", 2): "pending"}
     write_experiment(root, name="ladder", n_seeds=4, n_nodes=2, n_points=7, outcome=trouble)
-    write_experiment(root, name="factorial", arms=FACTORIAL, n_seeds=2, n_points=4, design="factorial")
-    write_experiment(root, name="budgets", arms=LADDER[:2], n_seeds=2, n_points=4, budgets=(200, 300, 400))
+    write_experiment(
+        root, name="factorial", arms=FACTORIAL, n_seeds=2, n_points=4, design="factorial"
+    )
+    write_experiment(
+        root, name="budgets", arms=LADDER[:2], n_seeds=2, n_points=4, budgets=(200, 300, 400)
+    )
     experiments = [load(name, results=root) for name in ("ladder", "factorial", "budgets")]
     write_report(experiments, root / "page.html")
     write_experiment(root, name="small", arms=LADDER[:2], n_seeds=3, n_points=7)
@@ -87,7 +103,9 @@ def numbers_in(markup: str, pattern: str) -> list[tuple[int, int]]:
         for number in DIGITS.finditer(piece[0]):
             before = piece[0][: number.start()]
             inside = re.search(r'([\w-]+)="[^"<>]*$', before)
-            if (inside is None and before.rfind("<") > before.rfind(">")) or re.search(r"[\w#&]$", before.rstrip(".")):
+            if (inside is None and before.rfind("<") > before.rfind(">")) or re.search(
+                r"[\w#&]$", before.rstrip(".")
+            ):
                 continue  # the name of an element or an attribute, or a part of a word
             if inside and inside[1] in NAMES:
                 continue
@@ -107,7 +125,9 @@ def test_one_unit_of_the_last_digit_is_found(place, text, made):
         for other in neighbours(markup[start:end]):
             lie = read_page(markup[:start] + other + markup[end:] + data[0])
             if not any(compared(lie, made)):
-                missed.append(f"{markup[start - 60 : start]}[{markup[start:end]} -> {other}]{markup[end : end + 20]}")
+                missed.append(
+                    f"{markup[start - 60 : start]}[{markup[start:end]} -> {other}]{markup[end : end + 20]}"
+                )
     # a number in the middle between two printed ones may be either: the first budget's dots stand at 96.75 of a wide drawing
     assert [m for m in missed if "[96.8 -> 96.7]" not in m] == []
 
@@ -140,7 +160,9 @@ def test_one_unit_of_the_last_digit_of_a_figures_data_is_found(text, made):
         honest = row[j]
         for other in neighbours(repr(abs(honest))):
             row[j] = float(other) * (1 if honest > 0 else -1)
-            assert f"the data of the figure {key}-{index} does not follow from the rows" in set(compared(page, made)), (key, i, j)
+            assert f"the data of the figure {key}-{index} does not follow from the rows" in set(
+                compared(page, made)
+            ), (key, i, j)
         row[j] = honest
     assert not any(compared(page, made))
 
@@ -165,7 +187,9 @@ def changed(folder: Path, out: Path, change: Callable[[dict], None]) -> Path:
     assert found is not None
     data = json.loads(found[2])
     change(data["experiments"][0])
-    out.write_text(text[: found.start(2)] + script_json(data) + text[found.end(2) :], encoding="utf-8")
+    out.write_text(
+        text[: found.start(2)] + script_json(data) + text[found.end(2) :], encoding="utf-8"
+    )
     return out
 
 
@@ -176,7 +200,10 @@ def finished(data: dict, column: str) -> tuple[list, int, str]:
     return row, columns.index(column), row[columns.index("run_id")]
 
 
-@pytest.mark.parametrize(("column", "unit"), [("val_loss", 1e-4), ("step_ms", 1e-2), ("train_time_s", 1e-3), ("steps", 1)])
+@pytest.mark.parametrize(
+    ("column", "unit"),
+    [("val_loss", 1e-4), ("step_ms", 1e-2), ("train_time_s", 1e-3), ("steps", 1)],
+)
 def test_one_printed_unit_in_a_run_is_found(column, unit, folder, tmp_path):
     def more(data: dict) -> None:
         if column in data["runs"]["same"]:
@@ -189,9 +216,17 @@ def test_one_printed_unit_in_a_run_is_found(column, unit, folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "unit"), [("val_loss", 5, 1e-6), ("val_loss", -1, 1e-6), ("train_time_s", 5, 1e-4), ("quantiles", 4, 1e-3)]
+    ("name", "at", "unit"),
+    [
+        ("val_loss", 5, 1e-6),
+        ("val_loss", -1, 1e-6),
+        ("train_time_s", 5, 1e-4),
+        ("quantiles", 4, 1e-3),
+    ],
 )
-def test_one_unit_in_a_curve_or_in_step_times_is_found_in_the_results(name, at, unit, folder, tmp_path):
+def test_one_unit_in_a_curve_or_in_step_times_is_found_in_the_results(
+    name, at, unit, folder, tmp_path
+):
     def more(data: dict) -> None:
         run_id = finished(data, "val_loss")[2]
         values = data["step_times"][run_id] if name == "quantiles" else data["curves"][run_id][name]
@@ -209,7 +244,8 @@ def test_a_page_of_full_digits_is_true(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "texts"), [(0.12345, {"0.1234", "0.1235"}), (0.12346, {"0.1235"}), (-0.12345, {"−0.1234", "−0.1235"})]
+    ("value", "texts"),
+    [(0.12345, {"0.1234", "0.1235"}), (0.12346, {"0.1235"}), (-0.12345, {"−0.1234", "−0.1235"})],
 )
 def test_either_rounding_of_a_value_in_the_middle_is_right_and_only_then(value, texts):
     written = set()

@@ -23,7 +23,11 @@ from tests.report_fixtures import write_experiment
 SMALL = {"arms": LADDER[:3], "n_seeds": 4}
 PAIRED = {"arms": LADDER[:4], "n_seeds": 7, "design": "add-one"}
 WATCHED = {"arms": LADDER[:2], "n_seeds": 8, "outcome": {("untied_head", 7): "pending"}}
-HOLES = {"arms": LADDER[:4], "n_seeds": 5, "outcome": {("untied_head", 1): "failed", ("r07", 3): "oom"}}
+HOLES = {
+    "arms": LADDER[:4],
+    "n_seeds": 5,
+    "outcome": {("untied_head", 1): "failed", ("r07", 3): "oom"},
+}
 
 
 def found(tmp_path, *, blocked: bool = True, **how) -> list[str]:
@@ -39,7 +43,15 @@ def found(tmp_path, *, blocked: bool = True, **how) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "how", [SMALL, PAIRED, WATCHED, HOLES, {"arms": LADDER, "n_seeds": 2}, {"arms": LADDER[:2], "n_seeds": 1}]
+    "how",
+    [
+        SMALL,
+        PAIRED,
+        WATCHED,
+        HOLES,
+        {"arms": LADDER, "n_seeds": 2},
+        {"arms": LADDER[:2], "n_seeds": 1},
+    ],
 )
 def test_what_the_statistics_say_is_confirmed(tmp_path, how):
     assert found(tmp_path, **how) == []
@@ -80,7 +92,10 @@ def test_a_wrong_paired_error_is_found(tmp_path, monkeypatch):
 def test_a_wrong_error_of_unblocked_runs_is_found(tmp_path, monkeypatch):
     assert found(tmp_path / "right", blocked=False, **SMALL) == []
     monkeypatch.setattr(reports.stats.contrasts, "widening", lambda *a: 1.0)
-    assert any("val_loss.interval is printed as" in s for s in found(tmp_path / "wrong", blocked=False, **SMALL))
+    assert any(
+        "val_loss.interval is printed as" in s
+        for s in found(tmp_path / "wrong", blocked=False, **SMALL)
+    )
 
 
 def test_a_sequence_that_is_too_narrow_is_found(tmp_path, monkeypatch):
@@ -107,10 +122,17 @@ def test_verdict_words_that_do_not_follow_are_found(tmp_path, monkeypatch):
 
 def test_backfitting_is_least_squares():
     rng = np.random.default_rng(3)
-    cells = [(a, b) for a in range(4) for b in range(5) if (a, b) not in ((0, 1), (2, 3), (3, 0), (3, 4))]
+    cells = [
+        (a, b) for a in range(4) for b in range(5) if (a, b) not in ((0, 1), (2, 3), (3, 0), (3, 4))
+    ]
     y = rng.normal(size=len(cells))
-    rows = [{"arm": str(a), "block": b, "status": "finished", "val_loss": float(v)} for (a, b), v in zip(cells, y, strict=True)]
-    x = np.array([[a == i for i in range(1, 4)] + [b == j for j in range(5)] for a, b in cells], float)
+    rows = [
+        {"arm": str(a), "block": b, "status": "finished", "val_loss": float(v)}
+        for (a, b), v in zip(cells, y, strict=True)
+    ]
+    x = np.array(
+        [[a == i for i in range(1, 4)] + [b == j for j in range(5)] for a, b in cells], float
+    )
     beta = np.linalg.lstsq(x, y, rcond=None)[0]
     table = Table.of("val_loss", "0", rows)
     assert [backfitted(table, str(i)) for i in (1, 2, 3)] == pytest.approx(list(beta[:3]), abs=1e-9)

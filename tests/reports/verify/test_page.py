@@ -18,7 +18,12 @@ from reports.verify.verify import verify
 from tests.report_arms import FACTORIAL, HOSTILE, LADDER
 from tests.report_fixtures import write_experiment
 
-TROUBLE = {("r07", 0): "diverged", ("untied_head", 1): "diverged", ("r08", 3): "failed", ("r08", 2): "pending"}
+TROUBLE = {
+    ("r07", 0): "diverged",
+    ("untied_head", 1): "diverged",
+    ("r08", 3): "failed",
+    ("r08", 2): "pending",
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +47,9 @@ def with_data(page: Path, change: Callable[[dict], None]) -> Path:
     found = re.search(r'(<script type="application/json" id="data">)(.*?)(</script>)', text, re.S)
     data = json.loads(found[2])
     change(data["experiments"][0])
-    page.write_text(text[: found.start(2)] + script_json(data) + text[found.end(2) :], encoding="utf-8")
+    page.write_text(
+        text[: found.start(2)] + script_json(data) + text[found.end(2) :], encoding="utf-8"
+    )
     return page
 
 
@@ -67,10 +74,16 @@ def test_an_honest_page_passes_with_and_without_its_results(made):
 @pytest.mark.slow
 def test_pages_of_every_kind_pass(tmp_path):
     write_experiment(tmp_path, name="hostile", arms=HOSTILE, n_seeds=3, design="add-one")
-    write_experiment(tmp_path, name="six", arms=LADDER[:3], n_seeds=6, confirm=True, sd=0.001, published="r08")
+    write_experiment(
+        tmp_path, name="six", arms=LADDER[:3], n_seeds=6, confirm=True, sd=0.001, published="r08"
+    )
     write_experiment(tmp_path, name="budgets", arms=LADDER, n_seeds=3, budgets=(200, 300, 400))
     write_experiment(
-        tmp_path, name="diverged", arms=LADDER[:3], n_seeds=5, outcome={("r07", 0): "diverged", ("untied_head", 1): "diverged"}
+        tmp_path,
+        name="diverged",
+        arms=LADDER[:3],
+        n_seeds=5,
+        outcome={("r07", 0): "diverged", ("untied_head", 1): "diverged"},
     )
     names = ("hostile", "six", "budgets", "diverged")
     page = write_report([load(n, results=tmp_path) for n in names], tmp_path / "report.html")
@@ -84,33 +97,54 @@ def test_the_pages_of_the_findings_pass():
     assert {str(page): verify(page) for page in pages} == {str(page): [] for page in pages}
 
 
-@pytest.mark.parametrize("order", ["1", *(pytest.param(order, marks=pytest.mark.slow) for order in "23")])
+@pytest.mark.parametrize(
+    "order", ["1", *(pytest.param(order, marks=pytest.mark.slow) for order in "23")]
+)
 def test_no_number_depends_on_the_order_of_a_set(tmp_path, order):
     write_experiment(tmp_path, arms=FACTORIAL, n_seeds=4, design="factorial")
     page = write_report([load("split", results=tmp_path)], tmp_path / "page.html")
     command = [sys.executable, "-m", "harness", "verify", str(page)]
-    done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": order}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONHASHSEED": order},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
 
 
 def test_an_effect_that_the_runs_do_not_tell_passes(tmp_path):
-    lost = {("r07", 0): "diverged", ("r08", 1): "failed", ("r08", 2): "failed", ("r08", 3): "failed"}
+    lost = {
+        ("r07", 0): "diverged",
+        ("r08", 1): "failed",
+        ("r08", 2): "failed",
+        ("r08", 3): "failed",
+    }
     write_experiment(tmp_path, n_seeds=4, outcome=lost)
     assert verify(write_report([load("split", results=tmp_path)], tmp_path / "report.html")) == []
 
 
 def test_a_changed_aggregate_is_found(made):
     page, _ = made
-    printed = re.search(r'data-key="val_loss.mean" data-v="([^"]+)" class="value">([\d.]+)<', page.read_text(encoding="utf-8"))
+    printed = re.search(
+        r'data-key="val_loss.mean" data-v="([^"]+)" class="value">([\d.]+)<',
+        page.read_text(encoding="utf-8"),
+    )
     lower = f"{float(printed[2]) - 0.01:.4f}"
-    found = verify(with_markup(page, printed[0], printed[0].replace(f">{printed[2]}<", f">{lower}<")))
+    found = verify(
+        with_markup(page, printed[0], printed[0].replace(f">{printed[2]}<", f">{lower}<"))
+    )
     assert any("val_loss.mean" in f and lower in f for f in found)
 
 
 @pytest.mark.slow
 def test_an_aggregate_changed_in_text_and_value_alike_is_found_by_plain_sums(made):
     page, _ = made
-    printed = re.search(r'data-key="val_loss.mean" data-v="([^"]+)" class="value">([\d.]+)<', page.read_text(encoding="utf-8"))
+    printed = re.search(
+        r'data-key="val_loss.mean" data-v="([^"]+)" class="value">([\d.]+)<',
+        page.read_text(encoding="utf-8"),
+    )
     found = verify(with_markup(page, printed[1], str(float(printed[1]) - 0.01)))
     assert any("the rows give" in f and "val_loss.mean" in f for f in found)
 
@@ -147,7 +181,8 @@ def test_a_row_changed_together_with_its_curve_is_found_with_the_results(made):
 def test_a_changed_verdict_word_is_found(made):
     page, _ = made
     printed = re.search(
-        r'<span data-key="verdict" class="verdict (?:good|bad|open|even)">([^<]+)<', page.read_text(encoding="utf-8")
+        r'<span data-key="verdict" class="verdict (?:good|bad|open|even)">([^<]+)<',
+        page.read_text(encoding="utf-8"),
     )
     found = verify(with_markup(page, printed[0], printed[0].replace(f">{printed[1]}<", ">faster<")))
     assert any("verdict is printed as 'faster'" in f for f in found)
@@ -156,7 +191,13 @@ def test_a_changed_verdict_word_is_found(made):
 @pytest.mark.slow
 def test_a_changed_headline_is_found(made):
     page, _ = made
-    found = verify(with_markup(page, '<p class="answer" data-key="answer">', '<p class="answer" data-key="answer">Certain: '))
+    found = verify(
+        with_markup(
+            page,
+            '<p class="answer" data-key="answer">',
+            '<p class="answer" data-key="answer">Certain: ',
+        )
+    )
     assert any("answer" in f for f in found)
 
 
@@ -207,7 +248,11 @@ def test_changed_figure_data_are_found(made):
 
 def test_changed_files_are_found(made):
     page, results = made
-    finished = [p.parent for p in sorted((results / "runs").glob("*/result.json")) if '"finished"' in p.read_text()]
+    finished = [
+        p.parent
+        for p in sorted((results / "runs").glob("*/result.json"))
+        if '"finished"' in p.read_text()
+    ]
     (finished[0] / "metrics.jsonl").write_text((finished[0] / "metrics.jsonl").read_text() + "\n")
     result = json.loads((finished[1] / "result.json").read_text())
     (finished[1] / "result.json").write_text(json.dumps(result | {"val_loss": 1.0}))

@@ -59,7 +59,9 @@ def core_types() -> list[str]:
     if platform.machine() not in ("x86_64", "AMD64"):
         return [""]
     try:
-        line = next(s for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("flags"))
+        line = next(
+            s for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("flags")
+        )
     except (OSError, StopIteration):
         return [OLDEST]  # every x86-64 processor of this century
     flags = set(line.split())
@@ -79,8 +81,17 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lost = {("r08", 0): "diverged", ("untied_head", 3): "pending"}
     write_experiment(root, name="ladder", n_seeds=7, published="r08")
     write_experiment(root, name="factorial", arms=FACTORIAL, n_seeds=4, design="factorial")
-    write_experiment(root, name="ragged", arms=LADDER[:4], n_seeds=5, design="add-one", outcome=holes)
-    write_experiment(root, name="budgets", arms=LADDER[:3], n_seeds=3, budgets=(200, 300, 400), single_steps=False)
+    write_experiment(
+        root, name="ragged", arms=LADDER[:4], n_seeds=5, design="add-one", outcome=holes
+    )
+    write_experiment(
+        root,
+        name="budgets",
+        arms=LADDER[:3],
+        n_seeds=3,
+        budgets=(200, 300, 400),
+        single_steps=False,
+    )
     write_experiment(root, name="early", arms=LADDER[:3], n_seeds=6, outcome=lost)
     write_report([load(name, results=root) for name in NAMES], root / "here.html")
     return root
@@ -93,10 +104,27 @@ def said(core: str, written: Path) -> dict:
     """What a process says that computes as such a processor does; the oldest one has none of numpy's loops either."""
     if core not in SAID:
         plain = {"NPY_DISABLE_CPU_FEATURES": dispatched()} if core in (OLDEST, "") else {}
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), **({"OPENBLAS_CORETYPE": core} if core else {}), **plain}
-        command = [sys.executable, "-c", READ, str(written), str(written / f"{core}.html"), str(written / "here.html")]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            **({"OPENBLAS_CORETYPE": core} if core else {}),
+            **plain,
+        }
+        command = [
+            sys.executable,
+            "-c",
+            READ,
+            str(written),
+            str(written / f"{core}.html"),
+            str(written / "here.html"),
+        ]
         done = subprocess.run(
-            [*command, *map(str, FINDINGS)], env=environment, input=" ".join(NAMES), cwd=written, capture_output=True, text=True
+            [*command, *map(str, FINDINGS)],
+            env=environment,
+            input=" ".join(NAMES),
+            cwd=written,
+            capture_output=True,
+            text=True,
         )
         assert (done.returncode, done.stderr) == (0, ""), f"{core}: {done.stderr}"
         SAID[core] = json.loads(done.stdout)

@@ -59,7 +59,9 @@ class Login:
                 if pipe is not None:
                     pipe.close()
         slurm("scancel", "--me")
-        wait_for(lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2, seen=lambda: slurm("squeue"))
+        wait_for(
+            lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2, seen=lambda: slurm("squeue")
+        )
 
 
 @pytest.fixture
@@ -73,7 +75,9 @@ def login(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def slurm(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONG_S).stdout
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=LONG_S
+    ).stdout
 
 
 def ended(process: "subprocess.Popen[str]", code: int) -> str:
@@ -85,7 +89,11 @@ def ended(process: "subprocess.Popen[str]", code: int) -> str:
 
 def jobs(matrix: Matrix, run_id: str) -> list[str]:
     """The jobs that were sent for a run, one after the other."""
-    return [sent.job for sent in jobs_of(matrix.results / "experiments" / "fake" / "slurm") if sent.run_id == run_id]
+    return [
+        sent.job
+        for sent in jobs_of(matrix.results / "experiments" / "fake" / "slurm")
+        if sent.run_id == run_id
+    ]
 
 
 def at_work(matrix: Matrix, run_id: str, attempt: int = 1) -> str:
@@ -116,14 +124,22 @@ def process_of(job: str) -> int:
     """The process that Slurm watches for a job."""
     array, _, task = job.partition("_")
     here = f"\0SLURM_CONF={os.environ['SLURM_CONF']}\0"  # another cluster may have a job of this number
-    marks = [f"\0SLURM_ARRAY_JOB_ID={array}\0", f"\0SLURM_ARRAY_TASK_ID={task}\0"] if task else [f"\0SLURM_JOB_ID={array}\0"]
+    marks = (
+        [f"\0SLURM_ARRAY_JOB_ID={array}\0", f"\0SLURM_ARRAY_TASK_ID={task}\0"]
+        if task
+        else [f"\0SLURM_JOB_ID={array}\0"]
+    )
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             command, environment = (path.parent / "cmdline").read_bytes(), b"\0" + path.read_bytes()
         except OSError:
             continue
         mine = all(mark.encode() in environment for mark in [here, *marks])
-        if mine and b"submitit.core._submit" in command and not command.startswith((b"srun", b"/bin/bash")):
+        if (
+            mine
+            and b"submitit.core._submit" in command
+            and not command.startswith((b"srun", b"/bin/bash"))
+        ):
             return int(path.parent.name)
     raise AssertionError(f"no process of job {job}")
 
@@ -141,15 +157,19 @@ def test_a_matrix_goes_to_its_report_whatever_happens_to_its_jobs(login: Login) 
         wait_for(lambda n=n: len(jobs(matrix, killed)) == min(n + 1, 3), LONG_S, every_s=0.2)
     out = ended(process, 1)
     print(out)
-    assert out.count("failed: ValueError: the shapes do not match") == 4  # as it ends, and in the summary
+    assert (
+        out.count("failed: ValueError: the shapes do not match") == 4
+    )  # as it ends, and in the summary
     assert "interrupted: its job was cancelled" in out
     assert "failed: its job was killed" in out
     assert "4 of 8 runs have a result" in out
     assert sorted(matrix.ends(0)) == [["finished"], ["finished"]]
     assert {len(jobs(matrix, run_id)) for run_id in matrix.statuses()} == {1}
-    assert [r["status"] for r in read_lines(matrix.results / "runs" / put_back / "attempts.jsonl") if "ended" in r][
-        -1
-    ] == "finished"
+    assert [
+        r["status"]
+        for r in read_lines(matrix.results / "runs" / put_back / "attempts.jsonl")
+        if "ended" in r
+    ][-1] == "finished"
     assert sorted(map(len, matrix.ends(2))) == [1, 2]
     matrix.environment["FAKE"] = "{}"
     assert "4 of 8 runs to do" in ended(login.start(matrix), 0)
@@ -183,14 +203,20 @@ def test_a_run_that_reaches_its_time_limit_is_a_timeout(login: Login) -> None:
     """
     told = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow"})
     untold = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow"}, results=login.folder / "untold")
-    site = SITE.replace("0:30:00", "0:05:00")  # submitit counts what a job is told in the last 10 minutes as its time-out
+    site = SITE.replace(
+        "0:30:00", "0:05:00"
+    )  # submitit counts what a job is told in the last 10 minutes as its time-out
     first = login.start(told, site=f"{site}requeues: 0\nsignal_delay_s: 20\n")
     second = login.start(untold, site=f"{site}signal_delay_s: 0\n")
     for matrix in (told, untold):
         for run_id in runs_at_work(matrix, 0):  # so that none is told before it can hear
             job = jobs(matrix, run_id)[0]
-            *_, minutes, seconds = map(int, f"0:{slurm('squeue', '-h', '-j', job, '-o', '%M').strip()}".split(":"))
-            limit = 1 if (minutes, seconds) < (0, 20) else minutes + 2  # it counts from the job's start, and Slurm looks rarely
+            *_, minutes, seconds = map(
+                int, f"0:{slurm('squeue', '-h', '-j', job, '-o', '%M').strip()}".split(":")
+            )
+            limit = (
+                1 if (minutes, seconds) < (0, 20) else minutes + 2
+            )  # it counts from the job's start, and Slurm looks rarely
             slurm("scontrol", "update", f"jobid={job}", f"timelimit={limit}")
     out = ended(first, 1)
     assert out.count("timeout: its job was told 1 times that its time was up") == 4
@@ -205,10 +231,15 @@ def test_a_run_that_reaches_its_time_limit_is_a_timeout(login: Login) -> None:
 def test_preempted_jobs_are_run_again_and_options_are_passed_on_as_written(login: Login) -> None:
     """Slurm puts the jobs of one matrix back into the queue; those of the other, which forbid that, it ends for good."""
     requeued = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow each once"})
-    forbidden = Matrix(login.folder, n_seeds=1, FAKE={"0": "slow each once"}, results=login.folder / "forbidden")
+    forbidden = Matrix(
+        login.folder, n_seeds=1, FAKE={"0": "slow each once"}, results=login.folder / "forbidden"
+    )
     forbidden.environment["FAKE_MARKS"] = str(login.folder / "forbidden")
     (login.folder / "forbidden").mkdir()
-    processes = [login.start(requeued), login.start(forbidden, site=f"{SITE}no-requeue:\ncomment: as, written\n")]
+    processes = [
+        login.start(requeued),
+        login.start(forbidden, site=f"{SITE}no-requeue:\ncomment: as, written\n"),
+    ]
     first, last = runs_at_work(requeued, 0), runs_at_work(forbidden, 0)
     shown = slurm("scontrol", "show", "job", *jobs(forbidden, last[0]))
     assert "Comment=as, written" in shown
@@ -232,13 +263,20 @@ def test_the_runs_of_a_node_that_failed_are_sent_to_others(login: Login) -> None
     for pid in doomed:
         kill(pid)
     wait_for(lambda: all(len(jobs(matrix, run_id)) == 2 for run_id in runs), LONG_S, every_s=0.2)
-    subprocess.run(["scontrol", "update", "nodename=n1", "state=resume"], check=False)  # refused where it is back by itself
+    subprocess.run(
+        ["scontrol", "update", "nodename=n1", "state=resume"], check=False
+    )  # refused where it is back by itself
     ended(process, 0)
     assert matrix.ends(0) == [["preempted", "finished"]] * 2
-    assert read_lines(matrix.results / "runs" / runs[0] / "attempts.jsonl")[1]["reason"] == "its node failed"
+    assert (
+        read_lines(matrix.results / "runs" / runs[0] / "attempts.jsonl")[1]["reason"]
+        == "its node failed"
+    )
 
 
-def test_jobs_outlive_the_login_session_are_followed_by_the_next_and_end_by_cancel(login: Login) -> None:
+def test_jobs_outlive_the_login_session_are_followed_by_the_next_and_end_by_cancel(
+    login: Login,
+) -> None:
     matrix = Matrix(login.folder, n_seeds=2, FAKE={"0": "slow", "1": "slow"})
     first = login.start(matrix)
     for seed in (0, 1):
@@ -249,12 +287,16 @@ def test_jobs_outlive_the_login_session_are_followed_by_the_next_and_end_by_canc
     assert [r["status"] for r in rows] == ["running"] * 4
     second = login.start(matrix)
     assert second.stdout is not None
-    assert any("4 runs are in the queue already" in line for line in iter(second.stdout.readline, ""))
+    assert any(
+        "4 runs are in the queue already" in line for line in iter(second.stdout.readline, "")
+    )
     done = ablate(matrix, "cancel", "fake")
     assert done.code == 0, done.err
     assert "4 jobs taken out of the queue" in done.out
     ended(second, 130)
-    assert len(jobs_of(matrix.results / "experiments" / "fake" / "slurm")) == 4  # nothing was sent twice
+    assert (
+        len(jobs_of(matrix.results / "experiments" / "fake" / "slurm")) == 4
+    )  # nothing was sent twice
     wait_for(lambda: slurm("squeue", "-h") == "", LONG_S, every_s=0.2)
 
 
@@ -265,7 +307,9 @@ def losses(matrix: Matrix) -> list[list[tuple[int, float]]]:
 
 def test_a_run_on_two_nodes_trains_as_on_one_though_a_rank_is_killed(login: Login) -> None:
     options = ("--set", "data.ranks=2", "--set", "data.micro_tokens=256", "--max-parallel", "1")
-    several = Matrix(login.folder, n_seeds=1, real=True, FAKE={"0": "wait once"})  # the first run, in mid-training
+    several = Matrix(
+        login.folder, n_seeds=1, real=True, FAKE={"0": "wait once"}
+    )  # the first run, in mid-training
     process = login.start(several, *options, "--nodes-per-run", "2")
     several.at("wait", 2)
     mine = processes_of(f"FAKE_MARKS={login.folder}".encode())
@@ -283,10 +327,16 @@ def test_a_run_on_two_nodes_trains_as_on_one_though_a_rank_is_killed(login: Logi
 def test_a_job_that_can_do_nothing_says_why_and_is_not_sent_again(login: Login) -> None:
     """The nodes lack a library that the login node has."""
     matrix = Matrix(login.folder, n_seeds=1)
-    (login.folder / "fake_trainer.py").write_text("raise ImportError('libcuda.so.1: no such file')\n")
+    (login.folder / "fake_trainer.py").write_text(
+        "raise ImportError('libcuda.so.1: no such file')\n"
+    )
     broken = f"setup: ['export PYTHONPATH={login.folder}:$PYTHONPATH']\n"
-    out = ended(login.start(matrix, site=SITE.replace("setup: [export ABLATE_SITE=lab]\n", broken)), 1)
-    assert out.count("its worker ended with exit code 1: ImportError: libcuda.so.1: no such file") == 4
+    out = ended(
+        login.start(matrix, site=SITE.replace("setup: [export ABLATE_SITE=lab]\n", broken)), 1
+    )
+    assert (
+        out.count("its worker ended with exit code 1: ImportError: libcuda.so.1: no such file") == 4
+    )
     assert len(jobs_of(matrix.results / "experiments" / "fake" / "slurm")) == 2
 
 

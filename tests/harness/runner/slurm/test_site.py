@@ -15,7 +15,15 @@ from tests.planted_secrets import HIDDEN, PLANTED, leaks
 
 
 @pytest.mark.parametrize(
-    ("text", "n"), [("90", 90), ("90:30", 91), ("2:00:00", 120), ("1-12", 2160), ("1-12:30", 2190), ("1-00:00:01", 1441)]
+    ("text", "n"),
+    [
+        ("90", 90),
+        ("90:30", 91),
+        ("2:00:00", 120),
+        ("1-12", 2160),
+        ("1-12:30", 2190),
+        ("1-00:00:01", 1441),
+    ],
 )
 def test_time_limits_are_read_as_slurm_writes_them(text: str, n: int) -> None:
     assert minutes(text) == n
@@ -45,7 +53,9 @@ def test_a_sites_options_are_passed_on_as_written(tmp_path: Path) -> None:
         ("requeues: many", "must be a whole number"),
     ],
 )
-def test_a_mistake_in_cluster_yaml_is_one_line_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+def test_a_mistake_in_cluster_yaml_is_one_line_with_its_place(
+    tmp_path: Path, text: str, words: str
+) -> None:
     (tmp_path / "cluster.yaml").write_text(f"account: lab\n{text}\n")
     with pytest.raises(UserError, match=r"cluster\.yaml:2: ") as error:
         read_cluster(tmp_path / "cluster.yaml")
@@ -122,17 +132,24 @@ def test_a_job_that_slurm_does_not_know_keeps_nobody_waiting(
     assert lab.run(1).count("failed: its job was killed") == 4  # as it ends, and in the summary
 
 
-def test_jobs_that_a_cancel_ended_are_not_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_a_cancel_ended_are_not_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Seen to be over in the same look as `ablate cancel`: however they ended, nobody wants them any more."""
     lab = Lab(tmp_path, monkeypatch)
-    lab.queue(f"echo now > {lab.experiment}/cancelled.json; printf '7_0|PREEMPTED\\n7_1|PREEMPTED\\n'")
+    lab.queue(
+        f"echo now > {lab.experiment}/cancelled.json; printf '7_0|PREEMPTED\\n7_1|PREEMPTED\\n'"
+    )
     lab.run(130)
     assert lab.n_sent == 1
 
 
 @pytest.mark.parametrize(
     ("end", "words"),
-    [("CANCELLED", "interrupted: its job was cancelled"), ("TIMEOUT", "timeout: its job reached its time limit")],
+    [
+        ("CANCELLED", "interrupted: its job was cancelled"),
+        ("TIMEOUT", "timeout: its job reached its time limit"),
+    ],
 )
 def test_jobs_of_an_earlier_call_are_followed_and_not_sent_again_for_good_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, words: str
@@ -149,7 +166,9 @@ def test_jobs_of_an_earlier_call_are_followed_and_not_sent_again_for_good_ends(
     assert lab.n_sent == 1
 
 
-def test_a_queue_that_does_not_answer_is_no_reason_to_send_jobs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_does_not_answer_is_no_reason_to_send_jobs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab = Lab(tmp_path, monkeypatch)
     lab.run_cancelled()
     lab.queue("exit 1")
@@ -157,37 +176,64 @@ def test_a_queue_that_does_not_answer_is_no_reason_to_send_jobs_again(tmp_path: 
     assert lab.n_sent == 1
 
 
-def test_a_job_that_left_its_run_to_another_runner_was_not_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_left_its_run_to_another_runner_was_not_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab = Lab(tmp_path, monkeypatch)
     lab.queue("COMPLETED")
-    assert lab.run(1).count("preempted: another runner had it, or its job was told to go before it began") == 2
+    assert (
+        lab.run(1).count(
+            "preempted: another runner had it, or its job was told to go before it began"
+        )
+        == 2
+    )
     assert lab.n_sent == 3
 
 
-def test_a_failure_that_a_lost_job_told_may_not_be_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_that_a_lost_job_told_may_not_be_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A rank that Slurm ended with its node looks like one that failed: the run is sent again. Without a loss it is not."""
     lab = Lab(tmp_path, monkeypatch)
     lab.run_cancelled()
     for row in read_lines(lab.jobs):
         run = lab.matrix.results / "runs" / row["run_id"]
-        begun = {"attempt": 1, "started": "2026-01-01T00:00:00.000+00:00", "host": "n1", "pid": 1, "token": f"{row['job']}/a"}
-        ended = {"attempt": 1, "ended": "2026-01-01T00:01:00.000+00:00", "status": "failed", "reason": "a rank ended"}
+        begun = {
+            "attempt": 1,
+            "started": "2026-01-01T00:00:00.000+00:00",
+            "host": "n1",
+            "pid": 1,
+            "token": f"{row['job']}/a",
+        }
+        ended = {
+            "attempt": 1,
+            "ended": "2026-01-01T00:01:00.000+00:00",
+            "status": "failed",
+            "reason": "a rank ended",
+        }
         append_row(run / "attempts.jsonl", begun, ended)
     lab.queue("CANCELLED", "NODE_FAIL", "CANCELLED")
     assert "failed: a rank ended" in lab.run(1)
     assert lab.n_sent == 3
 
 
-def test_of_two_calls_that_follow_a_lost_job_one_sends_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_calls_that_follow_a_lost_job_one_sends_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other one has, between this one's looks."""
     lab = Lab(tmp_path, monkeypatch)
     other = f"""sed -n 1,2p {lab.jobs} | sed 's/"7_/"8_/' >> {lab.jobs}"""
-    lab.queue(f"{other}; printf '7_0|NODE_FAIL\\n7_1|NODE_FAIL\\n'", "printf '8_0|CANCELLED\\n8_1|CANCELLED\\n'")
+    lab.queue(
+        f"{other}; printf '7_0|NODE_FAIL\\n7_1|NODE_FAIL\\n'",
+        "printf '8_0|CANCELLED\\n8_1|CANCELLED\\n'",
+    )
     assert lab.run(1).count("interrupted: its job was cancelled") == 2
     assert lab.n_sent == 1
 
 
-def test_a_cancel_says_what_it_could_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancel_says_what_it_could_not_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Jobs that wait would start later. Those of runs that have their result would not: a copied folder needs no cluster."""
     lab = Lab(tmp_path, monkeypatch)
     lab.run_cancelled()
@@ -234,16 +280,24 @@ def test_no_planted_secret_is_in_a_jobs_script_its_order_its_output_or_its_answe
     install(tmp_path, monkeypatch, DOES_THEM)
     (tmp_path / "queue").touch()
     kinds = {"0": "tell fail", "1": "tell say"}
-    secrets = {"FAKE_SECRETS": "\n".join(PLANTED.values()), "HF_TOKEN": PLANTED["hf"], "NCCL_NOTE": PLANTED["url"]}
+    secrets = {
+        "FAKE_SECRETS": "\n".join(PLANTED.values()),
+        "HF_TOKEN": PLANTED["hf"],
+        "NCCL_NOTE": PLANTED["url"],
+    }
     (tmp_path / "cluster.yaml").write_text("device: cpu\n")
     matrix = Matrix(tmp_path, n_seeds=2, FAKE=kinds, FAKE_POLL_S="0.02", **secrets)
     site = ("--executor", "slurm", "--cluster", str(tmp_path / "cluster.yaml"))
     code, *shown = matrix.run(*site, "--set", "question=asked by token=" + HIDDEN[0])
     assert code == 1
-    assert {status for seed in range(2) for run in matrix.ends(seed) for status in run} == {"failed"}
+    assert {status for seed in range(2) for run in matrix.ends(seed) for status in run} == {
+        "failed"
+    }
     folder = matrix.results / "experiments" / "fake" / "slurm"
     left = [p for p in folder.rglob("*") if p.is_file()]
     kinds_left = {p.name.rpartition("_")[2] for p in left}
     assert {"log.out", "log.err", "submitted.pkl", "result.pkl"} <= kinds_left
-    shown += [p.read_bytes().decode(errors="replace") for p in matrix.results.rglob("*") if p.is_file()]
+    shown += [
+        p.read_bytes().decode(errors="replace") for p in matrix.results.rglob("*") if p.is_file()
+    ]
     assert [leaks(text) for text in shown if leaks(text)] == []
