@@ -30,8 +30,12 @@ class Toggles:
     """Set in an experiment as plugin.NAME.FIELD. The default of every field leaves the network \
 as it is."""
 
-    gain: float | None = toggle(None, record="own", doc="learned gain per channel of the MLP's \
-output, from this value on", gt=0)
+    gain: float | None = toggle(
+        None,
+        record="own",
+        doc="learned gain per channel of the MLP's output, from this value on",
+        gt=0,
+    )
 
 
 def build(model: GPT, toggles: Toggles) -> None:
@@ -41,8 +45,9 @@ optimizer moves it."""
         return
     for block in model.blocks:
         channels = block.mlp.down.weight.shape[0]
-        block.mlp.gain = parameter((channels,), role="scalar", init=toggles.gain, \
-dtype=torch.float32)
+        block.mlp.gain = parameter(
+            (channels,), role="scalar", init=toggles.gain, dtype=torch.float32
+        )
         block.mlp.register_forward_hook(apply_gain)
 
 

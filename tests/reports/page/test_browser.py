@@ -2,7 +2,6 @@
 
 ABLATE_SHOTS names a folder for screenshots of the pages."""
 
-# a table of sentences
 import csv
 import io
 import os
