@@ -33,9 +33,10 @@ from harness.model.gpt import Tokens
 from harness.node.memory import peak_mib
 from harness.training.clock import Clock
 from harness.training.core import Core
-from harness.training.flops import flops_per_token, matrix_rate
+from harness.training.flops import flops_per_token
 from harness.training.loaders import train_loader
 from harness.training.runtime import set_runtime
+from harness.training.utilisation import matrix_rate
 
 GPT2 = (50257, 50256)  # vocabulary and separator of the records' tokens
 DOCUMENT_TOKENS = 800  # mean length of a synthetic document

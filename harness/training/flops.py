@@ -1,4 +1,4 @@
-"""What a run computes, counted from its configuration, and what its device can compute, measured.
+"""What a run computes, counted from its configuration.
 
 Per token, forward and backward (three times the forward pass, a product and a sum counting as two):
     6 N            N: entries of the matrices that a token meets (attention, MLP, head);
@@ -10,7 +10,6 @@ counted. Neither are norms, activations and the optimizer. The products of the o
 are counted by themselves: they fall due once an update.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +17,6 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-import torch
 
 from harness.config.run import BLOCK, RunConfig
 from harness.model.layout import attention_free
@@ -38,7 +36,6 @@ NEWTON_SCHULZ: dict[str, Callable[[int, int], int]] = {
     "products": lambda m, n: 6 * m * m * n,
     "polynomial": lambda m, n: 4 * m * m * n + 2 * m**3,
 }
-RATE_SIDE, RATE_REPEATS = {"cuda": 8192, "cpu": 512}, 10  # of the products that measure a device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,41 +98,4 @@ def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = No
         matrices=6.0 * (sum(rows * columns for rows, columns in shapes) + padded * m.d_model),
         attention=12.0 * m.d_model * keys * (m.n_layer - len(attention_free(m))),
         optimizer=update / config.data.batch_tokens,
-    )
-
-
-@cache
-def matrix_rate(device: str, dtype: torch.dtype) -> float:
-    """FLOP/s of the best of a few large square products, with this process's threads."""
-    n = RATE_SIDE[device]
-    draw = torch.Generator(device).manual_seed(
-        0
-    )  # its own; and not ones, which cost a GPU less power than numbers do
-    a, b = (torch.randn(n, n, dtype=dtype, device=device, generator=draw) for _ in range(2))
-    out, best = torch.empty_like(a), float("inf")
-    for _ in range(RATE_REPEATS):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        torch.mm(a, b, out=out)
-        if device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - began)
-    return 2 * n**3 / best
-
-
-def mfu(
-    config: RunConfig,
-    vocab_size: int,
-    tokens_per_s: float,
-    *,
-    device: str,
-    dtype: torch.dtype,
-    world: int = 1,
-) -> float:
-    """Share of the devices' measured matrix rate that the model's own FLOPs make."""
-    return (
-        flops_per_token(config, vocab_size).model
-        * tokens_per_s
-        / (matrix_rate(device, dtype) * world)
     )

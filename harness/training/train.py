@@ -18,10 +18,10 @@ from harness.model.gpt import Tokens
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.training.clock import Clock, Stopwatch
 from harness.training.core import Batch, Core, compiles
-from harness.training.flops import mfu
 from harness.training.loaders import loaders, val_loader
 from harness.training.output import RunOutput
 from harness.training.runtime import join_group, set_runtime
+from harness.training.utilisation import mfu
 
 UNTIMED_STEPS = (
     10  # protocol skip10: the records' first steps, in which kernels are compiled and tuned

@@ -284,8 +284,8 @@ def test_the_plan_names_it(place: Path) -> None:
     experiment = load_experiment(
         str(place / "second.yaml"), device="cpu", overrides={"data.heldout": "plain"}
     )
-    corpus = describe(experiment, plan_runs(experiment), before=None, command="")["corpus"]
-    assert corpus["heldout"] == {
+    corpus = describe(experiment, plan_runs(experiment), before=None, command="").corpus
+    assert corpus.heldout == {
         "name": "plain",
         "fingerprint": open_heldout("plain", open_corpus("mine")).fingerprint,
     }

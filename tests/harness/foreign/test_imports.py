@@ -43,7 +43,7 @@ def test_a_directory_of_record_folders_is_one_arm_per_folder(
     assert ablate("import", records(folder), "--experiment", "public") == 0
     assert "6 runs imported, 0 there already, 0 copies, 0 files refused" in capsys.readouterr().out
     known = load("public")
-    assert known.plan["baseline"] == "2024-11-10_UNetDoubleLr"
+    assert known.plan.baseline == "2024-11-10_UNetDoubleLr"
     assert list(known.runs["arm"].value_counts()) == [3, 3]
     assert known.runs["imported"].all()
     assert known.runs["self_reported"].all()
@@ -106,9 +106,9 @@ def test_the_first_arm_is_the_baseline_unless_another_is_named(folder: Path) -> 
     for i, arm in enumerate("AB"):
         (folder / f"{arm}.txt").write_text(year_2025(3.28 + 0.01 * i))
         assert ablate("import", f"{arm}.txt", "--experiment", "x", "--arm", arm) == 0
-    assert load("x").plan["baseline"] == "A"
+    assert load("x").plan.baseline == "A"
     assert ablate("import", "A.txt", "--experiment", "x", "--arm", "A", "--baseline", "B") == 0
-    assert [a["name"] for a in load("x").plan["arms"]] == ["B", "A"]
+    assert [a.name for a in load("x").plan.arms] == ["B", "A"]
 
 
 def test_bad_files_get_a_line_each_and_the_rest_come_in(

@@ -42,14 +42,14 @@ def test_an_edited_script_makes_its_runs_stale_and_a_run_by_name_does_them_again
     gain = before.runs.set_index("arm")["val_loss"] - after.runs.set_index("arm")["val_loss"]
     assert gain["old"] == 0
     assert gain["new"] == pytest.approx(0.1)
-    assert after.plan["command"] == before.plan["command"]  # what the page says will make it
+    assert after.plan.command == before.plan.command  # what the page says will make it
 
 
 def test_what_is_known_goes_on_though_its_scripts_are_gone(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ablate("ab", "old.py", "new.py", *OPTIONS) == 0
-    started = load("ab-old-new").plan["command"]
+    started = load("ab-old-new").plan.command
     Path("old.py").unlink()
     capsys.readouterr()
     assert ablate("plan", "ab-old-new", "--seeds", 2) == 0
@@ -58,7 +58,7 @@ def test_what_is_known_goes_on_though_its_scripts_are_gone(
     known = load("ab-old-new")
     loss = known.runs.set_index(["arm", "seed"])["val_loss"]
     assert loss["old", 1] - loss["new", 1] == pytest.approx(0.02, abs=2e-4)
-    assert known.plan["command"].startswith(f"{started} && ablate")
+    assert known.plan.command.startswith(f"{started} && ablate")
 
 
 def test_refs_keep_their_own_runs_when_a_branch_moves(
@@ -80,7 +80,7 @@ def test_refs_keep_their_own_runs_when_a_branch_moves(
     )
     assert ablate("ab", "main", "idea", *OPTIONS) == 0
     plan = load("ab-main-idea").plan
-    older = {r["arm"]: len(r["older"]) for r in plan["runs"]}
+    older = {run.arm: len(run.older) for run in plan.runs}
     assert older == {"main": 0, "idea": 1}
 
 

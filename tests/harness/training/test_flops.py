@@ -8,7 +8,8 @@ from harness.config.run import with_fields
 from harness.model.gpt import Tokens
 from harness.model.mask import dense_mask
 from harness.training.core import Core
-from harness.training.flops import flops_per_token, matrix_rate, mean_keys, mfu
+from harness.training.flops import flops_per_token, mean_keys
+from harness.training.utilisation import matrix_rate, mfu
 from tests.small_presets import small
 
 VOCAB = 257

@@ -142,7 +142,7 @@ def test_every_printed_interval_has_its_rows():
         p.read_text(encoding="utf-8")
         for p in sorted((DOCS.parents[1] / "reports" / "page").glob("*.py"))
     )
-    assert set(re.findall(r'number\(f?"([\w.{}]*interval)"', pages)) == set(INTERVALS)
+    assert set(re.findall(r'number\(\s*f?"([\w.{}]*interval)"', pages)) == set(INTERVALS)
     assert {k for named in INTERVALS.values() for k in named} | set(ELSEWHERE) | set(
         METHODS.values()
     ) <= kinds
