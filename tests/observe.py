@@ -391,7 +391,7 @@ def observe(config: RunConfig, corpora: Mapping[str, Any]) -> Observation:
         "schedule": schedule(core),
         "data": (
             [digest(t) for _ in range(12) for pair in next(stream) for t in pair],
-            prefetcher.loader.pinned,
+            prefetcher.loader.memory.pinned,
         ),
         "validation": (run["validation"], [digest(t) for pair in val for t in pair]),
         "comm": comm(config),
