@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.corpora.corpus import data_root
+from harness.corpora.index import prepare
 from harness.run.read import read_config, read_lines
 from harness.run.results import read_result
 from harness.run.spec import RunSpec
@@ -20,8 +20,9 @@ from tests.one_run import DONE, SPEC, finish
 
 @pytest.fixture
 def own_data(tmp_path: Path) -> Path:
-    """A copy of the corpus that a test may damage."""
-    shutil.copytree(data_root() / "stdlib", tmp_path / "data" / "stdlib")
+    """A copy of the corpus that a test may damage; made first, or awaited where another test makes it."""
+    corpus = prepare("stdlib")
+    shutil.copytree(corpus.folder, tmp_path / "data" / "stdlib")
     return tmp_path / "data"
 
 
