@@ -15,12 +15,12 @@ class UserError(Exception):
 ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def near(name: str, choices: Iterable[str]) -> str:
     """'; did you mean 'x'?', or what there is."""
-    known = list(known)
+    choices = list(choices)
     same = [
-        k for k in known if ZEROS.sub("", k) == ZEROS.sub("", name)
+        k for k in choices if ZEROS.sub("", k) == ZEROS.sub("", name)
     ]  # r8 is r08: by spelling alone it is nearer to r18
-    if match := same or get_close_matches(name, known, n=1, cutoff=0.5):
+    if match := same or get_close_matches(name, choices, n=1, cutoff=0.5):
         return f"; did you mean '{match[0]}'?"
-    return f"; there is: {', '.join(known)}" if known and len(known) <= 40 else ""
+    return f"; there is: {', '.join(choices)}" if choices and len(choices) <= 40 else ""

@@ -89,8 +89,9 @@ def lerp(v: Tensor, source: Tensor | None, mix: Tensor | float) -> Tensor:
 
 
 def pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
-    own, other = mix.unbind()
-    return own * v if source is None else own * v + other * source
+    v_weight, source_weight = mix.unbind()
+    mixed = v_weight * v
+    return mixed if source is None else mixed + source_weight * source
 
 
 class Attention(nn.Module):
@@ -171,8 +172,8 @@ class Block(nn.Module):
         """The residual stream after this block (B, T, C), and its attention's own values."""
         own_v = None
         if self.residual_mix is not None:
-            own, first = self.residual_mix.unbind()
-            x = own * x + first * x0
+            x_weight, x0_weight = self.residual_mix.unbind()
+            x = x_weight * x + x0_weight * x0
         if self.attn is not None:
             branch, own_v = self.attn(self.norm(x), rotary, mask, source)
             x = x + (branch if self.attn_scale is None else self.attn_scale * branch)

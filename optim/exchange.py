@@ -115,12 +115,12 @@ def grouped_all_gather(
     for start in range(0, len(ordered), ranks.world):
         window = ordered[start : start + ranks.world]
         mine = with_gradient(window[ranks.rank : ranks.rank + 1])
-        own = compute(mine) if mine else torch.zeros(numel, dtype=dtype, device=device)
+        computed = compute(mine) if mine else torch.zeros(numel, dtype=dtype, device=device)
         gathered = torch.empty(ranks.world * numel, dtype=dtype, device=device)
-        work = _all_gather(gathered, own.flatten(), async_op=True)
+        work = _all_gather(gathered, computed.flatten(), async_op=True)
         if pending is not None:
             _receive(pending, apply)
-        pending = (window, gathered, own, work)  # holds `own` until it has been sent
+        pending = (window, gathered, computed, work)  # holds `computed` until it has been sent
     if pending is not None:
         _receive(pending, apply)
 

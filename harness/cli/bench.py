@@ -91,7 +91,8 @@ def bench(
     if compare is not None:
         sides = [side(text, preset) for text in compare]
         made = [
-            candidate(name, {**common, **own}, scale=scale, device=device) for name, own in sides
+            candidate(name, {**common, **fields}, scale=scale, device=device)
+            for name, fields in sides
         ]
         result = {**about, "a": compare[0], "b": compare[1], **interleaved(*made, steps=steps)}
         print_json(result) if json else print_table([{k: result[k] for k in COMPARED}])

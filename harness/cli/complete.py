@@ -31,7 +31,7 @@ def complete(
     from harness.store.plans import cancel_mark
     from harness.store.verified import VerifiedResults
 
-    missing, found, sound = [], {}, VerifiedResults(store)
+    missing, had_result, sound = [], {}, VerifiedResults(store)
     for planned in runs:
         status, wrong = sound.status(planned.spec.run_id)
         if wrong:
@@ -39,17 +39,17 @@ def complete(
         if status is None:
             missing.append(planned)
         else:
-            found[planned.spec.run_id] = status
+            had_result[planned.spec.run_id] = status
     sound.save()
     if not missing:
-        return Summary(found=found)
+        return Summary(had_result=had_result)
     say_stale(store, options.experiment)
     mark = cancel_mark(store.root, options.experiment)
 
     def cancelled() -> bool:
         return cancel_mark(store.root, options.experiment) != mark
 
-    display = ProgressDisplay(len(found), len(runs))
+    display = ProgressDisplay(len(had_result), len(runs))
     executor = make(missing, store, replace(options, cancelled=cancelled, on_end=display.on_end))
     print(f"{len(missing)} of {len(runs)} runs to do, {executor.at_once()} at a time", flush=True)
     summary = run_watched(executor, display)
@@ -57,7 +57,7 @@ def complete(
         if status in RESULT_STATUSES:
             sound.status(run_id)  # so that the next call need not read what this one made
     sound.save()
-    return replace(summary, found=found)
+    return replace(summary, had_result=had_result)
 
 
 def say_stale(store: "Store", name: str) -> None:
@@ -91,7 +91,7 @@ def finish(
     """Say how an experiment stands, write its page, exit."""
     from harness.run.spec import RESULT_STATUSES
 
-    outcomes = {**summary.found, **summary.statuses}
+    outcomes = {**summary.had_result, **summary.statuses}
     done = [run_id for run_id, status in outcomes.items() if status in RESULT_STATUSES]
     n_done, n_all = len(done), len(runs)
     say_failures(runs, store, summary)

@@ -144,22 +144,22 @@ def planned_seeds(
     from harness.cli.power import known_of
     from reports.stats.planning import seeds_needed, upper_sd
 
-    cell, known = outcome.cells[outcome.baseline], known_of(e, results)
+    cell, assumed = outcome.cells[outcome.baseline], known_of(e, results)
     if cell.n_finished < 2:
         raise UserError(
             f"confirm: '{e.name}' has fewer than two finished runs of its baseline: run it first, "
             "its noise plans the seeds"
         )
-    unit, sd, worth = "of loss", known.sd, difference
+    unit, sd, worth = "of loss", assumed.sd, difference
     if e.primary == "step_time":
         unit, sd = "ms a step", upper_sd(cell.sd["step_ms"], cell.n_finished)
     elif e.primary == "time_to_target":
-        if known.step_ms is None:
+        if assumed.step_ms is None:
             raise UserError(
                 f"confirm: '{e.name}' has no step time yet, which its margin in seconds needs: "
                 "run it first"
             )
-        unit, worth = "s to target", difference / (known.step_ms / 1e3) * known.slope.per_step
+        unit, worth = "s to target", difference / (assumed.step_ms / 1e3) * assumed.slope.per_step
     try:
         n = seeds_needed(worth, sd=sd, n_arms=n_arms)
     except ValueError as error:

@@ -100,7 +100,7 @@ def power_of(
     e: "Experiment",
     planned: "list[PlannedRun]",
     cost: "PricedCost",
-    known: "Known",
+    assumed: "Known",
     detect: float | None,
 ) -> Power:
     """What this many seeds can detect in loss, steps and seconds.
@@ -115,37 +115,37 @@ def power_of(
         n, alpha, anytime = e.seeds_rule.most, e.seeds_rule.stop.get("decide", ALPHA), True
     level = 1 - float(alpha)
     able = plan_detectable(
-        sd=known.sd,
+        sd=assumed.sd,
         n=n,
         n_arms=n_arms,
         level=level,
-        slope=known.slope,
-        step_ms=known.step_ms,
+        slope=assumed.slope,
+        step_ms=assumed.step_ms,
         anytime=anytime,
     )
     seeds = needed = None
     if detect is not None:
         try:
-            seeds = seeds_needed(detect, sd=known.sd, n_arms=n_arms, level=level, anytime=anytime)
+            seeds = seeds_needed(detect, sd=assumed.sd, n_arms=n_arms, level=level, anytime=anytime)
         except ValueError as error:
             raise UserError(f"--detect: {error}") from None
         needed = _needed(seeds, e, planned, cost)
     power = Power(
-        sd=known.sd,
-        source=known.sd_source,
+        sd=assumed.sd,
+        source=assumed.sd_source,
         n=n,
         comparisons=n_arms,
         detectable=able.loss,
         steps=able.steps,
         seconds=able.seconds,
-        slope=known.slope.per_step,
-        slope_source=known.slope.source,
-        step_ms=known.step_ms,
-        step_source=known.step_source,
+        slope=assumed.slope.per_step,
+        slope_source=assumed.slope.source,
+        step_ms=assumed.step_ms,
+        step_source=assumed.step_source,
         detect=detect,
         seeds_needed=seeds,
         needed=needed,
-        budgets=_budgets(e, known),
+        budgets=_budgets(e, assumed),
         words=[],
     )
     power.words.extend(_words(power, anytime))
@@ -153,14 +153,14 @@ def power_of(
 
 
 def _words(power: Power, anytime: bool) -> list[str]:
-    words = [f"noise: sd {power.sd:.4f} of one run's loss ({power.source})"]
-    words += _detectable_words(power, anytime)
+    lines = [f"noise: sd {power.sd:.4f} of one run's loss ({power.source})"]
+    lines += _detectable_words(power, anytime)
     if power.detect is not None:
-        words.append(_needed_words(power))
+        lines.append(_needed_words(power))
     if power.budgets:
         least, most = power.budgets
-        words.append(f"budgets that would bracket the target: {least}, {most}")
-    return words
+        lines.append(f"budgets that would bracket the target: {least}, {most}")
+    return lines
 
 
 def _detectable_words(power: Power, anytime: bool) -> list[str]:
@@ -179,7 +179,7 @@ def _detectable_words(power: Power, anytime: bool) -> list[str]:
     seconds = f"seconds {power.step_source}"
     if power.seconds is not None:
         seconds = f"{power.seconds:.3g} s"
-    words = [
+    lines = [
         (
             f"smallest difference that {seeds} (power 0.8, {comparisons}): {power.detectable:.4f} "
             f"in loss, {power.steps:.3g} steps, {seconds}"
@@ -187,40 +187,40 @@ def _detectable_words(power: Power, anytime: bool) -> list[str]:
         f"  a step is worth {power.slope:.3g} of loss ({power.slope_source})",
     ]
     if power.seconds is not None:
-        words.append(f"  a step takes {power.step_ms:.4g} ms ({power.step_source})")
+        lines.append(f"  a step takes {power.step_ms:.4g} ms ({power.step_source})")
     enough = enough_to_permute(n_arms, ALPHA)
     if not anytime and n < enough:
-        words.append(
+        lines.append(
             f"  should runs diverge, no verdict on the loss is possible below {enough} seeds"
         )
-    return words
+    return lines
 
 
 def _needed_words(power: Power) -> str:
     from reports.stats.planning import MAX_SEEDS
 
     seeds = power.seeds_needed or f"more than {MAX_SEEDS}"
-    words = f"a difference of {power.detect:g} needs {seeds} seeds per arm"
+    sentence = f"a difference of {power.detect:g} needs {seeds} seeds per arm"
     if power.needed is None:
-        return words
-    words += f": {power.needed.runs} runs in all"
+        return sentence
+    sentence += f": {power.needed.runs} runs in all"
     if power.needed.hours is not None:
-        words += f", about {power.needed.hours:.2f} h"
+        sentence += f", about {power.needed.hours:.2f} h"
     if power.needed.price is not None:
-        words += f", about {power.needed.price:.2f} in price"
-    return words
+        sentence += f", about {power.needed.price:.2f} in price"
+    return sentence
 
 
-def _budgets(e: "Experiment", known: "Known") -> list[int] | None:
+def _budgets(e: "Experiment", assumed: "Known") -> list[int] | None:
     """Budgets around every arm's N* where the experiment's do not bracket its target.
 
     Before any run around the one it has.
     """
     from reports.stats.planning import bracketing_budgets
 
-    if e.target is None or known.bracketed:
+    if e.target is None or assumed.bracketed:
         return None
-    guess = list(known.n_star)
+    guess = list(assumed.n_star)
     if not guess:
         if len(e.budgets) > 1:
             return None

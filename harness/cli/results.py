@@ -89,7 +89,7 @@ def clean(
         if not dry_run:
             for path in paths:
                 remove(path)
-        rows.append({"kind": kind.name, "n": len(paths), "mib": size / MIB, "what": kind.words})
+        rows.append({"kind": kind.name, "n": len(paths), "mib": size / MIB, "what": kind.meaning})
     after = before - sum(row["mib"] for row in rows) * MIB if dry_run else weight(results)
     if json:
         print_json(
@@ -103,5 +103,5 @@ def clean(
         )
         return
     print_table(rows, ["kind", "n", "mib", "what"])
-    words = "would leave" if dry_run else "left"
-    print(f"{results}: {before / MIB:.1f} MiB, {words} {after / MIB:.1f} MiB")
+    verb = "would leave" if dry_run else "left"
+    print(f"{results}: {before / MIB:.1f} MiB, {verb} {after / MIB:.1f} MiB")

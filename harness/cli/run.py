@@ -129,8 +129,8 @@ def run_until_done(options: RunOptions) -> None:
     asked = asked_of_executor(options)
     device = executor.device(asked)
     whole = read_experiment(options.experiment, options.settings, options.seeds, device=device)
-    known = current_part(whole, options.results, world_size=options.world_size)
-    part = planned_part(known, options)
+    current = current_part(whole, options.results, world_size=options.world_size)
+    part = planned_part(current, options)
     if options.dry_run:
         from harness.cli.plan import print_plan
 
@@ -284,7 +284,7 @@ def following_part(
 def merged(earlier: "Summary", latest: "Summary") -> "Summary":
     return replace(
         latest,
-        found=earlier.found | latest.found,
+        had_result=earlier.had_result | latest.had_result,
         statuses=earlier.statuses | latest.statuses,
         reasons=earlier.reasons | latest.reasons,
     )

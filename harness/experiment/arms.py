@@ -178,8 +178,8 @@ class Resolver:
                 "changes",
             )
         if not sets:
-            words = [f"{name}: {why}" for name, why in reasons.items()] or ["there are none"]
-            raise self.file.fail(f"no change can stand on this baseline: {words[0]}", "changes")
+            refusals = [f"{name}: {why}" for name, why in reasons.items()] or ["there are none"]
+            raise self.file.fail(f"no change can stand on this baseline: {refusals[0]}", "changes")
         for name, why in reasons.items():
             self.left_out.append(f"{name}, which cannot stand: {why}")
         return sets

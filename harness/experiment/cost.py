@@ -132,7 +132,7 @@ def _kind(spec: RunSpec) -> str:
 
 
 def seconds_by_kind(
-    planned: Sequence[PlannedRun], known: Mapping[str, Sequence[float]]
+    planned: Sequence[PlannedRun], measured_s: Mapping[str, Sequence[float]]
 ) -> dict[str, float]:
     """Seconds of one run of each kind: as measured, else by FLOPs.
 
@@ -140,12 +140,12 @@ def seconds_by_kind(
     measured ones were.
     """
     spec_of = {_kind(run.spec): run.spec for run in planned}
-    ratios = [fmean(taken) / by_flops(spec_of[kind]) for kind, taken in known.items()]
+    ratios = [fmean(taken) / by_flops(spec_of[kind]) for kind, taken in measured_s.items()]
     scale = fmean(ratios) if ratios else 1.0
     seconds = {}
     for kind, spec in spec_of.items():
-        if kind in known:
-            seconds[kind] = fmean(known[kind])
+        if kind in measured_s:
+            seconds[kind] = fmean(measured_s[kind])
         else:
             seconds[kind] = scale * by_flops(spec)
     return seconds
@@ -154,8 +154,8 @@ def seconds_by_kind(
 def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path) -> Cost:
     """Runs, tokens and hours that are still to do, and from what that is known."""
     missing = [run for run in planned if run.spec.run_id not in done]
-    known = measured(planned, done, results)
-    seconds = seconds_by_kind(planned, known)
+    measured_s = measured(planned, done, results)
+    seconds = seconds_by_kind(planned, measured_s)
     slot_s = gpu_s = wall_s = 0.0
     if missing:
         node = Node.here(missing[0].spec.device)
@@ -167,14 +167,14 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
             gpu_s += run_s * (max(len(node.gpus), size) if exclusive else size)
             wall_s += run_s / node.at_once(size, exclusive=exclusive)
     on_gpus = bool(planned) and planned[0].spec.device == "cuda"
-    source = _source(known, on_gpus)
+    source = _source(measured_s, on_gpus)
     tokens = sum(run.spec.budget * run.spec.config["data"]["batch_tokens"] for run in missing)
-    words = f"to do: {len(missing)} runs, {tokens / 1e6:.1f}M training tokens"
+    sentence = f"to do: {len(missing)} runs, {tokens / 1e6:.1f}M training tokens"
     if missing:
         amount = f"{slot_s / 3600:.2f} h of one slot"
         if on_gpus:
             amount = f"{gpu_s / 3600:.2f} GPU-hours"
-        words += f", about {amount}, {wall_s / 3600:.2f} h on this machine (from {source})"
+        sentence += f", about {amount}, {wall_s / 3600:.2f} h on this machine (from {source})"
     return Cost(
         runs=len(missing),
         tokens=tokens,
@@ -182,13 +182,13 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
         gpu_hours=gpu_s / 3600 if on_gpus else None,
         wall_hours=wall_s / 3600,
         source=source,
-        words=words,
+        words=sentence,
     )
 
 
-def _source(known: Mapping[str, Sequence[float]], on_gpus: bool) -> str:
-    if known:
-        return f"{sum(map(len, known.values()))} finished runs"
+def _source(measured_s: Mapping[str, Sequence[float]], on_gpus: bool) -> str:
+    if measured_s:
+        return f"{sum(map(len, measured_s.values()))} finished runs"
     device = f"an {card()}" if on_gpus else "this CPU"
     return f"FLOPs on {device}, to a factor of two or three"
 
@@ -221,26 +221,28 @@ def estimate_foreign(
     gpu_hours = None
     if hours is not None and n_gpus:
         gpu_hours = hours * n_gpus
-    words = f"to do: {n_missing} runs"
+    sentence = f"to do: {n_missing} runs"
     if hours is None:
-        words += ", of a cost that is not known before one of them is done"
+        sentence += ", of a cost that is not known before one of them is done"
     elif n_missing:
         amount = f"{hours:.2f} h of one slot"
         if gpu_hours is not None:
             amount = f"{gpu_hours:.2f} GPU-hours"
-        words += f", {how} {amount} (from {source})"
-    return Cost(runs=n_missing, slot_hours=hours, gpu_hours=gpu_hours, source=source, words=words)
+        sentence += f", {how} {amount} (from {source})"
+    return Cost(
+        runs=n_missing, slot_hours=hours, gpu_hours=gpu_hours, source=source, words=sentence
+    )
 
 
 def with_price(cost: Cost, price: float | None) -> PricedCost:
     """The cost with its price, in any currency: of a GPU-hour, on a CPU of a slot's hour."""
-    total, words = None, cost.words
+    total, sentence = None, cost.words
     if price is not None and cost.hours is None:
-        words += "; price not known before a run is done"
+        sentence += "; price not known before a run is done"
     elif price is not None and cost.hours is not None:
         total = cost.hours * price
-        words += f"; price {total:.2f} at {price:g} per hour"
-    content = asdict(replace(cost, words=words))
+        sentence += f"; price {total:.2f} at {price:g} per hour"
+    content = asdict(replace(cost, words=sentence))
     return PricedCost(**content, price_per_hour=price, price=total)
 
 

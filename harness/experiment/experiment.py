@@ -91,7 +91,7 @@ def load_experiment(
     resolver = Resolver(file, device)
     confirm = file.value("confirm", bool, False, "true or false")
     estimand = file.choice(
-        "estimand", ESTIMANDS, "at-rate", "estimand '{value}' is not one of {known}"
+        "estimand", ESTIMANDS, "at-rate", "estimand '{value}' is not one of {choices}"
     )
     seeds, rule = read_seeds(file, confirm=confirm)
     arms = resolver.arms(crossed=estimand == "at-rate")
@@ -108,7 +108,7 @@ def load_experiment(
         budgets=read_budgets(file, arms[0].config.schedule.steps),
         target=read_target(file),
         primary=file.choice(
-            "primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"
+            "primary", PRIMARY, "val_loss", "primary '{value}' is not one of {choices}"
         ),
         margin=read_margin(file),
         confirm=confirm,

@@ -132,14 +132,14 @@ class ExperimentFile:
 
         return where
 
-    def value(self, key: str, kind: type | tuple[type, ...], default: Any, words: str) -> Any:
+    def value(self, key: str, kind: type | tuple[type, ...], default: Any, must_be: str) -> Any:
         """The value of a key, or the default; raises UserError if it is of another kind."""
         value = self.data.get(key, default)
         if value is default:
             return value
         false_kind = isinstance(value, bool) and kind is not bool
         if false_kind or not isinstance(value, kind):
-            raise self.fail(f"{key} is {value!r}, but must be {words}", key)
+            raise self.fail(f"{key} is {value!r}, but must be {must_be}", key)
         return value
 
     def items(self, key: str, kind: type | tuple[type, ...]) -> list[Any]:
@@ -149,15 +149,15 @@ class ExperimentFile:
         for entry in value if sound else ():
             sound = sound and isinstance(entry, kind) and not isinstance(entry, bool)
         if not sound:
-            words = "names" if kind is str else "whole numbers"
-            raise self.fail(f"{key} must be a list of {words}", key)
+            kinds = "names" if kind is str else "whole numbers"
+            raise self.fail(f"{key} must be a list of {kinds}", key)
         return value
 
-    def choice(self, key: str, known: Iterable[str], default: str, message: str) -> str:
-        """One of the known words; `message` has {value}, {known}."""
+    def choice(self, key: str, allowed: Iterable[str], default: str, message: str) -> str:
+        """One of the choices; `message` has {value}, {choices}."""
         value = self.value(key, str, default, "text")
-        words = list(known)
-        if value not in words:
-            said = message.format(value=value, known=", ".join(words))
-            raise self.fail(said + near(value, words), key)
+        choices = list(allowed)
+        if value not in choices:
+            said = message.format(value=value, choices=", ".join(choices))
+            raise self.fail(said + near(value, choices), key)
         return str(value)

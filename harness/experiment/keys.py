@@ -152,8 +152,8 @@ def read_phases(file: ExperimentFile) -> Mapping[Role, Phase]:
 
     Loss runs alone where the file says nothing of it.
     """
-    words = "a mapping such as {loss: {gpus_per_run: 1}, timing: {gpus_per_run: 8, seeds: 3}}"
-    given = file.value("phases", dict, {"loss": {}}, words)
+    must_be = "a mapping such as {loss: {gpus_per_run: 1}, timing: {gpus_per_run: 8, seeds: 3}}"
+    given = file.value("phases", dict, {"loss": {}}, must_be)
     for role, phase in given.items():
         _check_phase(file, role, phase)
     if "loss" not in given:

@@ -86,9 +86,9 @@ def values_text(name: str, f: Field) -> str:
         if part.startswith(("a ", "an ")):
             free.append(part)
     limits = []
-    for key, words in RANGE_WORDS.items():
+    for key, phrase in RANGE_WORDS.items():
         if key in f.metadata:
-            limits.append(f"{words} {f.metadata[key]}")
+            limits.append(f"{phrase} {f.metadata[key]}")
     listed = []
     for choice in choices(name, f):
         if choice["value"] != f.default:
@@ -108,14 +108,14 @@ def conditions_text(facts: Mapping[str, Any]) -> str:
 
 
 def _conditions(facts: Mapping[str, Any]) -> Iterator[str]:
-    for kind, words in CONDITIONS.items():
+    for kind, phrase in CONDITIONS.items():
         for when, others in facts.get(kind, {}).items():
             subject = "" if when == "*" else f"{shown(when)} "
             for other, accepted in others.items():
                 state = ""
                 if accepted != ON:
                     state = " = " + " or ".join(map(shown, accepted))
-                yield f"{subject}{words} {link(other)}{state}"
+                yield f"{subject}{phrase} {link(other)}{state}"
 
 
 def link(name: str) -> str:

@@ -40,8 +40,8 @@ def list_of(*schemas: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-def one_of(words: Iterable[str]) -> Schema:
-    return {"enum": list(words)}
+def one_of(choices: Iterable[str]) -> Schema:
+    return {"enum": list(choices)}
 
 
 def mapping_to(values: Schema) -> Schema:

@@ -80,6 +80,8 @@ def _check_range(name: str, value: Any, f: Field, where: str) -> None:
         return
     if not math.isfinite(value):
         raise UserError(f"{where}: {name} is {value!r}, but must be a finite number")
-    for key, (holds, words) in RANGE_CHECKS.items():
+    for key, (holds, must_be) in RANGE_CHECKS.items():
         if key in f.metadata and not holds(value, f.metadata[key]):
-            raise UserError(f"{where}: {name} is {value!r}, but must be {words} {f.metadata[key]}")
+            raise UserError(
+                f"{where}: {name} is {value!r}, but must be {must_be} {f.metadata[key]}"
+            )

@@ -126,15 +126,15 @@ def check_start(trainer: ForeignTrainer, code: Code, *, where: str) -> None:
     """Raises UserError for a command that cannot be started or would not do what it says."""
     _check_placeholders(trainer, where)
     try:
-        words = shlex.split(trainer.command)
+        parts = shlex.split(trainer.command)
     except ValueError:
         raise UserError(
             f"{where}: the command has a quote that is not closed: {trainer.command}"
         ) from None
-    if not words:
+    if not parts:
         raise UserError(f"{where}: the command is empty: leave it out for {COMMAND}")
-    _check_no_shell(words, where)
-    program = words[0]
+    _check_no_shell(parts, where)
+    program = parts[0]
     if program not in PYTHON:
         _check_no_other_python(program, where)
         if "container" not in trainer.environment:
@@ -151,10 +151,10 @@ def _check_placeholders(trainer: ForeignTrainer, where: str) -> None:
         check_braces(text, f"{where}: variable {name}")
 
 
-def _check_no_shell(words: list[str], where: str) -> None:
-    of_a_shell = [word for word in words if word in OF_A_SHELL]
-    if "=" in words[0]:
-        of_a_shell.append(words[0])
+def _check_no_shell(parts: list[str], where: str) -> None:
+    of_a_shell = [word for word in parts if word in OF_A_SHELL]
+    if "=" in parts[0]:
+        of_a_shell.append(parts[0])
     if of_a_shell:
         raise UserError(
             f"{where}: '{of_a_shell[0]}' in the command needs a shell, and none reads it: "

@@ -156,7 +156,7 @@ class _Reader:
             seeds=seeds,
             target=read_target(file),
             primary=file.choice(
-                "primary", PRIMARY, "val_loss", "primary '{value}' is not one of {known}"
+                "primary", PRIMARY, "val_loss", "primary '{value}' is not one of {choices}"
             ),
             margin=read_margin(file),
             confirm=confirm,

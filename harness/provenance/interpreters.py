@@ -96,12 +96,12 @@ def search_path(environment: Mapping[str, str]) -> str:
     """
     if "container" in environment:
         return os.environ.get("PATH", os.defpath)
-    ours, own = (
-        str(Path(sys.executable).parent),
-        str(Path(environment.get("python", sys.executable)).parent),
-    )
-    rest = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join([own, *(p for p in rest if own == ours or p != ours)])
+    our_folder = str(Path(sys.executable).parent)
+    its_folder = str(Path(environment.get("python", sys.executable)).parent)
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    if its_folder != our_folder:
+        folders = [folder for folder in folders if folder != our_folder]
+    return os.pathsep.join([its_folder, *folders])
 
 
 def located(environment: Mapping[str, str], folder: Path) -> dict[str, str]:

@@ -35,13 +35,13 @@ _COUNT = re.compile(
 )  # SEPARATOR_TOKEN = 256 is a token to be trained on; a password may well be a number
 
 
-def _without_value(found: re.Match[str]) -> str:
+def _without_value(match: re.Match[str]) -> str:
     """`name = value` without the value, unless that can be no secret."""
-    name, between, value = found.groups()
+    name, between, value = match.groups()
     harmless = name.lower().endswith("token") and (
         _COUNT.fullmatch(value) or len(value.strip("\"'")) < 5
     )
-    return found[0] if harmless or _NO_SECRET.match(value) else f"{name}{between}[redacted]"
+    return match[0] if harmless or _NO_SECRET.match(value) else f"{name}{between}[redacted]"
 
 
 REDACTIONS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (

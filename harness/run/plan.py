@@ -90,14 +90,14 @@ class PlanArm:
 
     @classmethod
     def from_mapping(cls, content: Mapping[str, Any]) -> Self:
-        known = {f.name: content[f.name] for f in fields(cls) if f.name in content}
-        known.setdefault("of", content["name"])
+        values = {f.name: content[f.name] for f in fields(cls) if f.name in content}
+        values.setdefault("of", content["name"])
         for name in ("changes", "substituted"):
-            known[name] = tuple(known.get(name, ()))
-        known["hints"] = tuple(ClockHint.from_mapping(h) for h in content.get("hints", ()))
+            values[name] = tuple(values.get(name, ()))
+        values["hints"] = tuple(ClockHint.from_mapping(h) for h in content.get("hints", ()))
         side = content.get("side")
-        known["side"] = TrainerSpec.from_mapping(side) if side else None
-        return cls(**known)
+        values["side"] = TrainerSpec.from_mapping(side) if side else None
+        return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
         content = asdict(self)
@@ -125,9 +125,9 @@ class PlanRun:
 
     @classmethod
     def from_mapping(cls, content: Mapping[str, Any]) -> Self:
-        known = {name: content[name] for name in RUN_FIELDS if name in content}
-        known["older"] = tuple(known.get("older", ()))
-        return cls(**known)
+        values = {name: content[name] for name in RUN_FIELDS if name in content}
+        values["older"] = tuple(values.get("older", ()))
+        return cls(**values)
 
 
 RUN_FIELDS = tuple(f.name for f in fields(PlanRun))
@@ -188,20 +188,20 @@ class Plan:
     @classmethod
     def from_mapping(cls, content: Mapping[str, Any]) -> Self:
         """The plan of a file's content; raises KeyError or TypeError where it is none."""
-        known = {f.name: content[f.name] for f in fields(cls) if f.name in content}
+        values = {f.name: content[f.name] for f in fields(cls) if f.name in content}
         for name in ("seeds", "budgets", "alters_noise", "plugins", "left_out", "remarks"):
-            known[name] = tuple(known.get(name) or ())
-        known["arms"] = tuple(PlanArm.from_mapping(a) for a in content.get("arms", ()))
-        known["runs"] = tuple(PlanRun.from_mapping(r) for r in content.get("runs", ()))
-        known["locks"] = tuple(Lock(**lock) for lock in content.get("locks", ()))
-        known["corpus"] = PlanCorpus.from_mapping(content.get("corpus") or {})
+            values[name] = tuple(values.get(name) or ())
+        values["arms"] = tuple(PlanArm.from_mapping(a) for a in content.get("arms", ()))
+        values["runs"] = tuple(PlanRun.from_mapping(r) for r in content.get("runs", ()))
+        values["locks"] = tuple(Lock(**lock) for lock in content.get("locks", ()))
+        values["corpus"] = PlanCorpus.from_mapping(content.get("corpus") or {})
         rule = content.get("seeds_rule")
-        known["seeds_rule"] = SeedsRule.from_mapping(rule) if rule else None
+        values["seeds_rule"] = SeedsRule.from_mapping(rule) if rule else None
         target = content.get("target")
-        known["target"] = Target.from_mapping(target) if target else None
+        values["target"] = Target.from_mapping(target) if target else None
         limits = content.get("limits")
-        known["limits"] = TrainerLimits.from_mapping(limits) if limits else None
-        return cls(**known)
+        values["limits"] = TrainerLimits.from_mapping(limits) if limits else None
+        return cls(**values)
 
     def to_mapping(self) -> dict[str, Any]:
         """What experiment.json holds.

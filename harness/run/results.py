@@ -58,7 +58,7 @@ def where_time_went(walls: Sequence[Mapping[str, float]]) -> tuple[dict[str, flo
 
     Each run's worker and its wait before the run count, from their results' `wall`.
     """
-    seconds = {words: math.fsum(w.get(key) or 0.0 for w in walls) for key, words in PHASES.items()}
+    seconds = {phase: math.fsum(w.get(key) or 0.0 for w in walls) for key, phase in PHASES.items()}
     idle = math.fsum(w.get("idle_s") or 0.0 for w in walls)
     rest = max(0.0, math.fsum(w.get("total_s") or 0.0 for w in walls) - math.fsum(seconds.values()))
     useful, seconds = (

@@ -57,7 +57,7 @@ class RunProgress:
 class Summary:
     """How the matrix stands when the runner stops: run_id -> status, with reasons if any."""
 
-    found: dict[str, str] = field(default_factory=dict)  # runs that had their result before
+    had_result: dict[str, str] = field(default_factory=dict)  # before this call
     statuses: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     stopped: str | None = None  # "interrupted" or "preempted"

@@ -20,7 +20,7 @@ class Kind:
     """One kind of what may go: where it lies, in words."""
 
     name: str
-    words: str
+    meaning: str
     find: Callable[[Store], Iterator[Path]]
 
 
@@ -76,13 +76,15 @@ def _caches(store: Store) -> Iterator[Path]:
 
 
 KINDS = (
-    Kind(name="stale", words="runs whose code is no longer the present one", find=_stale),
-    Kind(name="attempts", words="what attempts left that did not give the result", find=_attempts),
-    Kind(name="aside", words="runs that were found damaged, set aside", find=_aside),
-    Kind(name="reruns", words="finished runs done again by `ablate rerun`", find=_reruns),
+    Kind(name="stale", meaning="runs whose code is no longer the present one", find=_stale),
+    Kind(
+        name="attempts", meaning="what attempts left that did not give the result", find=_attempts
+    ),
+    Kind(name="aside", meaning="runs that were found damaged, set aside", find=_aside),
+    Kind(name="reruns", meaning="finished runs done again by `ablate rerun`", find=_reruns),
     Kind(
         name="caches",
-        words="compiled kernels, and which results were looked at; made again when needed",
+        meaning="compiled kernels, and which results were looked at; made again when needed",
         find=_caches,
     ),
 )

@@ -9,7 +9,7 @@ class ResultsError(UserError):
     """The results folder cannot be written: nothing can go on, nothing that is there is lost."""
 
     def __init__(self, root: Path, error: OSError) -> None:
-        words = f"results folder {root}: {error.strerror or error}"
+        what = f"results folder {root}: {error.strerror or error}"
         super().__init__(
-            f"{words}: make it writable, free some space, or name another with --results"
+            f"{what}: make it writable, free some space, or name another with --results"
         )

@@ -27,7 +27,7 @@ from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
 Batch = tuple[Tensor, Tensor]
 # losses of a validation in one tensor: each by itself would lie between two passes, and hold their
 # memory apart
-KEPT = 1024
+LOSSES_PER_CHUNK = 1024
 
 
 def compiles(config: RunConfig, device: str) -> bool:
@@ -166,9 +166,9 @@ class Core:
         with nullcontext() if self.config.precision.val_grad else torch.no_grad():
             losses, n = [], 0
             for n, (x, y) in enumerate(batches, start=1):
-                if n % KEPT == 1:
-                    losses.append(torch.empty(KEPT, device=self.device))
-                losses[-1][(n - 1) % KEPT] = self.local(x, y, window).detach()
+                if n % LOSSES_PER_CHUNK == 1:
+                    losses.append(torch.empty(LOSSES_PER_CHUNK, device=self.device))
+                losses[-1][(n - 1) % LOSSES_PER_CHUNK] = self.local(x, y, window).detach()
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(self.precision.matmul)
         return (

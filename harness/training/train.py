@@ -32,11 +32,11 @@ GUARDED_STEPS = 5  # system.skip_guards: guards are evaluated this long
 EXPLODED = 2.0
 
 
-def refuse_other(what: str, found: str, planned: str) -> None:
+def refuse_other(what: str, present: str, planned: str) -> None:
     """Raises UserError unless the text is the one that the run was planned on."""
-    if found != planned:
+    if present != planned:
         raise UserError(
-            f"{what} has fingerprint {found[:12]}, but the run was planned on {planned[:12]}: "
+            f"{what} has fingerprint {present[:12]}, but the run was planned on {planned[:12]}: "
             "plan it again, or bring that corpus back"
         )
 

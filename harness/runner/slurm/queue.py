@@ -84,10 +84,10 @@ def ends_in_accounts(jobs: Sequence[str]) -> dict[str, str]:
     listed = _output("sacct", "-n", "-P", "-X", "-o", "JobID,State", "-j", ",".join(jobs))
     ends = {}
     for line in (listed or "").splitlines():
-        job, _, words = line.partition("|")
-        if not words:
+        job, _, state_text = line.partition("|")
+        if not state_text:
             continue
-        state = words.split()[0]  # CANCELLED by 1000
+        state = state_text.split()[0]  # CANCELLED by 1000
         if state not in ALIVE:  # accounts may have lost sight of an end
             ends[job] = state
     return ends
