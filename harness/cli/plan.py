@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from harness.cli.lookup import current_part, read_experiment, read_foreign, refu
 from harness.cli.options import RESULTS, Json, Results, Seeds, Set
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
+from harness.run.document import Content
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -50,7 +51,7 @@ class PlanFacts:
     cost: "PricedCost"
     power: "Power"
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         """What `plan --json` prints."""
         arms = [asdict(arm) for arm in self.arms]
         parts = {"cost": self.cost.to_mapping(), "power": self.power.to_mapping()}

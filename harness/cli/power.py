@@ -2,9 +2,10 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.errors import UserError
+from harness.run.document import Content
 
 if TYPE_CHECKING:
     from harness.experiment.cost import PricedCost
@@ -45,7 +46,7 @@ class Power:
     budgets: list[int] | None  # that would bracket the target
     words: list[str]
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         return asdict(self)
 
 

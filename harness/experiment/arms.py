@@ -18,6 +18,7 @@ from harness.experiment.changes import read_changes, read_fixed
 from harness.experiment.designs import BASELINE, DESIGNS, LIMITS, Changes, Named
 from harness.experiment.file import ExperimentFile
 from harness.experiment.values import check_values
+from harness.run.document import Fields
 
 ALL_TOGETHER = ("leave-one-out", "shapley")  # designs in which all changes stand together
 MAX_CHANGES = 64  # of a design that has no limit of its own
@@ -30,14 +31,14 @@ class Arm:
     name: str
     changes: Changes
     config: RunConfig
-    fields: Mapping[str, Any]  # what differs from the baseline: dotted field -> value
+    fields: Fields  # what differs from the baseline: dotted field -> value
     substituted: tuple[str, ...]  # what this device replaces, in words
     of: str  # its name without the point
     point: Point  # axis -> '0.01' or 'x0.5'; empty where nothing is crossed
     runs_in: Mapping[str, str]  # the environment of its workers, empty: this one
 
 
-def differences(config: RunConfig, base: RunConfig) -> dict[str, Any]:
+def differences(config: RunConfig, base: RunConfig) -> Fields:
     """Dotted field -> value where the configuration differs from another."""
     before = flat(base)
     changed = {}

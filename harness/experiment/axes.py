@@ -16,6 +16,7 @@ from harness.config.values import allowed_text
 from harness.errors import near
 from harness.experiment.file import ExperimentFile, factor_of
 from harness.experiment.values import check_values
+from harness.run.document import Content, Fields
 
 NOT_AN_AXIS = {"schedule.steps": "budgets"}  # field -> the key that is meant
 
@@ -33,7 +34,7 @@ class Axis:
     def short(self) -> str:
         return self.name.partition(".")[2]
 
-    def values(self, config: RunConfig, point: str) -> dict[str, Any]:
+    def values(self, config: RunConfig, point: str) -> Fields:
         """The axis' fields at a point; what is off stays off under a factor."""
         number = float(point.removeprefix("x"))
         values = {}
@@ -119,7 +120,7 @@ def at_point(
 
     where: names the place of a field in the file.
     """
-    values = {}
+    values: Content = {}
     for axis in axes:
         if axis.name in point:
             values.update(axis.values(config, point[axis.name]))

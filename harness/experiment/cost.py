@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from harness.config.run import from_plain
 from harness.errors import UserError
 from harness.node.nvidia import query_gpus
 from harness.node.slots import Node
 from harness.run.digests import digest_of_config
+from harness.run.document import Content
 from harness.run.results import read_result
 from harness.run.spec import PlannedRun, RunSpec, is_exclusive
 from harness.training.flops import flops_per_token
@@ -56,7 +56,7 @@ class Cost:
             return self.gpu_hours
         return self.slot_hours
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         """What `--json` prints; of foreign trainers without what is not known of them."""
         content = asdict(self)
         for name in ("tokens", "wall_hours"):
@@ -72,7 +72,7 @@ class PricedCost(Cost):
     price_per_hour: float | None
     price: float | None
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         content = super().to_mapping()
         prices = {name: content.pop(name) for name in ("price_per_hour", "price")}
         return {**content, "hours": self.hours, **prices}

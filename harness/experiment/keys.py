@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from harness.config.presets import names
 from harness.errors import UserError, near
 from harness.experiment.file import ExperimentFile, factor_of
+from harness.run.document import Content, Document
 from harness.run.plan import SeedsRule, Target
 
 PRIMARY = ("val_loss", "time_to_target", "step_time")
@@ -115,7 +116,7 @@ def _is_list_of_seeds(value: Any) -> bool:
     return len(set(value)) == len(value)
 
 
-def _seeds_rule(file: ExperimentFile, value: Mapping[str, Any]) -> SeedsRule | None:
+def _seeds_rule(file: ExperimentFile, value: Document) -> SeedsRule | None:
     """The rule of {min, max, stop}; None of what has not its form."""
     if set(value) != {"min", "max", "stop"}:
         return None
@@ -200,7 +201,7 @@ def read_target(file: ExperimentFile) -> Target | None:
     return Target.from_mapping(value)
 
 
-def target_content(target: Target | None) -> dict[str, Any] | None:
+def target_content(target: Target | None) -> Content | None:
     """A target as a lock holds it: with its reason, given or not."""
     if target is None:
         return None

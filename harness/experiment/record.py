@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
 
 from harness.config import plugins
 from harness.config.run import plain, plain_value
@@ -15,11 +14,12 @@ from harness.experiment.experiment import Experiment
 from harness.experiment.keys import target_content
 from harness.experiment.plan import heldout_of
 from harness.provenance.interpreters import effect
+from harness.run.document import Content, Document, Fields
 from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus, PlanRun
 from harness.run.spec import PlannedRun
 
 
-def locked_plan(e: Experiment) -> dict[str, Any]:
+def locked_plan(e: Experiment) -> Content:
     """What is decided before the first run.
 
     A later change of it is a new lock, shown on the page.
@@ -58,11 +58,11 @@ def locked_plan(e: Experiment) -> dict[str, Any]:
     }
 
 
-def _plain_fields(arm: Arm) -> dict[str, Any]:
+def _plain_fields(arm: Arm) -> Fields:
     return {name: plain_value(value) for name, value in arm.fields.items()}
 
 
-def digest(plan: Mapping[str, Any]) -> str:
+def digest(plan: Document) -> str:
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -111,7 +111,7 @@ def describe(
     )
 
 
-def _locks(before: Plan, locked: Mapping[str, Any]) -> tuple[Lock, ...]:
+def _locks(before: Plan, locked: Document) -> tuple[Lock, ...]:
     """The locks there were, and another where what was decided is no longer the last one's."""
     now = digest(locked)
     if before.locks and before.locks[-1].digest == now:

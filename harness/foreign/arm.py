@@ -1,9 +1,8 @@
 """One arm of an experiment with foreign trainers: its code collected, patched and looked at."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.experiment.designs import Changes
@@ -13,6 +12,7 @@ from harness.foreign.command import ForeignTrainer, check_start
 from harness.provenance import interpreters
 from harness.provenance.code import Code
 from harness.provenance.redact import redact
+from harness.run.document import Content, Fields
 from harness.run.foreign import ClockHint, TrainerSpec
 
 SCRIPT = "train_gpt.py"
@@ -28,7 +28,7 @@ class ForeignArm:
     trainer: ForeignTrainer
     code: Code
     environment_digest: str
-    fields: Mapping[str, Any]  # what differs from the baseline
+    fields: Fields  # what differs from the baseline
     hints: tuple[ClockHint, ...]
 
 
@@ -85,7 +85,7 @@ def make_arm(
     trainer = ForeignTrainer.of(spec)
     check_start(trainer, code, where=where)
     refuse_secrets(spec, where=where)
-    fields: dict[str, Any] = {}
+    fields: Content = {}
     if baseline is not None:
         base = _identity(baseline.written, baseline.trainer, baseline.code)
         for key, value in _identity(spec, trainer, code).items():
@@ -103,7 +103,7 @@ def make_arm(
     )
 
 
-def _identity(spec: TrainerSpec, trainer: ForeignTrainer, code: Code) -> dict[str, Any]:
+def _identity(spec: TrainerSpec, trainer: ForeignTrainer, code: Code) -> Content:
     """What tells two arms apart."""
     return {**trainer.to_mapping(), "ref": spec.ref, "code": code.source.digest}
 

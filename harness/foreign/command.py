@@ -7,13 +7,14 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from harness.errors import UserError
 from harness.node.slots import Slot
 from harness.provenance import interpreters
 from harness.provenance.code import Code
 from harness.provenance.interpreters import check_braces, fill
+from harness.run.document import Content, Document
 from harness.run.foreign import TrainerSpec
 from harness.run.spec import RunSpec
 from harness.runner.process import TORCHRUN_VARIABLES
@@ -57,11 +58,11 @@ class ForeignTrainer:
     @classmethod
     def of_run(cls, spec: RunSpec) -> Self:
         """What a run was asked for."""
-        content: Mapping[str, Any] = spec.config["trainer"]
+        content: Document = spec.config["trainer"]
         args, patches = tuple(content["args"]), tuple(content["patches"])
         return cls(**{**content, "args": args, "patches": patches})
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         """As a run's configuration holds it."""
         return {**asdict(self), "args": list(self.args), "patches": list(self.patches)}
 

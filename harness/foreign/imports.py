@@ -16,6 +16,7 @@ from harness.foreign.logs import LogFacts, Reading, read_log
 from harness.foreign.plan import SELF_REPORTED, UNKNOWN_CORPUS, plan_run
 from harness.node.slots import find_cpus
 from harness.run.digests import short_digest
+from harness.run.document import Content
 from harness.run.files import now_iso
 from harness.run.plan import Plan, PlanArm, PlanRun
 from harness.run.results import result_text
@@ -234,7 +235,7 @@ def spec_of_log(log: ReadLog) -> RunSpec:
 
     Its number stands for the measurements."""
     reading = log.reading
-    facts: dict[str, Any] = dict(reading.facts.versions)
+    facts: Content = dict(reading.facts.versions)
     if reading.facts.gpus:
         facts["gpus"] = reading.facts.gpus
     return RunSpec(

@@ -16,6 +16,7 @@ from harness.foreign.experiment import ForeignExperiment
 from harness.provenance.code import Code, read_code
 from harness.provenance.interpreters import difference, lock_of
 from harness.run.digests import run_id_of
+from harness.run.document import Content
 from harness.run.foreign import TrainerLimits, TrainerSpec
 from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus, PlanRun
 from harness.run.read import read_json
@@ -179,7 +180,7 @@ def _locks(e: ForeignExperiment, before: tuple[Lock, ...]) -> tuple[Lock, ...]:
     return (*before, Lock(locked=now, digest=digest(decided), plan=decided))
 
 
-def _decided(e: ForeignExperiment) -> dict[str, Any]:
+def _decided(e: ForeignExperiment) -> Content:
     """What is decided before the first run, as plan.lock keeps it."""
     arms = {}
     for arm in e.arms:

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.run.document import Document
+
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
-_digests: dict[int, tuple[Mapping[str, Any], str]] = {}
+_digests: dict[int, tuple[Document, str]] = {}
 
 
 def canonical(value: Any) -> bytes:
@@ -20,7 +21,7 @@ def short_digest(value: Any) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()[:16]
 
 
-def digest_of_config(config: Mapping[str, Any]) -> str:
+def digest_of_config(config: Document) -> str:
     """short_digest of a configuration, which many runs share.
 
     Remembered for as long as the very object lives.

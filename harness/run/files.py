@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from harness.run.document import Document
+
 
 def now_iso() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -54,7 +56,7 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, lines(value) + "\n")
 
 
-def append_row(path: Path, *rows: Mapping[str, Any]) -> None:
+def append_row(path: Path, *rows: Document) -> None:
     """Add rows to a .jsonl file and flush them to the disk.
 
     A torn line before them stays a line of its own.

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+from harness.run.document import Content, Document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +17,7 @@ class ClockHint:
     doubt: bool = False
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, content: Document) -> Self:
         return cls(line=content["line"], text=content["text"], doubt=content.get("doubt", False))
 
 
@@ -28,7 +30,7 @@ class TrainerLimits:
     retries: int = 0  # further tries after a failure
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, content: Document) -> Self:
         return cls(**content)
 
 
@@ -59,7 +61,7 @@ class TrainerSpec:
         return self.file.name
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, content: Document) -> Self:
         """What `to_mapping` has written."""
         given = dict(content)
         for name in ("file", "repo"):
@@ -70,7 +72,7 @@ class TrainerSpec:
         given["patches"] = tuple(Path(patch) for patch in given["patches"])
         return cls(**given)
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         content = asdict(self)
         for name in ("file", "repo"):
             if content[name] is not None:

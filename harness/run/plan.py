@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
 
+from harness.run.document import Content, Document, Fields
 from harness.run.foreign import ClockHint, TrainerLimits, TrainerSpec
 
 SCHEMA = 1
@@ -24,10 +25,10 @@ class SeedsRule:
     stop: Mapping[str, float]  # {decide: alpha} or {half_width: loss}
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, content: Document) -> Self:
         return cls(least=int(content["min"]), most=int(content["max"]), stop=content["stop"])
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         return {"min": self.least, "max": self.most, "stop": dict(self.stop)}
 
 
@@ -39,10 +40,10 @@ class Target:
     reason: str | None = None
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, content: Document) -> Self:
         return cls(val_loss=float(content["val_loss"]), reason=content.get("reason"))
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         return {"val_loss": self.val_loss} | (
             {} if self.reason is None else {"reason": self.reason}
         )
@@ -59,7 +60,7 @@ class PlanCorpus:
     heldout: Mapping[str, str] | None = None  # {name, fingerprint} of data.heldout's text
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, content: Document) -> Self:
         return cls(**{f.name: content[f.name] for f in fields(cls) if f.name in content})
 
 
@@ -72,7 +73,7 @@ class PlanArm:
 
     name: str
     changes: tuple[str, ...] = ()
-    fields: Mapping[str, Any] = field(
+    fields: Fields = field(
         default_factory=dict
     )  # dotted field -> value, of what differs from the baseline
     estimand: str = "at-rate"
@@ -89,7 +90,7 @@ class PlanArm:
     noise_sd: float | None = None  # of its era, in nats
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, content: Document) -> Self:
         values = {f.name: content[f.name] for f in fields(cls) if f.name in content}
         values.setdefault("of", content["name"])
         for name in ("changes", "substituted"):
@@ -99,7 +100,7 @@ class PlanArm:
         values["side"] = TrainerSpec.from_mapping(side) if side else None
         return cls(**values)
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         content = asdict(self)
         content["side"] = self.side.to_mapping() if self.side else None
         return _without_none(content, OF_SOME_ARMS)
@@ -124,7 +125,7 @@ class PlanRun:
     imported: bool = False
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, content: Document) -> Self:
         values = {name: content[name] for name in RUN_FIELDS if name in content}
         values["older"] = tuple(values.get("older", ()))
         return cls(**values)
@@ -139,7 +140,7 @@ class Lock:
 
     locked: str  # ISO 8601
     digest: str
-    plan: Mapping[str, Any]
+    plan: Document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,18 +154,18 @@ class Plan:
     baseline: str = ""
     design: str = "explicit"
     arms: tuple[PlanArm, ...] = ()
-    baseline_config: Mapping[str, Any] = field(default_factory=dict)
+    baseline_config: Document = field(default_factory=dict)
     primary: str = "val_loss"
     seeds: tuple[int, ...] = ()
     seeds_rule: SeedsRule | None = None
-    phases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    phases: Mapping[str, Document] = field(default_factory=dict)
     budgets: tuple[int, ...] = ()
     target: Target | None = None
     margin: float | None = None  # in the unit of the primary metric
     estimand: str = "at-rate"
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     grid: str | None = None  # name of the experiment whose points the rates were chosen from
-    rates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rates: Mapping[str, Document] = field(default_factory=dict)
     confirm: bool = False
     published: str | None = None  # the record whose delta this reproduces
     alters_noise: tuple[str, ...] = ()
@@ -186,7 +187,7 @@ class Plan:
     remarks: tuple[str, ...] = ()
 
     @classmethod
-    def from_mapping(cls, content: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, content: Document) -> Self:
         """The plan of a file's content; raises KeyError or TypeError where it is none."""
         values = {f.name: content[f.name] for f in fields(cls) if f.name in content}
         for name in ("seeds", "budgets", "alters_noise", "plugins", "left_out", "remarks"):
@@ -203,7 +204,7 @@ class Plan:
         values["limits"] = TrainerLimits.from_mapping(limits) if limits else None
         return cls(**values)
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         """What experiment.json holds.
 
         What concerns one kind of experiment alone is left out of the others.
@@ -230,11 +231,11 @@ OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd")
 OF_SOME_KINDS = ("source", "foreign", "imported", "limits", "evidence", "remarks")
 
 
-def _plain_run(run: PlanRun) -> dict[str, Any]:
+def _plain_run(run: PlanRun) -> Content:
     return {name: getattr(run, name) for name in RUN_FIELDS} | {"older": list(run.older)}
 
 
-def _without_none(content: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _without_none(content: Content, names: Sequence[str]) -> Content:
     """The mapping without those of the named keys that say nothing."""
     return {k: v for k, v in content.items() if v or k not in names}
 

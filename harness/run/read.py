@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from harness.run.document import Content
 from harness.run.spec import _Yaml
 
 
@@ -22,14 +23,14 @@ def _read(path: Path | str) -> str:
         return file.read().decode()
 
 
-def read_config(run: Path) -> dict[str, Any]:
+def read_config(run: Path) -> Content:
     """config.yaml of a run directory."""
     text = (run / "config.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = yaml.load(text, Loader=_Yaml)
+    content: Content = yaml.load(text, Loader=_Yaml)
     return content
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[Content]:
     """Rows of a .jsonl file; lines cut short by a kill are left out, a missing file has no rows."""
     try:
         lines = path.read_bytes().splitlines()

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from harness.run.digests import canonical, digest_of_config, run_id_of
+from harness.run.document import Content, Document
 
 SCHEMA = 1
 Status = Literal["finished", "diverged", "oom", "timeout", "failed", "preempted", "interrupted"]
@@ -30,7 +31,7 @@ _YamlDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 class RunSpec:
     """Everything that can change the result of a run; its digest is the run's name."""
 
-    config: Mapping[str, Any]  # resolved, plain values
+    config: Document  # resolved, plain values
     seed: int
     budget: int  # training steps
     data_name: str
@@ -53,7 +54,7 @@ class RunSpec:
         str, ...
     ] = ()  # what this device replaced, in words; no part of the identity
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> Content:
         """What the user asked for: the identity without code and environment."""
         return {
             "config": self.config,
@@ -110,7 +111,7 @@ class RunSpec:
             environment_digest=self.environment_digest,
         )
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         """What config.yaml holds."""
         return {
             "schema": SCHEMA,
@@ -122,7 +123,7 @@ class RunSpec:
         }
 
     @classmethod
-    def from_mapping(cls, m: Mapping[str, Any]) -> "RunSpec":
+    def from_mapping(cls, m: Document) -> "RunSpec":
         """The inverse of to_mapping.
 
         Raises ValueError for another schema, KeyError for missing parts.

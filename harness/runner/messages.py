@@ -1,11 +1,11 @@
 """What a runner and its workers tell each other as JSON lines: orders, and events in answer."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from harness.run.document import Document
 from harness.run.spec import RunSpec
 
 
@@ -67,7 +67,7 @@ class WorkerEvent:
         return json.dumps(self.to_message()) + "\n"
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> Self:
+    def from_message(cls, message: Document) -> Self:
         return cls(
             status=message["status"],
             reason=message.get("reason"),

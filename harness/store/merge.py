@@ -21,6 +21,7 @@ from harness.errors import UserError
 from harness.provenance.code import Code
 from harness.provenance.source import code_digest
 from harness.run.digests import short_digest
+from harness.run.document import Content
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_config, read_json
 from harness.run.results import examine
@@ -215,7 +216,7 @@ def _joined_plan(store: Store, source: Path, name: str) -> Plan:
     )
 
 
-def _question(plan: Plan) -> dict[str, Any]:
+def _question(plan: Plan) -> Content:
     """What two plans of one experiment have in common, as experiment.json says it."""
     content = plan.to_mapping()
     return {key: _bare(content.get(key)) for key in SAME_QUESTION}

@@ -3,15 +3,15 @@
 Of the nearest runs there are, else as published."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from harness.run.document import Document
 from harness.run.plan import Plan
 from harness.run.read import read_json
 from harness.run.results import read_result
@@ -87,7 +87,7 @@ def _final_loss(run: Path) -> float | None:
     return float(result["val_loss"])
 
 
-def same_baseline(results: Path, plans: Iterable[Plan], config: Mapping[str, Any]) -> str | None:
+def same_baseline(results: Path, plans: Iterable[Plan], config: Document) -> str | None:
     """The experiment with the same baseline that has most finished runs of it."""
     name, most = None, 0
     for plan in plans:

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from harness.run.document import Document
 from harness.run.plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from reports.inputs.step_times import StepTimes
-
-Document = Mapping[str, Any]  # a run's JSON or YAML file, read
 
 
 @dataclass(frozen=True, kw_only=True)

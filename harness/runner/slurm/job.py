@@ -13,13 +13,13 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from submitit.helpers import DelayedSubmission
 
 from harness.errors import UserError
 from harness.node.slots import Slot, find_cpus
 from harness.provenance.redact import redact
+from harness.run.document import Content
 from harness.run.files import write_json
 from harness.run.read import read_json
 from harness.run.spec import RunSpec
@@ -77,7 +77,7 @@ class Job:
     """What is pickled into the queue. submitit calls it, and `checkpoint` when it is to go."""
 
     results: str
-    spec: dict[str, Any]
+    spec: Content
     command: str
     trainer: str
     n_nodes: int

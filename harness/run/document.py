@@ -1,0 +1,8 @@
+"""Names for what has no fixed shape: the raw content of files, and values by dotted field."""
+
+from collections.abc import Mapping
+from typing import Any
+
+Document = Mapping[str, Any]  # what a JSON or YAML file holds, or a part of it, as it was read
+Content = dict[str, Any]  # what a JSON or YAML file, or `--json`, will hold
+Fields = Mapping[str, Any]  # dotted field of a configuration -> its value
