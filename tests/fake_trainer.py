@@ -21,6 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import harness.node.stalls
+import harness.store.claims
 from harness.errors import UserError
 from harness.run.digests import canonical
 from harness.run.spec import Outcome, RunSpec
@@ -73,9 +75,20 @@ def jump() -> None:
     time.time = lambda: real() + 86400 * next(days)
 
 
-NODES = {"no locks": refuse_locks, "jumping clock": jump}  # what FAKE_NODE says of the machine
+def be_elsewhere() -> None:
+    """As on another machine: process numbers mean nothing to this one."""
+    harness.store.claims.machine = lambda: "elsewhere"  # type: ignore[assignment]
+
+
+NODES = {  # what FAKE_NODE says of the machine
+    "no locks": refuse_locks,
+    "jumping clock": jump,
+    "elsewhere": be_elsewhere,
+}
 if "KILL_IN_WRITE" in os.environ:
     kill_in_write()
+if "FAKE_STILL_S" in os.environ:
+    harness.node.stalls.LONGEST_S = float(os.environ["FAKE_STILL_S"])
 if "FAKE_NODE" in os.environ:
     NODES[os.environ["FAKE_NODE"]]()
 

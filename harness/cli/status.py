@@ -15,6 +15,7 @@ from harness.cli.options import RESULTS, Exp, Json, Results
 from harness.cli.progress import duration, wall_words
 from harness.cli.table import print_json, print_table, text_table
 from harness.errors import UserError
+from harness.run.disturbed import disturbed_words
 
 COLUMNS = (
     "run",
@@ -42,18 +43,25 @@ def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
         )
     store = Store(results)
     if experiment is None:
-        return [{"run": run_id, **state} for run_id, state in sorted(store.states())]
+        return [{"run": run_id, **in_words(state)} for run_id, state in sorted(store.states())]
     plan = plan_of(experiment, results)
     stale, why = stale_runs(results, plan)
     rows = []
     for run in plan.runs:
-        state = store.state(run.run_id)
+        state = in_words(store.state(run.run_id))
         if run.run_id in stale and state["status"] == "pending":
             state = {**state, "reason": why}
         rows.append(
             {"arm": run.arm, "seed": run.seed, "role": run.role, "run": run.run_id, **state}
         )
     return rows
+
+
+def in_words(state: dict[str, Any]) -> dict[str, Any]:
+    """The state with what disturbed the run's time as its reason, where it has no other."""
+    if "disturbed" in state and not state.get("reason"):
+        return {**state, "reason": disturbed_words(state)}
+    return state
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from harness.errors import UserError
 from harness.foreign.command import ForeignTrainer
 from harness.foreign.trainer import POLL_S, copy_of, environment_of, train
 from harness.node.slots import Slot, find_cpus, find_gpus
+from harness.node.stalls import Stalls
 from harness.provenance import interpreters
 from harness.provenance.redact import redact
+from harness.run.disturbed import marks_of, stood_still
 from harness.run.foreign import TrainerLimits
 from harness.run.spec import Outcome, PlannedRun, RunSpec
 from harness.runner.executor import (
@@ -26,7 +29,7 @@ from harness.runner.executor import (
     tell_nobody,
 )
 from harness.runner.local import ELSEWHERE_S
-from harness.store.attempt import claim
+from harness.store.attempt import TakenOverError, claim
 from harness.store.store import FAILED, Store
 
 
@@ -154,18 +157,30 @@ class ForeignRunner:
         try:
             self._keep_versions(spec)
             out.describe(environment_of(spec, copy_of(out)))
+
+            def stop() -> str | None:
+                return self.stop or ("interrupted" if out.lost else None)
+
             try:
-                outcome = train(
-                    spec,
-                    out=out,
-                    archive=kept_code(self.store, spec),
-                    slot=slot,
-                    stop=lambda: self.stop,
-                    limits=self.limits,
-                )
+                with Stalls() as stalls:
+                    outcome = train(
+                        spec,
+                        out=out,
+                        archive=kept_code(self.store, spec),
+                        slot=slot,
+                        stop=stop,
+                        limits=self.limits,
+                    )
+                still_s = stalls.seconds(None)
+                if still_s:
+                    marks = {**outcome.marks, **marks_of([stood_still(still_s)])}
+                    outcome = replace(outcome, marks=marks)
             except OSError as error:
                 outcome = Outcome(status="failed", reason=f"its clean copy cannot be made: {error}")
-            out.finish(outcome)
+            if not out.finish(outcome):
+                return None
+        except TakenOverError:
+            return None
         finally:
             out.release()
         return outcome

@@ -3,6 +3,7 @@
 Written whole or not at all (beside, flush, rename), rows added at the end.
 """
 
+import errno
 import json
 import os
 import uuid
@@ -31,6 +32,28 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    _sync_folder(path.parent)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file whole, in a place where there is none: FileExistsError if there is.
+
+    A link never replaces anything; file systems without links are looked at before the rename.
+    """
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    write_text(beside, text)
+    try:
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            if not os.path.samefile(beside, path):  # else it was made, and the answer was lost
+                raise
+        except OSError:
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
+            os.rename(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
     _sync_folder(path.parent)
 
 

@@ -159,7 +159,8 @@ class Outcome:
     """How a run ended; a value, never an exception.
 
     final: the numbers of result.json; wall: seconds by phase; marks: what else result.json says of
-    a run that our own trainer did not make.
+    a run that our own trainer did not make; timed: when the run's clock ran, by this machine's
+    monotonic clock, None where that is not known.
     """
 
     status: Status
@@ -167,6 +168,7 @@ class Outcome:
     final: Mapping[str, Any] = field(default_factory=dict)
     wall: Mapping[str, float] = field(default_factory=dict)
     marks: Mapping[str, Any] = field(default_factory=dict)
+    timed: tuple[tuple[float, float], ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

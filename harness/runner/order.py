@@ -16,6 +16,7 @@ from harness.runner.process import Worker, WorkerProcess
 from harness.store.store import Store
 
 START_S = 600.0  # a worker may take this long to import, to find its GPUs and its peers
+STILL_S = 30.0  # between two looks beyond this the runner itself stood still
 LOST_PEER = "a process on another of its nodes ended"
 
 
@@ -152,12 +153,14 @@ class _Watch:
         self.token = token
         self.began = time.monotonic()
         self.moved = self.began
+        self.looked = self.began
         self.at_work = False  # the worker's start is no part of the run
         self.seen: object = None  # the progress that was shown last
 
     def end(self) -> WorkerEvent | None:
         """The end that the runner gives the run now: stopped, too long, silent; None to go on."""
         run, now = self.run, time.monotonic()
+        self._leave_out_stall(now)
         if not self.at_work and _attempt(run, self.token) is not None:
             self.at_work = True
             self.began = now
@@ -179,6 +182,14 @@ class _Watch:
             reason = f"it made no step for {silence_s:g} s"
             return WorkerEvent(status="timeout", reason=reason, unnoted=True)
         return None
+
+    def _leave_out_stall(self, now: float) -> None:
+        """A time in which this whole host stood still counts for none of the limits."""
+        away_s = now - self.looked
+        self.looked = now
+        if away_s > STILL_S:
+            self.began += away_s
+            self.moved += away_s
 
     def _look(self, now: float) -> None:
         """Whether it moved since the last look."""

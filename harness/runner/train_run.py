@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -17,15 +17,17 @@ from harness.config import plugins
 from harness.errors import UserError
 from harness.node.gpus import Sampler
 from harness.node.memory import peak_mib
+from harness.node.stalls import Stalls
 from harness.provenance.interpreters import EFFECT
 from harness.provenance.machine import describe_environment, working_diff
 from harness.provenance.redact import redact
 from harness.provenance.source import snapshot
-from harness.run.spec import Outcome, RunSpec
+from harness.run.disturbed import Disturbance, disturbed_words, marks_of, stood_still
+from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
 from harness.runner.executor import STOPS
 from harness.runner.messages import WorkerEvent, WorkerOrder
 from harness.runner.unchanged import check_data, look_at
-from harness.store.attempt import RunWriter, claim
+from harness.store.attempt import RunWriter, TakenOverError, claim
 from harness.store.errors import ResultsError
 from harness.store.store import Store
 from harness.training.output import RunOutput
@@ -39,6 +41,7 @@ NO_MEMORY = (  # how libraries say it without a type of their own
 )
 KERNEL_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 LONGEST_REASON = 500  # characters
+TAKEN = WorkerEvent(status="taken")
 
 
 class StopRequest:
@@ -52,6 +55,24 @@ class StopRequest:
 
     def made(self) -> bool:
         return self.status is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopOrLoss:
+    """As a signal asks for it, or once another process has taken the run over."""
+
+    signal: StopRequest
+    out: RunWriter
+
+    @property
+    def status(self) -> str | None:
+        return self.signal.status
+
+    def made(self) -> bool:
+        return self.signal.made() or self.out.lost
+
+
+Stop = StopRequest | StopOrLoss
 
 
 class Peers(Protocol):
@@ -86,7 +107,7 @@ def load_trainer(text: str) -> Trainer:
     return trainer
 
 
-def run(spec: RunSpec, out: RunOutput, train: Trainer, stop: StopRequest) -> Outcome:
+def run(spec: RunSpec, out: RunOutput, train: Trainer, stop: Stop) -> Outcome:
     """Train, with every end turned into an outcome.
 
     Raises ResultsError where the results cannot be written.
@@ -159,25 +180,44 @@ def lead(
     out = claim(store, spec, token=order.token)
     peers.share(None if out is None else out.attempt)
     if out is None:
-        return WorkerEvent(status="taken")
+        return TAKEN
     try:
         _record(store, spec, out, order.command)
         data = look_at(spec.data_name)
-        with _into_log(out), Sampler(out.metric) as sampler:
-            outcome = run(trained, out, train, stop)
+        asked: Stop = stop
+        if spec.world_size == 1:  # ranks cannot stop at different steps
+            asked = StopOrLoss(signal=stop, out=out)
+        with _into_log(out), Sampler(out.metric) as sampler, Stalls() as stalls:
+            outcome = run(trained, out, train, asked)
         outcome = check_data(data, outcome)
         if outcome.status == "failed":
             peers.wait_after_failure()
         total_s = wall.get("import_s", 0.0) + time.perf_counter() - began
-        marks = {**outcome.marks, "gpu": sampler.summary()}
+        disturbed = disturbances(stalls, outcome)
+        marks = {**outcome.marks, "gpu": sampler.summary(), **marks_of(disturbed)}
         if EFFECT in os.environ:
             marks["environment_effect"] = os.environ[EFFECT]
         seconds = {**wall, **outcome.wall, "total_s": total_s}
-        out.finish(replace(outcome, wall=seconds, marks=marks))
+        if not out.finish(replace(outcome, wall=seconds, marks=marks)):
+            return TAKEN
+    except TakenOverError:
+        return TAKEN
     finally:
         out.release()
+    reason = outcome.reason
+    if outcome.status in RESULT_STATUSES:
+        reason = reason or disturbed_words(marks)
     val_loss = outcome.final.get("val_loss")
-    return WorkerEvent(status=outcome.status, reason=outcome.reason, val_loss=val_loss)
+    return WorkerEvent(status=outcome.status, reason=reason, val_loss=val_loss)
+
+
+def disturbances(stalls: Stalls, outcome: Outcome) -> list[Disturbance]:
+    """What disturbed the time of a run that is over."""
+    found = []
+    still_s = stalls.seconds(outcome.timed)
+    if still_s:
+        found.append(stood_still(still_s))
+    return found
 
 
 def _record(store: Store, spec: RunSpec, out: RunWriter, command: str | None) -> None:

@@ -6,6 +6,7 @@ import shutil
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial, wraps
@@ -14,17 +15,27 @@ from typing import IO, Any
 
 from harness.provenance.redact import redact, redact_file
 from harness.run.digests import file_digest
-from harness.run.files import append_row, now_iso, write_json, write_text, write_whole
-from harness.run.read import read_lines
+from harness.run.files import (
+    append_row,
+    now_iso,
+    write_json,
+    write_new,
+    write_text,
+    write_whole,
+)
+from harness.run.read import read_json, read_lines
 from harness.run.results import DIGESTED, MEASURED, finite, result_text, sealed
 from harness.run.spec import RESULT_STATUSES, SCHEMA, Outcome, RunSpec
-from harness.store.claims import last_attempt, take
+from harness.store.claims import SIGNS, dead_after_s, owns, take
 from harness.store.errors import ResultsError
 from harness.store.store import Store
 
 PROGRESS_S = 1.0  # progress.json is written at most once in this time
-ALIVE_S = 10.0  # owner.json is touched once in this time, compiling or not
 LEFT_BEHIND = (*DIGESTED, "log.txt", "checkpoint.pt")
+
+
+class TakenOverError(Exception):
+    """Another process took this attempt for dead, and the run is that one's now."""
 
 
 def _reported(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,18 +54,22 @@ def _reported(method: Callable[..., Any]) -> Callable[..., Any]:
 class RunWriter:
     """One attempt at a run by this process, made by claim.
 
-    Until the result is written, last, the run has none.
+    Until the result is written, last, the run has none. A host may stand still for so long that
+    another one takes the run over: from then on nothing is written but to this attempt's own files.
     """
 
     @_reported
-    def __init__(self, store: Store, spec: RunSpec, attempt: int, *, token: str) -> None:
-        self.store, self.spec, self.attempt = store, spec, attempt
+    def __init__(self, store: Store, spec: RunSpec, attempt: int, *, token: str, mark: str) -> None:
+        """mark: of the claim. Raises TakenOverError."""
+        self.store, self.spec, self.attempt, self.mark = store, spec, attempt, mark
+        self.lost = False  # another process has the run
         self.run = store.directory(spec.run_id)
         self.folder = self.run / "attempts" / str(attempt)
         self._files: list[IO[str]] = []
         self._released, self._writing = threading.Event(), threading.Lock()
         self._shown_s, self._last_val = float("-inf"), None
         try:
+            self._refuse_lost()
             self._clear()
             self.started = now_iso()
             self._note(
@@ -65,6 +80,7 @@ class RunWriter:
                     "token": token,
                 }
             )
+            self._refuse_lost()
             write_text(self.run / "config.yaml", spec.to_yaml())
             self._metrics = self._open("metrics.jsonl")
             self.log_file = self._open("log.txt")
@@ -105,19 +121,35 @@ class RunWriter:
 
     def _stay_alive(self) -> None:
         """Tell other machines that this process lives, whatever the training thread does."""
-        while not self._released.wait(ALIVE_S):
-            try:
-                os.utime(self.folder / "owner.json")
-            except OSError:
-                return
+        while not self._released.wait(dead_after_s() / SIGNS):
+            with suppress(OSError):  # a file system that stands still: the next sign tells
+                self.lost = self.lost or not self.still_mine()
+                if not self.lost:
+                    os.utime(self.folder / "owner.json")
 
     def still_mine(self) -> bool:
-        """False if another machine took this attempt for dead and started the next one."""
-        return last_attempt(self.run) == self.attempt and self.folder.is_dir()
+        """False if another machine took this attempt for dead and started the next one.
+
+        Raises OSError where the file system does not say.
+        """
+        return owns(self.folder, self.mark) and not (self.run / "result.json").exists()
+
+    def _refuse_lost(self) -> None:
+        if not self.still_mine():
+            raise TakenOverError
+
+    def _holds_metrics(self) -> bool:
+        """Whether the run's curve is the one that this attempt has written."""
+        own = os.fstat(self._metrics.fileno())
+        return os.path.samestat(own, os.stat(self.run / "metrics.jsonl"))
 
     @_reported
     def describe(self, environment: Mapping[str, Any]) -> None:
-        """environment.json, and the head of the log: which toggles were on, in words."""
+        """environment.json, and the head of the log: which toggles were on, in words.
+
+        Raises TakenOverError.
+        """
+        self._refuse_lost()
         write_json(self.run / "environment.json", environment)
         spec = self.spec
         steps = f"{spec.budget} steps" if spec.budget else "its own number of steps"
@@ -165,11 +197,14 @@ class RunWriter:
         now = time.monotonic()
         if now - self._shown_s >= PROGRESS_S:
             self._shown_s = now
+            shown = {"step": step, "steps": n_steps, "val_loss": self._last_val}
             beside = self.folder / ".progress.json"
-            beside.write_text(
-                json.dumps({"step": step, "steps": n_steps, "val_loss": self._last_val})
-            )
-            os.replace(beside, self.folder / "progress.json")
+            try:
+                beside.write_text(json.dumps(shown))
+                os.replace(beside, self.folder / "progress.json")
+            except FileNotFoundError:
+                if self.still_mine():
+                    raise
 
     @_reported
     def save(self, name: str, write: Callable[[IO[bytes]], Any]) -> None:
@@ -178,14 +213,17 @@ class RunWriter:
             write_whole(self.run / name, write)
 
     @_reported
-    def finish(self, outcome: Outcome) -> None:
-        """End the attempt; a run that finished or diverged gets its result, written last."""
+    def finish(self, outcome: Outcome) -> bool:
+        """End the attempt; a run that finished or diverged gets its result, written last.
+
+        False if another process has taken the run over: it counts, this attempt does not.
+        """
         try:
             for file in self._files:
                 file.flush()
                 os.fsync(file.fileno())
-            if not self.still_mine():
-                return
+            if not (self.still_mine() and self._holds_metrics()):
+                return False
             redact_file(self.run / "log.txt")
             ended = now_iso()
             if outcome.status in RESULT_STATUSES:
@@ -197,7 +235,10 @@ class RunWriter:
                     ended=ended,
                     attempt=self.attempt,
                 )
-                write_text(self.run / "result.json", result_text(result))
+                try:
+                    write_new(self.run / "result.json", result_text(result))
+                except FileExistsError:
+                    return False
             peak = {}
             if outcome.status == "oom":
                 peak = {k: v for k, v in outcome.final.items() if k.startswith("peak")}
@@ -210,11 +251,24 @@ class RunWriter:
                 }
             )
             if outcome.status in RESULT_STATUSES:
-                # later claims see the result: the number is needed no more
-                needless = self.folder if self.attempt > 1 else self.folder.parent
-                shutil.rmtree(needless, ignore_errors=True)
+                self._bury()
+            return True
         finally:
             self.release()
+
+    def _bury(self) -> None:
+        """What is no longer needed of an attempt that gave the result.
+
+        Its number, where there were others, stays beside them.
+        """
+        if self.attempt == 1:
+            shutil.rmtree(self.folder.parent, ignore_errors=True)
+            return
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def release(self) -> None:
         """Give the run back."""
@@ -222,8 +276,9 @@ class RunWriter:
         for file in self._files:
             with suppress(OSError):  # a full disk: what is not written is not needed
                 file.close()
-        for name in ("owner.json", "progress.json"):
-            (self.folder / name).unlink(missing_ok=True)
+        if (read_json(self.folder / "owner.json") or {}).get("mark") == self.mark:
+            for name in ("owner.json", "progress.json"):
+                (self.folder / name).unlink(missing_ok=True)
 
 
 def claim(store: Store, spec: RunSpec, *, token: str = "") -> RunWriter | None:
@@ -233,15 +288,21 @@ def claim(store: Store, spec: RunSpec, *, token: str = "") -> RunWriter | None:
     """
     run = store.directory(spec.run_id)
     is_done = partial(store.is_done, spec.run_id)
+    mark = uuid.uuid4().hex
     if is_done():
         return None
     try:
-        n = take(run, token=token, gone=is_done)
+        n = take(run, token=token, gone=is_done, mark=mark)
     except FileNotFoundError:
         return None  # the run was finished, or set aside, in this moment
     except OSError as error:
         raise ResultsError(store.root, error) from None
-    return None if n is None else RunWriter(store, spec, n, token=token)
+    if n is None:
+        return None
+    try:
+        return RunWriter(store, spec, n, token=token, mark=mark)
+    except TakenOverError:
+        return None
 
 
 def result_of(

@@ -2,7 +2,9 @@
 
 Whoever makes attempts/<n>/ owns attempt n, and making it is one rename of a folder that already
 names its owner. Exactly one succeeds, on file systems without locks or hard links too. A dead
-owner's run is taken over by making n + 1, so no claim is ever taken away from anybody.
+owner's run is taken over by making n + 1. Numbers are never given again while a run has no result:
+the folder of an attempt that is over stays as its tombstone. An owner that was only paused finds a
+newer one, or a result, and keeps its hands off (`owns`).
 """
 
 import errno
@@ -18,15 +20,41 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UserError
 from harness.run.read import read_json
 
 DEAD_AFTER_S = 120.0  # an owner on another machine counts as dead after this silence
+LIMIT = "ABLATE_DEAD_AFTER_S"  # instead, for the owners of this environment
+LONGEST_LIMIT_S = 86400.0
+SIGNS = 12  # of life, in the time after which it would be dead
 
 
 def _read(path: str) -> str:
     with suppress(OSError):
         return Path(path).read_text().strip()
     return ""
+
+
+def dead_after_s() -> float:
+    """The silence that this environment's owners may keep; raises UserError where it is none."""
+    text = os.environ.get(LIMIT, "")
+    if not text:
+        return DEAD_AFTER_S
+    with suppress(ValueError):
+        limit = float(text)
+        if 0 < limit <= LONGEST_LIMIT_S:
+            return limit
+    raise UserError(
+        f"{LIMIT}={text}: must be a number of seconds, at most {LONGEST_LIMIT_S:g}: change it"
+    )
+
+
+def _silence_of(owner: dict[str, Any]) -> float:
+    """What an owner said of itself."""
+    limit = owner.get("dead_after_s")
+    if isinstance(limit, int | float) and 0 < limit <= LONGEST_LIMIT_S:
+        return float(limit)
+    return DEAD_AFTER_S
 
 
 @cache
@@ -73,15 +101,30 @@ def owner_of(attempt: Path, now: float) -> dict[str, Any] | None:
         is_alive = process_start(int(owner.get("pid", 0))) == owner.get("process_start")
         return owner if is_alive else None
     try:
-        return owner if abs(now - path.stat().st_mtime) < DEAD_AFTER_S else None
+        return owner if abs(now - path.stat().st_mtime) < _silence_of(owner) else None
     except OSError:
         return None
 
 
-def take(run: Path, *, token: str, gone: Callable[[], bool]) -> int | None:
+def owns(attempt: Path, mark: str) -> bool:
+    """Whether an attempt is still that of its mark, and the newest one.
+
+    Raises OSError where the file system does not say.
+    """
+    try:
+        owner = json.loads((attempt / "owner.json").read_bytes())
+        newest = max(int(name) for name in os.listdir(attempt.parent) if name.isdigit())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    return bool(owner["mark"] == mark) and attempt.name == str(newest)
+
+
+def take(run: Path, *, token: str, gone: Callable[[], bool], mark: str = "") -> int | None:
     """Own the next attempt at a run.
 
     Its number, None if somebody alive has the run or it is `gone`, by now too.
+
+    mark: by which the owner knows its attempt again, whatever happened meanwhile.
 
     Raises OSError where the folder cannot be written, FileNotFoundError where it was moved away in
     this moment.
@@ -94,6 +137,8 @@ def take(run: Path, *, token: str, gone: Callable[[], bool]) -> int | None:
         "pid": os.getpid(),
         "process_start": process_start(os.getpid()),
         "token": token,
+        "mark": mark,
+        "dead_after_s": dead_after_s(),
     }
     beside = Path(tempfile.mkdtemp(prefix=".claim-", dir=attempts))
     try:

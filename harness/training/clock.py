@@ -21,6 +21,7 @@ class Clock:
         self.cuda, self.now = device.type == "cuda", now
         self.elapsed_s = 0.0
         self.step_ms: list[float] = []  # one entry for each step since the last reset
+        self.spans: list[tuple[float, float]] = []  # when it ran, since the last reset
         self._n_told = 0
         self._since: float | None = None
         self._marks: list[Any] = []  # device events, or the host's seconds
@@ -48,7 +49,9 @@ class Clock:
     def stop(self) -> None:
         assert self._since is not None
         self._wait()
-        self.elapsed_s += self.now() - self._since
+        now = self.now()
+        self.elapsed_s += now - self._since
+        self.spans.append((self._since, now))
         self._since = None
         for a, b in zip(self._marks, self._marks[1:], strict=False):
             self.step_ms.append(a.elapsed_time(b) if self.cuda else (b - a) * 1000)
@@ -56,7 +59,7 @@ class Clock:
     def restart(self) -> None:
         """Forget what was counted so far, and go on."""
         self.stop()
-        self.elapsed_s, self.step_ms, self._n_told = 0.0, [], 0
+        self.elapsed_s, self.step_ms, self.spans, self._n_told = 0.0, [], [], 0
         self.start()
 
     def new_step_ms(self) -> list[float]:

@@ -304,4 +304,5 @@ def train(spec: RunSpec, *, out: RunOutput, device: str, stop: Callable[[], bool
         reason=reason,
         final={**training.final(step), "val_loss": training.last_val},
         wall=wall,
+        timed=tuple(training.clock.spans),
     )

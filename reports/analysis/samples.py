@@ -64,6 +64,8 @@ def usable(experiment: Experiment) -> Usable:
         warnings.append(Caution.DUPLICATE_RUN)
         good = good[~copies]
     _refuse_several_corpora(experiment.name, good)
+    if "disturbed" in good and good["disturbed"].astype(bool).any():
+        warnings.append(Caution.DISTURBED)
     if (~runs["status"].isin((*OUTCOMES, *PENDING))).any():
         warnings.append(Caution.FAILED_RUNS)
     return Usable(runs=good, arms=arms, warnings=tuple(warnings))

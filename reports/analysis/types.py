@@ -92,6 +92,10 @@ class Caution(enum.Enum):
         "Arm and baseline never ran on the same node: their times also differ by node (1 to 3 %). "
         "Run them in one block."
     )
+    DISTURBED = (
+        "The times of some runs were disturbed, as the run table says: where a machine stood "
+        "still they are left out, where others used its devices they count. Losses count."
+    )
     MIXED_HARDWARE = (
         "Runs come from different hardware: their times are not compared. Run all arms on the "
         "same kind of machine."

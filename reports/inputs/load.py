@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from harness.run.disturbed import disturbances_of, disturbed_words
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_lines
 from reports.inputs.experiment import Document, Experiment, target_loss
@@ -26,11 +27,12 @@ NUMBERS = (
     *("val_loss", "heldout_loss", "train_time_s", "step_ms", "step_ms_median", "step_ms_p95"),
     *("steps", "tokens", "tokens_per_s", "mfu", "peak_allocated_mib", "peak_reserved_mib"),
 )
+TIMES = ("train_time_s", "step_ms", "step_ms_median", "step_ms_p95", "tokens_per_s", "mfu")
 RUN_COLUMNS = (
     *("experiment", "arm", "seed", "replicate", "budget", "role", "block", "status", "reason"),
     *("val_loss", "bits_per_byte", *NUMBERS[1:]),
     *("first_crossing_s", "censored", "node", "device", "gpu", "fingerprint", "stale"),
-    *("stale_files", "imported", "self_reported", "metrics_digest", "run_id"),
+    *("disturbed", "stale_files", "imported", "self_reported", "metrics_digest", "run_id"),
 )
 POINT = ("step", "val_loss", "train_time_s")
 CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", *POINT)
@@ -143,6 +145,7 @@ def row_of(run: RecordedRun, plan: Plan) -> dict[str, Any]:
         "gpu": accelerator(environment),
         "fingerprint": (run.config.get("data") or {}).get("fingerprint"),
         "stale": run.stale,
+        "disturbed": disturbed_words(result) or "",
         "stale_files": "",
         "imported": bool(planned.imported or result.get("imported")),
         "self_reported": bool(planned.self_reported or result.get("self_reported")),
@@ -151,7 +154,15 @@ def row_of(run: RecordedRun, plan: Plan) -> dict[str, Any]:
     }
     for key in NUMBERS:
         row[key] = float_or_nan(result.get(key))
+    if stood_still(result):
+        row |= dict.fromkeys((*TIMES, "first_crossing_s"), math.nan)
+        row["censored"] = False
     return row
+
+
+def stood_still(result: Document) -> bool:
+    """Whether a run's clock ran while nothing else did: its times are then none."""
+    return any(disturbance.kind == "still" for disturbance in disturbances_of(result))
 
 
 def curves_of(runs: Sequence[RecordedRun]) -> pd.DataFrame:
@@ -165,6 +176,8 @@ def curves_of(runs: Sequence[RecordedRun]) -> pd.DataFrame:
             curves[column] += [fact] * n_points
         for column in POINT:
             curves[column] += run.points(column)
+        if stood_still(run.result) and n_points:
+            curves["train_time_s"][-n_points:] = [math.nan] * n_points
     return pd.DataFrame(curves)
 
 
@@ -172,7 +185,7 @@ def single_steps(runs: Sequence[RecordedRun]) -> dict[str, StepTimes]:
     """run_id -> the times of single steps, of runs with a result that recorded them."""
     of_runs = {}
     for run in runs:
-        if run.result:
+        if run.result and not stood_still(run.result):
             times = of_rows(run.validations)
             if times is not None:
                 of_runs[run.run_id] = times

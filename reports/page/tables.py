@@ -142,6 +142,14 @@ PRINTED_COLUMNS = (
         meaning="The accelerator it ran on.",
     ),
     RunColumn(
+        name="disturbed",
+        head="disturbed",
+        meaning=(
+            "What disturbed the run's time. A machine that stood still while the clock ran leaves "
+            "no time that could be compared."
+        ),
+    ),
+    RunColumn(
         name="stale",
         head="stale",
         meaning=(

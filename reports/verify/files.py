@@ -16,6 +16,7 @@ RECORDED = (
     *("status", "val_loss", "heldout_loss", "train_time_s", "step_ms"),
     *("steps", "tokens", "peak_allocated_mib"),
 )  # columns of a row that stand in result.json
+TIMES = ("train_time_s", "step_ms")  # no times where the machine stood still
 
 
 def check_results(data: Embedded, rows: Sequence[Row], results: Path) -> Iterator[str]:
@@ -34,20 +35,33 @@ def check_results(data: Embedded, rows: Sequence[Row], results: Path) -> Iterato
         if not (folder / "result.json").is_file():
             yield f"run {run_id}: {folder / 'result.json'} is missing"
             continue
-        yield from check_result(data, run_id, by_id.get(run_id, {}), folder)
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        yield from check_result(data, run_id, by_id.get(run_id, {}), folder, result)
         steps = data["step_times"].get(run_id)
-        yield from check_curve(run_id, curve_of(data, run_id), steps, folder / "metrics.jsonl")
+        curve = curve_of(data, run_id)
+        yield from check_curve(
+            run_id, curve, steps, folder / "metrics.jsonl", timed=not stood_still(result)
+        )
 
 
-def check_result(data: Embedded, run_id: str, row: Row, folder: Path) -> Iterator[str]:
+def stood_still(result: Mapping[str, Any]) -> bool:
+    """Whether the run's clock ran while its machine stood still."""
+    return any(disturbance["kind"] == "still" for disturbance in result.get("disturbed") or ())
+
+
+def check_result(
+    data: Embedded, run_id: str, row: Row, folder: Path, result: Mapping[str, Any]
+) -> Iterator[str]:
     """A run's result.json against the page, and its files against their recorded digests."""
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     if short_digest(result) != data["result_digests"].get(run_id):
         yield f"run {run_id}: result.json is not the one this page was made from"
     for name, recorded in (result.get("digests") or {}).items():
         if not has_digest(folder / name, recorded):
             yield f"run {run_id}: {name} does not have the digest that result.json recorded"
+    untimed = TIMES if stood_still(result) else ()
     for key in RECORDED:
+        if key in untimed and row.get(key) is None:
+            continue
         if row.get(key) != result.get(key):
             yield (
                 f"run {run_id}: {key} is {row.get(key)} on the page and {result.get(key)} in"
@@ -69,17 +83,25 @@ def curve_of(data: Embedded, run_id: str) -> dict[str, Any]:
 
 
 def check_curve(
-    run_id: str, curve: Mapping[str, Any], steps: list[float] | None, path: Path
+    run_id: str,
+    curve: Mapping[str, Any],
+    steps: list[float] | None,
+    path: Path,
+    *,
+    timed: bool = True,
 ) -> Iterator[str]:
     """A run's curve and the quantiles of its single steps against its metrics.jsonl.
 
-    steps: how many steps were timed, then their quantiles at LEVELS, in ms.
+    steps: how many steps were timed, then their quantiles at LEVELS, in ms. timed: False where
+    the page has no times of the run.
     """
     try:
         points = validations(path)
     except (OSError, ValueError) as error:
         yield f"run {run_id}: {path.name} cannot be read: {error}"
         return
+    if not timed:
+        points = [point | {"train_time_s": None, "step_times_ms": None} for point in points]
     for column, digits in (("step", 0), ("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
         if not all_rounded(curve.get(column, []), [point[column] for point in points], digits):
             yield f"run {run_id}: the curve's {column} on the page is not that of {path.name}"
