@@ -8,8 +8,11 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.panels import PanelGroup
+
 app = typer.Typer(
     name="ablate",
+    cls=PanelGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -95,9 +95,7 @@ def plan(
         if foreign is None:
             continue
         if len(names) > 1:
-            raise UserError(
-                f"{name} runs other trainers' scripts: plan it by itself, ablate plan {name}"
-            )
+            raise UserError(f"{name} has foreign trainers: plan it by itself, ablate plan {name}")
         refuse_for_foreign({"--detect": detect is not None}, "leave it out")
         print_foreign_plan(foreign, results, price=price, json=json)
         return

@@ -181,7 +181,7 @@ def chosen_executor(options: RunOptions) -> ExecutorRow:
 
 
 def run_foreign_experiment(foreign: "ForeignExperiment", options: RunOptions) -> None:
-    """What is missing of an experiment with other trainers, which take fewer options."""
+    """What is missing of an experiment with foreign trainers, which take fewer options."""
     ours_alone = {
         f"--executor {options.executor}": options.executor != DEFAULT,
         "--oom-retries": options.oom_retries,

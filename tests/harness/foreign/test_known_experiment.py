@@ -122,5 +122,5 @@ def test_it_is_planned_by_itself(folder: Path, capsys: pytest.CaptureFixture[str
     assert ablate("plan", "minute", file) == 2
     assert (
         capsys.readouterr().err
-        == f"ablate: {file} runs other trainers' scripts: plan it by itself, ablate plan {file}\n"
+        == f"ablate: {file} has foreign trainers: plan it by itself, ablate plan {file}\n"
     )

@@ -1,0 +1,38 @@
+"""What `ablate --help` lists: the commands by subject, in the order in which a user meets them."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+PANELS = {  # the headings of docs/command-line.md, which documents the commands in this order
+    "Experiments": (
+        *("run", "plan", "status", "log", "cancel", "rerun", "confirm", "merge", "clean"),
+    ),
+    "Results": ("report", "compare", "export", "verify", "submission", "significance"),
+    "Foreign trainers": ("ab", "import"),
+    "What exists": ("toggles", "records", "diff", "bench", "doctor", "parity"),
+    "Your own": ("new-change", "data"),
+}
+
+
+class PanelGroup(TyperGroup):
+    """A group of commands whose help has a section for each of PANELS."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """The names in the order of PANELS; one that stands in none comes last."""
+        placed = [name for names in PANELS.values() for name in names]
+        return sorted(
+            self.commands,
+            key=lambda name: placed.index(name) if name in placed else len(placed),
+        )
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        width = max(map(len, self.commands))
+        room = formatter.width - 6 - width
+        for title, names in PANELS.items():
+            rows = []
+            for name in names:
+                rows.append((name.ljust(width), self.commands[name].get_short_help_str(room)))
+            with formatter.section(title):
+                formatter.write_dl(rows)

@@ -1,0 +1,56 @@
+"""`ablate --help`: every command once, under its subject, in the order in which a user meets them."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from harness.__main__ import main
+from harness.cli import app
+from harness.cli.panels import PANELS
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+def help_text(capsys) -> str:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    return capsys.readouterr().out
+
+
+def test_every_command_stands_in_one_panel():
+    placed = [name for names in PANELS.values() for name in names]
+    assert sorted(placed) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def test_a_user_meets_run_first_and_what_it_made_next():
+    assert [*PANELS["Experiments"][:4], *PANELS["Results"][:2]] == [
+        *("run", "plan", "status", "log"),
+        *("report", "compare"),
+    ]
+
+
+def test_help_lists_the_panels_in_order(capsys):
+    listed: dict[str, tuple[str, ...]] = {}
+    title = ""
+    for line in help_text(capsys).splitlines():
+        heading = re.fullmatch(r"(\S.*):", line)
+        command = re.match(r"  ([a-z][a-z-]*) ", line)
+        if heading:
+            title = heading[1]
+        elif command:
+            listed[title] = (*listed.get(title, ()), command[1])
+    assert list(listed.items()) == list(PANELS.items())
+
+
+def test_the_documentation_has_the_same_order():
+    documented: dict[str, tuple[str, ...]] = {}
+    title = ""
+    for line in (DOCS / "command-line.md").read_text(encoding="utf-8").splitlines():
+        command = re.match(r"### `ablate ([a-z-]+)", line)
+        if line.startswith("## "):
+            title = line.removeprefix("## ")
+        elif command and command[1] not in documented.get(title, ()):
+            documented[title] = (*documented.get(title, ()), command[1])
+    assert list(documented.items()) == list(PANELS.items())
