@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.node.memory import oom_counter, oom_kills, peak_mib
 from harness.node.slots import Slot
@@ -35,13 +36,22 @@ def ignore_usr2(command: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Invitation:
+    """How the first of several nodes is met: it writes its address:port into a file."""
+
+    file: Path
+    address: str  # of this node
+
+
+@dataclass(frozen=True, kw_only=True)
 class Group:
     """The processes of a worker: one, or a torchrun group on this node or on several."""
 
     n_per_node: int = 1
     n_nodes: int = 1
     node: int = 0
-    rendezvous: str | None = None  # address:port of the first node; None: the system's choice
+    invites: Invitation | None = None  # of the first of several nodes
+    joins: str | None = None  # of the others: address:port of the first one
 
     @property
     def size(self) -> int:
@@ -52,16 +62,20 @@ class Group:
         worker = ["-m", "harness.runner.worker", trainer]
         if self.size == 1:
             return [*worker, "forks"] if forks else worker
-        torchrun = ["-m", "torch.distributed.run", *self._rendezvous_options()]
-        torchrun += ["--nproc-per-node", str(self.n_per_node)]
-        return [*torchrun, *worker, str(self.size), device]
+        processes = ["--nproc-per-node", str(self.n_per_node)]
+        return [*self._launcher(), *processes, *worker, str(self.size), device]
 
-    def _rendezvous_options(self) -> list[str]:
-        if self.rendezvous is None:
-            return ["--standalone"]
-        address, _, port = self.rendezvous.rpartition(":")
+    def _launcher(self) -> list[str]:
+        """Torchrun, and how its nodes meet: on a port that is bound as soon as it is chosen."""
         nodes = ["--nnodes", str(self.n_nodes), "--node-rank", str(self.node)]
-        return [*nodes, "--master-addr", address, "--master-port", port]
+        if self.invites is not None:
+            place = [str(self.invites.file), self.invites.address]
+            return ["-m", "harness.runner.first_node", *place, *nodes]
+        torchrun = ["-m", "torch.distributed.run"]
+        if self.joins is None:
+            return [*torchrun, "--standalone"]
+        address, _, port = self.joins.rpartition(":")
+        return [*torchrun, *nodes, "--master-addr", address, "--master-port", port]
 
 
 class WorkerProcess:

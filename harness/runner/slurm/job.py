@@ -26,7 +26,7 @@ from harness.run.spec import RunSpec
 from harness.runner.executor import POLL_S, RunLimits
 from harness.runner.messages import WorkerEvent
 from harness.runner.order import Execution, execute
-from harness.runner.process import Group, Worker
+from harness.runner.process import Group, Invitation, Worker
 from harness.store.claims import last_attempt
 from harness.store.store import Store
 
@@ -43,17 +43,11 @@ def job_name() -> str:
     return os.environ["SLURM_JOB_ID"]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rendezvous:
     """Files by which the nodes of a job find each other."""
 
-    at: Path  # where the first node is met, while the run goes on
+    at: Path  # written by the first node's launcher: where it is met, while the run goes on
 
     @property
     def lost(self) -> Path:
@@ -118,9 +112,12 @@ class Job:
     def _on_term(self, number: int, frame: object) -> None:
         self.stop = "preempted"
 
-    def _worker(self, spec: RunSpec, node: int, rendezvous: str | None) -> Worker:
-        """Of this node's processes. rendezvous: the first node's address:port, if not alone."""
-        size = spec.world_size // self.n_nodes
+    def _per_node(self) -> int:
+        return int(self.spec["world_size"]) // self.n_nodes
+
+    def _worker(self, spec: RunSpec, group: Group) -> Worker:
+        """Of this node's processes."""
+        size = group.n_per_node
         gpus: tuple[str, ...] = ()
         threads = 1
         if spec.device == "cuda":
@@ -130,15 +127,13 @@ class Job:
             cpus = min(find_cpus(), int(os.environ.get("SLURM_CPUS_PER_TASK", size)))
             threads = max(1, cpus // size)
         slot = Slot(held=gpus, gpus=gpus, threads=threads, size=size)
-        group = Group(n_per_node=size, n_nodes=self.n_nodes, node=node, rendezvous=rendezvous)
         return Worker(slot, self.trainer, device=spec.device, group=group, runs_in=spec.runs_in)
 
     def _run(self, rendezvous: Rendezvous) -> None:
         """The first node."""
         spec, store, worker = RunSpec.from_mapping(self.spec), Store(Path(self.results)), None
         try:
-            place = self._invite(rendezvous)
-            worker = self._worker(spec, 0, place)
+            worker = self._worker(spec, self._first_group(rendezvous))
             self.event = execute(worker, self._execution(spec, store, rendezvous))
             if self._lost_a_process(self.event, rendezvous):
                 self.error = self.event.reason  # the job failed, not the run: it is sent again
@@ -154,16 +149,16 @@ class Job:
             rendezvous.at.unlink(missing_ok=True)  # first: from now on an end is no loss
             if worker is not None:
                 worker.close()
+            rendezvous.at.unlink(missing_ok=True)  # its launcher may have written it meanwhile
             rendezvous.lost.unlink(missing_ok=True)
 
-    def _invite(self, rendezvous: Rendezvous) -> str | None:
-        """Say where the first node is met: its address:port; None if it is alone."""
+    def _first_group(self, rendezvous: Rendezvous) -> Group:
+        """The first node's processes, who say where they are met if there are others."""
+        group = Group(n_per_node=self._per_node(), n_nodes=self.n_nodes)
         if self.n_nodes == 1:
-            return None
+            return group
         address = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
-        place = f"{address}:{free_port()}"
-        write_json(rendezvous.at, {"at": place})
-        return place
+        return replace(group, invites=Invitation(file=rendezvous.at, address=address))
 
     def _execution(self, spec: RunSpec, store: Store, rendezvous: Rendezvous) -> Execution:
         def stop() -> str | None:
@@ -200,7 +195,9 @@ class Job:
             time.sleep(LOOK_S)
             met = read_json(rendezvous.at)
         spec = RunSpec.from_mapping(self.spec)
-        worker = self._worker(spec, node, met["at"])
+        size = self._per_node()
+        group = Group(n_per_node=size, n_nodes=self.n_nodes, node=node, joins=met["at"])
+        worker = self._worker(spec, group)
         worker.start()
         while rendezvous.at.exists() and worker.alive() and self.stop is None:
             time.sleep(LOOK_S)
