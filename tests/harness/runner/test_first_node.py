@@ -1,0 +1,71 @@
+"""Groups on several nodes meet at a port that nobody else can take, here two nodes on one machine."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from harness.node.slots import Slot
+from harness.run.read import read_json
+from harness.runner.process import Group, Invitation, Worker
+from tests.fake_matrix import wait_for
+
+ONE = Slot(held=(), gpus=(), size=1)
+TRAINER = "tests.fake_trainer:train"
+
+
+@contextmanager
+def started(group: Group) -> Iterator[Worker]:
+    worker = Worker(ONE, TRAINER, group=group)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.kill()
+
+
+def can_bind(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            return False
+    return True
+
+
+def is_ready(worker: Worker) -> bool:
+    assert worker.process is not None
+    event = worker.process.event(0.2)
+    assert event is None, event
+    return worker.process.ready
+
+
+def test_the_port_is_bound_from_before_it_is_told_and_the_nodes_meet_there(tmp_path: Path) -> None:
+    file = tmp_path / "meeting.json"
+    first = Group(n_nodes=2, invites=Invitation(file=file, address="127.0.0.1"))
+    with started(first) as leader:
+        wait_for(lambda: file.exists() or not leader.alive())
+        told = read_json(file)["at"]
+        assert not can_bind(told)  # the others are not here yet
+        with started(Group(n_nodes=2, node=1, joins=told)):
+            wait_for(lambda: is_ready(leader))
+
+
+def test_groups_at_once_have_a_port_each(tmp_path: Path) -> None:
+    files = [tmp_path / f"{n}.json" for n in range(3)]
+    with ExitStack() as groups:
+        for file in files:
+            invitation = Invitation(file=file, address="127.0.0.1")
+            groups.enter_context(started(Group(n_nodes=2, invites=invitation)))
+        wait_for(lambda: all(file.exists() for file in files))
+        places = {read_json(file)["at"] for file in files}
+    assert len(places) == len(files)
+    assert not any(place.endswith(":0") for place in places)
+
+
+def test_a_further_node_is_told_no_port_to_bind() -> None:
+    arguments = Group(n_nodes=2, node=1, joins="10.0.0.1:4321").arguments(TRAINER, "cpu")
+    assert arguments[:2] == ["-m", "torch.distributed.run"]
+    assert arguments[arguments.index("--master-port") + 1] == "4321"
+    assert arguments[arguments.index("--node-rank") + 1] == "1"
