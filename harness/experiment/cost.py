@@ -13,7 +13,6 @@ from harness.config.run import from_plain
 from harness.errors import UserError
 from harness.node.nvidia import query_gpus
 from harness.node.slots import Node
-from harness.run.digests import digest_of_config
 from harness.run.document import Content
 from harness.run.results import read_result
 from harness.run.spec import PlannedRun, RunSpec, is_exclusive
@@ -128,7 +127,7 @@ def wall_of(run: PlannedRun, results: Path) -> Mapping[str, float]:
 
 def _kind(spec: RunSpec) -> str:
     """Equal for runs that take the same time: one configuration on as many processes."""
-    return f"{digest_of_config(spec.config)} {spec.world_size}"
+    return f"{spec.seedless.config_digest} {spec.world_size}"
 
 
 def seconds_by_kind(

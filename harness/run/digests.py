@@ -2,13 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from harness.run.document import Document
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
-_digests: dict[int, tuple[Document, str]] = {}
 
 
 def canonical(value: Any) -> bytes:
@@ -21,17 +21,20 @@ def short_digest(value: Any) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()[:16]
 
 
-def digest_of_config(config: Document) -> str:
-    """short_digest of a configuration, which many runs share.
+def digests_by(key: str, rest: Document) -> Callable[[int], str]:
+    """short_digest of {**rest, key: number} as a function of the number: the rest is encoded once.
 
-    Remembered for as long as the very object lives.
+    It joins the entries as `canonical` does, those before and after the key apart.
     """
-    known = _digests.get(id(config))
-    if known is None or known[0] is not config:
-        if len(_digests) >= 1000:
-            _digests.clear()
-        known = _digests[id(config)] = (config, short_digest(config))
-    return known[1]
+    before = [f"{_encode(k)}:{_encode(rest[k])}," for k in sorted(rest) if k < key]
+    after = [f",{_encode(k)}:{_encode(rest[k])}" for k in sorted(rest) if k > key]
+    head = "".join(["{", *before, _encode(key), ":"])
+    tail = "".join([*after, "}"])
+
+    def digest(number: int) -> str:
+        return hashlib.sha256(f"{head}{number}{tail}".encode()).hexdigest()[:16]
+
+    return digest
 
 
 def run_id_of(intent_id: str, *, source_digest: str, environment_digest: str) -> str:

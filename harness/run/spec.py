@@ -6,15 +6,13 @@ A run is one directory, results/runs/<run_id>/. It has a result if and only if i
 exists and validates. No torch here: reports share this module with the harness.
 """
 
-import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass, field, fields
 from typing import Any, Literal
 
 import yaml
 
-from harness.run.digests import canonical, digest_of_config, run_id_of
+from harness.run.digests import digests_by, run_id_of, short_digest
 from harness.run.document import Content, Document
 
 SCHEMA = 1
@@ -53,6 +51,11 @@ class RunSpec:
     substituted: tuple[
         str, ...
     ] = ()  # what this device replaced, in words; no part of the identity
+    shared: InitVar["Seedless | None"] = None  # at_seed hands it on, replace() does not
+    seedless: "Seedless" = field(init=False, repr=False, compare=False)
+    # runs of one intent differ by code or environment alone: the older one is stale
+    intent_id: str = field(init=False, compare=False)
+    run_id: str = field(init=False, compare=False)  # what is asked, with the code that does it
 
     def asked(self) -> Content:
         """What the user asked for: the identity without code and environment."""
@@ -72,44 +75,19 @@ class RunSpec:
             **({"runs_in": dict(self.runs_in)} if self.runs_in else {}),
         }
 
-    def at_seed(self, seed: int) -> "RunSpec":
-        """replace(self, seed=seed), with its names, ten times as quick.
-
-        A matrix has thousands of runs.
-        """
-        spec, intent_id = object.__new__(RunSpec), self._intent_at(seed)
+    def __post_init__(self, shared: "Seedless | None") -> None:
+        seedless = shared or Seedless(self)
+        intent_id = seedless.intent_at(self.seed)
         run_id = run_id_of(
             intent_id, source_digest=self.source_digest, environment_digest=self.environment_digest
         )
-        spec.__dict__.update(self.__dict__, seed=seed, intent_id=intent_id, run_id=run_id)
-        return spec
+        object.__setattr__(self, "seedless", seedless)
+        object.__setattr__(self, "intent_id", intent_id)
+        object.__setattr__(self, "run_id", run_id)
 
-    @cached_property
-    def _around_seed(self) -> tuple[str, str]:
-        """The canonical text of what was asked, before and after its seed."""
-        asked = {**self.asked(), "config": digest_of_config(self.config), "seed": None}
-        before, _, after = (
-            canonical(asked).decode().partition('"seed":null')
-        )  # in a text it would be \"seed\"
-        return before, after
-
-    def _intent_at(self, seed: int) -> str:
-        before, after = self._around_seed
-        return hashlib.sha256(f'{before}"seed":{seed}{after}'.encode()).hexdigest()[:16]
-
-    @cached_property
-    def intent_id(self) -> str:
-        """Two runs of one intent differ by code or environment: the older one is stale."""
-        return self._intent_at(self.seed)
-
-    @cached_property
-    def run_id(self) -> str:
-        """What was asked, with the code and the environment that do it."""
-        return run_id_of(
-            self.intent_id,
-            source_digest=self.source_digest,
-            environment_digest=self.environment_digest,
-        )
+    def at_seed(self, seed: int) -> "RunSpec":
+        """replace(self, seed=seed), where what all seeds share is computed once."""
+        return RunSpec(**self.seedless.fields, seed=seed, shared=self.seedless)
 
     def to_mapping(self) -> Content:
         """What config.yaml holds."""
@@ -152,6 +130,20 @@ class RunSpec:
     def to_yaml(self) -> str:
         # escaped: unicode line ends would not survive
         return yaml.dump(self.to_mapping(), Dumper=_YamlDumper, sort_keys=False, width=130)
+
+
+class Seedless:
+    """A run but for its seed: what thousands of runs share, computed once."""
+
+    fields: Content  # of RunSpec, without the seed
+    config_digest: str  # short_digest of the configuration
+    intent_at: Callable[[int], str]  # the name of what is asked, at a seed
+
+    def __init__(self, spec: RunSpec) -> None:
+        names = [f.name for f in fields(spec) if f.init and f.name != "seed"]
+        self.fields = {name: getattr(spec, name) for name in names}
+        self.config_digest = short_digest(spec.config)
+        self.intent_at = digests_by("seed", {**spec.asked(), "config": self.config_digest})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -313,8 +313,20 @@ def test_what_a_call_has_run_is_not_read_by_the_next(
 
 
 def test_a_seed_moves_the_digest_as_the_definition_says() -> None:
-    for seed in (0, 7, 12345):
-        spec = SPEC.at_seed(seed)
-        assert spec == replace(SPEC, seed=seed)
-        assert spec.intent_id == short_digest({**spec.asked(), "config": short_digest(spec.config)})
-        assert spec.run_id == replace(SPEC, seed=seed).run_id
+    odd = replace(SPEC, data_name='é "seed":null, {seed}', runs_in={"python": "/seed"})
+    for first in (SPEC, odd):
+        for seed in (0, 7, 12345):
+            spec = first.at_seed(seed)
+            assert spec == replace(first, seed=seed)
+            asked = {**spec.asked(), "config": short_digest(spec.config)}
+            assert spec.intent_id == short_digest(asked)
+            assert spec.run_id == replace(first, seed=seed).run_id
+
+
+def test_what_is_replaced_in_a_run_at_another_seed_moves_its_name() -> None:
+    spec = SPEC.at_seed(7)
+    other = replace(spec, config={"model": {"n_layer": 3}})
+    assert other.at_seed(7) == other
+    assert len({spec.intent_id, other.intent_id, other.at_seed(8).intent_id}) == 3
+    assert replace(spec, source_digest="d" * 16).intent_id == spec.intent_id
+    assert replace(spec, source_digest="d" * 16).run_id != spec.run_id
