@@ -54,6 +54,7 @@ OUTSIDE = {  # what harness.training.train imports beside the training part, and
     "harness.corpora.shard_writer": "prepares a corpus, under the fingerprint",
     "harness.config.values": "refuses values, of which only the resolved ones reach training",
     "harness.run.digests": "makes the names of runs",
+    "harness.run.document": "names for types",
     "harness.config.validate": "refuses configurations, of which only the resolved one reaches training",
     "harness.config.presets": "resolves configurations, of which only the resolved one reaches training",
     "harness.yamlfile": "reads configurations, of which only the resolved one reaches training",
