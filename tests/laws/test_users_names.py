@@ -74,14 +74,22 @@ def python(here: Path, *arguments: str, path: Path | None = None) -> str:
     return done.stdout
 
 
-OURS = "from reports import compare_all, load\nfrom harness.training.train import train\n"
+OURS = """
+from reports import compare_all, load
+from harness.training.train import train
+from harness.optim.muon import Muon
+print(load.__module__, train.__module__, Muon.__module__)
+"""
 
 
 @pytest.mark.parametrize(
     "code", [IMPORTS_OWN + OURS, OURS + IMPORTS_OWN], ids=["theirs first", "ours first"]
 )
 def test_in_a_notebook(folder: Path, code: str) -> None:
-    python(folder, "-c", code)
+    said = python(folder, "-c", code + "print(model.__file__, muon)\n")
+    ours, theirs = said.splitlines()
+    assert ours == "reports.inputs.load harness.training.train harness.optim.muon"
+    assert theirs == f"{folder / 'model.py'} the user's"
 
 
 def test_in_scripts_that_ab_starts(folder: Path) -> None:
