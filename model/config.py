@@ -232,7 +232,7 @@ class ModelConfig:
     rope_table_dtype: Literal["fp32", "bf16"] = toggle(
         "fp32",
         record="r02",
-        affects=("precision", "loss"),
+        affects=("buffers", "precision", "loss"),
         doc="storage of the cos and sin tables",
         choices={"bf16": "r05"},
     )
@@ -246,7 +246,7 @@ class ModelConfig:
         False,
         record="r17",
         affects=("buffers",),
-        doc="tables preallocated as non-persistent buffers; off: made at first use",
+        doc="rotary tables as non-persistent buffers; off: as plain tensors beside the parameters",
     )
     attn_free_layers: tuple[int, ...] | Literal["after_middle"] = toggle(
         (),

@@ -218,7 +218,8 @@ class GPT(nn.Module):
             pairs=c.rope_pairs,
             freq_dtype=STORAGE[c.rope_freq_dtype] if dtypes.rounds else FP32,
             table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
-            buffer_len=tokens.seq_len if c.rope_buffers else None,
+            seq_len=tokens.seq_len,
+            as_buffers=c.rope_buffers,
         )
         self.blocks = nn.ModuleList(
             Block(c, dtypes, has_attention=i not in free, has_table=tables[i] is not None)

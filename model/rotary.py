@@ -2,30 +2,39 @@
 
 y_j = x_j cos + x_{j+H/2} sin;  y_{j+H/2} = -x_j sin + x_{j+H/2} cos.
 T sequence, H head_dim, P = H/2 pairs.
-The tables hold cos twice and sin with both signs, so that one product each rotates both halves.
+The tables are made once, outside of any compiled graph: a graph that makes them computes them in
+every kernel again, and never rounds what it does not store.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 
-def frequencies(head_dim: int, base: float, pairs: str) -> Tensor:
-    """(P,) angles per position: "all" base^(-2j/H).
+def frequencies(head_dim: int, base: float, pairs: str, stored: torch.dtype) -> Tensor:
+    """(P,) fp32 angles per position, rounded to the dtype in which a record stored them.
 
-    "half" base^(-linspace(0, 1, H/4)) and as many zeros (not rotated).
+    pairs: "all" base^(-2j/H); "half" base^(-linspace(0, 1, H/4)) and as many zeros (not rotated).
     """
     if pairs == "all":
-        return base ** (-torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
-    return torch.cat(
-        [
-            (1 / base) ** torch.linspace(0, 1, head_dim // 4, dtype=torch.float32),
-            torch.zeros(head_dim // 4),
-        ]
-    )
+        freq_P = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+    else:
+        rotated = (1 / base) ** torch.linspace(0, 1, head_dim // 4, dtype=torch.float32)
+        freq_P = torch.cat([rotated, torch.zeros(head_dim // 4)])
+    return freq_P.to(stored).float()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate (B, T, N, H) by tables (T, 1, H), in the promoted dtype of both."""
+    """Rotate (B, T, N, H) by the tables of Rotary, in the promoted dtype of both.
+
+    Both forms give the same bits. The one of two halves keeps a compiled backward pass in the
+    dtype of x; the one of whole rows takes half the operators where each is a call.
+    """
+    if is_compiling():
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat([first * cos + second * sin, second * cos - first * sin], dim=-1)
     return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin
 
 
@@ -38,12 +47,12 @@ ROTATE = {"promote": rotate, "fp32": rotate_in_fp32}
 
 
 class Rotary(nn.Module):
-    """The tables of positions 0..T-1, shared by all layers.
+    """The tables of positions 0..seq_len-1, shared by all layers.
 
-    Stored as buffers of `buffer_len` positions if that is given.
+    as_buffers: whether the module's buffers hold them, as the last records' do; data-parallel
+    training broadcasts buffers.
     """
 
-    freq_P: Tensor
     cos: Tensor
     sin: Tensor
 
@@ -55,29 +64,34 @@ class Rotary(nn.Module):
         pairs: str,
         freq_dtype: torch.dtype,
         table_dtype: torch.dtype,
-        buffer_len: int | None,
+        seq_len: int,
+        as_buffers: bool,
     ) -> None:
         super().__init__()
-        self.table_dtype, self.buffer_len = table_dtype, buffer_len
-        # the frequencies are rounded where a record stored them so, the angles never: its compiled
-        # kernels keep fp32
-        self.register_buffer(
-            "freq_P", frequencies(head_dim, base, pairs).to(freq_dtype).float(), persistent=False
-        )
-        if buffer_len is not None:
-            cos, sin = self.tables(buffer_len)
-            self.register_buffer("cos", cos, persistent=False)
-            self.register_buffer("sin", sin, persistent=False)
+        self.as_buffers = as_buffers
+        # the angles are never rounded: the records' compiled kernels keep fp32
+        freq_P = frequencies(head_dim, base, pairs, freq_dtype)
+        theta_TP = torch.outer(torch.arange(seq_len, dtype=torch.float32), freq_P)[:, None]
+        for name, table in (("cos", theta_TP.cos()), ("sin", theta_TP.sin())):
+            if as_buffers:
+                self.register_buffer(name, table.to(table_dtype), persistent=False)
+            else:
+                setattr(self, name, table.to(table_dtype))
 
-    def tables(self, T: int) -> tuple[Tensor, Tensor]:
-        theta_TP = torch.outer(
-            torch.arange(T, dtype=torch.float32, device=self.freq_P.device), self.freq_P
-        )
-        cos, sin = (
-            theta_TP.cos()[:, None].to(self.table_dtype),
-            theta_TP.sin()[:, None].to(self.table_dtype),
-        )
-        return torch.cat([cos, cos], dim=-1), torch.cat([sin, -sin], dim=-1)
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Rotary":
+        """Move the tables with the module where they are no buffers."""
+        super()._apply(fn, recurse)
+        if not self.as_buffers:
+            self.cos, self.sin = fn(self.cos), fn(self.sin)
+        return self
 
     def forward(self, T: int) -> tuple[Tensor, Tensor]:
-        return self.tables(T) if self.buffer_len is None else (self.cos[:T], self.sin[:T])
+        """Cosine and sine of the first T positions, as `rotate` wants them.
+
+        (T, 1, P) in a compiled graph, else (T, 1, H): cos twice, and sin with both signs, so that
+        one product each rotates both halves.
+        """
+        cos, sin = self.cos[:T], self.sin[:T]
+        if is_compiling():
+            return cos, sin
+        return torch.cat([cos, cos], dim=-1), torch.cat([sin, -sin], dim=-1)

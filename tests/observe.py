@@ -383,7 +383,10 @@ def observe(config: RunConfig, corpora: Mapping[str, Any]) -> Observation:
         "loss": (run["losses"], run["weights"]),
         "parameters": parameters(core.model),
         "initial": {n: digest(p) for n, p in core.model.named_parameters()},
-        "buffers": {n: digest(b) for n, b in core.model.named_buffers()},
+        "buffers": (
+            {n: digest(b) for n, b in core.model.named_buffers()},
+            [digest(table) for table in core.model.rotary(config.data.seq_len)],
+        ),
         "precision": run["precision"],
         "kernel": kernel,
         "mask": seen,

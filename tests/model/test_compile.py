@@ -42,13 +42,17 @@ def shallow(name: str, mode: str = "record") -> RunConfig:
 
 
 class Graphs:
-    """A compiler backend that runs a graph as it is, and counts the graphs."""
+    """A compiler backend that runs a graph as it is, counts the graphs and names what they call."""
 
     def __init__(self) -> None:
         self.n = 0
+        self.calls: set[str] = set()
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Any) -> Any:
         self.n += 1
+        for node in graph.graph.nodes:
+            if node.op.startswith("call"):
+                self.calls.add(getattr(node.target, "__name__", str(node.target)))
         return graph.forward
 
 
@@ -96,6 +100,7 @@ def test_forward_and_loss_are_one_graph(name: str, graphs: Graphs) -> None:
                 made.set_window(seed * config.schedule.steps // 2),
             )
     assert graphs.n == 2
+    assert graphs.calls.isdisjoint({"cos", "sin", "outer"}), "the tables are made outside"
 
 
 @pytest.mark.filterwarnings(

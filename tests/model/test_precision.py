@@ -204,7 +204,7 @@ def test_fp32_mode_makes_every_cast_a_no_op(name: str, monkeypatch: pytest.Monke
     assert {e for _, e, _ in seen.eps} == {
         1e-6 if isinstance(made.config.model.norm_eps, float) else 2.0**-23
     }
-    assert made.model.rotary.table_dtype == FP32
+    assert made.model.rotary.cos.dtype == FP32
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -250,12 +250,21 @@ def test_rotary_tables_are_rounded_as_the_record_rounded_them(name: str) -> None
     m = core(small(name)).config.model
     values = preset_values(name)[0]
     dtype = {"fp32": FP32, "bf16": BF16}
-    rotary = Rotary(head_dim=128, base=m.rope_base, pairs=m.rope_pairs, freq_dtype=dtype[values["model.rope_freq_dtype"]],
-                    table_dtype=dtype[values["model.rope_table_dtype"]], buffer_len=2048 if m.rope_buffers else None)  # fmt: skip
-    w = frequencies(name)
+    freq_dtype = dtype[values["model.rope_freq_dtype"]]
+    freq_P = harness.model.rotary.frequencies(128, m.rope_base, m.rope_pairs, freq_dtype).numpy()
     np.testing.assert_allclose(
-        rotary.freq_P.numpy(), w, rtol=5e-7 if name not in ("r14", "r16") else 0
+        freq_P, frequencies(name), rtol=5e-7 if name not in ("r14", "r16") else 0
     )
+    rotary = Rotary(
+        head_dim=128,
+        base=m.rope_base,
+        pairs=m.rope_pairs,
+        freq_dtype=freq_dtype,
+        table_dtype=dtype[values["model.rope_table_dtype"]],
+        seq_len=2048,
+        as_buffers=m.rope_buffers,
+    )
+    assert {n for n, _ in rotary.named_buffers()} == ({"cos", "sin"} if m.rope_buffers else set())
     cos, sin = (t[:, 0] for t in rotary(2048))  # both halves: cos twice, sin with both signs
     assert torch.equal(
         torch.cat([cos[:, :64], -sin[:, :64]], -1), torch.cat([cos[:, 64:], sin[:, 64:]], -1)
@@ -264,7 +273,7 @@ def test_rotary_tables_are_rounded_as_the_record_rounded_them(name: str) -> None
     stored = FP32 if name == "r18" else BF16
     assert cos.dtype == sin.dtype == stored
     theta = (
-        POSITIONS[:2048, None] * rotary.freq_P.numpy()[None, :]
+        POSITIONS[:2048, None] * freq_P[None, :]
     )  # fp32: the records' kernels never rounded an angle
     error = {FP32: 1e-6, BF16: 2.0**-8}[stored]
     for table, exact in (
@@ -282,15 +291,54 @@ def test_frequencies_in_bf16_are_off_by_up_to_0_37_percent() -> None:
     assert 0.003 < np.max(np.abs(rounded / exact - 1)) < 0.0039
 
 
+def small_tables(dtype: torch.dtype, *, as_buffers: bool = False) -> Rotary:
+    """The tables of four positions, heads of 8 channels."""
+    return Rotary(
+        head_dim=8,
+        base=1024.0,
+        pairs="half",
+        freq_dtype=FP32,
+        table_dtype=dtype,
+        seq_len=4,
+        as_buffers=as_buffers,
+    )
+
+
 def test_the_two_rotations_differ_by_rounding_alone() -> None:
     x = torch.randn(1, 4, 2, 8, generator=torch.Generator().manual_seed(0)).to(BF16)
-    rotary = Rotary(
-        head_dim=8, base=1024.0, pairs="half", freq_dtype=FP32, table_dtype=BF16, buffer_len=None
-    )
+    rotary = small_tables(BF16)
     promoted, lifted = (harness.model.gpt.ROTATE[k](x, *rotary(4)) for k in ("promote", "fp32"))
     assert promoted.dtype == lifted.dtype == BF16
     torch.testing.assert_close(promoted, lifted, rtol=2.0**-6, atol=2.0**-6)
     assert not torch.equal(promoted, lifted)
+
+
+@pytest.mark.parametrize("dtype", [FP32, BF16])
+@pytest.mark.parametrize("math", ["promote", "fp32"])
+def test_the_form_of_a_compiled_graph_rotates_to_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, math: str
+) -> None:
+    rotary = small_tables(dtype)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 4, 2, 8, generator=generator).to(dtype).requires_grad_()
+    g = torch.randn(3, 4, 2, 8, generator=generator).to(dtype)
+
+    def rotated() -> tuple[Tensor, Tensor]:
+        y = harness.model.gpt.ROTATE[math](x, *rotary(4))
+        return y, torch.autograd.grad(y, x, g)[0]
+
+    eager = rotated()
+    monkeypatch.setattr(harness.model.rotary, "is_compiling", lambda: True)
+    assert rotary(4)[0].shape == (4, 1, 4)
+    for one, other in zip(rotated(), eager, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("as_buffers", [False, True])
+def test_the_tables_move_with_their_module(as_buffers: bool) -> None:
+    rotary = small_tables(FP32, as_buffers=as_buffers)
+    assert rotary.state_dict() == {}
+    assert {t.device.type for t in rotary.to("meta")(4)} == {"meta"}
 
 
 def test_the_norm_is_the_librarys_at_its_epsilon() -> None:
