@@ -50,6 +50,7 @@ test-all: install  ## the slow tests and those that need a browser too, at most 
 
 docs: install  ## rewrite the generated documentation and the golden dumps of the presets
 	$(BIN)/python -m harness.experiment.reference
+	$(BIN)/python -m reports.reference
 	$(BIN)/python -m tests.golden
 
 proof: install  ## the simulation study with 10,000 replications: writes its table into docs/statistics.md

@@ -87,6 +87,11 @@ def percent_change(value: float) -> str:
     return f"{100 * value:+.1f} %"
 
 
+def points(value: float) -> str:
+    """A change that is a number of percents already."""
+    return f"{value:+.1f} %"
+
+
 def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
@@ -104,6 +109,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "s": four_digits,
     "s_delta": signed_difference,
     "percent": percent_change,
+    "points": points,
     "s_gain": gain,
     "rate": whole_percent,
     "ratio": "{:.3f}".format,

@@ -12,30 +12,11 @@ from harness.cli.table import print_table
 if TYPE_CHECKING:
     from harness.foreign.arm import ForeignArm
     from harness.foreign.experiment import ForeignExperiment
-    from reports.analysis.types import ArmOutcomes, Comparisons
+    from reports.analysis.types import Comparisons
     from reports.stats.rules import RuleResult
 
 AB_SCHEMA = 1
-SHOWN_OF_ARM = (
-    *("arm", "runs", "diverged", "steps"),
-    *("time_s", "time_s_sd", "val_loss", "val_loss_sd"),
-)
-SHOWN_OF_COMPARISON = ("metric", "delta", "low", "high", "p", "n", "verdict", "next_action")
 SHOWN_OF_RULE = ("rule", "n", "mean", "statistic", "p", "threshold", "significant")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArmRow:
-    """What the runs of an arm came to: means, and sd where there are several runs."""
-
-    arm: str
-    runs: int  # finished
-    diverged: int
-    steps: float | None
-    time_s: float | None
-    time_s_sd: float | None
-    val_loss: float | None
-    val_loss_sd: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +48,7 @@ class AbVerdict:
     """The house table as data."""
 
     experiment: str
-    arms: tuple[ArmRow, ...]
+    arms: tuple[dict[str, Any], ...]  # means, and sd where there are several runs
     comparisons: tuple[dict[str, Any], ...]  # as `ablate compare --json` prints them
     rules: tuple[RuleRow, ...]
     looks: int
@@ -94,7 +75,7 @@ def judge_scripts(
     outcome = compared(loaded)
     return AbVerdict(
         experiment=e.name,
-        arms=tuple(_arm_row(outcome.cells[arm.name]) for arm in e.arms),
+        arms=tuple(_arm_row(outcome, arm.name) for arm in e.arms),
         comparisons=tuple(row(comparison) for comparison in outcome.comparisons.values()),
         rules=rules_of(outcome, usable(loaded).runs, e.arms, target),
         looks=outcome.looks,
@@ -104,24 +85,14 @@ def judge_scripts(
     )
 
 
-def _arm_row(cell: "ArmOutcomes") -> ArmRow:
-    return ArmRow(
-        arm=cell.arm,
-        runs=cell.n_finished,
-        diverged=cell.n_diverged,
-        steps=_whole(cell.mean.get("steps")),
-        time_s=cell.mean.get("train_time_s"),
-        time_s_sd=cell.sd.get("train_time_s"),
-        val_loss=cell.mean.get("val_loss"),
-        val_loss_sd=cell.sd.get("val_loss"),
-    )
+def _arm_row(outcome: "Comparisons", arm: str) -> dict[str, Any]:
+    """What the runs of an arm came to."""
+    from reports.analysis.arm_columns import ARM_COLUMNS
+    from reports.analysis.arm_values import ArmRow
+    from reports.inputs.columns import json_row
 
-
-def _whole(value: float | None) -> float | None:
-    """A whole number as an integer, which prints without decimals."""
-    if value is not None and value == int(value):
-        return int(value)
-    return value
+    shown = [column for column in ARM_COLUMNS if column.in_terminal]
+    return json_row(shown, ArmRow(arm=arm, outcome=outcome))
 
 
 def _hint_rows(arms: "Sequence[ForeignArm]") -> tuple[HintRow, ...]:
@@ -217,11 +188,15 @@ def verdict_mapping(verdict: AbVerdict) -> dict[str, Any]:
 
 def print_verdict(verdict: AbVerdict) -> None:
     """The house table in the terminal."""
-    print_table([asdict(arm) for arm in verdict.arms], SHOWN_OF_ARM)
+    from reports.analysis.comparison_columns import COMPARISON_COLUMNS
+    from reports.inputs.columns import terminal_names
+
+    print_table(verdict.arms)
     old, new = verdict.arms[:2]
-    print(f"\n{new.arm} minus {old.arm}:")
+    print(f"\n{new['arm']} minus {old['arm']}:")
     shown = [c for c in verdict.comparisons if c["metric"] in (*JUDGED, "step_ms")]
-    print_table(shown, SHOWN_OF_COMPARISON)
+    of_two = [name for name in terminal_names(COMPARISON_COLUMNS) if name != "arm"]
+    print_table(shown, of_two)
     for note in verdict.notes:
         print(note)
     print("\nthe benchmark's rules:")

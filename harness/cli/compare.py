@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from reports.stats.rules import RuleResult
 
 COMPARE_SCHEMA = 1
-TABLE_COLUMNS = ["arm", "metric", "delta", "low", "high", "p", "n", "verdict", "next_action"]
 PAIR_RULE = "track3-pair"
 PAIR = ("old_mean", "old_n", "old_steps", "new_mean", "new_n", "new_steps")
 RULE_KEYS = ("rule", "n", "mean", "sd", "statistic", "p", "threshold", "significant")
@@ -40,6 +39,9 @@ def compare(
     json: Json = False,
 ) -> None:
     """The verdicts as a table."""
+    from reports.analysis.comparison_columns import COMPARISON_COLUMNS
+    from reports.inputs.columns import terminal_names
+
     check_word(fail_on)
     loaded = load_for_report(experiment, results, accept_stale, look=True)
     outcome = compared(loaded)
@@ -48,7 +50,7 @@ def compare(
     if json:
         print_json(comparisons_json(loaded.name, outcome, rows))
     else:
-        print_table(rows, TABLE_COLUMNS)
+        print_table(rows, terminal_names(COMPARISON_COLUMNS))
         for note in (*outcome.notes, *doubts(outcome)):
             print(note)
     if fail_on is not None and is_said(fail_on, outcome):
@@ -101,42 +103,10 @@ def doubts(outcome: "Comparisons") -> list[str]:
 
 def row(c: "Comparison", *, hours_per_run: float | None = None) -> dict[str, Any]:
     """One comparison as scripts read it."""
-    interval = None
-    if c.low is not None and c.high is not None:
-        interval = [c.low, c.high]
-    return {
-        "arm": c.arm,
-        "baseline": c.baseline,
-        "metric": c.metric,
-        "unit": c.unit,
-        "estimand": c.estimand,
-        "delta": c.delta,
-        "interval": interval,
-        "low": c.low,
-        "high": c.high,
-        "level": c.level,
-        "ratio": c.ratio,
-        "p": c.p,
-        "p_attainable": c.p_attainable,
-        "n": c.n_arm,
-        "n_baseline": c.n_baseline,
-        "looks": c.looks,
-        "exploratory": c.exploratory,
-        "method": c.method,
-        "verdict": c.verdict,
-        "next_action": c.next_action,
-        "next_cost": next_cost(c.next_runs or 0, hours_per_run),
-        "more_seeds": c.more_seeds,
-        "warnings": [warning.name.lower() for warning in c.warnings],
-    }
+    from reports.analysis.comparison_columns import COMPARISON_COLUMNS, next_cost
+    from reports.inputs.columns import json_row
 
-
-def next_cost(n_runs: int, hours_per_run: float | None) -> dict[str, float | None]:
-    """Runs that the next action costs, and their hours: None where no run has shown how long."""
-    hours: float | None = n_runs * (hours_per_run or 0.0)
-    if n_runs and hours_per_run is None:
-        hours = None
-    return {"runs": n_runs, "hours": hours}
+    return json_row(COMPARISON_COLUMNS, c) | {"next_cost": next_cost(c, hours_per_run)}
 
 
 def hours_per_run(experiment: "Experiment") -> float | None:

@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import app
-from harness.cli.lookup import load_for_report
+from harness.cli.command import takes
+from harness.cli.lookup import compared, load_for_report
 from harness.cli.options import RESULTS, AcceptStale, Results
 from harness.errors import UserError
 
@@ -150,21 +152,46 @@ def verify(
     raise typer.Exit(1)
 
 
-@app.command()
-def export(
-    experiments: Annotated[list[str], typer.Argument(metavar="EXP...")],
-    out: Annotated[Path, typer.Option("-o", help="FILE.csv or FILE.parquet")],
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """What `ablate export` is asked."""
+
+    experiments: Annotated[list[str], typer.Argument(metavar="EXP...")]
+    out: Annotated[Path, typer.Option("-o", help="FILE.csv or FILE.parquet")]
     curves: Annotated[
         bool, typer.Option("--curves", help="every validation point instead of every run")
-    ] = False,
-    results: Results = RESULTS,
-    accept_stale: AcceptStale = False,
-) -> None:
-    """Tidy table of runs, or of validation points."""
-    from reports.inputs.export import export as write_table
+    ] = False
+    arms: Annotated[
+        bool, typer.Option("--arms", help="every arm's statistics instead of every run")
+    ] = False
+    comparisons: Annotated[
+        bool, typer.Option("--comparisons", help="every comparison instead of every run")
+    ] = False
+    results: Results = RESULTS
+    accept_stale: AcceptStale = False
 
+
+@app.command(help="Tidy table of runs, of validation points, of arms or of comparisons.")
+@takes(ExportOptions)
+def export(options: ExportOptions) -> None:
+    """Tidy table of runs, of validation points, of arms or of comparisons."""
+    from reports.analysis.tables import arm_table, comparison_table
+    from reports.inputs.export import export as write_runs
+    from reports.inputs.export import write_tables
+
+    if options.curves + options.arms + options.comparisons > 1:
+        raise UserError("export: --curves, --arms and --comparisons are different tables: name one")
+    is_look = options.arms or options.comparisons
+    loaded = []
+    for name in options.experiments:
+        loaded.append(load_for_report(name, options.results, options.accept_stale, look=is_look))
     try:
-        loaded = [load_for_report(name, results, accept_stale) for name in experiments]
-        print(write_table(loaded, out, curves=curves))
+        if options.arms:
+            out = write_tables([arm_table(e.name, compared(e)) for e in loaded], options.out)
+        elif options.comparisons:
+            out = write_tables([comparison_table(e.name, compared(e)) for e in loaded], options.out)
+        else:
+            out = write_runs(loaded, options.out, curves=options.curves)
     except ValueError as error:
         raise UserError(str(error)) from None
+    print(out)

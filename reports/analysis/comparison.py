@@ -171,6 +171,8 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
         next_action=said.next_action,
         next_runs=said.next_runs,
         warnings=tuple(dict.fromkeys(warnings)),
+        of_arm=pair.of_arm,
+        of_baseline=pair.of_baseline,
     )
 
 

@@ -22,10 +22,10 @@ for every metric here.
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from reports.stats.contrasts import Method
+from reports.stats.contrasts import Method, Sample
 from reports.stats.verdicts import Kind
 
 LOSSES = ("val_loss", "heldout_loss")  # compared as differences; times as logarithms
@@ -210,6 +210,8 @@ class Comparison:
     next_action: str  # in words, with its cost in runs; '' when nothing is left to do
     next_runs: int | None  # runs that it costs, None where it is not a matter of runs
     warnings: tuple[Caution, ...]
+    of_arm: Sample = field(repr=False, compare=False)  # that it was made from; times as logarithms
+    of_baseline: Sample = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

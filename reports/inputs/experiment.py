@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Experiment:
     """A results directory's view of one experiment; made by reports.inputs.load.
 
-    runs: one row per planned run, columns RUN_COLUMNS of reports/inputs/load.py; curves: one row
-    per validation point.
+    runs: one row per planned run, columns RUN_KEYS of reports/inputs/run_columns.py; curves:
+    one row per validation point.
     """
 
     name: str

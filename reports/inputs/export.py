@@ -1,7 +1,8 @@
-"""Tidy tables for other tools: every run, or every validation point, as CSV or Parquet.
+"""Tidy tables for other tools as CSV or Parquet.
 
 One row is one run (planned ones without a result too, with their status) or, with `curves`, one
-validation point.  Columns and units are those of docs/report.md.  Values are written as they are:
+validation point; reports/analysis/tables.py has those of arms and of comparisons. Columns and units
+are those of docs/columns.md.  Values are written as they are:
 floats with the digits that give the same float back. In CSV alone a text that a spreadsheet would
 take for a formula has an apostrophe in front (OWASP, CSV injection).
 """
@@ -55,15 +56,20 @@ def export(experiments: Sequence[Experiment], out: Path, *, curves: bool = False
 
     Raises ValueError for another file name, for no experiment, and for .parquet without pyarrow.
     """
+    tables = [e.runs for e in experiments]
+    if curves:
+        tables = [curve_points(e) for e in experiments]
+    return write_tables(tables, out)
+
+
+def write_tables(tables: Sequence[pd.DataFrame], out: Path) -> Path:
+    """Write tables, one of each experiment, below each other; raises and returns as `export`."""
     writer = WRITERS.get(out.suffix.lower())
     if writer is None:
         kind = out.suffix or "a file without a suffix"
         raise ValueError(f"{out}: cannot write {kind}; name a {' or '.join(WRITERS)} file")
-    if not experiments:
+    if not tables:
         raise ValueError(f"{out}: no experiment was given to export")
-    tables = [e.runs for e in experiments]
-    if curves:
-        tables = [curve_points(e) for e in experiments]
     table = pd.concat(tables, ignore_index=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     beside = out.with_name(f".{out.name}.{os.getpid()}")

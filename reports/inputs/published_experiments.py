@@ -15,8 +15,9 @@ import pandas as pd
 
 from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun, Target
 from reports.inputs.experiment import Experiment
-from reports.inputs.load import CURVE_COLUMNS, RUN_COLUMNS
+from reports.inputs.load import CURVE_COLUMNS
 from reports.inputs.published import PUBLISHED, RUNS, era_sd, read_table, summaries
+from reports.inputs.run_columns import RUN_KEYS
 from reports.stats.rules import TARGET
 
 BATCH_TOKENS = 524_288  # per step, records 4 to 18
@@ -155,7 +156,7 @@ def published_experiment(name: str) -> Experiment:
     return Experiment(
         name=experiment,
         plan=published_plan(experiment, evidence, arms, rows),
-        runs=pd.DataFrame(rows, columns=list(RUN_COLUMNS)),
+        runs=pd.DataFrame(rows, columns=list(RUN_KEYS)),
         curves=pd.DataFrame(curves, columns=list(CURVE_COLUMNS)),
         environments={},
         configs={},
@@ -226,7 +227,7 @@ def mean_run(arm: PublishedArm) -> LoggedRun:
 
 def published_row(experiment: str, arm: PublishedArm, run: LoggedRun) -> dict[str, Any]:
     """A row of the tidy table of runs."""
-    row: dict[str, Any] = dict.fromkeys(RUN_COLUMNS)
+    row: dict[str, Any] = dict.fromkeys(RUN_KEYS)
     row |= dict.fromkeys(UNKNOWN_NUMBERS, math.nan)
     return row | {
         "experiment": experiment,

@@ -1,4 +1,4 @@
-"""The cells of the verdict table, from a Comparisons: nothing is computed, only put into words.
+"""The cells of the verdict table: nothing is computed here, declared statistics are put into words.
 
 Every printed number is a Part with a key; the page carries its value with more digits beside
 the text, so that `ablate verify` can recompute it.  Keys are `arm / metric.what`, unique within one
@@ -7,10 +7,12 @@ experiment.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from reports.analysis.types import Comparison, Comparisons, effect
-from reports.format import effect_kind, interval, plural, show
-from reports.stats.digits import kept, kept_p, known
+from reports.analysis.types import Comparison
+from reports.format import interval, plural, show
+from reports.inputs.columns import Between, Column, Row
+from reports.stats.digits import kept, kept_p
 
 METRIC_WORDS = {
     "val_loss": "validation loss",
@@ -58,13 +60,11 @@ class VerdictCell:
 EMPTY = VerdictCell(css="num")
 
 
-def number(key: str, kind: str, *values: float | None, unit: str = "") -> Part:
+def number(key: str, kind: str, *values: float | None) -> Part:
     """One value, or with two the interval between them."""
     printed = show(values[0], kind)
     if len(values) == 2:
         printed = interval(values[0], values[1], kind)
-    if known(values[0]):
-        printed += unit
     return Part(text=printed, key=key, values=values)
 
 
@@ -75,6 +75,56 @@ def words(key: str, text: str) -> Part:
 def said(parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts that have something to say."""
     return tuple(part for part in parts if part.text)
+
+
+class Written:
+    """A value that Python's format language writes by a kind of reports/format.py."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __format__(self, kind: str) -> str:
+        if isinstance(self.value, Between):
+            return interval(self.value.low, self.value.high, kind)
+        if kind:
+            return show(self.value, kind)
+        return str(self.value)
+
+
+def carried(values: Sequence[Any]) -> tuple[float | None, ...]:
+    """The numbers among values, the ends of intervals one by one."""
+    numbers: list[float | None] = []
+    for value in values:
+        if isinstance(value, Between):
+            numbers += value
+        elif not isinstance(value, str):
+            numbers.append(value)
+    return tuple(numbers)
+
+
+def part_of(column: Column[Row], row: Row) -> Part | None:
+    """What is printed of a statistic; None where the row has none."""
+    value = column.of(row)
+    if value is None or (column.hides_zero and value == 0):
+        return None
+    values = (value,)
+    if type(value) is tuple:
+        values = value
+    text = column.format.format(*map(Written, values))
+    if isinstance(value, Between) and not text:
+        if value == (None, None):
+            return None
+        return words(column.key, "interval still unbounded")
+    return Part(text=text, key=column.key, values=carried(values))
+
+
+def cell_of(columns: Sequence[Column[Row]], row: Row, css: str) -> VerdictCell:
+    """The statistics below one heading; css: of a cell that is not empty."""
+    printed = [part_of(column, row) for column in columns]
+    parts = tuple(part for part in printed if part is not None)
+    if not parts:
+        return EMPTY
+    return VerdictCell(parts=parts, css=css)
 
 
 def verdict_cell(c: Comparison | None, n_waiting: int, *, final: bool) -> VerdictCell:
@@ -96,110 +146,3 @@ def verdict_cell(c: Comparison | None, n_waiting: int, *, final: bool) -> Verdic
     if not final:
         parts.append(words("next_action", c.next_action))
     return VerdictCell(parts=said(parts), css="words", tone=TONES[c.kind])
-
-
-def effect_cell(outcome: Comparisons, arm: str, metric: str) -> VerdictCell:
-    """The difference to the baseline, its interval, its p."""
-    c = outcome.of(arm, metric)
-    if c is None:
-        return EMPTY
-    value, low, high = effect(c)
-    kind = effect_kind(c.ratio)
-    parts = [number(f"{metric}.effect", kind, value)]
-    if low is not None or high is not None:
-        ends = number(f"{metric}.interval", kind, low, high)
-        if not ends.text:
-            ends = words(f"{metric}.interval", "interval still unbounded")
-        parts.append(ends)
-    if c.p is not None:
-        parts.append(Part(text="p " + show(c.p, "p"), key=f"{metric}.p", values=(c.p,)))
-    return VerdictCell(parts=tuple(parts), css="num")
-
-
-def measured_cell(outcome: Comparisons, arm: str, metric: str, kind: str) -> VerdictCell:
-    """The mean over the arm's runs, and their deviation."""
-    cell = outcome.cells[arm]
-    if not known(cell.mean.get(metric)):
-        return EMPTY
-    parts = [number(f"{metric}.mean", kind, cell.mean[metric])]
-    if known(cell.sd.get(metric)):
-        sd = cell.sd[metric]
-        parts.append(Part(text="sd " + show(sd, "sd"), key=f"{metric}.sd", values=(sd,)))
-    return VerdictCell(parts=tuple(parts), css="num")
-
-
-def loss_cell(outcome: Comparisons, arm: str) -> VerdictCell:
-    """Validation loss, in bits per byte too where the corpus knows its bytes."""
-    cell = measured_cell(outcome, arm, "val_loss", "loss")
-    bits = outcome.cells[arm].mean.get("bits_per_byte")
-    if not known(bits):
-        return cell
-    in_bits = number("bits_per_byte.mean", "loss", bits, unit=" bits/byte")
-    return VerdictCell(parts=(*cell.parts, in_bits), css="num")
-
-
-def step_cell(outcome: Comparisons, arm: str) -> VerdictCell:
-    """Step time with the steps per run below it."""
-    cell = measured_cell(outcome, arm, "step_ms", "ms")
-    steps = outcome.cells[arm].mean.get("steps")
-    if not known(steps):
-        return cell
-    n_steps = Part(text=f"{show(steps, 'count')} steps", key="steps.mean", values=(steps,))
-    return VerdictCell(parts=(*cell.parts, n_steps), css="num")
-
-
-def target_cell(outcome: Comparisons, arm: str) -> VerdictCell:
-    time = outcome.times.get(arm)
-    if time is None:
-        return EMPTY
-    if time.seconds is None:
-        return VerdictCell(parts=(words("target.reason", "not resolved"),), css="num")
-    parts = [
-        number("target.seconds", "s", time.seconds, unit=" s"),
-        number("target.interval", "s", time.seconds_low, time.seconds_high),
-    ]
-    if time.extrapolated:
-        parts.append(words("target.extrapolated", "extrapolated"))
-    return VerdictCell(parts=said(parts), css="num")
-
-
-def percent_part(side: str, percent: float) -> Part:
-    text = f"{side} {show(percent / 100.0, 'percent')}"
-    return Part(text=text, key=f"{side}.percent", values=(percent,))
-
-
-def gain_cell(outcome: Comparisons, arm: str) -> VerdictCell:
-    """Learning gain over systems gain, each in percent of the baseline's time and in seconds."""
-    gain = outcome.decompositions.get(arm)
-    if gain is None:
-        return EMPTY
-    if gain.learning_percent is None or gain.learning_s is None:
-        return VerdictCell(parts=(words("gain.none", "not resolved"),), css="gain")
-    seconds = f"{show(gain.learning_s, 's_gain')} s, {show(gain.systems_s, 's_gain')} s"
-    parts = (
-        percent_part("learning", gain.learning_percent),
-        percent_part("systems", gain.systems_percent),
-        Part(text=seconds, key="gain.seconds", values=(gain.learning_s, gain.systems_s)),
-    )
-    return VerdictCell(parts=parts, css="gain")
-
-
-def runs_cell(outcome: Comparisons, arm: str) -> VerdictCell:
-    """How many runs finished, and what became of the others."""
-    cell = outcome.cells[arm]
-    n = cell.n_finished
-    parts = [Part(text=f"{n} finished", key="n.finished", values=(n,))]
-    if cell.n_diverged:
-        rate, low, high = cell.diverged_rate, cell.diverged_low, cell.diverged_high
-        of_runs = f"rate {show(rate, 'rate')} {interval(low, high, 'rate')}"
-        text = f"{cell.n_diverged} diverged, {of_runs}"
-        parts.append(Part(text=text, key="n.diverged", values=(cell.n_diverged, rate, low, high)))
-    others = (
-        ("failed", "n.failed", cell.n_failed),
-        ("to come", "n.to_come", cell.n_pending),
-        ("stale", "n.stale", cell.n_stale),
-    )
-    for word, key, count in others:
-        if count:
-            parts.append(Part(text=f"{count} {word}", key=key, values=(count,)))
-    return VerdictCell(parts=tuple(parts), css="count")

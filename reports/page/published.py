@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.run.plan import Plan
+from reports.analysis.arm_columns import ARM_COLUMNS, ArmColumn
+from reports.analysis.arm_values import ArmRow
 from reports.analysis.types import Comparisons
 from reports.format import plural, show
+from reports.inputs.columns import Between, Column
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import NATS_PER_LOG_STEP
-from reports.page.cells import EMPTY, Part, VerdictCell, measured_cell, number, step_cell
+from reports.page.cells import cell_of
 from reports.page.verdicts import Head, VerdictRow
 from reports.stats.digits import settled
 
@@ -27,54 +30,6 @@ def against(plan: Plan) -> str:
     """What a row is compared with, in words."""
     assert plan.evidence is not None, "only a page of published evidence has such a table"
     return AGAINST[plan.evidence]
-
-
-def evidence_heads(plan: Plan) -> list[Head]:
-    other = against(plan)
-    return [
-        Head(
-            text="loss",
-            css="num",
-            meaning=(
-                "Final validation loss, nats per token, and the standard deviation where there "
-                "are several logs."
-            ),
-        ),
-        Head(
-            text="Δ loss",
-            css="num",
-            meaning=(
-                f"Against {other}; the interval is the noise of single runs of that era, not "
-                "of these."
-            ),
-        ),
-        Head(
-            text="step, ms",
-            css="num",
-            meaning="Mean time of a training step as the log prints it, and the number of steps.",
-        ),
-        Head(
-            text="Δ step time",
-            css="num",
-            meaning=f"Against {other}, in milliseconds and percent.",
-        ),
-        Head(
-            text="time, s",
-            css="num",
-            meaning=(
-                "The training clock of the logs: validation excluded, the first 10 steps untimed."
-            ),
-        ),
-        Head(
-            text="Δ time",
-            css="num",
-            meaning=(
-                f"Against {other}, as a ratio; the interval is the noise of the loss turned "
-                "into time."
-            ),
-        ),
-        Head(text="runs", css="count", meaning="Logs that the row is made of."),
-    ]
 
 
 def evidence_lead(plan: Plan) -> str:
@@ -124,6 +79,15 @@ def logged_arms(plan: Plan, outcome: Comparisons) -> dict[str, Logged]:
     return arms
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvidenceRow(ArmRow):
+    """An arm of published evidence, with the arm that it is compared with."""
+
+    logs: Logged
+    other: Logged | None
+    is_tuned: bool  # both step counts were tuned to the target loss
+
+
 def evidence_rows(
     experiment: Experiment, outcome: Comparisons, css: Mapping[str, str]
 ) -> list[VerdictRow]:
@@ -131,22 +95,17 @@ def evidence_rows(
     plan = experiment.plan
     rows = []
     logged = logged_arms(plan, outcome)
-    tuned = experiment.name == "published/ladder"
+    is_tuned = experiment.name == "published/ladder"
     first: Logged | None = None
     above: Logged | None = None
     for place, (arm, logs) in enumerate(logged.items()):
         other = first
         if plan.evidence == "above":
             other = above
-        cells = [
-            measured_cell(outcome, arm, "val_loss", "loss"),
-            loss_difference(logs, other),
-            step_cell(outcome, arm),
-            step_difference(logs, other),
-            measured_time(logs),
-            time_cell(logs, other, tuned=tuned),
-            logs_cell(logs),
-        ]
+        row = EvidenceRow(arm=arm, outcome=outcome, logs=logs, other=other, is_tuned=is_tuned)
+        cells = []
+        for heading in EVIDENCE_HEADINGS:
+            cells.append(cell_of(heading.columns, row, heading.css))
         rows.append(
             VerdictRow(arm=arm, place=place, css=css[arm], baseline=place == 0, cells=cells)
         )
@@ -155,51 +114,170 @@ def evidence_rows(
     return rows
 
 
-def logs_cell(arm: Logged) -> VerdictCell:
-    text = plural(arm.n_rows, "log")
-    if arm.n_logs > arm.n_rows:
-        text = f"mean of {arm.n_logs} logs"
-    return VerdictCell(
-        parts=(Part(text=text, key="n.finished", values=(arm.n_rows,)),), css="count"
-    )
+def evidence_heads(plan: Plan) -> list[Head]:
+    other = against(plan)
+    heads = []
+    for heading in EVIDENCE_HEADINGS:
+        meaning = heading.meaning.format(other=other)
+        heads.append(Head(text=heading.text, css=heading.css, meaning=meaning))
+    return heads
 
 
-def loss_difference(arm: Logged, other: Logged | None) -> VerdictCell:
-    if other is None:
-        return EMPTY
-    delta, half = arm.loss - other.loss, arm.half_width(other)
-    ends = number("evidence.loss_interval", "loss_delta", delta - half, delta + half)
-    return VerdictCell(parts=(number("evidence.loss", "loss_delta", delta), ends), css="num")
+def n_logs(row: EvidenceRow) -> tuple[int, str]:
+    """Rows of the table of runs, and in words what they are."""
+    text = plural(row.logs.n_rows, "log")
+    if row.logs.n_logs > row.logs.n_rows:
+        text = f"mean of {row.logs.n_logs} logs"
+    return row.logs.n_rows, text
 
 
-def step_difference(arm: Logged, other: Logged | None) -> VerdictCell:
-    if other is None:
-        return EMPTY
-    difference = number("evidence.step", "ms_delta", arm.step_ms - other.step_ms, unit=" ms")
-    percent = number("evidence.step_ratio", "percent", arm.step_ms / other.step_ms - 1.0)
-    return VerdictCell(parts=(difference, percent), css="num")
+def loss_difference(row: EvidenceRow) -> float | None:
+    if row.other is None:
+        return None
+    return row.logs.loss - row.other.loss
 
 
-def measured_time(arm: Logged) -> VerdictCell:
-    time = number("train_time_s.mean", "s", arm.mean.get("train_time_s"))
-    return VerdictCell(parts=(time,), css="num")
+def loss_interval(row: EvidenceRow) -> Between | None:
+    delta = loss_difference(row)
+    if row.other is None or delta is None:
+        return None
+    half = row.logs.half_width(row.other)
+    return Between(delta - half, delta + half)
 
 
-def time_cell(arm: Logged, other: Logged | None, *, tuned: bool) -> VerdictCell:
-    """The ratio of times.
+def step_difference(row: EvidenceRow) -> float | None:
+    if row.other is None:
+        return None
+    return row.logs.step_ms - row.other.step_ms
 
-    tuned: both step counts were tuned to the target loss, so the ratio has the noise of that.
-    """
-    if other is None:
-        return EMPTY
-    ratio = arm.time_s / other.time_s
-    percent = number("evidence.time", "percent", ratio - 1.0)
-    if not tuned:
-        return VerdictCell(parts=(percent,), css="num")
-    half = arm.half_width(other) / NATS_PER_LOG_STEP
-    low, high = ratio * math.exp(-half) - 1.0, ratio * math.exp(half) - 1.0
-    ends = number("evidence.time_interval", "percent", low, high)
-    return VerdictCell(parts=(percent, ends), css="num")
+
+def step_change(row: EvidenceRow) -> float | None:
+    if row.other is None:
+        return None
+    return row.logs.step_ms / row.other.step_ms - 1.0
+
+
+def time_change(row: EvidenceRow) -> float | None:
+    if row.other is None:
+        return None
+    return row.logs.time_s / row.other.time_s - 1.0
+
+
+def time_interval(row: EvidenceRow) -> Between | None:
+    """Of the ratio of times, which has the noise of the losses where steps were tuned to them."""
+    if row.other is None or not row.is_tuned:
+        return None
+    ratio = row.logs.time_s / row.other.time_s
+    half = row.logs.half_width(row.other) / NATS_PER_LOG_STEP
+    return Between(ratio * math.exp(-half) - 1.0, ratio * math.exp(half) - 1.0)
+
+
+def arm_columns(*keys: str) -> tuple[ArmColumn, ...]:
+    """Statistics that any arm has, by key."""
+    return tuple(column for column in ARM_COLUMNS if column.key in keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceHeading:
+    """A heading, its meaning ({other}: what a row is compared with), what stands below it."""
+
+    text: str
+    meaning: str
+    columns: tuple[Column[EvidenceRow], ...]
+    css: str = "num"
+
+
+EVIDENCE_HEADINGS = (
+    EvidenceHeading(
+        text="loss",
+        meaning=(
+            "Final validation loss, nats per token, and the standard deviation where there "
+            "are several logs."
+        ),
+        columns=arm_columns("val_loss.mean", "val_loss.sd"),
+    ),
+    EvidenceHeading(
+        text="Δ loss",
+        meaning=(
+            "Against {other}; the interval is the noise of single runs of that era, not of these."
+        ),
+        columns=(
+            Column(
+                key="evidence.loss",
+                value=loss_difference,
+                format="{:loss_delta}",
+                meaning="Difference of the losses.",
+            ),
+            Column(
+                key="evidence.loss_interval",
+                value=loss_interval,
+                format="{:loss_delta}",
+                meaning="Its 95 % interval by the noise of single runs.",
+            ),
+        ),
+    ),
+    EvidenceHeading(
+        text="step, ms",
+        meaning="Mean time of a training step as the log prints it, and the number of steps.",
+        columns=arm_columns("step_ms.mean", "step_ms.sd", "steps.mean"),
+    ),
+    EvidenceHeading(
+        text="Δ step time",
+        meaning="Against {other}, in milliseconds and percent.",
+        columns=(
+            Column(
+                key="evidence.step",
+                value=step_difference,
+                format="{:ms_delta} ms",
+                meaning="Difference of the step times.",
+            ),
+            Column(
+                key="evidence.step_ratio",
+                value=step_change,
+                format="{:percent}",
+                meaning="The same in percent.",
+            ),
+        ),
+    ),
+    EvidenceHeading(
+        text="time, s",
+        meaning="The training clock of the logs: validation excluded, the first 10 steps untimed.",
+        columns=arm_columns("train_time_s.mean"),
+    ),
+    EvidenceHeading(
+        text="Δ time",
+        meaning=(
+            "Against {other}, as a ratio; the interval is the noise of the loss turned into time."
+        ),
+        columns=(
+            Column(
+                key="evidence.time",
+                value=time_change,
+                format="{:percent}",
+                meaning="Change of the training time.",
+            ),
+            Column(
+                key="evidence.time_interval",
+                value=time_interval,
+                format="{:percent}",
+                meaning="Its 95 % interval, where steps were tuned to the target loss.",
+            ),
+        ),
+    ),
+    EvidenceHeading(
+        text="runs",
+        meaning="Logs that the row is made of.",
+        columns=(
+            Column(
+                key="n.finished",
+                value=n_logs,
+                format="{1}",
+                meaning="Logs that the row is made of.",
+            ),
+        ),
+        css="count",
+    ),
+)
 
 
 def evidence_answer(experiment: Experiment, outcome: Comparisons) -> str:

@@ -6,12 +6,17 @@ value at full precision (`v`), which the page carries in `data-v` for sorting an
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import pandas as pd
 
-from reports.format import NONE, show
+from reports.format import NONE
+from reports.inputs.columns import Column
 from reports.inputs.experiment import Document
+from reports.inputs.recorded import RecordedRun
+from reports.inputs.run_columns import RUN_COLUMNS
+from reports.page.cells import Written
 from reports.page.embed import plain
 from reports.stats.digits import known
 
@@ -27,146 +32,11 @@ class TableCell:
     css: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunColumn:
-    """A column of the table of runs, its heading, kind of number (None for text) and meaning."""
-
-    name: str  # of the tidy column
-    head: str
-    kind: str | None = None
-    meaning: str
-
-
-PRINTED_COLUMNS = (
-    RunColumn(
-        name="seed",
-        head="seed",
-        meaning="Keys the initial weights and the order of the data.",
-    ),
-    RunColumn(
-        name="replicate",
-        head="replicate",
-        meaning="Counts repeated runs of one arm, seed and budget.",
-    ),
-    RunColumn(
-        name="budget",
-        head="budget",
-        meaning="Training steps the run was planned with; the schedule scales with it.",
-    ),
-    RunColumn(
-        name="role",
-        head="role",
-        meaning="Whether the run was made to measure loss or time.",
-    ),
-    RunColumn(
-        name="status",
-        head="status",
-        meaning="How the run ended; a run without a result is listed with what it is waiting for.",
-    ),
-    RunColumn(
-        name="val_loss",
-        head="loss",
-        kind="loss",
-        meaning="Validation loss after the last step, on the fixed validation tokens.",
-    ),
-    RunColumn(
-        name="bits_per_byte",
-        head="bits/byte",
-        kind="loss",
-        meaning=(
-            "The loss in bits per byte of text, comparable between tokenizers: "
-            "loss / ln 2 / bytes per token of the validation set."
-        ),
-    ),
-    RunColumn(
-        name="heldout_loss",
-        head="held-out loss",
-        kind="loss",
-        meaning=(
-            "Loss on the text that data.heldout names, after the last step: is the gain real "
-            "on other text?"
-        ),
-    ),
-    RunColumn(
-        name="steps",
-        head="steps",
-        kind="count",
-        meaning="Optimizer updates made.",
-    ),
-    RunColumn(
-        name="step_ms",
-        head="step, ms",
-        kind="ms",
-        meaning="Mean time of one training step.",
-    ),
-    RunColumn(
-        name="train_time_s",
-        head="time, s",
-        kind="s",
-        meaning=(
-            "The training clock: steps alone, without imports, compilation, warm-up or validation."
-        ),
-    ),
-    RunColumn(
-        name="first_crossing_s",
-        head="target at, s",
-        kind="s",
-        meaning=(
-            "Training time at the first validation at or below the target, interpolated; empty "
-            "when it was never reached. Descriptive only."
-        ),
-    ),
-    RunColumn(
-        name="peak_allocated_mib",
-        head="memory, MiB",
-        kind="mib",
-        meaning="Highest memory allocated.",
-    ),
-    RunColumn(
-        name="mfu",
-        head="MFU",
-        kind="mfu",
-        meaning=(
-            "Model FLOPs utilisation: useful floating point work over this device's measured "
-            "matrix rate."
-        ),
-    ),
-    RunColumn(
-        name="node",
-        head="node",
-        meaning="The machine it ran on.",
-    ),
-    RunColumn(
-        name="gpu",
-        head="GPU",
-        meaning="The accelerator it ran on.",
-    ),
-    RunColumn(
-        name="disturbed",
-        head="disturbed",
-        meaning=(
-            "What disturbed the run's time. A machine that stood still while the clock ran leaves "
-            "no time that could be compared."
-        ),
-    ),
-    RunColumn(
-        name="stale",
-        head="stale",
-        meaning=(
-            "Made by code or an environment that is no longer the current one; the files that "
-            "changed are named."
-        ),
-    ),
-    RunColumn(
-        name="run_id",
-        head="run",
-        meaning=(
-            "Digest of everything that can change the result; the folder's name in results/runs/."
-        ),
-    ),
+RunColumn = Column[RecordedRun]
+PRINTED_COLUMNS = sorted(
+    (column for column in RUN_COLUMNS if column.format), key=attrgetter("place")
 )
 WAITING = ("pending", "running")
-ALWAYS = ("seed", "status", "val_loss", "steps", "step_ms", "train_time_s", "run_id")
 
 
 def missing(value: Any) -> bool:
@@ -175,34 +45,39 @@ def missing(value: Any) -> bool:
     return bool(value != value or value == "")
 
 
+def is_number(column: RunColumn) -> bool:
+    """Whether it is written as a kind of number; else as text."""
+    return column.format != "{}"
+
+
 def is_informative(column: RunColumn, runs: pd.DataFrame) -> bool:
     """Whether a column says anything: one that is empty, or the same in every run, does not."""
-    if column.name in ALWAYS:
+    if column.is_always_shown:
         return True
-    if column.name == "stale":
+    if column.key == "stale":
         return bool(runs["stale"].astype(bool).any())
-    values = runs[column.name]
+    values = runs[column.key]
     if not values.notna().any():
         return False
-    return column.kind is not None or values.nunique(dropna=False) > 1
+    return is_number(column) or values.nunique(dropna=False) > 1
 
 
 def run_columns(runs: pd.DataFrame) -> list[RunColumn]:
-    there = [column for column in PRINTED_COLUMNS if column.name in runs.columns]
+    there = [column for column in PRINTED_COLUMNS if column.key in runs.columns]
     return [column for column in there if is_informative(column, runs)]
 
 
 def run_cell(column: RunColumn, run: Mapping[Any, Any]) -> TableCell:
     """One cell of the table of runs, from one row's values."""
-    if column.name == "stale":
+    if column.key == "stale":
         return stale_cell(run)
-    value = plain(run[column.name])
-    if column.kind is None:
-        return text_cell(column.name, value)
+    value = plain(run[column.key])
+    if not is_number(column):
+        return text_cell(column.key, value)
     shown = None
     if known(value):
         shown = value
-    return TableCell(text=show(value, column.kind), key=column.name, v=shown, css="num")
+    return TableCell(text=column.format.format(Written(value)), key=column.key, v=shown, css="num")
 
 
 def text_cell(key: str, value: Any) -> TableCell:

@@ -1,23 +1,13 @@
-"""The verdict table: its columns, each declared once, and a row for every arm."""
+"""The verdict table: a row for every arm, a cell for every heading."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
+from reports.analysis.arm_columns import ARM_COLUMNS, ArmColumn
+from reports.analysis.arm_values import ArmRow
+from reports.analysis.headings import HEADINGS, Heading
 from reports.analysis.types import Comparisons
-from reports.page.cells import (
-    METRIC_WORDS,
-    VerdictCell,
-    effect_cell,
-    gain_cell,
-    loss_cell,
-    measured_cell,
-    runs_cell,
-    step_cell,
-    target_cell,
-    verdict_cell,
-    words,
-)
+from reports.page.cells import METRIC_WORDS, VerdictCell, cell_of, verdict_cell, words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,27 +30,6 @@ class VerdictRow:
     cells: list[VerdictCell] = field(default_factory=list)
 
 
-def always(outcome: Comparisons) -> bool:
-    return True
-
-
-def has_heldout(outcome: Comparisons) -> bool:
-    return any("heldout_loss" in cell.mean for cell in outcome.cells.values())
-
-
-def has_time_to_target(outcome: Comparisons) -> bool:
-    return any(time.seconds is not None for time in outcome.times.values())
-
-
-def compares_time_to_target(outcome: Comparisons) -> bool:
-    return any(outcome.of(arm, "time_to_target") for arm in outcome.arms)
-
-
-def has_gain(outcome: Comparisons) -> bool:
-    gains = outcome.decompositions.values()
-    return any(gain.learning_percent is not None for gain in gains)
-
-
 def judgement_cell(outcome: Comparisons, arm: str, *, final: bool) -> VerdictCell:
     if arm == outcome.baseline:
         return VerdictCell(parts=(words("verdict", "baseline"),), css="words", tone="base")
@@ -68,112 +37,18 @@ def judgement_cell(outcome: Comparisons, arm: str, *, final: bool) -> VerdictCel
     return verdict_cell(c, outcome.cells[arm].n_pending, final=final)
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerdictColumn:
-    """A column after the verdict: its heading, what it means, its cell of an arm, when it is there.
-
-    In `meaning` {base} stands for the baseline's name, {unit} for that of a loss.
-    """
-
-    text: str
-    meaning: str
-    cell: Callable[[Comparisons, str], VerdictCell]
-    is_filled: Callable[[Comparisons], bool] = always
-    css: str = "num"
-
-    def head(self, outcome: Comparisons, unit: str) -> Head:
-        meaning = self.meaning.format(base=outcome.baseline, unit=unit)
-        return Head(text=self.text, css=self.css, meaning=meaning)
+def headings_of(outcome: Comparisons) -> list[Heading]:
+    """The headings after the verdict, but for those that this experiment cannot fill."""
+    headings = []
+    for heading in HEADINGS:
+        if heading.is_filled is None or heading.is_filled(outcome):
+            headings.append(heading)
+    return headings
 
 
-VERDICT_COLUMNS = (
-    VerdictColumn(
-        text="loss",
-        meaning=(
-            "Mean validation loss of the arm's finished runs in {unit}, and the standard "
-            "deviation over its runs."
-        ),
-        cell=loss_cell,
-    ),
-    VerdictColumn(
-        text="Δ loss",
-        meaning=(
-            "Arm minus {base}, so below zero is better; the interval holds for all arms at "
-            "once, p is adjusted for their number."
-        ),
-        cell=partial(effect_cell, metric="val_loss"),
-    ),
-    VerdictColumn(
-        text="held-out loss",
-        meaning="The same on the held-out text, {unit}: is the gain real on text of another kind?",
-        cell=partial(measured_cell, metric="heldout_loss", kind="loss"),
-        is_filled=has_heldout,
-    ),
-    VerdictColumn(
-        text="Δ held-out loss",
-        meaning=(
-            "Held-out loss, arm minus {base}; interval and p as for the loss, over its own "
-            "comparisons."
-        ),
-        cell=partial(effect_cell, metric="heldout_loss"),
-        is_filled=has_heldout,
-    ),
-    VerdictColumn(
-        text="step, ms",
-        meaning=(
-            "Mean time of one training step in milliseconds, its standard deviation over runs, "
-            "and the steps per run."
-        ),
-        cell=step_cell,
-    ),
-    VerdictColumn(
-        text="Δ step time",
-        meaning=(
-            "Step time against {base} in percent; below zero is faster. Interval and p as for "
-            "the loss."
-        ),
-        cell=partial(effect_cell, metric="step_ms"),
-    ),
-    VerdictColumn(
-        text="time to target",
-        meaning=(
-            "Seconds to the target loss: the steps a schedule would need to end at the target, "
-            "times the step time; not the first crossing of one curve."
-        ),
-        cell=target_cell,
-        is_filled=has_time_to_target,
-    ),
-    VerdictColumn(
-        text="Δ time to target",
-        meaning="Time to target against {base} in percent.",
-        cell=partial(effect_cell, metric="time_to_target"),
-        is_filled=compares_time_to_target,
-    ),
-    VerdictColumn(
-        text="gain",
-        meaning=(
-            "Time is steps times step time. The learning part of the change in time comes from "
-            "needing fewer steps, the systems part from faster steps; below zero is time saved, in "
-            "percent of the baseline and in seconds."
-        ),
-        cell=gain_cell,
-        is_filled=has_gain,
-        css="",
-    ),
-    VerdictColumn(
-        text="runs",
-        meaning=(
-            "Finished runs that the comparison of losses counts, and what became of the others."
-        ),
-        cell=runs_cell,
-        css="",
-    ),
-)
-
-
-def columns_of(outcome: Comparisons) -> list[VerdictColumn]:
-    """The columns after the verdict, but for those that this experiment cannot fill."""
-    return [column for column in VERDICT_COLUMNS if column.is_filled(outcome)]
+def printed_below(heading: Heading) -> list[ArmColumn]:
+    """The statistics below a heading, in their order."""
+    return [column for column in ARM_COLUMNS if column.head == heading.text]
 
 
 def heads(outcome: Comparisons, unit: str) -> list[Head]:
@@ -182,8 +57,14 @@ def heads(outcome: Comparisons, unit: str) -> list[Head]:
         f"The judgement on {METRIC_WORDS[outcome.primary]}, the metric declared before the first "
         "run, and what to do next."
     )
-    columns = [column.head(outcome, unit) for column in columns_of(outcome)]
-    return [Head(text="verdict", meaning=judgement), *columns]
+    heads = [Head(text="verdict", meaning=judgement)]
+    for heading in headings_of(outcome):
+        meaning = heading.meaning.format(base=outcome.baseline, unit=unit)
+        css = ""
+        if heading.css == "num":
+            css = "num"
+        heads.append(Head(text=heading.text, css=css, meaning=meaning))
+    return heads
 
 
 def verdict_rows(
@@ -196,16 +77,19 @@ def verdict_rows(
     """
     rows = []
     places = list(css)
-    columns = columns_of(outcome)
+    below = [(printed_below(heading), heading.css) for heading in headings_of(outcome)]
     for arm in (outcome.baseline, *outcome.arms):
-        cells = [column.cell(outcome, arm) for column in columns]
+        row = ArmRow(arm=arm, outcome=outcome)
+        cells = [judgement_cell(outcome, arm, final=final)]
+        for columns, kind in below:
+            cells.append(cell_of(columns, row, kind))
         rows.append(
             VerdictRow(
                 arm=arm,
                 place=places.index(arm),
                 css=css[arm],
                 baseline=arm == outcome.baseline,
-                cells=[judgement_cell(outcome, arm, final=final), *cells],
+                cells=cells,
             )
         )
     return rows

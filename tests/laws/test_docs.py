@@ -13,6 +13,7 @@ import pytest
 import typer
 import yaml
 
+import reports.reference
 from harness.__main__ import main
 from harness.cli import app
 from harness.config import plugins
@@ -57,9 +58,12 @@ def _no_plugins(monkeypatch):
 # ---------------------------------------------------------------- toggles.md
 
 
-@pytest.mark.parametrize("path", reference.pages(), ids=lambda p: p.name)
+GENERATED = {**reference.pages(), **reports.reference.pages()}
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=lambda p: p.name)
 def test_generated_pages_are_up_to_date(path):
-    assert path.read_text(encoding="utf-8") == reference.pages()[path], "run `make docs`"
+    assert path.read_text(encoding="utf-8") == GENERATED[path], "run `make docs`"
 
 
 def test_every_toggle_is_on_the_page():

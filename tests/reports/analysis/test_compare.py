@@ -12,7 +12,8 @@ from scipy import stats
 from reports.analysis.adaptive import decide
 from reports.analysis.compare import compare_all
 from reports.analysis.types import Caution
-from reports.inputs.load import first_crossing, load
+from reports.inputs.load import load
+from reports.inputs.recorded import first_crossing
 from reports.stats.sequential import Continue, Stop
 from tests.report_fixtures import LADDER, Arm, write_experiment
 

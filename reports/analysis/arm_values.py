@@ -1,0 +1,111 @@
+"""An arm's row of the page, and what its statistics are read from."""
+
+from dataclasses import dataclass
+
+from reports.analysis.types import ArmOutcomes, Comparisons, Decomposition, TimeEstimate
+from reports.inputs.columns import Between
+from reports.stats.digits import known
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmRow:
+    """An arm, in the outcome of its experiment."""
+
+    arm: str
+    outcome: Comparisons
+
+    @property
+    def runs(self) -> ArmOutcomes:
+        """What was measured of it."""
+        return self.outcome.cells[self.arm]
+
+    @property
+    def time(self) -> TimeEstimate | None:
+        """Steps and seconds to the target loss."""
+        return self.outcome.times.get(self.arm)
+
+    @property
+    def gain(self) -> Decomposition | None:
+        """Learning gain and systems gain."""
+        return self.outcome.decompositions.get(self.arm)
+
+
+def mean(row: ArmRow, *, metric: str) -> float | None:
+    value = row.runs.mean.get(metric)
+    if known(value):
+        return value
+    return None
+
+
+def whole_mean(row: ArmRow, *, metric: str) -> float | None:
+    """The mean, an integer where it is whole."""
+    value = mean(row, metric=metric)
+    if value is not None and value == int(value):
+        return int(value)
+    return value
+
+
+def sd(row: ArmRow, *, metric: str) -> float | None:
+    value = row.runs.sd.get(metric)
+    if known(value):
+        return value
+    return None
+
+
+def target_reason(row: ArmRow) -> str | None:
+    if row.time is None or row.time.seconds is not None:
+        return None
+    return "not resolved"
+
+
+def target_seconds(row: ArmRow) -> float | None:
+    if row.time is None:
+        return None
+    return row.time.seconds
+
+
+def target_interval(row: ArmRow) -> Between | None:
+    time = row.time
+    if time is None or time.seconds is None:
+        return None
+    return Between(time.seconds_low, time.seconds_high)
+
+
+def target_extrapolated(row: ArmRow) -> str | None:
+    time = row.time
+    if time is None or time.seconds is None or not time.extrapolated:
+        return None
+    return "extrapolated"
+
+
+def is_split(gain: Decomposition | None) -> bool:
+    """Whether a change in time is resolved into its parts."""
+    return gain is not None and None not in (gain.learning_percent, gain.learning_s)
+
+
+def gain_reason(row: ArmRow) -> str | None:
+    if row.gain is None or is_split(row.gain):
+        return None
+    return "not resolved"
+
+
+def gain_part(row: ArmRow, *, part: str) -> float | None:
+    """A field of the decomposition, where that is resolved."""
+    if not is_split(row.gain):
+        return None
+    value: float = getattr(row.gain, part)
+    return value
+
+
+def gain_seconds(row: ArmRow) -> tuple[float | None, float | None] | None:
+    if not is_split(row.gain):
+        return None
+    return gain_part(row, part="learning_s"), gain_part(row, part="systems_s")
+
+
+def diverged(row: ArmRow) -> tuple[int, float | None, Between] | None:
+    """How many, their rate and its interval."""
+    runs = row.runs
+    if not runs.n_diverged:
+        return None
+    return runs.n_diverged, runs.diverged_rate, Between(runs.diverged_low, runs.diverged_high)

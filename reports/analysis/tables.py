@@ -1,0 +1,31 @@
+"""The declared statistics as tables for `ablate export`: a row per arm, or per comparison."""
+
+import pandas as pd
+
+from reports.analysis.arm_columns import ARM_COLUMNS
+from reports.analysis.arm_values import ArmRow
+from reports.analysis.comparison_columns import COMPARISON_COLUMNS
+from reports.analysis.types import Comparisons
+from reports.inputs.columns import flat_row
+
+
+def arm_table(experiment: str, outcome: Comparisons) -> pd.DataFrame:
+    """Every arm, the baseline first; experiment: its name, the first column."""
+    rows = []
+    for arm in (outcome.baseline, *outcome.arms):
+        row = flat_row(ARM_COLUMNS, ArmRow(arm=arm, outcome=outcome))
+        rows.append({"experiment": experiment} | row)
+    return pd.DataFrame(rows)
+
+
+def comparison_table(experiment: str, outcome: Comparisons) -> pd.DataFrame:
+    """Every comparison; experiment: its name, the first column."""
+    rows = []
+    for comparison in outcome.comparisons.values():
+        row = flat_row(COMPARISON_COLUMNS, comparison)
+        rows.append({"experiment": experiment} | row)
+    names = ["experiment"]
+    for column in COMPARISON_COLUMNS:
+        if column.json_name is not None and not column.is_nested:
+            names.append(column.json_name)
+    return pd.DataFrame(rows, columns=names)

@@ -1,0 +1,256 @@
+"""A planned run and what its folder holds.
+
+Raises ValueError in one line for what cannot be read.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from harness.run.disturbed import disturbances_of, disturbed_words
+from harness.run.document import Document
+from harness.run.plan import Plan, PlanRun
+from harness.run.read import read_lines
+from reports.inputs.experiment import target_loss
+
+POINT = ("step", "val_loss", "train_time_s")
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+OWN_LINES = re.compile(r"^(seed|replicate): (\d+)$", re.MULTILINE)  # tell the runs of one arm apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """A planned run and what its folder holds; a file that is not there is empty."""
+
+    plan: Plan
+    planned: PlanRun
+    run_id: str  # of the run that stands for it, which may be an older one
+    stale: bool
+    status: str
+    reason: str | None
+    result: Document
+    config: Document
+    environment: Document
+    validations: Sequence[Mapping[str, Any]]  # rows of metrics.jsonl
+
+    def points(self, key: str) -> list[float]:
+        """One of POINT at every validation, nan where unknown."""
+        return [float_or_nan(row.get(key)) for row in self.validations]
+
+    @cached_property
+    def stood_still(self) -> bool:
+        """Whether the clock ran while nothing else did: the run's times are then none."""
+        disturbances = disturbances_of(self.result)
+        return any(disturbance.kind == "still" for disturbance in disturbances)
+
+    @property
+    def disturbed(self) -> str:
+        """What disturbed the run's time, '' for nothing."""
+        return disturbed_words(self.result) or ""
+
+    @cached_property
+    def crossing(self) -> float | None:
+        """Training seconds at the target loss; None without one, or where it was never reached."""
+        target = target_loss(self.plan)
+        if target is None or not self.result or self.stood_still:
+            return None
+        return first_crossing(self.points("train_time_s"), self.points("val_loss"), target)
+
+    @property
+    def first_crossing_s(self) -> float:
+        """The crossing, nan for none."""
+        return float_or_nan(self.crossing)
+
+    @property
+    def censored(self) -> bool:
+        """Whether the run never reached the target."""
+        if not self.result or self.stood_still or target_loss(self.plan) is None:
+            return False
+        return self.crossing is None
+
+    @property
+    def bits_per_byte(self) -> float:
+        """The final loss, nan where the corpus does not know its bytes."""
+        bytes_per_token = self.plan.corpus.bytes_per_token or math.nan
+        return float_or_nan(self.result.get("val_loss")) / math.log(2) / bytes_per_token
+
+    @property
+    def node(self) -> str | None:
+        """The machine's name."""
+        return self.environment.get("host")
+
+    @property
+    def device(self) -> str | None:
+        """The kind of device."""
+        return self.config.get("device")
+
+    @property
+    def gpu(self) -> str | None:
+        """The first GPU's name, or the processor's where there is none."""
+        gpus = self.environment.get("gpus")
+        if not gpus:
+            return self.environment.get("cpu")
+        if isinstance(gpus[0], Mapping):
+            return str(gpus[0].get("name"))
+        return str(gpus[0])
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the corpus."""
+        return (self.config.get("data") or {}).get("fingerprint")
+
+    @property
+    def stale_files(self) -> str:
+        """Named where all runs are read: reports/inputs/load.py."""
+        return ""
+
+    @property
+    def imported(self) -> bool:
+        """Whether it was brought in from a log."""
+        return bool(self.planned.imported or self.result.get("imported"))
+
+    @property
+    def self_reported(self) -> bool:
+        """Whether its clock is the script's own."""
+        return bool(self.planned.self_reported or self.result.get("self_reported"))
+
+    @property
+    def metrics_digest(self) -> str | None:
+        """What result.json says of metrics.jsonl."""
+        return (self.result.get("digests") or {}).get("metrics.jsonl")
+
+
+def read_run(root: Path, plan: Plan, planned: PlanRun) -> RecordedRun:
+    """One of the plan's runs; root: the folder of all runs."""
+    run_id, stale = existing_run(root, planned)
+    folder = root / run_id
+    result = read_mapping_if_any(folder / "result.json")
+    if result:
+        status, reason = result["status"], result.get("reason")
+    else:
+        status, reason = last_attempt(folder)
+    return RecordedRun(
+        plan=plan,
+        planned=planned,
+        run_id=run_id,
+        stale=stale,
+        status=status,
+        reason=reason,
+        result=result,
+        config=read_config_if_any(folder / "config.yaml"),
+        environment=read_mapping_if_any(folder / "environment.json"),
+        validations=read_validations(folder / "metrics.jsonl"),
+    )
+
+
+def first_crossing(times: Any, losses: Any, target: float) -> float | None:
+    """Training seconds at the first validation point at or below the target; None if never.
+
+    Interpolated from the point before.
+    """
+    t, y = np.asarray(times, float), np.asarray(losses, float)
+    below = np.flatnonzero(y <= target)
+    if not len(below):
+        return None
+    i = int(below[0])
+    if i == 0 or not np.isfinite(y[i - 1]) or y[i - 1] == y[i]:
+        return float(t[i])
+    return float(t[i - 1] + (t[i] - t[i - 1]) * (y[i - 1] - target) / (y[i - 1] - y[i]))
+
+
+def read_config_if_any(path: Path) -> Document:
+    if not path.is_file():
+        return {}
+    return parse_config(path.read_text(encoding="utf-8"))
+
+
+def parse_config(text: str) -> dict[str, Any]:
+    """A config.yaml, of which most runs differ in a line or two: the rest is parsed once."""
+    content = dict(parse_shared(OWN_LINES.sub("", text)))
+    for key, value in OWN_LINES.findall(text):
+        content[key] = int(value)
+    return content
+
+
+@lru_cache(maxsize=256)
+def parse_shared(text: str) -> dict[str, Any]:
+    return yaml.load(text, Loader=YAML_LOADER)
+
+
+def read_mapping_if_any(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    return read_mapping(path)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """A JSON file's content; raises ValueError where it is none, or no mapping."""
+    cure = "delete the run's folder and run the experiment again"
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read as JSON ({error}): {cure}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: holds no mapping: {cure}")
+    return value
+
+
+def existing_run(root: Path, planned: PlanRun) -> tuple[str, bool]:
+    """(run_id that has a result, whether it is stale), the current one where none has.
+
+    The current run comes first; an older one, the newest, where nothing current was begun.
+    """
+    current = planned.run_id
+    if (root / current / "result.json").is_file():
+        return current, False
+    if (root / current / "attempts.jsonl").is_file():
+        return current, False
+    made_at = {}
+    for run_id in planned.older:
+        result = root / run_id / "result.json"
+        if result.is_file():
+            made_at[run_id] = result.stat().st_mtime
+    if not made_at:
+        return current, False
+    return max(made_at, key=made_at.__getitem__), True
+
+
+def last_attempt(folder: Path) -> tuple[str, str | None]:
+    """(status, reason) of a run without a result: its last attempt's, else pending.
+
+    An attempt without an end is still running.
+    """
+    attempts = read_lines(folder / "attempts.jsonl")
+    if not attempts:
+        return "pending", None
+    last = attempts[-1]
+    return str(last.get("status") or "running"), last.get("reason")
+
+
+def read_validations(path: Path) -> list[dict[str, Any]]:
+    """Every validation row of a log; the others, one per step, are passed over unread.
+
+    Lines cut short by a kill are left out.
+    """
+    try:
+        lines = [line for line in path.read_bytes().splitlines() if b'"val"' in line]
+        rows = json.loads(b"[%s]" % b",".join(lines))  # at once: five times as fast as one by one
+    except OSError:
+        return []
+    except ValueError:
+        rows = read_lines(path)
+    return [row for row in rows if isinstance(row, dict) and row.get("kind") == "val"]
+
+
+def float_or_nan(value: Any) -> float:
+    if value is None:
+        return math.nan
+    return float(value)
