@@ -246,7 +246,7 @@ def main() -> None:
         marks, n = Path(os.environ["FAKE_MARKS"]), int(os.environ["FAKE_STILL_UNTIL"])
         harness.runner.order.time = clock_from(lambda: len(list(marks.glob("at *"))) >= n)  # type: ignore[assignment]
     if "FAKE_POLL_S" in os.environ:
-        harness.runner.slurm.executor.LOOK_S = float(os.environ["FAKE_POLL_S"])
+        harness.runner.slurm.executor.QUEUE_LOOK_S = float(os.environ["FAKE_POLL_S"])
     trainer = f"fake_trainer:{os.environ.get('FAKE_TRAINER', 'train')}"
     options = partial(harness.runner.executor.ExecutorOptions, trainer=trainer)
     harness.runner.executor.ExecutorOptions = options  # type: ignore[misc]

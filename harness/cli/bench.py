@@ -95,7 +95,7 @@ def bench(
             for name, fields in sides
         ]
         result = {**about, "a": compare[0], "b": compare[1], **interleaved(*made, steps=steps)}
-        print_json(result) if json else print_table([{k: result[k] for k in COMPARED}])
+        print_json(result) if json else print_table([{k: result[k] for k in PAIR_COLUMNS}])
         return
     assert preset is not None
     one = candidate(preset, common, scale=scale, device=device)
@@ -117,7 +117,7 @@ def bench(
     print_table([{**row, "share": f"{100 * row['share']:.1f} %"} for row in parts])
 
 
-COMPARED = ("a", "b", "rounds", "a_ms", "b_ms", "ratio", "low", "high")
+PAIR_COLUMNS = ("a", "b", "rounds", "a_ms", "b_ms", "ratio", "low", "high")
 
 
 def line(name: str, value: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ COLUMNS = (
     "attempt",
     "reason",
 )
-CANCEL_WAIT_S, LOOK_S = 60.0, 0.5  # a runner looks for the request a few times a second
+CANCEL_WAIT_S, CANCEL_LOOK_S = 60.0, 0.5  # a runner looks for the request a few times a second
 
 
 def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ def cancel(experiment: Exp, results: Results = RESULTS) -> None:
     waited = time.monotonic() + CANCEL_WAIT_S
     n_running = count_running(name, results)
     while n_running and time.monotonic() < waited:
-        time.sleep(LOOK_S)
+        time.sleep(CANCEL_LOOK_S)
         n_running = count_running(name, results)
     outcome = f"{n_running} runs have not stopped yet" if n_running else "stopped"
     print(f"{name}: {outcome}: {summary(state_rows(name, results)).splitlines()[0]}")

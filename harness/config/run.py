@@ -14,6 +14,10 @@ from harness.model.config import ON, ModelConfig, toggle
 from harness.optim.config import OptimConfig
 
 BLOCK = 128  # tokens in one block of a block window; fixed by the records' kernels
+UNTIMED_STEPS = 10  # protocol skip10: records 3 to 20 compile and tune their kernels in these
+# a validation loss beyond this many times the first one has exploded, in our own trainer beyond
+# that many times ln(vocabulary) too
+EXPLODED = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)

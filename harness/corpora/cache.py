@@ -8,11 +8,13 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import IO
 
 from harness.corpora.corpus import Corpus, read_corpus
 from harness.corpora.lock import lock
-from harness.data.shards import sha256_of, write_atomically
 from harness.errors import UserError
+from harness.run.digests import file_digest
+from harness.run.files import write_text, write_whole
 
 COPY_BYTES = 1 << 22
 WITHOUT = "set data.cache to none"
@@ -36,7 +38,7 @@ def cache_locally(corpus: Corpus, directory: Path | str | None = None) -> Corpus
     UserError for a full disk, a folder that cannot be written, or a damaged source.
     """
     root = Path(directory or cache_root())
-    digest = sha256_of(corpus.folder / "corpus.json")  # held-out text is not in the fingerprint
+    digest = file_digest(corpus.folder / "corpus.json")  # held-out text is not in the fingerprint
     folder = root / f"{corpus.name}-{digest[:16]}"
     try:
         with lock(folder):
@@ -63,21 +65,21 @@ def copy(corpus: Corpus, folder: Path) -> None:
         )
     for path in paths:
         copy_verified(path, folder / path.name, corpus.files[path.name])
-    write_atomically(folder / "corpus.json", (corpus.folder / "corpus.json").read_bytes())
+    write_text(folder / "corpus.json", (corpus.folder / "corpus.json").read_text(encoding="utf-8"))
 
 
 def copy_verified(source: Path, target: Path, sha256: str) -> None:
     """Copy, hashing on the way; `target` appears only if the content is what it should be."""
-    partial, digest = target.with_name(f"{target.name}.partial"), hashlib.sha256()
-    with open(source, "rb") as original, open(partial, "wb") as copy:
-        while block := original.read(COPY_BYTES):
-            digest.update(block)
-            copy.write(block)
-        copy.flush()
-        os.fsync(copy.fileno())
-    if digest.hexdigest() != sha256:
-        partial.unlink()
-        raise UserError(
-            f"{source}: its content is not what corpus.json says: prepare the corpus again"
-        )
-    partial.replace(target)
+
+    def copy_into(copy: IO[bytes]) -> None:
+        digest = hashlib.sha256()
+        with open(source, "rb") as original:
+            while block := original.read(COPY_BYTES):
+                digest.update(block)
+                copy.write(block)
+        if digest.hexdigest() != sha256:
+            raise UserError(
+                f"{source}: its content is not what corpus.json says: prepare the corpus again"
+            )
+
+    write_whole(target, copy_into)

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from harness.corpora.corpus import Corpus, describe, fingerprint_of
-from harness.data.shards import BLOCK_TOKENS, Tokens, blocks, open_shard, sha256_of
+from harness.data.shards import BLOCK_TOKENS, Tokens, blocks, open_shard
 from harness.errors import UserError
+from harness.run.digests import file_digest
 
 # validation first: its documents are looked for in the others
 ROLES_TO_READ = ("val", "train", "heldout", "unknown")
@@ -170,7 +171,7 @@ def against_description(corpus: Corpus, files: Sequence[ShardFacts]) -> Iterator
     """What differs between sound shards and what corpus.json says of them."""
     digests: dict[str, list[str]] = {}
     for role, paths in corpus.shards.items():
-        digests[role] = list(map(sha256_of, paths))
+        digests[role] = list(map(file_digest, paths))
         for path, digest in zip(paths, digests[role], strict=True):
             if corpus.files.get(path.name) != digest:
                 yield (

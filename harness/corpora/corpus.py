@@ -4,7 +4,6 @@ corpus.json is written last: a folder without it is not prepared, whatever lies 
 fingerprint depends on content alone: runs on different fingerprints are never compared.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -14,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.data.shards import count_tokens, sha256_of, write_atomically
+from harness.data.shards import count_tokens
 from harness.errors import UserError
+from harness.run.digests import file_digest, spaced_digest
+from harness.run.files import write_text
 
-SCHEMA = 1
-ROLES = ("train", "val", "heldout")
+CORPUS_SCHEMA = 1
+SPLITS = ("train", "val", "heldout")
 BUILT_IN = ("stdlib", "fineweb10B")  # names that your own text cannot take
 
 
@@ -110,7 +111,7 @@ def fingerprint_of(vocab_size: int, separator: int, sha256s: Mapping[str, Sequen
     content: dict[str, Any] = {"vocab_size": vocab_size, "separator": separator}
     for role in ("train", "val"):
         content[role] = list(sha256s[role])
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return spaced_digest(content)
 
 
 def write_corpus(
@@ -130,22 +131,22 @@ def write_corpus(
     documents, text_bytes: how many there are in each role, None where it is not known.
     """
     tokens: dict[str, int] = {}
-    for role in ROLES:
+    for role in SPLITS:
         if shards.get(role):
             tokens[role] = sum(map(count_tokens, shards[role]))
     names: dict[str, list[str]] = {}
     digests: dict[str, list[str]] = {}
     files: dict[str, str] = {}
-    for role in ROLES:
+    for role in SPLITS:
         paths = shards.get(role, ())
         names[role] = [path.name for path in paths]
-        digests[role] = list(map(sha256_of, paths))
+        digests[role] = list(map(file_digest, paths))
         files.update(zip(names[role], digests[role], strict=True))
     bytes_per_token = None
     if text_bytes:
         bytes_per_token = {role: text_bytes[role] / n for role, n in tokens.items()}
     facts = {
-        "schema": SCHEMA,
+        "schema": CORPUS_SCHEMA,
         "name": folder.name,
         "vocab_size": vocab_size,
         "separator": separator,
@@ -158,7 +159,7 @@ def write_corpus(
         "fingerprint": fingerprint_of(vocab_size, separator, digests),
         "source": source,
     }
-    write_atomically(folder / "corpus.json", (json.dumps(facts, indent=1) + "\n").encode())
+    write_text(folder / "corpus.json", json.dumps(facts, indent=1) + "\n")
     return read_corpus(folder)
 
 
@@ -186,7 +187,7 @@ def describe(folder: Path) -> Corpus:
     try:
         facts = json.loads(path.read_bytes())
         schema, names = facts.pop("schema"), facts.pop("shards")
-        shards = {role: tuple(folder / Path(name).name for name in names[role]) for role in ROLES}
+        shards = {role: tuple(folder / Path(name).name for name in names[role]) for role in SPLITS}
         corpus = Corpus(folder=folder, shards=shards, **facts)
     except OSError as error:
         raise UserError(
@@ -197,8 +198,9 @@ def describe(folder: Path) -> Corpus:
             f"{path}: not a corpus description ({type(error).__name__}: {error}): prepare the "
             "corpus again"
         ) from None
-    if schema != SCHEMA:
+    if schema != CORPUS_SCHEMA:
         raise UserError(
-            f"{path}: schema {schema}, this program reads schema {SCHEMA}: prepare the corpus again"
+            f"{path}: schema {schema}, this program reads schema {CORPUS_SCHEMA}: "
+            "prepare the corpus again"
         )
     return corpus

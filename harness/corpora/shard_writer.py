@@ -9,7 +9,7 @@ from types import TracebackType
 
 import numpy as np
 
-from harness.corpora.corpus import ROLES, Corpus, write_corpus
+from harness.corpora.corpus import SPLITS, Corpus, write_corpus
 from harness.corpora.tokenizers import Tokenizer
 from harness.data.shards import MAX_TOKENS, ShardWriter, blocks, count_tokens, open_shard
 from harness.errors import UserError
@@ -58,8 +58,8 @@ class CorpusWriter:
         # validation and held-out text stay in one file each, so that "the first tokens" is a plain
         # slice
         self.room = {"train": shard_tokens, "val": MAX_TOKENS, "heldout": MAX_TOKENS}
-        self.shards: dict[str, list[Path]] = {role: [] for role in ROLES}
-        self.documents, self.text_bytes = dict.fromkeys(ROLES, 0), dict.fromkeys(ROLES, 0)
+        self.shards: dict[str, list[Path]] = {role: [] for role in SPLITS}
+        self.documents, self.text_bytes = dict.fromkeys(SPLITS, 0), dict.fromkeys(SPLITS, 0)
         self._open: dict[str, ShardWriter] = {}
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "corpus.json").unlink(missing_ok=True)

@@ -25,8 +25,8 @@ from harness.corpora.shard_writer import (
     split_roles,
 )
 from harness.corpora.tokenizers import TokenizerChoice, open_tokenizer
-from harness.data.shards import sha256_of
 from harness.errors import UserError
+from harness.run.digests import file_digest
 
 BLOCK_BYTES = 1 << 20
 BYTES = TokenizerChoice(name="bytes")
@@ -94,7 +94,7 @@ def split_files(texts: Sequence[TextFile]) -> dict[Path, str]:
     of_size = Counter(text.size for text in texts)
     copies: dict[tuple[int, str], list[TextFile]] = {}
     for text in texts:
-        content = sha256_of(text.path) if of_size[text.size] > 1 else ""
+        content = file_digest(text.path) if of_size[text.size] > 1 else ""
         copies.setdefault((text.size, content), []).append(text)
     groups = list(copies.values())
     sizes = [sum(text.size for text in group) for group in groups]

@@ -4,7 +4,6 @@
 uint16, all little-endian.
 """
 
-import hashlib
 import os
 import struct
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import UserError
+from harness.run.files import sync_folder
 
 MAGIC, VERSION = 20240520, 1
 HEADER_BYTES = 1024
@@ -166,32 +166,3 @@ class ShardWriter:
             self.close()
         else:
             self.abort()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """`content` appears at `path` whole or not at all.
-
-    Written beside it, brought to disk, renamed.
-    """
-    partial = path.with_name(f"{path.name}.partial")
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring a folder's entries to disk, so that a rename survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sha256_of(path: Path) -> str:
-    """Hexadecimal sha256 of a file's content."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

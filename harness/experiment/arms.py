@@ -15,13 +15,12 @@ from harness.config.validate import check_config
 from harness.errors import UserError, near
 from harness.experiment.axes import Point, arm_name, at_point, grid, read_axes
 from harness.experiment.changes import read_changes, read_fixed
-from harness.experiment.designs import BASELINE, DESIGNS, LIMITS, Changes, Named
+from harness.experiment.designs import BASELINE, DESIGNS, Changes, NamedSets, most_changes
 from harness.experiment.file import ExperimentFile
 from harness.experiment.values import check_values
 from harness.run.document import Fields
 
 ALL_TOGETHER = ("leave-one-out", "shapley")  # designs in which all changes stand together
-MAX_CHANGES = 64  # of a design that has no limit of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +154,7 @@ class Resolver:
         if self.design == "explicit":
             return self._explicit()
         order = self._present(self.changes)
-        limit = LIMITS.get(self.design, MAX_CHANGES)
+        limit = most_changes(self.design)
         if len(order) > limit:
             raise self.file.fail(
                 f"design {self.design} takes at most {limit} changes, not {len(order)}", "design"
@@ -189,7 +188,7 @@ class Resolver:
         """The changes that this machine can make, each once."""
         return tuple(name for name in dict.fromkeys(changes) if name not in self.absent)
 
-    def _unplaced(self, order: Changes, sets: Named) -> dict[str, str]:
+    def _unplaced(self, order: Changes, sets: NamedSets) -> dict[str, str]:
         """Why the changes that are in no arm of a design are in none."""
         placed = set().union(*sets.values())
         reasons = {name: self._unmet((name,)) for name in order if name not in placed}
@@ -200,9 +199,9 @@ class Resolver:
                 reasons[name] = self._refusal(order)
         return reasons
 
-    def _explicit(self) -> Named:
+    def _explicit(self) -> NamedSets:
         """The arms that the file lists: its names, or their changes' names together."""
-        arms: Named = {}
+        arms: NamedSets = {}
         for label, chosen in self._listed_arms().items():
             for change in chosen:
                 if change not in self.changes:

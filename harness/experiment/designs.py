@@ -10,17 +10,17 @@ from itertools import combinations
 
 Changes = tuple[str, ...]
 Feasible = Callable[[Changes], bool]
-Named = dict[str, Changes]  # arm name -> its changes, no two alike
+NamedSets = dict[str, Changes]  # arm name -> its changes, no two alike
 BASELINE = "baseline"
 MAX_SUBSETS = 10  # changes of a factorial design; shapley stays exact up to five
 
 
-def add_one(changes: Changes, feasible: Feasible) -> Named:
+def add_one(changes: Changes, feasible: Feasible) -> NamedSets:
     """Each change alone on the baseline, where it can stand alone."""
     return {c: (c,) for c in changes if feasible((c,))}
 
 
-def leave_one_out(changes: Changes, feasible: Feasible) -> Named:
+def leave_one_out(changes: Changes, feasible: Feasible) -> NamedSets:
     """All changes, and all but each one of them; nothing where they cannot stand together."""
     if not feasible(changes):
         return {}
@@ -59,9 +59,9 @@ def largest_feasible(changes: Changes, without: str, feasible: Feasible) -> Chan
     return kept
 
 
-def ladder(changes: Changes, feasible: Feasible) -> Named:
+def ladder(changes: Changes, feasible: Feasible) -> NamedSets:
     """The changes added one after the other; a step that cannot stand yet waits for the next."""
-    arms: Named = {}
+    arms: NamedSets = {}
     before = 0
     for n in range(1, len(changes) + 1):
         if feasible(changes[:n]):
@@ -71,7 +71,7 @@ def ladder(changes: Changes, feasible: Feasible) -> Named:
     return arms
 
 
-def factorial(changes: Changes, feasible: Feasible) -> Named:
+def factorial(changes: Changes, feasible: Feasible) -> NamedSets:
     """Every feasible subset but the empty one, which is the baseline."""
     arms = {}
     for n in range(1, len(changes) + 1):
@@ -81,7 +81,7 @@ def factorial(changes: Changes, feasible: Feasible) -> Named:
     return arms
 
 
-def shapley(changes: Changes, feasible: Feasible) -> Named:
+def shapley(changes: Changes, feasible: Feasible) -> NamedSets:
     """Every feasible subset too.
 
     Nothing unless the changes can be added one by one in some order, which the shares are of.
@@ -96,11 +96,17 @@ def shapley(changes: Changes, feasible: Feasible) -> Named:
     return arms
 
 
-DESIGNS: Mapping[str, Callable[[Changes, Feasible], Named]] = {
+DESIGNS: Mapping[str, Callable[[Changes, Feasible], NamedSets]] = {
     "add-one": add_one,
     "leave-one-out": leave_one_out,
     "ladder": ladder,
     "factorial": factorial,
     "shapley": shapley,
 }
+MAX_CHANGES = 64  # of a design that has no limit of its own
 LIMITS = {"factorial": MAX_SUBSETS, "shapley": 5}
+
+
+def most_changes(design: str) -> int:
+    """How many changes a design takes."""
+    return LIMITS.get(design, MAX_CHANGES)

@@ -24,7 +24,7 @@ RETUNED_SEEDS_FROM = 2 * MAX_SEEDS
 MAX_BUDGET = 10**7  # training steps
 PHASE_KEYS = ("gpus_per_run", "seeds")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-STOPS = {  # the rules, what their number must be below, and what it must be in words
+SEED_STOPS = {  # the rules, what their number must be below, and what it must be in words
     "decide": (1.0, "an error rate between 0 and 1"),
     "half_width": (float("inf"), "a positive half width, in the primary metric's unit"),
 }
@@ -123,10 +123,10 @@ def _seeds_rule(file: ExperimentFile, value: Document) -> SeedsRule | None:
     low, high, stop = value["min"], value["max"], value["stop"]
     if not isinstance(low, int) or not isinstance(high, int) or not 2 <= low <= high <= MAX_SEEDS:
         return None
-    if not isinstance(stop, dict) or len(stop) != 1 or not set(stop) <= set(STOPS):
+    if not isinstance(stop, dict) or len(stop) != 1 or not set(stop) <= set(SEED_STOPS):
         return None
     ((kind, limit),) = stop.items()
-    below, must = STOPS[kind]
+    below, must = SEED_STOPS[kind]
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < below:
         raise file.fail(f"seeds: stop {kind} is {limit!r}, but must be {must}", "seeds")
     return SeedsRule.from_mapping(value)

@@ -1,7 +1,5 @@
 """An experiment as experiment.json and plan.lock keep it."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,6 +12,7 @@ from harness.experiment.experiment import Experiment
 from harness.experiment.keys import target_content
 from harness.experiment.plan import heldout_of
 from harness.provenance.interpreters import effect
+from harness.run.digests import spaced_digest
 from harness.run.document import Content, Document, Fields
 from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus, PlanRun
 from harness.run.spec import PlannedRun
@@ -62,8 +61,13 @@ def _plain_fields(arm: Arm) -> Fields:
     return {name: plain_value(value) for name, value in arm.fields.items()}
 
 
-def digest(plan: Document) -> str:
-    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:16]
+def locks_with(before: Sequence[Lock], decided: Document) -> tuple[Lock, ...]:
+    """The locks there were, and another where what is decided is no longer the last one's."""
+    digest = spaced_digest(decided)[:16]
+    if before and before[-1].digest == digest:
+        return tuple(before)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return (*before, Lock(locked=now, digest=digest, plan=decided))
 
 
 def describe(
@@ -104,20 +108,11 @@ def describe(
         command=command,
         plugins=tuple(map(str, plugins.paths())),
         left_out=e.left_out,
-        locks=_locks(before, locked),
+        locks=locks_with(before.locks, locked),
         looks=before.looks,
         looked_at=before.looked_at,
         runs=_plan_runs(runs, before),
     )
-
-
-def _locks(before: Plan, locked: Document) -> tuple[Lock, ...]:
-    """The locks there were, and another where what was decided is no longer the last one's."""
-    now = digest(locked)
-    if before.locks and before.locks[-1].digest == now:
-        return before.locks
-    moment = datetime.now(UTC).isoformat(timespec="seconds")
-    return (*before.locks, Lock(locked=moment, digest=now, plan=locked))
 
 
 def _plan_arm(e: Experiment, arm: Arm) -> PlanArm:

@@ -159,7 +159,7 @@ def test_every_parameter_learns(configs, trained):
 p.grad.any()]
 '''
 
-FILES = {"{name}.py": PLUGIN, "experiments/{name}.yaml": EXPERIMENT, "test_{name}.py": LAWS}
+TEMPLATES = {"{name}.py": PLUGIN, "experiments/{name}.yaml": EXPERIMENT, "test_{name}.py": LAWS}
 
 
 def new_change(name: str, folder: Path) -> list[Path]:
@@ -169,7 +169,7 @@ def new_change(name: str, folder: Path) -> list[Path]:
     """
     _check_file_name(name)
     contents = {}
-    for pattern, text in FILES.items():
+    for pattern, text in TEMPLATES.items():
         contents[folder / pattern.format(name=name)] = text.replace("NAME", name)
     for path in contents:
         if path.exists():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, near
-from harness.experiment.designs import BASELINE, DESIGNS, LIMITS, Changes
+from harness.experiment.designs import BASELINE, DESIGNS, Changes, most_changes
 from harness.experiment.file import ExperimentFile
 from harness.experiment.keys import PRIMARY, read_margin, read_name, read_seeds, read_target
 from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_arm
@@ -23,11 +23,10 @@ from harness.provenance import interpreters
 from harness.run.foreign import TrainerLimits, TrainerSpec
 from harness.run.plan import Target
 
-KEYS = (
+FOREIGN_KEYS = (
     *("name", "question", "trainer", "changes", "design", "arms"),
     *("seeds", "target", "primary", "margin", "confirm"),
 )
-MAX_CHANGES = 64  # of a design that has no limit of its own
 ABOVE_ZERO = 1e-9
 LIMIT_KEYS = {  # key -> field of the limits, the least that it may be
     "wall_limit": ("wall_s", ABOVE_ZERO),
@@ -85,7 +84,7 @@ def load_foreign(
     """Read and check an experiment file with `trainer`; raises UserError with file and line.
 
     gpus: of one run, instead of the file's."""
-    reader = _Reader(ExperimentFile(path, KEYS, dict(overrides)))
+    reader = _Reader(ExperimentFile(path, FOREIGN_KEYS, dict(overrides)))
     if gpus is not None:
         reader.trainer["gpus"] = gpus
     return reader.experiment()
@@ -182,7 +181,7 @@ class _Reader:
         if design == "explicit":
             chosen: Mapping[str, Changes] = self._explicit()
         else:
-            most = LIMITS.get(design, MAX_CHANGES)
+            most = most_changes(design)
             if len(self.changes) > most:
                 message = f"design {design} takes at most {most} changes, not {len(self.changes)}"
                 raise self.file.fail(message, "design")

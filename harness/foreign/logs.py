@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from harness.config.run import EXPLODED, UNTIMED_STEPS
 from harness.foreign.log_lines import (
     CODE,
     FACT_STARTS,
@@ -32,8 +33,6 @@ from harness.foreign.log_lines import (
 from harness.run.digests import canonical
 
 MAX_LOG_POINTS = 5_000_000
-UNTIMED_STEPS = 10  # the clock of records 3 to 20 starts again after them
-EXPLODED = 2.0  # as in our own trainer: a validation loss beyond this many times that of step 0
 DIGEST_DIGITS = 16  # of a digest
 UNREADABLE = {  # how a file opens -> what it is
     b"\xff\xfe": "it is UTF-16 text: save it as UTF-8",

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
 from harness.experiment.blocks import order_in_block
 from harness.experiment.keys import target_content
-from harness.experiment.record import digest
+from harness.experiment.record import locks_with
 from harness.foreign.arm import ForeignArm, code_of, make_arm
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.experiment import ForeignExperiment
@@ -18,7 +17,7 @@ from harness.provenance.interpreters import difference, lock_of
 from harness.run.digests import run_id_of
 from harness.run.document import Content
 from harness.run.foreign import TrainerLimits, TrainerSpec
-from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus, PlanRun
+from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun
 from harness.run.read import read_json
 from harness.run.spec import PlannedRun, RunSpec
 from harness.store.store import Store
@@ -105,7 +104,7 @@ def describe_foreign(
         protocol=SELF_REPORTED,
         corpus=corpus,
         command=command,
-        locks=_locks(e, before.locks),
+        locks=locks_with(before.locks, _decided(e)),
         looks=before.looks,
         looked_at=before.looked_at,
         runs=_plan_runs(e, runs, before.runs),
@@ -169,15 +168,6 @@ def plan_run(arm: str, spec: RunSpec) -> PlanRun:
         environment=spec.environment_digest,
         self_reported=True,
     )
-
-
-def _locks(e: ForeignExperiment, before: tuple[Lock, ...]) -> tuple[Lock, ...]:
-    """The locks so far, and one more where what is decided has changed."""
-    decided = _decided(e)
-    if before and before[-1].digest == digest(decided):
-        return before
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return (*before, Lock(locked=now, digest=digest(decided), plan=decided))
 
 
 def _decided(e: ForeignExperiment) -> Content:

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.foreign.command import ForeignTrainer
-from harness.foreign.trainer import POLL_S, copy_of, environment_of, train
+from harness.foreign.trainer import copy_of, environment_of, train
 from harness.node.slots import Slot, find_cpus, find_gpus
 from harness.node.stalls import Stalls
 from harness.provenance import interpreters
@@ -21,6 +21,7 @@ from harness.run.foreign import TrainerLimits
 from harness.run.spec import Outcome, PlannedRun, RunSpec
 from harness.runner.executor import (
     ENDED,
+    POLL_S,
     RunEnded,
     RunProgress,
     Summary,

@@ -23,9 +23,9 @@ from harness.provenance.machine import describe_environment
 from harness.provenance.redact import redact
 from harness.run.foreign import TrainerLimits
 from harness.run.spec import Outcome, RunSpec, Status
+from harness.runner.executor import POLL_S
 from harness.store.attempt import RunWriter
 
-POLL_S = 0.2
 MAX_REASON = 300  # characters of a line that becomes part of a reason
 MAX_SIGNAL = 64  # a guard's exit code is 128 and the signal that killed its command
 OUT_OF_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")

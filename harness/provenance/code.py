@@ -1,7 +1,6 @@
 """The kept code of foreign trainers."""
 
 import ast
-import io
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.provenance.source import Source, code_digest
+from harness.provenance.source import Source, code_digest, zipped
 from harness.run.digests import short_digest
 
 
@@ -51,13 +50,7 @@ class Code:
 
     def zipped(self) -> bytes:
         """The same bytes for the same files."""
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in sorted(self.files.items()):
-                archive.writestr(
-                    zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED
-                )
-        return buffer.getvalue()
+        return zipped(self.files)
 
 
 def unzip(archive: Path, folder: Path) -> None:

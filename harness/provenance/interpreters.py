@@ -42,7 +42,7 @@ def check_braces(text: str, where: str) -> None:
             )
 
 
-TIMEOUT_S = 300.0  # a container may have to be unpacked first
+STARTS_WITHIN_S = 300.0  # a container may have to be unpacked first
 EFFECT = (  # the variable that tells a worker what its environment changes
     "ABLATE_ENVIRONMENT_EFFECT"
 )
@@ -138,7 +138,11 @@ def _asked(items: tuple[tuple[str, str], ...]) -> EnvironmentLock:
         )
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=STARTS_WITHIN_S,
+            check=False,
         )
         versions = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:

@@ -4,7 +4,6 @@ A run is stale when this digest changed; the per-file digests name the file that
 """
 
 import ast
-import hashlib
 import io
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.run.digests import short_digest
+from harness.run.digests import short_digest, text_digest
 
 HARNESS = Path(__file__).resolve().parents[1]
 # What can change a result: the network, the update rules, the training part of the harness. The
@@ -76,7 +75,7 @@ def in_words(node: object) -> str:
 
 def code_digest(text: str) -> str:
     """16 hex digits that comments, docstrings and layout do not move, nor the version of Python."""
-    return hashlib.sha256(in_words(ast.parse(text)).encode()).hexdigest()[:16]
+    return text_digest(in_words(ast.parse(text)))
 
 
 def source_files(plugins: Iterable[Path] = (), root: Path = HARNESS) -> dict[str, Path]:
@@ -113,14 +112,17 @@ def changed_files(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
 
 
-def snapshot(plugins: Iterable[Path] = (), root: Path = HARNESS) -> bytes:
-    """A zip of the source as it is: the same bytes for the same files."""
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A zip of these files by name: the same bytes for the same files."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in sorted(source_files(plugins, root).items()):
-            archive.writestr(
-                zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)),
-                path.read_bytes(),
-                zipfile.ZIP_DEFLATED,
-            )
+        for name, content in sorted(files.items()):
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
+
+
+def snapshot(plugins: Iterable[Path] = (), root: Path = HARNESS) -> bytes:
+    """A zip of the source as it is."""
+    files = source_files(plugins, root)
+    return zipped({name: path.read_bytes() for name, path in files.items()})

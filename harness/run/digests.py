@@ -16,9 +16,22 @@ def canonical(value: Any) -> bytes:
     return _encode(value).encode()
 
 
+def text_digest(text: str) -> str:
+    """16 hex digits of the sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def spaced_digest(value: Document) -> str:
+    """sha256 of a mapping's JSON with sorted keys and spaces, as 64 hex digits.
+
+    Corpora and locked plans have been named by it from the first.
+    """
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def short_digest(value: Any) -> str:
     """16 hex digits of the sha256 of a value's canonical JSON."""
-    return hashlib.sha256(canonical(value)).hexdigest()[:16]
+    return text_digest(_encode(value))
 
 
 def digests_by(key: str, rest: Document) -> Callable[[int], str]:
@@ -32,7 +45,7 @@ def digests_by(key: str, rest: Document) -> Callable[[int], str]:
     tail = "".join([*after, "}"])
 
     def digest(number: int) -> str:
-        return hashlib.sha256(f"{head}{number}{tail}".encode()).hexdigest()[:16]
+        return text_digest(f"{head}{number}{tail}")
 
     return digest
 
@@ -47,10 +60,10 @@ def run_id_of(intent_id: str, *, source_digest: str, environment_digest: str) ->
         f'{{"environment":"{environment_digest}","intent":"{intent_id}",'
         f'"source":"{source_digest}"}}'
     )
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return text_digest(text)
 
 
 def file_digest(path: Path | str) -> str:
     """sha256 of a file, as 64 hex digits."""
     with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

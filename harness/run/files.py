@@ -32,7 +32,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def write_new(path: Path, text: str) -> None:
@@ -54,7 +54,7 @@ def write_new(path: Path, text: str) -> None:
             os.rename(beside, path)
     finally:
         beside.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -93,7 +93,8 @@ def append_row(path: Path, *rows: Document) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's entries to disk, so that a rename survives a power cut."""
     fd = os.open(folder, os.O_RDONLY)
     with suppress(
         OSError

@@ -13,7 +13,7 @@ from typing import Any, Self
 from harness.run.document import Content, Document, Fields
 from harness.run.foreign import ClockHint, TrainerLimits, TrainerSpec
 
-SCHEMA = 1
+PLAN_SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ class Plan:
 
         What concerns one kind of experiment alone is left out of the others.
         """
-        content = {"schema": SCHEMA} | {f.name: getattr(self, f.name) for f in fields(self)}
+        content = {"schema": PLAN_SCHEMA} | {f.name: getattr(self, f.name) for f in fields(self)}
         content["arms"] = [arm.to_mapping() for arm in self.arms]
         content["runs"] = [
             _without_none(_plain_run(r), ("self_reported", "imported")) for r in self.runs

@@ -1,6 +1,5 @@
 """result.json: what it holds, how it is sealed, and whether it can be believed."""
 
-import hashlib
 import json
 import math
 import os
@@ -8,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.run.digests import _encode, file_digest, short_digest
+from harness.run.digests import _encode, file_digest, short_digest, text_digest
 from harness.run.read import _read, read_json
 from harness.run.spec import RESULT_STATUSES, SCHEMA
 
@@ -128,7 +127,7 @@ def _seal_holds(text: str, result: Mapping[str, Any]) -> bool:
     """
     seal = result.get("digest")
     content = text.replace("\n", "").replace(f'"digest":"{seal}",', "", 1)
-    if hashlib.sha256(content.encode()).hexdigest()[:16] == seal:
+    if text_digest(content) == seal:
         return True
     return short_digest({k: v for k, v in result.items() if k != "digest"}) == seal
 

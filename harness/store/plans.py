@@ -12,7 +12,7 @@ from harness.provenance.machine import environment_lock
 from harness.provenance.source import changed_files, source_of
 from harness.run.digests import run_id_of
 from harness.run.files import write_json
-from harness.run.plan import SCHEMA, Plan, PlanRun
+from harness.run.plan import PLAN_SCHEMA, Plan, PlanRun
 from harness.run.read import read_config, read_json
 from harness.store.store import Store
 
@@ -58,7 +58,7 @@ def read_plan(results: Path, name: str) -> Plan | None:
         return None
     content = read_json(path)
     try:
-        if content["schema"] != SCHEMA:
+        if content["schema"] != PLAN_SCHEMA:
             raise ValueError
         return Plan.from_mapping(content)
     except (KeyError, TypeError, ValueError, AttributeError):

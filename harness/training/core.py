@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from harness.config import plugins
 from harness.config.run import RunConfig
+from harness.data.loader import Batch
 from harness.model.gpt import GPT, Tokens
 from harness.model.parameters import parameters_by_role
 from harness.model.precision import FP32, dtypes
@@ -24,7 +25,6 @@ from harness.optim.build import build_optimizers, normalize_gradients, set_sched
 from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
 
 # one virtual rank's share of an update: token ids and targets, both (micro_steps, rows, seq_len)
-Batch = tuple[Tensor, Tensor]
 # losses of a validation in one tensor: each by itself would lie between two passes, and hold their
 # memory apart
 LOSSES_PER_CHUNK = 1024

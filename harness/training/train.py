@@ -9,27 +9,21 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from harness.config.run import from_plain
+from harness.config.run import EXPLODED, UNTIMED_STEPS, from_plain
 from harness.corpora.cache import cache_locally
 from harness.corpora.index import open_corpus, open_heldout
-from harness.data.loader import Prefetcher, ValLoader
+from harness.data.loader import Batch, Prefetcher, ValLoader
 from harness.errors import UserError
 from harness.model.gpt import Tokens
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.training.clock import Clock, Stopwatch
-from harness.training.core import Batch, Core, compiles
+from harness.training.core import Core, compiles
 from harness.training.loaders import loaders, val_loader
 from harness.training.output import RunOutput
 from harness.training.runtime import join_group, set_runtime
 from harness.training.utilisation import mfu
 
-UNTIMED_STEPS = (
-    10  # protocol skip10: the records' first steps, in which kernels are compiled and tuned
-)
 GUARDED_STEPS = 5  # system.skip_guards: guards are evaluated this long
-# a validation loss beyond this many times the larger of the first one and ln(vocabulary) has
-# exploded
-EXPLODED = 2.0
 
 
 def refuse_other(what: str, present: str, planned: str) -> None:

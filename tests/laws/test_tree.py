@@ -33,8 +33,8 @@ MAY_IMPORT = {
     "run": set(),
     "provenance": {"run", "node"},
     "node": set(),
-    "data": {"model"},
-    "corpora": {"data"},
+    "data": {"run", "model"},
+    "corpora": {"run", "data"},
     "config": {"data", "model", "optim", "harness"},
     "store": {"run", "provenance"},
     "training": {"run", "data", "corpora", "config", "model", "optim"},
@@ -51,7 +51,7 @@ MAY_IMPORT = {
     },
     "runner": {"run", "provenance", "node", "corpora", "config", "store", "training", "harness"},
     "bench": {"node", "data", "corpora", "config", "training", "model", "optim"},
-    "foreign": {"run", "provenance", "node", "store", "experiment", "runner"},
+    "foreign": {"run", "provenance", "node", "config", "store", "experiment", "runner"},
     "cli": {
         *(
             "run",

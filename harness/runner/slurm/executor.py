@@ -29,7 +29,7 @@ from harness.runner.slurm.queue import ALIVE, GONE, cancel_jobs, job_states
 from harness.runner.slurm.sent import jobs_folder, last_jobs, note_sent
 from harness.store.store import FAILED, Store
 
-LOOK_S = 2.0  # between two looks at the queue
+QUEUE_LOOK_S = 2.0  # between two looks at the queue
 GONE_LOOKS = 3  # a job is gone after so many looks: the queue may not know it yet
 LOST_AGAIN = 2  # times that a run is sent again whose job was killed, or lost with its node
 SendArray = Callable[[Sequence[PlannedRun], Store, Path, ExecutorOptions], list[str]]
@@ -104,7 +104,7 @@ class SlurmRunner:
                 if self.options.cancelled():
                     cancel_jobs(self._jobs_left())
                     self.stop = "interrupted"
-                time.sleep(LOOK_S)
+                time.sleep(QUEUE_LOOK_S)
                 self._look()
         if self.options.cancelled():
             self.stop = "interrupted"

@@ -32,7 +32,7 @@ from harness.store.store import Store
 
 TELL_S = 15.0  # so long a further node may tell that it lost a process, which was a failure's cause
 MEET_S = 600.0  # nodes of one job start within this time
-LOOK_S = 1.0  # between a further node's looks whether the run ended
+NODE_LOOK_S = 1.0  # between a further node's looks whether the run ended
 
 
 def job_name() -> str:
@@ -192,7 +192,7 @@ class Job:
         while met is None:
             if self.stop is not None or time.monotonic() > until:
                 return WorkerEvent(status="failed", reason="the first node did not come")
-            time.sleep(LOOK_S)
+            time.sleep(NODE_LOOK_S)
             met = read_json(rendezvous.at)
         spec = RunSpec.from_mapping(self.spec)
         size = self._per_node()
@@ -200,7 +200,7 @@ class Job:
         worker = self._worker(spec, group)
         worker.start()
         while rendezvous.at.exists() and worker.alive() and self.stop is None:
-            time.sleep(LOOK_S)
+            time.sleep(NODE_LOOK_S)
         if rendezvous.at.exists() and self.stop is None:
             run = Path(self.results) / "runs" / spec.run_id
             attempt = run / "attempts" / str(last_attempt(run))

@@ -27,14 +27,14 @@ ALIVE = (
     "RESV_DEL_HOLD",
 )
 GONE = "GONE"  # of a job that Slurm has forgotten
-TIMEOUT_S = 60
+SLURM_ANSWERS_WITHIN_S = 60
 
 
 def _output(*command: str) -> str | None:
     """What a command prints, None if it fails: the controller may be busy."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            command, capture_output=True, text=True, timeout=SLURM_ANSWERS_WITHIN_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -119,7 +119,7 @@ def test_every_pattern_of_the_training_part_finds_a_file() -> None:
     ("file", "old", "new"),
     [
         ("optim/orthogonalize.py", "3.4445", "3.4446"),
-        ("training/train.py", "EXPLODED = 2.0", "EXPLODED = 3.0"),
+        ("config/run.py", "EXPLODED = 2.0", "EXPLODED = 3.0"),
     ],
 )
 def test_a_constant_makes_runs_stale_by_the_name_of_its_file(
