@@ -183,6 +183,13 @@ def happen(kind: str, out: Any, micro_tokens: int) -> None:
             raise ValueError(secrets)
         if kind == "say":
             raise UserError(f"refused: {secrets.splitlines()[0]}")
+    for variable, what in (
+        ("CUDA_VISIBLE_DEVICES", "bad gpus "),
+        ("SLURMD_NODENAME", "bad nodes "),
+    ):
+        sick = kind.removeprefix(what).split(",") if kind.startswith(what) else []
+        if os.environ.get(variable) in sick:  # those on which every run fails at once
+            raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
     if kind == "raise":
         print("about to fail with token=abcdef123")
         raise ValueError("the shapes do not match")

@@ -116,6 +116,19 @@ def status(
     else:
         print_table(rows, columns)
         print(summary(rows))
+        for words in retired_words(experiment, results):
+            print(words)
+
+
+def retired_words(experiment: str | None, results: Path) -> list[str]:
+    """The places that were given no more runs of an experiment, in words."""
+    from harness.run.retired import read_retired
+    from harness.store.plans import folder
+
+    if experiment is None:
+        return []
+    place = folder(results, plan_of(experiment, results).name)
+    return [retired.words for retired in read_retired(place)]
 
 
 @app.command()

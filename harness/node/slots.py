@@ -129,3 +129,14 @@ class Node:
         """The devices of a run that ended."""
         self.free = [d for d in self.devices if d in self.free or d in slot.held]
         self.n_running -= 1
+
+    def keep_out(self, devices: Sequence[str]) -> None:
+        """Give these devices to no run."""
+        self.devices = tuple(d for d in self.devices if d not in devices)
+        self.free = [d for d in self.free if d not in devices]
+
+    def bring_back(self, devices: Sequence[str]) -> None:
+        """Devices that were kept out, which no run holds."""
+        in_use = {*self.devices, *devices}
+        self.devices = tuple(d for d in self.gpus if d in in_use)
+        self.free = [d for d in self.devices if d in self.free or d in devices]

@@ -6,6 +6,7 @@ happens to a worker becomes the outcome of its attempt; only a results folder th
 written, a source that changed meanwhile, or a worker that cannot start ends the whole call.
 """
 
+import socket
 import threading
 import time
 from collections import deque
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from harness.node.slots import Node, Slot
 from harness.provenance.redact import redact
+from harness.run.files import now_iso
+from harness.run.retired import Retired, note_retired
 from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
 from harness.runner.executor import (
     ENDED,
@@ -26,6 +29,7 @@ from harness.runner.executor import (
     progress_of,
     stop_signals,
 )
+from harness.runner.health import Finding, Health, fits_without
 from harness.runner.messages import WorkerEvent
 from harness.runner.order import Execution, execute
 from harness.runner.process import Worker
@@ -55,6 +59,8 @@ class Runner:
         self.idle: list[Worker] = []
         self.filling: set[Path | None] = set()  # caches that a first run compiles: siblings wait
         self.summary = Summary()
+        self.health = Health()
+        self.planned = {planned.spec.run_id: planned for planned in runs}
         self.changed = threading.Condition()
         self.looked = 0.0
         self.stop: str | None = None
@@ -153,6 +159,7 @@ class Runner:
     def _work(self, planned: PlannedRun, slot: Slot, cache: Path | None) -> None:
         """One run to its end, in a thread of its own."""
         worker, event = None, None
+        began = time.monotonic()
         try:
             worker = self._worker(slot, planned.spec.runs_in)
             worker.device = planned.spec.device
@@ -171,7 +178,10 @@ class Runner:
             if worker is not None and worker.alive():
                 self.idle.append(worker)
             if event is not None:
-                self._settle(planned, event)
+                finding = self._judge(planned, slot, event, seconds=time.monotonic() - began)
+                if planned.spec.run_id not in finding.again:
+                    self._settle(planned, event)
+                self._heed(finding)
             self.changed.notify()
 
     def _execution(self, planned: PlannedRun, cache: Path | None) -> Execution:
@@ -213,6 +223,37 @@ class Runner:
         )
         self.summary.note(ended)
         self.options.on_end(ended)
+
+    def _judge(
+        self, planned: PlannedRun, slot: Slot, event: WorkerEvent, *, seconds: float
+    ) -> Finding:
+        """What a run's end says of the GPUs that it was made on."""
+        run_id = planned.spec.run_id
+        if event.status == "taken" or self.stop is not None:
+            return self.health.untold(run_id)
+        largest = max(run.spec.world_size for run in self.planned.values())
+        spare = bool(slot.gpus) and fits_without(slot.gpus, self.node.devices, largest)
+        return self.health.ended(
+            run_id, slot.gpus, status=event.status, seconds=seconds, can_spare=spare
+        )
+
+    def _heed(self, finding: Finding) -> None:
+        if finding.kept_out is not None:
+            self.node.keep_out(finding.kept_out)
+        if finding.freed is not None:
+            self.node.bring_back(finding.freed)
+        for run_id in finding.again:
+            self.todo.appendleft(self.planned[run_id])
+        if finding.retired is not None:
+            reasons = [self.summary.reasons.get(run_id, "") for run_id in finding.failed]
+            retired = Retired(
+                at=now_iso(),
+                place=f"GPU {', '.join(finding.retired)} of {socket.gethostname()}",
+                n_failed=len(finding.failed),
+                reason=next(filter(None, reasons), "no reason was told"),
+            )
+            print(f"{retired.words}; its runs go elsewhere", flush=True)
+            note_retired(self.store.root / "experiments" / self.options.experiment, retired)
 
     def at_once(self) -> int:
         """How many runs of the first one's size are in progress at a time."""

@@ -51,6 +51,12 @@ def _reported(method: Callable[..., Any]) -> Callable[..., Any]:
     return inner
 
 
+def _node() -> dict[str, str]:
+    """What Slurm calls this node, in a job of it."""
+    name = os.environ.get("SLURMD_NODENAME")
+    return {} if name is None else {"node": name}
+
+
 class RunWriter:
     """One attempt at a run by this process, made by claim.
 
@@ -76,6 +82,7 @@ class RunWriter:
                 {
                     "started": self.started,
                     "host": socket.gethostname(),
+                    **_node(),
                     "pid": os.getpid(),
                     "token": token,
                 }

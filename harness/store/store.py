@@ -196,11 +196,13 @@ class Store:
         except OSError as error:
             raise ResultsError(self.root, error) from None
 
-    def note_lost(self, run_id: str, *, status: str, reason: str) -> None:
-        """Note how a run ended before its process made an attempt."""
+    def note_lost(self, run_id: str, *, status: str, reason: str, node: str | None = None) -> None:
+        """Note how a run ended before its process made an attempt. node: of a cluster."""
         try:
             self.directory(run_id).mkdir(exist_ok=True)
             row = {"attempt": None, "ended": now_iso(), "status": status, "reason": redact(reason)}
+            if node is not None:
+                row["node"] = node
             append_row(self.directory(run_id) / "attempts.jsonl", row)
         except OSError as error:
             raise ResultsError(self.root, error) from None

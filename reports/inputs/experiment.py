@@ -31,6 +31,7 @@ class Experiment:
     # run_id -> times of single steps, where they were recorded
     step_times: "Mapping[str, StepTimes]" = field(default_factory=dict)
     accept_stale: bool = False
+    retired: tuple[str, ...] = ()  # places that were given no more runs, in words
 
 
 def target_loss(plan: Plan) -> float | None:

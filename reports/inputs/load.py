@@ -13,6 +13,7 @@ import pandas as pd
 
 from harness.run.document import Document
 from harness.run.plan import Plan
+from harness.run.retired import read_retired
 from reports.inputs.experiment import Experiment
 from reports.inputs.recorded import POINT, RecordedRun, read_mapping, read_run
 from reports.inputs.run_columns import RUN_KEYS, row_of
@@ -42,6 +43,7 @@ def load(
         results={run.run_id: run.result for run in runs if run.result},
         step_times=single_steps(runs),
         accept_stale=accept_stale,
+        retired=tuple(retired.words for retired in read_retired(folder)),
     )
 
 

@@ -151,6 +151,7 @@ def embed_experiment(experiment: Experiment) -> dict[str, Any]:
         "name": experiment.name,
         "plan": plain(experiment.plan.to_mapping()),
         "accept_stale": experiment.accept_stale,
+        "retired": list(experiment.retired),
         "runs": embed_table(experiment.runs),
         **embed_curves(experiment.curves),
         "configs": pooled(experiment.configs),
@@ -190,6 +191,7 @@ def restore_experiment(data: Mapping[str, Any]) -> Experiment:
         results=results,
         step_times=step_times,
         accept_stale=data["accept_stale"],
+        retired=tuple(data.get("retired") or ()),
     )
 
 

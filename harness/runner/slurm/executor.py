@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.run.files import now_iso
 from harness.run.read import read_lines
+from harness.run.retired import Retired, note_retired
 from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
 from harness.runner.executor import (
     ExecutorOptions,
@@ -24,7 +26,9 @@ from harness.runner.executor import (
     progress_of_all,
     stop_signals,
 )
+from harness.runner.health import Finding, Health
 from harness.runner.slurm.cluster import Cluster
+from harness.runner.slurm.nodes import excluded_nodes, keep_off, last_try, n_nodes_of, without
 from harness.runner.slurm.queue import ALIVE, GONE, cancel_jobs, job_states
 from harness.runner.slurm.sent import jobs_folder, last_jobs, note_sent
 from harness.store.store import FAILED, Store
@@ -89,6 +93,10 @@ class SlurmRunner:
         self.folder = jobs_folder(store.root.resolve(), options.experiment)
         self.summary = Summary()
         self.stop: str | None = None
+        self.planned = dict(self.left)
+        self.health = Health()
+        self.kept_off: set[str] = set()  # nodes that get no more of our jobs
+        self.n_nodes = 0  # of the cluster, once somebody asked
 
     def run(self) -> Summary:
         """Follow every run to its end.
@@ -153,7 +161,9 @@ class SlurmRunner:
             kind = planned.spec.world_size, is_exclusive(planned.spec)
             arrays.setdefault(kind, []).append(planned)
         for array in arrays.values():
-            names = self.send(array, self.store, self.folder, self.options)
+            cluster = without(self.cluster, sorted(self.kept_off))
+            options = replace(self.options, cluster=cluster)
+            names = self.send(array, self.store, self.folder, options)
             run_ids = [planned.spec.run_id for planned in array]
             jobs = dict(zip(run_ids, names, strict=True))
             note_sent(self.folder, jobs)
@@ -177,6 +187,7 @@ class SlurmRunner:
                     val_loss=state.get("val_loss"),
                 )
                 self._settle(ended)
+                again |= self._judge(run_id, JobEnd(status=state["status"], reason=""))
                 continue
             if states is None:
                 continue
@@ -190,8 +201,51 @@ class SlurmRunner:
             if not cancelled and self.sent[run_id] <= end.again:
                 again[run_id] = planned
             else:
-                self._settle(RunEnded(run=planned, status=end.status, reason=end.reason))
+                tried_elsewhere = self._judge(run_id, end)
+                again |= tried_elsewhere
+                if run_id not in tried_elsewhere:
+                    self._settle(RunEnded(run=planned, status=end.status, reason=end.reason))
+        self.left |= again
         self._send_again(again)
+
+    def _judge(self, run_id: str, end: JobEnd) -> dict[str, PlannedRun]:
+        """What a run's end says of the node that it was made on; the runs that are tried again."""
+        rows = read_lines(self.store.directory(run_id) / "attempts.jsonl")
+        tried = last_try(rows, self.jobs[run_id])
+        if tried is None or self.options.n_nodes > 1:  # which of several nodes is not known
+            return {}
+        finding = self.health.ended(
+            run_id,
+            (tried.node,),
+            status=end.status,
+            seconds=tried.seconds,
+            can_spare=end.status == "failed" and self._can_spare(),
+        )
+        self._heed(finding)
+        return {name: self.planned[name] for name in finding.again}
+
+    def _can_spare(self) -> bool:
+        """Whether jobs have somewhere to go if they are kept off one node more."""
+        self.n_nodes = self.n_nodes or n_nodes_of(self.cluster)
+        return self.n_nodes > len(self.kept_off) + 1
+
+    def _heed(self, finding: Finding) -> None:
+        before = set(self.kept_off)
+        self.kept_off.update(finding.kept_out or ())
+        self.kept_off.difference_update(finding.freed or ())
+        if self.kept_off != before:
+            excluded = excluded_nodes(self.cluster, sorted(self.kept_off))
+            keep_off(self._jobs_left(), excluded)
+        if finding.retired is not None:
+            reasons = [self.summary.reasons.get(run_id, "") for run_id in finding.failed]
+            retired = Retired(
+                at=now_iso(),
+                place=f"node {', '.join(finding.retired)}",
+                n_failed=len(finding.failed),
+                reason=next(filter(None, reasons), "no reason was told"),
+            )
+            print(f"{retired.words}; its runs go elsewhere", flush=True)
+            note_retired(self.folder.parent, retired)
 
     def _is_over(self, run_id: str, state: str) -> bool:
         """state: of the run's job, in the queue."""

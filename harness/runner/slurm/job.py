@@ -144,7 +144,8 @@ class Job:
             self.error = redact(said)
             with suppress(UserError):  # a folder that cannot be written
                 reason = f"job {job_name()}: {self.error}"
-                store.note_lost(spec.run_id, status="failed", reason=reason)
+                node = os.environ.get("SLURMD_NODENAME")
+                store.note_lost(spec.run_id, status="failed", reason=reason, node=node)
         finally:
             rendezvous.at.unlink(missing_ok=True)  # first: from now on an end is no loss
             if worker is not None:

@@ -30,7 +30,7 @@ GONE = "GONE"  # of a job that Slurm has forgotten
 SLURM_ANSWERS_WITHIN_S = 60
 
 
-def _output(*command: str) -> str | None:
+def output_of(*command: str) -> str | None:
     """What a command prints, None if it fails: the controller may be busy."""
     try:
         done = subprocess.run(
@@ -48,7 +48,7 @@ def check_slurm() -> None:
             "--executor slurm: no sbatch here: run this on a login node of the cluster, "
             "or leave --executor out"
         )
-    if _output("squeue", "-h", "-t", "all", "--me") is None:
+    if output_of("squeue", "-h", "-t", "all", "--me") is None:
         raise UserError(
             "--executor slurm: squeue does not answer: see `scontrol ping`, "
             "or try again when the controller is up"
@@ -65,7 +65,7 @@ def job_states(jobs: Iterable[str]) -> Mapping[str, str] | None:
     Tasks of an array are A_I.
     """
     names = list(jobs)
-    listed = _output("squeue", "-h", "-r", "-t", "all", "--me", "-o", "%i|%T")
+    listed = output_of("squeue", "-h", "-r", "-t", "all", "--me", "-o", "%i|%T")
     if listed is None:
         return None
     states = {}
@@ -81,7 +81,7 @@ def job_states(jobs: Iterable[str]) -> Mapping[str, str] | None:
 
 def ends_in_accounts(jobs: Sequence[str]) -> dict[str, str]:
     """Job -> the state it ended in, of those whose end the accounts know, if there are accounts."""
-    listed = _output("sacct", "-n", "-P", "-X", "-o", "JobID,State", "-j", ",".join(jobs))
+    listed = output_of("sacct", "-n", "-P", "-X", "-o", "JobID,State", "-j", ",".join(jobs))
     ends = {}
     for line in (listed or "").splitlines():
         job, _, state_text = line.partition("|")
@@ -97,4 +97,4 @@ def cancel_jobs(jobs: Iterable[str]) -> None:
     """Ask Slurm to end jobs, waiting or running."""
     names = list(jobs)
     if names:
-        _output("scancel", *names)
+        output_of("scancel", *names)

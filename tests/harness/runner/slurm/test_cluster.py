@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.run.read import read_json, read_lines
+from harness.run.retired import read_retired
 from harness.runner.slurm.sent import jobs_of
 from harness.store.store import Store
 from tests.fake_matrix import Matrix, ablate, kill, processes_of, wait_for
@@ -346,3 +347,20 @@ def test_what_sbatch_refuses_is_one_line(login: Login) -> None:
     assert (process.returncode, err.count("\n")) == (2, 1)
     assert "nowhere" in err or "partition" in err
     assert "cluster0.yaml" in err or "cluster.yaml" in err
+
+
+def test_a_node_that_fails_every_run_is_retired_and_its_runs_go_to_others(login: Login) -> None:
+    matrix = Matrix(login.folder, n_seeds=5, FAKE={str(seed): "bad nodes n1" for seed in range(5)})
+    out = ended(login.start(matrix), 0)
+    assert len(matrix.statuses()) == 10
+    retired = read_retired(matrix.results / "experiments" / "fake")
+    assert [r.place for r in retired] == ["node n1"], out
+    assert retired[0].words in ablate(matrix, "status", "fake").out
+    began: dict[str, list[str]] = {"n1": [], "n2": []}
+    for seed in range(5):
+        for run in matrix.runs()[seed]:
+            for row in read_lines(run / "attempts.jsonl"):
+                if "started" in row:
+                    began[row["node"]].append(row["started"])
+    assert max(began["n1"]) < retired[0].at
+    assert len(began["n1"]) < 10

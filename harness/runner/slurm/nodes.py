@@ -1,0 +1,61 @@
+"""The nodes of a cluster: where a run failed, how many there are, keeping jobs off some of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from harness.runner.slurm.cluster import Cluster
+from harness.runner.slurm.queue import output_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastTry:
+    """Where a run was tried last, and for how long."""
+
+    node: str
+    seconds: float
+
+
+def last_try(rows: Sequence[Mapping[str, Any]], job: str) -> LastTry | None:
+    """Of a job, from the rows of attempts.jsonl; None where its node is not known."""
+    node, began, ended = None, None, None
+    for row in rows:
+        if str(row.get("token", "")).startswith(f"{job}/"):
+            node, began, ended = row.get("node"), row.get("started"), None
+        elif str(row.get("reason")).startswith(f"job {job}: "):  # it could do nothing
+            node, began, ended = row.get("node"), row.get("ended"), row.get("ended")
+        elif "ended" in row:
+            ended = row["ended"]
+    if not isinstance(node, str) or not isinstance(began, str) or not isinstance(ended, str):
+        return None
+    seconds = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
+    return LastTry(node=node, seconds=seconds.total_seconds())
+
+
+def n_nodes_of(cluster: Cluster) -> int:
+    """How many nodes the site's settings let a job have; 0 where Slurm does not say."""
+    command = ["sinfo", "-h", "-N", "-o", "%N"]
+    partition = cluster.sbatch.get("partition")
+    if partition is not None:
+        command += ["-p", str(partition)]
+    return len(set((output_of(*command) or "").split()))
+
+
+def without(cluster: Cluster, nodes: Iterable[str]) -> Cluster:
+    """The site's settings with these nodes excluded as well."""
+    excluded = excluded_nodes(cluster, nodes)
+    if not excluded:
+        return cluster
+    return replace(cluster, sbatch={**cluster.sbatch, "exclude": excluded})
+
+
+def excluded_nodes(cluster: Cluster, nodes: Iterable[str]) -> str:
+    asked = cluster.sbatch.get("exclude")
+    return ",".join([*([str(asked)] if asked else []), *nodes])
+
+
+def keep_off(jobs: Iterable[str], excluded: str) -> None:
+    """Jobs that wait in the queue shall start on none of these nodes."""
+    for job in jobs:
+        output_of("scontrol", "update", f"JobId={job}", f"ExcNodeList={excluded}")
