@@ -2,8 +2,7 @@
 
 The three agree where changes add up and differ where they interact. Each is a contrast of arm
 means, so that one rule gives its error, the covariance of shared runs included. From complete
-blocks: the contrast within each block where there are six or more (t, n - 1 df), the larger error
-of the two-way model arm + block where there are two to five (reports/stats/two_way.py), and the
+blocks: the larger error of the two-way model arm + block (reports/stats/two_way.py), and the
 t-mixture of the contrast within blocks before or beyond the planned seeds. Steps and seconds to
 target come from the loss model over budgets (reports/stats/loss_model.py) by the delta method, with
 planned seeds alone. Intervals hold for all changes of a column at once (Bonferroni). Main effects
@@ -30,7 +29,6 @@ from reports.analysis.set_contrasts import (
 )
 from reports.analysis.time_model import TimeModel
 from reports.inputs.experiment import Experiment
-from reports.stats.contrasts import POOLED_UP_TO
 from reports.stats.intervals import Estimate, total
 from reports.stats.loss_model import LossModel
 from reports.stats.sequential import t_mixture
@@ -201,9 +199,7 @@ def contrast_of(y: Array, c: Array, alpha: float, *, anytime: bool = False) -> S
     if anytime:
         low, high, _ = t_mixture(d, alpha)
         return share(value, low, high)
-    if n > POOLED_UP_TO:
-        half = float(stats.t.isf(alpha / 2, n - 1) * d.std(ddof=1) / math.sqrt(n))
-    elif n > 1 and k > 1:
+    if n > 1 and k > 1:
         arm, block = [*range(k)] * n, np.repeat(np.arange(n), k).tolist()
         halves = []
         for error in two_way(y.ravel(), arm, block, c[None, :]).errors:

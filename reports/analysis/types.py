@@ -11,12 +11,11 @@ How a report is assembled:
     outcome.times["untied_head"]                         # N* and time to target
     outcome.published                                    # PublishedVerdict or None
 
-One declared analysis serves the page, chosen by the number of blocks and never by the data
-(docs/statistics.md): n = 1 a difference without interval; 2 to 5 blocks the two-way model
-arm + block; 6 and more paired t per arm with Holm; Welch where blocks are not shared; anytime-valid
-sequences while the experiment is unfinished or was extended; permuted worst-rank trimmed means
-where runs diverged. Delta is always arm minus baseline in the metric's unit: below zero is better
-for every metric here.
+One declared analysis serves the page, chosen by the design and never by the data
+(docs/statistics.md): n = 1 a difference without interval; from 2 blocks on the two-way model
+arm + block; Welch where blocks are not shared; anytime-valid sequences while the experiment is
+unfinished or was extended; permuted worst-rank trimmed means where runs diverged. Delta is always
+arm minus baseline in the metric's unit: below zero is better for every metric here.
 """
 
 import enum
@@ -109,8 +108,8 @@ class Caution(enum.Enum):
         "at its log."
     )
     UNEQUAL_NOISE = (
-        "The arms' own sd differ by more than chance allows: declare alters_noise for the change, "
-        "or use 6 seeds or more."
+        "The arms' own sd differ by more than chance allows: the quieter arms' intervals are wider "
+        "than they need be. In a new experiment declare alters_noise for the noisy change."
     )
     FEW_BUDGETS = (
         "N* needs runs re-annealed at two or more budgets, or a slope given from outside: add "

@@ -1,9 +1,8 @@
 """Arms against the baseline with a fixed number of runs: the one declared analysis, on arrays.
 
-`analyse` chooses by the number of blocks and by what the plan declares, never by the values:
-    2 to 5 blocks   two-way model arm + block, the larger of two errors (reports/stats/two_way.py),
-                    max-t over the arms
-    6 and more      paired t per arm over shared blocks, Holm over the arms
+`analyse` chooses by the design and by what the plan declares, never by the values:
+    blocks          two-way model arm + block, the larger of two errors (reports/stats/two_way.py),
+                    max-t over the arms, at every number of blocks from 2 on
     no blocks       Welch's t per arm, widened (reports/stats/unblocked.py), Holm
     alters_noise    an arm declared so is not pooled: paired t, and its share of the error rate
     diverged runs   permuted worst-rank trimmed mean (reports/stats/outcomes.py), and its share
@@ -23,8 +22,6 @@ from reports.stats.outcomes import permuted_effect
 from reports.stats.simultaneous import Array, agree_with_holm, holm, max_t_p, max_t_quantile
 from reports.stats.two_way import Errors, TwoWay, two_way
 from reports.stats.unblocked import too_few, welch, widening
-
-POOLED_UP_TO = 5  # blocks: above it every arm's own variance is known well enough
 
 
 class Method(enum.StrEnum):
@@ -147,9 +144,8 @@ def analyse(
 def _names_to_pool(
     arms: Mapping[str, Sample], baseline: Sample, alters_noise: frozenset[str]
 ) -> list[str]:
-    """Arms of the two-way model: every run in one of the baseline's few blocks, none diverged."""
-    few_blocks = 2 <= len(block_means(baseline)) <= POOLED_UP_TO
-    if not few_blocks or baseline.n_diverged:
+    """Arms of the two-way model: all runs in blocks, one of them the baseline's, none diverged."""
+    if len(block_means(baseline)) < 2 or baseline.n_diverged:
         return []
     names = []
     for name, sample in arms.items():

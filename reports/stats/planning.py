@@ -14,14 +14,13 @@ import numpy as np
 from scipy import optimize, stats
 from scipy.special import ndtr
 
-from reports.stats.contrasts import POOLED_UP_TO
 from reports.stats.loss_model import Slope
 from reports.stats.sequential import critical_t
 from reports.stats.simultaneous import Array, max_t_quantile, power_of_t
-from reports.stats.two_way import drawn_variances
+from reports.stats.two_way import drawn_squares, split_variances
 
 MAX_SEEDS = 1000
-DRAWN = 10_000  # experiments behind the power of the larger of two errors: then within 0.005
+DRAWN = 40_000  # experiments behind the power of the larger of two errors: then within 0.0025
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +63,8 @@ def detectable(
 @lru_cache(maxsize=4096)
 def planned_critical(n: int, n_arms: int, level: float = 0.95) -> tuple[float, float]:
     """(critical t, df) of the declared analysis for n blocks and n_arms besides the baseline."""
-    if n <= POOLED_UP_TO:
-        df = 4 * (n - 1) * n_arms / (n_arms + 3)  # of reports/stats/two_way.py in complete blocks
-        return max_t_quantile(level, _shared_baseline(n_arms), df), df
-    return float(stats.t.isf((1 - level) / 2 / n_arms, n - 1)), n - 1
+    df = 4 * (n - 1) * n_arms / (n_arms + 3)  # of reports/stats/two_way.py in complete blocks
+    return max_t_quantile(level, _shared_baseline(n_arms), df), df
 
 
 def _shared_baseline(n_arms: int) -> Array:
@@ -81,10 +78,10 @@ def _drawn_detectable(n: int, n_arms: int, power: float, level: float) -> float:
 
     By its half widths in drawn experiments: they come from residuals, independent of the means."""
     critical, _ = planned_critical(n, n_arms, level)
-    drawn = np.random.default_rng(20250101).normal(size=(DRAWN, n, n_arms + 1))
-    one, own = drawn_variances(drawn)
+    drawn = drawn_squares(np.random.default_rng(20250101), DRAWN, n, n_arms + 1)
+    one, own, rest = split_variances(*drawn, n, n_arms + 1)
     pooled = max_t_quantile(level, _shared_baseline(n_arms), float((n - 1) * n_arms))
-    by_one, by_own = pooled * np.sqrt(2 * one), critical * np.sqrt(own[:, :2].max(1))
+    by_one, by_own = pooled * np.sqrt(2 * one), critical * np.sqrt((own + rest).max(1))
     half = np.maximum(by_one, by_own) / math.sqrt(2)
 
     def lack(shift: float) -> float:
@@ -135,7 +132,7 @@ def _detectable_loss(
         return None
     if anytime:
         critical, df = float(critical_t(n, (1 - level) / n_arms)), n - 1.0
-    elif n <= POOLED_UP_TO and n_arms > 1:
+    elif n_arms > 1:
         return sd * _drawn_detectable(n, n_arms, power, level)
     else:
         critical, df = planned_critical(n, n_arms, level)
@@ -165,12 +162,9 @@ def seeds_needed(
         )
         return loss is not None and loss <= difference
 
-    for n in range(2, POOLED_UP_TO + 1):
-        if enough(n):
-            return n
     if not enough(MAX_SEEDS):
         return None
-    low, high = POOLED_UP_TO, MAX_SEEDS
+    low, high = 1, MAX_SEEDS
     while high - low > 1:
         middle = (low + high) // 2
         if enough(middle):

@@ -146,15 +146,41 @@ def drawn_variances(y_RNK: Array, c_K: Array | None = None) -> tuple[Array, Arra
     _, n, k = y_RNK.shape
     of_blocks, of_arms = y_RNK.mean(2, keepdims=True), y_RNK.mean(1, keepdims=True)
     left = y_RNK - of_arms - of_blocks + y_RNK.mean((1, 2), keepdims=True)
-    rss = (left**2).sum(1) / (n - 1)
-    total = rss.sum(1, keepdims=True) * k / (k - 1)  # the sum of all arms' variances
-    if k == 2:
-        return total[:, 0] / k, np.zeros_like(rss)
-    own = (rss - total / k**2) * k / (k - 2)
-    rest = (total - own) / (k - 1)
+    rss = (left**2).sum(1)
+    one, own, rest = split_variances(rss, rss.sum(1), n, k)
     square, others = np.ones(k), np.ones(k)
     if c_K is not None:
         square = c_K**2
         others = square.sum() - square
     variance = np.maximum(own * square + rest * others, 0.0)
-    return total[:, 0] / k, np.where(square > 0, variance, 0.0)
+    return one, np.where(square > 0, variance, 0.0)
+
+
+def split_variances(rss_RA: Array, whole_R: Array, n: int, k: int) -> tuple[Array, Array, Array]:
+    """(one variance of all (R,), an arm's own and the others' (R, A)) in n blocks of k arms.
+
+    rss_RA: of some arms' residuals; whole_R: of all arms'. Zeros where an arm cannot be told from
+    the others."""
+    total = whole_R[:, None] / (n - 1) * k / (k - 1)  # the sum of all arms' variances
+    one: Array = total[:, 0] / k
+    if k == 2:
+        return one, np.zeros_like(rss_RA), np.zeros_like(rss_RA)
+    own: Array = (rss_RA / (n - 1) - total / k**2) * k / (k - 2)
+    return one, own, (total - own) / (k - 1)
+
+
+def drawn_squares(rng: np.random.Generator, r: int, n: int, k: int) -> tuple[Array, Array]:
+    """(rss of the first two arms (r, 2), of all arms (r,)) of r experiments of equal noise 1.
+
+    In as many numbers whatever n and k are: the residuals of two arms are two normals a block,
+    so that their squares are Wishart's (Bartlett 1933), and those of the others are chi square."""
+    of_two = np.eye(2) - 1 / k  # what arm + block leaves of two arms
+    root = np.linalg.cholesky(of_two) if k > 2 else np.array([[1, 0], [-1, 0]]) / np.sqrt(2)
+    first, second = np.sqrt(rng.chisquare(n - 1, r)), np.sqrt(rng.chisquare(max(n - 2, 1e-9), r))
+    drawn = np.zeros((r, 2, 2))
+    drawn[:, 0, 0], drawn[:, 1, 0] = first, rng.normal(size=r)
+    drawn[:, 1, 1] = second if n > 2 else 0.0
+    whole = (drawn**2).sum((1, 2)) if k > 2 else first**2
+    if k > 3:
+        whole = whole + rng.chisquare((n - 1) * (k - 3), r)
+    return ((root @ drawn) ** 2).sum(2), whole

@@ -1,4 +1,4 @@
-"""The second path for complete small blocks.
+"""The second path for complete blocks.
 
 Their errors from formulas, the coverage of an interval by integration at the printed width.
 """
@@ -23,13 +23,17 @@ class Spread:
     df: float
 
 
-def check_small_blocks(
-    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]]
+def check_blocks(
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: int
 ) -> Iterator[str]:
     """Complete blocks.
 
     The errors by their formulas, the printed half width must have the level at the largest one.
+    m: arms of the family, of which those here spend their share of the error.
     """
+    if not here:
+        return
+    share = m / len(here)
     shared = table.blocks[table.baseline]
     values = []
     for arm in (table.baseline, *here):
@@ -48,12 +52,12 @@ def check_small_blocks(
             ends = part.values
         for end, sign in zip(ends, (-1, 1)):
             outwards = [(at - difference) * sign for at in places(end, difference, table.metric)]
-            wrong = wrong_rate(outwards, errors, len(here))
+            wrong = wrong_rate(outwards, errors, len(here), ALPHA / share)
             if wrong is not None:
-                rate = f"{wrong:.4f} for all arms at once, not {ALPHA:g}"
+                rate = f"{wrong:.4f} for all arms at once, not {ALPHA / share:g}"
                 yield f"arm {arm!r}: {table.metric}.interval has the error rate {rate}"
                 break
-        p = rate_beyond(abs(difference), errors, len(here))
+        p = min(1.0, share * rate_beyond(abs(difference), errors, len(here)))
         yield from agree_p(printed[arm], table.metric, p, arm)
 
 
@@ -95,15 +99,17 @@ def places(end: float | None, difference: float, metric: str) -> tuple[float, ..
     return (on_scale(end, metric), *reach(end, metric))
 
 
-def wrong_rate(distances: Sequence[float], errors: Sequence[Spread], m: int) -> float | None:
-    """The error rate of the first of these ends; None where the level lies among their rates.
+def wrong_rate(
+    distances: Sequence[float], errors: Sequence[Spread], m: int, alpha: float
+) -> float | None:
+    """The error rate of the first of these ends; None where alpha lies among their rates.
 
     distances: from the estimate outwards, of the places where one printed end may stand.
     """
     rates: list[float] = []
     for distance in distances:
         rates.append(rate_beyond(distance, errors, m))
-        if min(rates) - WITHIN <= ALPHA <= max(rates) + WITHIN:
+        if min(rates) - WITHIN <= alpha <= max(rates) + WITHIN:
             return None
     return rates[0]
 

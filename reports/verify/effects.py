@@ -2,11 +2,11 @@
 
 From a page's rows, sharing no code with the statistics.
 
-Estimates by backfitting arm and block means in turn; the error of complete small blocks from its
-formulas, its coverage by integration at the printed width (blocks.py); paired and widened Welch
-intervals by hand (separate.py); a sequence by putting its ends into the test martingale
-(sequences.py). What has no formula short enough to be written twice (ragged small blocks,
-permutations, N*) is left to the rerun in rendered.py.
+Estimates by backfitting arm and block means in turn; the error of complete blocks from its
+formulas, its coverage by integration at the printed width (blocks.py); widened Welch intervals by
+hand (separate.py); a sequence by putting its ends into the test martingale (sequences.py). What has
+no formula short enough to be written twice (ragged blocks, permutations, N*) is left to the rerun
+in rendered.py.
 """
 
 import math
@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from reports.verify.blocks import check_small_blocks
+from reports.verify.blocks import check_blocks
 from reports.verify.page import Printed, Row
 from reports.verify.separate import check_separate
 from reports.verify.sequences import check_sequences
 from reports.verify.table import Table, near, on_scale
 
-SMALL = 5  # blocks up to which one error serves all arms
 WORDS = {
     "val_loss": ("better", "worse"),
     "step_ms": ("faster", "slower"),
@@ -47,7 +46,7 @@ def check_effects(
     table = Table.of(metric, plan["baseline"], rows)
     arms = [arm["name"] for arm in plan["arms"] if arm["name"] != plan["baseline"]]
     here = [arm for arm in arms if f"{metric}.effect" in printed.get(arm, {})]
-    noisy = any(arm.get("alters_noise") for arm in plan["arms"])
+    noisy = [arm["name"] for arm in plan["arms"] if arm.get("alters_noise")]
     for arm in here:
         expected = estimate(table, arm, anytime=anytime)
         effect = printed[arm][f"{metric}.effect"]
@@ -60,13 +59,14 @@ def check_effects(
     if anytime:
         yield from check_sequences(table, here, printed, len(arms))
         return
-    if noisy or table.diverged:
+    if table.diverged:
         return
-    n = table.n_blocks()
-    if 2 <= n <= SMALL and table.complete():
-        yield from check_small_blocks(table, here, printed)
-    elif n > SMALL or n == 0:
-        yield from check_separate(table, here, printed)
+    m = len(here)
+    if not table.n_blocks():
+        yield from check_separate(table, here, printed, m)
+    elif table.n_blocks() >= 2 and table.complete():
+        yield from check_blocks(table, [arm for arm in here if arm not in noisy], printed, m)
+        yield from check_separate(table, [arm for arm in here if arm in noisy], printed, m)
 
 
 def estimate(table: Table, arm: str, *, anytime: bool) -> float | None:
@@ -77,8 +77,7 @@ def estimate(table: Table, arm: str, *, anytime: bool) -> float | None:
     if not table.no_divergence_beside(arm):
         return None
     differences = table.differences(arm)
-    small = 2 <= table.n_blocks() <= SMALL
-    if anytime or not differences or not small or table.diverged:
+    if anytime or not differences or table.n_blocks() < 2 or table.diverged:
         if len(differences) > 1:
             return fmean(differences)
         return fmean(table.loose[arm]) - fmean(table.loose[table.baseline])

@@ -1,6 +1,7 @@
-"""The second path for many blocks and for runs without blocks.
+"""The second path for arms that are judged one by one.
 
-Paired and widened Welch intervals by hand, Bonferroni, sharpened by Holm.
+Runs without blocks, and arms declared to alter the noise: widened Welch and paired intervals by
+hand, Bonferroni, sharpened by Holm.
 """
 
 import math
@@ -26,34 +27,31 @@ class Difference:
     mean: float
     se: float
     df: float
-    paired: bool
 
     def p(self) -> float:
         return 2 * float(stats.t.sf(abs(self.mean) / self.se, self.df))
 
 
 def check_separate(
-    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]]
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: int
 ) -> Iterator[str]:
-    """Paired t over shared blocks or Welch's, Bonferroni, sharpened by Holm.
+    """Paired t over shared blocks or Welch's, widened; sharpened by Holm where it decides the sign.
 
-    The latter where it decides the sign.
+    m: arms of the family, of which those here spend their share of the error.
     """
     differences: dict[str, Difference] = {}
     for arm in here:
-        difference = separate(table, arm, ALPHA / len(here))
+        difference = separate(table, arm, ALPHA / m)
         if difference is None:
             return
         differences[arm] = difference
-    adjusted = adjusted_p(differences)
+    adjusted = {arm: min(1.0, m / len(here) * p) for arm, p in adjusted_p(differences).items()}
     for arm, difference in differences.items():
         part = printed[arm].get(f"{table.metric}.interval")
         if part is None:
             continue
-        half = float(stats.t.isf(ALPHA / len(here) / 2, difference.df)) * difference.se
-        within = WITHIN_VALUE
-        if not difference.paired:
-            within += FACTOR_WITHIN * half
+        half = float(stats.t.isf(ALPHA / m / 2, difference.df)) * difference.se
+        within = WITHIN_VALUE + FACTOR_WITHIN * half
         low, high = ends_of(difference, half, decided=adjusted[arm] <= ALPHA)
         shown_low = on_scale(part.values[0], table.metric)
         shown_high = on_scale(part.values[1], table.metric)
@@ -87,22 +85,18 @@ def ends_of(difference: Difference, half: float, *, decided: bool) -> tuple[floa
 
 
 def separate(table: Table, arm: str, alpha: float) -> Difference | None:
-    """The arm against the baseline, None where a sample has no spread.
-
-    Without blocks the error is widened.
-    """
+    """The arm against the baseline, None where a sample has no spread."""
     differences = table.differences(arm)
-    if len(differences) > 1:
-        se = math.sqrt(variance(differences) / len(differences))
-        if se <= 1e-12:
-            return None
-        df = len(differences) - 1.0
-        return Difference(mean=fmean(differences), se=se, df=df, paired=True)
-    return unpaired(table.loose[arm], table.loose[table.baseline], alpha)
+    if len(differences) < 2:
+        return unpaired(table.loose[arm], table.loose[table.baseline], alpha)
+    se = math.sqrt(variance(differences) / len(differences))
+    if se <= 1e-12:
+        return None
+    return Difference(mean=fmean(differences), se=se, df=len(differences) - 1.0)
 
 
 def unpaired(a: Sequence[float], b: Sequence[float], alpha: float) -> Difference | None:
-    """Two samples without blocks, None where one has no spread."""
+    """Two samples without blocks, None where one has no spread; the error is widened."""
     if len(a) < 2 or len(b) < 2:
         return None
     va, vb = variance(a) / len(a), variance(b) / len(b)
@@ -110,7 +104,7 @@ def unpaired(a: Sequence[float], b: Sequence[float], alpha: float) -> Difference
         return None
     df = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
     se = widened(len(a), len(b), alpha) * math.sqrt(va + vb)
-    return Difference(mean=fmean(a) - fmean(b), se=se, df=df, paired=False)
+    return Difference(mean=fmean(a) - fmean(b), se=se, df=df)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from reports.stats.contrasts import POOLED_UP_TO
 from reports.stats.simultaneous import max_t_quantile
 from reports.stats.two_way import drawn_variances, noisy_share
 from reports.stats.unblocked import widening
@@ -41,13 +40,11 @@ def running_t(d_RNM: np.ndarray) -> np.ndarray:
 def declared_analysis(
     y_RNK: np.ndarray, *, level: float = 0.95, noisy: frozenset[int] = frozenset()
 ) -> Batch:
-    """Blocked experiments by the number of blocks; `noisy` numbers the arms (from 0) declared alters_noise."""
+    """Blocked experiments; `noisy` numbers the arms (from 0) declared alters_noise."""
     _, n, k = y_RNK.shape
     m, alpha = k - 1, 1 - level
     d_RNM = y_RNK[:, :, 1:] - y_RNK[:, :, :1]
     delta = d_RNM.mean(axis=1)
-    if n > POOLED_UP_TO:
-        return _separate(d_RNM, delta, alpha, m, np.arange(m))
     pooled = np.array([j for j in range(m) if j not in noisy])
     own = np.array(sorted(noisy), dtype=int)
     low, high = np.empty_like(delta), np.empty_like(delta)
@@ -94,8 +91,6 @@ def _separate(
 def contrast_half(y_RNK: np.ndarray, c_K: np.ndarray, alpha: float) -> np.ndarray:
     """Half widths (R,) of a contrast of arm means, as reports.analysis.attribution.contrast_of gives them."""
     _, n, k = y_RNK.shape
-    if n > POOLED_UP_TO:
-        return stats.t.isf(alpha / 2, n - 1) * (y_RNK @ c_K).std(axis=1, ddof=1) / np.sqrt(n)
     one, own = drawn_variances(y_RNK, c_K)
     half = stats.t.isf(alpha / 2, (n - 1) * (k - 1)) * np.sqrt(one * (c_K @ c_K) / n)
     return np.maximum(

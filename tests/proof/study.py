@@ -18,6 +18,7 @@ from reports.stats.sequential import critical_t, rate_sequence
 from reports.stats.simultaneous import max_t_quantile
 from reports.stats.unblocked import RATIOS, too_few
 from tests.proof.batch import chunks, declared_analysis, running_t, unblocked_interval
+from tests.proof.patterns import far_noise, power_by_n
 from tests.proof.row import AT_MOST, SIZES, Row
 from tests.proof.shares import anytime_shares, shares, time_shares
 from tests.proof.times import anytime_times, times
@@ -352,10 +353,6 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
 
 
 PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
-    families, ragged, unblocked, axes, ratios, shares, time_shares, times, sequences, unpaired_sequences, anytime_times,
+    families, far_noise, power_by_n, ragged, unblocked, axes, ratios, shares, time_shares, times, sequences, unpaired_sequences, anytime_times,
     anytime_shares, diverged, equivalence, packed, published_deltas, descriptions,
 )  # fmt: skip
-
-
-def study(replications: int) -> list[Row]:
-    return [row for part in PARTS for row in part(replications)]

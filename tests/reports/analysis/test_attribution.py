@@ -93,8 +93,18 @@ def test_a_shares_interval_covers_the_truth(n: int, sds: tuple[float, ...]) -> N
     assert hits / 2000 >= 0.93
 
 
-def test_a_share_of_many_blocks_is_scipys_one_sample_t() -> None:
+def test_a_share_of_many_blocks_is_at_least_as_wide_as_the_anovas() -> None:
+    """One variance of all arms, 18 df, by statsmodels' arithmetic: residual mean square times the contrast's square."""
     y, c = np.random.default_rng(8).normal(size=(7, 4)), np.array([-0.5, 0.5, -0.5, 0.5])
+    left = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
+    half = stats.t.isf(0.01, 18) * np.sqrt((left**2).sum() / 18 * (c @ c) / 7)
+    found = contrast_of(y, c, 0.02)
+    assert half <= (found.high - found.low) / 2 < 1.6 * half
+    assert (found.low + found.high) / 2 == pytest.approx((y @ c).mean())
+
+
+def test_two_arms_of_many_blocks_are_scipys_one_sample_t() -> None:
+    y, c = np.random.default_rng(8).normal(size=(7, 2)), np.array([-1.0, 1.0])
     ends = stats.ttest_1samp(y @ c, 0).confidence_interval(0.98)
     found = contrast_of(y, c, 0.02)
     assert (found.low, found.high) == pytest.approx((ends.low, ends.high))

@@ -15,6 +15,7 @@ from reports.analysis.types import Caution
 from reports.inputs.load import load
 from reports.inputs.recorded import first_crossing
 from reports.stats.sequential import Continue, Stop
+from reports.stats.simultaneous import max_t_quantile
 from tests.report_fixtures import LADDER, Arm, write_experiment
 
 
@@ -66,7 +67,22 @@ def test_times_are_ratios(tmp_path):
     step = load("split", tmp_path).runs.pivot(index="block", columns="arm", values="step_ms")
     d = np.log(step["r08"] / step["r07"])
     r = c.of("r08", "step_ms")
-    half = stats.t.isf(0.025 / 4, 7) * d.std() / np.sqrt(8)
+    y = np.log(step.to_numpy())
+    left = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
+    squares = dict(zip(step.columns, (left**2).sum(0), strict=True))
+    # expected squares of one arm and of the four others hold 7/25 of (16 v + 4 w), (4 v + 76 w)
+    own = max(
+        np.linalg.solve(
+            7 / 25 * np.array([[16, 4], [4, 76]]),
+            [squares[arm], sum(squares.values()) - squares[arm]],
+        ).sum()
+        for arm in ("r07", "r08")
+    )
+    corr = 0.5 * (np.eye(4) + 1)
+    half = max(
+        max_t_quantile(0.95, corr, 28) * np.sqrt(2 * (left**2).sum() / 28 / 8),
+        max_t_quantile(0.95, corr, 4 * 28 / 7) * np.sqrt(own / 8),
+    )
     assert (r.ratio, r.ratio_low, r.ratio_high) == pytest.approx(
         tuple(np.exp([d.mean(), d.mean() - half, d.mean() + half]))
     )

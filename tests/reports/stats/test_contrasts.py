@@ -121,13 +121,27 @@ def test_unblocked_runs_are_scipys_welch_with_a_wider_error():
     assert effect.n_blocks == 0 and effect.method.startswith("Welch")
 
 
-def test_five_blocks_pool_and_six_do_not():
-    rng = np.random.default_rng(1)
-    y = rng.normal(size=(6, 4))
-    for n, method, dfs in ((5, "two-way model, max-t", (12, 8)), (6, "paired t, Holm", (5,))):
-        effects = analyse({f"a{j}": blocked(y[:n, j]) for j in (1, 2, 3)}, blocked(y[:n, 0]))
-        assert {e.method for e in effects.values()} == {method}
-        assert all(any(e.df == pytest.approx(df) for df in dfs) for e in effects.values())
+@pytest.mark.parametrize("n", [2, 5, 6, 12])
+def test_one_analysis_serves_every_number_of_blocks(n):
+    y = np.random.default_rng(1).normal(size=(n, 4))
+    effects = analyse({f"a{j}": blocked(y[:, j]) for j in (1, 2, 3)}, blocked(y[:, 0]))
+    assert {e.method for e in effects.values()} == {"two-way model, max-t"}
+    dfs = (3 * (n - 1), 4 * (n - 1) * 3 / 6)
+    assert all(any(e.df == pytest.approx(df) for df in dfs) for e in effects.values())
+
+
+def test_a_sixth_block_never_takes_power():
+    """Means and sds of the first five blocks as they are: the sixth narrows every interval."""
+    y = np.random.default_rng(4).normal(size=(5, 16))
+    y = (y - y.mean(0)) / y.std(0, ddof=1)
+    widths = []
+    for table in (y, np.vstack([y, y[:1] * 0 + 1])):
+        table = (table - table.mean(0)) / table.std(0, ddof=1)
+        effects = analyse(
+            {f"a{j}": blocked(table[:, j]) for j in range(1, 16)}, blocked(table[:, 0])
+        )
+        widths.append(np.median([e.high - e.low for e in effects.values()]))
+    assert widths[1] < widths[0]
 
 
 @pytest.mark.parametrize("sd", [1.0, 3.0])

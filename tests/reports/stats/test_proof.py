@@ -7,9 +7,9 @@ import pytest
 
 from reports.analysis.attribution import contrast_of
 from reports.stats.contrasts import Sample, analyse
-from tests.proof.__main__ import BEGIN, COLUMNS, DOCS, END, table
+from tests.proof.__main__ import DOCS, table, written_rows
 from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
-from tests.proof.row import Row
+from tests.proof.row import Row, falls
 from tests.proof.shares import FAMILIES
 from tests.proof.study import PARTS, published_deltas, ratios
 
@@ -87,12 +87,13 @@ INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove
 }  # fmt: skip
 ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
     *FAMILIES, *(f"{kind}, anytime-valid" for kind in FAMILIES), "Shapley share of steps", "Shapley share of seconds",
+    "difference, 4 arms, noise far from equal", "difference, 15 arms, noise far from equal",
     "difference, 2 arms at 3 points of an axis", "rate of diverged runs", "rate of diverged runs, anytime-valid", "noise floor",
     "two phases 'verified' at the margin", "difference, simultaneous over 3 arms",
 )  # fmt: skip
 METHODS = {  # every analysis that gives an interval -> a kind that proves it
     "two-way model, max-t": "difference, simultaneous over 4 arms",
-    "paired t, Holm": "difference, simultaneous over 4 arms",
+    "paired t, Holm": "difference, simultaneous over 4 arms",  # of arms declared to alter the noise
     "Welch t, Holm": "difference, not blocked",
     "permuted worst-rank trimmed mean, Holm": "worst-rank trimmed mean",
     "anytime-valid t-mixture": "anytime-valid, 4 arms, peeking to 50 blocks",
@@ -101,33 +102,21 @@ METHODS = {  # every analysis that gives an interval -> a kind that proves it
 }
 
 
-def written_rows() -> list[Row]:
-    """The rows of the table in the docs."""
-    lines = DOCS.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip().splitlines()
-    assert lines[:2] == table([]).splitlines()
-    rows = []
-    for line in lines[2:]:
-        kind, n, noise, replications, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        values = [
-            None if not c else float(c.removesuffix(" %")) / (100 if c.endswith("%") else 1)
-            for c in cells
-        ]
-        rows.append(
-            Row(
-                kind=kind,
-                n=n,
-                noise=noise,
-                replications=int(replications),
-                **dict(zip(COLUMNS, values, strict=True)),
-            )
-        )
-    return rows
-
-
 def test_every_row_of_the_docs_meets_its_bar():
     assert [
         (row.kind, row.n, row.noise, row.misses()) for row in written_rows() if row.misses()
     ] == []
+
+
+def test_power_rises_with_every_block():
+    rows = written_rows()
+    assert falls(rows) == []
+    assert sum(row.kind == "power, 15 arms, effect 2.5 sd" for row in rows) == 10
+    a, b = (
+        Row(kind="power, x", n=n, noise="equal", replications=9, power=p)
+        for n, p in (("5", 0.65), ("6", 0.38))
+    )
+    assert falls([a, b]) == ["power, x: 0.650 at 5, 0.380 at 6"]
 
 
 def test_the_tables_rows_are_those_of_the_study():

@@ -23,6 +23,7 @@ from tests.report_fixtures import write_experiment
 SMALL = {"arms": LADDER[:3], "n_seeds": 4}
 PAIRED = {"arms": LADDER[:4], "n_seeds": 7, "design": "add-one"}
 WATCHED = {"arms": LADDER[:2], "n_seeds": 8, "outcome": {("untied_head", 7): "pending"}}
+NOISY = PAIRED | {"noisy": (1, 2)}
 HOLES = {
     "arms": LADDER[:4],
     "n_seeds": 5,
@@ -30,9 +31,14 @@ HOLES = {
 }
 
 
-def found(tmp_path, *, blocked: bool = True, **how) -> list[str]:
-    """What the second path alone says of the page of such an experiment."""
+def found(tmp_path, *, blocked: bool = True, noisy: tuple[int, ...] = (), **how) -> list[str]:
+    """What the second path alone says of the page of such an experiment; noisy: arms declared to alter the noise."""
     write_experiment(tmp_path, **how)
+    if noisy:
+        path = tmp_path / "experiments" / "split" / "experiment.json"
+        plan = json.loads(path.read_text())
+        arms = [{**arm, "alters_noise": i in noisy} for i, arm in enumerate(plan["arms"])]
+        path.write_text(json.dumps({**plan, "arms": arms}))
     if not blocked:
         path = tmp_path / "experiments" / "split" / "experiment.json"
         plan = json.loads(path.read_text())
@@ -47,6 +53,7 @@ def found(tmp_path, *, blocked: bool = True, **how) -> list[str]:
     [
         SMALL,
         PAIRED,
+        NOISY,
         WATCHED,
         HOLES,
         {"arms": LADDER, "n_seeds": 2},
@@ -73,8 +80,9 @@ def test_p_values_of_small_blocks_that_are_too_small_are_found(tmp_path, monkeyp
 
 
 def test_p_values_without_their_adjustment_are_found(tmp_path, monkeypatch):
+    assert found(tmp_path / "right", **NOISY, sd=0.02) == []
     monkeypatch.setattr(reports.stats.contrasts, "holm", lambda p: p)
-    assert any(".p is printed as" in s for s in found(tmp_path, **PAIRED, sd=0.02))
+    assert any(".p is printed as" in s for s in found(tmp_path / "wrong", **NOISY, sd=0.02))
 
 
 @pytest.mark.slow
@@ -86,7 +94,7 @@ def test_a_wrong_paired_error_is_found(tmp_path, monkeypatch):
         return delta, 0.95 * se, df, n
 
     monkeypatch.setattr(reports.stats.contrasts, "paired_t", smaller)
-    assert any("val_loss.interval is printed as" in s for s in found(tmp_path, **PAIRED))
+    assert any("val_loss.interval is printed as" in s for s in found(tmp_path, **NOISY))
 
 
 def test_a_wrong_error_of_unblocked_runs_is_found(tmp_path, monkeypatch):

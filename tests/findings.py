@@ -1,0 +1,25 @@
+"""python -m tests.findings: write the published pages again from the data inside them.
+
+For when the report's own code changed what it prints of the same runs; say why in CHANGELOG.md under *Numerics*."""
+
+import sys
+from pathlib import Path
+
+from reports.page.write import draw_page, judged
+from reports.verify.page import read_page
+
+PAGES = sorted((Path(__file__).resolve().parents[1] / "docs" / "findings").rglob("*.html"))
+
+
+def main() -> int:
+    for path in PAGES:
+        page = read_page(path)
+        path.write_text(
+            draw_page([judged(data) for data in page.data["experiments"]]), encoding="utf-8"
+        )
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
