@@ -10,6 +10,7 @@ import typer
 from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
 from harness.cli.table import print_json, print_table
+from harness.foreign.log_arms import ArmBy
 
 if TYPE_CHECKING:
     from harness.foreign.imports import Imported
@@ -19,9 +20,10 @@ Logs = Annotated[
     typer.Argument(metavar="LOG...|DIR", help="logs, or folders: one arm per folder"),
 ]
 ExperimentName = Annotated[str, typer.Option("--experiment", help="the name to import under")]
-Arm = Annotated[
-    str | None,
-    typer.Option("--arm", help="one arm for everything instead of one per folder"),
+Arm = Annotated[str | None, typer.Option("--arm", help="one arm for everything")]
+ArmByOption = Annotated[
+    ArmBy,
+    typer.Option("--arm-by", help="what makes an arm: folder and program, or the folder alone"),
 ]
 Baseline = Annotated[
     str | None,
@@ -34,6 +36,7 @@ def import_(
     logs: Logs,
     experiment: ExperimentName,
     arm: Arm = None,
+    arm_by: ArmByOption = ArmBy.CODE,
     baseline: Baseline = None,
     results: Results = RESULTS,
     json: Json = False,
@@ -49,6 +52,7 @@ def import_(
         store=Store.create(results),
         experiment=experiment,
         arm=arm,
+        arm_by=arm_by,
         baseline=baseline,
         command=redact(shlex.join(["ablate", *sys.argv[1:]])),
     )
@@ -68,6 +72,10 @@ def imported_mapping(experiment: str, imported: "Imported") -> dict[str, Any]:
         "imported": imported.n_added,
         "known": imported.n_present,
         "copies": imported.copies,
+        "twins": imported.twins,
+        "skipped": imported.skipped,
+        "mixed": imported.mixed,
+        "seeds_reused": imported.seeds,
         "refused": imported.refused,
     }
 
@@ -76,16 +84,25 @@ def print_imported(experiment: str, imported: "Imported") -> None:
     """What became of every file that is no new run, and the arms."""
     for path, other in imported.copies.items():
         print(f"{_line(path)}: the same log as {_line(other)}: one run")
+    for path, other in imported.twins.items():
+        print(f"{_line(path)}: a summary or a twin of {_line(other)}: one run")
+    for path, what in imported.skipped.items():
+        print(f"{_line(path)}: {what}: left out")
     for path, why in imported.refused.items():
         print(f"{_line(path)}: refused: {why}")
     print_table(_arm_rows(imported))
+    for arm, what in imported.mixed.items():
+        print(f"{_line(arm)}: mixes {what}: --arm-by code tells them apart")
+    for arm, seeds in imported.seeds.items():
+        for seed, files in seeds.items():
+            print(f"{_line(arm)}: seed {seed} was used by {len(files)} logs: {_files(files)}")
     if imported.n_with_code_lines:
         n_logs = imported.n_with_code_lines
         print(f"{n_logs} logs hold code with lines that look like measurements: not counted")
     counts = (
         f"{imported.n_added} runs imported",
         f"{imported.n_present} there already",
-        f"{len(imported.copies)} copies",
+        f"{len(imported.copies) + len(imported.twins)} copies",
         f"{len(imported.refused)} files refused",
     )
     print(f"{experiment}: {', '.join(counts)}")
@@ -99,6 +116,10 @@ def _arm_rows(imported: "Imported") -> list[dict[str, Any]]:
         n_runs = sum(run.arm == arm.name for run in imported.plan.runs)
         rows.append({"arm": arm.name, "runs": n_runs})
     return rows
+
+
+def _files(paths: list[str]) -> str:
+    return ", ".join(map(_line, paths))
 
 
 def _line(path: str) -> str:

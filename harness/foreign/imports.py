@@ -1,41 +1,22 @@
 """Logs of the public benchmark as runs of the results folder, marked as imported."""
 
-import json
-import os
-import uuid
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError, near
 from harness.experiment.keys import check_name
-from harness.foreign.log_lines import VERSIONS, LogError
-from harness.foreign.logs import LogFacts, Reading, read_log
+from harness.foreign.imported_run import origin, seed_of, spec_of_log, write_run
+from harness.foreign.log_arms import ArmBy, LogPlace, Program, mixed_words, name_arms
+from harness.foreign.log_files import FoundFile, ReadLog, files_under, read_all
 from harness.foreign.plan import SELF_REPORTED, UNKNOWN_CORPUS, plan_run
-from harness.node.slots import find_cpus
-from harness.run.digests import short_digest
-from harness.run.document import Content
-from harness.run.files import now_iso
 from harness.run.plan import Plan, PlanArm, PlanRun
-from harness.run.results import result_text
-from harness.run.spec import Outcome, RunSpec, Status
-from harness.store.attempt import result_of
+from harness.run.spec import RunSpec
 from harness.store.errors import ResultsError
 from harness.store.plans import read_plan, save_plan
 from harness.store.store import Store
 
-# what lies beside the logs of a record and is none; everything else in a folder is tried
-NOT_LOGS = {
-    *(".py", ".ipynb", ".sh", ".cu", ".cpp", ".h"),
-    *(".md", ".rst", ".html", ".json", ".csv", ".yaml", ".yml", ".toml", ".cfg"),
-    *(".png", ".jpg", ".jpeg", ".svg", ".gif", ".pdf", ".diff", ".patch"),
-}
-NOT_LOG_NAMES = ("LICENSE", "Makefile", "requirements.txt")
-MANY = 32  # files: fewer are read before other processes have started
-MAX_READERS = 8  # processes
-FILES_AT_ONCE = 8  # of a process
 MAX_ARM_NAME = 200  # characters
 
 
@@ -48,67 +29,24 @@ class Imported:
     n_present: int = 0  # runs that were there before
     n_with_code_lines: int = 0  # logs whose code holds lines like measurements
     copies: dict[str, str] = field(default_factory=dict)  # file -> the file it repeats
+    twins: dict[str, str] = field(default_factory=dict)  # file -> the log of the same run
+    skipped: dict[str, str] = field(default_factory=dict)  # file -> what it is
     refused: dict[str, str] = field(default_factory=dict)  # file -> why
+    mixed: dict[str, str] = field(default_factory=dict)  # arm -> what it mixes
+    seeds: dict[str, dict[int, list[str]]] = field(default_factory=dict)  # arm -> seed -> its logs
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadLog:
-    """A log that was read, or why it is refused."""
+class _Log:
+    """A run that was taken, before its arm has a name."""
 
-    reading: Reading
-    code: str | None  # digest of the code at its head
-    refused: str | None = None
-
-
-# ---------------------------------------------------------------- logs
-
-
-def logs_under(paths: Sequence[Path], arm: str | None) -> Iterator[tuple[str, Path]]:
-    """(arm, file) of every log.
-
-    A folder's own logs and each folder in it are an arm by its name, unless `arm` names it.
-    Raises UserError for a path that does not exist."""
-    for path in paths:
-        if not os.path.lexists(path):
-            raise UserError(f"{path}: no such file or folder: name a log, or a folder of logs")
-        if not path.is_dir():
-            yield arm or path.absolute().parent.name or "logs", path
-            continue
-        for file in _logs_in(path):
-            inner = file.relative_to(path).parts[:-1]
-            if inner:
-                yield arm or inner[0], file
-            else:
-                yield arm or path.absolute().name, file
-
-
-def _logs_in(root: Path) -> Iterator[Path]:
-    """What may be a log in a folder and those under it, in the order of their names."""
-    for folder, inner, names in os.walk(root):
-        inner[:] = sorted(name for name in inner if not name.startswith((".", "__")))
-        for name in sorted(names):
-            is_other = Path(name).suffix in NOT_LOGS or name in NOT_LOG_NAMES
-            if not is_other and not name.startswith("."):
-                yield Path(folder) / name
-
-
-def read_all(paths: Sequence[Path]) -> Iterator[ReadLog]:
-    """Every file, in order; many files are read on all CPUs."""
-    n_cpus = find_cpus()
-    if len(paths) < MANY or n_cpus == 1:
-        yield from map(read_one, paths)
-        return
-    with ProcessPoolExecutor(min(MAX_READERS, n_cpus)) as pool:
-        yield from pool.map(read_one, paths, chunksize=FILES_AT_ONCE)
-
-
-def read_one(path: Path) -> ReadLog:
-    """A file, read or refused."""
-    try:
-        reading, code = read_log(path)
-    except LogError as error:
-        return ReadLog(reading=Reading(), code=None, refused=str(error))
-    return ReadLog(reading=reading, code=code)
+    file: str  # the path as given, and which run of it
+    place: LogPlace
+    program: Program
+    seed: int | None
+    spec: RunSpec
+    points: frozenset[tuple[object, ...]]
+    memory: Mapping[str, int]
 
 
 # ---------------------------------------------------------------- the import
@@ -120,29 +58,36 @@ def import_logs(
     store: Store,
     experiment: str,
     arm: str | None = None,
+    arm_by: ArmBy = ArmBy.CODE,
     baseline: str | None = None,
     command: str = "",
 ) -> Imported:
     """Bring logs in as runs of an imported experiment, which is made or added to.
 
-    arm: one for all logs, else each folder is one; baseline: the arm to compare with, else the
-    first; command: what was typed. A log that is there already is one run."""
+    arm: one for all logs, else arm_by says what makes one; baseline: the arm to compare with, else
+    the first; command: what was typed. A log that is there already is one run."""
     check_name(experiment, "--experiment")
     before = _plan_before(store, experiment)
-    logs = list(logs_under(paths, arm))
-    _check_arms(logs, before, baseline)
+    files = list(files_under(paths))
+    _check_names(files, arm)
     imported = Imported()
+    logs = list(_taken(files, imported, store))
+    names = _names_of_arms(logs, arm, arm_by, before)
     rows = {run.run_id: run for run in before.runs}
-    _import_runs(logs, rows, imported, store)
+    _add_rows(logs, names, rows, imported)
     arms = list(dict.fromkeys([*before.by_arm, *(row.arm for row in rows.values())]))
+    if baseline is not None and baseline not in arms:
+        raise _no_baseline(baseline, arms, imported)
     if not arms:
         return imported
+    _find_doubts(logs, names, imported)
     chosen = baseline or before.baseline or arms[0]
-    if chosen not in arms:
-        reason = next(iter(imported.refused.values()), "")
-        raise UserError(f"--baseline '{chosen}': none of its logs could be taken: {reason}")
     arms.remove(chosen)
-    imported.plan = _plan(before, [chosen, *arms], list(rows.values()), command)
+    codes = _codes(logs, names, before)
+    planned = []
+    for name in (chosen, *arms):
+        planned.append(PlanArm(name=name, of=name, code=codes[name]))
+    imported.plan = _plan(before, planned, list(rows.values()), command)
     try:
         save_plan(store.root, imported.plan)
     except OSError as error:
@@ -163,59 +108,196 @@ def _plan_before(store: Store, experiment: str) -> Plan:
     return before
 
 
-def _check_arms(logs: Sequence[tuple[str, Path]], before: Plan, baseline: str | None) -> None:
-    """Raises UserError for an arm name that cannot be printed, or a baseline that is no arm."""
-    names = dict.fromkeys(name for name, _ in logs)
+def _check_names(files: Iterable[FoundFile], arm: str | None) -> None:
+    """Raises UserError for an arm name that cannot be printed."""
+    names = dict.fromkeys(arm or file.place.folder for file in files)
     for name in names:
         if not name.isprintable() or len(name) > MAX_ARM_NAME:
             raise UserError(f"arm name {name!r} must be printable and shorter: name it with --arm")
-    arms = list(dict.fromkeys([*before.by_arm, *names]))
-    if baseline is not None and baseline not in arms:
-        raise UserError(f"--baseline '{baseline}' is none of the arms{near(baseline, arms)}")
 
 
-def _import_runs(
-    logs: Sequence[tuple[str, Path]], rows: dict[str, PlanRun], imported: Imported, store: Store
-) -> None:
-    """Write a run for every log that is none yet; what became of each is added to `imported`.
+def _no_baseline(baseline: str, arms: Sequence[str], imported: Imported) -> UserError:
+    if not arms:
+        reason = next(iter(imported.refused.values()), "there is none")
+        return UserError(f"--baseline '{baseline}': none of its logs could be taken: {reason}")
+    return UserError(f"--baseline '{baseline}' is none of the arms{near(baseline, arms)}")
 
-    rows: run_id -> run, those that were there before; the new ones are added."""
-    first_files: dict[str, str] = {}  # run_id -> its file
-    for (arm, path), log in zip(logs, read_all([path for _, path in logs])):
-        file = str(path)
-        if log.refused is not None:
-            imported.refused[file] = log.refused
-            continue
+
+# ---------------------------------------------------------------- the logs
+
+
+def _taken(files: Sequence[FoundFile], imported: Imported, store: Store) -> Iterator[_Log]:
+    """Every run once, written where it is none yet; what became of the rest goes to `imported`."""
+    taken = _Taken(imported, store)
+    bare = []
+    logs = []
+    for file in files:
+        if file.is_trace:
+            imported.skipped[str(file.path)] = "a profiler's trace, no log"
+        else:
+            logs.append(file)
+    for file, runs in zip(logs, read_all([file.path for file in logs]), strict=True):
+        for log in runs:
+            if log.refused is not None:
+                imported.refused[str(file.path)] = log.refused
+            elif log.is_bare:  # its whole log may come later
+                bare.append((file, log))
+            else:
+                yield from taken.take(file, log)
+    bare.sort(key=_n_points, reverse=True)
+    for file, log in bare:
+        yield from taken.take(file, log)
+
+
+def _n_points(found: tuple[FoundFile, ReadLog]) -> int:
+    """The whole logs before their summaries."""
+    _, log = found
+    return log.reading.n_points
+
+
+class _Taken:
+    """The runs that were taken so far, by what tells twins."""
+
+    def __init__(self, imported: Imported, store: Store) -> None:
+        self.imported = imported
+        self.store = store
+        self.first_files: dict[str, str] = {}  # run_id -> its file
+        self.by_end: dict[object, list[_Log]] = defaultdict(list)  # last validation -> runs
+
+    def take(self, file: FoundFile, log: ReadLog) -> Iterator[_Log]:
+        """The run of a log, written where it is none yet; nothing where it was taken before."""
+        name = origin(log, file)
         spec = spec_of_log(log)
+        first_file = self.first_files.setdefault(spec.run_id, name)
+        if first_file != name:
+            self.imported.copies[name] = first_file
+            return
+        twin = self._twin(file.place, log)
+        if twin is not None:
+            self.imported.twins[name] = twin.file
+            return
         if log.reading.dropped:
-            imported.n_with_code_lines += 1
-        first_file = first_files.setdefault(spec.run_id, file)
-        if first_file != file:
-            imported.copies[file] = first_file
-            continue
-        if spec.run_id in rows:
+            self.imported.n_with_code_lines += 1
+        write_run(self.store, spec, log, file)
+        taken = _Log(
+            file=name,
+            place=file.place,
+            program=log.ran(),
+            seed=seed_of(log, file),
+            spec=spec,
+            points=log.points,
+            memory=log.reading.facts.memory,
+        )
+        self.by_end[_end(log)].append(taken)
+        yield taken
+
+    def _twin(self, place: LogPlace, log: ReadLog) -> _Log | None:
+        """The run taken before whose log this one repeats, in part or with more around it."""
+        for other in self.by_end[_end(log)]:
+            is_part = log.points <= other.points or other.points <= log.points
+            n_shared = min(len(log.points), len(other.points))
+            memory = log.reading.facts.memory
+            if any(other.memory.get(key, memory[key]) != memory[key] for key in memory):
+                continue
+            if is_part and (n_shared > 1 or other.place.folder == place.folder):
+                return other
+        return None
+
+
+def _end(log: ReadLog) -> object:
+    """A run's last validation: (steps, loss, seconds)."""
+    reading = log.reading
+    if not reading.losses["val"]:
+        return None
+    return reading.n_steps, repr(reading.losses["val"][-1]), repr(round(reading.times[-1], 6))
+
+
+# ---------------------------------------------------------------- the arms
+
+
+def _names_of_arms(logs: Sequence[_Log], arm: str | None, arm_by: ArmBy, before: Plan) -> list[str]:
+    """The arm of every log; one that would join another program of its name is told apart."""
+    if arm is not None:
+        return [arm] * len(logs)
+    given = name_arms([(log.place, log.program) for log in logs], arm_by)
+    if arm_by is not ArmBy.CODE:
+        return given
+    known = {run.run_id: run.arm for run in before.runs}
+    steps = {run.arm: run.budget for run in before.runs}
+    names = []
+    for log, name in zip(logs, given, strict=True):
+        arm_before = before.by_arm.get(name)
+        if log.spec.run_id in known:
+            name = known[log.spec.run_id]
+        elif arm_before is not None and log.program.code != arm_before.code:
+            name = f"{name} (code {log.program.code or 'unknown'})"
+        elif arm_before is not None and log.program.steps != steps.get(name):
+            name = f"{name} ({log.program.steps} steps)"
+        names.append(name)
+    return names
+
+
+def _codes(logs: Sequence[_Log], names: Sequence[str], before: Plan) -> dict[str, str | None]:
+    """Arm -> the program of all its runs, None where there is none or several."""
+    codes: dict[str, set[str | None]] = defaultdict(set)
+    for arm in before.arms:
+        codes[arm.name].add(arm.code)
+    for log, name in zip(logs, names, strict=True):
+        codes[name].add(log.program.code)
+    one = {}
+    for name, of_arm in codes.items():
+        one[name] = of_arm.copy().pop() if len(of_arm) == 1 else None
+    return one
+
+
+def _add_rows(
+    logs: Sequence[_Log], names: Sequence[str], rows: dict[str, PlanRun], imported: Imported
+) -> None:
+    """Add the runs that are new to the rows by run_id."""
+    n_runs = Counter(row.arm for row in rows.values())
+    for log, name in zip(logs, names, strict=True):
+        if log.spec.run_id in rows:
             imported.n_present += 1
             continue
-        write_run(store, spec, log, path)
-        row = plan_run(arm, spec)
-        rows[spec.run_id] = replace(row, replicate=_n_runs(rows.values(), arm), imported=True)
+        row = plan_run(name, log.spec)
+        rows[log.spec.run_id] = replace(row, replicate=n_runs[name], imported=True)
+        n_runs[name] += 1
         imported.n_added += 1
 
 
-def _n_runs(runs: Iterable[PlanRun], arm: str) -> int:
-    return sum(run.arm == arm for run in runs)
+def _find_doubts(logs: Sequence[_Log], names: Sequence[str], imported: Imported) -> None:
+    """Arms that mix programs, as they were named, and seeds that several logs of an arm used."""
+    of_arm: dict[str, list[_Log]] = defaultdict(list)
+    for log, name in zip(logs, names, strict=True):
+        of_arm[name].append(log)
+    for name, members in of_arm.items():
+        words = mixed_words(log.program for log in members)
+        if words is not None:
+            imported.mixed[name] = words
+        reused = _reused_seeds(members)
+        if reused:
+            imported.seeds[name] = reused
 
 
-def _plan(before: Plan, arms: Sequence[str], runs: Sequence[PlanRun], command: str) -> Plan:
+def _reused_seeds(logs: Sequence[_Log]) -> dict[int, list[str]]:
+    """Seed -> the logs that used it, of those that several did."""
+    files: dict[int, list[str]] = defaultdict(list)
+    for log in logs:
+        if log.seed is not None:
+            files[log.seed].append(log.file)
+    return {seed: names for seed, names in files.items() if len(names) > 1}
+
+
+def _plan(before: Plan, arms: Sequence[PlanArm], runs: Sequence[PlanRun], command: str) -> Plan:
     """experiment.json of the logs so far; arms: the baseline first."""
-    n_seeds = max(_n_runs(runs, arm) for arm in arms)
+    n_seeds = max(Counter(run.arm for run in runs).values())
     return Plan(
         name=before.name,
         question=f"What do the logs imported as {before.name} say?",
         base="logs",
         scale="gpt2",
-        baseline=arms[0],
-        arms=tuple(PlanArm(name=arm, of=arm) for arm in arms),
+        baseline=arms[0].name,
+        arms=tuple(arms),
         seeds=tuple(range(n_seeds)),
         protocol=SELF_REPORTED,
         corpus=UNKNOWN_CORPUS,
@@ -225,94 +307,3 @@ def _plan(before: Plan, arms: Sequence[str], runs: Sequence[PlanRun], command: s
         runs=tuple(runs),
         imported=True,
     )
-
-
-# ---------------------------------------------------------------- one run
-
-
-def spec_of_log(log: ReadLog) -> RunSpec:
-    """The identity of an imported run: what was measured, by which code, on what.
-
-    Its number stands for the measurements."""
-    reading = log.reading
-    facts: Content = dict(reading.facts.versions)
-    if reading.facts.gpus:
-        facts["gpus"] = reading.facts.gpus
-    return RunSpec(
-        config={"log": {"code": log.code, "steps": reading.n_steps}},
-        seed=0,
-        replicate=int(reading.digest()[:12], 16),
-        budget=reading.n_steps,
-        data_name=UNKNOWN_CORPUS.name,
-        data_fingerprint=UNKNOWN_CORPUS.fingerprint,
-        source_digest=log.code or "unknown",
-        environment_digest=short_digest(facts),
-        device="cuda" if reading.facts.gpus else "unknown",
-    )
-
-
-def environment_of_log(facts: LogFacts) -> dict[str, Any]:
-    """environment.json: what the log says of the machine."""
-    driver = facts.versions.get("driver")
-    versions = {name: facts.versions[name] for name in VERSIONS if name in facts.versions}
-    return {
-        "schema": 1,
-        "host": None,
-        "cpu": None,
-        "gpus": [{"name": name, "driver_version": driver} for name in facts.gpus],
-        **versions,
-        "lock": versions,
-    }
-
-
-def write_run(store: Store, spec: RunSpec, log: ReadLog, path: Path) -> None:
-    """A run's folder, made beside its place and renamed, whole or not at all."""
-    run = store.directory(spec.run_id)
-    if (run / "result.json").exists():
-        return
-    beside = store.runs / f".import-{uuid.uuid4().hex[:12]}"
-    try:
-        _write_files(beside, spec, log, path)
-        os.rename(beside, run)
-    except OSError as error:
-        if not (run / "result.json").exists():
-            raise ResultsError(store.root, error) from None
-
-
-def _write_files(folder: Path, spec: RunSpec, log: ReadLog, path: Path) -> None:
-    """Everything that a run's folder holds, its result last."""
-    ended = now_iso()
-    outcome = _outcome(log, path)
-    environment = json.dumps(environment_of_log(log.reading.facts), indent=1)
-    attempt: Mapping[str, Any] = {
-        "attempt": 1,
-        "ended": ended,
-        "status": outcome.status,
-        "reason": outcome.reason,
-    }
-    folder.mkdir()
-    (folder / "config.yaml").write_text(spec.to_yaml(), encoding="utf-8")
-    (folder / "environment.json").write_text(environment, encoding="utf-8")
-    with (folder / "metrics.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(log.reading.lines())
-    (folder / "log.txt").write_text(f"imported from {path.absolute()}\n", encoding="utf-8")
-    (folder / "attempts.jsonl").write_text(json.dumps(attempt) + "\n", encoding="utf-8")
-    result = result_of(folder, spec, outcome, started=None, ended=ended, attempt=1)
-    (folder / "result.json").write_text(result_text(result), encoding="utf-8")
-
-
-def _outcome(log: ReadLog, path: Path) -> Outcome:
-    reading = log.reading
-    status: Status = "finished"
-    reason = None
-    if reading.exploded is not None:
-        status = "diverged"
-        reason = f"the loss was not finite or exploded at step {reading.exploded}"
-    marks = {
-        "imported": True,
-        "self_reported": True,
-        "budget": reading.n_steps,
-        "log": path.name,
-        "code": log.code,
-    }
-    return Outcome(status=status, reason=reason, final=reading.final(), marks=marks)

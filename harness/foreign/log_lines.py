@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+MEASURED = frozenset((b"val_loss", b"train_loss", b"train_time", b"tel", b"trl"))
 LINE_LIMIT = 1 << 16  # bytes: a longer line is no line of a log
 MAX_SHOWN = 40  # characters of a text that is no number
 SEPARATOR = re.compile(rb"={20,}\s*$")
@@ -43,9 +44,9 @@ LINE_FORMATS = (
         pattern=re.compile(
             rb"step:(?P<step>\d{1,9})/(?P<total>\d{1,9})"
             rb"(?: (?P<kind>val|train)_loss:(?P<loss>\S{1,40}))?"
-            rb"(?: train_time:(?P<time>\S{1,40}?)ms)?"
-            rb"(?: step_avg:(?P<average>\S{1,40}?)ms)?"
-            rb"(?: [a-z_]{1,40}:\S{1,40})*\s*$"
+            rb"(?: train_time:(?P<time>\S{1,40}?)(?P<time_unit>m?s))?"
+            rb"(?: step_avg:(?P<average>\S{1,40}?)(?P<average_unit>m?s))?"
+            rb"(?: (?!train_time:|step_avg:|val_loss:|train_loss:)[a-z_]{1,40}:\S{1,40})*\s*$"
         ),
         kinds={b"val": "val", b"train": "train"},
     ),
@@ -56,7 +57,12 @@ LINE_FORMATS = (
     ),
 )
 POINT_STARTS = tuple(era.start for era in LINE_FORMATS)
-FACT_STARTS = (b"Running", b"peak", b"|")
+# a time whose unit is missing, or no number that was printed whole
+CUT_TIME = re.compile(
+    rb"step:\d{1,9}/\d{1,9} (?:.{0,200} )?(?P<word>train_time|step_avg):(?P<text>\S{0,40})(?:\s|$)"
+)
+UNITS_MS = {b"ms": 1.0, b"s": 1000.0}
+FACT_STARTS = (b"Running", b"peak", b"|", b"Using seed", b"seed", b"Seed", b"SEED")
 MEMORY = {
     "peak_allocated_mib": re.compile(rb"peak memory (?:allocated|consumption): (\d{1,9}) MiB"),
     "peak_reserved_mib": re.compile(rb"peak memory .{0,60}reserved: (\d{1,9}) MiB"),
@@ -68,7 +74,9 @@ VERSIONS = {
     "triton": re.compile(rb"Running triton version (\d[\w.+]*)", re.IGNORECASE),
     "driver": re.compile(rb"\| NVIDIA-SMI .{0,60}Driver Version: (\d[\w.]*)"),
 }
-# a row of nvidia-smi's table
+SEED = re.compile(rb"(?:Using )?seed ?[:=] ?(\d{1,18})\b", re.IGNORECASE)
+# rows of nvidia-smi's table
+GPU_MEMORY = re.compile(rb"\|.{0,60}/\s*(\d{3,9})MiB \|")
 GPU = re.compile(rb"\|\s+\d{1,3}\s+([A-Z][\w \-/.]{0,60}?)\s+(?:On|Off|N/A)\s*\|")
 
 
@@ -95,7 +103,39 @@ def read_point(line: bytes) -> LogPoint | None:
         match = era.pattern.match(line)
         if match is not None:
             return _point(match.groupdict(), era.kinds)
+    cut = CUT_TIME.match(line)
+    if cut is not None and not cut["text"].endswith(b"s"):
+        word = cut["word"].decode()
+        raise LogError(f"the {word} {_shown(cut['text'])} has no unit: its line is cut")
     return None
+
+
+class Shape(NamedTuple):
+    """How a measurement's line is written: its words, and how the last number ends."""
+
+    words: tuple[bytes, ...]
+    has_unit: bool  # a number with its unit was printed whole
+    n_decimals: int
+
+
+def shape_of(line: bytes) -> Shape | None:
+    """How a line is written; None where it holds no measurement."""
+    words = []
+    text = b""
+    for word in line.split()[1:]:
+        name, colon, text = word.partition(b":")
+        if not colon:
+            return None
+        words.append(name)
+    if not MEASURED.intersection(words):
+        return None
+    number = text.rstrip(b"ms")
+    _, _, decimals = number.partition(b".")
+    return Shape(
+        words=tuple(words),
+        has_unit=text.removeprefix(number) in UNITS_MS,
+        n_decimals=len(decimals),
+    )
 
 
 def _point(groups: Mapping[str, bytes | None], kinds: Mapping[bytes, PointKind]) -> LogPoint | None:
@@ -104,8 +144,8 @@ def _point(groups: Mapping[str, bytes | None], kinds: Mapping[bytes, PointKind])
     if word is None and time is None:
         return None
     assert groups["step"] is not None
-    time_ms = _milliseconds(time)
-    step_ms = _milliseconds(groups.get("average"))
+    time_ms = _milliseconds(time, groups.get("time_unit"))
+    step_ms = _milliseconds(groups.get("average"), groups.get("average_unit"))
     kind: PointKind = "time"
     value = math.nan
     if word is not None and loss is not None:
@@ -131,9 +171,9 @@ def _loss(text: bytes) -> float:
     return value
 
 
-def _milliseconds(text: bytes | None) -> float | None:
+def _milliseconds(text: bytes | None, unit: bytes | None) -> float | None:
     """None for no time, and for nanms, which scripts print while they have not timed a step."""
-    if text is None:
+    if text is None or unit is None:
         return None
     try:
         value = float(text)
@@ -143,7 +183,7 @@ def _milliseconds(text: bytes | None) -> float | None:
         raise LogError(f"the time {_shown(text)} is below zero")
     if not math.isfinite(value):
         return None
-    return value
+    return value * UNITS_MS[unit]
 
 
 def _shown(text: bytes) -> str:

@@ -7,25 +7,18 @@ counts: each of them throws away what was read before.
 
 import hashlib
 import math
-import os
-import stat
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from harness.config.run import EXPLODED, UNTIMED_STEPS
+from harness.foreign.log_facts import LogFacts
 from harness.foreign.log_lines import (
     CODE,
     FACT_STARTS,
-    GPU,
-    LINE_LIMIT,
     MEMORY,
     POINT_STARTS,
     SEPARATOR,
-    VERSIONS,
     LogError,
     LogPoint,
     read_point,
@@ -34,35 +27,7 @@ from harness.run.digests import canonical
 
 MAX_LOG_POINTS = 5_000_000
 DIGEST_DIGITS = 16  # of a digest
-UNREADABLE = {  # how a file opens -> what it is
-    b"\xff\xfe": "it is UTF-16 text: save it as UTF-8",
-    b"\xfe\xff": "it is UTF-16 text: save it as UTF-8",
-    b"\x1f\x8b": "it is compressed: unpack it first",
-    b"PK\x03\x04": "it is compressed: unpack it first",
-}
-
-
-@dataclass(kw_only=True)
-class LogFacts:
-    """What a log says of the machine that made it."""
-
-    versions: dict[str, str] = field(default_factory=dict)  # of VERSIONS
-    memory: dict[str, int] = field(default_factory=dict)  # of MEMORY, MiB
-    gpus: list[str] = field(default_factory=list)  # names
-
-    def feed(self, line: bytes) -> None:
-        """Read one line; most say nothing."""
-        for name, pattern in VERSIONS.items():
-            match = pattern.match(line)
-            if match is not None:
-                self.versions[name] = match[1].decode()
-        for name, pattern in MEMORY.items():
-            match = pattern.match(line)
-            if match is not None:
-                self.memory[name] = int(match[1])
-        match = GPU.match(line)
-        if match is not None:
-            self.gpus.append(match[1].decode().strip())
+TEXT_MARKS = (b'"""', b"'''")  # open and close a text of several lines
 
 
 class Reading:
@@ -115,8 +80,7 @@ class Reading:
 
     def _feed_other(self, line: bytes) -> None:
         """A line that holds no point: of code, of ====, or of the machine."""
-        opens_text = b'"""' in line or b"'''" in line  # only code does
-        if opens_text or CODE.match(line):
+        if is_code(line):
             self._drop()
         elif SEPARATOR.match(line):
             self._barrier = True
@@ -268,73 +232,13 @@ class Reading:
         return sha.hexdigest()[:DIGEST_DIGITS]
 
 
+def is_code(line: bytes) -> bool:
+    """Whether a line can only be code: it opens or closes a text, or defines something."""
+    opens_text = any(mark in line for mark in TEXT_MARKS)
+    return opens_text or CODE.match(line) is not None
+
+
 def _json_number(value: float) -> str:
     if math.isfinite(value):
         return repr(value)
     return "null"
-
-
-class CodeDigest:
-    """Digest of the code at the head of a log: the section between lines of ==== that has code."""
-
-    def __init__(self) -> None:
-        self.section = hashlib.sha256()
-        self.is_code = False
-        self.digest: str | None = None
-
-    def feed(self, line: bytes) -> None:
-        """Read one line."""
-        if SEPARATOR.match(line):
-            if self.is_code:
-                self.digest = self.section.hexdigest()[:DIGEST_DIGITS]
-            self.section = hashlib.sha256()
-            self.is_code = False
-            return
-        self.section.update(line.rstrip(b"\r\n") + b"\n")
-        if CODE.match(line):
-            self.is_code = True
-
-
-def read_log(path: Path) -> tuple[Reading, str | None]:
-    """A log in bounded memory, with the digest of its code.
-
-    Raises LogError, in one line, for what is not a run's whole log."""
-    reading = Reading()
-    code = CodeDigest()
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):  # never wait for a pipe or a device
-            raise LogError("it is not a file")
-        if not status.st_size:
-            raise LogError("it is empty")
-        with path.open("rb") as file:
-            _refuse_unreadable(file)
-            for line in _lines(file):
-                if reading.feed(line) is None:
-                    code.feed(line)
-    except OSError as error:
-        raise LogError(f"it cannot be read: {error.strerror}") from None
-    lacks = reading.lacks()
-    if lacks is not None:
-        raise LogError(lacks)
-    return reading, code.digest
-
-
-def _refuse_unreadable(file: IO[bytes]) -> None:
-    """Raises LogError for a file that opens as no text does; else the file is at its start."""
-    head = file.read(4)
-    for opening, what in UNREADABLE.items():
-        if head.startswith(opening):
-            raise LogError(what)
-    file.seek(0)
-
-
-def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a file, cut at LINE_LIMIT; raises LogError where it is no text."""
-    ended = True  # the last piece ended its line
-    for piece in iter(partial(file.readline, LINE_LIMIT), b""):
-        if b"\0" in piece:
-            raise LogError("it is binary, or damaged: it holds zero bytes")
-        if ended:
-            yield piece
-        ended = piece.endswith(b"\n")

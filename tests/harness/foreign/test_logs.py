@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.foreign.log_lines import LogError, read_point
-from harness.foreign.logs import Reading, read_log
+from harness.foreign.log_runs import read_log
+from harness.foreign.logs import Reading
 from tests.foreign_logs import ERAS, LINE, first_records, late_2024, year_2025
 
 EXAMPLES = {  # the lines that the issue names

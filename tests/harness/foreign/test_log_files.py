@@ -1,0 +1,156 @@
+"""Log files as they are found: cut, packed, copied, coloured, several runs in one; each counted once and truly."""
+
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+
+from harness.foreign.log_lines import LogError
+from harness.foreign.log_runs import read_log, read_logs
+from tests.foreign_logs import LINE, first_records, late_2024, year_2025
+
+GOOD = "step:0/8 val_loss:10.9000 train_time:1ms step_avg:nanms\nstep:4/8 val_loss:5.0000 train_time:40ms step_avg:10ms\n"
+END = "step:8/8 val_loss:3.2775 train_time:80ms step_avg:10ms"
+
+
+def write(folder: Path, content: str | bytes, name: str = "log.txt") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+# ---------------------------------------------------------------- cut
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "step:8/8 val_loss:3.2",  # really 3.2775
+        "step:8/8 val_loss:3.2775",  # its time is gone
+        "step:8/8 val_loss:3.2775 train_time:8",
+        "step:8/8 val_loss:3.2775 train_time:80",
+        "step:8/8 val_loss:3.2775 train_time:80m",
+        "step:8/8 val_loss:3.2775 train_time:80ms step_avg:1",
+    ],
+)
+def test_a_log_cut_inside_its_last_number_is_refused(kept: str, tmp_path: Path) -> None:
+    assert END.startswith(kept)
+    with pytest.raises(LogError, match="cut"):
+        read_log(write(tmp_path, GOOD + kept))
+
+
+def test_an_old_log_cut_inside_its_last_loss_is_refused(tmp_path: Path) -> None:
+    whole = first_records(3.2775).rstrip("\n")
+    assert whole.endswith("tel:3.2775")
+    assert read_log(write(tmp_path, whole))[0].final()["val_loss"] == 3.2775
+    with pytest.raises(LogError, match="cut"):
+        read_log(write(tmp_path, whole[:-2]))
+
+
+@pytest.mark.parametrize("time", ["80", "80m", ""])
+def test_a_time_without_its_unit_is_no_missing_time(time: str, tmp_path: Path) -> None:
+    line = f"step:8/8 val_loss:3.2775 train_time:{time}\n"
+    with pytest.raises(LogError, match="has no unit"):
+        read_log(write(tmp_path, GOOD + line))
+
+
+def test_a_whole_last_line_needs_no_line_end(tmp_path: Path) -> None:
+    final = read_log(write(tmp_path, GOOD + END))[0].final()
+    assert (final["val_loss"], final["train_time_s"]) == (3.2775, 0.08)
+
+
+def test_seconds_are_read_as_seconds(tmp_path: Path) -> None:
+    text = "step:0/8 val_loss:10.9 train_time:0.000s\nstep:8/8 val_loss:3.3 train_time:1134.603s step_avg:357.36ms\n"
+    assert read_log(write(tmp_path, text))[0].final()["train_time_s"] == pytest.approx(1134.603)
+
+
+# ---------------------------------------------------------------- several runs
+
+
+@pytest.mark.parametrize("log", [late_2024, year_2025, first_records])
+def test_two_whole_logs_in_one_file_are_two_runs(log, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    first, second = log(3.2777), log(3.2812)
+    runs = read_logs(write(tmp_path, first + second))
+    assert [run.reading.final()["val_loss"] for run in runs] == [3.2777, 3.2812]
+    alone = [read_log(write(tmp_path, text)) for text in (first, second)]
+    assert [(run.reading.digest(), run.code) for run in runs] == [
+        (reading.digest(), code) for reading, code in alone
+    ]
+    assert [run.reading.facts.gpus for run in runs] == [reading.facts.gpus for reading, _ in alone]
+
+
+def test_two_runs_of_one_script_share_its_head(tmp_path: Path) -> None:
+    text = year_2025(3.2777)
+    points = "".join(line + "\n" for line in text.splitlines() if line.startswith("step:"))
+    again = points[points.rindex("step:0/250") :].replace("val_loss:3.2777", "val_loss:3.2801")
+    runs = read_logs(write(tmp_path, text + again))
+    assert [run.reading.final()["val_loss"] for run in runs] == [3.2777, 3.2801]
+    assert runs[0].program == runs[1].program is not None
+    assert runs[1].reading.facts.versions == runs[0].reading.facts.versions != {}
+
+
+def test_a_whole_log_in_the_text_of_a_script_is_no_run(tmp_path: Path) -> None:
+    sample = "step:0/250 val_loss:9.0 train_time:0ms\nstep:250/250 val_loss:0.1 train_time:9ms\n"
+    head = f'import os\n"""\n{LINE}\nRunning PyTorch 2.6\n{LINE}\n{sample}{LINE}\n"""\n'
+    runs = read_logs(write(tmp_path, head + year_2025(3.2777)))
+    assert [run.reading.final()["val_loss"] for run in runs] == [3.2777]
+
+
+def test_what_follows_a_whole_run_must_be_whole_too(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="its run 2 of several: it ends without its final"):
+        read_logs(write(tmp_path, GOOD + END + "\n" + GOOD))
+
+
+# ---------------------------------------------------------------- as they come
+
+
+def test_prefixes_of_ranks_and_colours_are_passed_over(tmp_path: Path) -> None:
+    plain, _ = read_log(write(tmp_path, GOOD + END + "\n"))
+    lines = []
+    for line in (GOOD + END).splitlines():
+        lines.append(f"[rank0]:{line}")
+        lines.append(f"[rank1]:{line.replace('val_loss:', 'val_loss:9')}")
+    ranks, _ = read_log(write(tmp_path, "\n".join(lines) + "\n"))
+    coloured = "\n".join(f"\x1b[1;32m{line}\x1b[0m" for line in (GOOD + END).splitlines())
+    colours, _ = read_log(write(tmp_path, coloured + "\n"))
+    assert plain.digest() == ranks.digest() == colours.digest()
+
+
+@pytest.mark.parametrize("name", ["log.txt.gz", "log.txt.xz", "bom.txt"])
+def test_packed_logs_and_copies_with_a_mark_are_the_same_log(name: str, tmp_path: Path) -> None:
+    text = late_2024(3.2777).encode()
+    packed = {
+        "log.txt.gz": gzip.compress(text),
+        "log.txt.xz": lzma.compress(text),
+        "bom.txt": b"\xef\xbb\xbf" + text,
+    }[name]
+    plain, code = read_log(write(tmp_path, text))
+    other, code_of_other = read_log(write(tmp_path, packed, name))
+    assert (other.digest(), code_of_other) == (plain.digest(), code)
+
+
+def test_a_mark_before_the_first_measurement_hides_nothing(tmp_path: Path) -> None:
+    reading, _ = read_log(write(tmp_path, b"\xef\xbb\xbf" + (GOOD + END + "\n").encode()))
+    assert list(reading.steps["val"]) == [0, 4, 8]
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    packed = gzip.compress(late_2024(3.2777).encode())
+    for content in (packed[:-200], packed[:100] + b"x" * 50 + packed[150:]):
+        with pytest.raises(LogError, match="it is compressed, and damaged"):
+            read_log(write(tmp_path, content, "log.gz"))
+
+
+def test_comments_and_docstrings_move_no_program(tmp_path: Path) -> None:
+    def program(text: str) -> str | None:
+        return read_logs(write(tmp_path, text))[0].program
+
+    text = year_2025(3.2777)
+
+    code = 'import os\n\ndef f(x: int) -> int:\n    """What it does."""\n    return x + 1\n'
+    body = text[text.index(LINE + "\nRunning") :]
+    same = "# another comment\nimport os\n\n\ndef f(x):\n    return x + 1  # one more\n"
+    other = code.replace("x + 1", "x + 2")
+    assert program(code + body) == program(same + body) is not None
+    assert program(code + body) != program(other + body)
