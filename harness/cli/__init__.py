@@ -42,6 +42,7 @@ SUBJECTS = (
         "log",
         "plan",
         "report",
+        "rerun",
         "results",
         "run",
         "status",

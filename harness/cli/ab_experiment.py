@@ -90,7 +90,7 @@ def trainer_of(text: str, options: AbOptions, variables: Mapping[str, str]) -> "
 def _refuse_missing_script(path: Path, text: str, repo: Path) -> None:
     """Raises UserError for what looks like a script, and is no ref either."""
     from harness.errors import near
-    from harness.foreign.collect import commit_of
+    from harness.foreign.commits import commit_of
 
     if path.suffix and commit_of(repo, text.partition(":")[0]) is None:
         scripts = [str(script) for script in sorted(path.parent.glob(f"*{path.suffix}"))]

@@ -35,6 +35,7 @@ def run_foreign(
     from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, with_steps
     from harness.runner.executor import ExecutorOptions, RunLimits, Summary
+    from harness.store.launches import note_launch
     from harness.store.plans import read_plan, save_plan
     from harness.store.store import Store
 
@@ -50,6 +51,7 @@ def run_foreign(
     keep_code(e, store)
     plan = describe_foreign(e, planned, before=before, command=_command(e, before, planned))
     save_plan(results, with_steps(results, plan))
+    note_launch(results, plan)
     missing = _missing(planned, store)
     if not missing:
         return Summary(), planned, store

@@ -1,7 +1,5 @@
-"""One run: its story, and again from its record."""
+"""One run: its story."""
 
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import app
-from harness.cli.options import EXIT_FAILED, EXIT_STOPPED, RESULTS, Json, Results
+from harness.cli.options import RESULTS, Json, Results
 from harness.cli.progress import wall_words
 from harness.cli.table import print_json, print_table, text
-from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.run.spec import RunSpec
     from harness.store.store import Store
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="a run's name, or its beginning")]
@@ -173,120 +169,3 @@ def gpu_words(gpus: Sequence[Mapping[str, Any]]) -> str:
 def versions_words(environment: Mapping[str, Any]) -> str:
     versions = environment.get("lock") or {}
     return ", ".join(f"{package} {version}" for package, version in versions.items())
-
-
-@app.command()
-def rerun(
-    run: Run,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="put the new result in the place of the old one")
-    ] = False,
-    results: Results = RESULTS,
-) -> None:
-    """Repeat a run from its record.
-
-    A result stays what it is: its repetition goes to RESULTS/reruns and is compared with it.
-    """
-    from harness.config import plugins
-    from harness.foreign.runner import run_again
-    from harness.node.slots import Node
-    from harness.provenance.redact import redact
-    from harness.run.read import read_config
-    from harness.run.results import read_result
-    from harness.run.spec import PlannedRun, RunSpec
-    from harness.runner.executor import ExecutorOptions
-    from harness.runner.local import Runner
-
-    store, run_id = open_run(run, results)
-    before = read_result(store.directory(run_id))
-    spec = RunSpec.from_mapping(read_config(store.directory(run_id)))
-    memberships = experiments_of(results, run_id)
-    plugin_files: tuple[str, ...] = ()
-    arm = run_id
-    if memberships:
-        plugin_files, arm = memberships[0].plugins, memberships[0].arm
-    plugins.use(map(Path, plugin_files))
-    check_repeatable(run_id, spec, results)
-    again = again_in(store, run_id, aside=before is not None, replace=replace)
-    command = redact(shlex.join(["ablate", *sys.argv[1:]]))
-    planned = PlannedRun(arm=arm, block=0, order=0, spec=spec)
-    print(
-        f"{arm}, seed {spec.seed}: {spec.budget or 'its own'} steps, in {again.directory(run_id)}",
-        flush=True,
-    )
-    if spec.config.get("trainer") is None:
-        options = ExecutorOptions(command=command)
-        summary = Runner([planned], again, Node.here(spec.device), options).run()
-    else:
-        summary = run_again(planned, store, again)
-    if summary.stopped:
-        raise typer.Exit(EXIT_STOPPED[summary.stopped])
-    after = read_result(again.directory(run_id))
-    if after is None:
-        print(
-            f"{summary.statuses[run_id]}: {summary.reasons.get(run_id)}"
-            f" ({again.directory(run_id) / 'log.txt'})"
-        )
-        raise typer.Exit(EXIT_FAILED)
-    print(f"{after['status']}: val_loss {text(after['val_loss'], 6)}" + compared(before, after))
-
-
-def check_repeatable(run_id: str, spec: "RunSpec", results: Path) -> None:
-    """Refuse a run that would be another one now: imported, of other code, of other versions."""
-    from harness.config import plugins
-    from harness.provenance.interpreters import lock_of
-    from harness.provenance.source import changed_files, source_of
-
-    source = source_of(plugins.paths())
-    trainer = spec.config.get("trainer")  # a foreign one; its code is kept whole
-    if "log" in spec.config:
-        raise UserError(
-            f"run {run_id} was imported from a log: there is nothing that could run again"
-        )
-    if trainer is None and source.digest != spec.source_digest:
-        changed = ", ".join(changed_files(spec.source_files, source.files))
-        raise UserError(
-            f"run {run_id} was made by other code ({changed}): bring that code back (it is in"
-            f" {results}/code/{spec.source_digest}.zip), or run its experiment again with the"
-            " present code"
-        )
-    interpreter = trainer["environment"] if trainer else spec.runs_in
-    if lock_of(interpreter).digest != spec.environment_digest:
-        raise UserError(
-            f"run {run_id} was made with other versions: install those of"
-            f" {results}/environments/{spec.environment_digest}.json"
-        )
-
-
-def again_in(store: "Store", run_id: str, *, aside: bool, replace: bool) -> "Store":
-    """The store in which a run is done again.
-
-    Its own if it has no result or that is to be replaced, else reruns/.
-    """
-    from harness.store.store import Store
-
-    if not aside:
-        return store
-    again = store if replace else Store.create(store.root / "reruns")
-    if again.directory(run_id).is_dir():
-        if again.hold(run_id) is None:
-            raise UserError(
-                f"run {run_id} is being repeated in this moment: look at it with `ablate status"
-                f" --results {again.root}`"
-            )
-        again.set_aside(run_id)
-    return again
-
-
-def compared(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
-    """How a repetition compares with the result on record."""
-    if before is None:
-        return ""
-    if before["val_loss"] == after["val_loss"]:
-        return ", bit for bit as before"
-    if None in (before["val_loss"], after["val_loss"]):
-        return f", before: {before['status']}"
-    return (
-        f", before: {text(before['val_loss'], 6)}, difference"
-        f" {after['val_loss'] - before['val_loss']:+.2e}"
-    )

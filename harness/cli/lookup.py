@@ -25,10 +25,13 @@ def read_foreign(
     settings: list[str] | None = None,
     seeds: int | None = None,
     gpus_per_run: int | None = None,
+    *,
+    trust: bool = False,
 ) -> "ForeignExperiment | None":
     """The experiment, if its arms are foreign trainers, of its file or of the results folder.
 
-    settings: KEY=VALUE pairs. seeds, gpus_per_run: instead of the file's.
+    settings: KEY=VALUE pairs. seeds, gpus_per_run: instead of the file's. trust: whatever the
+    results folder says may be executed, though it was not launched here.
     """
     from harness.experiment.file import experiment_path
     from harness.yamlfile import YamlFile
@@ -36,7 +39,8 @@ def read_foreign(
     try:
         path = experiment_path(name)
     except UserError:
-        return _foreign_of_results(name, results, settings, seeds, gpus_per_run)
+        changed = bool(settings) or gpus_per_run is not None
+        return _foreign_of_results(name, results, seeds, changed=changed, trust=trust)
     try:
         if "trainer" not in YamlFile(path).data:
             return None
@@ -48,16 +52,13 @@ def read_foreign(
 
 
 def _foreign_of_results(
-    name: str,
-    results: Path,
-    settings: list[str] | None,
-    seeds: int | None,
-    gpus_per_run: int | None,
+    name: str, results: Path, seeds: int | None, *, changed: bool, trust: bool
 ) -> "ForeignExperiment | None":
     """An experiment that the results folder alone knows; None where it knows none of that name."""
     from dataclasses import replace
 
     from harness.foreign.plan import restored
+    from harness.store.launches import check_launched
     from harness.store.plans import read_plan
 
     plan = read_plan(results, name)
@@ -74,11 +75,13 @@ def _foreign_of_results(
             f"experiment '{name}' is in {results}, but its file is not here: "
             f"name its path (it was: {plan.command})"
         )
-    if settings or gpus_per_run is not None:
+    if changed:
         raise UserError(
             f"experiment '{name}' goes on as it was started ({plan.command}): "
             "--seeds alone can be changed"
         )
+    for line in check_launched(results, plan, trust=trust):
+        print(f"trusted: {line}", file=sys.stderr)
     experiment = restored(results, plan)
     if seeds is None:
         return experiment
@@ -102,11 +105,23 @@ def refuse_for_foreign(given: "Mapping[str, object]", way_out: str) -> None:
             raise UserError(f"{option}: is for our own trainer, not for foreign ones: {way_out}")
 
 
-def foreign_plan(experiment: "ForeignExperiment", command: str) -> "Plan":
-    """experiment.json of one that was never launched."""
-    from harness.foreign.plan import describe_foreign, plan_foreign
+def refuse_unlaunched_trainers(name: str, results: Path) -> None:
+    """Raises UserError for foreign trainers that were never launched in the results folder.
 
-    return describe_foreign(experiment, plan_foreign(experiment), before=None, command=command)
+    What only reads starts neither git nor the interpreters that their plan has to ask.
+    """
+    from harness.experiment.file import experiment_path
+    from harness.yamlfile import YamlFile
+
+    try:
+        path = experiment_path(name)
+    except UserError:
+        refuse_misspelt(name, results)
+        return  # whatever is wrong with it, the reader of ordinary experiments says it
+    if "trainer" in YamlFile(path).data:
+        raise UserError(
+            f"{name}: was never launched in {results}: `ablate plan {name}` says what it would do"
+        )
 
 
 def load_for_report(
@@ -224,17 +239,16 @@ def plan_of(name: str, results: Path) -> "Plan":
 
     plan = read_plan(results, name_of(name))
     if plan is None:
-        foreign = read_foreign(name, results)
-        if foreign is not None:
-            return foreign_plan(foreign, f"ablate run {name}")
+        refuse_unlaunched_trainers(name, results)
         experiment = current_part(read_experiment(name), results)
         plan = read_plan(results, experiment.name)
         if plan is None:
             return plan_of_file(experiment, f"ablate run {name}")
     if plan.foreign:
-        from harness.foreign.plan import with_present_code
+        from harness.foreign.present import with_present_scripts
+        from harness.store.launches import is_launched
 
-        return with_present_code(results, plan)
+        return with_present_scripts(plan) if is_launched(results, plan) else plan
     return up_to_date(results, plan)
 
 

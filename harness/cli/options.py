@@ -31,5 +31,12 @@ Set = Annotated[
     ),
 ]
 Seeds = Annotated[int | None, typer.Option("--seeds", help="number of seeds instead of the file's")]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="execute what the results folder names, though it was not launched here by you",
+    ),
+]
 EXIT_FAILED = 1
 EXIT_STOPPED = {"interrupted": 130, "preempted": 143}  # as shells say it: 128 + SIGINT, + SIGTERM

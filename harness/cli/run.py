@@ -16,7 +16,7 @@ from harness.cli.complete import complete, finish
 from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
 from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
-from harness.cli.options import RESULTS, Exp, Results, Seeds, Set
+from harness.cli.options import RESULTS, Exp, Results, Seeds, Set, Trust
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class RunOptions:
     )
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False
     no_report: Annotated[bool, typer.Option("--no-report")] = False
+    trust: Trust = False
     results: Results = RESULTS
 
     @property
@@ -122,6 +123,7 @@ def run_until_done(options: RunOptions) -> None:
         options.settings,
         options.seeds,
         options.gpus_per_run,
+        trust=options.trust,
     )
     if foreign is not None:
         run_foreign_experiment(foreign, options)
@@ -262,6 +264,7 @@ def run_part(
 ) -> "Summary":
     """Keep the plan of a part, and run what has no result yet."""
     from harness.experiment.record import describe
+    from harness.store.launches import note_launch
     from harness.store.plans import read_plan, save_plan
 
     name = part.experiment.name
@@ -270,6 +273,7 @@ def run_part(
     # what the report adds to it is no change
     if before is None or not plan.to_mapping().items() <= before.to_mapping().items():
         save_plan(options.results, plan)
+    note_launch(options.results, plan)
     return complete(store, part.runs, executor.make, replace(asked, experiment=name))
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.experiment.designs import Changes
 from harness.foreign.clock_hints import audit
-from harness.foreign.collect import Tree, collect, commit_of, patched
+from harness.foreign.collect import Tree, collect
 from harness.foreign.command import ForeignTrainer, check_start
+from harness.foreign.commits import CommittedTree, commit_of, patched
 from harness.provenance import interpreters
 from harness.provenance.code import Code
 from harness.provenance.redact import redact
@@ -43,7 +44,7 @@ def tree_of(spec: TrainerSpec, *, where: str) -> Tree:
         raise UserError(
             f"{where}: no commit '{ref}' in the repository {spec.repo}: fetch it, or name another"
         )
-    return Tree(root=spec.repo, commit=commit)
+    return CommittedTree(root=spec.repo, commit=commit)
 
 
 def code_of(spec: TrainerSpec, *, where: str) -> Code:

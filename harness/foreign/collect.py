@@ -1,9 +1,7 @@
-"""A foreign trainer's code: the script, what it imports, its patches; on disk or at a git ref."""
+"""A foreign trainer's code: the script and what it imports, read where it lies."""
 
 import ast
 import os
-import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,8 +12,6 @@ from harness.run.digests import file_digest, short_digest
 
 MAX_FILE = 20_000_000  # bytes of one file of code: more is data, and data is linked
 MAX_HASHED = 1 << 20  # bytes of a file of data: of a larger one only the size is looked at
-STRIPS = (1, 0, 2, 3, 4, 5)  # leading folders of the paths in a patch, tried in this order
-NO_GIT = "git is not installed: refs and patches need it"
 
 
 # ---------------------------------------------------------------- where files come from
@@ -23,17 +19,12 @@ NO_GIT = "git is not installed: refs and patches need it"
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """A folder as it is on disk, or, with a commit, as git knows it there.
-
-    Names are relative to the root, with slashes."""
+    """A folder as it is on disk; names are relative to the root, with slashes."""
 
     root: Path
-    commit: str | None = None
 
     def read(self, name: str) -> bytes | None:
         """A file's content, None where there is no such file."""
-        if self.commit is not None:
-            return git(self.root, "cat-file", "blob", f"{self.commit}:./{name}")
         path = self.root / name
         if not path.is_file() or path.stat().st_size > MAX_FILE:
             return None
@@ -41,10 +32,6 @@ class Tree:
 
     def names(self, name: str) -> list[str]:
         """The files under a folder, or the file itself; none where there is neither."""
-        if self.commit is not None:
-            listed = git(self.root, "ls-tree", "-r", "-z", "--name-only", self.commit, "--", name)
-            names = (listed or b"").split(b"\0")
-            return [os.fsdecode(name) for name in names if name]
         files = [f for f in files_under(self.root / name) if "__pycache__" not in f.parts]
         return [os.path.relpath(file, self.root) for file in files]
 
@@ -53,27 +40,6 @@ def files_under(path: Path) -> list[Path]:
     """The files under a folder, sorted, or the file itself; none where there is neither."""
     paths = sorted(path.rglob("*")) if path.is_dir() else [path]
     return [p for p in paths if p.is_file()]
-
-
-def git(repo: Path, *arguments: str) -> bytes | None:
-    """What git prints, None if it fails; raises UserError where there is no git."""
-    try:
-        command = ["git", "-C", str(repo), *arguments]
-        done = subprocess.run(command, capture_output=True, check=False)
-    except FileNotFoundError:
-        raise UserError(NO_GIT) from None
-    if done.returncode != 0:
-        return None
-    return done.stdout
-
-
-def commit_of(repo: Path, ref: str) -> str | None:
-    """The commit that a ref names, None if it names none."""
-    options = ("--verify", "--quiet", "--end-of-options")
-    commit = git(repo, "rev-parse", *options, f"{ref}^{{commit}}")
-    if not commit:
-        return None
-    return commit.decode().strip()
 
 
 # ---------------------------------------------------------------- which files belong to a script
@@ -148,64 +114,6 @@ def _modules(content: bytes, name: PurePosixPath) -> Iterator[str]:
             for alias in node.names:
                 if alias.name != "*":
                     yield f"{base}.{alias.name}"
-
-
-# ---------------------------------------------------------------- patches
-
-
-def patched(code: Code, patches: Iterable[Path]) -> Code:
-    """The code with the patches applied in order; raises UserError for one that does not apply."""
-    for patch in patches:
-        if not patch.is_file():
-            raise UserError(f"{patch}: no such patch")
-        with tempfile.TemporaryDirectory(prefix="ablate-patch-") as folder:
-            files, reason = _patched_in(Path(folder), code, patch)
-        if reason is None and files == code.files:
-            reason = "it changes none of the files"
-        if reason is not None:
-            raise UserError(
-                f"{patch}: does not apply to {code.script}: {reason}: "
-                "make it with `diff -u` or `git diff` from the script"
-            )
-        code = Code(script=code.script, files=files)
-    if code.script not in code.files:
-        raise UserError(f"{code.script}: a patch removed it: there is nothing to run")
-    return code
-
-
-def _patched_in(folder: Path, code: Code, patch: Path) -> tuple[dict[str, bytes], str | None]:
-    """The files after a patch, applied in an empty folder, and why it does not apply."""
-    for name, content in code.files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    reason = _apply(patch.resolve(), folder)
-    files = {str(path.relative_to(folder)): path.read_bytes() for path in files_under(folder)}
-    return files, reason
-
-
-def _apply(patch: Path, folder: Path) -> str | None:
-    """Apply a patch in a folder, however deep the paths in it are; returns why not."""
-    environment = {
-        **os.environ,
-        "GIT_CEILING_DIRECTORIES": str(folder.parent),
-        "GIT_DIR": str(folder / "no-repository"),
-    }
-    reason = None
-    for strip in STRIPS:
-        command = ["git", "apply", f"-p{strip}", "--whitespace=nowarn", str(patch)]
-        try:
-            done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-            )
-        except FileNotFoundError:
-            raise UserError(NO_GIT) from None
-        if done.returncode == 0:
-            return None
-        if reason is None:
-            said = done.stderr.strip() or "git apply refuses it"
-            reason = said.splitlines()[0].removeprefix("error: ")
-    return reason
 
 
 # ---------------------------------------------------------------- data

@@ -14,7 +14,6 @@ from harness.foreign.collect import data_fingerprint
 from harness.foreign.experiment import ForeignExperiment
 from harness.provenance.code import Code, read_code
 from harness.provenance.interpreters import difference, lock_of
-from harness.run.digests import run_id_of
 from harness.run.document import Content
 from harness.run.foreign import TrainerLimits, TrainerSpec
 from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun
@@ -197,9 +196,10 @@ def keep_code(e: ForeignExperiment, store: Store) -> None:
 
 
 def restored(results: Path, plan: Plan) -> ForeignExperiment:
-    """An experiment from what the results folder keeps of it.
+    """An experiment from what the results folder keeps of it, launched here or trusted.
 
-    Its scripts are as they are now, those that are gone as they ran."""
+    Its scripts are as they are now, those that are gone as they ran. To find that out starts git
+    and the interpreters that it names."""
     arms: list[ForeignArm] = []
     for kept in plan.arms:
         written, where = _written(kept), f"{plan.name}: arm '{kept.name}'"
@@ -245,26 +245,8 @@ def code_now(results: Path, arm: PlanArm) -> Code:
     try:
         return code_of(written, where=arm.name)
     except UserError:
-        return read_code(results / "code" / f"{arm.code}.zip", written.script_name)
-
-
-def with_present_code(results: Path, plan: Plan) -> Plan:
-    """The plan with run ids of the scripts as they are now.
-
-    What they replace is kept as older (stale) runs."""
-    sources = {arm.name: code_now(results, arm).source for arm in plan.arms}
-    rows = []
-    for run in plan.runs:
-        present = run_id_of(
-            run.intent_id,
-            source_digest=sources[run.arm].digest,
-            environment_digest=run.environment or "",
-        )
-        names = dict.fromkeys((run.run_id, *run.older))
-        older = tuple(name for name in names if name != present)
-        rows.append(replace(run, run_id=present, older=older))
-    arms = [replace(arm, source=sources[arm.name].files) for arm in plan.arms]
-    return replace(plan, arms=tuple(arms), runs=tuple(rows))
+        archive = results / "code" / f"{arm.code}.zip"
+        return read_code(archive, written.script_name, digest=arm.code)
 
 
 def with_steps(results: Path, plan: Plan) -> Plan:

@@ -15,6 +15,7 @@ from harness.foreign.trainer import copy_of, environment_of, train
 from harness.node.slots import Slot, find_cpus, find_gpus
 from harness.node.stalls import Stalls
 from harness.provenance import interpreters
+from harness.provenance.code import read_code
 from harness.provenance.redact import redact
 from harness.run.disturbed import marks_of, stood_still
 from harness.run.foreign import TrainerLimits
@@ -226,10 +227,8 @@ def run_again(planned: PlannedRun, store: Store, again: Store) -> Summary:
     """A run of `store` once more in another folder, from the code that it ran."""
     spec = planned.spec
     archive = kept_code(store, spec)
-    if not archive.is_file():
-        raise UserError(
-            f"{archive}: the code of run {spec.run_id} is gone: run its experiment again"
-        )
+    trainer = ForeignTrainer.of_run(spec)
+    read_code(archive, trainer.script, digest=spec.source_digest)
     again.keep_once("code", spec.source_digest, ".zip", archive.read_bytes)
-    slots = make_slots(ForeignTrainer.of_run(spec).gpus, 1)
+    slots = make_slots(trainer.gpus, 1)
     return ForeignRunner([planned], again, slots, limits=TrainerLimits()).run()

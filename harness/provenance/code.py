@@ -2,6 +2,7 @@
 
 import ast
 import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.provenance.source import Source, code_digest, zipped
 from harness.run.digests import short_digest
+
+MAX_FILES = 20_000  # in an archive of code
+MAX_BYTES = 1 << 28  # that they may unpack to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,28 +58,60 @@ class Code:
 
 
 def unzip(archive: Path, folder: Path) -> None:
-    """Write a clean copy, what opens with #! as a program.
-
-    Names that lead out of the folder are refused by zipfile.
-    """
-    with zipfile.ZipFile(archive) as zipped:
-        for name in zipped.namelist():
-            path = Path(zipped.extract(name, folder))
-            if zipped.read(name)[:2] == b"#!":
-                path.chmod(0o755)
+    """Write a clean copy, what opens with #! as a program."""
+    for name, content in archived(archive).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        if content[:2] == b"#!":
+            path.chmod(0o755)
 
 
-def read_code(archive: Path, script: str) -> Code:
-    """The code that `Code.zipped` was kept of. Raises UserError where it is gone."""
-    try:
-        with zipfile.ZipFile(archive) as zipped:
-            return Code(
-                script=script, files={name: zipped.read(name) for name in zipped.namelist()}
-            )
-    except (OSError, zipfile.BadZipFile):
+def read_code(archive: Path, script: str, *, digest: str | None) -> Code:
+    """The code that `Code.zipped` was kept of. Raises UserError where it is gone or another."""
+    code = Code(script=script, files=archived(archive))
+    if code.source.digest != digest:
         raise UserError(
-            f"{archive}: the code that ran is gone or damaged: bring the script back, or start anew"
+            f"{archive}: is not the code that its name says: bring the script back, or start anew"
+        )
+    return code
+
+
+def archived(archive: Path) -> dict[str, bytes]:
+    """The files of an archive; raises UserError where it is none, or beyond all bounds."""
+    try:
+        return unpacked(archive.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(
+            f"{archive}: the code that ran is gone or damaged ({reason}): bring the script back,"
+            " or start anew"
         ) from None
+
+
+def unpacked(content: bytes) -> dict[str, bytes]:
+    """The files of an archive by name, in bounded memory; raises ValueError where it is none.
+
+    No name leads out of the folder that it is unpacked in.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as zipped:
+            listed = zipped.infolist()
+            if len(listed) > MAX_FILES or sum(entry.file_size for entry in listed) > MAX_BYTES:
+                raise ValueError("it unpacks to more than code can have")
+            files = {}
+            for entry in listed:
+                _check_name(entry.filename)
+                files[entry.filename] = zipped.read(entry)
+            return files
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"no archive: {error}") from None
+
+
+def _check_name(name: str) -> None:
+    parts = name.split("/")
+    if not name or "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise ValueError(f"it holds a file named {name!r}")
 
 
 def _digest(name: str, content: bytes) -> str:

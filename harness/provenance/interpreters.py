@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, near
-from harness.provenance.machine import LOCKED, EnvironmentLock, environment_lock
+from harness.provenance.lock import LOCKED, EnvironmentLock, environment_lock
 from harness.run.digests import short_digest
 
 PLACEHOLDERS = ("script", "gpus", "seed", "copy")

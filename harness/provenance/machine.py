@@ -1,6 +1,4 @@
-"""Where a run was made.
-
-The environment lock, part of its identity, and environment.json, the account for readers.
+"""Where a run was made: environment.json, the account for readers.
 
 Nothing secret leaves: environment variables by allow-list, everything else through `redact`.
 """
@@ -11,31 +9,19 @@ import platform
 import re
 import shlex
 import socket
-import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+from harness.errors import UserError
 from harness.node.nvidia import query_gpus
+from harness.provenance.git import git
+from harness.provenance.lock import environment_lock
 from harness.provenance.redact import redact
-from harness.run.digests import short_digest
 
 HERE = Path(__file__).resolve().parents[2]
-LOCKED = (
-    "torch",
-    "numpy",
-    "triton",
-    "nvidia-cudnn-cu13",
-    "nvidia-cudnn-cu12",
-    "nvidia-nccl-cu13",
-    "nvidia-nccl-cu12",
-    "nvidia-cuda-runtime",
-    "nvidia-cuda-runtime-cu12",
-)
 SHOWN_VARIABLES = re.compile(
     r"(OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|"
     r"WORLD_SIZE|LOCAL_RANK|RANK|PYTORCH_CUDA_ALLOC_CONF|TORCHINDUCTOR_\w+|TORCH_\w+|NCCL_\w+|"
@@ -48,37 +34,13 @@ def _shown(name: str, value: str) -> str:
     return redact(f"{name}={value}").partition("=")[2]
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentLock:
-    """The versions that can change a number, and their digest."""
-
-    digest: str
-    versions: Mapping[str, str]
-
-
-@cache
-def environment_lock() -> EnvironmentLock:
-    """Python, torch and what it computes with, read without importing torch.
-
-    torch's local version names CUDA or CPU.
-    """
-    versions = {"python": platform.python_version(), "machine": platform.machine()}
-    for name in LOCKED:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return EnvironmentLock(digest=short_digest(versions), versions=versions)
-
-
-def _output(*command: str, cwd: Path | None = None) -> str:
+def _said(*arguments: str) -> str:
+    """What git says of the folder of this code, empty where it says nothing."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=False, cwd=cwd
-        )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        said = git(HERE, *arguments)
+    except UserError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return (said or b"").decode("utf-8", "replace").strip()
 
 
 def _cpu_name() -> str:
@@ -111,7 +73,7 @@ def working_diff() -> str:
 
     Kept once, by its digest.
     """
-    return redact(_output("git", "diff", "HEAD", cwd=HERE))
+    return redact(_said("diff", "--no-ext-diff", "--no-textconv", "HEAD"))
 
 
 @cache
@@ -126,7 +88,7 @@ def _node() -> dict[str, Any]:
         "packages": sorted(f"{d.name}=={d.version}" for d in distributions()),
         "lock": dict(environment_lock().versions),
         "git": {
-            "commit": _output("git", "rev-parse", "HEAD", cwd=HERE) or None,
+            "commit": _said("rev-parse", "HEAD") or None,
             "dirty": bool(diff),
             "diff_sha256": (
                 hashlib.sha256(diff.encode()).hexdigest() if diff else None

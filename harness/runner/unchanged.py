@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.config import plugins
 from harness.corpora.index import open_corpus
 from harness.errors import UserError
-from harness.provenance.machine import environment_lock
+from harness.provenance.lock import environment_lock
 from harness.provenance.source import changed_files, source_of
 from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
 

@@ -4,12 +4,10 @@ Every digest is verified, on the copy too, before a run counts as here.
 """
 
 import hashlib
-import io
 import json
 import os
 import shutil
 import uuid
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.provenance.code import Code
+from harness.provenance.code import Code, unpacked
 from harness.provenance.source import code_digest
 from harness.run.digests import short_digest
 from harness.run.document import Content
@@ -138,8 +136,7 @@ def _make_room(store: Store, run_id: str) -> str | None:
 
 
 def _zip_digest(content: bytes, script: str | None) -> str:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
+    files = unpacked(content)
     if script is not None:
         return Code(script=script, files=files).source.digest
     return short_digest({name: code_digest(text.decode()) for name, text in files.items()})
@@ -168,7 +165,7 @@ def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
         content = path.read_bytes()
         try:
             sound = DIGESTS[suffix](content, script) == digest
-        except (ValueError, SyntaxError, zipfile.BadZipFile):
+        except (ValueError, SyntaxError):
             sound = False
         if sound:
             store.keep_once(kind, digest, suffix, partial(bytes, content))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.provenance.machine import environment_lock
+from harness.provenance.lock import environment_lock
 from harness.provenance.source import changed_files, source_of
 from harness.run.digests import run_id_of
 from harness.run.files import write_json

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.provenance import machine as provenance
-from harness.provenance.machine import describe_environment, environment_lock
+from harness.provenance.lock import environment_lock
+from harness.provenance.machine import describe_environment
 from harness.provenance.redact import redact
 from harness.run.spec import Outcome
 from harness.store.attempt import claim

@@ -1,0 +1,202 @@
+"""One run again, from its record: what it executes is known before anything starts."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli import app
+from harness.cli.log import Run, experiments_of, open_run
+from harness.cli.options import EXIT_FAILED, EXIT_STOPPED, RESULTS, Results, Trust
+from harness.cli.table import text
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.cli.log import Membership
+    from harness.run.spec import RunSpec
+    from harness.store.store import Store
+
+
+@app.command()
+def rerun(
+    run: Run,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="put the new result in the place of the old one")
+    ] = False,
+    trust: Trust = False,
+    results: Results = RESULTS,
+) -> None:
+    """Repeat a run from its record.
+
+    A result stays what it is: its repetition goes to RESULTS/reruns and is compared with it.
+    """
+    from harness.config import plugins
+    from harness.foreign.runner import run_again
+    from harness.node.slots import Node
+    from harness.provenance.redact import redact
+    from harness.run.results import read_result
+    from harness.run.spec import PlannedRun
+    from harness.runner.executor import ExecutorOptions
+    from harness.runner.local import Runner
+
+    store, run_id = open_run(run, results)
+    before = read_result(store.directory(run_id))
+    spec = spec_of(store, run_id)
+    memberships = experiments_of(results, run_id)
+    arm = memberships[0].arm if memberships else run_id
+    plugin_files = plugins_of(spec, memberships)
+    check_source(run_id, spec, plugin_files, results)
+    for line in check_trust(run_id, spec, plugin_files, memberships, results, trust=trust):
+        print(f"trusted: {line}", file=sys.stderr)
+    check_versions(run_id, spec, results)
+    plugins.use(plugin_files)
+    again = again_in(store, run_id, aside=before is not None, replace=replace)
+    command = redact(shlex.join(["ablate", *sys.argv[1:]]))
+    planned = PlannedRun(arm=arm, block=0, order=0, spec=spec)
+    print(
+        f"{arm}, seed {spec.seed}: {spec.budget or 'its own'} steps, in {again.directory(run_id)}",
+        flush=True,
+    )
+    if spec.config.get("trainer") is None:
+        options = ExecutorOptions(command=command)
+        summary = Runner([planned], again, Node.here(spec.device), options).run()
+    else:
+        summary = run_again(planned, store, again)
+    if summary.stopped:
+        raise typer.Exit(EXIT_STOPPED[summary.stopped])
+    after = read_result(again.directory(run_id))
+    if after is None:
+        print(
+            f"{summary.statuses[run_id]}: {summary.reasons.get(run_id)}"
+            f" ({again.directory(run_id) / 'log.txt'})"
+        )
+        raise typer.Exit(EXIT_FAILED)
+    print(f"{after['status']}: val_loss {text(after['val_loss'], 6)}" + compared(before, after))
+
+
+def spec_of(store: "Store", run_id: str) -> "RunSpec":
+    """The run's record; raises UserError where it is the record of another run, or of none."""
+    from harness.run.read import read_config
+    from harness.run.spec import RunSpec
+
+    path = store.directory(run_id) / "config.yaml"
+    try:
+        spec = RunSpec.from_mapping(read_config(store.directory(run_id)))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(f"{path}: is not the configuration of a run") from None
+    if "log" in spec.config:
+        raise UserError(
+            f"run {run_id} was imported from a log: there is nothing that could run again"
+        )
+    if spec.run_id != run_id:
+        raise UserError(f"{path}: is the configuration of run {spec.run_id}: nothing is started")
+    return spec
+
+
+def plugins_of(spec: "RunSpec", memberships: "Sequence[Membership]") -> list[Path]:
+    """The plug-in files that a run of our own trainer needs."""
+    if spec.config.get("trainer") is not None or not memberships:
+        return []
+    return [Path(path) for path in memberships[0].plugins]
+
+
+def check_source(run_id: str, spec: "RunSpec", plugin_files: Sequence[Path], results: Path) -> None:
+    """Refuse a run whose code is no longer what it was; nothing is imported to find that out."""
+    from harness.provenance.source import changed_files, source_of
+
+    for path in plugin_files:
+        if not path.is_file():
+            raise UserError(f"run {run_id} was made with plug-in {path}: bring that file back")
+    source = source_of(plugin_files)
+    # the code of a foreign trainer is kept whole
+    if spec.config.get("trainer") is None and source.digest != spec.source_digest:
+        changed = ", ".join(changed_files(spec.source_files, source.files))
+        raise UserError(
+            f"run {run_id} was made by other code ({changed}): bring that code back (it is in"
+            f" {results}/code/{spec.source_digest}.zip), or run its experiment again with the"
+            " present code"
+        )
+
+
+def check_trust(
+    run_id: str,
+    spec: "RunSpec",
+    plugin_files: Sequence[Path],
+    memberships: "Sequence[Membership]",
+    results: Path,
+    *,
+    trust: bool,
+) -> list[str]:
+    """What the run executes that is not ours, in words, where that is trusted.
+
+    Raises UserError where it was not launched here either.
+    """
+    from harness.store.launches import (
+        command_words,
+        environment_words,
+        launched_runs,
+        trusted,
+    )
+
+    words = [f"the plug-in {path}" for path in plugin_files]
+    trainer = spec.config.get("trainer")
+    if trainer is not None:
+        command = command_words(trainer["env"], trainer["command"], trainer["args"])
+        words.append(f"`{command}` with code/{spec.source_digest}.zip")
+    words += environment_words(trainer["environment"] if trainer else spec.runs_in)
+    for membership in memberships:
+        if run_id in launched_runs(results, membership.experiment):
+            return []
+    if not words:
+        return []
+    return trusted(f"run {run_id}", words, trust=trust)
+
+
+def check_versions(run_id: str, spec: "RunSpec", results: Path) -> None:
+    """Refuse a run whose interpreter has other versions now; it is asked, so trusted before."""
+    from harness.provenance.interpreters import lock_of
+
+    trainer = spec.config.get("trainer")
+    interpreter = trainer["environment"] if trainer else spec.runs_in
+    if lock_of(interpreter).digest != spec.environment_digest:
+        raise UserError(
+            f"run {run_id} was made with other versions: install those of"
+            f" {results}/environments/{spec.environment_digest}.json"
+        )
+
+
+def again_in(store: "Store", run_id: str, *, aside: bool, replace: bool) -> "Store":
+    """The store in which a run is done again.
+
+    Its own if it has no result or that is to be replaced, else reruns/.
+    """
+    from harness.store.store import Store
+
+    if not aside:
+        return store
+    again = store if replace else Store.create(store.root / "reruns")
+    if again.directory(run_id).is_dir():
+        if again.hold(run_id) is None:
+            raise UserError(
+                f"run {run_id} is being repeated in this moment: look at it with `ablate status"
+                f" --results {again.root}`"
+            )
+        again.set_aside(run_id)
+    return again
+
+
+def compared(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+    """How a repetition compares with the result on record."""
+    if before is None:
+        return ""
+    if before["val_loss"] == after["val_loss"]:
+        return ", bit for bit as before"
+    if None in (before["val_loss"], after["val_loss"]):
+        return f", before: {before['status']}"
+    return (
+        f", before: {text(before['val_loss'], 6)}, difference"
+        f" {after['val_loss'] - before['val_loss']:+.2e}"
+    )

@@ -1,0 +1,50 @@
+"""Whether foreign scripts are still what ran: seen by reading them, nothing is started for it."""
+
+from dataclasses import replace
+
+from harness.errors import UserError
+from harness.foreign.collect import Tree, collect
+from harness.provenance.source import Source
+from harness.run.digests import run_id_of
+from harness.run.plan import Plan, PlanArm, PlanRun
+
+
+def with_present_scripts(plan: Plan) -> Plan:
+    """The plan with run ids of the scripts as they lie on disk now.
+
+    What they replace is kept as older (stale) runs. Code at a ref of a repository, patched code,
+    and a script that is gone count as they were last planned: `ablate run` asks git.
+    """
+    arms: list[PlanArm] = []
+    sources: dict[str, Source] = {}
+    for arm in plan.arms:
+        source = _source_on_disk(arm)
+        if source is None:
+            arms.append(arm)
+        else:
+            sources[arm.name] = source
+            arms.append(replace(arm, source=source.files))
+    runs = [_renamed(run, sources[run.arm]) if run.arm in sources else run for run in plan.runs]
+    return replace(plan, arms=tuple(arms), runs=tuple(runs))
+
+
+def _source_on_disk(arm: PlanArm) -> Source | None:
+    """Digests of an arm's script as it is, None where reading alone cannot tell."""
+    written = arm.side
+    if written is None or written.file is None or written.patches:
+        return None
+    tree = Tree(root=written.file.parent)
+    try:
+        code = collect(written.script_name, tree, where=arm.name, extra=written.extra)
+    except (UserError, OSError):
+        return None
+    return code.source
+
+
+def _renamed(run: PlanRun, source: Source) -> PlanRun:
+    """The run under the name that it has with this source."""
+    present = run_id_of(
+        run.intent_id, source_digest=source.digest, environment_digest=run.environment or ""
+    )
+    names = dict.fromkeys((run.run_id, *run.older))
+    return replace(run, run_id=present, older=tuple(name for name in names if name != present))
