@@ -78,7 +78,7 @@ def rerun(
 
 
 def spec_of(store: "Store", run_id: str) -> "RunSpec":
-    """The run's record; raises UserError where it is the record of another run, or of none."""
+    """The run's record; raises UserError where it is none, or nothing that could run."""
     from harness.run.read import read_config
     from harness.run.spec import RunSpec
 
@@ -91,8 +91,6 @@ def spec_of(store: "Store", run_id: str) -> "RunSpec":
         raise UserError(
             f"run {run_id} was imported from a log: there is nothing that could run again"
         )
-    if spec.run_id != run_id:
-        raise UserError(f"{path}: is the configuration of run {spec.run_id}: nothing is started")
     return spec
 
 
@@ -118,6 +116,11 @@ def check_source(run_id: str, spec: "RunSpec", plugin_files: Sequence[Path], res
             f"run {run_id} was made by other code ({changed}): bring that code back (it is in"
             f" {results}/code/{spec.source_digest}.zip), or run its experiment again with the"
             " present code"
+        )
+    if spec.run_id != run_id:
+        raise UserError(
+            f"run {run_id}: its config.yaml is the configuration of run {spec.run_id}: nothing is"
+            " started"
         )
 
 

@@ -72,7 +72,7 @@ def test_a_record_of_another_run_starts_nothing(folder: Path) -> None:
     for trust in ((), ("--trust",)):
         said = watched("rerun", run.name, *trust, cwd=folder)
         assert (said.code, said.started) == (2, [])
-        assert "is the configuration of run" in said.err
+        assert "its config.yaml is the configuration of run" in said.err
     (run / "config.yaml").write_text("just a word")
     assert "is not the configuration of a run" in watched("rerun", run.name, cwd=folder).err
 
