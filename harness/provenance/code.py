@@ -1,6 +1,7 @@
 """The kept code of foreign trainers."""
 
 import ast
+import io
 import zipfile
 import zlib
 from collections.abc import Mapping
