@@ -60,7 +60,7 @@ def known_of(e: "Experiment", results: Path) -> "Known":
     from harness.store.plans import read_plan
     from reports.analysis.assumptions import (
         Noise,
-        known,
+        nearest_known,
         noise_at_scale,
         other_plans,
         same_baseline,
@@ -84,7 +84,7 @@ def known_of(e: "Experiment", results: Path) -> "Known":
         noise = noise_at_scale(results, others, e.scale)
         if noise is None and recorded:
             noise = Noise(**recorded)
-        return known(
+        return nearest_known(
             launched,
             base=e.base,
             scale=e.scale,

@@ -36,7 +36,7 @@ class Noise:
     source: str  # where it was seen, in words
 
 
-def pooled(groups: Iterable[Iterable[float]]) -> tuple[float, int]:
+def pooled_sd(groups: Iterable[Iterable[float]]) -> tuple[float, int]:
     """(sd, df) within groups; nan with 0 df."""
     df, squares = 0, []
     for group in groups:
@@ -112,7 +112,7 @@ def noise_at_scale(results: Path, plans: Iterable[Plan], scale: str) -> Noise | 
             names.append(plan.name)
         for (budget, run_id), loss in losses.items():
             groups.setdefault((repr(plan.baseline_config), budget), {})[run_id] = loss
-    sd, df = pooled(group.values() for group in groups.values())
+    sd, df = pooled_sd(group.values() for group in groups.values())
     if not df:
         return None
     n = sum(len(group) for group in groups.values())
@@ -135,7 +135,7 @@ class Known:
     bracketed: bool = False  # all arms' budgets lie on both sides of the target
 
 
-def known(
+def nearest_known(
     own: Experiment | None,
     *,
     base: str,
@@ -150,7 +150,7 @@ def known(
     own: the experiment's runs; base: a record, whose published figures come last; steps: the budget
     at which a difference in loss is turned into steps; slope: as the experiment gives it; alike: an
     experiment with the same baseline; noise: what was seen at this scale."""
-    assumed = _published(base, scale, steps)
+    assumed = _published_figures(base, scale, steps)
     if noise is not None:
         assumed = _with_noise(assumed, noise)
     if slope is not None:
@@ -163,7 +163,7 @@ def known(
     return assumed
 
 
-def _published(base: str, scale: str, steps: int) -> Known:
+def _published_figures(base: str, scale: str, steps: int) -> Known:
     """The published figures of a record."""
     sd_source = f"published for the era of {base}"
     if scale != FULL_SIZE:
@@ -207,7 +207,7 @@ def _with_runs(assumed: Known, experiment: Experiment, steps: int, where: str) -
     baseline = use.arms[0]
     losses = _finished(samples.of_role(use.runs, "loss"), baseline)
     by_budget = losses.dropna(subset=["val_loss"]).groupby("budget")["val_loss"]
-    sd, df = pooled(group for _, group in by_budget)
+    sd, df = pooled_sd(group for _, group in by_budget)
     if df >= 1:
         source = f"{len(losses)} runs of the baseline{where}"
         assumed = _with_noise(assumed, Noise(sd=sd, df=df, source=source))

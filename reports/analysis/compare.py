@@ -2,7 +2,7 @@
 
 Thin: the mathematics lives in the modules it calls."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -16,7 +16,6 @@ from reports.analysis.time_estimates import decompositions, time_effects, time_e
 from reports.analysis.time_model import TimeModel
 from reports.analysis.types import (
     LOSSES,
-    METRICS,
     Caution,
     Comparison,
     Comparisons,
@@ -26,6 +25,8 @@ from reports.analysis.types import (
 from reports.inputs.experiment import Experiment
 from reports.stats.anytime import sequences
 from reports.stats.contrasts import Sample, analyse
+
+MEASURED_TIMES = ("step_ms", "train_time_s")  # beside them time to target is estimated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +61,8 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     use = samples.usable(experiment)
     compared = _compared(experiment, use, level)
     comparisons: dict[tuple[str, str], Comparison] = {}
-    for metric in METRICS[:-1]:  # time to target is estimated below
-        for comparison in _measured(compared, metric):
-            comparisons[comparison.arm, metric] = comparison
+    for comparison in (*_losses(compared), *_measured_times(compared)):
+        comparisons[comparison.arm, comparison.metric] = comparison
     time_model = TimeModel.of(experiment, compared.losses, compared.times_at, use.arms)
     estimates = time_estimates(time_model, anytime=compared.anytime)
     for comparison in _times_to_target(compared, time_model, estimates):
@@ -97,7 +97,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         anytime=compared.anytime,
         looks=max(1, experiment.plan.looks),
         budget=compared.budget,
-        warnings=(*use.warnings, *_warnings(compared, use.runs)),
+        warnings=(*use.warnings, *_experiment_warnings(compared, use.runs)),
         notes=tuple(notes),
     )
 
@@ -118,27 +118,51 @@ def _compared(experiment: Experiment, use: samples.Usable, level: float) -> _Com
     )
 
 
-def _measured(compared: _Compared, metric: str) -> Iterator[Comparison]:
-    """The comparisons on a metric that runs measure: a loss or a time."""
-    is_loss = metric in LOSSES
-    runs = compared.losses_at if is_loss else compared.times_at
-    of_baseline = samples.sample(runs, compared.baseline, metric)
-    present = {}
-    for arm in compared.arms:
+def _losses(compared: _Compared) -> Iterator[Comparison]:
+    """The comparisons of losses: at the compared budget, of whatever machine."""
+    for metric in LOSSES:
+        measured = _samples(compared, compared.losses_at, metric, compared.arms)
+        yield from _compare_samples(compared, compared.losses_at, metric, measured)
+
+
+def _measured_times(compared: _Compared) -> Iterator[Comparison]:
+    """The comparisons of times that runs measure: of arms on the baseline's kind of machine."""
+    runs, baseline = compared.times_at, compared.baseline
+    arms = [arm for arm in compared.arms if samples.same_hardware(runs, arm, baseline)]
+    for metric in MEASURED_TIMES:
+        measured = _samples(compared, runs, metric, arms)
+        yield from _compare_samples(compared, runs, metric, measured)
+
+
+def _samples(
+    compared: _Compared, runs: pd.DataFrame, metric: str, arms: Sequence[str]
+) -> dict[str, Sample]:
+    """The baseline's values of a metric, and those of the arms that have any."""
+    measured = {compared.baseline: samples.sample(runs, compared.baseline, metric)}
+    for arm in arms:
         of_arm = samples.sample(runs, arm, metric)
-        if not len(of_arm.values) or not len(of_baseline.values):
-            continue
-        if is_loss or samples.same_hardware(runs, arm, compared.baseline):
-            present[arm] = of_arm
-    m = len(compared.arms) if compared.anytime else len(present)
+        if len(of_arm.values):
+            measured[arm] = of_arm
+    return measured
+
+
+def _compare_samples(
+    compared: _Compared, runs: pd.DataFrame, metric: str, measured: dict[str, Sample]
+) -> Iterator[Comparison]:
+    """Each arm's values against the baseline's; runs: what they were taken from."""
+    of_baseline = measured.pop(compared.baseline)
+    if not len(of_baseline.values):
+        return
     if compared.anytime:
-        effects = sequences(present, of_baseline, m=m, level=compared.level)
+        m = len(compared.arms)
+        effects = sequences(measured, of_baseline, m=m, level=compared.level)
     else:
+        m = len(measured)
         noisy = frozenset(arm.name for arm in compared.plan.arms if arm.alters_noise)
-        effects = analyse(present, of_baseline, level=compared.level, alters_noise=noisy)
+        effects = analyse(measured, of_baseline, level=compared.level, alters_noise=noisy)
     shared = _shared(compared, metric, runs, m)
     for arm, effect in effects.items():
-        pair = Pair(arm=arm, effect=effect, of_arm=present[arm], of_baseline=of_baseline)
+        pair = Pair(arm=arm, effect=effect, of_arm=measured[arm], of_baseline=of_baseline)
         yield comparison_of(shared, pair)
 
 
@@ -171,7 +195,7 @@ def _shared(compared: _Compared, metric: str, runs: pd.DataFrame, n_arms: int) -
     )
 
 
-def _warnings(compared: _Compared, runs: pd.DataFrame) -> list[Caution]:
+def _experiment_warnings(compared: _Compared, runs: pd.DataFrame) -> list[Caution]:
     """What is doubtful about the experiment as a whole."""
     experiment, plan = compared.experiment, compared.plan
     warnings = []

@@ -65,7 +65,7 @@ def interplay(
     table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")
     measured = []
     for who in (*itertools.combinations(changes, 1), *pairs):
-        effect = _measured(who, names, table)
+        effect = _effect_measured(who, names, table)
         if effect is not None:
             measured.append(effect)
     if not any(len(effect.changes) == 2 for effect in measured):
@@ -87,7 +87,7 @@ def interplay(
     return effects
 
 
-def _measured(
+def _effect_measured(
     who: tuple[str, ...], names: Mapping[Subset, str], table: pd.DataFrame
 ) -> _Measured | None:
     """An effect's contrast over the blocks that hold all its arms; None without one.

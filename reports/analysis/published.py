@@ -45,7 +45,7 @@ def too_uncertain(published: Estimate, margin: float, alpha: float = 0.05) -> bo
 
 
 def judge(
-    own: Estimate,
+    ours: Estimate,
     published: Estimate,
     *,
     margin: float,
@@ -66,15 +66,15 @@ def judge(
             f"the published effect's own standard error is {say(published.se)}, "
             f"against a margin of {say(margin)}: even a perfect repetition would seldom pass",
         )
-    d = difference(own, published)
+    d = difference(ours, published)
     one_sided, two_sided = stats.t.isf(alpha, d.df) * d.se, stats.t.isf(alpha / 2, d.df) * d.se
     if abs(d.value) + one_sided < margin:
         return (
             "reproduced",
             f"two one-sided tests at {alpha:g} place the difference within {say(margin)}",
         )
-    own_half = stats.t.isf(alpha / 2, own.df) * own.se
-    if abs(own.value) > own_half and own.value * published.value < 0:
+    our_half = stats.t.isf(alpha / 2, ours.df) * ours.se
+    if abs(ours.value) > our_half and ours.value * published.value < 0:
         return "opposite", "the interval of our effect lies wholly on the other side of zero"
     if abs(d.value) > two_sided:
         is_smaller = d.value * published.value < 0
@@ -107,25 +107,25 @@ def published_verdict(
     against: str,
     arm: str,
     *,
-    own: Estimate | None,
+    ours: Estimate | None,
     not_testable: str = "",
     margin: float | None = None,
 ) -> PublishedVerdict:
     """Beside the published delta of `record` against `against`.
 
-    own: the log ratio of times to target, None where not resolved; not_testable: why nothing can be
-    said here; margin: in log time, by default half the published delta."""
+    ours: the log ratio of times to target, None where not resolved; not_testable: why nothing can
+    be said here; margin: in log time, by default half the published delta."""
     new, old = published_record(record), published_record(against)
     delta = math.log(new.time_s / old.time_s)
     published = Estimate(value=delta, se=math.hypot(new.log_time_se, old.log_time_se))
     if margin is None:
         margin = abs(delta) / 2
-    verdict, why = _judged(own, published, not_testable, margin)
+    verdict, why = _testable_verdict(ours, published, not_testable, margin)
     percent, percent_low, percent_high = None, None, None
-    if own is not None:
-        own_half = stats.t.isf(0.025, own.df) * own.se
-        percent = _percent(own.value)
-        percent_low, percent_high = _percent(own.value - own_half), _percent(own.value + own_half)
+    if ours is not None:
+        our_half = stats.t.isf(0.025, ours.df) * ours.se
+        percent = _percent(ours.value)
+        percent_low, percent_high = _percent(ours.value - our_half), _percent(ours.value + our_half)
     half = 1.96 * published.se
     error_s = math.hypot(new.time_s * new.log_time_se, old.time_s * old.log_time_se)
     return PublishedVerdict(
@@ -147,13 +147,13 @@ def published_verdict(
     )
 
 
-def _judged(
-    own: Estimate | None, published: Estimate, not_testable: str, margin: float
+def _testable_verdict(
+    ours: Estimate | None, published: Estimate, not_testable: str, margin: float
 ) -> Judgement:
     if not_testable:
         return "not testable here", not_testable
-    if own is not None:
-        return judge(own, published, margin=margin)
+    if ours is not None:
+        return judge(ours, published, margin=margin)
     if too_uncertain(published, margin):
         return judge(Estimate(value=0.0, se=0.0), published, margin=margin)
     return "not resolved", "the time to target of arm or baseline is not resolved here"
@@ -175,7 +175,7 @@ def beside_the_published(
         plan.published,
         predecessor(plan.published, plan.base),
         arm,
-        own=_own_effect(time_model, arm, anytime=anytime),
+        ours=_own_effect(time_model, arm, anytime=anytime),
         not_testable=not_testable,
         margin=_margin_in_log_time(plan, time_model),
     )
@@ -212,16 +212,16 @@ def _torch_versions(experiment: Experiment, arm: str) -> set[str]:
 
 def _own_effect(time_model: TimeModel, arm: str, *, anytime: bool) -> Estimate | None:
     """The log ratio of times to target; None where not resolved, or without an error."""
-    own = time_model.log_ratio(arm)
-    if own is None:
+    ours = time_model.log_ratio(arm)
+    if ours is None:
         return None
     if anytime:
         ends, _ = time_model.sequence((arm, time_model.arms[0]), 0.05)
         if ends is None:
             return None
-        reach = max(ends[1] - own.value, own.value - ends[0])
-        own = Estimate(value=own.value, se=reach / ONE_SIDED)
-    return own if math.isfinite(own.se) else None
+        reach = max(ends[1] - ours.value, ours.value - ends[0])
+        ours = Estimate(value=ours.value, se=reach / ONE_SIDED)
+    return ours if math.isfinite(ours.se) else None
 
 
 def _margin_in_log_time(plan: Plan, time_model: TimeModel) -> float | None:

@@ -32,7 +32,7 @@ class Step:
     change: str
     metric: Literal["val_loss", "step_ms"]
     published: Estimate  # nats, or a log ratio of step times
-    own: Estimate | None
+    ours: Estimate | None
     verdict: PublishedWord
     why: str
 
@@ -107,7 +107,7 @@ def _step(
     """The rung on a metric; the margin is half the published effect."""
     published = rung.loss if metric == "val_loss" else rung.log_step
     say = in_nats if metric == "val_loss" else in_percent
-    own, missing = own_effect(runs, (rung.after, rung.before), metric)
+    ours, missing = own_effect(runs, (rung.after, rung.before), metric)
     elsewhere = not_at_full_size(experiment.plan)
     verdict: PublishedWord
     if elsewhere:
@@ -115,16 +115,16 @@ def _step(
     elif samples.watched(experiment):
         verdict = "not resolved"
         why = "runs are still to come, and this judgement is made once"
-    elif own is None:
+    elif ours is None:
         verdict, why = "not resolved", missing
     else:
         margin = max(abs(published.value) / 2, 1e-9)
-        verdict, why = judge(own, published, margin=margin, say=say)
+        verdict, why = judge(ours, published, margin=margin, say=say)
     return Step(
         change=rung.change,
         metric=metric,
         published=published,
-        own=own,
+        ours=ours,
         verdict=verdict,
         why=why,
     )

@@ -71,8 +71,9 @@ def left_out_contrasts(
 ) -> dict[str, Contrast]:
     """Change -> all changes against all but it.
 
-    with_what_needs_it: against the largest set without it, which was run then."""
-    everything, ran = frozenset(changes), {*sets, NOTHING}
+    with_what_needs_it: against the largest set without it, which was run then; of several, the
+    first by the names of its changes."""
+    everything, ran = frozenset(changes), sorted({*sets, NOTHING}, key=sorted)
     if everything not in sets:
         return {}
     contrasts: dict[str, Contrast] = {}

@@ -48,12 +48,12 @@ def sequence(
     x = np.log(sorted(set(runs["budget"])))
     if step is None:
         return log_time_interval(loss, x, model, alpha, None), len(blocks)
-    if _shared(step, blocks) == blocks:
+    if _shared_blocks(step, blocks) == blocks:
         steps = np.array([[of_arm[block] for of_arm in step] for block in blocks])
         return log_time_interval(loss, x, model, alpha, steps), len(blocks)
     log_steps = log_time_interval(loss, x, model, alpha / 2, None)
     differences = []
-    for block in _shared(step, list(step[0])):
+    for block in _shared_blocks(step, list(step[0])):
         of_baseline = step[1][block] if len(step) > 1 else 0.0
         differences.append(step[0][block] - of_baseline)
     low, high, _ = t_mixture(np.array(differences, float), alpha / 2)
@@ -62,6 +62,8 @@ def sequence(
     return (log_steps[0] + low, log_steps[1] + high), len(blocks)
 
 
-def _shared(step: Sequence[Mapping[object, float]], blocks: Sequence[object]) -> list[object]:
+def _shared_blocks(
+    step: Sequence[Mapping[object, float]], blocks: Sequence[object]
+) -> list[object]:
     """Those of the blocks in which every arm was timed."""
     return [block for block in blocks if all(block in of_arm for of_arm in step)]

@@ -28,7 +28,6 @@ from reports.stats.contrasts import Method, Sample
 from reports.stats.verdicts import Kind
 
 LOSSES = ("val_loss", "heldout_loss")  # compared as differences; times as logarithms
-METRICS = (*LOSSES, "step_ms", "train_time_s", "time_to_target")
 UNITS = {
     "val_loss": "nats",
     "heldout_loss": "nats",

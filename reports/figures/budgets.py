@@ -64,13 +64,13 @@ class BudgetCurves:
             label = tick_text(budget, self.budgets)
             parts.append(line(at, top, at, bottom, "grid"))
             parts.append(text(at, height - 32, label, anchor="middle", css="tick"))
-        words = "steps of the whole schedule, logarithmic"
-        parts.append(text((left + right) / 2, height - 13, words, anchor="middle", css="axis"))
+        axis_title = "steps of the whole schedule, logarithmic"
+        parts.append(text((left + right) / 2, height - 13, axis_title, anchor="middle", css="axis"))
         if self.target is not None:
             level = y(self.target)
-            words = f"target {self.target:g}"
+            target_label = f"target {self.target:g}"
             parts.append(line(left, level, right, level, "target"))
-            parts.append(text(width - 16, level - 6, words, anchor="end", css="note"))
+            parts.append(text(width - 16, level - 6, target_label, anchor="end", css="note"))
         parts += [self.series(arm, x, y) for arm in self.of_arms]
         return "".join(parts), height
 
@@ -132,7 +132,7 @@ def budget_figure(
         y_range=extent(table["mean"], around=around_target(target)),
     )
     lengths = ", ".join(map(str, budgets))
-    words = [f"{arm} {settled(steps):.0f} steps" for arm, steps in needed.items()]
+    needed_steps = [f"{arm} {settled(steps):.0f} steps" for arm, steps in needed.items()]
     return Figure(
         key="budgets",
         title="Loss by budget",
@@ -140,7 +140,7 @@ def budget_figure(
         "cooldown. Where a line meets the target is the number of steps that arm needs; the ticks "
         "mark the estimates.",
         alt=f"Final loss over budgets of {lengths} steps. Steps needed for the target: "
-        f"{'; '.join(words[:MAX_NAMED]) or 'not resolved for any arm'}.",
+        f"{'; '.join(needed_steps[:MAX_NAMED]) or 'not resolved for any arm'}.",
         columns=("arm", "budget", "mean_val_loss", "n_runs"),
         rows=tuple(rows),
         draw=drawing.draw,

@@ -91,9 +91,9 @@ def bundle(arm: str, runs: Mapping[str, Course]) -> Bundle:
 
 def column_means(table: np.ndarray) -> np.ndarray:
     """Means over what is known in each column, nan where nothing is."""
-    known = np.isfinite(table)
-    n = known.sum(axis=0)
-    sums = np.where(known, table, 0.0).sum(axis=0)
+    is_finite = np.isfinite(table)
+    n = is_finite.sum(axis=0)
+    sums = np.where(is_finite, table, 0.0).sum(axis=0)
     return np.where(n > 0, sums / np.maximum(n, 1), np.nan)
 
 

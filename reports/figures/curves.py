@@ -193,12 +193,12 @@ class Curves:
         return mark(f'path d="{path}"', css="run", run=run_id)
 
     def caption(self) -> str:
-        words = "Mean over finished runs"
+        what_is_drawn = "Mean over finished runs"
         if self.has_bands:
-            words += ", band from the lowest to the highest run"
+            what_is_drawn += ", band from the lowest to the highest run"
         if self.has_runs:
-            words += "; thin lines are single runs"
-        return words + self.view.last_words
+            what_is_drawn += "; thin lines are single runs"
+        return what_is_drawn + self.view.last_words
 
 
 def table_of(data: Mapping[str, Bundle]) -> list[tuple[Any, ...]]:

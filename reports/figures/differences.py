@@ -138,10 +138,10 @@ class Panels:
 
     def draw(self, width: int) -> Drawing:
         grid = Grid.of(width, len(self.deltas))
-        words = f"difference in {self.unit}"
+        axis_title = f"difference in {self.unit}"
         if width == WIDE:
-            words = f"difference in validation loss, {self.unit}; below zero is better"
-        parts = [text(0, 12, words, css="axis")]
+            axis_title = f"difference in validation loss, {self.unit}; below zero is better"
+        parts = [text(0, 12, axis_title, css="axis")]
         for place, arm in enumerate(self.deltas):
             parts.append(self.panel(arm, grid, grid.left(place), grid.top(place)))
         return "".join(parts), grid.height(len(self.deltas))
@@ -188,14 +188,14 @@ def difference_figure(
     """
     deltas = {}
     late: list[float] = []
-    words = []
+    last_differences = []
     rows: list[tuple[Any, ...]] = []
     for arm, delta in differences(data, runs, palette.baseline).items():
         if len(delta.steps) <= 1:
             continue
         deltas[arm] = delta
         late += list(delta.rows[:, is_late(delta.steps)].ravel())
-        words.append(f"{arm} {settled(delta.mean[-1]):+.4f}")
+        last_differences.append(f"{arm} {settled(delta.mean[-1]):+.4f}")
         for step, *losses in zip(delta.steps, delta.mean, delta.low, delta.high):
             rounded = [kept(v, 6) for v in losses]
             rows.append((arm, int(step), *rounded, len(delta.rows)))
@@ -214,7 +214,7 @@ def difference_figure(
         caption="Mean over blocks of the difference to the baseline run of the same block; "
         "the band spans the blocks.",
         alt="Small charts, one per arm, of the loss difference to the baseline over steps. At the "
-        f"last step: {'; '.join(words[:MAX_NAMED])}.",
+        f"last step: {'; '.join(last_differences[:MAX_NAMED])}.",
         columns=("arm", "step", "mean_difference", "lowest", "highest", "n_blocks"),
         rows=tuple(rows),
         draw=drawing.draw,

@@ -135,9 +135,9 @@ class Forest:
         parts.append(line(x(0), 6, x(0), at.bottom, "zero"))
         for row, arm in enumerate(self.comparisons):
             y = at.y(row)
-            words = effect_text(self.comparisons[arm])
-            tip = f"{arm}: {words}"
-            marks = [*row_words(arm, words, y, at), *self.interval_marks(arm, y, x, tip)]
+            label = effect_text(self.comparisons[arm])
+            tip = f"{arm}: {label}"
+            marks = [*row_words(arm, label, y, at), *self.interval_marks(arm, y, x, tip)]
             value = self.effects[arm][0]
             if value is not None:
                 marks.append(dot(x(value), y, r=5, css="center", tip=tip))
@@ -174,13 +174,13 @@ def margin_zone(margin: float, x: AxisScale, bottom: float) -> str:
     return f'<rect class="margin" {place}/>'
 
 
-def row_words(arm: str, words: str, y: float, at: ForestLayout) -> list[str]:
+def row_words(arm: str, label: str, y: float, at: ForestLayout) -> list[str]:
     """An arm's name and its effect in words, beside the row or above it."""
     if at.above:
         name = text(0, y - 13, shorten(arm, 150), css="label")
-        return [name, text(at.width, y - 13, words, anchor="end", css="tick")]
+        return [name, text(at.width, y - 13, label, anchor="end", css="tick")]
     name = text(at.left - 14, y + 4, shorten(arm, 214), anchor="end", css="label")
-    return [name, text(at.width, y + 4, words, anchor="end", css="tick")]
+    return [name, text(at.width, y + 4, label, anchor="end", css="tick")]
 
 
 def interval_end(x: float, y: float, *, side: int, inside: bool) -> str:
@@ -215,16 +215,16 @@ def forest(
             f" The grey zone is the margin of ±{margin:g} within which a difference is not worth "
             "knowing."
         )
-    rows, words = [], []
+    rows, labels = [], []
     for arm, c in comparisons.items():
         ends = [kept(end) for end in effect(c)]
         rows.append((arm, *ends, kept_p(c.p), c.n_arm, c.n_baseline, c.method))
-        words.append(f"{arm} {effect_text(c)}")
+        labels.append(f"{arm} {effect_text(c)}")
     return Figure(
         key=f"forest_{metric}",
         title=title,
         caption=caption,
-        alt=f"{title}, arm against {palette.baseline}: " + "; ".join(words[:20]),
+        alt=f"{title}, arm against {palette.baseline}: " + "; ".join(labels[:20]),
         columns=("arm", "estimate", "low", "high", "p_adjusted", "n_arm", "n_baseline", "method"),
         rows=tuple(rows),
         draw=drawing.draw,

@@ -57,13 +57,13 @@ def gain_bars(arm: str, gain: Decomposition, top: float, x: AxisScale) -> list[s
         ("learning", gain.learning_percent, "bar", top),
         ("systems", gain.systems_percent, "bar light", top + 17),
     )
-    for words, percent, css, y in sides:
+    for label, percent, css, y in sides:
         start, end = sorted((x(0), x(percent)))
         percent = settled(percent)
         width = max(0.8, end - start)
         shape = f'rect x="{pixel(start)}" y="{pixel(y + 4)}" width="{pixel(width)}" height="14"'
-        bars.append(mark(shape, css=css, tip=f"{arm}: {words} {percent:+.2f} %"))
-        number = f"{words} {percent:+.1f}".replace("-", "−")
+        bars.append(mark(shape, css=css, tip=f"{arm}: {label} {percent:+.2f} %"))
+        number = f"{label} {percent:+.1f}".replace("-", "−")
         bars.append(text(end + 5, y + 15, number, css="tick"))
     return bars
 
@@ -72,7 +72,7 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
     """Learning gain (fewer steps) beside systems gain (faster steps), % of the time to target."""
     of_arms: dict[str, Decomposition] = {}
     numbers: list[float] = []
-    rows, words = [], []
+    rows, labels = [], []
     for arm, gain in outcome.decompositions.items():
         learning, systems, total = gain.learning_percent, gain.systems_percent, gain.total_percent
         if learning is None:
@@ -81,7 +81,7 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
         numbers += [learning, systems, total]
         shown = (learning, systems, total, gain.learning_s, gain.systems_s, gain.total_s)
         rows.append((arm, *map(kept, shown)))
-        words.append(f"{arm} learning {settled(learning):+.1f}, systems {settled(systems):+.1f}")
+        labels.append(f"{arm} learning {settled(learning):+.1f}, systems {settled(systems):+.1f}")
     if not of_arms:
         return None
     drawing = Gains(of_arms=of_arms, palette=palette, x_range=extent(numbers, around=[0.0]))
@@ -90,7 +90,7 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
         title="Learning gain against systems gain",
         caption="Time is steps times step time: fewer steps to the target (learning), faster steps "
         "(systems). The two add up to the total.",
-        alt="Bars per arm of learning and systems gain in percent: " + "; ".join(words[:20]),
+        alt="Bars per arm of learning and systems gain in percent: " + "; ".join(labels[:20]),
         columns=(
             *("arm", "learning_percent", "systems_percent", "total_percent"),
             *("learning_s", "systems_s", "total_s"),

@@ -150,13 +150,13 @@ def strip(of: Strip, runs: pd.DataFrame, palette: Palette) -> Figure | None:
     drawing = StripRows(
         of=of, runs=shown, palette=palette, means=means, x_range=extent(values, around=around)
     )
-    words = [f"{arm} {settled(mean):.4g}" for arm, mean in means.items()]
+    arm_means = [f"{arm} {settled(mean):.4g}" for arm, mean in means.items()]
     return Figure(
         key=of.key,
         title=of.title,
         caption=of.caption,
         alt=f"{of.title}: one dot per run, one row per arm. "
-        f"Means, {of.axis}: {'; '.join(words[:MAX_NAMED])}.",
+        f"Means, {of.axis}: {'; '.join(arm_means[:MAX_NAMED])}.",
         columns=tuple(shown.columns),
         rows=tuple(shown.itertuples(index=False, name=None)),
         runs=tuple(shown.index),
@@ -186,9 +186,9 @@ class Scatter:
         parts.append(x_axis(x, top, bottom, "training time, s", n=width // 110))
         if self.target is not None:
             level = y(self.target)
-            words = f"target {self.target:g}"
+            target_label = f"target {self.target:g}"
             parts.append(line(left, level, right, level, "target"))
-            parts.append(text(width - 14, level - 6, words, anchor="end", css="note"))
+            parts.append(text(width - 14, level - 6, target_label, anchor="end", css="note"))
         for arm in self.palette.arms:
             spots = []
             of_arm = self.runs[self.runs["arm"] == arm]
@@ -209,17 +209,17 @@ def scatter(
         return None
     drawing = Scatter(runs=shown, palette=palette, unit=unit, target=target)
     means = shown.groupby("arm", sort=False)[["train_time_s", "val_loss"]].mean()
-    words = []
+    arm_means = []
     for arm, mean in means.iterrows():
         loss, time = settled(mean["val_loss"]), settled(mean["train_time_s"])
-        words.append(f"{arm} {loss:.4f} after {time:.4g} s")
+        arm_means.append(f"{arm} {loss:.4f} after {time:.4g} s")
     drawn = [arm for arm in palette.arms if (shown["arm"] == arm).any()]
     return Figure(
         key="scatter",
         title="Loss against training time",
         caption="One dot per run. Left and low is better.",
         alt="Scatter of final validation loss against training time, one dot per run. "
-        f"Means: {'; '.join(words[:MAX_NAMED])}.",
+        f"Means: {'; '.join(arm_means[:MAX_NAMED])}.",
         columns=tuple(columns),
         rows=tuple(shown.itertuples(index=False, name=None)),
         runs=tuple(shown.index),
@@ -249,8 +249,8 @@ class Drift:
             parts.append(line(left, y(0), right, y(0), "zero"))
             parts += self.lane_marks(runs, x, y)
         bottom = 34 + len(self.lanes) * (LANE + 24) - 24
-        words = "runs in the order they were started"
-        parts.append(text(width / 2, bottom + 22, words, anchor="middle", css="axis"))
+        axis_title = "runs in the order they were started"
+        parts.append(text(width / 2, bottom + 22, axis_title, anchor="middle", css="axis"))
         return "".join(parts), bottom + 32
 
     def lane_marks(self, runs: pd.DataFrame, x: AxisScale, y: AxisScale) -> list[str]:

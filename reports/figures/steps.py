@@ -167,11 +167,11 @@ def step_distribution(
         return None
     edges = edges_of(samples)
     of_arms = {arm: Histogram.of(times, edges) for arm, times in samples.items()}
-    words = []
+    quantiles = []
     rows: list[tuple[Any, ...]] = []
     for arm, shown in of_arms.items():
         median, p95 = show(shown.median, "ms"), show(shown.p95, "ms")
-        words.append(f"{arm} median {median}, 95th percentile {p95}")
+        quantiles.append(f"{arm} median {median}, 95th percentile {p95}")
         for start, end, count in zip(edges, edges[1:], shown.counts):
             numbers = (start, end, count, shown.median, shown.p95)
             rows.append((arm, *(kept(float(v), 4) for v in numbers)))
@@ -181,7 +181,7 @@ def step_distribution(
         title="Distribution of step times",
         caption=f"{source_of(samples)} Ticks are medians, bars run from the 5th to the 95th "
         "percentile; what lies beyond the axis is in its outermost bins.",
-        alt=f"Histograms of step times in ms, one row per arm: {'; '.join(words[:MAX_NAMED])}.",
+        alt=f"Histograms of step times in ms, one row per arm: {'; '.join(quantiles[:MAX_NAMED])}.",
         columns=("arm", "ms_from", "ms_to", "n_steps", "median_ms", "p95_ms"),
         rows=tuple(rows),
         draw=drawing.draw,

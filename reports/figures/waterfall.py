@@ -98,7 +98,7 @@ class Bar:
             return "bar"
         return "bar light"
 
-    def words(self, axis: DrawnAxis) -> str:
+    def label_of_number(self, axis: DrawnAxis) -> str:
         if self.added is None:
             return show(self.level, axis.level)
         return show(self.added, axis.step)
@@ -166,9 +166,9 @@ class Waterfall:
         shape = (
             f'rect x="{pixel(left)}" y="{pixel(top)}" width="{pixel(wide)}" height="{pixel(tall)}"'
         )
-        words = bar.words(self.axis)
+        label = bar.label_of_number(self.axis)
         now = show(bar.level, self.axis.level)
-        tip = f"{bar.arm}: {words} {self.axis.unit}, now {now}"
+        tip = f"{bar.arm}: {label} {self.axis.unit}, now {now}"
         marks = [mark(shape, css=bar.css, tip=tip)]
         peak = top
         if bar.low is not None and bar.high is not None:
@@ -178,12 +178,12 @@ class Waterfall:
         if not is_last:
             level = y(bar.level)
             marks.append(line(left + wide, level, left + slot + slot * 0.02, level, "zero"))
-        marks.append(self.number(words, middle, peak - 7, place, slot))
+        marks.append(self.number(label, middle, peak - 7, place, slot))
         for row, part in enumerate(wrapped(bar.arm, slot)):
             marks.append(text(middle, HEIGHT - 48 + 14 * row, part, anchor="middle", css="tick"))
         return self.palette.series(bar.arm, marks)
 
-    def number(self, words: str, x: float, y: float, place: int, slot: float) -> str:
+    def number(self, label: str, x: float, y: float, place: int, slot: float) -> str:
         """What the bar adds, above it; where crowded smaller, and every other one higher."""
         longest = CHAR_PX * max(len(show(b.level - self.base, self.axis.step)) for b in self.bars)
         if place % 2 and 0.8 * longest > slot:
@@ -191,7 +191,7 @@ class Waterfall:
         css = "value"
         if longest > slot:
             css = "value tight"
-        return text(x, y, words, anchor="middle", css=css)
+        return text(x, y, label, anchor="middle", css=css)
 
     def draw_rows(self, width: int) -> Drawing:
         low, high = self.value_range
@@ -204,14 +204,14 @@ class Waterfall:
 
     def row(self, bar: Bar, top: float, x: AxisScale, width: int) -> str:
         """One arm: its name and number, below them its bar and the whisker."""
-        words = bar.words(self.axis)
+        label = bar.label_of_number(self.axis)
         begin, end = row_ends(bar, x)
         wide = max(1.0, end - begin)
         shape = f'rect x="{pixel(begin)}" y="{top + 18}" width="{pixel(wide)}" height="15"'
         marks = [
             text(0, top + 13, shorten(bar.arm, 230), css="label"),
-            text(width, top + 13, words, anchor="end", css="value"),
-            mark(shape, css=bar.css, tip=words),
+            text(width, top + 13, label, anchor="end", css="value"),
+            mark(shape, css=bar.css, tip=label),
         ]
         if bar.low is not None and bar.high is not None:
             path = f"M{pixel(x(bar.low))} {top + 25.5}H{pixel(x(bar.high))}"
@@ -249,13 +249,13 @@ def waterfall(
     base = levels[palette.baseline]
     bars = bars_of(metric, levels, outcome, base)
     shown = list(levels.values())
-    rows, words = [], []
+    rows, labels = [], []
     whiskers = ""
     for bar in bars:
         shown += [end for end in (bar.low, bar.high) if end is not None]
         numbers = (bar.level, bar.added, bar.low, bar.high)
         rows.append((bar.arm, *map(kept, numbers)))
-        words.append(f"{bar.arm} {show(bar.level, axis.level)}")
+        labels.append(f"{bar.arm} {show(bar.level, axis.level)}")
         if bar.low is not None:
             whiskers = (
                 "; the line through it is the interval of the whole difference to the baseline "
@@ -269,7 +269,7 @@ def waterfall(
         title=f"From baseline to full: {axis.name}",
         caption=f"Each bar is what one more change added to the mean{whiskers}. "
         "The axis does not start at zero.",
-        alt=f"Waterfall of the ladder's means in {axis.unit}: {'; '.join(words)}.",
+        alt=f"Waterfall of the ladder's means in {axis.unit}: {'; '.join(labels)}.",
         columns=("arm", "mean", "added", "low_of_total", "high_of_total"),
         rows=tuple(rows),
         draw=drawing.draw,

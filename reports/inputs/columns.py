@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-Row = TypeVar("Row", contravariant=True)
+RowT = TypeVar("RowT", contravariant=True)
 
 
 class Between(NamedTuple):
@@ -20,7 +20,7 @@ class Between(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column(Generic[Row]):
+class Column(Generic[RowT]):
     """A statistic of a row: what it is called, how it is computed and written, what it means.
 
     A value is None where the row has none: then nothing is printed. A tuple is several values that
@@ -29,7 +29,7 @@ class Column(Generic[Row]):
 
     key: str  # of what the page prints
     meaning: str
-    value: Callable[[Row], Any] | None = None  # None: the row's own field `key`
+    value: Callable[[RowT], Any] | None = None  # None: the row's own field `key`
     format: str = ""  # on the page, with kinds of reports/format.py: 'sd {:sd}'; '': not there
     head: str = ""  # the heading on the page that it stands below
     place: int = 0  # on the page: the lower ones come first, equal ones as they are declared
@@ -39,14 +39,14 @@ class Column(Generic[Row]):
     hides_zero: bool = False  # on the page
     is_nested: bool = False  # a list or a mapping that JSON alone can hold
 
-    def of(self, row: Row) -> Any:
+    def of(self, row: RowT) -> Any:
         """The statistic of a row."""
         if self.value is None:
             return getattr(row, self.key)
         return self.value(row)
 
 
-def json_row(columns: Sequence[Column[Row]], row: Row) -> dict[str, Any]:
+def json_row(columns: Sequence[Column[RowT]], row: RowT) -> dict[str, Any]:
     """A row as JSON holds it."""
     values = {}
     for column in columns:
@@ -55,7 +55,7 @@ def json_row(columns: Sequence[Column[Row]], row: Row) -> dict[str, Any]:
     return values
 
 
-def flat_row(columns: Sequence[Column[Row]], row: Row) -> dict[str, Any]:
+def flat_row(columns: Sequence[Column[RowT]], row: RowT) -> dict[str, Any]:
     """A row as a table holds it: without nested values, names of a list as one text."""
     values = json_row([column for column in columns if not column.is_nested], row)
     for name, value in values.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 from reports.analysis.types import Comparison
 from reports.format import interval, plural, show
-from reports.inputs.columns import Between, Column, Row
+from reports.inputs.columns import Between, Column, RowT
 from reports.stats.digits import kept, kept_p
 
 METRIC_WORDS = {
@@ -102,7 +102,7 @@ def carried(values: Sequence[Any]) -> tuple[float | None, ...]:
     return tuple(numbers)
 
 
-def part_of(column: Column[Row], row: Row) -> Part | None:
+def part_of(column: Column[RowT], row: RowT) -> Part | None:
     """What is printed of a statistic; None where the row has none."""
     value = column.of(row)
     if value is None or (column.hides_zero and value == 0):
@@ -118,7 +118,7 @@ def part_of(column: Column[Row], row: Row) -> Part | None:
     return Part(text=text, key=column.key, values=carried(values))
 
 
-def cell_of(columns: Sequence[Column[Row]], row: Row, css: str) -> VerdictCell:
+def cell_of(columns: Sequence[Column[RowT]], row: RowT, css: str) -> VerdictCell:
     """The statistics below one heading; css: of a cell that is not empty."""
     printed = [part_of(column, row) for column in columns]
     parts = tuple(part for part in printed if part is not None)

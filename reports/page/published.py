@@ -295,11 +295,11 @@ def lowest_loss(logged: Mapping[str, Logged]) -> str:
     (first, base), *others = logged.items()
     best = min(logged, key=lambda arm: logged[arm].loss)
     apart = [arm for arm, logs in others if abs(logs.loss - base.loss) > logs.half_width(base)]
-    words = "none beyond the noise of single runs"
+    named = "none beyond the noise of single runs"
     if apart:
-        words = f"beyond the noise of single runs only {', '.join(apart)}"
+        named = f"beyond the noise of single runs only {', '.join(apart)}"
     return (
-        f"{best} ends lowest at {show(logged[best].loss, 'loss')}; different from {first} {words}."
+        f"{best} ends lowest at {show(logged[best].loss, 'loss')}; different from {first} {named}."
     )
 
 

@@ -72,9 +72,9 @@ def config_differences(
     for place, name in enumerate(names):
         changed = []
         for field, cells in rows:
-            words, differs = cells[place]
+            value_text, differs = cells[place]
             if differs:
-                changed.append((field, words, cells[base][0]))
+                changed.append((field, value_text, cells[base][0]))
         if place != base:
             by_arm.append((name, changed))
     return Differences(arms=names, rows=rows, by_arm=by_arm)
@@ -132,9 +132,9 @@ def environment_table(environments: Mapping[str, Document]) -> list[EnvironmentF
             continue
         counts: Counter[str] = Counter()
         for environment in environments.values():
-            words = fact_in_words(environment.get(key))
-            if not missing(words):
-                counts[str(words)] += 1
+            fact = fact_in_words(environment.get(key))
+            if not missing(fact):
+                counts[str(fact)] += 1
         if counts:
             facts.append((ENVIRONMENT_WORDS.get(key, key), counts.most_common()))
     return facts
@@ -145,6 +145,6 @@ def fact_in_words(value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, dict):
-        words = [f"{k} {YES_NO.get(str(v), v)}" for k, v in flat(value).items() if not missing(v)]
-        return ", ".join(words)
+        parts = [f"{k} {YES_NO.get(str(v), v)}" for k, v in flat(value).items() if not missing(v)]
+        return ", ".join(parts)
     return value

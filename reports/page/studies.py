@@ -60,8 +60,8 @@ def share_cell(share: Share | None, kind: str) -> TableCell:
     """A number with its interval."""
     if share is None:
         return unknown(kind)
-    words = f"{show(share.value, kind)} {interval(share.low, share.high, kind)}"
-    return TableCell(text=words.strip(), v=kept(share.value), css="num")
+    printed = f"{show(share.value, kind)} {interval(share.low, share.high, kind)}"
+    return TableCell(text=printed.strip(), v=kept(share.value), css="num")
 
 
 def attribution_table(a: Attribution) -> Study:
@@ -130,7 +130,7 @@ def steps_table(steps: Sequence[Step], plan: Plan) -> Study:
             kind, metric = "loss_delta", "loss"
         cells = [
             estimate_cell(step.published, kind),
-            estimate_cell(step.own, kind),
+            estimate_cell(step.ours, kind),
             TableCell(text=step.verdict, css="words"),
             TableCell(text=step.why),
         ]

@@ -95,10 +95,10 @@ def stale_cell(run: Mapping[Any, Any]) -> TableCell:
     if not plain(run["stale"]):
         return TableCell(text="", key="stale", css="none")
     files = [name for name in str(run.get("stale_files") or "").split(", ") if name]
-    words = ", ".join(files[:2])
+    named = ", ".join(files[:2])
     if len(files) > 2:
-        words += f" and {len(files) - 2} more"
-    return TableCell(text=words or "yes", key="stale")
+        named += f" and {len(files) - 2} more"
+    return TableCell(text=named or "yes", key="stale")
 
 
 @dataclass(frozen=True, kw_only=True)

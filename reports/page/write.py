@@ -58,10 +58,10 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
     return draw_page(drawn_from, refresh_s=refresh_s)
 
 
-Judged = tuple[Mapping[str, Any], Experiment, Comparisons]
+PageSource = tuple[Mapping[str, Any], Experiment, Comparisons]
 
 
-def judged(embedded: Mapping[str, Any]) -> Judged:
+def judged(embedded: Mapping[str, Any]) -> PageSource:
     """What a page is drawn from: an experiment's data, the experiment restored, its comparisons.
 
     Restored from what the page will carry, so that the page can be made again from itself.
@@ -70,7 +70,7 @@ def judged(embedded: Mapping[str, Any]) -> Judged:
     return embedded, experiment, compare_all(experiment)
 
 
-def draw_page(experiments: Sequence[Judged], *, refresh_s: float | None = None) -> str:
+def draw_page(experiments: Sequence[PageSource], *, refresh_s: float | None = None) -> str:
     """The page's text, with nothing left to be judged."""
     views, data = [], []
     for index, (embedded, experiment, outcome) in enumerate(experiments):

@@ -99,14 +99,14 @@ def kept_p(p: float | None) -> float | None:
     return kept(p) or (p and float(f"{p:.1e}"))
 
 
-def same_number(page: float | None, own: float | None) -> bool:
+def same_number(page: float | None, recomputed: float | None) -> bool:
     """Whether a value of a page's data is the recomputed one, rounded or in full.
 
     It is within half a unit of its last digit.
     """
-    if page is None or own is None:
-        return page is own
-    if page == own or (math.isnan(page) and math.isnan(own)):
+    if page is None or recomputed is None:
+        return page is recomputed
+    if page == recomputed or (math.isnan(page) and math.isnan(recomputed)):
         return True
-    largest = max(abs(page), abs(own))
-    return abs(page - own) <= unit(largest) / 2 + room(largest)
+    largest = max(abs(page), abs(recomputed))
+    return abs(page - recomputed) <= unit(largest) / 2 + room(largest)

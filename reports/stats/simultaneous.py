@@ -14,8 +14,9 @@ from scipy import optimize, stats
 from scipy.special import ndtr, ndtri
 
 Array = NDArray[np.float64]
-# Sobol points where there is no closed form: p is then within 0.0005, from the spread over
-# scramblings (see tests)
+# Sobol points where there is no closed form. p is then within 0.0025: for 3 to 14 arms and 2 to
+# infinitely many df it was off from the integral by 0.00007 in the median and 0.0023 at most (14
+# arms); in 1 % of cases by 0.0013 or more, of p below 0.1 by 0.0007 or more
 QMC_LOG2 = 16
 
 
@@ -94,7 +95,7 @@ def power_of_t(c: float, shift: float, df: float) -> float:
 def max_t_cdf(c: float, corr: Array, df: float) -> float:
     """P(max |T_j| <= c): for a shared baseline exact, by integration.
 
-    Otherwise quasi-Monte Carlo, within 0.0005."""
+    Otherwise quasi-Monte Carlo, within 0.0025 (QMC_LOG2)."""
     if len(corr) == 1:
         return float(1 - 2 * stats.t.sf(c, df))
     lam = product_structure(corr)

@@ -195,7 +195,7 @@ def hardware_of(case: Case, runs: pd.DataFrame) -> set[tuple[Any, Any, Any]]:
     return set(zip(runs["device"], runs["gpu"], sizes))
 
 
-def same_hardware(case: Case) -> Finding:
+def hardware_as_baseline(case: Case) -> Finding:
     if not len(case.baseline):
         return "cannot be known", "the baseline has no finished run here"
     machines, base = hardware_of(case, case.runs), hardware_of(case, case.baseline)
@@ -265,7 +265,7 @@ RULES: Mapping[str, Callable[[Case], Finding]] = {
     f"{VAL_TOKENS} validation tokens": validation_tokens,
     "no extra compile flags": compile_flags,
     "p < 0.01": significance,
-    "same hardware as the baseline": same_hardware,
+    "same hardware as the baseline": hardware_as_baseline,
     "seeds independent": independent_seeds,
     "the clock covers what it must": clock_covers,
     "one code": one_code,

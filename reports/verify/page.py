@@ -115,25 +115,25 @@ class Reader(HTMLParser):
         self._print(index, tag, attributes, " ".join(text.split()))
         self._carry(index, attributes)
 
-    def _print(self, index: int, tag: str, attributes: Attributes, words: str) -> None:
+    def _print(self, index: int, tag: str, attributes: Attributes, text: str) -> None:
         """Keep the words of an element that has just closed, by where they stand."""
         key = attributes.get("data-key")
         arm, table = self._attribute("data-arm"), self._attribute("data-table")
         if key and table == "verdicts" and arm is not None:
-            printed = Printed(text=words, values=numbers(attributes.get("data-v")))
+            printed = Printed(text=text, values=numbers(attributes.get("data-v")))
             self.page.verdicts.setdefault((index, int(arm)), {})[key] = printed
         elif key and table != "runs":
-            self.page.sentences[(index, key)] = words
+            self.page.sentences[(index, key)] = text
         elif tag == "section":
-            self.page.sections[(attributes.get("aria-labelledby"),)] = words
+            self.page.sections[(attributes.get("aria-labelledby"),)] = text
         elif tag == "tr" and attributes.get("data-run"):
-            self.page.rows[(index, attributes["data-run"])] = words
+            self.page.rows[(index, attributes["data-run"])] = text
         elif tag == "tr" and attributes.get("data-id"):
-            self.page.rows[(index, "unfinished", attributes["data-id"])] = words
+            self.page.rows[(index, "unfinished", attributes["data-id"])] = text
         elif tag in ("li", "dd"):
             listed = self._attribute("class")
             if listed in ("facts", "notes"):
-                self.page.sentences[self._next(index, listed)] = words
+                self.page.sentences[self._next(index, listed)] = text
 
     def _carry(self, index: int, attributes: Attributes) -> None:
         """Keep what an element carries outside the table of verdicts."""

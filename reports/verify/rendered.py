@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from reports.page.write import Judged, draw_page, judged
+from reports.page.write import PageSource, draw_page, judged
 from reports.stats.digits import moved
 from reports.verify.page import Page, Printed, read_page
 from reports.verify.same import numbers_of, same_data, same_drawn, same_text, shortened
@@ -34,7 +34,7 @@ def check_rendered(page: Page) -> Iterator[str]:
     yield from compared(page, made)
 
 
-def remade(experiments: Sequence[Judged], sides: Sequence[int | None]) -> list[Page]:
+def remade(experiments: Sequence[PageSource], sides: Sequence[int | None]) -> list[Page]:
     """The pages of these experiments, every computed number moved to each side."""
     pages = []
     for side in sides:

@@ -56,42 +56,44 @@ def numbers_of(carried: str) -> list[float | None] | str:
         return carried
 
 
-def same_data(own: Any, options: Sequence[Any]) -> bool:
+def same_data(printed: Any, options: Sequence[Any]) -> bool:
     """Whether JSON data are those of the options.
 
     Numbers that were computed as numbers, counts and words exactly.
     """
-    if type(own) is type(options[0]) and own == options[0]:
+    if type(printed) is type(options[0]) and printed == options[0]:
         return True
-    if isinstance(own, Mapping):
-        return same_mapping(own, options)
-    if isinstance(own, list):
-        return same_list(own, options)
-    if isinstance(own, float):
-        return any(isinstance(option, float) and same_number(own, option) for option in options)
-    return any(type(own) is type(option) and own == option for option in options)
+    if isinstance(printed, Mapping):
+        return same_mapping(printed, options)
+    if isinstance(printed, list):
+        return same_list(printed, options)
+    if isinstance(printed, float):
+        return any(isinstance(option, float) and same_number(printed, option) for option in options)
+    return any(type(printed) is type(option) and printed == option for option in options)
 
 
-def same_mapping(own: Mapping[str, Any], options: Sequence[Any]) -> bool:
+def same_mapping(printed: Mapping[str, Any], options: Sequence[Any]) -> bool:
     """Whether each value is that of an option with the same keys."""
     alike = []
     for option in options:
-        if isinstance(option, Mapping) and set(option) == set(own):
+        if isinstance(option, Mapping) and set(option) == set(printed):
             alike.append(option)
     if not alike:
         return False
-    return all(same_data(value, [option[key] for option in alike]) for key, value in own.items())
+    return all(
+        same_data(value, [option[key] for option in alike]) for key, value in printed.items()
+    )
 
 
-def same_list(own: Sequence[Any], options: Sequence[Any]) -> bool:
+def same_list(printed: Sequence[Any], options: Sequence[Any]) -> bool:
     """Whether each value is that of an option as long."""
     alike = []
     for option in options:
-        if isinstance(option, list) and len(option) == len(own):
+        if isinstance(option, list) and len(option) == len(printed):
             alike.append(option)
     if not alike:
         return False
-    for place, value in enumerate(own):
+    for place, value in enumerate(printed):
         if not same_data(value, [option[place] for option in alike]):
             return False
     return True

@@ -129,6 +129,31 @@ def test_a_type_is_defined_once() -> None:
     assert set(several) == set(SEVERAL), several
 
 
+# Names that `ablate verify` defines once more, as its path shares no code with what it checks.
+SECOND_PATH = {"ALPHA", "PRIMARY", "WORDS", "block_means"}
+
+
+def top_level_names(text: str) -> Iterator[str]:
+    for node in ast.parse(text).body:
+        if isinstance(node, (*FUNCTION, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def test_a_name_of_the_reports_is_defined_in_one_file() -> None:
+    places = defaultdict(set)
+    for file, text in SOURCE.items():
+        if file.startswith("reports/") and not file.endswith("__init__.py"):
+            for name in top_level_names(text):
+                places[name].add(file)
+    several = {name: sorted(files) for name, files in places.items() if len(files) > 1}
+    assert set(several) == SECOND_PATH | {"__all__"} & set(several), several
+    for name in SECOND_PATH:
+        assert any(file.startswith("reports/verify/") for file in several[name])
+
+
 @pytest.mark.parametrize("file", sorted(f for f in SOURCE if not f.endswith("__init__.py")))
 def test_the_first_line_of_a_docstring_is_a_whole_sentence(file: str) -> None:
     broken = []

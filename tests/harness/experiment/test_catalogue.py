@@ -92,7 +92,7 @@ def test_the_cost_at_full_size_is_the_published_step_times(name: str) -> None:
 def test_a_delta_states_the_published_one_and_half_of_it_as_margin(name: str) -> None:
     e = load(name)
     assert e.published is not None
-    verdict = published_verdict(e.published, e.base, "all", own=None)
+    verdict = published_verdict(e.published, e.base, "all", ours=None)
     stated = re.search(r"Published: (-[\d.]+) s \+- (\d+) s", head(name))
     assert stated
     assert float(stated[1]) == pytest.approx(verdict.published_s, abs=0.051)

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.analysis.assumptions import Noise, known, noise_at_scale, other_plans, same_baseline
+from reports.analysis.assumptions import (
+    Noise,
+    nearest_known,
+    noise_at_scale,
+    other_plans,
+    same_baseline,
+)
 from reports.analysis.compare import compare_all
 from reports.inputs.load import load
 from reports.inputs.published import era_sd
@@ -24,7 +30,7 @@ PLACE = {"base": "r07", "scale": "tiny", "steps": 300}
 
 
 def test_before_any_run_the_eras_values_stand_in_and_say_so():
-    k = known(None, **PLACE)
+    k = nearest_known(None, **PLACE)
     assert (
         k.sd == 0.004
         and "published for the era of r07" in k.sd_source
@@ -35,8 +41,8 @@ def test_before_any_run_the_eras_values_stand_in_and_say_so():
         and k.step_ms is None
         and not k.bracketed
     )
-    assert known(None, **PLACE, slope=Slope(per_step=1e-4, se=0.0)).slope.per_step == 1e-4
-    full = known(None, base="r07", scale="gpt2", steps=5100)
+    assert nearest_known(None, **PLACE, slope=Slope(per_step=1e-4, se=0.0)).slope.per_step == 1e-4
+    full = nearest_known(None, base="r07", scale="gpt2", steps=5100)
     assert (
         full.step_ms == pytest.approx(721.882 / 5100 * 1e3, rel=1e-3)
         and "on 8 H100" in full.step_source
@@ -62,7 +68,7 @@ def launched(root: Path, name: str, baseline: str, **how) -> None:
 
 
 def test_the_noise_recorded_for_a_scale_comes_before_the_eras():
-    k = known(None, **PLACE, noise=Noise(sd=0.0245, df=32, source="38 runs at this scale"))
+    k = nearest_known(None, **PLACE, noise=Noise(sd=0.0245, df=32, source="38 runs at this scale"))
     assert k.sd == pytest.approx(0.0245 * math.sqrt(32 / stats.chi2.ppf(0.2, 32)))
     assert k.sd_source == "upper 80 % bound of 0.0245 from 38 runs at this scale"
 
@@ -106,8 +112,8 @@ def test_an_experiment_with_the_same_baseline_lends_noise_slope_and_step_time(tm
         and same_baseline(tmp_path, other_plans(tmp_path, "mine"), {"of": "r09"}) is None
     )
     lent, own = (
-        known(None, **PLACE, alike=load(near, tmp_path)),
-        known(load(near, tmp_path), **PLACE),
+        nearest_known(None, **PLACE, alike=load(near, tmp_path)),
+        nearest_known(load(near, tmp_path), **PLACE),
     )
     assert (lent.sd, lent.slope.per_step, lent.step_ms) == (own.sd, own.slope.per_step, own.step_ms)
     assert (
@@ -130,7 +136,7 @@ def test_own_runs_take_their_place(tmp_path):
         tmp_path, arms=ARMS, n_seeds=4, budgets=(250, 300, 350), target=1.575, sd=0.002
     )
     experiment = load("split", tmp_path)
-    k = known(experiment, **PLACE)
+    k = nearest_known(experiment, **PLACE)
     base = experiment.runs[experiment.runs["arm"] == "base"]
     within = math.sqrt(
         base.groupby("budget")["val_loss"].var().mean()
@@ -151,19 +157,21 @@ def test_own_runs_take_their_place(tmp_path):
 
 def test_budgets_that_miss_the_target_are_known_to(tmp_path):
     write_experiment(tmp_path, arms=ARMS, n_seeds=3, budgets=(280, 300), target=1.54, sd=0.0005)
-    k = known(load("split", tmp_path), **PLACE)
+    k = nearest_known(load("split", tmp_path), **PLACE)
     assert not k.bracketed and len(k.n_star) == 2 and min(k.n_star) > 300
 
 
 def test_one_run_says_nothing_of_noise(tmp_path):
     write_experiment(tmp_path, arms=ARMS, n_seeds=1)
-    k = known(load("split", tmp_path), **PLACE)
+    k = nearest_known(load("split", tmp_path), **PLACE)
     assert k.sd == 0.004 and "published" in k.sd_source and np.isfinite(k.step_ms)
 
 
 def test_one_run_of_ones_own_leaves_the_noise_of_the_scale(tmp_path):
     write_experiment(tmp_path, arms=ARMS, n_seeds=1)
-    k = known(load("split", tmp_path), **PLACE, noise=Noise(sd=0.02, df=8, source="elsewhere"))
+    k = nearest_known(
+        load("split", tmp_path), **PLACE, noise=Noise(sd=0.02, df=8, source="elsewhere")
+    )
     assert (
         k.sd == upper_sd(0.02, 9)
         and "elsewhere" in k.sd_source

@@ -81,6 +81,15 @@ def test_leaving_out_takes_what_needs_it_along_only_where_the_design_ran_that() 
     assert set(alone_contrasts(sets, "abc")) == {"a", "c"}
 
 
+def test_of_equally_large_sets_the_first_by_name_stands_for_what_is_left_out() -> None:
+    changes = "hgfedcba"
+    sets = {frozenset(changes), *(frozenset(change) for change in changes)}
+    contrasts = left_out_contrasts(sets, changes, with_what_needs_it=True)
+    for change in changes:
+        first = min(set(changes) - {change})
+        assert contrasts[change][frozenset(first)] == -1, change
+
+
 @pytest.mark.parametrize(("n", "sds"), [(3, (1, 1, 1, 1)), (5, (1, 1, 1, 1)), (10, (2, 1, 1, 0.5))])
 def test_a_shares_interval_covers_the_truth(n: int, sds: tuple[float, ...]) -> None:
     """Two changes, four subsets, shared blocks; 2000 replications, se of the coverage 0.5 %."""

@@ -52,9 +52,9 @@ def test_every_rung_stands_beside_the_published_one(tmp_path):
     assert [s.change for s in steps[::2]] == CHANGES
     for s, above, row in zip(steps[::2], ROWS, ROWS[1:]):
         assert s.published.value == pytest.approx(float(row["val_loss"]) - float(above["val_loss"]))
-        assert s.own.value == pytest.approx(s.published.value, abs=0.001)
+        assert s.ours.value == pytest.approx(s.published.value, abs=0.001)
     for s in steps[1::2]:
-        assert s.own.value == pytest.approx(s.published.value, abs=0.01)
+        assert s.ours.value == pytest.approx(s.published.value, abs=0.01)
 
 
 def test_one_published_run_per_rung_is_too_uncertain_to_test_by(tmp_path):

@@ -42,7 +42,7 @@ def test_a_margin_must_be_positive():
 
 def test_record_7_to_8_is_one_run_against_one_run_and_too_uncertain_to_test():
     seen = published_verdict(
-        "r08", "r07", "arm", own=Estimate(value=math.log(648.063 / 721.882), se=0.001, df=20)
+        "r08", "r07", "arm", ours=Estimate(value=math.log(648.063 / 721.882), se=0.001, df=20)
     )
     assert seen.verdict == "published delta too uncertain to test"
     assert seen.published_s == pytest.approx(

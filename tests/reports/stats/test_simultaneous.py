@@ -50,6 +50,18 @@ def test_p_values_are_scipys_dunnett_on_unblocked_data():
     assert max_t_p(t, equal(3), 20) == pytest.approx(reference.pvalue, abs=1e-3)
 
 
+@pytest.mark.parametrize(("m", "df"), [(4, 4), (8, 9), (14, 16), (14, np.inf)])
+def test_quasi_monte_carlo_of_many_arms_is_within_what_it_says(m, df):
+    loadings = np.random.default_rng(m).uniform(0.2, 0.9, m)
+    corr = np.outer(loadings, loadings)
+    np.fill_diagonal(corr, 1.0)
+    odd = corr.copy()
+    odd[0, 1] = odd[1, 0] = corr[0, 1] + 1e-6
+    assert product_structure(corr) is not None and product_structure(odd) is None
+    for c in np.linspace(1.2, 3.2, 6):
+        assert max_t_cdf(c, odd, df) == pytest.approx(max_t_cdf(c, corr, df), abs=0.0025)
+
+
 def test_quasi_monte_carlo_is_within_its_stated_error_of_the_integral():
     corr = equal(4)
     odd = corr.copy()
