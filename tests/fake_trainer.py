@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import harness.node.nvidia
 import harness.node.stalls
 import harness.store.claims
 from harness.errors import UserError
@@ -87,6 +88,8 @@ NODES = {  # what FAKE_NODE says of the machine
 }
 if "KILL_IN_WRITE" in os.environ:
     kill_in_write()
+if "FAKE_DRIVER_S" in os.environ:
+    harness.node.nvidia.ANSWERS_WITHIN_S = float(os.environ["FAKE_DRIVER_S"])
 if "FAKE_STILL_S" in os.environ:
     harness.node.stalls.LONGEST_S = float(os.environ["FAKE_STILL_S"])
 if "FAKE_NODE" in os.environ:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.errors import UserError
+
 if TYPE_CHECKING:
     from harness.run.spec import PlannedRun
     from harness.runner.executor import Executor, ExecutorOptions
@@ -38,7 +40,13 @@ def make_local(
     from harness.node.slots import Node
     from harness.runner.local import Runner
 
-    node = Node.here(runs[0].spec.device, max_parallel=options.max_parallel)
+    device = runs[0].spec.device
+    node = Node.here(device, max_parallel=options.max_parallel)
+    if device == "cuda" and not node.gpus:
+        raise UserError(
+            "the runs are planned on cuda, and this node shows no GPU: see why `nvidia-smi -L` "
+            "lists none, or plan them on the CPU with --set device=cpu"
+        )
     return Runner(runs, store, node, options)
 
 

@@ -217,15 +217,17 @@ def read_experiment(
 ) -> "Experiment":
     """The experiment of a file, its embedded corpus prepared.
 
-    device: that it is resolved for; None: this machine's.
+    device: that it is resolved for; None: this machine's. --set device= comes before both.
     """
+    from harness.cli.devices import asked_device
     from harness.corpora.corpus import data_root
     from harness.corpora.index import prepare
     from harness.experiment.experiment import load_experiment
     from harness.node.slots import find_device
 
     overrides = parse_overrides(settings, seeds)
-    experiment = load_experiment(name, device=device or find_device(), overrides=overrides)
+    device = asked_device(overrides, device) or find_device()
+    experiment = load_experiment(name, device=device, overrides=overrides)
     corpus = experiment.baseline.config.data.corpus
     if corpus == "stdlib" and not (data_root() / corpus / "corpus.json").exists():
         print(f"preparing corpus {corpus} in {data_root()}", file=sys.stderr)

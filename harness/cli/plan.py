@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import app
+from harness.cli.devices import device_to_plan
 from harness.cli.foreign import print_foreign_plan
 from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
 from harness.cli.options import RESULTS, Json, Results, Seeds, Set
@@ -101,7 +102,8 @@ def plan(
         return
     parts = []
     for name in names:
-        whole = read_experiment(name, settings, seeds)
+        device = device_to_plan(name, results, settings)
+        whole = read_experiment(name, settings, seeds, device=device)
         parts.append(current_part(whole, results, world_size=gpus_per_run))
     plans = []
     for part in parts:

@@ -13,6 +13,7 @@ from harness.cli import app
 from harness.cli.adaptive import next_part
 from harness.cli.command import takes
 from harness.cli.complete import complete, finish
+from harness.cli.devices import refuse_other_device
 from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
 from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
@@ -131,6 +132,7 @@ def run_until_done(options: RunOptions) -> None:
     asked = asked_of_executor(options)
     device = executor.device(asked)
     whole = read_experiment(options.experiment, options.settings, options.seeds, device=device)
+    refuse_other_device(whole, options.results, options.settings)
     current = current_part(whole, options.results, world_size=options.world_size)
     part = planned_part(current, options)
     if options.dry_run:

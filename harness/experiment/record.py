@@ -112,6 +112,7 @@ def describe(
         looks=before.looks,
         looked_at=before.looked_at,
         runs=_plan_runs(runs, before),
+        device=e.device,
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import UserError
-from harness.node.nvidia import ask_driver
+from harness.node.nvidia import list_gpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,14 @@ class Slot:
 
 
 def find_gpus() -> list[str]:
-    """This node's visible NVIDIA GPUs, as CUDA_VISIBLE_DEVICES names them, without torch."""
-    count = sum(line.startswith("GPU ") for line in ask_driver("-L"))
+    """This node's visible NVIDIA GPUs, as CUDA_VISIBLE_DEVICES names them, without torch.
+
+    Raises UserError where there is a driver that does not tell.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.strip() in ("", "-1"):
+        return []
+    count = len(list_gpus())
     if count == 0 or visible is None:
         return [str(i) for i in range(count)]
     names: list[str] = []

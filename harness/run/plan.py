@@ -185,6 +185,7 @@ class Plan:
     limits: TrainerLimits | None = None  # of foreign trainers
     evidence: str | None = None  # of the benchmark's published tables: what a row is compared with
     remarks: tuple[str, ...] = ()
+    device: str | None = None  # cpu or cuda; None: an older plan, or not ours
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
@@ -228,7 +229,7 @@ class Plan:
 
 
 OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd")
-OF_SOME_KINDS = ("source", "foreign", "imported", "limits", "evidence", "remarks")
+OF_SOME_KINDS = ("source", "foreign", "imported", "limits", "evidence", "remarks", "device")
 
 
 def _plain_run(run: PlanRun) -> Content:
