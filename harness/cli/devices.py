@@ -49,19 +49,6 @@ def planned_device(name: str, results: Path) -> str | None:
     return None if plan is None else device_of_plan(plan, results)
 
 
-def device_to_plan(text: str, results: Path, settings: list[str] | None) -> str | None:
-    """What EXP was planned for if it was, so that it can be planned elsewhere too.
-
-    None where --set says it, or nobody knows.
-    """
-    from harness.cli.lookup import name_of, parse_overrides
-
-    overrides = parse_overrides(settings, None)
-    if KEY in overrides:
-        return None
-    return planned_device(str(overrides.get("name") or name_of(text)), results)
-
-
 def refuse_other_device(e: "Experiment", results: Path, settings: Sequence[str] | None) -> None:
     """Raises UserError where the experiment was planned for another device, and nobody asks."""
     if any(text.partition("=")[0].strip() == KEY for text in settings or ()):

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import app
-from harness.cli.devices import device_to_plan
+from harness.cli.devices import KEY, planned_device
 from harness.cli.foreign import print_foreign_plan
-from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
+from harness.cli.lookup import (
+    current_part,
+    name_of,
+    parse_overrides,
+    read_experiment,
+    read_foreign,
+    refuse_for_foreign,
+)
 from harness.cli.options import RESULTS, Json, Results, Seeds, Set
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
@@ -115,6 +122,17 @@ def plan(
     for part, planned in plans:
         facts.append(plan_facts(part, planned, results, detect=detect, price=price))
     print_overview(facts, json=json)
+
+
+def device_to_plan(text: str, results: Path, settings: list[str] | None) -> str | None:
+    """What EXP was planned for if it was, so that it can be planned elsewhere too.
+
+    None where --set says it, or nobody knows.
+    """
+    overrides = parse_overrides(settings, None)
+    if KEY in overrides:
+        return None
+    return planned_device(str(overrides.get("name") or name_of(text)), results)
 
 
 def plan_facts(
