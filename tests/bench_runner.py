@@ -46,7 +46,7 @@ from harness.training.output import Silent
 def one(path):
     done = train(RunSpec.from_mapping(read_config(Path(path))), out=Silent(), device="cpu", stop=lambda: False)
     clocks = done.wall.get("train_s", 0.0) + done.wall.get("validate_s", 0.0)
-    print(json.dumps({"clocks": clocks, "val_loss": done.final["val_loss"]}), flush=True)
+    print(json.dumps({"clocks": clocks, "val_loss": done.final.val_loss}), flush=True)
 """
 HYDRA = """
 import hydra
@@ -89,13 +89,16 @@ def through_runner(folder: Path, n: int, worker: str) -> dict[str, float]:
     took, _ = call(ablate("run", str(file), *options), env=environment(), cwd=ROOT)
     found = [r for run in (results / "runs").iterdir() if (r := read_result(run))]
     assert len(found) == n
-    clocks = sum(r["wall"]["train_s"] + r["wall"]["validate_s"] for r in found)
-    imports = sorted((r["wall"].get("import_s", 0.0) for r in found), reverse=True)[0]
-    first = min(found, key=lambda r: r["started"])
+    clocks = sum((r.wall or {})["train_s"] + (r.wall or {})["validate_s"] for r in found)
+    imports = sorted(((r.wall or {}).get("import_s", 0.0) for r in found), reverse=True)[0]
+    first = min(found, key=lambda r: r.started)
     start_s = (
-        datetime_s(first["ended"]) - began - first["wall"]["train_s"] - first["wall"]["validate_s"]
+        datetime_s(first.ended)
+        - began
+        - (first.wall or {})["train_s"]
+        - (first.wall or {})["validate_s"]
     )
-    middle = sorted(found, key=lambda r: r["started"])[n // 2][
+    middle = sorted(found, key=lambda r: r.started)[n // 2][
         "wall"
     ]  # one that found its worker warm
     return {
@@ -206,7 +209,7 @@ def many(folder: Path, n: int) -> dict[str, float]:
         run.mkdir()
         for name, text in texts.items():
             (run / name).write_bytes(text)
-        own = {**result, "run_id": p.spec.run_id, "intent_id": p.spec.intent_id}
+        own = {**result.content, "run_id": p.spec.run_id, "intent_id": p.spec.intent_id}
         (run / "result.json").write_text(result_text(sealed(finite(own))))
     save_plan(
         results,

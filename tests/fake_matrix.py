@@ -144,7 +144,7 @@ class Matrix:
     def statuses(self) -> dict[str, str]:
         """run_id -> status of the runs that have a result."""
         return {
-            p.name: r["status"] for p in (self.results / "runs").iterdir() if (r := read_result(p))
+            p.name: r.status for p in (self.results / "runs").iterdir() if (r := read_result(p))
         }
 
     def table(self) -> str:

@@ -26,6 +26,8 @@ import harness.node.stalls
 import harness.store.claims
 from harness.errors import UserError
 from harness.run.digests import canonical
+from harness.run.measured import Measured
+from harness.run.metrics import TrainingLoss, Validation
 from harness.run.spec import Outcome, RunSpec
 
 STEP_S = float(os.environ.get("FAKE_STEP_S", "0.003"))
@@ -111,7 +113,7 @@ def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> 
     for step in range(N_STEPS + 1):
         if step % 5 == 0:
             loss = math.nan if kind == "nan" and step == 10 else loss_of(spec, step)
-            out.metric({"kind": "val", "step": step, "val_loss": loss, "train_time_s": step * 0.01})
+            out.metric(Validation(step=step, val_loss=loss, train_time_s=step * 0.01))
             if loss != loss:
                 return outcome("diverged", step, loss, "the loss was not finite")
         if step == N_STEPS:
@@ -122,7 +124,7 @@ def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> 
             what = first_time(kind, spec.run_id)
             wait(what, spec, out, stop)
             happen(what, out, spec.config["data"]["micro_tokens"])
-        out.metric({"kind": "train", "step": step, "train_loss": loss_of(spec, step)})
+        out.metric(TrainingLoss(step=step, train_loss=loss_of(spec, step)))
         out.heartbeat(step, N_STEPS)
         time.sleep(STEP_S)
     raise AssertionError
@@ -222,16 +224,16 @@ def happen(kind: str, out: Any, micro_tokens: int) -> None:
 
 
 def outcome(status: Any, step: int, loss: float, reason: str | None) -> Outcome:
-    final = {
-        "val_loss": loss,
-        "train_time_s": step * 0.01,
-        "step_ms": 10.0,
-        "step_ms_median": 10.0,
-        "step_ms_p95": 10.0,
-        "steps": step,
-        "tokens": step * 512,
-        "tokens_per_s": 51200.0,
-    }
+    final = Measured(
+        val_loss=loss,
+        train_time_s=step * 0.01,
+        step_ms=10.0,
+        step_ms_median=10.0,
+        step_ms_p95=10.0,
+        steps=step,
+        tokens=step * 512,
+        tokens_per_s=51200.0,
+    )
     return Outcome(status=status, reason=reason, final=final, wall={"train_s": step * 0.01})
 
 

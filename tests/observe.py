@@ -31,6 +31,7 @@ from harness.model.config import AFFECTS
 from harness.model.gpt import GPT, Tokens
 from harness.optim.exchange import EXCHANGES, Ranks
 from harness.optim.muon import Muon
+from harness.run.metrics import MetricRow
 from harness.run.spec import RunSpec, is_exclusive
 from harness.training.core import Core
 from harness.training.output import Silent
@@ -139,8 +140,8 @@ class Rows(Silent):
         self.rows: list[Mapping[str, Any]] = []
         self.saved: list[str] = []
 
-    def metric(self, row: Mapping[str, Any]) -> None:
-        self.rows.append(row)
+    def metric(self, row: MetricRow) -> None:
+        self.rows.append(row.to_json())
 
     def save(self, name: str, write: Callable[..., Any]) -> None:
         self.saved.append(name)
@@ -194,7 +195,7 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
         "precision": core.seen,
         "validation": (validated, core.validated[0] == core.seen, core.validated[1]),
         "runtime": (made, stances, out.saved, cached),
-        "clock": (warmed, restarts, outcome.final["steps"]),
+        "clock": (warmed, restarts, outcome.final.steps),
         "grads": core.grads,
     }
 

@@ -1,5 +1,7 @@
 """One run that no trainer makes, for tests of what is done with it."""
 
+from harness.run.measured import Measured
+from harness.run.metrics import Validation
 from harness.run.spec import Outcome, RunSpec
 from harness.store.attempt import RunWriter, claim
 from harness.store.store import Store
@@ -15,7 +17,7 @@ SPEC = RunSpec(
     source_files={"model/gpt.py": "c" * 16},
     toggles=("the baseline: nothing is changed",),
 )
-DONE = Outcome(status="finished", final={"val_loss": 1.5, "steps": 10}, wall={"train_s": 1.0})
+DONE = Outcome(status="finished", final=Measured(val_loss=1.5, steps=10), wall={"train_s": 1.0})
 
 
 def claimed(store: Store) -> RunWriter:
@@ -26,5 +28,5 @@ def claimed(store: Store) -> RunWriter:
 
 def finish(out: RunWriter, outcome: Outcome = DONE) -> None:
     out.describe({"host": "here"})
-    out.metric({"kind": "val", "step": 10, "val_loss": 1.5, "train_time_s": 1.0})
+    out.metric(Validation(step=10, val_loss=1.5, train_time_s=1.0))
     out.finish(outcome)

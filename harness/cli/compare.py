@@ -115,8 +115,8 @@ def hours_per_run(experiment: "Experiment") -> float | None:
 
     seconds = []
     for result in experiment.results.values():
-        taken = (result.get("wall") or {}).get("total_s")
-        if result.get("status") == "finished" and taken:
+        taken = (result.wall or {}).get("total_s")
+        if result.status == "finished" and taken:
             seconds.append(float(taken))
     if not seconds:
         return None

@@ -1,9 +1,9 @@
 """One run: its story."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,10 @@ from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
 from harness.cli.progress import wall_words
 from harness.cli.table import print_json, print_table, text
+from harness.run.document import Content, Document
 
 if TYPE_CHECKING:
+    from harness.run.results import Result
     from harness.store.store import Store
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="a run's name, or its beginning")]
@@ -32,6 +34,32 @@ class Membership:
     experiment: str
     arm: str
     plugins: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """One run as its files tell it."""
+
+    run: str
+    experiments: Sequence[Membership]
+    config: Document  # config.yaml, empty where there is none
+    environment: Document  # environment.json
+    attempts: Sequence[Document]  # rows of attempts.jsonl
+    state: str
+    result: "Result | None"
+    log: str  # log.txt
+
+    def to_json(self) -> Content:
+        return {
+            "run": self.run,
+            "experiments": [{"name": m.experiment, "arm": m.arm} for m in self.experiments],
+            "config": self.config,
+            "environment": self.environment,
+            "attempts": self.attempts,
+            "state": self.state,
+            "result": self.result and self.result.to_json(),
+            "log": self.log,
+        }
 
 
 def experiments_of(results: Path, run_id: str) -> list[Membership]:
@@ -54,6 +82,7 @@ def experiments_of(results: Path, run_id: str) -> list[Membership]:
 def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
     """One run's story: what it was, how it was made, every attempt, its result, its log."""
     from harness.provenance.redact import redact
+    from harness.run.attempts import by_attempt, read_attempts
     from harness.run.read import read_config, read_json, read_lines
     from harness.run.results import read_result
 
@@ -65,46 +94,41 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
     if (place / "log.txt").exists():
         log_text = redact((place / "log.txt").read_text(encoding="utf-8", errors="replace"))
     memberships = experiments_of(results, run_id)
-    story: dict[str, Any] = {
-        "run": run_id,
-        "experiments": [{"name": m.experiment, "arm": m.arm} for m in memberships],
-        "config": config,
-        "environment": read_json(place / "environment.json") or {},
-        "attempts": read_lines(place / "attempts.jsonl"),
-        "state": store.state(run_id)["status"],
-        "result": read_result(place),
-        "log": log_text,
-    }
+    story = Story(
+        run=run_id,
+        experiments=memberships,
+        config=config,
+        environment=read_json(place / "environment.json") or {},
+        attempts=read_lines(place / "attempts.jsonl"),
+        state=store.state(run_id).status,
+        result=read_result(place),
+        log=log_text,
+    )
     if json:
-        print_json(story)
+        print_json(story.to_json())
         return
     for name, value in facts(story):
         print(f"{name:12} {value}")
     print()
-    rows = [{"attempt": n, **row} for n, row in attempts(story["attempts"]).items()]
+    rows = [asdict(row) for row in by_attempt(read_attempts(place))]
     print_table(rows, ["attempt", "started", "ended", "host", "status", "reason"])
-    print(f"\n{story['log']}", end="")
-
-
-def attempts(rows: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
-    """Start and end of each attempt as one row."""
-    out: dict[Any, dict[str, Any]] = {}
-    for row in rows:
-        out.setdefault(row.get("attempt"), {}).update(row)
-    return out
+    print(f"\n{story.log}", end="")
 
 
 MEASURES = ("val_loss", "steps", "train_time_s", "step_ms", "peak_allocated_mib")
 
 
-def facts(story: dict[str, Any]) -> list[tuple[str, str]]:
+def facts(story: Story) -> list[tuple[str, str]]:
     """The head of the story: name and words; what is not known is left out."""
-    config, environment = story["config"], story["environment"]
-    result = story["result"] or {}
-    measured = {name: result.get(name) for name in MEASURES if result.get(name) is not None}
+    config, environment = story.config, story.environment
+    measured, of_gpus, wall = {}, None, None
+    if story.result is not None:
+        values = {name: getattr(story.result, name) for name in MEASURES}
+        measured = {name: value for name, value in values.items() if value is not None}
+        of_gpus, wall = story.result.gpu, story.result.wall
     lines = {
-        "run": state_words(story["run"], story["state"], result),
-        "part of": ", ".join(f"{e['name']} as {e['arm']}" for e in story["experiments"]),
+        "run": state_words(story),
+        "part of": ", ".join(f"{m.experiment} as {m.arm}" for m in story.experiments),
         "result": values_words(measured),
         "toggles": "; ".join(config.get("toggles") or []),
         "substituted": "; ".join(config.get("substituted") or []),
@@ -113,25 +137,26 @@ def facts(story: dict[str, Any]) -> list[tuple[str, str]]:
         "code": code_words(config, environment.get("git") or {}),
         "machine": machine_words(environment),
         "gpus": gpu_words(environment.get("gpus") or []),
-        "gpu state": values_words(result.get("gpu") or {}),
+        "gpu state": values_words(of_gpus or {}),
         "versions": versions_words(environment),
         "command": environment.get("command") or "",
-        "wall time": wall_words([result["wall"]]) if result.get("wall") else "",
+        "wall time": wall_words([wall]) if wall else "",
     }
     return [(name, line) for name, line in lines.items() if line]
 
 
-def state_words(run_id: str, state: str, result: Mapping[str, Any]) -> str:
-    if result.get("reason"):
-        return f"{run_id}: {state} ({result['reason']})"
-    return f"{run_id}: {state}"
+def state_words(story: Story) -> str:
+    words = f"{story.run}: {story.state}"
+    if story.result is not None and story.result.reason:
+        words += f" ({story.result.reason})"
+    return words
 
 
-def values_words(values: Mapping[str, Any]) -> str:
+def values_words(values: Document) -> str:
     return ", ".join(f"{name} {text(value)}" for name, value in values.items())
 
 
-def run_words(config: Mapping[str, Any]) -> str:
+def run_words(config: Document) -> str:
     if not config:
         return ""
     return (
@@ -140,14 +165,14 @@ def run_words(config: Mapping[str, Any]) -> str:
     )
 
 
-def data_words(config: Mapping[str, Any]) -> str:
+def data_words(config: Document) -> str:
     data = config.get("data")
     if not data:
         return ""
     return f"{data['name']}, fingerprint {data['fingerprint'][:16]}"
 
 
-def code_words(config: Mapping[str, Any], git: Mapping[str, Any]) -> str:
+def code_words(config: Document, git: Document) -> str:
     if not config.get("source"):
         return ""
     commit = f"commit {git.get('commit') or 'unknown'}"
@@ -157,15 +182,15 @@ def code_words(config: Mapping[str, Any], git: Mapping[str, Any]) -> str:
     return f"{commit}; as it ran: code/{config['source']['digest']}.zip"
 
 
-def machine_words(environment: Mapping[str, Any]) -> str:
+def machine_words(environment: Document) -> str:
     parts = [environment.get(name) for name in ("host", "cpu", "system")]
     return ", ".join(str(part) for part in parts if part)
 
 
-def gpu_words(gpus: Sequence[Mapping[str, Any]]) -> str:
+def gpu_words(gpus: Sequence[Document]) -> str:
     return "; ".join(f"{g.get('name')}, driver {g.get('driver_version')}" for g in gpus)
 
 
-def versions_words(environment: Mapping[str, Any]) -> str:
+def versions_words(environment: Document) -> str:
     versions = environment.get("lock") or {}
     return ", ".join(f"{package} {version}" for package, version in versions.items())

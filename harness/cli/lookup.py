@@ -175,7 +175,7 @@ def see_who_lives(experiment: "ReportedExperiment", results: Path) -> None:
     runs, store = experiment.runs, Store(results)
     going = runs["status"] == "running"
     states = [store.state(str(run_id)) for run_id in runs.loc[going, "run_id"]]
-    runs.loc[going, "status"] = [state["status"] for state in states]
+    runs.loc[going, "status"] = [state.status for state in states]
 
 
 def compared(experiment: "ReportedExperiment") -> "Comparisons":

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.cli.log import Membership
+    from harness.run.results import Result
     from harness.run.spec import RunSpec
     from harness.store.store import Store
 
@@ -74,7 +75,7 @@ def rerun(
             f" ({again.directory(run_id) / 'log.txt'})"
         )
         raise typer.Exit(EXIT_FAILED)
-    print(f"{after['status']}: val_loss {text(after['val_loss'], 6)}" + compared(before, after))
+    print(f"{after.status}: val_loss {text(after.val_loss, 6)}" + compared(before, after))
 
 
 def spec_of(store: "Store", run_id: str) -> "RunSpec":
@@ -191,15 +192,13 @@ def again_in(store: "Store", run_id: str, *, aside: bool, replace: bool) -> "Sto
     return again
 
 
-def compared(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+def compared(before: "Result | None", after: "Result") -> str:
     """How a repetition compares with the result on record."""
     if before is None:
         return ""
-    if before["val_loss"] == after["val_loss"]:
+    if before.val_loss == after.val_loss:
         return ", bit for bit as before"
-    if None in (before["val_loss"], after["val_loss"]):
-        return f", before: {before['status']}"
-    return (
-        f", before: {text(before['val_loss'], 6)}, difference"
-        f" {after['val_loss'] - before['val_loss']:+.2e}"
-    )
+    if before.val_loss is None or after.val_loss is None:
+        return f", before: {before.status}"
+    difference = after.val_loss - before.val_loss
+    return f", before: {text(before.val_loss, 6)}, difference {difference:+.2e}"

@@ -3,9 +3,10 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +17,10 @@ from harness.cli.progress import duration, wall_words
 from harness.cli.table import print_json, print_table, text_table
 from harness.errors import UserError
 from harness.run.disturbed import disturbed_words
+from harness.run.document import Content
+
+if TYPE_CHECKING:
+    from harness.store.state import RunState
 
 COLUMNS = (
     "run",
@@ -31,7 +36,22 @@ COLUMNS = (
 CANCEL_WAIT_S, CANCEL_LOOK_S = 60.0, 0.5  # a runner looks for the request a few times a second
 
 
-def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class StateRow:
+    """A run with its place in an experiment, where one was named, and its state."""
+
+    run: str
+    state: "RunState"
+    arm: str | None = None
+    seed: int | None = None
+    role: str | None = None
+
+    def cells(self) -> Content:
+        place = {"arm": self.arm, "seed": self.seed, "role": self.role, "run": self.run}
+        return {**place, **vars(self.state)}
+
+
+def state_rows(experiment: str | None, results: Path) -> list[StateRow]:
     """Every run of an experiment, or of the folder, with its state."""
     from harness.store.plans import stale_runs
     from harness.store.store import Store
@@ -43,34 +63,36 @@ def state_rows(experiment: str | None, results: Path) -> list[dict[str, Any]]:
         )
     store = Store(results)
     if experiment is None:
-        return [{"run": run_id, **in_words(state)} for run_id, state in sorted(store.states())]
+        states = dict(store.states())
+        return [StateRow(run=run_id, state=in_words(states[run_id])) for run_id in sorted(states)]
     plan = plan_of(experiment, results)
     stale, why = stale_runs(results, plan)
     rows = []
     for run in plan.runs:
         state = in_words(store.state(run.run_id))
-        if run.run_id in stale and state["status"] == "pending":
-            state = {**state, "reason": why}
-        rows.append(
-            {"arm": run.arm, "seed": run.seed, "role": run.role, "run": run.run_id, **state}
-        )
+        if run.run_id in stale and state.status == "pending":
+            state = replace(state, reason=why)
+        row = StateRow(run=run.run_id, state=state, arm=run.arm, seed=run.seed, role=run.role)
+        rows.append(row)
     return rows
 
 
-def in_words(state: dict[str, Any]) -> dict[str, Any]:
+def in_words(state: "RunState") -> "RunState":
     """The state with what disturbed the run's time as its reason, where it has no other."""
-    if "disturbed" in state and not state.get("reason"):
-        return {**state, "reason": disturbed_words(state)}
-    return state
+    return replace(state, reason=state.reason or disturbed_words(state.disturbed))
 
 
-def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+def cells_of(rows: Sequence[StateRow]) -> list[Content]:
+    return [row.cells() for row in rows]
+
+
+def summary(rows: Sequence[StateRow]) -> str:
     """How many runs are in which state, and how long the rest takes.
 
     Then where the wall time of finished ones went.
     """
-    counts = Counter(r["status"] for r in rows)
-    walls = [r["wall"] for r in rows if r.get("wall")]
+    counts = Counter(row.state.status for row in rows)
+    walls = [row.state.wall for row in rows if row.state.wall]
     n_left = counts["running"] + counts["pending"]
     totals_s = [wall["total_s"] for wall in walls if wall.get("total_s")]
     line = ", ".join(f"{n} {status}" for status, n in counts.most_common()) or "no runs"
@@ -103,18 +125,20 @@ def status(
         columns = ["arm", "seed", "role", *COLUMNS]
     while watch:
         if sys.stdout.isatty():
-            print(f"\033[H\033[2J{text_table(rows, columns)}\n{summary(rows)}", flush=True)
+            print(
+                f"\033[H\033[2J{text_table(cells_of(rows), columns)}\n{summary(rows)}", flush=True
+            )
         elif summary(rows) != shown:  # a log: a line when something changed
             shown = summary(rows)
             print(shown.splitlines()[0], flush=True)
-        if all(r["status"] not in ("running", "pending") for r in rows):
+        if all(row.state.status not in ("running", "pending") for row in rows):
             return
         time.sleep(every)
         rows = state_rows(experiment, results)
     if json:
-        print_json([{**{c: r.get(c) for c in columns}, "wall": r.get("wall")} for r in rows])
+        print_json([{c: cells[c] for c in (*columns, "wall")} for cells in cells_of(rows)])
     else:
-        print_table(rows, columns)
+        print_table(cells_of(rows), columns)
         print(summary(rows))
         for words in retired_words(experiment, results):
             print(words)
@@ -156,4 +180,4 @@ def cancel(experiment: Exp, results: Results = RESULTS) -> None:
 
 def count_running(experiment: str, results: Path) -> int:
     """How many of an experiment's runs are in progress."""
-    return sum(row["status"] == "running" for row in state_rows(experiment, results))
+    return sum(row.state.status == "running" for row in state_rows(experiment, results))

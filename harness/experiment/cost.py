@@ -122,7 +122,7 @@ def wall_of(run: PlannedRun, results: Path) -> Mapping[str, float]:
     result = read_result(results / "runs" / run.spec.run_id)
     if result is None:
         return {}
-    return result.get("wall") or {}
+    return result.wall or {}
 
 
 def _kind(spec: RunSpec) -> str:
@@ -205,7 +205,7 @@ def estimate_foreign(
         if result is None:
             n_missing += 1
             continue
-        wall = result.get("wall") or {}
+        wall = result.wall or {}
         if wall.get("total_s"):
             taken.append(wall["total_s"])
     source, run_s, how = None, wall_limit_s, "at most"

@@ -3,17 +3,17 @@
 import json
 import os
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from harness.foreign.log_facts import LogFacts
 from harness.foreign.log_files import FoundFile, ReadLog
 from harness.foreign.log_lines import VERSIONS
 from harness.foreign.plan import UNKNOWN_CORPUS
+from harness.run.attempts import AttemptRow
 from harness.run.digests import short_digest
 from harness.run.document import Content
 from harness.run.files import now_iso
+from harness.run.measured import ImportMarks
 from harness.run.results import result_text
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.store.attempt import result_of
@@ -42,7 +42,7 @@ def spec_of_log(log: ReadLog) -> RunSpec:
     )
 
 
-def environment_of_log(facts: LogFacts) -> dict[str, Any]:
+def environment_of_log(facts: LogFacts) -> Content:
     """environment.json: what the log says of the machine."""
     driver = facts.versions.get("driver")
     versions = {name: facts.versions[name] for name in VERSIONS if name in facts.versions}
@@ -92,19 +92,14 @@ def _write_files(folder: Path, spec: RunSpec, log: ReadLog, found: FoundFile) ->
     ended = now_iso()
     outcome = _outcome(log, found)
     environment = json.dumps(environment_of_log(log.reading.facts), indent=1)
-    attempt: Mapping[str, Any] = {
-        "attempt": 1,
-        "ended": ended,
-        "status": outcome.status,
-        "reason": outcome.reason,
-    }
+    attempt = AttemptRow(attempt=1, ended=ended, status=outcome.status, reason=outcome.reason)
     folder.mkdir()
     (folder / "config.yaml").write_text(spec.to_yaml(), encoding="utf-8")
     (folder / "environment.json").write_text(environment, encoding="utf-8")
     with (folder / "metrics.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(log.reading.lines())
     (folder / "log.txt").write_text(f"imported from {origin(log, found)}\n", encoding="utf-8")
-    (folder / "attempts.jsonl").write_text(json.dumps(attempt) + "\n", encoding="utf-8")
+    (folder / "attempts.jsonl").write_text(json.dumps(attempt.to_json()) + "\n", encoding="utf-8")
     result = result_of(folder, spec, outcome, started=None, ended=ended, attempt=1)
     (folder / "result.json").write_text(result_text(result), encoding="utf-8")
 
@@ -116,13 +111,11 @@ def _outcome(log: ReadLog, found: FoundFile) -> Outcome:
     if reading.exploded is not None:
         status = "diverged"
         reason = f"the loss was not finite or exploded at step {reading.exploded}"
-    marks = {
-        "imported": True,
-        "self_reported": True,
-        "budget": reading.n_steps,
-        "log": origin(log, found),
-        "code": log.code,
-        "program": log.program,
-        "seed_of_log": seed_of(log, found),
-    }
+    marks = ImportMarks(
+        budget=reading.n_steps,
+        log=origin(log, found),
+        code=log.code,
+        program=log.program,
+        seed_of_log=seed_of(log, found),
+    )
     return Outcome(status=status, reason=reason, final=reading.final(), marks=marks)

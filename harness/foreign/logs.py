@@ -24,6 +24,7 @@ from harness.foreign.log_lines import (
     read_point,
 )
 from harness.run.digests import canonical
+from harness.run.measured import Measured
 
 MAX_LOG_POINTS = 5_000_000
 DIGEST_DIGITS = 16  # of a digest
@@ -187,7 +188,7 @@ class Reading:
             return f"it ends without its final validation: {end}"
         return None
 
-    def final(self) -> dict[str, float | None]:
+    def final(self) -> Measured:
         """The numbers of result.json; None where the log does not say.
 
         Loss in nats, seconds, ms per step, updates, MiB."""
@@ -199,15 +200,13 @@ class Reading:
             step_ms = self.clock.step_ms or None
         if step_ms is None and train_time_s is not None and self.n_done:
             step_ms = train_time_s * 1000 / self.n_done
-        final: dict[str, float | None] = {
-            "val_loss": val_loss,
-            "train_time_s": train_time_s,
-            "step_ms": step_ms,
-            "steps": self.n_done,
-        }
-        for name in MEMORY:
-            final[name] = self.facts.memory.get(name)
-        return final
+        return Measured(
+            val_loss=val_loss,
+            train_time_s=train_time_s,
+            step_ms=step_ms,
+            steps=self.n_done,
+            **self.facts.memory,
+        )
 
     def lines(self) -> Iterator[str]:
         """metrics.jsonl: training losses and validations, each in the order of its steps.

@@ -1,9 +1,8 @@
 """The runs of an experiment with foreign trainers, and what the results folder keeps of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.experiment.blocks import order_in_block
@@ -17,7 +16,7 @@ from harness.provenance.interpreters import difference, lock_of
 from harness.run.document import Content
 from harness.run.foreign import TrainerLimits, TrainerSpec
 from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun
-from harness.run.read import read_json
+from harness.run.results import read_result
 from harness.run.spec import PlannedRun, RunSpec
 from harness.store.store import Store
 
@@ -253,6 +252,6 @@ def with_steps(results: Path, plan: Plan) -> Plan:
     """The plan with the number of steps that each run turned out to have."""
     rows = []
     for run in plan.runs:
-        result: Mapping[str, Any] = read_json(results / "runs" / run.run_id / "result.json") or {}
-        rows.append(replace(run, budget=result.get("budget") or run.budget))
+        result = read_result(results / "runs" / run.run_id)
+        rows.append(replace(run, budget=(result and result.budget) or run.budget))
     return replace(plan, runs=tuple(rows))

@@ -4,10 +4,9 @@ import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.foreign.command import ForeignTrainer
@@ -17,8 +16,9 @@ from harness.node.stalls import Stalls
 from harness.provenance import interpreters
 from harness.provenance.code import read_code
 from harness.provenance.redact import redact
-from harness.run.disturbed import marks_of, stood_still
+from harness.run.disturbed import stood_still
 from harness.run.foreign import TrainerLimits
+from harness.run.measured import Measured
 from harness.run.spec import Outcome, PlannedRun, RunSpec
 from harness.runner.executor import (
     ENDED,
@@ -138,11 +138,11 @@ class ForeignRunner:
                 waiting, self.elsewhere = self.elsewhere, []
             for planned in waiting:
                 state = self.store.state(planned.spec.run_id)
-                if state["status"] in ENDED:
-                    self._note(planned, state["status"], state.get("reason"), {})
+                if state.status in ENDED:
+                    self._note(planned, state.status, state.reason, Measured())
                     continue
                 with self.lock:
-                    if state["status"] == "running":
+                    if state.status == "running":
                         self.elsewhere.append(planned)
                     else:
                         self.todo.append(planned)
@@ -175,8 +175,7 @@ class ForeignRunner:
                     )
                 still_s = stalls.seconds(None)
                 if still_s:
-                    marks = {**outcome.marks, **marks_of([stood_still(still_s)])}
-                    outcome = replace(outcome, marks=marks)
+                    outcome = replace(outcome, disturbed=(stood_still(still_s),))
             except OSError as error:
                 outcome = Outcome(status="failed", reason=f"its clean copy cannot be made: {error}")
             if not out.finish(outcome):
@@ -204,15 +203,13 @@ class ForeignRunner:
                 self.todo.append(planned)
         self._note(planned, outcome.status, outcome.reason, outcome.final)
 
-    def _note(
-        self, planned: PlannedRun, status: str, reason: str | None, final: Mapping[str, Any]
-    ) -> None:
+    def _note(self, planned: PlannedRun, status: str, reason: str | None, final: Measured) -> None:
         ended = RunEnded(
             run=planned,
             status=status,
             reason=redact(reason) if reason else None,
-            val_loss=final.get("val_loss"),
-            train_time_s=final.get("train_time_s"),
+            val_loss=final.val_loss,
+            train_time_s=final.train_time_s,
         )
         self.summary.note(ended)
         self.on_end(ended)

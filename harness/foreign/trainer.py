@@ -22,6 +22,8 @@ from harness.provenance.code import unzip
 from harness.provenance.machine import describe_environment
 from harness.provenance.redact import redact
 from harness.run.foreign import TrainerLimits
+from harness.run.measured import ForeignMarks
+from harness.run.metrics import TrainingLoss, Validation
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.runner.executor import POLL_S
 from harness.store.attempt import RunWriter
@@ -182,16 +184,12 @@ class _TrainerWatch:
 
     def _measured(self, point: LogPoint) -> None:
         if point.kind == "val":
-            self.out.metric(
-                {
-                    "kind": "val",
-                    "step": point.step,
-                    "val_loss": point.loss,
-                    "train_time_s": point.train_time_s,
-                }
+            measured = Validation(
+                step=point.step, val_loss=point.loss, train_time_s=point.train_time_s
             )
+            self.out.metric(measured)
         elif point.kind == "train":
-            self.out.metric({"kind": "train", "step": point.step, "train_loss": point.loss})
+            self.out.metric(TrainingLoss(step=point.step, train_loss=point.loss))
         self.out.heartbeat(point.step, point.total or 0)
 
     def _said(self, text: str) -> None:
@@ -243,12 +241,10 @@ class _TrainerWatch:
             status=status,
             reason=reason,
             final=final,
-            wall={**wall, "train_s": final["train_time_s"] or 0.0},
-            marks={
-                "self_reported": True,
-                "budget": self.reading.n_steps,
-                "environment_effect": interpreters.effect(environment),
-            },
+            wall={**wall, "train_s": final.train_time_s or 0.0},
+            marks=ForeignMarks(
+                budget=self.reading.n_steps, environment_effect=interpreters.effect(environment)
+            ),
         )
 
 

@@ -9,8 +9,9 @@ reading, no other package needed.
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ctypes import byref, c_uint, c_ulonglong, c_void_p
+from dataclasses import asdict, dataclass
 from functools import cache
 from statistics import fmean, median
 from typing import Any
@@ -83,10 +84,46 @@ def visible() -> list[str]:
     return [name.strip() for name in names if name.strip() not in ("", "-1")]
 
 
-def read_gpus() -> list[dict[str, Any]]:
-    """One row for each GPU: sm_mhz, memory_mhz, power_w, temperature_c, throttle (names).
+@dataclass(frozen=True, kw_only=True)
+class GpuReading:
+    """The state of a GPU at a moment; None where the driver does not tell."""
 
-    Null where the driver does not tell.
+    gpu: str  # as CUDA_VISIBLE_DEVICES names it
+    sm_mhz: int | None
+    memory_mhz: int | None
+    power_w: float | None
+    temperature_c: int | None
+    throttle: list[str] | None  # why it is throttled
+
+    def to_json(self) -> dict[str, object]:
+        """A row of metrics.jsonl."""
+        return {"kind": "gpu", **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuSummary:
+    """Over all readings of all GPUs, or why there are none; None where the driver never told."""
+
+    readings: int
+    sm_mhz_lowest: int | None = None
+    sm_mhz_median: float | None = None
+    power_w_mean: float | None = None
+    temperature_c_highest: int | None = None
+    throttle: list[str] | None = None
+    unread: str | None = None  # why they could not be read
+
+    def to_json(self) -> dict[str, object]:
+        """`gpu` of result.json: figures where there are readings, `unread` where it says why."""
+        content = asdict(self)
+        if not self.readings:
+            content = {"readings": 0, "unread": self.unread}
+        if self.unread is None:
+            del content["unread"]
+        return content
+
+
+def read_gpus() -> list[GpuReading]:
+    """One reading of each GPU.
 
     Raises OSError, with the reason, where there are GPUs but nothing can be read of them.
     """
@@ -96,18 +133,18 @@ def read_gpus() -> list[dict[str, Any]]:
     return rows
 
 
-def _read_gpu(library: Any, name: str) -> dict[str, Any]:
+def _read_gpu(library: Any, name: str) -> GpuReading:
     gpu = _handle(library, name)
     milliwatts = _number(library, "nvmlDeviceGetPowerUsage", gpu)
     bits = _number(library, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu, kind=c_ulonglong)
-    return {
-        "gpu": name,
-        "sm_mhz": _number(library, "nvmlDeviceGetClockInfo", gpu, SM),
-        "memory_mhz": _number(library, "nvmlDeviceGetClockInfo", gpu, MEMORY),
-        "power_w": None if milliwatts is None else milliwatts / 1000,
-        "temperature_c": _number(library, "nvmlDeviceGetTemperature", gpu, TEMPERATURE),
-        "throttle": None if bits is None else _reasons(bits),
-    }
+    return GpuReading(
+        gpu=name,
+        sm_mhz=_number(library, "nvmlDeviceGetClockInfo", gpu, SM),
+        memory_mhz=_number(library, "nvmlDeviceGetClockInfo", gpu, MEMORY),
+        power_w=None if milliwatts is None else milliwatts / 1000,
+        temperature_c=_number(library, "nvmlDeviceGetTemperature", gpu, TEMPERATURE),
+        throttle=None if bits is None else _reasons(bits),
+    )
 
 
 def _reasons(bits: int) -> list[str]:
@@ -123,13 +160,13 @@ class Sampler:
 
     def __init__(
         self,
-        write: Callable[[Mapping[str, Any]], Any],
+        write: Callable[[GpuReading], Any],
         *,
-        read: Callable[[], list[dict[str, Any]]] = read_gpus,
+        read: Callable[[], list[GpuReading]] = read_gpus,
         every_s: float = EVERY_S,
     ) -> None:
         self.write, self.read, self.every_s = write, read, every_s
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[GpuReading] = []
         self.unread: str | None = None  # why they could not be read
         self.done = threading.Event()
         self.thread: threading.Thread | None = None
@@ -153,36 +190,27 @@ class Sampler:
             return False
         for row in rows:
             self.rows.append(row)
-            self.write({"kind": "gpu", **row})
+            self.write(row)
         return bool(rows)
 
     def _run(self) -> None:
         while not self.done.wait(self.every_s) and self._sample():
             pass
 
-    def summary(self) -> dict[str, Any] | None:
-        """Over all readings of all GPUs, or why there are none; None without GPUs."""
-        summary: dict[str, Any] = {"readings": len(self.rows)}
-        if self.rows:
-            summary |= self._figures()
-        if self.unread is not None:
-            summary["unread"] = self.unread
-        return summary if self.rows or self.unread is not None else None
-
-    def _figures(self) -> dict[str, Any]:
-        """What the readings come to; null where the driver never told."""
-        clocks, powers = self._readings("sm_mhz"), self._readings("power_w")
-        throttle = self._readings("throttle")
-        reasons: set[str] = set()
-        reasons.update(*throttle)
-        return {
-            "sm_mhz_lowest": min(clocks, default=None),
-            "sm_mhz_median": median(clocks) if clocks else None,
-            "power_w_mean": fmean(powers) if powers else None,
-            "temperature_c_highest": max(self._readings("temperature_c"), default=None),
-            "throttle": sorted(reasons) if throttle else None,
-        }
-
-    def _readings(self, name: str) -> list[Any]:
-        """All that was read of one thing."""
-        return [row[name] for row in self.rows if row[name] is not None]
+    def summary(self) -> GpuSummary | None:
+        """What the readings come to, or why there are none; None without GPUs."""
+        if not self.rows and self.unread is None:
+            return None
+        clocks = [row.sm_mhz for row in self.rows if row.sm_mhz is not None]
+        powers = [row.power_w for row in self.rows if row.power_w is not None]
+        temperatures = [r.temperature_c for r in self.rows if r.temperature_c is not None]
+        throttled = [row.throttle for row in self.rows if row.throttle is not None]
+        return GpuSummary(
+            readings=len(self.rows),
+            sm_mhz_lowest=min(clocks, default=None),
+            sm_mhz_median=median(clocks) if clocks else None,
+            power_w_mean=fmean(powers) if powers else None,
+            temperature_c_highest=max(temperatures, default=None),
+            throttle=sorted(set().union(*throttled)) if throttled else None,
+            unread=self.unread,
+        )

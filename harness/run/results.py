@@ -4,29 +4,19 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from harness.run.digests import _encode, file_digest, short_digest, text_digest
+from harness.run.disturbed import Disturbance, disturbances_of
+from harness.run.document import Document
+from harness.run.measured import Measured
 from harness.run.read import _read, read_json
 from harness.run.spec import RESULT_STATUSES, SCHEMA
 
 DIGESTED = ("config.yaml", "environment.json", "metrics.jsonl")
 FILES = ("result.json", *DIGESTED)
-MEASURED = (  # the numbers of a result, null where unknown
-    "val_loss",
-    "heldout_loss",
-    "train_time_s",
-    "step_ms",
-    "step_ms_median",
-    "step_ms_p95",
-    "steps",
-    "tokens",
-    "tokens_per_s",
-    "mfu",
-    "peak_allocated_mib",
-    "peak_reserved_mib",
-)
 # key of a result's `wall` -> words, in the order a run passes through them; its total_s holds them
 # all
 PHASES = {
@@ -38,6 +28,47 @@ PHASES = {
     "train_s": "training",
     "validate_s": "validation",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Measured):
+    """What result.json says; None, or empty, where an older one does not say it."""
+
+    run_id: str = ""
+    status: str  # of RESULT_STATUSES
+    reason: str | None = None
+    started: str | None = None  # ISO 8601
+    ended: str | None = None
+    attempt: int | None = None
+    host: str | None = None
+    wall: Mapping[str, float] | None = None  # seconds by phase, and total_s
+    gpu: Document | None = None  # see OwnMarks
+    environment_effect: str | None = None
+    budget: int | None = None  # updates that a foreign trainer's run turned out to have
+    imported: bool = False
+    self_reported: bool = False
+    disturbed: tuple[Disturbance, ...] = ()  # what disturbed its time
+    digests: Mapping[str, str] = field(default_factory=dict)  # file -> sha256
+    bytes: Mapping[str, int] = field(default_factory=dict)  # file -> its size
+    digest: str | None = None  # of all the rest
+    content: Document = field(default_factory=dict, repr=False)  # the file's, as it is
+
+    @classmethod
+    def from_json(cls, content: Document) -> Self:
+        values = {name: content[name] for name in IN_RESULT if name in content}
+        values["disturbed"] = disturbances_of(content.get("disturbed"))
+        return cls(content=content, **values)
+
+    def to_json(self) -> Document:
+        return self.content
+
+    @property
+    def stood_still(self) -> bool:
+        """Whether the run's clock ran while nothing else did: its times are then none."""
+        return any(disturbance.kind == "still" for disturbance in self.disturbed)
+
+
+IN_RESULT = tuple(name for name in Result.__dataclass_fields__ if name != "content")
 
 
 def finite(value: Any) -> Any:
@@ -71,7 +102,7 @@ def where_time_went(walls: Sequence[Mapping[str, float]]) -> tuple[dict[str, flo
     return seconds, useful / (math.fsum(seconds.values()) or 1.0)
 
 
-def read_result(run: Path) -> dict[str, Any] | None:
+def read_result(run: Path) -> Result | None:
     """result.json of a run directory, None where there is none or it is damaged.
 
     Its digests are not looked at.
@@ -79,7 +110,7 @@ def read_result(run: Path) -> dict[str, Any] | None:
     return result_in(str(run), run.name)
 
 
-def result_in(folder: str, run_id: str) -> dict[str, Any] | None:
+def result_in(folder: str, run_id: str) -> Result | None:
     """The result of a run whose directory is `folder`.
 
     Text, not a Path, since ten thousand runs are looked at in a second.
@@ -87,49 +118,43 @@ def result_in(folder: str, run_id: str) -> dict[str, Any] | None:
     return _valid(read_json(f"{folder}/result.json"), run_id)
 
 
-def _valid(result: Any, run_id: str) -> dict[str, Any] | None:
+def _valid(content: Any, run_id: str) -> Result | None:
     good = (
-        isinstance(result, dict)
-        and result.get("schema") == SCHEMA
-        and result.get("run_id") == run_id
+        isinstance(content, dict)
+        and content.get("schema") == SCHEMA
+        and content.get("run_id") == run_id
+        and content.get("status") in RESULT_STATUSES
+        and isinstance(content.get("digests"), dict)
     )
-    return (
-        result
-        if good
-        and result.get("status") in RESULT_STATUSES
-        and isinstance(result.get("digests"), dict)
-        else None
-    )
+    return Result.from_json(content) if good else None
 
 
-def sealed(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A result with the digest of its own content."""
-    content = {k: v for k, v in result.items() if k != "digest"}
-    return {**content, "digest": short_digest(content)}
+def sealed(content: Document) -> Result:
+    """The result of such content, with the digest of it."""
+    unsealed = {k: v for k, v in content.items() if k != "digest"}
+    return Result.from_json({**unsealed, "digest": short_digest(unsealed)})
 
 
-def result_text(result: Mapping[str, Any]) -> str:
+def result_text(result: Result) -> str:
     """A sealed result as result.json holds it, an entry a line.
 
     Without the line ends it is canonical JSON.
     """
-    return (
-        "{\n"
-        + ",\n".join([f"{_encode(key)}:{_encode(result[key])}" for key in sorted(result)])
-        + "\n}\n"
-    )
+    content = result.to_json()
+    lines = [f"{_encode(key)}:{_encode(content[key])}" for key in sorted(content)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _seal_holds(text: str, result: Mapping[str, Any]) -> bool:
+def _seal_holds(text: str, result: Result) -> bool:
     """Whether a result has the digest that it says.
 
     Of its text, which is quick, or of its content in another layout.
     """
-    seal = result.get("digest")
+    seal = result.digest
     content = text.replace("\n", "").replace(f'"digest":"{seal}",', "", 1)
     if text_digest(content) == seal:
         return True
-    return short_digest({k: v for k, v in result.items() if k != "digest"}) == seal
+    return short_digest({k: v for k, v in result.to_json().items() if k != "digest"}) == seal
 
 
 def stats_of(folder: str) -> list[os.stat_result]:
@@ -139,7 +164,7 @@ def stats_of(folder: str) -> list[os.stat_result]:
 
 def examine(
     folder: Path | str, run_id: str, *, stats: Sequence[os.stat_result] | None = None
-) -> tuple[dict[str, Any] | None, str | None]:
+) -> tuple[Result | None, str | None]:
     """A run's result, None if it has none or it cannot be read.
 
     And what is wrong with it or the files that it vouches for.
@@ -161,11 +186,11 @@ def examine(
         for i, name in enumerate(DIGESTED, start=1):
             if (
                 stats
-                and stats[i].st_size == result["bytes"][name]
+                and stats[i].st_size == result.bytes.get(name)
                 and stats[i].st_mtime_ns <= stats[0].st_mtime_ns
             ):
                 continue
-            if file_digest(f"{folder}/{name}") != result["digests"][name]:
+            if file_digest(f"{folder}/{name}") != result.digests[name]:
                 return result, f"{folder}/{name} is not the file that the run wrote"
     except OSError as error:
         return result, f"{error.filename}: {error.strerror}"

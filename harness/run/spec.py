@@ -8,12 +8,14 @@ exists and validates. No torch here: reports share this module with the harness.
 
 from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass, field, fields
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 
 from harness.run.digests import digests_by, run_id_of, short_digest
+from harness.run.disturbed import Disturbance
 from harness.run.document import Content, Document
+from harness.run.measured import Marks, Measured
 
 SCHEMA = 1
 Status = Literal["finished", "diverged", "oom", "timeout", "failed", "preempted", "interrupted"]
@@ -150,16 +152,18 @@ class Seedless:
 class Outcome:
     """How a run ended; a value, never an exception.
 
-    final: the numbers of result.json; wall: seconds by phase; marks: what else result.json says of
-    a run that our own trainer did not make; timed: when the run's clock ran, by this machine's
-    monotonic clock, None where that is not known.
+    final: the numbers of result.json; wall: seconds by phase; marks: what else result.json says;
+    disturbed: what disturbed its time; timed: when the run's clock ran, by this machine's monotonic
+    clock, None where that is not known.
     """
 
     status: Status
     reason: str | None = None
-    final: Mapping[str, Any] = field(default_factory=dict)
+    final: Measured = field(default_factory=Measured)
+    peak_rss_mib: float | None = None  # of a process that ran out of memory
     wall: Mapping[str, float] = field(default_factory=dict)
-    marks: Mapping[str, Any] = field(default_factory=dict)
+    marks: Marks | None = None
+    disturbed: tuple[Disturbance, ...] = ()
     timed: tuple[tuple[float, float], ...] | None = None
 
 

@@ -115,7 +115,7 @@ def progress_of(store: Store, planned: PlannedRun) -> RunProgress | None:
     shown = store.progress(planned.spec.run_id)
     if shown is None:
         return None
-    return RunProgress(run=planned, step=shown.get("step", 0), val_loss=shown.get("val_loss"))
+    return RunProgress(run=planned, step=shown.step, val_loss=shown.val_loss)
 
 
 def progress_of_all(store: Store, runs: Sequence[PlannedRun]) -> list[RunProgress]:

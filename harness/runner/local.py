@@ -113,9 +113,12 @@ class Runner:
         self.looked = time.monotonic()
         for planned in waiting:
             state = self.store.state(planned.spec.run_id)
-            if state["status"] in ENDED:
-                self._settle(planned, WorkerEvent.from_message(state))
-            elif state["status"] == "running":
+            if state.status in ENDED:
+                self._settle(
+                    planned,
+                    WorkerEvent(status=state.status, reason=state.reason, val_loss=state.val_loss),
+                )
+            elif state.status == "running":
                 self.elsewhere.append(planned)
             else:
                 self.todo.append(planned)

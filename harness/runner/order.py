@@ -13,6 +13,7 @@ from harness.run.spec import RunSpec
 from harness.runner.executor import POLL_S, RunLimits
 from harness.runner.messages import WorkerEvent, WorkerOrder
 from harness.runner.process import Worker, WorkerProcess
+from harness.store.claims import read_owner
 from harness.store.store import Store
 
 START_S = 600.0  # a worker may take this long to import, to find its GPUs and its peers
@@ -127,8 +128,8 @@ def _attempt(run: Execution, token: str) -> Path | None:
     """The folder of the attempt that was ordered with this token, once it was begun."""
     attempts = run.store.directory(run.spec.run_id) / "attempts"
     for path in attempts.glob("*/owner.json"):
-        owner = read_json(path) or {}
-        if owner.get("token") == token:
+        owner = read_owner(path)
+        if owner is not None and owner.token == token:
             return path.parent
     return None
 

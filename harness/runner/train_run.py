@@ -22,7 +22,8 @@ from harness.provenance.interpreters import EFFECT
 from harness.provenance.machine import describe_environment, working_diff
 from harness.provenance.redact import redact
 from harness.provenance.source import snapshot
-from harness.run.disturbed import Disturbance, disturbed_words, marks_of, stood_still
+from harness.run.disturbed import Disturbance, disturbed_words, stood_still
+from harness.run.measured import OwnMarks
 from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
 from harness.runner.executor import STOPS
 from harness.runner.messages import WorkerEvent, WorkerOrder
@@ -132,7 +133,7 @@ def _outcome_of(error: Exception) -> Outcome:
     first_line = f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0]
     reason = redact(first_line[:LONGEST_REASON])
     if isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY):
-        return Outcome(status="oom", reason=reason, final={"peak_rss_mib": peak_mib(os.getpid())})
+        return Outcome(status="oom", reason=reason, peak_rss_mib=peak_mib(os.getpid()))
     return Outcome(status="failed", reason=reason)
 
 
@@ -194,11 +195,13 @@ def lead(
             peers.wait_after_failure()
         total_s = wall.get("import_s", 0.0) + time.perf_counter() - began
         disturbed = disturbances(stalls, outcome)
-        marks = {**outcome.marks, "gpu": sampler.summary(), **marks_of(disturbed)}
-        if EFFECT in os.environ:
-            marks["environment_effect"] = os.environ[EFFECT]
+        of_gpus = sampler.summary()
+        marks = OwnMarks(
+            gpu=None if of_gpus is None else of_gpus.to_json(),
+            environment_effect=os.environ.get(EFFECT),
+        )
         seconds = {**wall, **outcome.wall, "total_s": total_s}
-        if not out.finish(replace(outcome, wall=seconds, marks=marks)):
+        if not out.finish(replace(outcome, wall=seconds, marks=marks, disturbed=disturbed)):
             return TAKEN
     except TakenOverError:
         return TAKEN
@@ -206,18 +209,17 @@ def lead(
         out.release()
     reason = outcome.reason
     if outcome.status in RESULT_STATUSES:
-        reason = reason or disturbed_words(marks)
-    val_loss = outcome.final.get("val_loss")
+        reason = reason or disturbed_words(disturbed)
+    val_loss = outcome.final.val_loss
     return WorkerEvent(status=outcome.status, reason=reason, val_loss=val_loss)
 
 
-def disturbances(stalls: Stalls, outcome: Outcome) -> list[Disturbance]:
+def disturbances(stalls: Stalls, outcome: Outcome) -> tuple[Disturbance, ...]:
     """What disturbed the time of a run that is over."""
-    found = []
     still_s = stalls.seconds(outcome.timed)
     if still_s:
-        found.append(stood_still(still_s))
-    return found
+        return (stood_still(still_s),)
+    return ()
 
 
 def _record(store: Store, spec: RunSpec, out: RunWriter, command: str | None) -> None:

@@ -9,25 +9,22 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import IO, Any
 
 from harness.provenance.redact import redact, redact_file
+from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.digests import file_digest
-from harness.run.files import (
-    append_row,
-    now_iso,
-    write_json,
-    write_new,
-    write_text,
-    write_whole,
-)
-from harness.run.read import read_json, read_lines
-from harness.run.results import DIGESTED, MEASURED, finite, result_text, sealed
+from harness.run.files import now_iso, write_json, write_new, write_text, write_whole
+from harness.run.metrics import MetricRow, Validation
+from harness.run.read import read_json
+from harness.run.results import DIGESTED, Result, finite, result_text, sealed
 from harness.run.spec import RESULT_STATUSES, SCHEMA, Outcome, RunSpec
 from harness.store.claims import SIGNS, dead_after_s, owns, take
 from harness.store.errors import ResultsError
+from harness.store.state import Progress
 from harness.store.store import Store
 
 PROGRESS_S = 1.0  # progress.json is written at most once in this time
@@ -51,12 +48,6 @@ def _reported(method: Callable[..., Any]) -> Callable[..., Any]:
     return inner
 
 
-def _node() -> dict[str, str]:
-    """What Slurm calls this node, in a job of it."""
-    name = os.environ.get("SLURMD_NODENAME")
-    return {} if name is None else {"node": name}
-
-
 class RunWriter:
     """One attempt at a run by this process, made by claim.
 
@@ -78,15 +69,15 @@ class RunWriter:
             self._refuse_lost()
             self._clear()
             self.started = now_iso()
-            self._note(
-                {
-                    "started": self.started,
-                    "host": socket.gethostname(),
-                    **_node(),
-                    "pid": os.getpid(),
-                    "token": token,
-                }
+            begun = AttemptRow(
+                attempt=attempt,
+                started=self.started,
+                host=socket.gethostname(),
+                node=os.environ.get("SLURMD_NODENAME"),
+                pid=os.getpid(),
+                token=token,
             )
+            note_attempt(self.run, begun)
             self._refuse_lost()
             write_text(self.run / "config.yaml", spec.to_yaml())
             self._metrics = self._open("metrics.jsonl")
@@ -103,17 +94,15 @@ class RunWriter:
 
     def _clear(self) -> None:
         """Note the end of an attempt that could not, and move what it left out of the way."""
-        rows = read_lines(self.run / "attempts.jsonl")
-        if rows and "ended" not in rows[-1]:
-            append_row(
-                self.run / "attempts.jsonl",
-                {
-                    "attempt": rows[-1].get("attempt"),
-                    "ended": now_iso(),
-                    "status": "interrupted",
-                    "reason": "its process died",
-                },
+        rows = read_attempts(self.run)
+        if rows and not rows[-1].is_end:
+            died = AttemptRow(
+                attempt=rows[-1].attempt,
+                ended=now_iso(),
+                status="interrupted",
+                reason="its process died",
             )
+            note_attempt(self.run, died)
         for name in LEFT_BEHIND:
             if (self.run / name).exists():
                 old = self.run / "attempts" / str(self.attempt - 1)
@@ -122,9 +111,6 @@ class RunWriter:
         redact_file(self.run / "attempts" / str(self.attempt - 1) / "log.txt")
         for stray in self.run.glob(".*"):
             stray.unlink(missing_ok=True)
-
-    def _note(self, row: Mapping[str, Any]) -> None:
-        append_row(self.run / "attempts.jsonl", {"attempt": self.attempt, **row})
 
     def _stay_alive(self) -> None:
         """Tell other machines that this process lives, whatever the training thread does."""
@@ -167,24 +153,22 @@ class RunWriter:
             self.log(line)
 
     @_reported
-    def metric(self, row: Mapping[str, Any]) -> None:
+    def metric(self, row: MetricRow) -> None:
         """Append a row to metrics.jsonl; numbers that are not finite become null.
 
         Validation rows reach the disk at once.
         """
-        clean = finite(row)
         with self._writing:  # the GPUs are read in the background
-            self._metrics.write(json.dumps(clean) + "\n")
-        if row.get("kind") == "val":
+            self._metrics.write(json.dumps(finite(row.to_json())) + "\n")
+        if isinstance(row, Validation):
             self._metrics.flush()
             os.fsync(self._metrics.fileno())
-            self._last_val = clean["val_loss"]
+            self._last_val = finite(row.val_loss)
             if "trainer" in self.spec.config:
                 return  # a foreign trainer has printed it
-            at = f"step:{row['step']}/{self.spec.budget}"
-            self.log(
-                f"{at} val_loss:{row['val_loss']:.4f} train_time:{row['train_time_s'] * 1000:.0f}ms"
-            )
+            at = f"step:{row.step}/{self.spec.budget}"
+            time_ms = (row.train_time_s or 0.0) * 1000
+            self.log(f"{at} val_loss:{row.val_loss:.4f} train_time:{time_ms:.0f}ms")
 
     @_reported
     def forget_metrics(self) -> None:
@@ -204,10 +188,10 @@ class RunWriter:
         now = time.monotonic()
         if now - self._shown_s >= PROGRESS_S:
             self._shown_s = now
-            shown = {"step": step, "steps": n_steps, "val_loss": self._last_val}
+            shown = Progress(step=step, steps=n_steps, val_loss=self._last_val)
             beside = self.folder / ".progress.json"
             try:
-                beside.write_text(json.dumps(shown))
+                beside.write_text(json.dumps(shown.to_json()))
                 os.replace(beside, self.folder / "progress.json")
             except FileNotFoundError:
                 if self.still_mine():
@@ -246,17 +230,7 @@ class RunWriter:
                     write_new(self.run / "result.json", result_text(result))
                 except FileExistsError:
                     return False
-            peak = {}
-            if outcome.status == "oom":
-                peak = {k: v for k, v in outcome.final.items() if k.startswith("peak")}
-            self._note(
-                {
-                    "ended": ended,
-                    "status": outcome.status,
-                    "reason": outcome.reason and redact(outcome.reason),
-                    **peak,
-                }
-            )
+            note_attempt(self.run, self._end_of(outcome, ended))
             if outcome.status in RESULT_STATUSES:
                 self._bury()
             return True
@@ -276,6 +250,21 @@ class RunWriter:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+    def _end_of(self, outcome: Outcome, ended: str) -> AttemptRow:
+        end = AttemptRow(
+            attempt=self.attempt,
+            ended=ended,
+            status=outcome.status,
+            reason=outcome.reason and redact(outcome.reason),
+        )
+        if outcome.status != "oom":
+            return end
+        return replace(
+            end,
+            peak_allocated_mib=outcome.final.peak_allocated_mib,
+            peak_rss_mib=outcome.peak_rss_mib,
+        )
 
     def release(self) -> None:
         """Give the run back."""
@@ -314,8 +303,8 @@ def claim(store: Store, spec: RunSpec, *, token: str = "") -> RunWriter | None:
 
 def result_of(
     run: Path, spec: RunSpec, outcome: Outcome, *, started: str | None, ended: str, attempt: int
-) -> dict[str, Any]:
-    """The content of result.json for the files that lie in the folder `run`."""
+) -> Result:
+    """The result that vouches for the files that lie in the folder `run`."""
     return sealed(
         {
             "schema": SCHEMA,
@@ -327,11 +316,12 @@ def result_of(
             "ended": ended,
             "attempt": attempt,
             "host": socket.gethostname(),
-            **{k: finite(outcome.final.get(k)) for k in MEASURED},
+            **finite(asdict(outcome.final)),
             "wall": dict(outcome.wall),
             "substituted": list(spec.substituted),
             "environment_effect": None,
-            **outcome.marks,
+            **({} if outcome.marks is None else outcome.marks.to_json()),
+            **({"disturbed": [asdict(d) for d in outcome.disturbed]} if outcome.disturbed else {}),
             "digests": {name: file_digest(run / name) for name in DIGESTED},
             "bytes": {name: (run / name).stat().st_size for name in DIGESTED},
         }

@@ -16,11 +16,13 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from harness.errors import UserError
+from harness.run.document import Content, Document
 from harness.run.read import read_json
 
 DEAD_AFTER_S = 120.0  # an owner on another machine counts as dead after this silence
@@ -49,9 +51,9 @@ def dead_after_s() -> float:
     )
 
 
-def _silence_of(owner: dict[str, Any]) -> float:
+def _silence_of(owner: "Owner") -> float:
     """What an owner said of itself."""
-    limit = owner.get("dead_after_s")
+    limit = owner.dead_after_s
     if isinstance(limit, int | float) and 0 < limit <= LONGEST_LIMIT_S:
         return float(limit)
     return DEAD_AFTER_S
@@ -88,17 +90,63 @@ def last_attempt(run: Path) -> int:
         return 0
 
 
-def owner_of(attempt: Path, now: float) -> dict[str, Any] | None:
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """owner.json of an attempt: the process that holds it."""
+
+    host: str | None = None
+    machine: str | None = None  # as machine() has it there
+    pid: int = 0
+    process_start: str | None = None
+    token: str | None = None  # by which whoever ordered the attempt knows it
+    mark: str | None = None  # by which the owner knows its attempt again
+    dead_after_s: float | None = None  # the silence that it may keep
+
+    @classmethod
+    def of_this_process(cls, token: str, mark: str) -> Self:
+        return cls(
+            host=socket.gethostname(),
+            machine=machine(),
+            pid=os.getpid(),
+            process_start=process_start(os.getpid()),
+            token=token,
+            mark=mark,
+            dead_after_s=dead_after_s(),
+        )
+
+    @classmethod
+    def from_json(cls, content: Document) -> Self:
+        return cls(
+            host=content.get("host"),
+            machine=content.get("machine"),
+            pid=int(content.get("pid", 0)),
+            process_start=content.get("process_start"),
+            token=content.get("token"),
+            mark=content.get("mark"),
+            dead_after_s=content.get("dead_after_s"),
+        )
+
+    def to_json(self) -> Content:
+        return asdict(self)
+
+
+def read_owner(path: Path) -> Owner | None:
+    """The owner that a file names; None where it is gone or damaged."""
+    content = read_json(path)
+    return Owner.from_json(content) if isinstance(content, dict) else None
+
+
+def owner_of(attempt: Path, now: float) -> Owner | None:
     """Who holds this attempt, None if nobody alive does.
 
     now: as the file system's clock tells it.
     """
     path = attempt / "owner.json"
-    owner = read_json(path)
-    if not isinstance(owner, dict):
+    owner = read_owner(path)
+    if owner is None:
         return None
-    if owner.get("machine") == machine():
-        is_alive = process_start(int(owner.get("pid", 0))) == owner.get("process_start")
+    if owner.machine == machine():
+        is_alive = process_start(owner.pid) == owner.process_start
         return owner if is_alive else None
     try:
         return owner if abs(now - path.stat().st_mtime) < _silence_of(owner) else None
@@ -131,19 +179,11 @@ def take(run: Path, *, token: str, gone: Callable[[], bool], mark: str = "") -> 
     """
     attempts = run / "attempts"
     attempts.mkdir(parents=True, exist_ok=True)
-    me = {
-        "host": socket.gethostname(),
-        "machine": machine(),
-        "pid": os.getpid(),
-        "process_start": process_start(os.getpid()),
-        "token": token,
-        "mark": mark,
-        "dead_after_s": dead_after_s(),
-    }
+    me = Owner.of_this_process(token, mark)
     beside = Path(tempfile.mkdtemp(prefix=".claim-", dir=attempts))
     try:
         beside.chmod(0o755)
-        (beside / "owner.json").write_text(json.dumps(me))
+        (beside / "owner.json").write_text(json.dumps(me.to_json()))
         # the file system's clock: machines' clocks may differ
         now = (beside / "owner.json").stat().st_mtime
         while not gone():

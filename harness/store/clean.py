@@ -35,7 +35,7 @@ def _stale(store: Store) -> Iterator[Path]:
             current.add(run.run_id)
             older.update(run.older)
     for run_id in sorted(older - current):
-        if store.directory(run_id).is_dir() and store.state(run_id)["status"] != "running":
+        if store.directory(run_id).is_dir() and store.state(run_id).status != "running":
             yield store.directory(run_id)
 
 
@@ -44,7 +44,7 @@ def _attempts(store: Store) -> Iterator[Path]:
     states = list(store.states())
     for run_id, state in states:
         run = store.directory(run_id)
-        if state["status"] == "running":
+        if state.status == "running":
             at_work = str(last_attempt(run))
             for attempt in run.glob("attempts/*"):
                 if attempt.name != at_work and attempt.name.isdigit():
@@ -53,7 +53,7 @@ def _attempts(store: Store) -> Iterator[Path]:
             yield from run.glob("attempts/*")
             yield from run.glob(".*")
     yield from store.runs.glob(".removed-*")
-    if not any(state["status"] == "running" for _, state in states):
+    if not any(state.status == "running" for _, state in states):
         for torn in ("code/.*", "environments/.*", "experiments/*/.*"):
             yield from store.root.glob(torn)
 
@@ -66,12 +66,12 @@ def _reruns(store: Store) -> Iterator[Path]:
     again = Store(store.root / "reruns")
     if again.runs.is_dir():
         for run_id, state in again.states():
-            if state["status"] != "running":
+            if state.status != "running":
                 yield again.directory(run_id)
 
 
 def _caches(store: Store) -> Iterator[Path]:
-    if not any(state["status"] == "running" for _, state in store.states()):
+    if not any(state.status == "running" for _, state in store.states()):
         yield from store.root.glob("cache/*")
 
 

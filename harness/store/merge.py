@@ -80,7 +80,7 @@ def what_is_wrong(run: Path) -> str | None:
     result, wrong = examine(run, run.name)
     if wrong or result is None:
         return wrong or f"{run / 'result.json'} is missing"
-    if not result.get("imported"):
+    if not result.imported:
         try:
             spec = RunSpec.from_mapping(read_config(run))
         except (KeyError, TypeError, ValueError) as error:

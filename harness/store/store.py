@@ -18,17 +18,25 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.provenance.redact import redact, redact_file
-from harness.run.files import append_row, now_iso, write_whole
-from harness.run.read import read_json, read_lines
-from harness.run.results import examine, result_in, stats_of
-from harness.store.claims import last_attempt, owner_of, take
+from harness.run.attempts import AttemptRow, note_attempt, read_attempts
+from harness.run.files import now_iso, write_whole
+from harness.run.read import read_json
+from harness.run.results import Result, examine, result_in, stats_of
+from harness.store.claims import last_attempt, owner_of, read_owner, take
 from harness.store.errors import ResultsError
+from harness.store.state import Progress, RunState
 
 FAILED = ("failed", "timeout", "oom")  # the run's own fault: not tried again in the same call
+
+
+def ended_now(attempt: int | None, status: str, reason: str, node: str | None = None) -> AttemptRow:
+    """The end of an attempt that could not note it itself."""
+    return AttemptRow(
+        attempt=attempt, ended=now_iso(), status=status, reason=redact(reason), node=node
+    )
 
 
 class Store:
@@ -62,7 +70,7 @@ class Store:
         """Whether a run has a result, sound or not."""
         return os.path.exists(f"{self.runs}/{run_id}/result.json")
 
-    def repair(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
+    def repair(self, run_id: str) -> tuple[Result | None, str | None]:
         """A run's sound result, None if it has none, and what was wrong with it.
 
         A damaged run is set aside, to be run again.
@@ -80,7 +88,7 @@ class Store:
                 return None, wrong
             self.let_go(run_id, n)
 
-    def _look(self, run_id: str) -> tuple[dict[str, Any] | None, str | None]:
+    def _look(self, run_id: str) -> tuple[Result | None, str | None]:
         """A run's result, and what is wrong with it or with the files it vouches for.
 
         None, None if it has no result.
@@ -137,60 +145,46 @@ class Store:
             " beginning of one is enough"
         )
 
-    def states(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def states(self) -> Iterator[tuple[str, RunState]]:
         """Every run directory with its state."""
         with os.scandir(self.runs) as entries:
             for entry in entries:
                 if not entry.name.startswith(".") and entry.is_dir():
                     yield entry.name, self.state(entry.name)
 
-    def state(self, run_id: str) -> dict[str, Any]:
-        """status: finished, diverged, running, pending, or how the last attempt ended.
-
-        With what else is known.
-        """
+    def state(self, run_id: str) -> RunState:
+        """How a run stands, by its files and by who lives."""
         result = result_in(f"{self.runs}/{run_id}", run_id)
         if result is not None:
-            return result
+            return RunState.of_result(result)
         run = self.directory(run_id)
         n = last_attempt(run)
         owner = owner_of(run / "attempts" / str(n), self.clock()) if n else None
         if owner is not None:
-            return {
-                "status": "running",
-                "attempt": n,
-                "host": owner.get("host"),
-                **(self.progress(run_id) or {}),
-            }
-        rows = read_lines(run / "attempts.jsonl")
-        if not rows:
-            return {"status": "pending"}
-        last: dict[str, Any] = {}
-        for row in rows:
-            if row.get("attempt") == rows[-1].get("attempt"):
-                last |= row
-        return {"status": "interrupted", **last}
+            return RunState.running(n, owner.host, self.progress(run_id))
+        return RunState.of_attempts(read_attempts(run))
 
-    def progress(self, run_id: str) -> dict[str, Any] | None:
-        """Where the run is: step, steps, val_loss; None before its first step."""
+    def progress(self, run_id: str) -> Progress | None:
+        """Where the run is; None before its first step."""
         run = self.directory(run_id)
-        return read_json(run / "attempts" / str(last_attempt(run)) / "progress.json")
+        content = read_json(run / "attempts" / str(last_attempt(run)) / "progress.json")
+        return Progress.from_json(content) if isinstance(content, dict) else None
 
     # ------------------------------------------------------------ how attempts end
 
     def note_end(self, run_id: str, *, token: str, status: str, reason: str) -> None:
         """Note how an attempt ended whose process could not do it itself, and give the run back."""
         run = self.directory(run_id)
-        rows = read_lines(run / "attempts.jsonl")
-        n = next((r["attempt"] for r in rows if r.get("token") == token), None)
+        rows = read_attempts(run)
+        n = next((row.attempt for row in rows if row.token == token), None)
         try:
-            if n is not None and not any(r.get("attempt") == n and "ended" in r for r in rows):
+            if n is not None and not any(row.attempt == n and row.is_end for row in rows):
                 redact_file(run / "log.txt")
-                row = {"attempt": n, "ended": now_iso(), "status": status, "reason": redact(reason)}
-                append_row(run / "attempts.jsonl", row)
-            for owner in (run / "attempts").glob("*/owner.json"):
-                if (read_json(owner) or {}).get("token") == token:
-                    owner.unlink(missing_ok=True)
+                note_attempt(run, ended_now(n, status, reason))
+            for path in (run / "attempts").glob("*/owner.json"):
+                owner = read_owner(path)
+                if owner is not None and owner.token == token:
+                    path.unlink(missing_ok=True)
         except FileNotFoundError:
             pass  # set aside meanwhile
         except OSError as error:
@@ -200,10 +194,7 @@ class Store:
         """Note how a run ended before its process made an attempt. node: of a cluster."""
         try:
             self.directory(run_id).mkdir(exist_ok=True)
-            row = {"attempt": None, "ended": now_iso(), "status": status, "reason": redact(reason)}
-            if node is not None:
-                row["node"] = node
-            append_row(self.directory(run_id) / "attempts.jsonl", row)
+            note_attempt(self.directory(run_id), ended_now(None, status, reason, node))
         except OSError as error:
             raise ResultsError(self.root, error) from None
 

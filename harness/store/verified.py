@@ -49,12 +49,12 @@ class VerifiedResults:
         if result is None or wrong:
             return self._repaired(run_id)
         if max([s.st_ctime_ns for s in stats]) < time.time_ns() - FRESH_NS:
-            self.learned[run_id] = f"{result['status']} {facts}"
-        return result["status"], None
+            self.learned[run_id] = f"{result.status} {facts}"
+        return result.status, None
 
     def _repaired(self, run_id: str) -> tuple[str | None, str | None]:
         result, wrong = self.store.repair(run_id)
-        return None if result is None else result["status"], wrong
+        return None if result is None else result.status, wrong
 
     def save(self) -> None:
         """Write down what was learned, if it is worth it and the folder can be written."""

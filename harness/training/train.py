@@ -15,6 +15,8 @@ from harness.corpora.index import open_corpus, open_heldout
 from harness.data.loader import Batch, Prefetcher, ValLoader
 from harness.errors import UserError
 from harness.model.gpt import Tokens
+from harness.run.measured import Measured
+from harness.run.metrics import HeldoutLoss, TrainingLoss, Validation
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.training.clock import Clock, Stopwatch
 from harness.training.core import Core, compiles
@@ -144,7 +146,7 @@ class Training:
         """The second metric: the last weights on other text."""
         if self.heldout is not None:
             self.heldout_loss = self.validate(step, self.heldout)
-            self.out.metric({"kind": "heldout", "step": step, "heldout_loss": self.heldout_loss})
+            self.out.metric(HeldoutLoss(step=step, heldout_loss=self.heldout_loss))
             self.out.log(
                 f"step:{step}/{self.config.schedule.steps} heldout_loss:{self.heldout_loss:.4f}"
             )
@@ -160,19 +162,17 @@ class Training:
         first = step - len(train)
         self.losses.clear()
         for i, loss in enumerate(train):
-            self.out.metric({"kind": "train", "step": first + i, "train_loss": loss})
+            self.out.metric(TrainingLoss(step=first + i, train_loss=loss))
         times = (
             [round(ms, 2) for ms in self.clock.new_step_ms()] if step > self.untimed_steps else []
         )
-        self.out.metric(
-            {
-                "kind": "val",
-                "step": step,
-                "val_loss": val_loss,
-                "train_time_s": self.clock.elapsed_s,
-                "step_times_ms": times,
-            }
+        point = Validation(
+            step=step,
+            val_loss=val_loss,
+            train_time_s=self.clock.elapsed_s,
+            step_times_ms=times,
         )
+        self.out.metric(point)
         self.last_val = val_loss
         self.first_val = val_loss if step == 0 else self.first_val
         bound = EXPLODED * max(
@@ -236,40 +236,39 @@ class Training:
             }
             self.out.save("checkpoint.pt", lambda file: torch.save(state, file))
 
-    def final(self, step: int) -> dict[str, Any]:
+    def final(self, step: int) -> Measured:
         """The numbers of result.json."""
         ms, batch = self.clock.step_ms, self.config.data.batch_tokens
         mean = statistics.fmean(ms) if ms else None
         tokens_per_s, device = batch / mean * 1000 if mean else None, self.core.device.type
-        cuda = device == "cuda"
-        memory = {
-            "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
-            "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20 if cuda else None,
-        }  # read before the device's rate is measured
-        dtype, world = self.core.precision.matmul, self.core.world
-        return {
-            "heldout_loss": self.heldout_loss,
-            "train_time_s": self.clock.elapsed_s,
-            "steps": step,
-            "tokens": step * batch,
-            "step_ms": mean,
-            "step_ms_median": statistics.median(ms) if ms else None,
-            "step_ms_p95": statistics.quantiles(ms, n=20)[-1] if len(ms) > 1 else None,
-            "tokens_per_s": tokens_per_s,
-            "mfu": (
-                mfu(
-                    self.config,
-                    self.vocab_size,
-                    tokens_per_s,
-                    device=device,
-                    dtype=dtype,
-                    world=world,
-                )
-                if tokens_per_s
-                else None
-            ),
-            **memory,
-        }
+        allocated_mib = reserved_mib = None
+        if device == "cuda":  # read before the device's rate is measured
+            allocated_mib = torch.cuda.max_memory_allocated() / 2**20
+            reserved_mib = torch.cuda.max_memory_reserved() / 2**20
+        return Measured(
+            val_loss=self.last_val,
+            heldout_loss=self.heldout_loss,
+            train_time_s=self.clock.elapsed_s,
+            steps=step,
+            tokens=step * batch,
+            step_ms=mean,
+            step_ms_median=statistics.median(ms) if ms else None,
+            step_ms_p95=statistics.quantiles(ms, n=20)[-1] if len(ms) > 1 else None,
+            tokens_per_s=tokens_per_s,
+            mfu=self._mfu(tokens_per_s) if tokens_per_s else None,
+            peak_allocated_mib=allocated_mib,
+            peak_reserved_mib=reserved_mib,
+        )
+
+    def _mfu(self, tokens_per_s: float) -> float:
+        return mfu(
+            self.config,
+            self.vocab_size,
+            tokens_per_s,
+            device=self.core.device.type,
+            dtype=self.core.precision.matmul,
+            world=self.core.world,
+        )
 
 
 def train(spec: RunSpec, *, out: RunOutput, device: str, stop: Callable[[], bool]) -> Outcome:
@@ -286,7 +285,7 @@ def train(spec: RunSpec, *, out: RunOutput, device: str, stop: Callable[[], bool
     except torch.OutOfMemoryError as error:
         peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else None
         return Outcome(
-            status="oom", reason=str(error).splitlines()[0], final={"peak_allocated_mib": peak}
+            status="oom", reason=str(error).splitlines()[0], final=Measured(peak_allocated_mib=peak)
         )
     finally:
         if training is not None and isinstance(training.stream, Prefetcher):
@@ -296,7 +295,7 @@ def train(spec: RunSpec, *, out: RunOutput, device: str, stop: Callable[[], bool
     return Outcome(
         status=status,
         reason=reason,
-        final={**training.final(step), "val_loss": training.last_val},
+        final=training.final(step),
         wall=wall,
         timed=tuple(training.clock.spans),
     )

@@ -82,9 +82,9 @@ def baseline_losses(results: Path, plan: Plan) -> dict[tuple[int, str], float]:
 def _final_loss(run: Path) -> float | None:
     """None of a run that has not finished."""
     result = read_result(run)
-    if result is None or result["status"] != "finished" or result.get("val_loss") is None:
+    if result is None or result.status != "finished" or result.val_loss is None:
         return None
-    return float(result["val_loss"])
+    return float(result.val_loss)
 
 
 def same_baseline(results: Path, plans: Iterable[Plan], config: Document) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.results import Result
 from reports.figures.base import (
     MAX_NAMED,
     WIDE,
@@ -300,7 +301,7 @@ def drift(runs: pd.DataFrame, palette: Palette, started: Mapping[str, str]) -> F
 
 def run_figures(
     runs: pd.DataFrame,
-    results: Mapping[str, Mapping[str, Any]],
+    results: Mapping[str, Result],
     palette: Palette,
     *,
     unit: str,
@@ -314,8 +315,8 @@ def run_figures(
     """
     started = {}
     for run_id, result in results.items():
-        if result.get("started"):
-            started[run_id] = str(result["started"])
+        if result.started:
+            started[run_id] = result.started
     candidates: Sequence[Figure | None] = (
         scatter(runs, palette, unit=unit, target=target),
         strip(STEP_TIME, runs, palette),

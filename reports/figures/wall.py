@@ -3,11 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
-from harness.run.results import PHASES, where_time_went
+from harness.run.results import PHASES, Result, where_time_went
 from reports.figures.base import (
     WIDE,
     AxisScale,
@@ -93,20 +92,18 @@ def key_rows(stages: Sequence[str], width: int) -> list[str]:
 
 
 def walls_of(
-    arm: str, runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]]
+    arm: str, runs: pd.DataFrame, results: Mapping[str, Result]
 ) -> list[Mapping[str, float]]:
     """What each run of an arm recorded of its wall time."""
     walls = []
     for run_id in runs.loc[runs["arm"] == arm, "run_id"]:
-        wall = results.get(run_id, {}).get("wall")
-        if wall:
-            walls.append(wall)
+        result = results.get(run_id)
+        if result is not None and result.wall:
+            walls.append(result.wall)
     return walls
 
 
-def wall(
-    runs: pd.DataFrame, results: Mapping[str, Mapping[str, Any]], palette: Palette
-) -> Figure | None:
+def wall(runs: pd.DataFrame, results: Mapping[str, Result], palette: Palette) -> Figure | None:
     """Mean seconds per run and arm of each stage: how much of the time trained anything."""
     of_arms: dict[str, dict[str, float]] = {}
     all_walls = []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.run.document import Document
 from harness.run.plan import Plan
+from harness.run.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,7 @@ class Experiment:
     curves: "pd.DataFrame"
     environments: Mapping[str, Document]  # run_id -> environment.json
     configs: Mapping[str, Document]  # run_id -> config.yaml
-    results: Mapping[str, Document]  # run_id -> result.json
+    results: Mapping[str, Result]  # run_id -> result.json
     # run_id -> times of single steps, where they were recorded
     step_times: "Mapping[str, StepTimes]" = field(default_factory=dict)
     accept_stale: bool = False

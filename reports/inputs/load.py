@@ -17,7 +17,7 @@ from harness.run.retired import read_retired
 from reports.inputs.experiment import Experiment
 from reports.inputs.recorded import POINT, RecordedRun, read_mapping, read_run
 from reports.inputs.run_columns import RUN_KEYS, row_of
-from reports.inputs.step_times import StepTimes, of_rows
+from reports.inputs.step_times import StepTimes, of_points
 
 CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", *POINT)
 
@@ -82,7 +82,7 @@ def single_steps(runs: Sequence[RecordedRun]) -> dict[str, StepTimes]:
     of_runs = {}
     for run in runs:
         if run.result and not run.stood_still:
-            times = of_rows(run.validations)
+            times = of_points(run.validations)
             if times is not None:
                 of_runs[run.run_id] = times
     return of_runs

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun, Target
+from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import CURVE_COLUMNS
 from reports.inputs.published import PUBLISHED, RUNS, era_sd, read_table, summaries
@@ -160,7 +161,7 @@ def published_experiment(name: str) -> Experiment:
         curves=pd.DataFrame(curves, columns=list(CURVE_COLUMNS)),
         environments={},
         configs={},
-        results={row["run_id"]: {"status": "finished"} for row in rows},
+        results={row["run_id"]: Result.from_json({"status": "finished"}) for row in rows},
     )
 
 

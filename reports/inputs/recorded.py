@@ -15,12 +15,16 @@ from typing import Any
 import numpy as np
 import yaml
 
-from harness.run.disturbed import disturbances_of, disturbed_words
-from harness.run.document import Document
+from harness.run.attempts import read_attempts
+from harness.run.disturbed import disturbed_words
+from harness.run.document import Content, Document
+from harness.run.metrics import VALIDATION, Validation
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_lines
+from harness.run.results import Result
 from reports.inputs.experiment import target_loss
 
+NO_RESULT = Result(status="none")  # every number of it unknown
 POINT = ("step", "val_loss", "train_time_s")
 YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OWN_LINES = re.compile(r"^(seed|replicate): (\d+)$", re.MULTILINE)  # tell the runs of one arm apart
@@ -36,25 +40,29 @@ class RecordedRun:
     stale: bool
     status: str
     reason: str | None
-    result: Document
+    result: Result | None
     config: Document
     environment: Document
-    validations: Sequence[Mapping[str, Any]]  # rows of metrics.jsonl
+    validations: Sequence[Validation]
 
     def points(self, key: str) -> list[float]:
         """One of POINT at every validation, nan where unknown."""
-        return [float_or_nan(row.get(key)) for row in self.validations]
+        return [float_or_nan(getattr(point, key)) for point in self.validations]
+
+    @property
+    def measured(self) -> Result:
+        """The result, or one of which nothing is known."""
+        return self.result or NO_RESULT
 
     @cached_property
     def stood_still(self) -> bool:
         """Whether the clock ran while nothing else did: the run's times are then none."""
-        disturbances = disturbances_of(self.result)
-        return any(disturbance.kind == "still" for disturbance in disturbances)
+        return self.measured.stood_still
 
     @property
     def disturbed(self) -> str:
         """What disturbed the run's time, '' for nothing."""
-        return disturbed_words(self.result) or ""
+        return disturbed_words(self.measured.disturbed) or ""
 
     @cached_property
     def crossing(self) -> float | None:
@@ -80,7 +88,7 @@ class RecordedRun:
     def bits_per_byte(self) -> float:
         """The final loss, nan where the corpus does not know its bytes."""
         bytes_per_token = self.plan.corpus.bytes_per_token or math.nan
-        return float_or_nan(self.result.get("val_loss")) / math.log(2) / bytes_per_token
+        return float_or_nan(self.measured.val_loss) / math.log(2) / bytes_per_token
 
     @property
     def node(self) -> str | None:
@@ -115,26 +123,27 @@ class RecordedRun:
     @property
     def imported(self) -> bool:
         """Whether it was brought in from a log."""
-        return bool(self.planned.imported or self.result.get("imported"))
+        return bool(self.planned.imported or self.measured.imported)
 
     @property
     def self_reported(self) -> bool:
         """Whether its clock is the script's own."""
-        return bool(self.planned.self_reported or self.result.get("self_reported"))
+        return bool(self.planned.self_reported or self.measured.self_reported)
 
     @property
     def metrics_digest(self) -> str | None:
         """What result.json says of metrics.jsonl."""
-        return (self.result.get("digests") or {}).get("metrics.jsonl")
+        return self.measured.digests.get("metrics.jsonl")
 
 
 def read_run(root: Path, plan: Plan, planned: PlanRun) -> RecordedRun:
     """One of the plan's runs; root: the folder of all runs."""
     run_id, stale = existing_run(root, planned)
     folder = root / run_id
-    result = read_mapping_if_any(folder / "result.json")
-    if result:
-        status, reason = result["status"], result.get("reason")
+    content = read_mapping_if_any(folder / "result.json")
+    result = Result.from_json(content) if content else None
+    if result is not None:
+        status, reason = result.status, result.reason
     else:
         status, reason = last_attempt(folder)
     return RecordedRun(
@@ -172,7 +181,7 @@ def read_config_if_any(path: Path) -> Document:
     return parse_config(path.read_text(encoding="utf-8"))
 
 
-def parse_config(text: str) -> dict[str, Any]:
+def parse_config(text: str) -> Content:
     """A config.yaml, of which most runs differ in a line or two: the rest is parsed once."""
     content = dict(parse_shared(OWN_LINES.sub("", text)))
     for key, value in OWN_LINES.findall(text):
@@ -181,17 +190,17 @@ def parse_config(text: str) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def parse_shared(text: str) -> dict[str, Any]:
+def parse_shared(text: str) -> Content:
     return yaml.load(text, Loader=YAML_LOADER)
 
 
-def read_mapping_if_any(path: Path) -> dict[str, Any]:
+def read_mapping_if_any(path: Path) -> Content:
     if not path.is_file():
         return {}
     return read_mapping(path)
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path) -> Content:
     """A JSON file's content; raises ValueError where it is none, or no mapping."""
     cure = "delete the run's folder and run the experiment again"
     try:
@@ -228,14 +237,14 @@ def last_attempt(folder: Path) -> tuple[str, str | None]:
 
     An attempt without an end is still running.
     """
-    attempts = read_lines(folder / "attempts.jsonl")
+    attempts = read_attempts(folder)
     if not attempts:
         return "pending", None
     last = attempts[-1]
-    return str(last.get("status") or "running"), last.get("reason")
+    return last.status or "running", last.reason
 
 
-def read_validations(path: Path) -> list[dict[str, Any]]:
+def read_validations(path: Path) -> list[Validation]:
     """Every validation row of a log; the others, one per step, are passed over unread.
 
     Lines cut short by a kill are left out.
@@ -247,7 +256,11 @@ def read_validations(path: Path) -> list[dict[str, Any]]:
         return []
     except ValueError:
         rows = read_lines(path)
-    return [row for row in rows if isinstance(row, dict) and row.get("kind") == "val"]
+    points = []
+    for row in rows:
+        if isinstance(row, dict) and row.get("kind") == VALIDATION and "step" in row:
+            points.append(Validation.from_json(row))
+    return points
 
 
 def float_or_nan(value: Any) -> float:

@@ -11,7 +11,7 @@ from reports.inputs.recorded import RecordedRun, float_or_nan
 
 def recorded(run: RecordedRun, *, key: str) -> float:
     """A number of result.json, nan where it has none."""
-    return float_or_nan(run.result.get(key))
+    return float_or_nan(getattr(run.measured, key))
 
 
 def recorded_time(run: RecordedRun, *, key: str) -> float:

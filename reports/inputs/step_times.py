@@ -6,12 +6,13 @@ runs' distribution functions, weighted with their numbers of steps. Where a log 
 narrower than steps, and said so where they are shown. Milliseconds throughout.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from harness.run.metrics import Validation
 
 LEVELS = (0.0, 1.0, *(float(q) for q in range(5, 100, 5)), 99.0, 100.0)  # percent
 DIGITS = 3
@@ -37,11 +38,11 @@ def of_steps(times_ms: Sequence[float], *, single: bool = True) -> StepTimes | N
     return StepTimes(n=len(times), quantiles=tuple(quantiles.tolist()), single=single)
 
 
-def of_rows(rows: Iterable[Mapping[str, Any]]) -> StepTimes | None:
-    """The single steps that validation rows of metrics.jsonl list; None where they list none."""
+def of_points(points: Iterable[Validation]) -> StepTimes | None:
+    """The single steps that the points of a curve list; None where they list none."""
     times = []
-    for row in rows:
-        times += [ms for ms in row.get("step_times_ms") or () if ms is not None]
+    for point in points:
+        times += [ms for ms in point.step_times_ms or () if ms is not None]
     return of_steps(times)
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.document import Content, Document
 from harness.run.plan import Plan
+from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.step_times import StepTimes
 
@@ -64,7 +66,7 @@ def script_json(value: Any) -> str:
     return text.translate(UNSAFE)
 
 
-def embed_table(table: pd.DataFrame) -> dict[str, Any]:
+def embed_table(table: pd.DataFrame) -> Content:
     """A table as rows; a column with one value throughout is kept once, in `same`.
 
     The rows hold the other columns in order.
@@ -84,14 +86,14 @@ def embed_table(table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def table_rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+def table_rows(data: Document) -> list[Content]:
     """The rows of an embedded table, every column in its place."""
     varied = [column for column in data["columns"] if column not in data["same"]]
     whole = dict.fromkeys(data["columns"]) | data["same"]
     return [whole | dict(zip(varied, row, strict=True)) for row in data["rows"]]
 
 
-def restore_table(data: Mapping[str, Any]) -> pd.DataFrame:
+def restore_table(data: Document) -> pd.DataFrame:
     rows = table_rows(data)
     columns = {}
     for name, dtype in zip(data["columns"], data["dtypes"], strict=True):
@@ -99,13 +101,13 @@ def restore_table(data: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def embed_curves(curves: pd.DataFrame) -> dict[str, Any]:
+def embed_curves(curves: pd.DataFrame) -> Content:
     """Every run's validation points, rounded, and the courses of steps that occur.
 
     {run_id: {step, val_loss, train_time_s}}, where `step` is a place in the list of courses.
     """
     rounded = curves.round({"val_loss": LOSS_DIGITS, "train_time_s": TIME_DIGITS})
-    out: dict[str, Any] = {}
+    out: Content = {}
     places: dict[tuple[int, ...], int] = {}
     for run_id, rows in rounded.groupby("run_id", sort=False):
         steps = tuple(int(s) for s in rows["step"])
@@ -117,13 +119,13 @@ def embed_curves(curves: pd.DataFrame) -> dict[str, Any]:
     return {"curves": out, "steps": [list(steps) for steps in places]}
 
 
-def pooled(mappings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def pooled(mappings: Mapping[str, Document]) -> Content:
     """Mappings most of which are equal but for OWN_KEYS: each kept once, and per run which one.
 
     Beside that stand the run's own keys.
     """
-    pool: dict[str, Any] = {}
-    of: dict[str, Any] = {}
+    pool: Content = {}
+    of: Content = {}
     for run_id, mapping in mappings.items():
         shared = {k: v for k, v in mapping.items() if k not in OWN_KEYS}
         name = short_digest(shared)
@@ -132,21 +134,22 @@ def pooled(mappings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {"pool": pool, "of": of}
 
 
-def unpooled(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def unpooled(data: Document) -> dict[str, Content]:
     mappings = {}
     for run_id, (name, of_run) in data["of"].items():
         mappings[run_id] = {**data["pool"][name], **of_run}
     return mappings
 
 
-def embed_experiment(experiment: Experiment) -> dict[str, Any]:
+def embed_experiment(experiment: Experiment) -> Content:
     """An Experiment as plain JSON types; restore_experiment gives it back."""
     step_times, results, digests = {}, {}, {}
     for run_id, times in experiment.step_times.items():
         step_times[run_id] = [times.n, *times.quantiles]
     for run_id, result in experiment.results.items():
         results[run_id] = shown(result)
-        digests[run_id] = result.get(WHOLE) or short_digest(result)
+        content = result.to_json()
+        digests[run_id] = content.get(WHOLE) or short_digest(content)
     return {
         "name": experiment.name,
         "plan": plain(experiment.plan.to_mapping()),
@@ -162,9 +165,10 @@ def embed_experiment(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def shown(result: Mapping[str, Any]) -> dict[str, Any]:
+def shown(result: Result) -> Content:
     """What a page keeps of a result beside its row; seconds of the wall clock to 0.1 ms."""
-    kept = {k: plain(result[k]) for k in SHOWN if k in result}
+    content = result.to_json()
+    kept = {k: plain(content[k]) for k in SHOWN if k in content}
     wall = kept.get("wall")
     if not wall:
         return kept
@@ -174,13 +178,14 @@ def shown(result: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def restore_experiment(data: Mapping[str, Any]) -> Experiment:
+def restore_experiment(data: Document) -> Experiment:
     """The Experiment that a page was made from, rebuilt from the page's data alone."""
     step_times, results = {}, {}
     for run_id, (n, *quantiles) in (data.get("step_times") or {}).items():
         step_times[run_id] = StepTimes(n=n, quantiles=tuple(quantiles))
     for run_id, result in data["results"].items():
-        results[run_id] = {**result, WHOLE: data["result_digests"].get(run_id)}
+        content = {**result, WHOLE: data["result_digests"].get(run_id)}
+        results[run_id] = Result.from_json(content)
     return Experiment(
         name=data["name"],
         plan=Plan.from_mapping(data["plan"]),
@@ -195,7 +200,7 @@ def restore_experiment(data: Mapping[str, Any]) -> Experiment:
     )
 
 
-def restore_curves(data: Mapping[str, Any]) -> pd.DataFrame:
+def restore_curves(data: Document) -> pd.DataFrame:
     """The validation points of the runs that the page's table has, one row each."""
     runs = {str(row["run_id"]): row for row in table_rows(data["runs"])}
     columns: dict[str, list[Any]] = {name: [] for name in ("run_id", *OF_RUN, *OF_POINT)}

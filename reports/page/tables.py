@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.results import Result
 from reports.format import NONE
 from reports.inputs.columns import Column
-from reports.inputs.experiment import Document
 from reports.inputs.recorded import RecordedRun
 from reports.inputs.run_columns import RUN_COLUMNS
 from reports.page.cells import Written
@@ -130,13 +130,14 @@ class Failure:
     reason: str
 
 
-def failures(runs: pd.DataFrame, results: Mapping[str, Document]) -> list[Failure]:
+def failures(runs: pd.DataFrame, results: Mapping[str, Result]) -> list[Failure]:
     """Runs that ended otherwise than finished; the diverged ones, which are outcomes, first."""
     diverged, others = [], []
     for run in runs[runs["status"] != "finished"].to_dict("records"):
         reason = run.get("reason")
         if missing(reason):
-            reason = results.get(run["run_id"], {}).get("reason")
+            result = results.get(run["run_id"])
+            reason = result and result.reason
         if missing(reason):
             reason = "no reason was recorded; see log.txt in the run's folder"
         failure = Failure(

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.run.read import read_lines
+from harness.run.results import Result
 from reports.inputs.experiment import Document, Experiment
+from reports.inputs.recorded import float_or_nan, read_validations
 from reports.stats.rules import TARGET
 from reports.submission.lint import Case, RuleCheck, lint, untimed_steps
 from reports.submission.readme import readme
@@ -97,7 +98,7 @@ def log_text(results: Path, run_id: str, experiment: Experiment) -> str:
     if (folder / "config.yaml").is_file():
         written = (folder / "config.yaml").read_text(encoding="utf-8")
     measured = metric_lines(folder, config)
-    measured += memory_lines(experiment.results.get(run_id, {}))
+    measured += memory_lines(experiment.results.get(run_id))
     parts = [
         code_text(results / "code" / f"{digest}.zip"),
         written.rstrip(),
@@ -124,13 +125,9 @@ def metric_lines(folder: Path, config: Document) -> list[str]:
     timing = (config.get("config") or {}).get("timing") or {}
     untimed = untimed_steps(timing.get("protocol"))
     lines = []
-    for row in read_lines(folder / "metrics.jsonl"):
-        if row.get("kind") != "val":
-            continue
-        step, ms = int(row["step"]), 1e3 * float(row["train_time_s"])
-        loss, average = math.nan, math.nan
-        if row["val_loss"] is not None:
-            loss = row["val_loss"]
+    for point in read_validations(folder / "metrics.jsonl"):
+        step, ms = point.step, 1e3 * float_or_nan(point.train_time_s)
+        loss, average = float_or_nan(point.val_loss), math.nan
         if step > untimed:
             average = ms / (step - untimed)
         place = f"step:{step}/{config.get('budget')}"
@@ -138,11 +135,11 @@ def metric_lines(folder: Path, config: Document) -> list[str]:
     return lines
 
 
-def memory_lines(result: Document) -> Sequence[str]:
+def memory_lines(result: Result | None) -> Sequence[str]:
     """The peak of the memory, where the run recorded it."""
-    allocated, reserved = result.get("peak_allocated_mib"), result.get("peak_reserved_mib")
-    if allocated is None:
+    if result is None or result.peak_allocated_mib is None:
         return []
+    allocated, reserved = result.peak_allocated_mib, result.peak_reserved_mib
     line = f"peak memory allocated: {allocated:.0f} MiB"
     if reserved is not None:
         line += f" reserved: {reserved:.0f} MiB"

@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
+from harness.run.attempts import AttemptRow, read_attempts
 from harness.run.files import now_iso
-from harness.run.read import read_lines
 from harness.run.retired import Retired, note_retired
 from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
 from harness.runner.executor import (
@@ -179,22 +178,22 @@ class SlurmRunner:
         again: dict[str, PlannedRun] = {}
         for run_id, planned in list(self.left.items()):
             state = self.store.state(run_id)
-            if state["status"] in RESULT_STATUSES:
+            if state.status in RESULT_STATUSES:
                 ended = RunEnded(
                     run=planned,
-                    status=state["status"],
-                    reason=state.get("reason"),
-                    val_loss=state.get("val_loss"),
+                    status=state.status,
+                    reason=state.reason,
+                    val_loss=state.val_loss,
                 )
                 self._settle(ended)
-                again |= self._judge(run_id, JobEnd(status=state["status"], reason=""))
+                again |= self._judge(run_id, JobEnd(status=state.status, reason=""))
                 continue
             if states is None:
                 continue
             job = states[self.jobs[run_id]]
             if not self._is_over(run_id, job):
                 continue
-            if job == "COMPLETED" and state["status"] == "running":
+            if job == "COMPLETED" and state.status == "running":
                 continue  # another runner has it
             end = self._end(run_id, job)
             cancelled = self.stop is not None or self.options.cancelled()  # such jobs are over too
@@ -210,7 +209,7 @@ class SlurmRunner:
 
     def _judge(self, run_id: str, end: JobEnd) -> dict[str, PlannedRun]:
         """What a run's end says of the node that it was made on; the runs that are tried again."""
-        rows = read_lines(self.store.directory(run_id) / "attempts.jsonl")
+        rows = read_attempts(self.store.directory(run_id))
         tried = last_try(rows, self.jobs[run_id])
         if tried is None or self.options.n_nodes > 1:  # which of several nodes is not known
             return {}
@@ -277,7 +276,7 @@ class SlurmRunner:
         state: of the job, in the queue.
         """
         job = self.jobs[run_id]
-        rows = read_lines(self.store.directory(run_id) / "attempts.jsonl")
+        rows = read_attempts(self.store.directory(run_id))
         attempts = attempts_of_job(rows, job)
         told = attempts.told
         if told is not None and told.status in FAILED:
@@ -292,8 +291,8 @@ class SlurmRunner:
                 status="timeout", reason=f"its job was told {n} times that its time was up"
             )
         for row in rows:  # of a job that could do nothing: another one could not either
-            if str(row.get("reason")).startswith(f"job {job}: "):
-                return JobEnd(status=row["status"], reason=row["reason"])
+            if row.status and row.reason and row.reason.startswith(f"job {job}: "):
+                return JobEnd(status=row.status, reason=row.reason)
         if state == "COMPLETED" and attempts.token is None:
             return NOT_BEGUN
         if attempts.token is not None and told is None:
@@ -327,22 +326,21 @@ class Attempts:
     n_preempted: int = 0
 
 
-def attempts_of_job(rows: Sequence[dict[str, Any]], job: str) -> Attempts:
+def attempts_of_job(rows: Sequence[AttemptRow], job: str) -> Attempts:
     """rows: of attempts.jsonl."""
     tokens: dict[int, str] = {}
     for row in rows:
-        token = str(row.get("token", ""))
-        if row.get("attempt") is not None and token.startswith(f"{job}/"):
-            tokens[row["attempt"]] = token
+        if row.attempt is not None and row.token.startswith(f"{job}/"):
+            tokens[row.attempt] = row.token
     if not tokens:
         return Attempts()
     last = max(tokens)
     told = None
     n_preempted = 0
     for row in rows:
-        if row.get("attempt") not in tokens or "ended" not in row:
+        if row.attempt not in tokens or not row.is_end:
             continue
-        n_preempted += row["status"] == "preempted"
-        if told is None and row["attempt"] == last:
-            told = JobEnd(status=row["status"], reason=row["reason"])
+        n_preempted += row.status == "preempted"
+        if told is None and row.attempt == last:
+            told = JobEnd(status=str(row.status), reason=row.reason or "")
     return Attempts(token=tokens[last], told=told, n_preempted=n_preempted)

@@ -1,10 +1,10 @@
 """The nodes of a cluster: where a run failed, how many there are, keeping jobs off some of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
+from harness.run.attempts import AttemptRow
 from harness.runner.slurm.cluster import Cluster
 from harness.runner.slurm.queue import output_of
 
@@ -17,17 +17,19 @@ class LastTry:
     seconds: float
 
 
-def last_try(rows: Sequence[Mapping[str, Any]], job: str) -> LastTry | None:
+def last_try(rows: Sequence[AttemptRow], job: str) -> LastTry | None:
     """Of a job, from the rows of attempts.jsonl; None where its node is not known."""
-    node, began, ended = None, None, None
+    node: str | None = None
+    began: str | None = None
+    ended: str | None = None
     for row in rows:
-        if str(row.get("token", "")).startswith(f"{job}/"):
-            node, began, ended = row.get("node"), row.get("started"), None
-        elif str(row.get("reason")).startswith(f"job {job}: "):  # it could do nothing
-            node, began, ended = row.get("node"), row.get("ended"), row.get("ended")
-        elif "ended" in row:
-            ended = row["ended"]
-    if not isinstance(node, str) or not isinstance(began, str) or not isinstance(ended, str):
+        if row.token.startswith(f"{job}/"):
+            node, began, ended = row.node, row.started, None
+        elif (row.reason or "").startswith(f"job {job}: "):  # it could do nothing
+            node, began, ended = row.node, row.ended, row.ended
+        elif row.is_end:
+            ended = row.ended
+    if node is None or began is None or ended is None:
         return None
     seconds = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
     return LastTry(node=node, seconds=seconds.total_seconds())

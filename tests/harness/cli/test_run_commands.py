@@ -48,7 +48,9 @@ def test_a_run_tells_its_story(finished: Matrix) -> None:
     ):
         assert words in told.out, words
     whole = ablate(finished, "log", run.name, "--json").json
-    assert whole["result"] == read_result(run)
+    result = read_result(run)
+    assert result is not None
+    assert whole["result"] == result.to_json()
     assert whole["experiments"][0]["name"] == "fake"
     assert whole["config"]["seed"] == 0
     assert [r.get("status") for r in whole["attempts"]] == [None, "finished"]
@@ -92,7 +94,7 @@ def test_a_finished_run_is_repeated_beside_its_result(finished: Matrix, tmp_path
     assert (run / "result.json").read_bytes() == before
     repeated = read_result(matrix.results / "reruns" / "runs" / run.name)
     assert repeated is not None
-    assert repeated["val_loss"] == json.loads(before)["val_loss"]
+    assert repeated.val_loss == json.loads(before)["val_loss"]
 
 
 def test_a_result_can_be_replaced_and_a_failed_run_is_done_where_it_is(

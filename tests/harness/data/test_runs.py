@@ -235,10 +235,10 @@ def test_the_last_weights_are_validated_on_it_outside_the_clock(
     result, rows = read_result(run), read_lines(run / "metrics.jsonl")
     assert result is not None
     assert [r["kind"] for r in rows].count("heldout") == 1
-    assert rows[-1] == {"kind": "heldout", "step": 4, "heldout_loss": result["heldout_loss"]}
+    assert rows[-1] == {"kind": "heldout", "step": 4, "heldout_loss": result.heldout_loss}
     assert "step:4/4 heldout_loss:" in (run / "log.txt").read_text()
-    assert outcome.final["val_loss"] == plain.final["val_loss"]  # it touches nothing else
-    assert math.isnan(plain.final["heldout_loss"])
+    assert outcome.final.val_loss == plain.final.val_loss  # it touches nothing else
+    assert math.isnan(plain.final.heldout_loss)
     training = Training(spec, device="cpu", out=Silent())
     training.core.model.load_state_dict(
         torch.load(run / "checkpoint.pt", weights_only=True)["model"]
@@ -251,7 +251,7 @@ def test_the_last_weights_are_validated_on_it_outside_the_clock(
     assert n == 3  # all that it has, whole micro-batches
     x, y = (t[: n * 256].view(n, 4, 64) for t in (tokens[:-1], tokens[1:]))
     by_hand = float(training.core.evaluate(4, zip(x, y)).double().mean())
-    assert result["heldout_loss"] == pytest.approx(by_hand, abs=1e-9)
+    assert result.heldout_loss == pytest.approx(by_hand, abs=1e-9)
 
 
 def test_a_diverged_run_has_none(spec_of: Callable[..., RunSpec], tmp_path: Path) -> None:

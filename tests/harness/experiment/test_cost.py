@@ -14,6 +14,7 @@ from harness.experiment.cost import Cost, check_limit, estimate, estimate_foreig
 from harness.experiment.experiment import load_experiment
 from harness.experiment.plan import plan_runs
 from harness.node import slots
+from harness.run.results import Result
 from harness.run.spec import PlannedRun
 from tests.fake_matrix import EXPERIMENT, Matrix
 
@@ -31,7 +32,11 @@ def test_finished_runs_price_their_own_kind_and_scale_the_others(
     took = {"baseline": 10.0}
     done = {p.spec.run_id for p in planned if p.arm == "baseline" and p.spec.seed == 0}
     arm_of = {p.spec.run_id: p.arm for p in planned}
-    found = lambda run: {"wall": {"total_s": took[arm_of[run.name]] + 3.0, "import_s": 3.0}}  # noqa: E731
+
+    def found(run: Path) -> Result:
+        wall = {"total_s": took[arm_of[run.name]] + 3.0, "import_s": 3.0}
+        return Result(status="finished", wall=wall)
+
     monkeypatch.setattr(cost, "read_result", found)
     monkeypatch.setattr(slots, "find_cpus", lambda: 2)
     got = estimate(planned, done, Path("nowhere"))
@@ -65,7 +70,9 @@ def test_without_runs_the_flops_and_the_card_give_the_time(
 def test_nothing_left_costs_nothing(
     planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 1.0}})
+    monkeypatch.setattr(
+        cost, "read_result", lambda run: Result(status="finished", wall={"total_s": 1.0})
+    )
     got = estimate(planned, {p.spec.run_id for p in planned}, Path("nowhere"))
     assert (got.runs, got.slot_hours, got.wall_hours) == (0, 0.0, 0.0)
 
@@ -93,7 +100,9 @@ def test_the_limit_stops_a_run_before_it_starts(tmp_path: Path) -> None:
 def test_what_follows_a_part_has_what_the_part_left(
     planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 1800.0}})
+    monkeypatch.setattr(
+        cost, "read_result", lambda run: Result(status="finished", wall={"total_s": 1800.0})
+    )
     assert spent(planned, tmp_path) == pytest.approx(3.0)
     assert spent(
         [replace(p, spec=replace(p.spec, device="cuda", world_size=4)) for p in planned], tmp_path
@@ -158,12 +167,18 @@ def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
     assert estimate_foreign(foreign, tmp_path, wall_limit_s=600.0).gpu_hours == pytest.approx(8.0)
     done = foreign[0].spec.run_id
     monkeypatch.setattr(
-        cost, "read_result", lambda run: {"wall": {"total_s": 900.0}} if run.name == done else None
+        cost,
+        "read_result",
+        lambda run: (
+            Result(status="finished", wall={"total_s": 900.0}) if run.name == done else None
+        ),
     )
     got = estimate_foreign(foreign, tmp_path, wall_limit_s=600.0)
     assert got.runs == sum(p.spec.run_id != done for p in foreign)
     assert got.gpu_hours == pytest.approx(got.runs * 8 * 900 / 3600)
-    monkeypatch.setattr(cost, "read_result", lambda run: {"wall": {"total_s": 900.0}})
+    monkeypatch.setattr(
+        cost, "read_result", lambda run: Result(status="finished", wall={"total_s": 900.0})
+    )
     assert estimate_foreign(foreign, tmp_path, wall_limit_s=None).gpu_hours == 0.0
 
 

@@ -300,7 +300,9 @@ def test_a_script_that_prints_its_own_code_first_is_read_right(folder: Path) -> 
     assert ablate("ab", "own.py", "old.py", "-n", 1, *CPU, "--experiment", "x") == 0
     known = load("x")
     run = known.runs.set_index("arm").loc["own", "run_id"]
-    assert (read_result(Path("results/runs") / run) or {})["val_loss"] == 3.0
+    result = read_result(Path("results/runs") / run)
+    assert result is not None
+    assert result.val_loss == 3.0
     assert list(known.curves.loc[known.curves["run_id"] == run, "val_loss"]) == [3.0]
 
 
@@ -365,10 +367,10 @@ def test_another_interpreter_is_an_environment_effect(
     assert ablate("run", path, "--no-report") == 0
     known = load("foreign")
     bare = known.runs.set_index("arm").loc["bare", "run_id"]
-    effect = known.results[bare]["environment_effect"]
+    effect = known.results[bare].environment_effect
     assert "torch absent instead of" in effect
     assert (
-        known.results[known.runs.set_index("arm").loc["baseline", "run_id"]]["environment_effect"]
+        known.results[known.runs.set_index("arm").loc["baseline", "run_id"]].environment_effect
         is None
     )
     assert "torch" not in known.environments[bare]["lock"]

@@ -238,7 +238,7 @@ def test_the_words_of_a_container_stand_in_front_and_its_python_is_recorded(
     assert list(boxed["status"]) == ["finished"] * 2
     locks = [known.environments[run]["lock"] for run in boxed["run_id"]]
     assert all("torch" not in lock for lock in locks)
-    assert "torch absent instead of" in known.results[boxed["run_id"].iloc[0]]["environment_effect"]
+    assert "torch absent instead of" in known.results[boxed["run_id"].iloc[0]].environment_effect
     capsys.readouterr()
     assert (
         ablate("run", write(folder, trainer={"command": "torchrun {script}"}, changes=changes)) == 2

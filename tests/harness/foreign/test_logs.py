@@ -74,9 +74,9 @@ def test_what_only_looks_like_a_line_is_none(line: str) -> None:
 def test_a_log_of_late_2024_is_read_exactly(tmp_path: Path) -> None:
     reading, code = read_log(write(tmp_path, late_2024(3.2781)))
     final = reading.final()
-    assert (final["val_loss"], final["steps"], final["peak_allocated_mib"]) == (3.2781, 250, 31563)
-    assert final["train_time_s"] == pytest.approx(48.0, rel=2e-3)
-    assert final["step_ms"] == pytest.approx(200, rel=2e-3)
+    assert (final.val_loss, final.steps, final.peak_allocated_mib) == (3.2781, 250, 31563)
+    assert final.train_time_s == pytest.approx(48.0, rel=2e-3)
+    assert final.step_ms == pytest.approx(200, rel=2e-3)
     assert list(reading.steps["val"]) == [0, 125, 250]
     assert len(reading.steps["train"]) == 250
     assert reading.facts.gpus == ["NVIDIA H100 80GB HBM3"] * 2
@@ -91,8 +91,8 @@ def test_a_log_of_late_2024_is_read_exactly(tmp_path: Path) -> None:
 def test_a_log_of_2025_is_read_exactly(tmp_path: Path) -> None:
     reading, code = read_log(write(tmp_path, year_2025(3.2799)))
     final = reading.final()
-    assert (final["val_loss"], final["steps"]) == (3.2799, 250)
-    assert (final["peak_allocated_mib"], final["peak_reserved_mib"]) == (31361, 36734)
+    assert (final.val_loss, final.steps) == (3.2799, 250)
+    assert (final.peak_allocated_mib, final.peak_reserved_mib) == (31361, 36734)
     assert tuple(reading.facts.versions[name] for name in ("python", "torch")) == (
         "3.12.7",
         "2.7.0.dev20250125+cu126",
@@ -103,9 +103,9 @@ def test_a_log_of_2025_is_read_exactly(tmp_path: Path) -> None:
 def test_a_log_of_the_first_records_has_no_times(tmp_path: Path) -> None:
     reading, code = read_log(write(tmp_path, first_records(3.2812)))
     assert (
-        reading.final()["val_loss"],
-        reading.final()["train_time_s"],
-        reading.final()["steps"],
+        reading.final().val_loss,
+        reading.final().train_time_s,
+        reading.final().steps,
     ) == (3.2812, None, 512)
     assert list(reading.steps["val"]) == [0, 128, 256, 384, 512]
     assert code is None
@@ -234,5 +234,5 @@ def test_a_huge_log_is_read_in_bounded_memory(tmp_path: Path) -> None:
     reading, _ = read_log(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert reading.final()["val_loss"] == 3.3
+    assert reading.final().val_loss == 3.3
     assert peak < 2_000_000

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness.node import gpus
+from harness.run.measured import Measured
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from harness.run.spec import Outcome, RunSpec
@@ -92,7 +93,7 @@ def result_of_run(tmp_path: Path) -> tuple[Any, list[dict[str, Any]]]:
     """`gpu` of a run's result.json and its readings, by the worker's own code."""
 
     def train(spec: RunSpec, *, out: Any, device: str, stop: Any) -> Outcome:
-        return Outcome(status="finished", final={"val_loss": 1.0, "steps": 3})
+        return Outcome(status="finished", final=Measured(val_loss=1.0, steps=3))
 
     store = Store.create(tmp_path / "results")
     order = WorkerOrder(results=store.root, spec=SPEC, token="t", command="c")
@@ -101,7 +102,7 @@ def result_of_run(tmp_path: Path) -> tuple[Any, list[dict[str, Any]]]:
     run = store.directory(SPEC.run_id)
     result = read_result(run)
     assert result is not None
-    return result["gpu"], [r for r in read_lines(run / "metrics.jsonl") if r["kind"] == "gpu"]
+    return result.gpu, [r for r in read_lines(run / "metrics.jsonl") if r["kind"] == "gpu"]
 
 
 def test_clocks_power_and_throttle_reasons_arrive_in_the_result(
@@ -171,17 +172,12 @@ def test_a_function_that_is_missing_or_fails_leaves_its_own_value_out(
 
 
 def test_a_gpu_that_is_lost_during_a_run_ends_the_sampling_alone() -> None:
-    row = {
-        "gpu": "0",
-        "sm_mhz": 1,
-        "memory_mhz": 1,
-        "power_w": 1.0,
-        "temperature_c": 1,
-        "throttle": [],
-    }
+    row = gpus.GpuReading(
+        gpu="0", sm_mhz=1, memory_mhz=1, power_w=1.0, temperature_c=1, throttle=[]
+    )
     answers = iter([[row], OSError("NVML does not know GPU 0: its error 15")])
 
-    def read() -> list[dict[str, Any]]:
+    def read() -> list[gpus.GpuReading]:
         answer = next(answers)
         if isinstance(answer, OSError):
             raise answer
@@ -193,7 +189,7 @@ def test_a_gpu_that_is_lost_during_a_run_ends_the_sampling_alone() -> None:
         sampler.thread.join()  # ends by itself
     told = sampler.summary()
     assert told is not None
-    assert (told["readings"], told["throttle"], told["unread"]) == (
+    assert (told.readings, told.throttle, told.unread) == (
         1,
         [],
         "NVML does not know GPU 0: its error 15",

@@ -43,7 +43,7 @@ def test_workers_start_in_the_arms_interpreter_and_the_effect_is_labelled(
     assert (code, err) == (0, "")
     plan = json.loads((matrix.results / "experiments" / "fake" / "experiment.json").read_text())
     runs = {r["arm"]: matrix.results / "runs" / r["run_id"] for r in plan["runs"]}
-    effects = {arm: (read_result(run) or {})["environment_effect"] for arm, run in runs.items()}
+    effects = {arm: read_result(run).environment_effect for arm, run in runs.items()}
     assert effects == {
         "baseline": None,
         "untied_head": None,

@@ -12,6 +12,8 @@ from harness.provenance import machine as provenance
 from harness.provenance.lock import environment_lock
 from harness.provenance.machine import describe_environment
 from harness.provenance.redact import redact
+from harness.run.measured import Measured
+from harness.run.metrics import Validation
 from harness.run.spec import Outcome
 from harness.store.attempt import claim
 from harness.store.store import Store
@@ -228,10 +230,10 @@ def test_an_attempt_that_was_killed_keeps_its_log_without_secrets(tmp_path: Path
     again = claim(store, SPEC, token="two")
     assert again is not None
     again.describe({"host": "here"})
-    again.metric({"kind": "val", "step": 10, "val_loss": 1.5, "train_time_s": 1.0})
+    again.metric(Validation(step=10, val_loss=1.5, train_time_s=1.0))
     kept = (store.directory(SPEC.run_id) / "attempts" / "1" / "log.txt").read_text()
     assert (leaks(kept), kept.count("[redacted]")) == ([], len(PLANTED))
-    again.finish(Outcome(status="diverged", reason=PLANTED["aws"], final={"val_loss": 9.0}))
+    again.finish(Outcome(status="diverged", reason=PLANTED["aws"], final=Measured(val_loss=9.0)))
     result = (store.directory(SPEC.run_id) / "result.json").read_text()
     assert (leaks(result), "[redacted]" in result) == ([], True)
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,10 @@ def test_a_run_out_of_memory_is_tried_again_in_smaller_passes(tmp_path: Path) ->
     run = matrix.runs()[0][0]
     result = read_result(run)
     assert result is not None
-    assert "data.micro_tokens=128 instead of 512: memory ran out before" in result["substituted"]
+    assert (
+        "data.micro_tokens=128 instead of 512: memory ran out before"
+        in result.content["substituted"]
+    )
     assert read_config(run)["config"]["data"]["micro_tokens"] == 512  # the run is the same run
 
 
@@ -130,21 +134,24 @@ def test_two_who_mend_the_same_run_do_not_undo_each_other(
     assert store.repair(SPEC.run_id)[1] is None
     assert read_result(first.run) is not None
     assert len(list((store.root / "aside").iterdir())) == 1
-    assert store.state(SPEC.run_id)["status"] == "finished"
+    assert store.state(SPEC.run_id).status == "finished"
     assert not (first.run / "attempts" / "1").exists()
 
 
 def test_numbers_that_are_not_finite_are_null_wherever_they_stand(tmp_path: Path) -> None:
     out = claim(Store.create(tmp_path), SPEC)
     assert out is not None
-    out.metric(
-        {
-            "kind": "train",
-            "step": 1,
-            "step_times": [1.0, float("nan"), [float("inf")]],
-            "more": {"x": float("-inf")},
-        }
-    )
+
+    class Row:
+        def to_json(self) -> dict[str, Any]:
+            return {
+                "kind": "train",
+                "step": 1,
+                "step_times": [1.0, float("nan"), [float("inf")]],
+                "more": {"x": float("-inf")},
+            }
+
+    out.metric(Row())
     finish(out)
     row = read_lines(out.run / "metrics.jsonl")[0]
     assert row["step_times"] == [1.0, None, [None]]

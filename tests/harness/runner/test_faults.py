@@ -72,7 +72,7 @@ def test_a_diverged_run_keeps_its_curve(faulty: tuple[Matrix, int, str]) -> None
     run = faulty[0].runs()[KINDS.index("nan")][0]
     result = read_result(run)
     assert result is not None
-    assert (result["status"], result["val_loss"], result["steps"]) == ("diverged", None, 10)
+    assert (result.status, result.val_loss, result.steps) == ("diverged", None, 10)
     curve = [r["val_loss"] for r in read_lines(run / "metrics.jsonl") if r["kind"] == "val"]
     assert len(curve) == 3
     assert curve[-1] is None

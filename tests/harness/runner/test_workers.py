@@ -87,7 +87,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     for run in (tmp_path / "two" / "runs").iterdir():
         result = read_result(run)
         assert result is not None
-        assert (result["status"], result["steps"]) == ("finished", 20)
+        assert (result.status, result.steps) == ("finished", 20)
         assert yaml.safe_load((run / "config.yaml").read_text())["world_size"] == 2
 
 

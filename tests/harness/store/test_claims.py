@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.run.digests import short_digest
+from harness.run.metrics import Validation
 from harness.run.read import read_config, read_lines
 from harness.run.results import read_result
 from harness.run.spec import Outcome, RunSpec
@@ -72,9 +73,9 @@ def test_a_specification_is_what_its_file_says_whatever_it_holds(tmp_path: Path)
 def test_a_claimed_run_is_nobody_elses_until_it_is_given_back(store: Store) -> None:
     out = claimed(store)
     assert claim(store, SPEC) is None
-    assert store.state(SPEC.run_id)["status"] == "running"
+    assert store.state(SPEC.run_id).status == "running"
     out.finish(Outcome(status="failed", reason="it broke"))
-    assert store.state(SPEC.run_id)["status"] == "failed"
+    assert store.state(SPEC.run_id).status == "failed"
     assert claimed(store).attempt == 2
 
 
@@ -130,7 +131,7 @@ def test_a_process_number_given_again_is_not_the_owner(store: Store) -> None:
 
 def test_what_the_dead_left_is_kept_with_its_attempt(store: Store) -> None:
     out = claimed(store)
-    out.metric({"kind": "val", "step": 0, "val_loss": 5.0, "train_time_s": 0.0})
+    out.metric(Validation(step=0, val_loss=5.0, train_time_s=0.0))
     rewrite_owner(store, process_start="1")
     second = claimed(store)
     run = store.directory(SPEC.run_id)
@@ -178,7 +179,7 @@ def test_an_owner_thought_dead_does_not_overwrite_its_successor(store: Store) ->
     finish(successor)
     result = read_result(successor.run)
     assert result is not None
-    assert result["attempt"] == 2
+    assert result.attempt == 2
     assert store.repair(SPEC.run_id)[1] is None
 
 
@@ -223,7 +224,7 @@ def test_of_many_that_take_over_at_once_one_wins(store: Store) -> None:
             p.join(DEADLINE_S)
             assert p.exitcode == 0
     assert won.empty()
-    assert store.state(SPEC.run_id)["attempt"] == 2
+    assert store.state(SPEC.run_id).attempt == 2
     for p in racers:
         p.kill()
         p.join()

@@ -18,8 +18,9 @@ from harness.errors import UserError
 from harness.run import results
 from harness.run.digests import short_digest
 from harness.run.files import append_row, write_text
+from harness.run.metrics import Validation
 from harness.run.read import read_lines
-from harness.run.results import DIGESTED, examine, read_result, result_text
+from harness.run.results import DIGESTED, Result, examine, read_result, result_text
 from harness.run.spec import PlannedRun
 from harness.runner.executor import ExecutorOptions, Summary
 from harness.store import verified
@@ -68,7 +69,7 @@ def test_a_damaged_run_is_set_aside_and_can_be_run_again(
 ) -> None:
     out = claimed(store)
     out.describe({"host": "here 3"})
-    out.metric({"kind": "val", "step": 10, "val_loss": 1.5, "train_time_s": 1.0})
+    out.metric(Validation(step=10, val_loss=1.5, train_time_s=1.0))
     out.finish(DONE)
     assert store.repair(SPEC.run_id)[1] is None
     harm(out.run / name)
@@ -176,7 +177,7 @@ def test_a_read_only_folder_is_one_line_and_can_be_read(tmp_path: Path) -> None:
         )
         assert err.count("\n") == 1
         assert matrix.table() == whole
-        assert {i: s["status"] for i, s in Store(place).states()} == statuses
+        assert {i: s.status for i, s in Store(place).states()} == statuses
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
         assert err.count("\n") == 1
         assert "No space left on device" in err
         done = matrix.statuses()
-        assert [s for s in Store(place / "results").states() if s[1]["status"] == "running"] == []
+        assert [s for s in Store(place / "results").states() if s[1].status == "running"] == []
         ballast.unlink()
         matrix.environment["FAKE_LOG_BYTES"] = "0"
         assert matrix.run()[0] == 0
@@ -233,7 +234,7 @@ def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
 @pytest.mark.parametrize(
     "layout",
     [
-        result_text,
+        lambda r: result_text(Result.from_json(r)),
         lambda r: json.dumps(r, indent=1),
         lambda r: json.dumps(dict(reversed(r.items()))),
     ],
@@ -247,7 +248,7 @@ def test_a_result_holds_its_digest_in_any_layout_and_with_no_other_number(
     path = out.run / "result.json"
     result = json.loads(path.read_text())
     path.write_text(layout(result))
-    assert examine(out.run, SPEC.run_id) == (result, None)
+    assert examine(out.run, SPEC.run_id) == (Result.from_json(result), None)
     path.write_text(layout({**result, "val_loss": 1.0}))
     assert examine(out.run, SPEC.run_id)[1] == f"{path} is not the file that the run wrote"
 

@@ -15,6 +15,7 @@ from harness.corpora.index import open_corpus, prepare
 from harness.experiment.experiment import load_experiment
 from harness.experiment.plan import plan_runs
 from harness.model.gpt import Tokens
+from harness.run.metrics import MetricRow
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from harness.run.spec import RunSpec
@@ -36,8 +37,8 @@ class Recorder:
         self.rows: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
 
-    def metric(self, row: dict[str, Any]) -> None:
-        self.rows.append(dict(row))
+    def metric(self, row: MetricRow) -> None:
+        self.rows.append(row.to_json())
 
     def log(self, line: str) -> None: ...
 
@@ -176,8 +177,8 @@ def test_the_clock_counts_training_steps_alone(
         training.warm_up()
     assert training.run(lambda: False) == (STEPS, "finished")
     final = training.final(STEPS)
-    assert final["train_time_s"] == counted
-    assert (len(training.clock.step_ms), final["step_ms"], final["steps"]) == (
+    assert final.train_time_s == counted
+    assert (len(training.clock.step_ms), final.step_ms, final.steps) == (
         counted,
         1000.0,
         STEPS,
@@ -207,14 +208,14 @@ def test_an_absurd_rate_diverges_and_keeps_its_curve(spec_of: Callable[..., RunS
     curve = [r["val_loss"] for r in out.rows if r["kind"] == "val"]
     assert len(curve) >= 2
     assert curve[0] < 10
-    assert outcome.final["steps"] == [r["step"] for r in out.rows if r["kind"] == "val"][-1]
+    assert outcome.final.steps == [r["step"] for r in out.rows if r["kind"] == "val"][-1]
 
 
 def test_a_stop_is_seen_before_the_next_step(spec_of: Callable[..., RunSpec]) -> None:
     answers = iter([False, False, True])
     out = Recorder()
     outcome = train(spec_of(), out=out, device="cpu", stop=lambda: next(answers))  # type: ignore[arg-type]
-    assert (outcome.status, outcome.final["steps"]) == ("interrupted", 2)
+    assert (outcome.status, outcome.final.steps) == ("interrupted", 2)
 
 
 def test_another_text_under_the_same_name_is_refused(spec_of: Callable[..., RunSpec]) -> None:
@@ -243,12 +244,12 @@ def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(
     _, val = loaders(config, corpus, seed=0, rank=0, world_size=1, device="cpu")
     result = read_result(out.run)
     assert result is not None
-    assert float(core.evaluate(STEPS, iter(val)).double().sum()) / val.n_micro == result["val_loss"]
+    assert float(core.evaluate(STEPS, iter(val)).double().sum()) / val.n_micro == result.val_loss
     assert store.repair(spec.run_id)[1] is None
     assert [r["val_loss"] for r in read_lines(out.run / "metrics.jsonl") if r["kind"] == "val"][
         -1
-    ] == result["val_loss"]
-    missing = [k for k, v in result.items() if v is None]
+    ] == result.val_loss
+    missing = [k for k, v in result.content.items() if v is None]
     assert set(missing) <= {
         "reason",
         "heldout_loss",
@@ -257,4 +258,4 @@ def test_a_checkpoint_holds_the_last_weights_and_the_result_is_complete(
         "peak_allocated_mib",
         "peak_reserved_mib",
     }
-    assert {"build_s", "data_s", "train_s", "validate_s"} <= set(result["wall"])
+    assert {"build_s", "data_s", "train_s", "validate_s"} <= set(result.wall)

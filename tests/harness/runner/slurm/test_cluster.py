@@ -225,7 +225,7 @@ def test_a_run_that_reaches_its_time_limit_is_a_timeout(login: Login) -> None:
     assert out.count("timeout: its job reached its time limit") == 4
     for matrix in (told, untold):
         store = Store(matrix.results)
-        assert {store.state(run.name)["status"] for run in matrix.runs()[0]} == {"timeout"}
+        assert {store.state(run.name).status for run in matrix.runs()[0]} == {"timeout"}
         assert {len(jobs(matrix, run.name)) for run in matrix.runs()[0]} == {1}
 
 
