@@ -43,7 +43,7 @@ def test_a_log_cut_inside_its_last_number_is_refused(kept: str, tmp_path: Path) 
 def test_an_old_log_cut_inside_its_last_loss_is_refused(tmp_path: Path) -> None:
     whole = first_records(3.2775).rstrip("\n")
     assert whole.endswith("tel:3.2775")
-    assert read_log(write(tmp_path, whole))[0].final()["val_loss"] == 3.2775
+    assert read_log(write(tmp_path, whole))[0].final().val_loss == 3.2775
     with pytest.raises(LogError, match="cut"):
         read_log(write(tmp_path, whole[:-2]))
 
@@ -57,12 +57,12 @@ def test_a_time_without_its_unit_is_no_missing_time(time: str, tmp_path: Path) -
 
 def test_a_whole_last_line_needs_no_line_end(tmp_path: Path) -> None:
     final = read_log(write(tmp_path, GOOD + END))[0].final()
-    assert (final["val_loss"], final["train_time_s"]) == (3.2775, 0.08)
+    assert (final.val_loss, final.train_time_s) == (3.2775, 0.08)
 
 
 def test_seconds_are_read_as_seconds(tmp_path: Path) -> None:
     text = "step:0/8 val_loss:10.9 train_time:0.000s\nstep:8/8 val_loss:3.3 train_time:1134.603s step_avg:357.36ms\n"
-    assert read_log(write(tmp_path, text))[0].final()["train_time_s"] == pytest.approx(1134.603)
+    assert read_log(write(tmp_path, text))[0].final().train_time_s == pytest.approx(1134.603)
 
 
 # ---------------------------------------------------------------- several runs
@@ -72,7 +72,7 @@ def test_seconds_are_read_as_seconds(tmp_path: Path) -> None:
 def test_two_whole_logs_in_one_file_are_two_runs(log, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     first, second = log(3.2777), log(3.2812)
     runs = read_logs(write(tmp_path, first + second))
-    assert [run.reading.final()["val_loss"] for run in runs] == [3.2777, 3.2812]
+    assert [run.reading.final().val_loss for run in runs] == [3.2777, 3.2812]
     alone = [read_log(write(tmp_path, text)) for text in (first, second)]
     assert [(run.reading.digest(), run.code) for run in runs] == [
         (reading.digest(), code) for reading, code in alone
@@ -85,7 +85,7 @@ def test_two_runs_of_one_script_share_its_head(tmp_path: Path) -> None:
     points = "".join(line + "\n" for line in text.splitlines() if line.startswith("step:"))
     again = points[points.rindex("step:0/250") :].replace("val_loss:3.2777", "val_loss:3.2801")
     runs = read_logs(write(tmp_path, text + again))
-    assert [run.reading.final()["val_loss"] for run in runs] == [3.2777, 3.2801]
+    assert [run.reading.final().val_loss for run in runs] == [3.2777, 3.2801]
     assert runs[0].program == runs[1].program is not None
     assert runs[1].reading.facts.versions == runs[0].reading.facts.versions != {}
 
@@ -94,7 +94,7 @@ def test_a_whole_log_in_the_text_of_a_script_is_no_run(tmp_path: Path) -> None:
     sample = "step:0/250 val_loss:9.0 train_time:0ms\nstep:250/250 val_loss:0.1 train_time:9ms\n"
     head = f'import os\n"""\n{LINE}\nRunning PyTorch 2.6\n{LINE}\n{sample}{LINE}\n"""\n'
     runs = read_logs(write(tmp_path, head + year_2025(3.2777)))
-    assert [run.reading.final()["val_loss"] for run in runs] == [3.2777]
+    assert [run.reading.final().val_loss for run in runs] == [3.2777]
 
 
 def test_what_follows_a_whole_run_must_be_whole_too(tmp_path: Path) -> None:
