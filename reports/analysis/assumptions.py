@@ -136,7 +136,7 @@ class Known:
 
 
 def nearest_known(
-    own: Experiment | None,
+    experiment: Experiment | None,
     *,
     base: str,
     scale: str,
@@ -147,7 +147,7 @@ def nearest_known(
 ) -> Known:
     """Each number from the nearest source there is.
 
-    own: the experiment's runs; base: a record, whose published figures come last; steps: the budget
+    experiment: with its runs; base: a record, whose published figures come last; steps: the budget
     at which a difference in loss is turned into steps; slope: as the experiment gives it; alike: an
     experiment with the same baseline; noise: what was seen at this scale."""
     assumed = _published_figures(base, scale, steps)
@@ -158,8 +158,8 @@ def nearest_known(
     if alike is not None:
         assumed = _with_runs(assumed, alike, steps, f" in {alike.name}")
         assumed = replace(assumed, n_star=(), bracketed=False)  # its target may be another
-    if own is not None:
-        assumed = _with_runs(assumed, own, steps, "")
+    if experiment is not None:
+        assumed = _with_runs(assumed, experiment, steps, "")
     return assumed
 
 

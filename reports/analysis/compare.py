@@ -76,7 +76,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
             + time_model.why_not
         )
     published, published_notes = _published(compared, time_model)
-    notes += [f"{words}." for words in experiment.retired]
+    notes += [f"{sentence}." for sentence in experiment.retired]
     notes += [*_environment_notes(experiment.plan), *published_notes, *_loss_notes(compared)]
     outcomes = {}
     for arm in use.arms:

@@ -109,14 +109,14 @@ class Matrix:
         parts.append(line(x(0), 4, x(0), bottom, "zero"))
         for place, e in enumerate(self.effects):
             y = 8 + NARROW_ROW * place + 30
-            words = interplay_words(e)
+            label = interplay_words(e)
             parts.append(text(0, y - 15, shorten(changes_in_words(e), width - 190), css="label"))
-            parts.append(text(width, y - 15, words, anchor="end", css="tick"))
+            parts.append(text(width, y - 15, label, anchor="end", css="tick"))
             if e.low is not None and e.high is not None:
                 path = f"M{pixel(x(e.low))} {y}H{pixel(x(e.high))}"
                 parts.append(mark(f'path d="{path}"', css="interval"))
             parts.append(
-                dot(x(e.estimate), y, r=4, css="center", tip=f"{changes_in_words(e)}: {words}")
+                dot(x(e.estimate), y, r=4, css="center", tip=f"{changes_in_words(e)}: {label}")
             )
         return "".join(parts), bottom + 44
 
@@ -126,7 +126,7 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
     if not effects:
         return None
     changes: dict[str, None] = {}
-    ends, rows, words = [], [], []
+    ends, rows, labels = [], [], []
     for e in effects:
         changes |= dict.fromkeys(e.changes)
         ends += [v for v in (e.estimate, e.low, e.high) if v is not None]
@@ -134,7 +134,7 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
         numbers = [kept(v) for v in (e.estimate, e.low, e.high)]
         rows.append((first, last, *numbers, e.n_blocks, e.n_contexts))
         if len(e.changes) == 2:
-            words.append(f"{changes_in_words(e)} {interplay_words(e)}")
+            labels.append(f"{changes_in_words(e)} {interplay_words(e)}")
     drawing = Matrix(
         effects=effects, changes=list(changes), unit=unit, x_range=extent(ends, around=[0.0])
     )
@@ -146,7 +146,7 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
         f"{unit}: zero if they add up. Intervals are simultaneous; a cell is coloured where its "
         "interval leaves zero.",
         alt="Matrix of main effects and two-way interactions. Interactions: "
-        + "; ".join(words[:20]),
+        + "; ".join(labels[:20]),
         columns=("first", "second", "estimate", "low", "high", "n_blocks", "n_contexts"),
         rows=tuple(rows),
         draw=drawing.draw,

@@ -31,7 +31,7 @@ def verify(report_path: Path, results: Path | None = None) -> list[str]:
     Raises ValueError where the file is no report.
     """
     page = read_page(report_path)
-    found: list[str] = []
+    disagreements: list[str] = []
     for index, data in enumerate(page.data["experiments"]):
         name = data["plan"]["name"]
         rows = table_rows(data["runs"])
@@ -43,8 +43,8 @@ def verify(report_path: Path, results: Path | None = None) -> list[str]:
         if results is not None and not data["plan"].get("evidence"):
             checks.append(check_results(data, rows, results))
         for check in checks:
-            found += [f"{name}: {sentence}" for sentence in check]
-    return found + list(check_rendered(page))
+            disagreements += [f"{name}: {sentence}" for sentence in check]
+    return disagreements + list(check_rendered(page))
 
 
 def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]) -> Iterator[str]:
