@@ -143,7 +143,7 @@ def write_experiment(
     planned: list[dict[str, Any]] = []
     for block in range(n_seeds):
         block_noise = rng.normal(0, sd)
-        for order, i in enumerate(rng.permutation(len(arms))):
+        for place, i in enumerate(rng.permutation(len(arms))):
             arm = arms[int(i)]
             for budget in budgets:
                 code = "c0" * 8 if (arm.name, block) in stale else "c1" * 8
@@ -191,7 +191,7 @@ def write_experiment(
                         "budget": budget,
                         "role": "loss",
                         "block": block,
-                        "order": order,
+                        "place": place,
                         "intent_id": intent,
                         "run_id": current,
                         "older": [run_id] if run_id != current else [],

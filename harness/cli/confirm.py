@@ -151,7 +151,7 @@ def planned_seeds(
             "its noise plans the seeds"
         )
     unit, sd, worth = "of loss", assumed.sd, difference
-    if e.primary == "step_time":
+    if e.primary == "step_ms":
         unit, sd = "ms a step", upper_sd(cell.sd["step_ms"], cell.n_finished)
     elif e.primary == "time_to_target":
         if assumed.step_ms is None:

@@ -56,7 +56,7 @@ def rerun(
     plugins.use(plugin_files)
     again = again_in(store, run_id, aside=before is not None, replace=replace)
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
-    planned = PlannedRun(arm=arm, block=0, order=0, spec=spec)
+    planned = PlannedRun(arm=arm, block=0, place=0, spec=spec)
     print(
         f"{arm}, seed {spec.seed}: {spec.budget or 'its own'} steps, in {again.directory(run_id)}",
         flush=True,

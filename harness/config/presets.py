@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.config.run import SECTIONS, RunConfig, flat, frozen, toggles, with_fields
 from harness.errors import UserError, near
+from harness.run.renamed import in_todays_words, lines_in_todays_words
 from harness.yamlfile import YamlFile
 
 PACKAGED = Path(__file__).resolve().parent.parent / "experiments"
@@ -88,9 +89,17 @@ def check_names(values: Iterable[str], where: Where, plugins: Iterable[str] = ()
         raise UserError(f"{where(name)}: '{name}' is not a field of the configuration{hint}")
 
 
+def _read(path: Path) -> YamlFile:
+    """A file in today's words."""
+    file = YamlFile(path)
+    file.data = in_todays_words(file.data, file.where)
+    file.lines = lines_in_todays_words(file.lines)
+    return file
+
+
 @cache
 def _load(path: Path) -> Preset:
-    file = YamlFile(path)
+    file = _read(path)
     for key in file.data:
         if key not in PRESET_KEYS:
             hint = near(str(key), PRESET_KEYS)
@@ -173,7 +182,7 @@ def with_budget(out: Values, before: Values, extra: tuple[str, ...] = ()) -> Val
 
 def load_scale(name: str) -> Scale:
     """A scale from experiments/scales; 'gpt2' is the presets' own size."""
-    file = YamlFile(find("scales", name, "scale"))
+    file = _read(find("scales", name, "scale"))
     values = file.data.get("set") or {}
     factors = file.data.get("factor") or {}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.config.presets import names, search
 from harness.errors import UserError, near
+from harness.run.renamed import in_todays_words, lines_in_todays_words
 from harness.yamlfile import YamlFile
 
 FACTOR = re.compile(r"x([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)")
@@ -68,7 +69,9 @@ class ExperimentFile:
     def __init__(self, path: Path, keys: Iterable[str], overrides: Mapping[str, Any]) -> None:
         keys = list(keys)
         self.path, self.file = path, YamlFile(path)
-        self.data = dict(self.file.data)
+        self.data = in_todays_words(self.file.data, self.file.where)
+        self.file.lines = lines_in_todays_words(self.file.lines)
+        overrides = in_todays_words(overrides, lambda *keys: "--set")
         self.given: dict[str, Any] = {}  # of keys: --set scale=tiny, --set seeds=2
         self.overrides: dict[str, Any] = {}
         for key, value in overrides.items():

@@ -14,7 +14,7 @@ from harness.experiment.file import ExperimentFile, factor_of
 from harness.run.document import Content, Document
 from harness.run.plan import SeedsRule, Target
 
-PRIMARY = ("val_loss", "time_to_target", "step_time")
+PRIMARY = ("val_loss", "time_to_target", "step_ms")
 ESTIMANDS = ("at-rate", "retuned")
 MAX_SEEDS = 1000  # and the first seed of the next range: no two of them share a run
 # A confirmatory experiment draws from here on, so that no exploratory run can confirm itself.

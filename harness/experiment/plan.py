@@ -241,10 +241,10 @@ def blocks(e: Experiment, cells: Sequence[DesignCell], seeds: Sequence[int]) -> 
     """Randomised complete blocks: every cell once at each seed."""
     runs = []
     for block, seed in enumerate(seeds):
-        for order, index in enumerate(order_in_block(e.name, seed, len(cells))):
+        for place, index in enumerate(order_in_block(e.name, seed, len(cells))):
             cell = cells[index]
             spec = cell.spec.at_seed(int(seed))
-            runs.append(PlannedRun(arm=cell.arm, block=block, order=order, spec=spec))
+            runs.append(PlannedRun(arm=cell.arm, block=block, place=place, spec=spec))
     return runs
 
 

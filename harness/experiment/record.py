@@ -15,6 +15,7 @@ from harness.provenance.interpreters import effect
 from harness.run.digests import spaced_digest
 from harness.run.document import Content, Document, Fields
 from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus, PlanRun
+from harness.run.renamed import value_today
 from harness.run.spec import PlannedRun
 
 
@@ -64,10 +65,16 @@ def _plain_fields(arm: Arm) -> Fields:
 def locks_with(before: Sequence[Lock], decided: Document) -> tuple[Lock, ...]:
     """The locks there were, and another where what is decided is no longer the last one's."""
     digest = spaced_digest(decided)[:16]
-    if before and before[-1].digest == digest:
+    if before and digest in (before[-1].digest, _in_todays_words(before[-1])):
         return tuple(before)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return (*before, Lock(locked=now, digest=digest, plan=decided))
+
+
+def _in_todays_words(lock: Lock) -> str:
+    """The digest of what a lock says, had it been written in this release."""
+    primary = value_today("primary", lock.plan.get("primary"))
+    return spaced_digest({**lock.plan, "primary": primary})[:16]
 
 
 def describe(
@@ -163,7 +170,7 @@ def _plan_runs(runs: Sequence[PlannedRun], before: Plan) -> tuple[PlanRun, ...]:
             budget=spec.budget,
             role=spec.role,
             block=run.block,
-            order=run.order,
+            place=run.place,
             intent_id=spec.intent_id,
             run_id=spec.run_id,
             environment=spec.environment_digest,

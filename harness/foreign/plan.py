@@ -57,13 +57,13 @@ def plan_foreign(e: ForeignExperiment) -> list[PlannedRun]:
     twins = _twins_before(specs)
     runs = []
     for block, seed in enumerate(e.seeds):
-        for order, i in enumerate(order_in_block(e.name, seed, len(specs))):
+        for place, i in enumerate(order_in_block(e.name, seed, len(specs))):
             arm = e.arms[i]
             if arm.trainer.seeded:
                 spec = replace(specs[i], seed=seed, replicate=twins[i])
             else:
                 spec = replace(specs[i], replicate=seed * (max(twins) + 1) + twins[i])
-            runs.append(PlannedRun(arm=arm.name, block=block, order=order, spec=spec))
+            runs.append(PlannedRun(arm=arm.name, block=block, place=place, spec=spec))
     return runs
 
 
@@ -145,7 +145,7 @@ def _plan_runs(
         spec = run.spec
         names = names_of_intent.get(spec.intent_id, ())
         row = plan_run(run.arm, spec)
-        row = replace(row, order=run.order, older=tuple(n for n in names if n != spec.run_id))
+        row = replace(row, place=run.place, older=tuple(n for n in names if n != spec.run_id))
         if seeded[run.arm]:
             row = replace(row, seed=spec.seed, block=run.block)
         rows.append(row)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from harness.run.document import Content, Document, Fields
 from harness.run.foreign import ClockHint, TrainerLimits, TrainerSpec
+from harness.run.renamed import columns_today, value_today
 
 PLAN_SCHEMA = 1
 
@@ -116,7 +117,7 @@ class PlanRun:
     budget: int  # training steps
     role: str  # loss or timing
     block: int | None
-    order: int | None = None  # its place in its block
+    place: int | None = None  # in its block, drawn at random
     run_id: str
     intent_id: str = ""
     environment: str | None = None  # digest of the lock it was planned in
@@ -126,7 +127,8 @@ class PlanRun:
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
-        values = {name: content[name] for name in RUN_FIELDS if name in content}
+        row = columns_today(content)
+        values = {name: row[name] for name in RUN_FIELDS if name in row}
         values["older"] = tuple(values.get("older", ()))
         return cls(**values)
 
@@ -193,6 +195,8 @@ class Plan:
         values = {f.name: content[f.name] for f in fields(cls) if f.name in content}
         for name in ("seeds", "budgets", "alters_noise", "plugins", "left_out", "remarks"):
             values[name] = tuple(values.get(name) or ())
+        if "primary" in values:
+            values["primary"] = value_today("primary", values["primary"])
         values["arms"] = tuple(PlanArm.from_mapping(a) for a in content.get("arms", ()))
         values["runs"] = tuple(PlanRun.from_mapping(r) for r in content.get("runs", ()))
         values["locks"] = tuple(Lock(**lock) for lock in content.get("locks", ()))

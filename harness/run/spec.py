@@ -171,12 +171,12 @@ class Outcome:
 class PlannedRun:
     """One run of an experiment.
 
-    Blocks hold every arm once at one seed; `order` is its random place in its block.
+    Blocks hold every arm once at one seed; `place` is where it stands in its block, at random.
     """
 
     arm: str
     block: int
-    order: int
+    place: int
     spec: RunSpec
 
 

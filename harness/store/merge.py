@@ -209,7 +209,7 @@ def _joined_plan(store: Store, source: Path, name: str) -> Plan:
         locks=tuple(sorted(locks.values(), key=attrgetter("locked"))),
         looks=max(ours.looks, theirs.looks),
         looked_at=max(ours.looked_at, theirs.looked_at),
-        runs=tuple(sorted(placed, key=attrgetter("block", "order"))),
+        runs=tuple(sorted(placed, key=attrgetter("block", "place"))),
     )
 
 

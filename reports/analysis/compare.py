@@ -9,7 +9,7 @@ import pandas as pd
 
 from harness.run.plan import Plan
 from reports.analysis import samples
-from reports.analysis.comparison import PRIMARY, Metric, Pair, comparison_of
+from reports.analysis.comparison import Metric, Pair, comparison_of
 from reports.analysis.outcomes import arm_outcomes, noise_floor
 from reports.analysis.published import beside_the_published
 from reports.analysis.time_estimates import decompositions, time_effects, time_estimates
@@ -67,7 +67,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     estimates = time_estimates(time_model, anytime=compared.anytime)
     for comparison in _times_to_target(compared, time_model, estimates):
         comparisons[comparison.arm, "time_to_target"] = comparison
-    primary, notes = PRIMARY[experiment.plan.primary], []
+    primary, notes = experiment.plan.primary, []
     is_resolved = any(metric == "time_to_target" for _, metric in comparisons)
     if primary == "time_to_target" and not is_resolved:
         primary = "val_loss"

@@ -21,8 +21,6 @@ from reports.stats.verdicts import (
     verdict,
 )
 
-# The plan's word for what decides -> the metric
-PRIMARY = {"val_loss": "val_loss", "step_time": "step_ms", "time_to_target": "time_to_target"}
 LARGEST_LOG = 700.0  # above it a ratio is no number any more
 
 
@@ -51,7 +49,7 @@ class Metric:
     @property
     def family(self) -> Family:
         """What the words need to know of it."""
-        decides = PRIMARY[self.plan.primary] == self.name
+        decides = self.plan.primary == self.name
         return Family(
             metric=self.name,
             unit=f" {UNITS[self.name]}",

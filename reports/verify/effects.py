@@ -27,7 +27,7 @@ WORDS = {
 }
 NO_INTERVAL = ("too few runs", "no error estimate", "undecided")
 NO_SIGN = ("no difference larger than", "undecided", "too few runs")
-PRIMARY = {"val_loss": "val_loss", "step_time": "step_ms", "time_to_target": "time_to_target"}
+OLD_WORDS = {"step_time": "step_ms"}  # of the plans in older pages
 UNFINISHED = ("pending", "running", "interrupted", "preempted", "claimed")
 
 
@@ -131,7 +131,8 @@ def block_means(
 
 def check_word(printed: Mapping[str, Printed], plan: Mapping[str, Any], arm: str) -> Iterator[str]:
     """The verdict's word against the printed interval of the metric that decides."""
-    metric = PRIMARY[plan.get("primary") or "val_loss"]
+    primary = plan.get("primary") or "val_loss"
+    metric = OLD_WORDS.get(primary, primary)
     if f"{metric}.effect" not in printed:
         metric = "val_loss"
     word = printed.get("verdict")

@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "node": set(),
     "data": {"run", "model"},
     "corpora": {"run", "data"},
-    "config": {"data", "model", "optim", "harness"},
+    "config": {"run", "data", "model", "optim", "harness"},
     "store": {"run", "provenance"},
     "training": {"run", "data", "corpora", "config", "model", "optim"},
     "experiment": {

@@ -95,7 +95,7 @@ def planned(i: int, size: int, exclusive: bool, timing: bool) -> PlannedRun:
     spec = replace(
         SPEC, config=config, seed=i, world_size=size, role="timing" if timing else "loss"
     )
-    return PlannedRun(arm="a", block=i, order=0, spec=spec)
+    return PlannedRun(arm="a", block=i, place=0, spec=spec)
 
 
 @settings(max_examples=60, deadline=None)

@@ -58,6 +58,7 @@ OUTSIDE = {  # what harness.training.train imports beside the training part, and
     "harness.run.measured": "the form of what is measured",
     "harness.run.metrics": "the form of what is measured",
     "harness.run.disturbed": "the form of what disturbed a run",
+    "harness.run.renamed": "reads old words, of which only today's reach training",
     "harness.config.validate": "refuses configurations, of which only the resolved one reaches training",
     "harness.config.presets": "resolves configurations, of which only the resolved one reaches training",
     "harness.yamlfile": "reads configurations, of which only the resolved one reaches training",

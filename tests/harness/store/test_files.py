@@ -305,7 +305,7 @@ def test_what_a_call_has_run_is_not_read_by_the_next(
             finish(claimed(store))
             return Summary(statuses={SPEC.run_id: "finished"})
 
-    planned = [PlannedRun(arm="baseline", block=0, order=0, spec=SPEC)]
+    planned = [PlannedRun(arm="baseline", block=0, place=0, spec=SPEC)]
     assert complete(store, planned, OneRun, ExecutorOptions(experiment="fake")).had_result == {}
     monkeypatch.setattr(Store, "repair", lambda store, run_id: pytest.fail("read again"))
     assert complete(store, planned, OneRun, ExecutorOptions(experiment="fake")).had_result == {
