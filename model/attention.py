@@ -76,6 +76,9 @@ def make_mask(
 ) -> Mask:
     """The mask of a document-mask kernel, made once per forward pass for all layers.
 
+    kernel, builder: model.attn_kernel and model.block_mask. doc_T: each position's document.
+    window: in tokens, or in blocks of 128 for the kind "block". kind: model.attn_window.
+
     A dense one is added to the scores, in their dtype: from booleans SDPA would make it again in
     every layer.
     """

@@ -169,7 +169,11 @@ class Block(nn.Module):
         mask: Mask,
         source: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """The residual stream after this block (B, T, C), and its attention's own values."""
+        """The residual stream after this block (B, T, C), and its attention's own values.
+
+        x: the stream before it; x0: the embedding, both (B, T, C). rotary: cosines and sines.
+        source: what is mixed into the values, None where nothing is.
+        """
         own_v = None
         if self.residual_mix is not None:
             x_weight, x0_weight = self.residual_mix.unbind()

@@ -62,7 +62,7 @@ def chunked_cross_entropy(
 
     The logits are squashed to (-softcap, softcap) where that is given.
 
-    x and the head's rows are in the dtype of the products; `rows` tokens at a time.
+    x_NC, head_VC: in the dtype of the products. y_N: the target tokens. rows: tokens at a time.
     """
     if torch.is_grad_enabled():
         loss: Tensor = ChunkedCrossEntropy.apply(x_NC, head_VC, y_N, softcap, rows)

@@ -43,7 +43,8 @@ def document_ids(ids_T: Tensor, separator: int) -> Tensor:
 def allowed(q: Tensor, k: Tensor, doc_T: Tensor, window: Tensor | None, kind: str | None) -> Tensor:
     """True where query q may see key k: causal, same document, inside the window.
 
-    Elementwise over positions.
+    Elementwise over positions. doc_T: each position's document. window: in tokens, or in blocks
+    of 128 for the kind "block". kind: model.attn_window; None: no window.
     """
     seen = (k <= q) & (doc_T[q] == doc_T[k])
     return seen if kind is None else seen & IN_WINDOW[kind](q, k, window)
@@ -52,7 +53,10 @@ def allowed(q: Tensor, k: Tensor, doc_T: Tensor, window: Tensor | None, kind: st
 def dense_mask(
     start: int, end: int, doc_T: Tensor, window: Tensor | None, kind: str | None
 ) -> Tensor:
-    """(end - start, end) boolean mask of the queries start..end-1 over the keys they could see."""
+    """(end - start, end) boolean mask of the queries start..end-1 over the keys they could see.
+
+    doc_T, window, kind: as in `allowed`.
+    """
     q_Q = torch.arange(start, end, device=doc_T.device)
     k_K = torch.arange(end, device=doc_T.device)
     return allowed(q_Q[:, None], k_K[None, :], doc_T, window, kind)

@@ -25,7 +25,8 @@ def parameter(
 ) -> nn.Parameter:
     """An uninitialised parameter.
 
-    Init is "normal" N(0, 1), "uniform" +-1/sqrt(shape[-1]), "zeros", or its constant values.
+    role: one of ROLES, by which an optimizer finds it. init: "normal" N(0, 1), "uniform"
+    +-1/sqrt(shape[-1]), "zeros", or its constant values. init_dtype: in which it is drawn.
     """
     assert role in ROLES, role
     p = nn.Parameter(torch.empty(shape, dtype=dtype))

@@ -33,9 +33,9 @@ def build_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """Optimizers over named parameters by role: embed, value_embed, head, scalar, hidden.
 
-    A tied table is an embed. dtype: of the orthogonalisation. compile: run it through
-    torch.compile. Every group carries `role`, `names` and `base_lr`, the rate that `set_schedule`
-    scales. Call it after the process group exists. Errors: ValueError, see Muon.
+    params: role -> (name, parameter); a tied table is an embed. dtype: of the orthogonalisation.
+    device_type: "cpu" or "cuda". compile: run it through torch.compile. Every group carries
+    `role`, `names` and `base_lr`, the rate that `set_schedule` scales. Call it after the process group exists. Errors: ValueError, see Muon.
     """
     assert params.keys() <= ADAM_RATES.keys(), (
         f"unknown roles {sorted(params.keys() - ADAM_RATES.keys())}"

@@ -68,7 +68,11 @@ def batches(params: list[Parameter]) -> Iterator[list[Parameter]]:
 def redundant(
     params: list[Parameter], compute: Compute, apply: Apply, ranks: Ranks, dtype: torch.dtype
 ) -> None:
-    """Every rank computes every update (records 3 to 5, and any form on one process)."""
+    """Every rank computes every update (records 3 to 5, and any form on one process).
+
+    params: matrices of one group. compute: gives the updates of matrices of one shape, stacked.
+    apply: takes them. dtype: in which updates travel. The other forms take the same.
+    """
     for batch in batches(params):
         apply(batch, compute(batch))
 

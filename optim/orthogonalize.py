@@ -85,6 +85,7 @@ def orthogonalize(
 ) -> Tensor:
     """U V^T of every matrix in u, (K, M, N) or (M, N), contiguous, in `result_dtype(norm, dtype)`.
 
+    steps: of the iteration. form: how a step is written, "products" or "polynomial".
     backend: "newton_schulz" (singular values end in about 0.7 to 1.2) or "svd" (exact, in fp32).
     dtype: of the iteration; bfloat16 in the records, float32 makes every cast a no-op.
     A zero matrix gives zeros under newton_schulz and some orthogonal matrix under svd, never NaN.

@@ -127,7 +127,8 @@ def write_corpus(
 ) -> Corpus:
     """Hash the shards of each role and write corpus.json: from here on the corpus is prepared.
 
-    unit: of a loss. source: where the text is from, in words.
+    separator: the token before every document. unit: of a loss. source: where the text is from,
+    in words.
     documents, text_bytes: how many there are in each role, None where it is not known.
     """
     tokens: dict[str, int] = {}

@@ -56,7 +56,8 @@ def prepare_text(
     The same text gives the same fingerprint. Memory is bounded by the largest line or paragraph.
     documents: "file", "line", "paragraph" (parted by blank lines); .jsonl is always one JSON
     object with a "text" a line.
-    heldout: further text for a second metric.
+    heldout: further text for a second metric. root: where corpora lie. shard_tokens: at most so
+    many in a file. progress: told of what is read.
     """
     if documents not in DOCUMENTS or documents == "jsonl":
         raise UserError(f"documents '{documents}': choose file, line or paragraph")

@@ -53,6 +53,7 @@ def refuse_short_train(
     """Raises UserError with the numbers where one round of all ranks does not fit.
 
     Into a shard, or, where `order` is shuffled, into all of them together. lengths: their tokens.
+    batch_tokens: of an update of all ranks; micro_tokens: of one rank's pass. loader: data.loader.
     """
     if order == "shuffled":
         needed = batch_tokens

@@ -94,6 +94,7 @@ def train(
 ) -> Outcome:
     """Run the command to its end, or end it: at a stop, a limit, or a loss that is none.
 
+    out: takes what it prints. slot: its devices. limits: on its time.
     archive: the code as it was kept; stop: the status that a signal asks for, None while none came.
     """
     copy = copy_of(out)

@@ -62,7 +62,11 @@ def answer_orders(
     peers: Peers,
     stop: StopRequest,
 ) -> None:
-    """Until they end. stop: what a signal has asked for."""
+    """Do each order and send its answer, until they end.
+
+    orders: lines, each with seconds that the worker cost by phase. peers: the other ranks.
+    stop: what a signal has asked for.
+    """
     for line, wall in orders:
         order = WorkerOrder.from_line(line)
         try:

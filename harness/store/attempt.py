@@ -304,7 +304,10 @@ def claim(store: Store, spec: RunSpec, *, token: str = "") -> RunWriter | None:
 def result_of(
     run: Path, spec: RunSpec, outcome: Outcome, *, started: str | None, ended: str, attempt: int
 ) -> Result:
-    """The result that vouches for the files that lie in the folder `run`."""
+    """The result that vouches for the files that lie in the folder `run`.
+
+    started, ended: ISO 8601. attempt: its number among the run's.
+    """
     return sealed(
         {
             "schema": SCHEMA,

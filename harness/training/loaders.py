@@ -12,7 +12,10 @@ from harness.data.loader import BatchMemory, Layout, Prefetcher, TrainLoader, Va
 def train_loader(
     config: RunConfig, shards: Sequence[Path], *, seed: int, rank: int, world_size: int, device: str
 ) -> TrainLoader:
-    """The training steps of this process."""
+    """The training steps of this process, number `rank` of `world_size`.
+
+    seed: of the order of the data, where that is shuffled. device: "cpu" or "cuda".
+    """
     d = config.data
     sizes = {
         name: getattr(d, name) for name in ("batch_tokens", "micro_tokens", "seq_len", "ranks")
@@ -33,7 +36,7 @@ def train_loader(
 def loaders(
     config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str
 ) -> tuple[Any, ValLoader]:
-    """The training stream and the validation set of this process."""
+    """The training stream and the validation set of this process, as train_loader takes them."""
     train = train_loader(
         config, corpus.train, seed=seed, rank=rank, world_size=world_size, device=device
     )
@@ -52,7 +55,7 @@ def val_loader(
     world_size: int,
     device: str,
 ) -> ValLoader:
-    """This process's share of the first n_tokens of a set."""
+    """The share of process `rank` of `world_size` in the first n_tokens of a set."""
     d = config.data
     return ValLoader(
         shards,

@@ -42,7 +42,10 @@ def mfu(
     dtype: torch.dtype,
     world: int = 1,
 ) -> float:
-    """Share of the devices' measured matrix rate that the model's own FLOPs make."""
+    """Share of the devices' measured matrix rate that the model's own FLOPs make.
+
+    tokens_per_s: of all `world` devices together. dtype: of the matrix products.
+    """
     return (
         flops_per_token(config, vocab_size).model
         * tokens_per_s
