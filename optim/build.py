@@ -35,7 +35,8 @@ def build_optimizers(
 
     params: role -> (name, parameter); a tied table is an embed. dtype: of the orthogonalisation.
     device_type: "cpu" or "cuda". compile: run it through torch.compile. Every group carries
-    `role`, `names` and `base_lr`, the rate that `set_schedule` scales. Call it after the process group exists. Errors: ValueError, see Muon.
+    `role`, `names` and `base_lr`, the rate that `set_schedule` scales.
+    Call it after the process group exists. Errors: ValueError, see Muon.
     """
     assert params.keys() <= ADAM_RATES.keys(), (
         f"unknown roles {sorted(params.keys() - ADAM_RATES.keys())}"
