@@ -29,7 +29,10 @@ class FakeDriver:
     @property
     def environment(self) -> dict[str, str]:
         """Of processes that shall find it first."""
-        return {"PATH": f"{self.folder}:{os.environ['PATH']}"}
+        return {
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
+            "ABLATE_LOCKS": str(self.folder / "locks"),
+        }
 
     def be(self, how: str) -> None:
         """silent: it no longer answers; broken: it fails."""

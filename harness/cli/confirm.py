@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import app
+from harness.cli.devices import KEY
 from harness.cli.lookup import current_part, name_of, parse_overrides, read_experiment
 from harness.cli.options import RESULTS, Exp, Results, Set
 from harness.errors import UserError
@@ -60,6 +61,7 @@ def confirm(
         detect = margin
     n, why = planned_seeds(loaded, outcome, results, detect, len(arms or outcome.arms))
     overrides = parse_overrides(settings, None)
+    overrides.pop(KEY, None)  # a file is for any device
     data = confirmatory(file.data, overrides, explored.plan, arms or [], n=n, margin=margin)
     plugins = data.pop("plugins", [])
     if plugins:

@@ -11,7 +11,8 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.foreign.command import ForeignTrainer
 from harness.foreign.trainer import copy_of, environment_of, train
-from harness.node.slots import Slot, find_cpus, find_gpus
+from harness.node.device_locks import DeviceLocks
+from harness.node.slots import Slot, find_cpus, find_gpus, identifiers_of
 from harness.node.stalls import Stalls
 from harness.provenance import interpreters
 from harness.provenance.code import read_code
@@ -78,6 +79,7 @@ class ForeignRunner:
         self.tries: Counter[str] = Counter()
         self.summary = Summary()
         self.lock = threading.Lock()
+        self.locks = DeviceLocks(identifiers_of([gpu for slot in slots for gpu in slot.gpus]))
         self.stop: str | None = None
         self.error: BaseException | None = None
 
@@ -114,16 +116,28 @@ class ForeignRunner:
         try:
             planned = self._next()
             while planned is not None:
+                if not self._hold(slot):
+                    break
                 with self.lock:
                     self.running[planned.spec.run_id] = planned
                 outcome = self._execute(planned, slot)
                 with self.lock:
                     del self.running[planned.spec.run_id]
+                    self.locks.release(slot.gpus)
                 self._settle(planned, outcome)
                 planned = self._next()
         except BaseException as error:  # nothing can go on: stop everything, say it once
             self.error = self.error or error
             self.stop = self.stop or "interrupted"
+
+    def _hold(self, slot: Slot) -> bool:
+        """Wait until no other runner on this node has these GPUs; False if a signal came first."""
+        while self.stop is None:
+            with self.lock:
+                if not slot.gpus or self.locks.take(slot.gpus, len(slot.gpus)) is not None:
+                    return True
+            time.sleep(POLL_S)
+        return False
 
     def _next(self) -> PlannedRun | None:
         """The next run of the plan; once there is none, one that another runner gave up.

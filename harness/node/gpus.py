@@ -31,7 +31,7 @@ THROTTLES = {  # NVML's bits, nvml.h: nvmlClocksEventReason*; idle GPUs are no n
 
 
 @cache
-def _library() -> Any:
+def nvml() -> Any:
     """NVML, started. Raises OSError where there is none that answers."""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
@@ -46,7 +46,7 @@ def _library() -> Any:
     return library
 
 
-def _handle(library: Any, name: str) -> c_void_p:
+def handle_of_gpu(library: Any, name: str) -> c_void_p:
     """The GPU that CUDA_VISIBLE_DEVICES calls by this name: an index, or an identifier.
 
     Raises OSError.
@@ -129,12 +129,12 @@ def read_gpus() -> list[GpuReading]:
     """
     rows = []
     for name in visible():
-        rows.append(_read_gpu(_library(), name))
+        rows.append(_read_gpu(nvml(), name))
     return rows
 
 
 def _read_gpu(library: Any, name: str) -> GpuReading:
-    gpu = _handle(library, name)
+    gpu = handle_of_gpu(library, name)
     milliwatts = _number(library, "nvmlDeviceGetPowerUsage", gpu)
     bits = _number(library, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu, kind=c_ulonglong)
     return GpuReading(

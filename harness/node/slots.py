@@ -1,13 +1,17 @@
 """What this node has room for: disjoint sets of devices, one run on each."""
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from harness.errors import UserError
+from harness.node.device_locks import DeviceLocks
 from harness.node.nvidia import list_gpus
+
+LISTED = re.compile(r"GPU (\d+): .*\(UUID: ([^)]+)\)")  # a line of nvidia-smi -L
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,18 @@ def find_gpus() -> list[str]:
     return names
 
 
+def identifiers_of(gpus: Sequence[str]) -> dict[str, str]:
+    """What everybody on this node calls these GPUs: their UUIDs, where the driver tells them."""
+    uuids = {}
+    if not gpus:
+        return {}
+    for line in list_gpus():
+        match = LISTED.match(line)
+        if match is not None:
+            uuids[match[1]] = match[2]
+    return {gpu: uuids.get(gpu, gpu if gpu.startswith("GPU-") else f"GPU-{gpu}") for gpu in gpus}
+
+
 def find_device() -> Literal["cpu", "cuda"]:
     return "cuda" if find_gpus() else "cpu"
 
@@ -69,20 +85,31 @@ class Node:
     """
 
     def __init__(
-        self, *, gpus: Sequence[str] = (), n_cpus: int = 1, max_parallel: int | None = None
+        self,
+        *,
+        gpus: Sequence[str] = (),
+        n_cpus: int = 1,
+        max_parallel: int | None = None,
+        identifiers: Mapping[str, str] | None = None,
     ) -> None:
+        """identifiers: of the GPUs, by which they are locked on this node; None: without locks."""
         self.gpus, self.n_cpus = tuple(gpus), n_cpus
         self.devices = self.gpus or tuple(f"cpu{i}" for i in range(n_cpus))
         self.free = list(self.devices)
         self.max_parallel, self.n_running = max_parallel or len(self.devices), 0
+        self.locks = None if identifiers is None else DeviceLocks(identifiers)
 
     @classmethod
     def here(cls, device: str, *, max_parallel: int | None = None) -> "Node":
         """This machine, as the processes started now will see it."""
+        if device != "cuda":
+            return cls(n_cpus=find_cpus(), max_parallel=max_parallel)
+        gpus = find_gpus()
         return cls(
-            gpus=find_gpus() if device == "cuda" else (),
+            gpus=gpus,
             n_cpus=find_cpus(),
             max_parallel=max_parallel,
+            identifiers=identifiers_of(gpus),
         )
 
     def check(self, size: int) -> None:
@@ -120,18 +147,29 @@ class Node:
         n_held = len(self.devices) if exclusive else min(size * threads, len(self.devices))
         if self.n_running >= self.max_parallel or n_held > len(self.free):
             return None
-        held = tuple(self.free[:n_held])
+        held = None
         for slot in prefer:
             same_shape = (slot.size, slot.threads, len(slot.held)) == (size, threads, n_held)
             if same_shape and set(self.free).issuperset(slot.held):
-                held = slot.held
+                held = self.hold(slot.held, n_held)
                 break
+        held = held or self.hold(self.free, n_held)
+        if held is None:
+            return None
         self.free = [d for d in self.free if d not in held]
         self.n_running += 1
         return Slot(held=held, gpus=held[:size] if self.gpus else (), threads=threads, size=size)
 
+    def hold(self, devices: Sequence[str], n: int) -> tuple[str, ...] | None:
+        """So many of these devices, those that no other runner on this node has."""
+        if not self.gpus or self.locks is None:
+            return tuple(devices[:n])
+        return self.locks.take(devices, n)
+
     def give(self, slot: "Slot") -> None:
         """The devices of a run that ended."""
+        if self.locks is not None:
+            self.locks.release(slot.held)
         self.free = [d for d in self.devices if d in self.free or d in slot.held]
         self.n_running -= 1
 

@@ -60,6 +60,7 @@ class Runner:
         self.filling: set[Path | None] = set()  # caches that a first run compiles: siblings wait
         self.summary = Summary()
         self.health = Health()
+        self.told_busy = False
         self.planned = {planned.spec.run_id: planned for planned in runs}
         self.changed = threading.Condition()
         self.looked = 0.0
@@ -132,12 +133,24 @@ class Runner:
         warm = [worker.slot for worker in self.idle]
         slot = self.node.take(spec.world_size, exclusive=is_exclusive(spec), prefer=warm)
         if slot is None:
+            self._say_busy()
             return False
         if cache is not None and not cache.exists():
             self.filling.add(cache)
         self.running[spec.run_id] = planned
         threading.Thread(target=self._work, args=(planned, slot, cache), daemon=True).start()
         return True
+
+    def _say_busy(self) -> None:
+        """That this call waits for another one's GPUs, once."""
+        locks = self.node.locks
+        if locks is not None and locks.busy and not self.told_busy:
+            self.told_busy = True
+            print(
+                f"GPU {', '.join(locks.busy)} is in use by another runner on this node: "
+                "runs wait for it",
+                flush=True,
+            )
 
     def _worker(self, slot: Slot, runs_in: Mapping[str, str]) -> Worker:
         """The warm worker of a slot, or a new one; idle ones that hold one of its devices go."""

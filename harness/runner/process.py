@@ -5,11 +5,13 @@ import select
 import signal
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.node.load import MARK
 from harness.node.memory import oom_counter, oom_kills, peak_mib
 from harness.node.slots import Slot
 from harness.provenance.interpreters import EFFECT, effect, start_of
@@ -227,6 +229,7 @@ class Worker:
         variables["OMP_NUM_THREADS"] = str(self.slot.threads)
         variables["MKL_NUM_THREADS"] = str(self.slot.threads)
         variables["PYTHONUNBUFFERED"] = "1"
+        variables[MARK] = uuid.uuid4().hex
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(self.slot.gpus)
         return variables
 

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from harness.config import plugins
 from harness.errors import UserError
 from harness.node.gpus import Sampler
+from harness.node.load import ForeignLoad
 from harness.node.memory import peak_mib
 from harness.node.stalls import Stalls
 from harness.provenance.interpreters import EFFECT
@@ -188,13 +189,18 @@ def lead(
         asked: Stop = stop
         if spec.world_size == 1:  # ranks cannot stop at different steps
             asked = StopOrLoss(signal=stop, out=out)
-        with _into_log(out), Sampler(out.metric) as sampler, Stalls() as stalls:
+        with (
+            _into_log(out),
+            Sampler(out.metric) as sampler,
+            Stalls() as stalls,
+            ForeignLoad() as load,
+        ):
             outcome = run(trained, out, train, asked)
         outcome = check_data(data, outcome)
         if outcome.status == "failed":
             peers.wait_after_failure()
         total_s = wall.get("import_s", 0.0) + time.perf_counter() - began
-        disturbed = disturbances(stalls, outcome)
+        disturbed = disturbances(stalls, load, outcome)
         of_gpus = sampler.summary()
         marks = OwnMarks(
             gpu=None if of_gpus is None else of_gpus.to_json(),
@@ -214,12 +220,15 @@ def lead(
     return WorkerEvent(status=outcome.status, reason=reason, val_loss=val_loss)
 
 
-def disturbances(stalls: Stalls, outcome: Outcome) -> tuple[Disturbance, ...]:
+def disturbances(stalls: Stalls, load: ForeignLoad, outcome: Outcome) -> tuple[Disturbance, ...]:
     """What disturbed the time of a run that is over."""
+    found = []
     still_s = stalls.seconds(outcome.timed)
     if still_s:
-        return (stood_still(still_s),)
-    return ()
+        found.append(stood_still(still_s))
+    for words in load.words():
+        found.append(Disturbance(kind="load", words=words))
+    return tuple(found)
 
 
 def _record(store: Store, spec: RunSpec, out: RunWriter, command: str | None) -> None:

@@ -83,10 +83,10 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         monkeypatch.setattr(gpus.ctypes, "CDLL", find)
-        gpus._library.cache_clear()
+        gpus.nvml.cache_clear()
 
     yield set_up
-    gpus._library.cache_clear()
+    gpus.nvml.cache_clear()
 
 
 def result_of_run(tmp_path: Path) -> tuple[Any, list[dict[str, Any]]]:

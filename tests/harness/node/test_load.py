@@ -1,0 +1,107 @@
+"""Load by others on a run's GPUs is noticed, its own and idle ones are not. NVML is played by a C function made with ctypes."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from ctypes import POINTER, c_int, c_uint, c_ulonglong, c_void_p
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.node import gpus, load
+from harness.node.load import Busy, ForeignLoad
+from harness.node.stalls import Stalls
+from harness.run.disturbed import disturbed_words
+from harness.runner.train_run import disturbances
+from tests.fake_matrix import wait_for
+from tests.one_run import DONE
+
+INSUFFICIENT_SIZE, NOT_FOUND = 7, 6
+OWN = "mark of this run"
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """One of the run's own processes, and one of somebody else's."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv(load.MARK, OWN)
+    others = {**os.environ, load.MARK: "another mark"}
+    wait = [sys.executable, "-c", "input()"]
+    started = {
+        "own": subprocess.Popen(wait, stdin=subprocess.PIPE),
+        "foreign": subprocess.Popen(wait, stdin=subprocess.PIPE, env=others),
+    }
+    yield {name: process.pid for name, process in started.items()}
+    for process in started.values():
+        process.communicate(b"\n")
+
+
+def driver_with(busy: dict[int, int]) -> SimpleNamespace:
+    """A driver that tells how busy each process kept GPU 0, in percent."""
+
+    def handle(_: int, pointer: Any) -> int:
+        pointer[0] = 11
+        return 0
+
+    def utilization(_: int, samples: Any, count: Any, since: int) -> int:
+        if not busy:
+            return NOT_FOUND
+        if not samples:
+            count[0] = len(busy)
+            return INSUFFICIENT_SIZE
+        for i, (pid, percent) in enumerate(busy.items()):
+            samples[i].pid, samples[i].sm_percent, samples[i].time_us = pid, percent, since + 1
+        return 0
+
+    kinds = (c_int, c_void_p, POINTER(load._Sample), POINTER(c_uint), c_ulonglong)
+    return SimpleNamespace(
+        nvmlInit_v2=ctypes.CFUNCTYPE(c_int)(lambda: 0),
+        nvmlDeviceGetHandleByIndex_v2=ctypes.CFUNCTYPE(c_int, c_uint, POINTER(c_void_p))(handle),
+        nvmlDeviceGetProcessUtilization=ctypes.CFUNCTYPE(*kinds)(utilization),
+    )
+
+
+def test_only_foreign_load_marks_a_run(
+    processes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = {processes["own"]: 99, processes["foreign"]: 40, 2**22 + 1: 50}
+    monkeypatch.setattr(load, "nvml", lambda: driver_with(busy))
+    looks = []
+
+    def read(since_us: int) -> set[Busy]:
+        looks.append(since_us)
+        return load.read_busy(since_us)
+
+    with ForeignLoad(read, every_s=0.01) as found:
+        wait_for(lambda: len(looks) > load.LOOKS)
+    words = f"process {processes['foreign']} computed on GPU 0 beside it"
+    assert found.words() == [words]
+    assert looks == sorted(looks)
+    assert disturbed_words(disturbances(Stalls(), found, DONE)) == f"its time is disturbed: {words}"
+
+
+@pytest.mark.parametrize("percent", [0, load.BUSY - 1])
+def test_who_holds_a_gpu_and_does_not_compute_is_no_load(
+    processes: dict[str, int], monkeypatch: pytest.MonkeyPatch, percent: int
+) -> None:
+    monkeypatch.setattr(load, "nvml", lambda: driver_with({processes["foreign"]: percent}))
+    assert load.read_busy(0) == set()
+    monkeypatch.setattr(load, "nvml", lambda: driver_with({}))
+    assert load.read_busy(0) == set()
+
+
+def test_a_driver_that_fails_costs_the_run_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv(load.MARK, OWN)
+
+    def fails(_: int) -> set[Busy]:
+        raise OSError("NVML does not start: its error 9")
+
+    with ForeignLoad(fails, every_s=0.0) as found:
+        assert found.thread is not None
+        found.thread.join()  # ends by itself
+    assert found.words() == []
+    assert gpus.visible() == ["0"]

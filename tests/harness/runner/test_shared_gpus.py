@@ -1,0 +1,74 @@
+"""Two runners on one node, in results folders of their own, never use a GPU at the same time."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from harness.node.device_locks import DeviceLocks
+from harness.run.read import read_lines
+from tests.fake_driver import FakeDriver
+from tests.fake_matrix import DEADLINE_S, Matrix
+
+N_GPUS, N_SEEDS = 2, 3
+
+
+def spans_of(results: Path) -> list[tuple[str, str, str]]:
+    """(GPU, when it was begun, when it ended) of every attempt."""
+    spans = []
+    for run in sorted((results / "runs").iterdir()):
+        began, ended = read_lines(run / "attempts.jsonl")
+        gpus = json.loads((run / "environment.json").read_text())["variables"][
+            "CUDA_VISIBLE_DEVICES"
+        ]
+        for gpu in gpus.split(","):
+            spans.append((gpu, began["started"], ended["ended"]))
+    return spans
+
+
+@pytest.mark.parametrize("options", [(), ("--gpus-per-run", "2")], ids=["one GPU", "two GPUs"])
+def test_two_runners_in_two_folders_share_no_gpu(tmp_path: Path, options: tuple[str, ...]) -> None:
+    environment = FakeDriver(tmp_path, N_GPUS).environment | {"CUDA_VISIBLE_DEVICES": "0,1"}
+    both = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        environment["FAKE_STEP_S"] = "0.05"
+        both.append(Matrix(tmp_path / name, n_seeds=N_SEEDS, **environment))
+    exclusive = ("--set", "system.compile=off", "--set", "timing.exclusive_node=true")
+    processes = [
+        both[0].start("--set", "system.compile=off"),
+        both[1].start(*(exclusive if options else exclusive[:2])),
+    ]
+    outputs = [process.communicate(timeout=DEADLINE_S) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    spans = sorted(spans_of(both[0].results) + spans_of(both[1].results))
+    assert len(spans) == 2 * 2 * N_SEEDS
+    for (gpu, _, ended), (next_gpu, began, _) in pairwise(spans):
+        assert gpu != next_gpu or ended <= began
+    if options:
+        whole = [(began, ended) for _, began, ended in spans_of(both[1].results)]
+        for _, began, ended in spans_of(both[0].results):
+            assert all(ended <= b or e <= began for b, e in whole)  # on the other GPU neither
+    assert any("is in use by another runner on this node" in out for out, _ in outputs)
+
+
+def test_who_needs_several_gpus_comes_before_those_that_come_later(tmp_path: Path) -> None:
+    names = {"0": "GPU-a", "1": "GPU-b"}
+    first, second, third = (DeviceLocks(names, tmp_path) for _ in range(3))
+    assert first.take(["0", "1"], 1) == ("0",)
+    assert second.take(["0", "1"], 2) is None  # it has the other one, and waits
+    assert second.busy == ("0",)
+    assert first.take(["1"], 1) is None
+    assert third.take(["0", "1"], 2) is None
+    first.release(["0"])
+    assert first.take(["0", "1"], 1) is None  # not before the second
+    assert second.take(["0", "1"], 2) == ("0", "1")
+    second.release(["0", "1"])
+    assert third.take(["0", "1"], 1) == ("0",)
+
+
+def test_a_gpu_has_one_lock_whatever_a_runner_calls_it(tmp_path: Path) -> None:
+    by_index, by_name = DeviceLocks({"0": "GPU-a"}, tmp_path), DeviceLocks({}, tmp_path)
+    assert by_index.take(["0"], 1) == ("0",)
+    assert by_name.take(["GPU-a"], 1) is None
