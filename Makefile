@@ -12,7 +12,7 @@ FAST := $(addprefix tests/,harness/experiment/test_file.py harness/config harnes
 	optim/test_schedule.py optim/test_orthogonalize.py harness/data/test_shards.py reports/stats/test_rules.py \
 	reports/stats/test_simultaneous.py reports/page/test_page.py)
 
-.PHONY: help install ablate report check test test-all proof bench-runner bench gpu-check docs clean
+.PHONY: help install ablate report check test test-all proof mutation bench-runner bench gpu-check docs clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /\1\t/' | expand -t 18
@@ -55,6 +55,10 @@ docs: install  ## rewrite the generated documentation and the golden dumps of th
 
 proof: install  ## the simulation study with 10,000 replications: writes its table into docs/statistics.md
 	$(BIN)/python -m tests.proof
+
+mutation: install  ## small sabotages that the tests should notice: make mutation PATHS="harness/store optim" N=60 SEED=1
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutation]'
+	nice $(BIN)/python -m tests.mutation $(PATHS) -n $(or $(N),400) --seed $(or $(SEED),0) $(if $(JOBS),--jobs $(JOBS))
 
 bench: install  ## the core against plain scripts of the same recipes: losses, step time, memory
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks $(if $(ROUNDS),--rounds $(ROUNDS))

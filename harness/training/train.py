@@ -253,7 +253,9 @@ class Training:
             tokens=step * batch,
             step_ms=mean,
             step_ms_median=statistics.median(ms) if ms else None,
-            step_ms_p95=statistics.quantiles(ms, n=20)[-1] if len(ms) > 1 else None,
+            step_ms_p95=statistics.quantiles(ms, n=20, method="inclusive")[-1]
+            if len(ms) > 1
+            else None,
             tokens_per_s=tokens_per_s,
             mfu=self._mfu(tokens_per_s) if tokens_per_s else None,
             peak_allocated_mib=allocated_mib,

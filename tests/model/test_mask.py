@@ -119,29 +119,36 @@ def inputs(T: int, grad: bool) -> list[Tensor]:
 
 
 def documents(T: int) -> Tensor:
+    """Five tokens, a document longer than every window here and than a block, one token, the rest."""
     tokens = torch.zeros(T, dtype=torch.int64)
-    tokens[[5, T // 2, T // 2 + 1]] = SEPARATOR
+    tokens[[5, T - 40, T - 39]] = SEPARATOR
     return document_ids(tokens, SEPARATOR)
 
 
-def window_of(kind: str | None) -> Tensor | None:
+def window_of(kind: str | None, size: int = 200) -> Tensor | None:
     return {None: None, "block": torch.tensor(2, dtype=torch.int32)}.get(
-        kind, torch.tensor(200, dtype=torch.int32)
+        kind, torch.tensor(size, dtype=torch.int32)
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [(None, 0), ("block", 2), ("token", 50), ("token", 200), ("clipped", 50), ("clipped", 200)],
+)
 @pytest.mark.parametrize("T", [384, 300])
 def test_chunks_of_queries_equal_one_mask(
-    kind: str | None, T: int, monkeypatch: pytest.MonkeyPatch
+    kind: str | None, size: int, T: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Windows within a chunk of 128 queries and beyond it; each leaves out keys of a query's own document."""
+    docs, window = documents(T), window_of(kind, size)
+    assert (kind is None) == torch.equal(
+        dense_mask(0, T, docs, window, kind), dense_mask(0, T, docs, None, None)
+    )
     results = []
     for queries in (T, 128):
         monkeypatch.setattr(harness.model.attention, "QUERIES", queries)
         q, k, v = inputs(T, grad=True)
-        y = KERNELS["dense"](
-            q, k, v, make_mask("dense", documents(T), window_of(kind), kind, "traced")
-        )
+        y = KERNELS["dense"](q, k, v, make_mask("dense", docs, window, kind, "traced"))
         y.square().sum().backward()
         results.append((y, q.grad, k.grad, v.grad))
     for whole, chunked in zip(*results, strict=True):

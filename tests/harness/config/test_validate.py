@@ -1,5 +1,7 @@
 """What makes no sense is refused before anything is allocated, in one line that names the fields and the way out."""
 
+import math
+import re
 import subprocess
 import sys
 from dataclasses import Field
@@ -9,7 +11,7 @@ import pytest
 
 from harness.config.device import for_device
 from harness.config.presets import preset_values, to_config
-from harness.config.run import RunConfig, flat, toggles, with_fields
+from harness.config.run import BLOCK, RunConfig, flat, toggles, with_fields
 from harness.config.validate import check_config
 from harness.errors import UserError
 from harness.experiment.values import check_values
@@ -106,6 +108,72 @@ def test_the_defaults_and_what_the_refusals_stand_beside_are_fine() -> None:
         check_config(with_fields(RunConfig(), fields))
 
 
+RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
+    {"model.attn_free_layers": (11,)},
+    {"model.attn_free_layers": (0,)},
+    {"model.attn_free_layers": tuple(range(1, 12))},
+    {"model.n_layer": 4, "model.attn_free_layers": "after_middle"},
+    {"model.n_layer": 6, "model.value_embed": "ends"},
+    {"model.value_residual": "learned", "model.attn_free_layers": (1,)},
+    {**DOCUMENTS, "model.attn_window": "block", "schedule.window_tokens": BLOCK},
+    {**DOCUMENTS, "model.attn_window": "block", "schedule.window_tokens": 100,
+     "schedule.window_warmup": "blocks"},
+    {**DOCUMENTS, "model.attn_window": "token", "data.seq_len": 1000, "data.micro_tokens": 1000,
+     "data.batch_tokens": 8000, "data.val_tokens": 8000},
+    {**DOCUMENTS, "model.attn_window": "block"},
+    {"schedule.steps": 10, "schedule.cooldown_steps": 4, "schedule.warmup_steps": 6},
+    {"schedule.steps": 10, "schedule.cooldown_frac": 0.4, "schedule.warmup_steps": 6},
+    {"schedule.lr_floor": 0.1, "schedule.cooldown_steps": 9},
+    {"schedule.lr_floor": 0.1, "schedule.cooldown_frac": 0.5},
+    {"precision.mode": "fp32", "model.attn_kernel": "math"},
+    {"precision.mode": "record", "precision.val_fp32": False, "model.attn_kernel": "cudnn"},
+    {"optim.qkv_split": False, "model.mlp_ratio": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", RIGHT_AT_THE_BORDER, ids=str)
+def test_what_just_fits_is_taken(fields: dict[str, Any]) -> None:
+    check_config(with_fields(RunConfig(), fields))
+
+
+BEYOND_THE_BORDER: list[tuple[dict[str, Any], str]] = [
+    ({**DOCUMENTS, "model.attn_window": "block", "schedule.window_tokens": BLOCK - 1}, "widen it"),
+    ({"schedule.steps": 10, "schedule.cooldown_steps": 4, "schedule.warmup_steps": 7}, "= 11 exceed"),
+    ({"schedule.steps": 10, "schedule.cooldown_frac": 0.4, "schedule.warmup_steps": 7}, "overlap"),
+    ({"model.n_layer": 5, "model.value_embed": "ends"}, "at least 6"),
+    ({**DOCUMENTS, "model.attn_kernel": "flex", "data.seq_len": 1000, "data.micro_tokens": 1000,
+      "data.batch_tokens": 8000, "data.val_tokens": 8000},
+     "data.seq_len=1000 must be a multiple of 128"),
+    ({**DOCUMENTS, "model.attn_window": "clipped", "data.seq_len": 1000, "data.micro_tokens": 1000,
+      "data.batch_tokens": 8000, "data.val_tokens": 8000},
+     "data.seq_len=1000 must be a multiple of 128"),
+    ({"data.micro_tokens": 2**26, "data.ranks": 2**9, "data.batch_tokens": 2**35,
+      "data.val_tokens": 2**35}, "beyond any machine"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "why"), BEYOND_THE_BORDER, ids=str)
+def test_what_just_does_not_fit_is_refused(fields: dict[str, Any], why: str) -> None:
+    config = with_fields(RunConfig(), {"precision.val_fp32": False, **fields})
+    with pytest.raises(UserError, match=re.escape(why)):
+        check_config(config)
+
+
+def test_a_round_of_as_many_tokens_as_any_machine_reads_is_taken() -> None:
+    sizes = {"data.micro_tokens": 2**26, "data.ranks": 2**8}
+    totals = {"data.batch_tokens": 2**34, "data.val_tokens": 2**34}
+    check_config(with_fields(RunConfig(), {**sizes, **totals}))
+
+
+def test_parameters_are_counted_as_the_model_has_them() -> None:
+    """10^11 is the limit: 4 + 2 * 4 matrices of d * d in a layer."""
+    wide = {"model.d_model": 65536, "model.head_dim": 64}
+    assert 12 * 65536**2 == 51_539_607_552
+    check_config(with_fields(RunConfig(), {**wide, "model.n_layer": 1}))
+    with pytest.raises(UserError, match=re.escape("makes about 1.0e+11 parameters")):
+        check_config(with_fields(RunConfig(), {**wide, "model.n_layer": 2}))
+
+
 def test_nothing_is_allocated_for_a_refusal() -> None:
     """The checks do not even import torch."""
     code = "import sys, harness.config.validate as v, harness.config.run as c; v.check_config(c.RunConfig()); sys.exit('torch' in sys.modules)"
@@ -114,7 +182,8 @@ def test_nothing_is_allocated_for_a_refusal() -> None:
 
 # ---------------------------------------------------------------- single values
 
-BEYOND = {"ge": lambda b: b - 1, "gt": lambda b: b, "le": lambda b: b * 2, "lt": lambda b: b}
+BEYOND = {"ge": -1, "gt": -1, "le": 1, "lt": 1}  # the way out of the range
+WORDS = {"ge": "at least", "gt": "greater than", "le": "at most", "lt": "less than"}
 RANGES = [(name, key) for name, f in TOGGLES.items() for key in BEYOND if key in f.metadata]
 
 
@@ -125,13 +194,26 @@ def refused(name: str, value: Any) -> str:
 
 
 @pytest.mark.parametrize(("name", "key"), RANGES)
-def test_a_value_out_of_range_is_refused_by_name(name: str, key: str) -> None:
-    bound = TOGGLES[name].metadata[key]
-    value = BEYOND[key](bound)
-    whole = int in (type(TOGGLES[name].default), type(TOGGLES[name].metadata.get("example")))
-    message = refused(name, value if whole else float(value))
-    assert message.startswith(f"exp.yaml:3 {name}: {name} is ")
-    assert message.endswith(f"{bound}")
+def test_a_range_ends_where_it_is_said_to(name: str, key: str) -> None:
+    """The bound itself is refused if it is outside, the next value beyond it always, the next one within never."""
+    f = TOGGLES[name]
+    bound, way = f.metadata[key], BEYOND[key]
+    whole = int in (type(f.default), type(f.metadata.get("example")))
+
+    def beside(sign: int) -> Any:
+        return bound + sign if whole else math.nextafter(bound, sign * math.inf)
+
+    refusals = {beside(way): True, bound: key in ("gt", "lt")}
+    for value, is_refused in refusals.items():
+        number = value if whole else float(value)
+        if is_refused:
+            assert refused(name, number) == (
+                f"exp.yaml:3 {name}: {name} is {number!r}, but must be {WORDS[key]} {bound}"
+            )
+        else:
+            assert check_values({name: number}, str) == {name: number}
+    within = beside(-way) if whole else float(beside(-way))
+    assert check_values({name: within}, str) == {name: within}
 
 
 @pytest.mark.parametrize(
@@ -179,6 +261,22 @@ def test_a_presets_kernel_is_replaced_and_said_so() -> None:
 def test_a_kernel_that_was_asked_for_is_never_replaced() -> None:
     with pytest.raises(UserError, match=r"model\.attn_kernel=cudnn needs CUDA"):
         for_device(to_config(preset_values("r08")[0]), "cpu", frozenset({"model.attn_kernel"}))
+
+
+def test_a_precision_that_was_asked_for_is_never_replaced() -> None:
+    config = to_config(preset_values("r08")[0])
+    replaced, notes = for_device(config, "cpu", frozenset({"precision.mode"}))
+    assert replaced.precision.mode == "record"
+    assert notes == ("model.attn_kernel=cudnn by sdpa (no CUDA)",)
+    replaced, notes = for_device(config, "cpu", frozenset({"precision.policy"}))
+    assert replaced.precision.mode == "fp32"
+    assert notes[-1] == "precision.mode=record by fp32 (CPU)"
+
+
+def test_what_a_cpu_can_do_is_left_as_it_is() -> None:
+    plain = {"model.attn_kernel": "math", "precision.mode": "fp32"}
+    config = with_fields(RunConfig(), plain)
+    assert for_device(config, "cpu", frozenset()) == (config, ())
 
 
 def test_on_cuda_nothing_is_replaced() -> None:

@@ -303,16 +303,30 @@ def test_the_seed_alone_decides_the_shuffled_order() -> None:
     assert len(set(orders.values())) == 3
     permutation.cache_clear()
     assert tuple(permutation(0, 0, 50).tolist()) == orders[0, 0]
-    assert permutation(0, 0, 8).tolist() == [
-        3,
-        2,
-        1,
-        6,
-        0,
-        7,
-        4,
-        5,
-    ]  # fixed: results must not move with numpy's version
+
+
+@pytest.mark.parametrize(
+    ("seed", "epoch", "order"),
+    [
+        (0, 0, [3, 2, 1, 6, 0, 7, 4, 5]),
+        (0, 1, [7, 4, 5, 1, 6, 2, 0, 3]),
+        (7, 0, [6, 3, 4, 0, 2, 7, 5, 1]),
+        (7, 3, [2, 4, 7, 3, 5, 1, 0, 6]),
+    ],
+)
+def test_results_do_not_move_with_numpys_version(seed: int, epoch: int, order: list[int]) -> None:
+    assert permutation(seed, epoch, 8).tolist() == order
+
+
+def test_the_second_epoch_is_read_in_its_own_order(tmp_path: Path) -> None:
+    """Eight sequences of 3 tokens, read 4 a step: the third step is the second epoch's first."""
+    paths = write_shards(tmp_path, [25])
+    layout = Layout(batch_tokens=12, micro_tokens=12, seq_len=3, ranks=1)
+    loader = TrainLoader(paths, layout, order="shuffled", seed=7)
+    read = [x.view(-1, 3)[:, 0] // 3 for _ in range(4) for x, _ in next(loader)]
+    first, second = torch.cat(read[:2]).tolist(), torch.cat(read[2:]).tolist()
+    assert first == [6, 3, 4, 0, 2, 7, 5, 1]
+    assert second == [1, 3, 2, 7, 4, 5, 0, 6]
 
 
 def test_sequential_order_ignores_the_seed(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The timing protocol around the core: what the clock counts, that warming up leaves no trace, that runs end as outcomes."""
 
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,11 +10,8 @@ import pytest
 import torch
 
 from harness.config.run import from_plain
-from harness.corpora.index import open_corpus, prepare
-from harness.experiment.experiment import load_experiment
-from harness.experiment.plan import plan_runs
+from harness.corpora.index import open_corpus
 from harness.model.gpt import Tokens
-from harness.run.metrics import MetricRow
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from harness.run.spec import RunSpec
@@ -25,59 +21,7 @@ from harness.training.clock import Clock
 from harness.training.core import Core
 from harness.training.loaders import loaders
 from harness.training.train import Training, train
-from tests.fake_matrix import EXPERIMENT, ROOT
-
-STEPS = 14
-
-
-class Recorder:
-    """A writer that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self.files: dict[str, bytes] = {}
-
-    def metric(self, row: MetricRow) -> None:
-        self.rows.append(row.to_json())
-
-    def log(self, line: str) -> None: ...
-
-    def heartbeat(self, step: int, n_steps: int) -> None: ...
-
-    def save(self, name: str, write: Callable[[Any], Any]) -> None:
-        buffer = io.BytesIO()
-        write(buffer)
-        self.files[name] = buffer.getvalue()
-
-    def losses(self) -> list[tuple[Any, ...]]:
-        return [(r["kind"], r["step"], r.get("val_loss", r.get("train_loss"))) for r in self.rows]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture
-def spec_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunSpec]:
-    """The specification of the baseline, or of another arm, with some fields set."""
-    monkeypatch.chdir(ROOT)
-    prepare("stdlib")
-    file = tmp_path / "fake.yaml"
-    file.write_text(EXPERIMENT)
-
-    def make(arm: str = "baseline", **fields: Any) -> RunSpec:
-        overrides = {
-            "schedule.steps": STEPS,
-            **{k.replace("__", "."): v for k, v in fields.items()},
-        }
-        runs = plan_runs(load_experiment(str(file), device="cpu", overrides=overrides))
-        return next(r.spec for r in runs if r.arm == arm)
-
-    return make
+from tests.one_training import STEPS, Recorder
 
 
 def go(spec: RunSpec) -> tuple[Any, Recorder]:

@@ -1,0 +1,288 @@
+"""When the runner ends a run: by a worker that only answers, on a clock that the test moves."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.node.slots import Node
+from harness.provenance.machine import environment_lock
+from harness.provenance.source import source_of
+from harness.run.read import read_lines
+from harness.run.spec import Outcome, PlannedRun
+from harness.runner import local, order
+from harness.runner.executor import ExecutorOptions, RunLimits, stop_signals
+from harness.runner.local import Runner
+from harness.runner.messages import WorkerEvent, WorkerOrder
+from harness.runner.order import START_S, Execution, execute
+from harness.runner.unchanged import check_unchanged
+from harness.store.attempt import RunWriter, claim
+from harness.store.store import Store
+from tests.one_run import DONE, SPEC, finish
+
+SILENCE_S = 100.0
+Moment = tuple[float, Callable[[RunWriter], None] | None]
+OTHER = {"system": {"compile": "off"}, "timing": {"exclusive_node": False}}
+PLAIN = replace(SPEC, config={**SPEC.config, **OTHER})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(tmp_path / "results")
+
+
+def ticks(script: Sequence[Moment]) -> Iterator[Moment]:
+    for seconds, action in script:
+        while seconds > 1 and not isinstance(action, Stall):
+            yield 1, None
+            seconds -= 1
+        yield seconds, action
+
+
+class Stall:
+    """The whole machine stands still."""
+
+    def __call__(self, out: RunWriter) -> None: ...
+
+
+class ScriptedWorker:
+    """It claims the run when it is told to, and lives through a script: (seconds later, what it does then).
+
+    The runner looks at it once a second, as it does where the machine does not stand still.
+    """
+
+    def __init__(self, store: Store, script: Sequence[Moment]) -> None:
+        self.store, self.script, self.now = store, ticks(script), 1000.0
+        self.killed, self.orders = 0, 0
+        self.out: RunWriter | None = None
+
+    def send(self, told: WorkerOrder) -> "ScriptedWorker":
+        self.orders += 1
+        self.token = told.token
+        return self
+
+    def event(self, timeout_s: float) -> WorkerEvent | None:
+        moment = next(self.script, None)
+        if moment is None:
+            assert self.out is not None
+            finish(self.out)
+            return WorkerEvent(status="finished", val_loss=1.5)
+        self.now += moment[0]
+        if moment[1] is not None:
+            self.out = self.out or claim(self.store, SPEC, token=self.token)
+            assert self.out is not None
+            moment[1](self.out)
+        return None
+
+    def kill(self) -> None:
+        self.killed += 1
+        if self.out is not None:
+            self.out.release()
+
+    def clock(self) -> SimpleNamespace:
+        return SimpleNamespace(monotonic=lambda: self.now)
+
+
+def begins(out: RunWriter) -> None:
+    """It has claimed the run, and made no step."""
+
+
+def step(n: int) -> Callable[[RunWriter], None]:
+    def heartbeat(out: RunWriter) -> None:
+        (out.folder / "progress.json").write_text(f'{{"step": {n}, "steps": 10}}')
+
+    return heartbeat
+
+
+@pytest.fixture
+def follow(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """(how it ended, the worker) of a run whose worker goes by a script."""
+    made = []
+
+    def inner(
+        script: list[Any], wall_s: float | None = None, **options: Any
+    ) -> tuple[WorkerEvent, ScriptedWorker]:
+        worker = ScriptedWorker(store, script)
+        made.append(worker)
+        monkeypatch.setattr(order, "time", worker.clock())
+        limits = RunLimits(silence_s=SILENCE_S, wall_s=wall_s)
+        run = Execution(spec=SPEC, store=store, command="", limits=limits, **options)
+        return execute(worker, run), worker  # type: ignore[arg-type]
+
+    yield inner
+    for worker in made:
+        if worker.out is not None:
+            worker.out.release()
+
+
+def test_a_heartbeat_keeps_a_slow_run(follow: Callable[..., Any]) -> None:
+    """Ten times the allowed silence in all, never more than it between two steps."""
+    event, worker = follow([(0, begins), *((SILENCE_S - 1, step(n)) for n in range(11))])
+    assert (event.status, worker.killed) == ("finished", 0)
+
+
+def test_a_run_that_stays_at_its_step_is_ended(follow: Callable[..., Any], store: Store) -> None:
+    event, worker = follow(
+        [
+            (0, begins),
+            (50, step(1)),
+            (60, step(1)),
+            (SILENCE_S - 61, step(1)),
+            (2, step(1)),
+            (9, None),
+        ]
+    )
+    assert (event.status, event.reason) == ("timeout", "it made no step for 100 s")
+    assert worker.killed == 1
+    ends = [r for r in read_lines(store.directory(SPEC.run_id) / "attempts.jsonl") if "ended" in r]
+    assert [(r["status"], r["reason"]) for r in ends] == [("timeout", "it made no step for 100 s")]
+
+
+def test_a_machine_that_stood_still_costs_no_run(follow: Callable[..., Any]) -> None:
+    script = [(0, begins), (50, step(1)), (10 * SILENCE_S, Stall()), (40, step(1)), (30, step(2))]
+    event, worker = follow(script, wall_s=150)
+    assert (event.status, worker.killed) == ("finished", 0)
+
+
+def test_a_start_may_be_slower_than_a_step(follow: Callable[..., Any]) -> None:
+    event, _ = follow([(START_S - 1, None), (0, begins), (SILENCE_S - 1, step(0))])
+    assert event.status == "finished"
+
+
+def test_a_worker_that_never_begins_is_ended(follow: Callable[..., Any]) -> None:
+    event, worker = follow([(START_S - 1, None), (2, None)])
+    assert (event.status, worker.killed) == ("timeout", 1)
+    assert event.reason == f"it made no step for {START_S:g} s"
+
+
+def test_the_wall_limit_counts_from_when_the_run_began(follow: Callable[..., Any]) -> None:
+    steps = [(40.0, step(n)) for n in range(3)]
+    event, _ = follow([(500, None), (0, begins), *steps], wall_s=121)
+    assert event.status == "finished"
+
+
+def test_the_wall_limit_ends_a_run_that_moves(follow: Callable[..., Any]) -> None:
+    steps = [(40.0, step(n)) for n in range(4)]
+    event, worker = follow([(500, None), (0, begins), *steps], wall_s=119)
+    assert (event.status, worker.killed) == ("timeout", 1)
+    assert event.reason == "it ran longer than its wall limit of 119 s"
+
+
+def test_the_first_step_is_told_once(follow: Callable[..., Any]) -> None:
+    told: list[int] = []
+    event, _ = follow(
+        [(0, begins), (30, None), (30, step(0)), (30, step(1)), (30, step(2))],
+        first_step=lambda: told.append(1),
+    )
+    assert (event.status, told) == ("finished", [1])
+
+
+def test_a_stop_ends_the_run_with_its_status(follow: Callable[..., Any]) -> None:
+    answers = iter([None, "preempted"])
+    event, worker = follow([(0, begins), (1, None), (1, None)], stop=lambda: next(answers))
+    assert (event.status, event.reason) == ("preempted", "stopped by a signal")
+    assert worker.killed == 1
+
+
+# ---------------------------------------------------------------- signals
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    numbers = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_call_under_nohup_goes_on_when_its_terminal_closes(handlers: None) -> None:
+    told: list[str] = []
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stop_signals(told.append):
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert told == []
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert told == ["preempted"]
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_a_terminal_that_closes_interrupts_and_signals_are_given_back(handlers: None) -> None:
+    told: list[str] = []
+
+    def mine(number: int, frame: object) -> None:
+        told.append("mine")
+
+    signal.signal(signal.SIGHUP, mine)
+    with stop_signals(told.append):
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert told == ["interrupted", "interrupted", "mine"]
+
+
+# ---------------------------------------------------------------- runs that somebody else has
+
+
+@pytest.mark.parametrize("status", ["failed", "timeout", "oom", "diverged", "finished"])
+def test_a_run_that_ended_elsewhere_is_not_tried_again(
+    store: Store, status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def taken(worker: Any, run: Execution) -> WorkerEvent:
+        """Another runner has it; it ends there before we look again."""
+        asked.append(run.spec.run_id)
+        out = claim(store, PLAIN)
+        assert out is not None
+        finish(out, replace(DONE, status=status, reason="as it ended there"))
+        return WorkerEvent(status="taken")
+
+    monkeypatch.setattr(local, "execute", taken)
+    planned = PlannedRun(arm="baseline", block=0, order=0, spec=PLAIN)
+    summary = Runner([planned], store, Node(), ExecutorOptions(experiment="fake")).run()
+    assert asked == [PLAIN.run_id]
+    assert summary.statuses == {PLAIN.run_id: status}
+    assert summary.reasons == {PLAIN.run_id: "as it ended there"}
+
+
+def test_a_run_that_was_given_up_elsewhere_is_taken_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = ["taken", "finished"]
+
+    def execute_here(worker: Any, run: Execution) -> WorkerEvent:
+        out = claim(store, PLAIN)
+        assert out is not None
+        status = answers.pop(0)
+        finish(out, Outcome(status="interrupted") if status == "taken" else DONE)
+        return WorkerEvent(status=status)
+
+    monkeypatch.setattr(local, "execute", execute_here)
+    planned = PlannedRun(arm="baseline", block=0, order=0, spec=PLAIN)
+    summary = Runner([planned], store, Node(), ExecutorOptions(experiment="fake")).run()
+    assert (answers, summary.statuses) == ([], {PLAIN.run_id: "finished"})
+
+
+# ---------------------------------------------------------------- what must not change meanwhile
+
+
+def test_another_environment_than_the_planned_one_is_refused() -> None:
+    source = source_of([])
+    as_planned = replace(
+        SPEC,
+        source_digest=source.digest,
+        source_files=dict(source.files),
+        environment_digest=environment_lock().digest,
+    )
+    check_unchanged(as_planned)
+    with pytest.raises(UserError, match="the environment changed since the run was planned"):
+        check_unchanged(replace(as_planned, environment_digest="0" * 16))
+    with pytest.raises(UserError, match="the source changed since the run was planned"):
+        check_unchanged(replace(as_planned, source_digest="0" * 16))

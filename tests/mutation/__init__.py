@@ -1,0 +1,1 @@
+"""Small sabotages of the code, one at a time: which of them does no test notice?"""
