@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli.progress import Progress
 from harness.run.measured import Measured
 from harness.run.metrics import TrainingLoss, Validation
 from harness.run.read import read_json, read_lines
@@ -89,7 +90,7 @@ def test_an_end_before_any_attempt_holds_no_secret(store: Store) -> None:
     store.note_lost(SPEC.run_id, status="failed", reason=SECRETS)
     assert leaks(everything_in(store)) == []
     assert ends_of(store) == [(None, "failed")]
-    assert store.state(SPEC.run_id)["status"] == "failed"
+    assert store.state(SPEC.run_id).status == "failed"
 
 
 def test_the_log_that_a_dead_process_left_is_kept_without_secrets(store: Store) -> None:
@@ -119,14 +120,14 @@ def test_the_end_of_one_attempt_is_not_that_of_another(store: Store) -> None:
     claimed(store, token="second")
     store.note_end(SPEC.run_id, token="second", status="timeout", reason="no step")
     assert ends_of(store) == [(1, "failed"), (2, "timeout")]
-    assert store.state(SPEC.run_id)["status"] == "timeout"
+    assert store.state(SPEC.run_id).status == "timeout"
 
 
 def test_an_unknown_token_ends_nothing(store: Store) -> None:
     claimed(store, token="mine")
     store.note_end(SPEC.run_id, token="yours", status="timeout", reason="no step")
     assert ends_of(store) == []
-    assert store.state(SPEC.run_id)["status"] == "running"
+    assert store.state(SPEC.run_id).status == "running"
 
 
 def test_a_noted_end_gives_the_run_back(store: Store) -> None:
@@ -153,9 +154,10 @@ def test_a_result_says_when_it_began_and_ended_and_which_attempt_it_was(store: S
     finish(out, DONE)
     result, rows = read_result(out.run), rows_of(store)
     assert result is not None
-    assert result["attempt"] == 2
-    assert (result["started"], result["ended"]) == (rows[-2]["started"], rows[-1]["ended"])
-    assert result["started"] <= result["ended"]
+    assert result.attempt == 2
+    assert (result.started, result.ended) == (rows[-2]["started"], rows[-1]["ended"])
+    assert result.started is not None and result.ended is not None
+    assert result.started <= result.ended
 
 
 # ---------------------------------------------------------------- owners
@@ -241,7 +243,7 @@ def test_progress_is_told_at_once_and_then_at_most_once_a_second(
     for step, moment in enumerate((100.0, 100.5, 100.99, 101.0, 101.5, 102.0)):
         now[0] = moment
         out.heartbeat(step, 10)
-        told.append(store.progress(SPEC.run_id)["step"])  # type: ignore[index]
+        told.append(store.progress(SPEC.run_id).step)  # type: ignore[union-attr]
     assert told == [0, 0, 0, 3, 3, 5]
 
 
@@ -251,4 +253,4 @@ def test_progress_tells_the_latest_validation(store: Store) -> None:
         out.metric(Validation(step=step, val_loss=loss, train_time_s=1.0))
     out.metric(TrainingLoss(step=6, train_loss=3.0))
     out.heartbeat(6, 10)
-    assert store.progress(SPEC.run_id) == {"step": 6, "steps": 10, "val_loss": 4.0}
+    assert store.progress(SPEC.run_id) == Progress(step=6, steps=10, val_loss=4.0)
