@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from harness.cli.progress import Progress
 from harness.run.measured import Measured
 from harness.run.metrics import TrainingLoss, Validation
 from harness.run.read import read_json, read_lines
@@ -18,6 +17,7 @@ from harness.run.spec import Outcome
 from harness.store import attempt
 from harness.store.attempt import RunWriter, claim
 from harness.store.claims import DEAD_AFTER_S, owner_of, process_start
+from harness.store.state import Progress
 from harness.store.store import Store
 from tests.fake_matrix import wait_for
 from tests.one_run import DONE, SPEC, finish
