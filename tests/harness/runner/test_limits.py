@@ -245,7 +245,7 @@ def test_a_run_that_ended_elsewhere_is_not_tried_again(
         return WorkerEvent(status="taken")
 
     monkeypatch.setattr(local, "execute", taken)
-    planned = PlannedRun(arm="baseline", block=0, order=0, spec=PLAIN)
+    planned = PlannedRun(arm="baseline", block=0, place=0, spec=PLAIN)
     summary = Runner([planned], store, Node(), ExecutorOptions(experiment="fake")).run()
     assert asked == [PLAIN.run_id]
     assert summary.statuses == {PLAIN.run_id: status}
@@ -265,7 +265,7 @@ def test_a_run_that_was_given_up_elsewhere_is_taken_back(
         return WorkerEvent(status=status)
 
     monkeypatch.setattr(local, "execute", execute_here)
-    planned = PlannedRun(arm="baseline", block=0, order=0, spec=PLAIN)
+    planned = PlannedRun(arm="baseline", block=0, place=0, spec=PLAIN)
     summary = Runner([planned], store, Node(), ExecutorOptions(experiment="fake")).run()
     assert (answers, summary.statuses) == ([], {PLAIN.run_id: "finished"})
 
