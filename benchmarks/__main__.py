@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks import r08_plain, r18_plain
-from harness.bench.steps import Candidate, Text, interleave, ratio, resolve
+from harness.bench.steps import Candidate, Text, TimeRatio, interleave, ratio, resolve
 from harness.config.run import RunConfig, get
 from harness.corpora.corpus import data_root
 from harness.corpora.index import open_corpus, prepare
@@ -118,7 +118,7 @@ def timed(step: Any) -> float:
     return (time.process_time() - began) * 1000
 
 
-def speed(name: str, width: int, rounds: int) -> dict[str, Any]:
+def speed(name: str, width: int, rounds: int) -> TimeRatio:
     """The core's step over the script's, both with their data."""
     core = make_core(name, width)
     plain = make_plain(name, core)
@@ -162,7 +162,8 @@ def compare(name: str, width: int, rounds: int) -> dict[str, Any]:
     core, plain = peaks(name, width)
     return {
         "record": name, "width": width, "loss_gap": gap,
-        "plain_ms": times["a_ms"], "core_ms": times["b_ms"], **{k: times[k] for k in ("rounds", "ratio", "low", "high")},
+        "plain_ms": times.a_ms, "core_ms": times.b_ms,
+        "rounds": times.rounds, "ratio": times.ratio, "low": times.low, "high": times.high,
         "plain_mib": plain, "core_mib": core, "memory_ratio": core / plain,
     }  # fmt: skip
 

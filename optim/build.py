@@ -1,14 +1,13 @@
 """From parameters by role to optimizers: which rule and which rate moves which parameter."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import torch
 import torch._dynamo  # by every optimizer when it is made: imported here, a worker's forks share it
 from torch.nn import Parameter
 
 from .config import OptimConfig
-from .muon import Muon, OrthogonalNesterov
+from .muon import Group, Muon, OrthogonalNesterov
 
 Named = list[tuple[str, Parameter]]
 
@@ -60,7 +59,7 @@ def build_optimizers(
     return optimizers
 
 
-def _group(role: str, named: Named, lr: float) -> dict[str, Any]:
+def _group(role: str, named: Named, lr: float) -> Group:
     return {
         "params": [p for _, p in named],
         "names": [name for name, _ in named],
@@ -70,7 +69,7 @@ def _group(role: str, named: Named, lr: float) -> dict[str, Any]:
     }
 
 
-def _adam_groups(params: dict[str, Named], config: OptimConfig) -> list[dict[str, Any]]:
+def _adam_groups(params: dict[str, Named], config: OptimConfig) -> list[Group]:
     """One group per role; value tables without a rate of their own join the token table's group."""
     if config.value_embed_lr is None and "embed" in params and "value_embed" in params:
         joined = params["embed"] + params["value_embed"]
@@ -83,9 +82,7 @@ def _adam_groups(params: dict[str, Named], config: OptimConfig) -> list[dict[str
     ]
 
 
-def _adam(
-    groups: list[dict[str, Any]], config: OptimConfig, device_type: str
-) -> torch.optim.Optimizer:
+def _adam(groups: list[Group], config: OptimConfig, device_type: str) -> torch.optim.Optimizer:
     fused = config.adam_fused and device_type in FUSED_DEVICES
     rule = torch.optim.AdamW if config.weight_decay else torch.optim.Adam
     return rule(

@@ -26,6 +26,7 @@ from .exchange import EXCHANGES, Ranks, redundant
 from .orthogonalize import frobenius, orthogonalize, result_dtype
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
+Group = dict[str, Any]  # of parameters, as torch.optim keeps it: a rule's settings by name
 
 
 def accumulate_sum(buffers: Tensors, grads: Tensors, mu: float) -> None:
@@ -93,7 +94,7 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(
         self,
-        groups: list[dict[str, Any]],
+        groups: list[Group],
         config: OptimConfig,
         *,
         dtype: torch.dtype = torch.float32,
@@ -159,7 +160,7 @@ class Muon(torch.optim.Optimizer):
                 update, apply = partial(self._update, group), partial(self._apply, group)
                 self.exchange(group["params"], update, apply, self.ranks, self.update_dtype)
 
-    def _update(self, group: dict[str, Any], batch: list[Parameter]) -> Tensor:
+    def _update(self, group: Group, batch: list[Parameter]) -> Tensor:
         """Advance the momenta of a batch of one shape; its orthogonalised updates, (K, M, N)."""
         grads: list[Tensor] = [p.grad for p in batch if p.grad is not None]
         for p in batch:
@@ -175,7 +176,7 @@ class Muon(torch.optim.Optimizer):
             pieces = pieces * self.scale_of_update(pieces)
         return pieces.view_as(u_KMN)
 
-    def _apply(self, group: dict[str, Any], batch: list[Parameter], u_KMN: Tensor) -> None:
+    def _apply(self, group: Group, batch: list[Parameter], u_KMN: Tensor) -> None:
         """p <- p - lr s U in the parameters' dtype, for a batch of one shape."""
         u_KMN, step_size = u_KMN.to(batch[0].dtype), group["lr"]
         if self.scale_of_step is not None:

@@ -10,6 +10,8 @@ gap is time in which the device waits.
 import os
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -29,6 +31,15 @@ PARTS = (
     ("nccl:", "communication"),
     ("gloo:", "communication"),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPart:
+    """One part of a step."""
+
+    part: str
+    ms: float
+    share: float  # of the step's time under the profiler
 
 
 def part_of(name: str) -> str | None:
@@ -84,7 +95,7 @@ def _part_around(event: Any) -> str:
     return "other" if outer is None else str(part_of(outer.name))
 
 
-def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
+def breakdown(candidate: Candidate, *, steps: int = 3) -> list[StepPart]:
     """Parts of a step with their share of its time under the profiler, the dearest first.
 
     `gaps` is what no part accounts for.
@@ -116,7 +127,7 @@ def breakdown(candidate: Candidate, *, steps: int = 3) -> list[dict[str, Any]]:
     for part, microseconds in (kernel_time if cuda else host_time)(events):
         parts[part] = parts.get(part, 0.0) + microseconds
     parts["gaps"] = wall_us - sum(parts.values())
-    rows = [
-        {"part": part, "ms": us / steps / 1000, "share": us / wall_us} for part, us in parts.items()
-    ]
-    return sorted(rows, key=lambda row: -row["share"])
+    of_step = []
+    for part, us in parts.items():
+        of_step.append(StepPart(part=part, ms=us / steps / 1000, share=us / wall_us))
+    return sorted(of_step, key=attrgetter("share"), reverse=True)

@@ -6,6 +6,7 @@ Part of harness/bench/gpu_check.py.
 import os
 import statistics
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,10 +16,22 @@ import torch.multiprocessing as mp
 import harness.optim.exchange
 from harness.bench.steps import ratio
 from harness.config.run import RunConfig
-from harness.optim.muon import Muon
+from harness.optim.muon import Group, Muon
 from harness.training.flops import hidden_shapes
 
 PORT = "29517"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatherFigures:
+    """An update's orthogonalisation on so many processes, its gather in both forms."""
+
+    world: int
+    async_ms: float  # median
+    sync_ms: float
+    sync_over_async: float  # median ratio of the times, with its interval
+    low: float | None
+    high: float | None
 
 
 def synchronous(gather: Any) -> Any:
@@ -69,14 +82,14 @@ def _process(
     dist.destroy_process_group()
 
 
-def _groups(config: RunConfig, place: torch.device) -> list[dict[str, Any]]:
+def _groups(config: RunConfig, place: torch.device) -> list[Group]:
     """Hidden matrices with random values and gradients, in groups of one size."""
     by_size: dict[int, list[torch.nn.Parameter]] = {}
     for i, shape in enumerate(hidden_shapes(config)):
         parameter = torch.nn.Parameter(_random(shape, i, place))
         parameter.grad = _random(shape, 1000 + i, place)
         by_size.setdefault(parameter.numel(), []).append(parameter)
-    groups: list[dict[str, Any]] = []
+    groups: list[Group] = []
     for parameters in by_size.values():
         names = list(map(str, range(len(parameters))))
         groups.append({"params": parameters, "names": names})
@@ -87,7 +100,7 @@ def _random(shape: tuple[int, ...], seed: int, place: torch.device) -> torch.Ten
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(place)
 
 
-def gather(config: RunConfig, *, world: int, device: str, rounds: int) -> dict[str, Any]:
+def gather(config: RunConfig, *, world: int, device: str, rounds: int) -> GatherFigures:
     """Milliseconds of an update's orthogonalisation.
 
     async_ms, sync_ms, and the synchronous form's time over the other's.
@@ -98,11 +111,11 @@ def gather(config: RunConfig, *, world: int, device: str, rounds: int) -> dict[s
         pass
     pairs = answers.get()
     compared = ratio(pairs)
-    return {
-        "world": world,
-        "async_ms": statistics.median(a for a, _ in pairs),
-        "sync_ms": statistics.median(s for _, s in pairs),
-        "sync_over_async": compared["ratio"],
-        "low": compared["low"],
-        "high": compared["high"],
-    }
+    return GatherFigures(
+        world=world,
+        async_ms=statistics.median(a for a, _ in pairs),
+        sync_ms=statistics.median(s for _, s in pairs),
+        sync_over_async=compared.ratio,
+        low=compared.low,
+        high=compared.high,
+    )

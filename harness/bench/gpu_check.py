@@ -16,16 +16,15 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 
-from harness.bench.gpu_page import page
+from harness.bench.gpu_page import CheckRow, GpuCheck, page
 from harness.bench.machine_checks import CHECKS, Figures, Place
 from harness.bench.steps import resolve
 from harness.errors import UserError
@@ -34,23 +33,6 @@ TOTAL_S, TOTAL_DRY_S = 520, 600
 LEAST_S = 10  # with less time left a check is not begun
 DRY_SLOWER = 3  # times its limit that a check may take in a dry run
 WARM_SHARE = 0.1  # of the first start's time, with compiled kernels at hand
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckRow:
-    """How a check of one preset ended; its fields are the keys of a row in gpu-check.json."""
-
-    check: str
-    preset: str
-    status: str  # passed, failed, error or not run
-    seconds: float = 0.0
-    reason: str | None = None
-    figures: Figures = field(default_factory=dict)
-
-    @property
-    def is_fine(self) -> bool:
-        """Whether the machine may be accepted with it: one GPU has nothing to gather."""
-        return self.status == "passed" or (self.status == "not run" and self.check == "gather")
 
 
 def run_check(name: str, preset: str, place: Place, limit_s: float) -> CheckRow:
@@ -130,7 +112,7 @@ def start(rows: Sequence[CheckRow], preset: str, dry: bool) -> CheckRow | None:
     )
 
 
-def environment(device: str) -> dict[str, Any]:
+def environment(device: str) -> Figures:
     """The versions and the GPUs of this machine."""
     cuda = device == "cuda"
     gpus, cudnn, memory_gib = [], None, None
@@ -181,8 +163,8 @@ class Session:
         return rows
 
 
-def check_machine(presets: list[str], place: Place) -> dict[str, Any]:
-    """All checks; prints a line for each. Returns the content of gpu-check.json.
+def check_machine(presets: list[str], place: Place) -> GpuCheck:
+    """All checks; prints a line for each.
 
     One that cannot run beside others is tried again alone.
     """
@@ -202,21 +184,21 @@ def check_machine(presets: list[str], place: Place) -> dict[str, Any]:
         warm_start = start(rows, preset, place.dry)
         if warm_start is not None:
             rows.append(warm_start)
-    return {
-        "schema": 1,
-        "dry_run": place.dry,
-        "passed": all(row.is_fine for row in rows),
-        "wall_s": session.elapsed_s(),
-        "environment": environment(place.device),
-        "presets": presets,
-        "checks": [asdict(row) for row in rows],
-    }
+    return GpuCheck(
+        dry_run=place.dry,
+        passed=all(row.is_fine for row in rows),
+        wall_s=session.elapsed_s(),
+        environment=environment(place.device),
+        presets=presets,
+        checks=rows,
+    )
 
 
-def write(result: Mapping[str, Any], folder: Path) -> None:
+def write(result: GpuCheck, folder: Path) -> None:
     """gpu-check.json and its page."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "gpu-check.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(asdict(result), indent=1)
+    (folder / "gpu-check.json").write_text(f"{text}\n", encoding="utf-8")
     (folder / "gpu-check.html").write_text(page(result), encoding="utf-8")
 
 
@@ -269,9 +251,9 @@ def main(arguments: list[str] | None = None) -> None:
         place = Place(device=device, dry=given.dry_run, folder=Path(folder))
         result = check_machine(presets, place)
     write(result, given.output)
-    verdict = "passed" if result["passed"] else "FAILED"
-    print(f"{verdict} in {result['wall_s']:.0f} s: {given.output / 'gpu-check.html'}")
-    sys.exit(0 if result["passed"] else 1)
+    verdict = "passed" if result.passed else "FAILED"
+    print(f"{verdict} in {result.wall_s:.0f} s: {given.output / 'gpu-check.html'}")
+    sys.exit(0 if result.passed else 1)
 
 
 if __name__ == "__main__":

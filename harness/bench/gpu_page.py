@@ -1,6 +1,7 @@
 """The page of harness/bench/gpu_check.py: one HTML file without anything from elsewhere."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -14,6 +15,40 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; }
 .failed, .error { color: #a40000; font-weight: 600; } .passed { color: #14641b; }
 """
 SUMMARY = ("check", "preset", "status", "seconds", "reason")  # of a row, without its figures
+
+
+Cells = Mapping[str, Any]  # column of a table -> what its cell says
+Figures = dict[str, Any]  # of a check, in gpu-check.json; with "passed" where it has a bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRow:
+    """How a check of one preset ended; its fields are the keys of a row in gpu-check.json."""
+
+    check: str
+    preset: str
+    status: str  # passed, failed, error or not run
+    seconds: float = 0.0
+    reason: str | None = None
+    figures: Figures = field(default_factory=dict)
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether the machine may be accepted with it: one GPU has nothing to gather."""
+        return self.status == "passed" or (self.status == "not run" and self.check == "gather")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuCheck:
+    """gpu-check.json."""
+
+    schema: int = 1
+    dry_run: bool
+    passed: bool
+    wall_s: float
+    environment: Figures  # versions and GPUs of the machine
+    presets: Sequence[str]
+    checks: Sequence[CheckRow]
 
 
 def text(value: Any) -> str:
@@ -32,7 +67,7 @@ def cell(value: Any) -> str:
     return f"<td>{text(value)}</td>"
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
+def table(rows: Sequence[Cells]) -> str:
     """A table with a column for every key of its rows."""
     columns: dict[str, None] = {}
     for row in rows:
@@ -45,10 +80,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def section(row: Mapping[str, Any]) -> str:
+def section(row: CheckRow) -> str:
     """One check: its status, its figures, and the lists among them as tables."""
-    figures = row["figures"]
-    single: list[dict[str, Any]] = []
+    figures = row.figures
+    single: list[Cells] = []
     tables: list[str] = []
     for name, value in figures.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -57,31 +92,31 @@ def section(row: Mapping[str, Any]) -> str:
             single.append({"figure": name, "value": value})
     if single:
         tables.insert(0, table(single))
-    reason = f" {escape(row['reason'])}" if row["reason"] else ""
-    kind = row["status"].replace(" ", "-")
+    reason = f" {escape(row.reason)}" if row.reason else ""
+    kind = row.status.replace(" ", "-")
     return (
-        f"<h2>{escape(row['check'])} {escape(row['preset'])}: <span"
-        f' class="{kind}">{row["status"]}</span></h2>'
-        f"<p>{row['seconds']:.1f} s{reason}</p>" + "".join(tables)
+        f"<h2>{escape(row.check)} {escape(row.preset)}: <span"
+        f' class="{kind}">{row.status}</span></h2>'
+        f"<p>{row.seconds:.1f} s{reason}</p>" + "".join(tables)
     )
 
 
-def page(result: Mapping[str, Any]) -> str:
-    """The whole page of a result as in gpu-check.json."""
+def page(result: GpuCheck) -> str:
+    """The whole page of a result."""
     title = "GPU check"
-    if result["dry_run"]:
+    if result.dry_run:
         title += " (dry run: tiny sizes on a CPU, the figures mean nothing)"
-    verdict = "passed" if result["passed"] else "failed"
+    verdict = "passed" if result.passed else "failed"
     summary = []
-    for row in result["checks"]:
-        summary.append({key: row[key] for key in SUMMARY})
-    machine = [{"what": key, "found": value} for key, value in result["environment"].items()]
+    for row in result.checks:
+        summary.append({key: getattr(row, key) for key in SUMMARY})
+    machine = [{"what": key, "found": value} for key, value in result.environment.items()]
     return (
         '<!doctype html><html lang="en"><meta'
         f' charset="utf-8"><title>{title}</title><style>{STYLE}</style><h1>{title}</h1><p>All'
-        f' checks: <span class="{verdict}">{verdict}</span>, {result["wall_s"]:.0f} s</p>'
+        f' checks: <span class="{verdict}">{verdict}</span>, {result.wall_s:.0f} s</p>'
         + table(machine)
         + table(summary)
-        + "".join(map(section, result["checks"]))
+        + "".join(map(section, result.checks))
         + "</html>\n"
     )

@@ -2,11 +2,11 @@
 
 Part of harness/bench/gpu_check.py.
 
-Each check returns rows {what, error, bound, passed}; an error is the largest difference over the
-largest value of the reference.
+An error is the largest difference over the largest value of the reference.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +18,6 @@ from harness.model.attention import KERNELS, make_mask
 from harness.model.gpt import Tokens
 from harness.training.core import Core
 
-Rows = Iterator[dict[str, Any]]
 # kernels in bf16 against fp32: 8 bits of mantissa, summed over a row in another order
 BF16_BOUND = 0.03
 COMPILED_BOUND = 0.01  # of a loss: the same mathematics, rounded elsewhere
@@ -32,11 +31,21 @@ WINDOWS = (
 )
 
 
-def row(what: str, computed: Tensor, reference: Tensor, bound: float) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class KernelRow:
+    """One comparison; its error is relative to the reference's largest value."""
+
+    what: str
+    error: float
+    bound: float
+    passed: bool
+
+
+def row(what: str, computed: Tensor, reference: Tensor, bound: float) -> KernelRow:
     """One comparison; its error is relative to the reference's largest value."""
     expected = reference.double()
     error = float((computed.double() - expected).abs().max() / expected.abs().max())
-    return {"what": what, "error": error, "bound": bound, "passed": error <= bound}
+    return KernelRow(what=what, error=error, bound=bound, passed=error <= bound)
 
 
 def with_gradients(kernel: Callable[..., Tensor], tensors: list[Tensor], mask: Any) -> list[Tensor]:
@@ -54,7 +63,7 @@ def inputs(device: str, T: int) -> list[Tensor]:
     return [torch.randn(1, n_heads, T, 128, generator=draw).to(device) for _ in range(3)]
 
 
-def attention(device: str) -> Rows:
+def attention(device: str) -> Iterator[KernelRow]:
     """FlexAttention against the dense kernel in every mask, SDPA backends against the plain one."""
     cuda = device == "cuda"
     T = 2048 if cuda else 256
@@ -119,7 +128,7 @@ def losses(config: RunConfig, device: str, compiled: Any = None) -> Tensor:
     return torch.cat([*of_updates, core.evaluate(UPDATES, [(batch[0][0], batch[1][0])])])
 
 
-def networks(device: str, preset: str) -> Rows:
+def networks(device: str, preset: str) -> Iterator[KernelRow]:
     """A preset compiled against eager, and low precision against fp32, by losses of updates."""
     cuda = device == "cuda"
     config = small(preset, device)

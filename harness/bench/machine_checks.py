@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import torch
 
 from harness.bench.breakdown import breakdown
 from harness.bench.gather_check import gather
-from harness.bench.kernel_check import attention, networks
+from harness.bench.gpu_page import Figures
+from harness.bench.kernel_check import KernelRow, attention, networks
 from harness.bench.steps import GPT2, Candidate, Text, compare, measure, resolve, synthetic
-from harness.config.run import RunConfig
+from harness.config.run import NewValues, RunConfig
 from harness.corpora.index import prepare
 
 TRAINED_TOKENS, TRAINED_STEPS = 65_536, 200
@@ -27,7 +28,6 @@ TINY = {
     "data.seq_len": 128,
     "data.micro_tokens": 128,
 }
-Figures = dict[str, Any]  # as in gpu-check.json; with "passed" where a check has a bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +46,9 @@ class Place:
     def steps(self) -> int:
         return 2 if self.dry else 5
 
-    def settings(self, **more: Any) -> dict[str, Any]:
+    def settings(self, **more: Any) -> NewValues:
         """Dotted fields and their values; more: further ones, `__` for the dot."""
-        settings: dict[str, Any] = dict(SETTINGS)
+        settings: NewValues = dict(SETTINGS)
         if self.dry:
             settings |= TINY
         for key, value in more.items():
@@ -88,8 +88,9 @@ def check_network(place: Place, preset: str) -> Figures:
     return _of_rows(list(networks(place.device, preset)))
 
 
-def _of_rows(rows: list[dict[str, Any]]) -> Figures:
-    return {"rows": rows, "passed": all(row["passed"] for row in rows)}
+def _of_rows(rows: list[KernelRow]) -> Figures:
+    content = [asdict(row) for row in rows]
+    return {"rows": content, "passed": all(row.passed for row in rows)}
 
 
 def check_synthetic(place: Place, preset: str) -> Figures:
@@ -103,8 +104,8 @@ def check_synthetic(place: Place, preset: str) -> Figures:
         return {
             "tokens": "synthetic",
             "expandable_segments": False,
-            **figures,
-            "breakdown": breakdown(candidate, steps=1),
+            **asdict(figures),
+            "breakdown": [asdict(part) for part in breakdown(candidate, steps=1)],
         }
 
 
@@ -112,7 +113,7 @@ def check_real(place: Place, preset: str) -> Figures:
     """The second start: finds its kernels compiled. Expandable allocator segments."""
     candidate = place.candidate(preset, place.real(), system__expandable_segments=True)
     figures = measure(candidate, steps=place.steps, warmup=1)
-    return {"tokens": "stdlib", "expandable_segments": True, **figures}
+    return {"tokens": "stdlib", "expandable_segments": True, **asdict(figures)}
 
 
 def check_backends(place: Place, preset: str) -> Figures:
@@ -125,7 +126,7 @@ def check_backends(place: Place, preset: str) -> Figures:
     a = place.candidate(preset, text, model__attn_kernel=first)
     b = place.candidate(preset, text, model__attn_kernel=second)
     times = compare(a, b, steps=3 if place.dry else 8, warmup=1)
-    return {"a": first, "b": second, **times}
+    return {"a": first, "b": second, **asdict(times)}
 
 
 def check_gather(place: Place, preset: str) -> Figures:
@@ -134,7 +135,8 @@ def check_gather(place: Place, preset: str) -> Figures:
     if world < 2:
         return {"skipped": "needs more than one GPU"}
     rounds = 6 if place.dry else 30
-    return gather(place.config(preset), world=world, device=place.device, rounds=rounds)
+    gathered = gather(place.config(preset), world=world, device=place.device, rounds=rounds)
+    return asdict(gathered)
 
 
 def check_training(place: Place, preset: str) -> Figures:
@@ -161,9 +163,9 @@ def check_training(place: Place, preset: str) -> Figures:
     }
 
 
-def _training_fields(place: Place, preset: str, steps: int) -> dict[str, Any]:
+def _training_fields(place: Place, preset: str, steps: int) -> NewValues:
     """Fields of a training of so many steps, its schedules in the preset's proportions."""
-    fields: dict[str, Any] = {
+    fields: NewValues = {
         "schedule__steps": steps,
         "data__ranks": 1,
         "system__accumulate": "mean",

@@ -23,7 +23,8 @@ COLUMN = {  # of a figure by its name's first part; else norms
     "mask": "masks",
 }
 ORTHOGONAL_BOUND = 1e-5
-ORTHOGONAL_CASES: dict[str, dict[str, Any]] = {  # figure in orthogonalize.npz -> arguments
+Arguments = dict[str, Any]  # of orthogonalize, by name
+ORTHOGONAL_CASES: dict[str, Arguments] = {  # figure in orthogonalize.npz -> arguments
     "r04_steps5": {"form": "products", "norm": "fp32", "steps": 5},
     "r04_steps10": {"form": "products", "norm": "fp32", "steps": 10},
     "r11_steps5": {"form": "polynomial", "norm": "bf16", "steps": 5},
@@ -134,7 +135,7 @@ def check_orthogonalize(path: Path) -> Parity:
         if given is None or kind not in ORTHOGONAL_CASES or (case, kind) in NOT_COMPARED:
             continue
         if np.any(given):
-            arguments: dict[str, Any] = ORTHOGONAL_DEFAULTS | ORTHOGONAL_CASES[kind]
+            arguments: Arguments = ORTHOGONAL_DEFAULTS | ORTHOGONAL_CASES[kind]
             matrix = torch.from_numpy(given).float()
             ours = orthogonalize(matrix, dtype=torch.float32, **arguments)
             gaps.append(float(np.max(np.abs(ours.numpy() - expected))))

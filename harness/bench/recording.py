@@ -43,12 +43,16 @@ SIZES = (  # of META's config
 CURE = "record it again, or take it out of the folder"
 
 
+# of NAME.json, or of its `config`; what is read of it is checked first
+RecordedFacts = Mapping[str, Any]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recording:
     """A recorded trajectory: `meta` as in NAME.json, `arrays` as in NAME.npz."""
 
     stem: Path
-    meta: Mapping[str, Any]
+    meta: RecordedFacts
     arrays: Mapping[str, np.ndarray]
 
     def refuse(self, suffix: str, reason: str) -> UserError:

@@ -6,19 +6,20 @@ recordings: numpy's PCG64 seeded by crc32 of the parameter's name.
 """
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from harness.bench.recording import Recording
+from harness.bench.recording import RecordedFacts, Recording
 from harness.config.device import for_device
 from harness.config.presets import Values, preset_values, to_config
 from harness.config.validate import check_config
 from harness.model.gpt import Tokens
 from harness.model.mask import dense_mask, document_ids
+from harness.optim.muon import Group
 from harness.training.core import Core
 
 MASK_STEPS = (0, 5, 11)  # updates whose mask is recorded
@@ -52,7 +53,7 @@ def _scaled(name: str, z: np.ndarray, tied: bool) -> np.ndarray:
     return 0.05 * z
 
 
-def sized(values: Values, sizes: Mapping[str, Any]) -> Values:
+def sized(values: Values, sizes: RecordedFacts) -> Values:
     """The preset's values at the sizes of a recording's `config`, fp32."""
     micro_tokens = sizes["sequence_length"] * sizes["rows_per_micro_batch"]
     out = {
@@ -213,7 +214,7 @@ def trajectory(core: Core, recording: Recording) -> dict[str, np.ndarray]:
 
 def _add_schedules(figures: Figures, core: Core, recording: Recording) -> None:
     """The rates of an update in the recording's order of groups, and Muon's momentum."""
-    groups: list[dict[str, Any]] = []
+    groups: list[Group] = []
     for optimizer in core.optimizers:
         groups.extend(optimizer.param_groups)
     rates = []

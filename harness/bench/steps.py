@@ -11,7 +11,7 @@ and assumes no distribution.
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import comb
@@ -24,7 +24,7 @@ import torch
 
 from harness.config.device import for_device
 from harness.config.presets import check_names, frozen, load_scale, preset_values, to_config
-from harness.config.run import RunConfig
+from harness.config.run import RunConfig, Values
 from harness.config.validate import check_config
 from harness.data.loader import TrainLoader
 from harness.data.shards import write_shard
@@ -44,7 +44,7 @@ CONFIDENCE = 0.95
 
 
 def resolve(
-    name: str, *, scale: str, device: str, settings: Mapping[str, Any]
+    name: str, *, scale: str, device: str, settings: Values
 ) -> tuple[RunConfig, tuple[str, ...]]:
     """A preset at a scale with settings, as it runs on this device, and what was substituted.
 
@@ -149,6 +149,27 @@ class Candidate:
         return n_steps * self.config.data.batch_tokens / spent_s
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepFigures:
+    """What a candidate's steps took; the peak that does not apply to its device is None."""
+
+    steps: int  # timed
+    warmup_s: float
+    step_ms_median: float
+    step_ms_p95: float
+    tokens_per_s: float
+    loader_tokens_per_s: float
+    loader_ratio: float  # of the loader's rate to the training's
+    flops_per_token: float
+    attention_flops_per_token: float
+    optimizer_flops_per_token: float
+    matrix_flops_per_s: float
+    mfu: float
+    peak_allocated_mib: float | None = None
+    peak_reserved_mib: float | None = None
+    peak_rss_mib: float | None = None
+
+
 def memory(device: str) -> dict[str, float]:
     """Peak memory so far: of the allocator on CUDA, else of the whole process."""
     if device == "cuda":
@@ -157,7 +178,7 @@ def memory(device: str) -> dict[str, float]:
     return {"peak_rss_mib": peak_mib(os.getpid())}
 
 
-def measure(candidate: Candidate, *, steps: int, warmup: int = 3) -> dict[str, Any]:
+def measure(candidate: Candidate, *, steps: int, warmup: int = 3) -> StepFigures:
     """Step time, throughput, FLOPs, utilisation and memory of a candidate.
 
     `warmup` steps go first, uncounted.
@@ -173,24 +194,21 @@ def measure(candidate: Candidate, *, steps: int, warmup: int = 3) -> dict[str, A
     )
     tokens_per_s = c.data.batch_tokens / statistics.median(ms) * 1000
     loader = candidate.loader_rate()
-    return {
-        "steps": steps,
-        "warmup_s": warmup_s,
-        "step_ms_median": statistics.median(ms),
-        "step_ms_p95": float(np.quantile(ms, 0.95)),
-        "tokens_per_s": tokens_per_s,
-        "loader_tokens_per_s": loader,
-        "loader_ratio": loader / tokens_per_s,
-        "flops_per_token": flops.model,
-        "attention_flops_per_token": flops.attention,
-        "optimizer_flops_per_token": flops.optimizer,
-        "matrix_flops_per_s": rate,
-        "mfu": flops.model * tokens_per_s / rate,
-        "peak_allocated_mib": None,
-        "peak_reserved_mib": None,
-        "peak_rss_mib": None,
+    return StepFigures(
+        steps=steps,
+        warmup_s=warmup_s,
+        step_ms_median=statistics.median(ms),
+        step_ms_p95=float(np.quantile(ms, 0.95)),
+        tokens_per_s=tokens_per_s,
+        loader_tokens_per_s=loader,
+        loader_ratio=loader / tokens_per_s,
+        flops_per_token=flops.model,
+        attention_flops_per_token=flops.attention,
+        optimizer_flops_per_token=flops.optimizer,
+        matrix_flops_per_s=rate,
+        mfu=flops.model * tokens_per_s / rate,
         **peak,
-    }
+    )
 
 
 # ---------------------------------------------------------------- comparing
@@ -227,7 +245,19 @@ def median_interval(
     return ordered[k - 1], ordered[n - k]
 
 
-def ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class TimeRatio:
+    """b's time as a multiple of a's: the median over the rounds, with its interval."""
+
+    rounds: int
+    a_ms: float  # median
+    b_ms: float
+    ratio: float
+    low: float | None  # None: too few rounds
+    high: float | None
+
+
+def ratio(pairs: Sequence[tuple[float, float]]) -> TimeRatio:
     """The second one's time as a multiple of the first's.
 
     Median over the rounds, with its interval.
@@ -237,17 +267,17 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     ratios = [b / a for a, b in pairs]
     low, high = median_interval(ratios)
     medians = [statistics.median(times) for times in zip(*pairs, strict=True)]
-    return {
-        "rounds": len(pairs),
-        "a_ms": medians[0],
-        "b_ms": medians[1],
-        "ratio": statistics.median(ratios),
-        "low": low,
-        "high": high,
-    }
+    return TimeRatio(
+        rounds=len(pairs),
+        a_ms=medians[0],
+        b_ms=medians[1],
+        ratio=statistics.median(ratios),
+        low=low,
+        high=high,
+    )
 
 
-def compare(a: Candidate, b: Candidate, *, steps: int, warmup: int = 3) -> dict[str, Any]:
+def compare(a: Candidate, b: Candidate, *, steps: int, warmup: int = 3) -> TimeRatio:
     """Steps of two candidates in turn: b's time over a's."""
     for candidate in (a, b):
         candidate.timed(warmup)

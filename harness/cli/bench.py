@@ -1,5 +1,6 @@
 """How fast a preset trains on this machine, and where a step's time goes."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ from harness.cli.lookup import parse_overrides
 from harness.cli.options import Json
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
+from harness.run.document import Content, Fields
 
 if TYPE_CHECKING:
     from harness.bench.steps import Candidate, Text
@@ -22,7 +24,7 @@ UNITS = {
 WORDS = {1e6: "million", 1e9: "billion"}
 
 
-def side(text: str, preset: str | None) -> tuple[str, dict[str, Any]]:
+def side(text: str, preset: str | None) -> tuple[str, Content]:
     """One side of --compare: a preset's name, or KEY=VALUE,... on the preset of the command."""
     if "=" not in text:
         return text, {}
@@ -35,7 +37,7 @@ def side(text: str, preset: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def candidate(
-    preset: str, settings: dict[str, Any], *, scale: str, device: str, text: "Text | None" = None
+    preset: str, settings: Fields, *, scale: str, device: str, text: "Text | None" = None
 ) -> "Candidate":
     """The configuration, ready to train on its corpus (prepared if it is the embedded one)."""
     from harness.bench.steps import Candidate, Text, resolve
@@ -86,7 +88,7 @@ def bench(
     device = find_device()
     scale = scale or ("gpt2" if device == "cuda" else "tiny")
     common = parse_overrides(settings, None)
-    machine = describe_environment(None)["lock"]
+    machine = describe_environment(None).lock
     about = {"scale": scale, "device": device, "torch": machine.get("torch"), "preset": preset}
     if compare is not None:
         sides = [side(text, preset) for text in compare]
@@ -94,7 +96,8 @@ def bench(
             candidate(name, {**common, **fields}, scale=scale, device=device)
             for name, fields in sides
         ]
-        result = {**about, "a": compare[0], "b": compare[1], **interleaved(*made, steps=steps)}
+        times = asdict(interleaved(*made, steps=steps))
+        result = {**about, "a": compare[0], "b": compare[1], **times}
         print_json(result) if json else print_table([{k: result[k] for k in PAIR_COLUMNS}])
         return
     assert preset is not None
@@ -104,9 +107,9 @@ def bench(
         **about,
         "corpus": one.text.name,
         "substituted": list(substituted),
-        **measure(one, steps=steps),
+        **asdict(measure(one, steps=steps)),
     }
-    parts = breakdown(one)
+    parts = [asdict(part) for part in breakdown(one)]
     if json:
         print_json({**result, "breakdown": parts})
         return
@@ -120,7 +123,7 @@ def bench(
 PAIR_COLUMNS = ("a", "b", "rounds", "a_ms", "b_ms", "ratio", "low", "high")
 
 
-def line(name: str, value: Any) -> dict[str, Any]:
+def line(name: str, value: Any) -> Content:
     """A row of the table: large numbers in millions or billions, the utilisation in percent."""
     if name in UNITS:
         return {"what": name, "value": f"{value / UNITS[name]:.4g} {WORDS[UNITS[name]]}"}

@@ -3,9 +3,8 @@
 Fresh seeds, as many as its noise asks for, a margin.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +13,7 @@ from harness.cli.devices import KEY
 from harness.cli.lookup import current_part, name_of, parse_overrides, read_experiment
 from harness.cli.options import RESULTS, Exp, Results, Set
 from harness.errors import UserError
+from harness.run.document import Content, Document, Fields
 
 if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
@@ -105,7 +105,7 @@ def check_same_settings(file: "YamlFile", loaded: "Experiment", explored: "Plan"
         )
 
 
-def write_experiment(path: Path, opening: str, data: Mapping[str, Any]) -> None:
+def write_experiment(path: Path, opening: str, data: Document) -> None:
     """Write an experiment's file; raises UserError where another is there."""
     import yaml
 
@@ -180,14 +180,14 @@ def planned_seeds(
 
 
 def confirmatory(
-    data: Mapping[str, Any],
-    overrides: Mapping[str, Any],
+    data: Document,
+    overrides: Fields,
     plan: "Plan",
     arms: list[str],
     *,
     n: int,
     margin: float,
-) -> dict[str, Any]:
+) -> Content:
     """The new file's keys: the old one's, a name of its own, fresh seeds and the margin.
 
     data: the old file's. overrides: what --set replaced. plan: of the exploratory runs.
@@ -196,7 +196,7 @@ def confirmatory(
     from harness.experiment.experiment import KEYS
 
     keys = dict(data)
-    fields: dict[str, Any] = {}
+    fields: Content = {}
     for key, value in overrides.items():
         target = keys if key in KEYS else fields
         target[key] = value

@@ -2,11 +2,13 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
+from harness.cli.table import Cells
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -234,7 +236,7 @@ def print_foreign_plan(
 
 def _arm_rows(
     e: "ForeignExperiment", planned: "list[PlannedRun]", done: set[str]
-) -> list[dict[str, Any]]:
+) -> Sequence[Cells]:
     """Per arm: its runs, those that are done, its changes."""
     rows = []
     for arm in e.arms:

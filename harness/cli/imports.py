@@ -2,15 +2,17 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
-from harness.cli.table import print_json, print_table
+from harness.cli.table import Cells, print_json, print_table
 from harness.foreign.log_arms import ArmBy
+from harness.run.document import Content
 
 if TYPE_CHECKING:
     from harness.foreign.imports import Imported
@@ -63,7 +65,7 @@ def import_(
     raise typer.Exit(1 if imported.refused else 0)
 
 
-def imported_mapping(experiment: str, imported: "Imported") -> dict[str, Any]:
+def imported_mapping(experiment: str, imported: "Imported") -> Content:
     """What `import --json` prints."""
     return {
         "experiment": experiment,
@@ -108,7 +110,7 @@ def print_imported(experiment: str, imported: "Imported") -> None:
     print(f"{experiment}: {', '.join(counts)}")
 
 
-def _arm_rows(imported: "Imported") -> list[dict[str, Any]]:
+def _arm_rows(imported: "Imported") -> Sequence[Cells]:
     if imported.plan is None:
         return []
     rows = []

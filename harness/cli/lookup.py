@@ -3,9 +3,10 @@
 import sys
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.errors import UserError
+from harness.run.document import Content
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -188,12 +189,12 @@ def compared(experiment: "ReportedExperiment") -> "Comparisons":
         raise UserError(str(error)) from None
 
 
-def parse_overrides(settings: list[str] | None, seeds: int | None) -> dict[str, Any]:
+def parse_overrides(settings: list[str] | None, seeds: int | None) -> Content:
     """--set KEY=VALUE pairs as YAML would read them."""
     from harness.experiment.keys import MAX_SEEDS
     from harness.yamlfile import parse_value
 
-    overrides: dict[str, Any] = {}
+    overrides: Content = {}
     for text in settings or []:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():

@@ -83,7 +83,7 @@ def known_of(e: "Experiment", results: Path) -> "Known":
             alike = load(nearest, results=results)
         noise = noise_at_scale(results, others, e.scale)
         if noise is None and recorded:
-            noise = Noise(**recorded)
+            noise = Noise(**asdict(recorded))
         return nearest_known(
             launched,
             base=e.base,

@@ -4,13 +4,13 @@ Bring results of another one in, see what it weighs, let go what is not needed.
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
-from harness.cli.table import print_json, print_table
+from harness.cli.table import Cells, print_json, print_table
 from harness.errors import UserError
 
 MIB = 2**20
@@ -36,8 +36,8 @@ def merge(
         check_source(folder, results)
     store = Store.create(results)
     merged = {str(folder): bring_in(folder, store) for folder in folders}
-    rows: list[dict[str, Any]] = []
-    counts: list[dict[str, Any]] = []
+    rows: list[Cells] = []
+    counts: list[Cells] = []
     problems: list[str] = []
     for name, brought in merged.items():
         rows.append({"folder": name, **vars(brought)})
@@ -80,7 +80,7 @@ def clean(
     if not (results / "runs").is_dir():
         raise UserError(f"results folder {results}: no runs here; name another with --results")
     store, before = Store(results), weight(results)
-    rows: list[dict[str, Any]] = []
+    rows: list[Cells] = []
     for kind in KINDS:
         if kinds and kind.name not in kinds:
             continue

@@ -11,6 +11,7 @@ from typing import Any
 from harness.run.results import finite
 
 JSON_HELP = "print JSON for scripts"
+Cells = Mapping[str, Any]  # column -> what its cell says
 NUMBER = (int, float, type(None))
 
 
@@ -27,9 +28,7 @@ def text(value: Any, digits: int = 4) -> str:
     return str(value)
 
 
-def text_table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 4
-) -> str:
+def text_table(rows: Sequence[Cells], columns: Sequence[str] | None = None, digits: int = 4) -> str:
     """Rows as a table with a header; nothing for no rows."""
     if not rows:
         return ""
@@ -46,7 +45,7 @@ def text_table(
 
 
 def print_table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, digits: int = 4
+    rows: Sequence[Cells], columns: Sequence[str] | None = None, digits: int = 4
 ) -> None:
     """text_table, printed; nothing for no rows."""
     if rows:

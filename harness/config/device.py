@@ -1,8 +1,6 @@
 """What a device cannot do is replaced by what computes the same there, and noted as substituted."""
 
-from typing import Any
-
-from harness.config.run import RunConfig, with_fields
+from harness.config.run import NewValues, RunConfig, with_fields
 from harness.errors import UserError
 
 # without CUDA: the equivalent kernel
@@ -22,7 +20,7 @@ def for_device(
     """
     if device != "cpu":
         return config, ()
-    changes: dict[str, Any] = {}
+    changes: NewValues = {}
     notes = []
     kernel = config.model.attn_kernel
     if kernel in SUBSTITUTES:

@@ -5,7 +5,7 @@ from dataclasses import Field
 from typing import Any, get_args
 
 from harness.config import plugins
-from harness.config.run import hint_of, toggles
+from harness.config.run import Values, hint_of, toggles
 
 Row = dict[str, Any]  # what a script reads of `ablate toggles --json`
 
@@ -59,7 +59,7 @@ def toggle_rows() -> list[Row]:
     return rows
 
 
-def _readable(conditions: Mapping[Any, Mapping[str, Any]]) -> list[Row]:
+def _readable(conditions: Mapping[Any, Values]) -> list[Row]:
     rows = []
     for when, fields in conditions.items():
         for field, values in fields.items():

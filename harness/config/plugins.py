@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from harness.config.run import Values
 from harness.errors import UserError
 
 VARIABLE = "ABLATE_PLUGINS"  # absolute paths, separated as in PATH; inherited by every worker
@@ -95,7 +96,7 @@ def declared() -> Mapping[str, Field]:
     return by_name
 
 
-def build(model: Any, settings: Mapping[str, Any]) -> None:
+def build(model: Any, settings: Values) -> None:
     """Let every plug-in in force change the network.
 
     settings: FILE.FIELD -> value, of the fields that were set.

@@ -8,7 +8,16 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from harness.config.run import SECTIONS, RunConfig, flat, frozen, toggles, with_fields
+from harness.config.run import (
+    SECTIONS,
+    NewValues,
+    RunConfig,
+    Values,
+    flat,
+    frozen,
+    toggles,
+    with_fields,
+)
 from harness.errors import UserError, near
 from harness.run.renamed import in_todays_words, lines_in_todays_words
 from harness.yamlfile import YamlFile
@@ -18,7 +27,6 @@ PACKAGED = Path(__file__).resolve().parent.parent / "experiments"
 RESCALED_WITH_STEPS = ("schedule.warmup_steps", "schedule.cooldown_steps")
 PRESET_KEYS = ("base", "title", "changes")
 NOISE_KEYS = {"sd", "df", "source"}
-Values = dict[str, Any]  # dotted field -> value
 Where = Callable[[str], str]  # dotted field -> 'file:line'
 
 
@@ -53,7 +61,7 @@ class Change:
 
     name: str
     record: str
-    values: Mapping[str, Any]
+    values: Values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +137,7 @@ def _change(file: YamlFile, name: str, values: Any) -> Change:
     return Change(name=name, record=file.path.stem, values=_frozen_values(values))
 
 
-def _frozen_values(values: Mapping[str, Any]) -> Values:
+def _frozen_values(values: Values) -> NewValues:
     return {name: frozen(value) for name, value in values.items()}
 
 
@@ -139,16 +147,24 @@ def load_preset(name: str) -> Preset:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaleNoise:
+    """The noise of one run's final loss at a scale, and where it was seen."""
+
+    sd: float
+    df: int
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scale:
     """Sizes of a small or full model: absolute values, and factors on what the preset says."""
 
     name: str
-    values: Mapping[str, Any]
+    values: Values
     factors: Mapping[str, Fraction]
-    # sd of one run's final loss, its df, and where it was seen; empty where none is recorded
-    noise: Mapping[str, Any]
+    noise: "ScaleNoise | None"
 
-    def apply(self, values: Values) -> Values:
+    def apply(self, values: Values) -> NewValues:
         """Preset values at this scale.
 
         Learning rates scale the effective spectral rate lr * update scale.
@@ -171,7 +187,7 @@ class Scale:
         return scaled
 
 
-def with_budget(out: Values, before: Values, extra: tuple[str, ...] = ()) -> Values:
+def with_budget(out: NewValues, before: Values, extra: tuple[str, ...] = ()) -> NewValues:
     """Values whose steps were changed, with warm-up and cooldown at the same fraction of them."""
     ratio = out["schedule.steps"] / before["schedule.steps"]
     for name in (*RESCALED_WITH_STEPS, *extra):
@@ -201,11 +217,11 @@ def load_scale(name: str) -> Scale:
         name=name,
         values=_frozen_values(values),
         factors={field: Fraction(str(factor)) for field, factor in factors.items()},
-        noise=noise,
+        noise=ScaleNoise(**noise) if noise else None,
     )
 
 
-def preset_values(name: str) -> tuple[Values, dict[str, str]]:
+def preset_values(name: str) -> tuple[NewValues, dict[str, str]]:
     """All dotted values of a preset and the origin of each: 'default', or 'record change'."""
     values = flat(RunConfig())
     origin = dict.fromkeys(values, "default")

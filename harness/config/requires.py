@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field
 from typing import Any
 
-from harness.config.run import RunConfig, get, toggles
+from harness.config.run import RunConfig, Values, get, toggles
 from harness.errors import UserError
 from harness.model.config import ON
 
@@ -34,7 +34,7 @@ def _fits(value: Any, accepted: Any) -> bool:
 
 def _in_force(f: Field, kind: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What a toggle's value requires ("requires") or excludes ("conflicts"): fields, values."""
-    conditions: Mapping[Any, Mapping[str, Any]] = f.metadata.get(kind, {})
+    conditions: Mapping[Any, Values] = f.metadata.get(kind, {})
     for condition, fields in conditions.items():
         if _applies(f, condition, value):
             yield from fields.items()

@@ -217,6 +217,11 @@ class TimingConfig:
     )
 
 
+Values = Mapping[str, Any]  # dotted field -> value
+NewValues = dict[str, Any]  # the same, while it is put together
+PlainConfig = dict[str, dict[str, Any]]  # section -> field -> value, as YAML and JSON hold them
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Everything that decides what a run computes, but its seed."""
@@ -229,7 +234,7 @@ class RunConfig:
     system: SystemConfig = field(default_factory=SystemConfig)
     timing: TimingConfig = field(default_factory=TimingConfig)
     # dotted plug-in toggles: {"file.field": value}
-    plugin: Mapping[str, Any] = field(default_factory=dict)
+    plugin: Values = field(default_factory=dict)
 
 
 SECTIONS = ("model", "optim", "schedule", "data", "precision", "system", "timing")
@@ -256,13 +261,13 @@ def get(config: RunConfig, name: str) -> Any:
     return getattr(getattr(config, section), key)
 
 
-def with_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
+def with_fields(config: RunConfig, values: Values) -> RunConfig:
     """A copy with dotted fields replaced; names and values are taken as validated."""
-    by_section: dict[str, dict[str, Any]] = {}
+    by_section: dict[str, NewValues] = {}
     for name, value in values.items():
         section, _, key = name.partition(".")
         by_section.setdefault(section, {})[key] = value
-    changed: dict[str, Any] = {}
+    changed: NewValues = {}
     for section, new in by_section.items():
         if section == "plugin":
             changed[section] = {**config.plugin, **new}
@@ -271,7 +276,7 @@ def with_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     return replace(config, **changed)
 
 
-def flat(config: RunConfig) -> dict[str, Any]:
+def flat(config: RunConfig) -> NewValues:
     """Dotted names to plain values, in the order of declaration."""
     values = {name: get(config, name) for name, _ in toggles()}
     for key, value in config.plugin.items():
@@ -293,9 +298,9 @@ def frozen(value: Any) -> Any:
     return value
 
 
-def plain(config: RunConfig) -> dict[str, Any]:
+def plain(config: RunConfig) -> PlainConfig:
     """Nested plain mapping (YAML, JSON): what config.yaml holds."""
-    content: dict[str, Any] = {}
+    content: PlainConfig = {}
     for section in fields(config):
         part = getattr(config, section.name)
         values = asdict(part) if section.name in SECTIONS else dict(part)
@@ -303,7 +308,7 @@ def plain(config: RunConfig) -> dict[str, Any]:
     return content
 
 
-def from_plain(values: Mapping[str, Any]) -> RunConfig:
+def from_plain(values: Mapping[str, Values]) -> RunConfig:
     """The inverse of `plain`, for configurations that were validated when they were written."""
     dotted = {}
     for section, part in values.items():

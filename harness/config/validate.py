@@ -6,10 +6,9 @@ too, by harness/experiment/values.py.
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, replace
-from typing import Any
 
 from harness.config.requires import check_requirements, value_text
-from harness.config.run import BLOCK, RunConfig, flat, toggles
+from harness.config.run import BLOCK, RunConfig, Values, flat, toggles
 from harness.errors import UserError
 from harness.model.layout import attention_free, table_of_layer
 
@@ -217,7 +216,7 @@ def check_config(config: RunConfig) -> None:
     check_sizes(config)
 
 
-def defaults() -> dict[str, Any]:
+def defaults() -> Values:
     """Dotted field -> default value."""
     assert all(f.default is not MISSING for _, f in toggles())
     return flat(replace(RunConfig()))

@@ -5,11 +5,10 @@ or 8 processes read the same global batches. Shapes: M micro-steps, B rows, T se
 micro-batch, what one rank passes forward at once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -124,6 +123,14 @@ def fill(x: Tensor, y: Tensor, tokens: Tokens) -> None:
     np.copyto(y.view(-1).numpy(), tokens[1:], casting="unsafe")
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoaderState:
+    """Where the next step begins."""
+
+    n_drawn: int
+    cursors: tuple[list[int], ...]  # of every virtual rank played here
+
+
 class TrainLoader(Iterator[list[Batch]]):
     """Endless training steps: `next` gives one (x_MBT, y_MBT) for each virtual rank played here.
 
@@ -222,13 +229,14 @@ class TrainLoader(Iterator[list[Batch]]):
                     fill(*next(places), self.stream.read(*next(cursor), self.read_tokens + 1))
         return step
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where the next step begins, as plain numbers."""
-        return {"n_drawn": self.n_drawn, "cursors": [cursor.state for cursor in self.cursors]}
+    def state_dict(self) -> LoaderState:
+        """Where the next step begins."""
+        cursors = tuple(cursor.state for cursor in self.cursors)
+        return LoaderState(n_drawn=self.n_drawn, cursors=cursors)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.n_drawn = state["n_drawn"]
-        for cursor, saved in zip(self.cursors, state["cursors"], strict=True):
+    def load_state_dict(self, state: LoaderState) -> None:
+        self.n_drawn = state.n_drawn
+        for cursor, saved in zip(self.cursors, state.cursors, strict=True):
             cursor.state = saved
 
 
@@ -245,9 +253,9 @@ class Prefetcher(Iterator[list[Batch]]):
 
     def _restart(self) -> None:
         self._state = self.loader.state_dict()
-        self._ahead: Future[tuple[list[Batch], dict[str, Any]]] = self._pool.submit(self._draw)
+        self._ahead: Future[tuple[list[Batch], LoaderState]] = self._pool.submit(self._draw)
 
-    def _draw(self) -> tuple[list[Batch], dict[str, Any]]:
+    def _draw(self) -> tuple[list[Batch], LoaderState]:
         return next(self.loader), self.loader.state_dict()
 
     def __next__(self) -> list[Batch]:
@@ -260,11 +268,11 @@ class Prefetcher(Iterator[list[Batch]]):
         self.loader.reset()
         self._restart()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> LoaderState:
         """The state after the steps that were handed out, whatever the thread has read ahead."""
         return self._state
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: LoaderState) -> None:
         self._ahead.result()
         self.loader.load_state_dict(state)
         self._restart()

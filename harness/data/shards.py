@@ -58,6 +58,7 @@ def count_tokens(path: Path) -> int:
         raise ShardError(
             path, "truncated header", f"{size} bytes where the header alone takes {HEADER_BYTES}"
         )
+    n_tokens: int
     magic, version, n_tokens = struct.unpack_from("<3i", head)
     if magic == struct.unpack("<i", struct.pack(">i", MAGIC))[0]:
         raise ShardError(path, "wrong endian", "written big-endian, shards are little-endian")

@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.config import plugins
-from harness.config.presets import Values, check_names, frozen, load_preset, names
+from harness.config.presets import check_names, frozen, load_preset, names
+from harness.config.run import NewValues, Values
 from harness.errors import near
 from harness.experiment.designs import BASELINE
 from harness.experiment.file import ExperimentFile
 from harness.experiment.values import check_values
 from harness.provenance.interpreters import is_environment, located
+from harness.run.document import Fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ def read_fixed(file: ExperimentFile) -> Values:
     return _checked({**of_file, **file.overrides}, where)
 
 
-def _checked(values: Mapping[str, Any], where: Callable[..., str]) -> Values:
+def _checked(values: Fields, where: Callable[..., str]) -> Values:
     """Values of dotted fields, names and types checked; where(name) is the place of one."""
     check_names(values, where, plugins.declared())
     return check_values({name: frozen(value) for name, value in values.items()}, where)
@@ -60,7 +62,7 @@ def _entry(file: ExperimentFile, name: Any, value: Any) -> Entry:
     if isinstance(value, str):
         return Entry(values=_of_record(file, name, value), from_record=True)
     if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
-        together: Values = {}
+        together: NewValues = {}
         for text in value:
             together.update(_of_record(file, name, text))
         return Entry(values=together, from_record=True)

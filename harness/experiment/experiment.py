@@ -7,7 +7,6 @@ what is set, arms.py the arms, designs.py which sets of changes become one.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness.config import plugins
 from harness.errors import UserError
@@ -32,6 +31,7 @@ from harness.experiment.keys import (
     read_target,
 )
 from harness.provenance.redact import redact
+from harness.run.document import Document, Fields
 from harness.run.plan import SeedsRule, Target
 
 KEYS = (
@@ -63,7 +63,7 @@ class Experiment:
     axes: tuple[Axis, ...]
     grid: "Experiment | None"  # retuned: what comes first and decides the rates of these arms
     # retuned: arm -> axis, factor, at_edge, how; known when the grid is complete
-    rates: Mapping[str, Mapping[str, Any]]
+    rates: Mapping[str, Document]
     left_out: tuple[str, ...]  # what could not become an arm, in words
     alters_noise: tuple[str, ...]  # changes whose arms are not pooled with others
     slope: GivenSlope | None
@@ -75,9 +75,7 @@ class Experiment:
         return self.arms[0]
 
 
-def load_experiment(
-    text: str, *, device: str, overrides: Mapping[str, Any] | None = None
-) -> Experiment:
+def load_experiment(text: str, *, device: str, overrides: Fields | None = None) -> Experiment:
     """Read, check and resolve an experiment; raises UserError with file, key and near miss.
 
     text: its path or name. overrides: --set key=value.
@@ -176,7 +174,7 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
     return replace(e, grid=grid, seeds=fresh, axes=())
 
 
-def at_rates(e: Experiment, rates: Mapping[str, Mapping[str, Any]]) -> Experiment:
+def at_rates(e: Experiment, rates: Mapping[str, Document]) -> Experiment:
     """A retuned experiment's second part: every arm at its rate.
 
     rates: arm -> `factor`, which was best for it, and what else is known of it.

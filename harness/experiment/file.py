@@ -1,12 +1,13 @@
 """An experiment's YAML file: its keys, what --set replaces, messages that name the line."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from harness.config.presets import names, search
 from harness.errors import UserError, near
+from harness.run.document import Content, Fields
 from harness.run.renamed import in_todays_words, lines_in_todays_words
 from harness.yamlfile import YamlFile
 
@@ -66,14 +67,14 @@ class ExperimentFile:
     overrides replaced. overrides: what --set gives beyond keys, dotted fields of every arm.
     """
 
-    def __init__(self, path: Path, keys: Iterable[str], overrides: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, keys: Iterable[str], overrides: Fields) -> None:
         keys = list(keys)
         self.path, self.file = path, YamlFile(path)
         self.data = in_todays_words(self.file.data, self.file.where)
         self.file.lines = lines_in_todays_words(self.file.lines)
         overrides = in_todays_words(overrides, lambda *keys: "--set")
-        self.given: dict[str, Any] = {}  # of keys: --set scale=tiny, --set seeds=2
-        self.overrides: dict[str, Any] = {}
+        self.given: Content = {}  # of keys: --set scale=tiny, --set seeds=2
+        self.overrides: Content = {}
         for key, value in overrides.items():
             target = self.given if key in keys else self.overrides
             target[key] = value
@@ -99,7 +100,7 @@ class ExperimentFile:
     def scale(self) -> str:
         return str(self.data.get("scale", "gpt2"))
 
-    def _at_scale(self) -> dict[str, Any]:
+    def _at_scale(self) -> Content:
         """The keys that hold at this experiment's scale alone; its `set` adds to the file's."""
         sections = self.value("at_scale", dict, {}, "a mapping of scales to keys")
         for scale, section in sections.items():

@@ -5,7 +5,7 @@ the texts about the records claimed is data, docs/text_claims.yaml.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import Field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from harness.config.run import SECTIONS, hint_of, toggles
 from harness.config.values import allowed_text
 from harness.experiment.schema import experiment_schema
 from harness.model.config import ON
+from harness.run.document import Document
 from harness.yamlfile import YamlFile
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -102,12 +103,12 @@ def joined(separator: str, *texts: str) -> str:
     return separator.join(filter(None, texts))
 
 
-def conditions_text(facts: Mapping[str, Any]) -> str:
+def conditions_text(facts: Document) -> str:
     """Requirements and conflicts in words."""
     return "; ".join(_conditions(facts))
 
 
-def _conditions(facts: Mapping[str, Any]) -> Iterator[str]:
+def _conditions(facts: Document) -> Iterator[str]:
     for kind, phrase in CONDITIONS.items():
         for when, others in facts.get(kind, {}).items():
             subject = "" if when == "*" else f"{shown(when)} "
@@ -152,11 +153,11 @@ def toggle_row(name: str, f: Field) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def load_claims() -> Mapping[str, Any]:
+def load_claims() -> Document:
     return YamlFile(DOCS / "text_claims.yaml").data
 
 
-def text_section(letter: str, text: Mapping[str, Any]) -> str:
+def text_section(letter: str, text: Document) -> str:
     """The claims of one text, in its order."""
     section = f"\n### Source text {letter}: {text['change']} ({text['about']})\n\n"
     section += CLAIMS_TABLE_HEAD

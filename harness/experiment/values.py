@@ -5,7 +5,7 @@ and only the fits of harness/config/validate.py are checked.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import Field, fields
 from functools import cache
 from operator import ge, gt, le, lt
@@ -17,6 +17,7 @@ from harness.config import plugins
 from harness.config.run import hint_of, toggles
 from harness.config.values import allowed_text
 from harness.errors import UserError
+from harness.run.document import Content, Fields
 
 RANGE_CHECKS = {  # key of a field's metadata -> how a value stands to it, in words
     "ge": (ge, "at least"),
@@ -31,7 +32,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(hint_of(name))
 
 
-def check_values(values: Mapping[str, Any], where: Callable[[str], str]) -> dict[str, Any]:
+def check_values(values: Fields, where: Callable[[str], str]) -> Content:
     """Values in their fields' types (an integer becomes a number where one is due).
 
     Raises UserError for the first that does not fit; where(name) stands in front.

@@ -20,6 +20,7 @@ from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_a
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.command import COMMAND
 from harness.provenance import interpreters
+from harness.run.document import Fields
 from harness.run.foreign import TrainerLimits, TrainerSpec
 from harness.run.plan import Target
 
@@ -56,6 +57,9 @@ TRAINER_KEYS = CHANGE_KEYS | {
 }
 
 
+Section = dict[str, Any]  # `trainer` or a change as the file has it, its keys and types checked
+
+
 @dataclass(frozen=True, kw_only=True)
 class ForeignExperiment:
     """An experiment whose arms are foreign trainers."""
@@ -78,9 +82,7 @@ class ForeignExperiment:
         return self.arms[0]
 
 
-def load_foreign(
-    path: Path, overrides: Mapping[str, Any], *, gpus: int | None = None
-) -> ForeignExperiment:
+def load_foreign(path: Path, overrides: Fields, *, gpus: int | None = None) -> ForeignExperiment:
     """Read and check an experiment file with `trainer`; raises UserError with file and line.
 
     gpus: of one run, instead of the file's."""
@@ -108,13 +110,11 @@ class _Reader:
             message = "trainer needs either `file`, a script, or `repo`, a git repository"
             raise file.fail(message, "trainer")
         changes = file.value("changes", dict, {}, "a mapping of names to changes")
-        self.changes: dict[str, dict[str, Any]] = {}
+        self.changes: dict[str, Section] = {}
         for name, change in changes.items():
             self.changes[str(name)] = self._section(change, CHANGE_KEYS, "changes", str(name))
 
-    def _section(
-        self, given: Any, keys: Mapping[str, tuple[Any, str]], *place: str
-    ) -> dict[str, Any]:
+    def _section(self, given: Any, keys: Mapping[str, tuple[Any, str]], *place: str) -> Section:
         """A mapping of the file, its keys and their types checked; place: its keys in the file."""
         name = place[-1]
         if not isinstance(given, dict) or not given:
@@ -253,7 +253,7 @@ class _Reader:
             environment=interpreters.located(given.get("environment", {}), self.folder),
         )
 
-    def _place(self, given: Mapping[str, Any]) -> tuple[Path | None, Path | None]:
+    def _place(self, given: Section) -> tuple[Path | None, Path | None]:
         """The script on disk, if it is taken from there, and the repository, if one is named."""
         repo = self.folder / given["repo"] if "repo" in given else None
         from_repo = repo is not None and "ref" in given
@@ -261,9 +261,7 @@ class _Reader:
             return None, repo
         return self.folder / given["file"], repo
 
-    def _data(
-        self, given: Mapping[str, Any], file: Path | None, repo: Path | None
-    ) -> dict[str, str]:
+    def _data(self, given: Section, file: Path | None, repo: Path | None) -> dict[str, str]:
         if "data" in given:
             return linked(_listed(given["data"]), self.folder)
         if file is not None:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from harness.foreign import guard
 from harness.foreign.command import ForeignTrainer, command_of, variables_of
@@ -21,6 +21,7 @@ from harness.provenance import interpreters
 from harness.provenance.code import unzip
 from harness.provenance.machine import describe_environment
 from harness.provenance.redact import redact
+from harness.run.document import Content
 from harness.run.foreign import TrainerLimits
 from harness.run.measured import ForeignMarks
 from harness.run.metrics import TrainingLoss, Validation
@@ -66,10 +67,10 @@ def copy_of(out: RunWriter) -> Path:
     return out.folder / "copy"
 
 
-def environment_of(spec: RunSpec, copy: Path) -> dict[str, Any]:
+def environment_of(spec: RunSpec, copy: Path) -> Content:
     """environment.json: this machine's, with the versions and the command of the trainer."""
     trainer = ForeignTrainer.of_run(spec)
-    described = describe_environment(shlex.join(command_of(spec, copy)))
+    described = describe_environment(shlex.join(command_of(spec, copy))).to_json()
     versions = dict(interpreters.lock_of(trainer.environment).versions)
     if trainer.environment:
         described["packages"] = []

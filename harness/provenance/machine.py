@@ -10,16 +10,17 @@ import re
 import shlex
 import socket
 import sys
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.node.nvidia import query_gpus
 from harness.provenance.git import git
 from harness.provenance.lock import environment_lock
 from harness.provenance.redact import redact
+from harness.run.document import Content
 
 HERE = Path(__file__).resolve().parents[2]
 SHOWN_VARIABLES = re.compile(
@@ -76,38 +77,67 @@ def working_diff() -> str:
     return redact(_said("diff", "--no-ext-diff", "--no-textconv", "HEAD"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class GitState:
+    """The last commit, and by how much the tracked files differ from it."""
+
+    commit: str | None
+    dirty: bool
+    diff_sha256: str | None  # code/<this>.diff in the results folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    """What stays the same while a process lives."""
+
+    host: str
+    system: str
+    cpu: str
+    n_cpus: int | None
+    packages: list[str]
+    lock: dict[str, str]  # the versions that can change a number
+    git: GitState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment(NodeFacts):
+    """environment.json: host, hardware, versions, code, command, allowed variables."""
+
+    gpus: list[dict[str, str]]
+    command: str
+    variables: dict[str, str]
+
+    def to_json(self) -> Content:
+        return {"schema": 1, **asdict(self)}
+
+
 @cache
-def _node() -> dict[str, Any]:
+def _node() -> NodeFacts:
     """What stays the same while a process lives."""
     diff = working_diff()
-    return {
-        "host": socket.gethostname(),
-        "system": platform.platform(),
-        "cpu": _cpu_name(),
-        "n_cpus": os.cpu_count(),
-        "packages": sorted(f"{d.name}=={d.version}" for d in distributions()),
-        "lock": dict(environment_lock().versions),
-        "git": {
-            "commit": _said("rev-parse", "HEAD") or None,
-            "dirty": bool(diff),
-            "diff_sha256": (
-                hashlib.sha256(diff.encode()).hexdigest() if diff else None
-            ),  # code/<this>.diff in the results folder
-        },
-    }
+    digest = hashlib.sha256(diff.encode()).hexdigest() if diff else None
+    return NodeFacts(
+        host=socket.gethostname(),
+        system=platform.platform(),
+        cpu=_cpu_name(),
+        n_cpus=os.cpu_count(),
+        packages=sorted(f"{d.name}=={d.version}" for d in distributions()),
+        lock=dict(environment_lock().versions),
+        git=GitState(
+            commit=_said("rev-parse", "HEAD") or None, dirty=bool(diff), diff_sha256=digest
+        ),
+    )
 
 
-def describe_environment(command: str | None = None) -> dict[str, Any]:
-    """The content of environment.json.
-
-    Host, hardware, versions, code, command and the allowed environment variables.
-    """
-    return {
-        "schema": 1,
-        **_node(),
-        "gpus": _gpus(),
-        "command": redact(command if command is not None else shlex.join(sys.argv)),
-        "variables": {
-            k: _shown(k, v) for k, v in sorted(os.environ.items()) if SHOWN_VARIABLES.fullmatch(k)
-        },
-    }
+def describe_environment(command: str | None = None) -> Environment:
+    """Where this process runs. command: as the user gave it; None: this process's own."""
+    shown = {}
+    for name, value in sorted(os.environ.items()):
+        if SHOWN_VARIABLES.fullmatch(name):
+            shown[name] = _shown(name, value)
+    return Environment(
+        **vars(_node()),
+        gpus=_gpus(),
+        command=redact(command if command is not None else shlex.join(sys.argv)),
+        variables=shown,
+    )

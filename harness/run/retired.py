@@ -3,11 +3,11 @@
 results/experiments/NAME/retired.jsonl, a row each.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from harness.run.document import Document
 from harness.run.files import append_row
 from harness.run.read import read_lines
 
@@ -24,7 +24,7 @@ class Retired:
     reason: str  # of the last one
 
     @classmethod
-    def from_mapping(cls, row: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, row: Document) -> Self:
         return cls(
             at=str(row["at"]),
             place=str(row["place"]),

@@ -234,9 +234,9 @@ def disturbances(stalls: Stalls, load: ForeignLoad, outcome: Outcome) -> tuple[D
 def _record(store: Store, spec: RunSpec, out: RunWriter, command: str | None) -> None:
     """Environment, versions and code of the attempt."""
     environment = describe_environment(command)
-    out.describe(environment)
-    lock = json.dumps(environment["lock"], indent=1).encode()
-    diff_sha256 = environment["git"]["diff_sha256"]
+    out.describe(environment.to_json())
+    lock = json.dumps(environment.lock, indent=1).encode()
+    diff_sha256 = environment.git.diff_sha256
     store.keep_once("environments", spec.environment_digest, ".json", lambda: lock)
     store.keep_once("code", spec.source_digest, ".zip", _snapshot)
     if diff_sha256 is not None:

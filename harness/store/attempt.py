@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial, wraps
@@ -17,6 +17,7 @@ from typing import IO, Any
 from harness.provenance.redact import redact, redact_file
 from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.digests import file_digest
+from harness.run.document import Document
 from harness.run.files import now_iso, write_json, write_new, write_text, write_whole
 from harness.run.metrics import MetricRow, Validation
 from harness.run.read import read_json
@@ -137,7 +138,7 @@ class RunWriter:
         return os.path.samestat(own, os.stat(self.run / "metrics.jsonl"))
 
     @_reported
-    def describe(self, environment: Mapping[str, Any]) -> None:
+    def describe(self, environment: Document) -> None:
         """environment.json, and the head of the log: which toggles were on, in words.
 
         Raises TakenOverError.

@@ -6,11 +6,11 @@ and the mark of both.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.provenance.launches import is_mark_of, mark_of
 from harness.run.digests import short_digest
+from harness.run.document import Content
 from harness.run.files import write_json
 from harness.run.foreign import TrainerSpec
 from harness.run.plan import Plan
@@ -38,7 +38,7 @@ def is_launched(results: Path, plan: Plan) -> bool:
     return _noted(results, plan.name).get("executes") == _executes(plan)
 
 
-def _noted(results: Path, name: str) -> dict[str, Any]:
+def _noted(results: Path, name: str) -> Content:
     """What was noted of an experiment, empty where nothing was, or not by this user."""
     content = read_json(results / "experiments" / name / FILE)
     if not isinstance(content, dict):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+Cells = dict[str, Any]  # column -> what its cell says
 RowT = TypeVar("RowT", contravariant=True)
 
 
@@ -46,7 +47,7 @@ class Column(Generic[RowT]):
         return self.value(row)
 
 
-def json_row(columns: Sequence[Column[RowT]], row: RowT) -> dict[str, Any]:
+def json_row(columns: Sequence[Column[RowT]], row: RowT) -> Cells:
     """A row as JSON holds it."""
     values = {}
     for column in columns:
@@ -55,7 +56,7 @@ def json_row(columns: Sequence[Column[RowT]], row: RowT) -> dict[str, Any]:
     return values
 
 
-def flat_row(columns: Sequence[Column[RowT]], row: RowT) -> dict[str, Any]:
+def flat_row(columns: Sequence[Column[RowT]], row: RowT) -> Cells:
     """A row as a table holds it: without nested values, names of a list as one text."""
     values = json_row([column for column in columns if not column.is_nested], row)
     for name, value in values.items():

@@ -14,6 +14,7 @@ import pandas as pd
 from harness.run.document import Document
 from harness.run.plan import Plan
 from harness.run.retired import read_retired
+from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
 from reports.inputs.recorded import POINT, RecordedRun, read_mapping, read_run
 from reports.inputs.run_columns import RUN_KEYS, row_of
@@ -88,9 +89,7 @@ def single_steps(runs: Sequence[RecordedRun]) -> dict[str, StepTimes]:
     return of_runs
 
 
-def name_stale_files(
-    rows: Sequence[dict[str, Any]], configs: Mapping[str, Document], plan: Plan
-) -> None:
+def name_stale_files(rows: Sequence[Cells], configs: Mapping[str, Document], plan: Plan) -> None:
     """Fill `stale_files`: those by which a stale run's code differs from the code as it is.
 
     Where the plan does not know that, the code of the runs that are not stale stands for it; where
@@ -107,9 +106,7 @@ def name_stale_files(
             row["stale_files"] = ", ".join(changed)
 
 
-def fresh_source(
-    rows: Sequence[Mapping[str, Any]], configs: Mapping[str, Document]
-) -> Mapping[str, str]:
+def fresh_source(rows: Sequence[Cells], configs: Mapping[str, Document]) -> Mapping[str, str]:
     """The files of the first run that is not stale, with their digests."""
     for row in rows:
         if not row["stale"] and row["run_id"] in configs:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun, Target
 from harness.run.results import Result
+from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import CURVE_COLUMNS
 from reports.inputs.published import PUBLISHED, RUNS, era_sd, read_table, summaries
@@ -144,8 +145,8 @@ def published_experiment(name: str) -> Experiment:
     evidence = evidence_named(name)
     arms = evidence.arms()
     experiment = f"published/{name}"
-    rows: list[dict[str, Any]] = []
-    curves: list[dict[str, Any]] = []
+    rows: list[Cells] = []
+    curves: list[Cells] = []
     logs = logs_by_arm()
     for arm in arms:
         of_arm = logs.get((arm.record, arm.log_arm), {})
@@ -226,9 +227,9 @@ def mean_run(arm: PublishedArm) -> LoggedRun:
     )
 
 
-def published_row(experiment: str, arm: PublishedArm, run: LoggedRun) -> dict[str, Any]:
+def published_row(experiment: str, arm: PublishedArm, run: LoggedRun) -> Cells:
     """A row of the tidy table of runs."""
-    row: dict[str, Any] = dict.fromkeys(RUN_KEYS)
+    row: Cells = dict.fromkeys(RUN_KEYS)
     row |= dict.fromkeys(UNKNOWN_NUMBERS, math.nan)
     return row | {
         "experiment": experiment,
@@ -255,7 +256,7 @@ def published_row(experiment: str, arm: PublishedArm, run: LoggedRun) -> dict[st
     }
 
 
-def curve_row(arm: PublishedArm, run: str, point: Point) -> dict[str, Any]:
+def curve_row(arm: PublishedArm, run: str, point: Point) -> Cells:
     return {
         "run_id": f"{arm.record}-{run}",
         "arm": arm.name,
@@ -272,7 +273,7 @@ def published_plan(
     experiment: str,
     evidence: PublishedEvidence,
     arms: Sequence[PublishedArm],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Cells],
 ) -> Plan:
     """What a page asks of a plan; nothing was planned here."""
     design = "explicit"
@@ -298,9 +299,7 @@ def published_plan(
     )
 
 
-def planned_arms(
-    arms: Sequence[PublishedArm], rows: Sequence[Mapping[str, Any]]
-) -> tuple[PlanArm, ...]:
+def planned_arms(arms: Sequence[PublishedArm], rows: Sequence[Cells]) -> tuple[PlanArm, ...]:
     """The arms with the number of logs behind each and the noise of one."""
     means = summaries()
     n_rows = collections.Counter(row["arm"] for row in rows)
@@ -322,7 +321,7 @@ def planned_arms(
     return tuple(planned)
 
 
-def planned_run(row: Mapping[str, Any]) -> PlanRun:
+def planned_run(row: Cells) -> PlanRun:
     return PlanRun(
         arm=row["arm"],
         seed=row["seed"],

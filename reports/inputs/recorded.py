@@ -191,7 +191,8 @@ def parse_config(text: str) -> Content:
 
 @lru_cache(maxsize=256)
 def parse_shared(text: str) -> Content:
-    return yaml.load(text, Loader=YAML_LOADER)
+    content: Content = yaml.load(text, Loader=YAML_LOADER)
+    return content
 
 
 def read_mapping_if_any(path: Path) -> Content:

@@ -3,9 +3,8 @@
 import math
 from functools import partial
 from operator import attrgetter
-from typing import Any
 
-from reports.inputs.columns import Column, json_row
+from reports.inputs.columns import Cells, Column, json_row
 from reports.inputs.recorded import RecordedRun, float_or_nan
 
 
@@ -300,6 +299,6 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
 RUN_KEYS = tuple(column.key for column in RUN_COLUMNS)
 
 
-def row_of(run: RecordedRun) -> dict[str, Any]:
+def row_of(run: RecordedRun) -> Cells:
     """A run's row of the tidy table."""
     return json_row(RUN_COLUMNS, run)

@@ -74,4 +74,5 @@ def percentiles(runs: Sequence[StepTimes], levels: Sequence[float]) -> list[floa
     """Percentiles of the mixture of the runs' steps, ms."""
     grid = np.unique(np.concatenate([r.quantiles for r in runs]))
     shares = shares_below(runs, grid)
-    return np.interp(np.array(levels) / 100, shares, grid).tolist()
+    times: list[float] = np.interp(np.array(levels) / 100, shares, grid).tolist()
+    return times

@@ -7,18 +7,17 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.document import Content, Document, Fields
 from harness.run.plan import Plan
-from reports.inputs.experiment import Document
 from reports.page.embed import canonical
 from reports.page.tables import missing
 
 SIDE_BY_SIDE = 8  # arms whose settings stand in one table across; more do not fit a sheet of paper
-Fields = Mapping[str, Any]  # dotted field -> value
 
 
-def flat(mapping: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flat(mapping: Document, above: str = "") -> Content:
     """Nested mappings as dotted fields."""
-    out: dict[str, Any] = {}
+    out: Content = {}
     for key, value in mapping.items():
         name = f"{above}{key}"
         if isinstance(value, Mapping) and value:

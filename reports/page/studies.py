@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from harness.run.document import Document
 from harness.run.plan import Plan
 from reports.analysis.attribution import Attribution, Share, attributions
 from reports.analysis.published_steps import Step, published_steps
@@ -164,7 +164,7 @@ def estimate_cell(e: Estimate | None, kind: str) -> TableCell:
     return share_cell(share, kind)
 
 
-def rates_table(rates: Mapping[str, Mapping[str, Any]], grid: str) -> Study:
+def rates_table(rates: Mapping[str, Document], grid: str) -> Study:
     """Arm -> the factor on a rate that was chosen for it, from the experiment named grid."""
     rows: list[StudyRow] = []
     for arm, rate in rates.items():

@@ -6,7 +6,7 @@ everywhere: Jinja escapes the markup, script_json the data.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from harness.run.document import Content, Document
 from reports.analysis.compare import compare_all
 from reports.analysis.types import Comparisons
 from reports.figures.base import Figure
@@ -58,10 +59,10 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
     return draw_page(drawn_from, refresh_s=refresh_s)
 
 
-PageSource = tuple[Mapping[str, Any], Experiment, Comparisons]
+PageSource = tuple[Document, Experiment, Comparisons]
 
 
-def judged(embedded: Mapping[str, Any]) -> PageSource:
+def judged(embedded: Document) -> PageSource:
     """What a page is drawn from: an experiment's data, the experiment restored, its comparisons.
 
     Restored from what the page will carry, so that the page can be made again from itself.
@@ -98,13 +99,13 @@ def template() -> jinja2.Template:
     return environment.from_string(asset("report.html.j2"))
 
 
-def figure_data(figures: Sequence[Figure]) -> dict[str, Any]:
+def figure_data(figures: Sequence[Figure]) -> Content:
     """The table behind each figure.
 
     A figure that shows runs as they are names their rows, one that draws another's table again
     names that.
     """
-    tables: dict[str, Any] = {}
+    tables: Content = {}
     first_with: dict[int, str] = {}  # hash of a table -> the figure that has it
     for figure in figures:
         first = first_with.setdefault(hash((figure.columns, figure.rows)), figure.key)

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from harness.run.document import Document
 from reports.format import plural
-from reports.inputs.experiment import Document, Experiment
+from reports.inputs.experiment import Experiment
 from reports.stats import rules
 
 VAL_TOKENS = 10_485_760

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from harness.run.document import Document
 from harness.run.results import Result
-from reports.inputs.experiment import Document, Experiment
+from reports.inputs.experiment import Experiment
 from reports.inputs.recorded import float_or_nan, read_validations
 from reports.stats.rules import TARGET
 from reports.submission.lint import Case, RuleCheck, lint, untimed_steps

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from reports.verify.blocks import check_blocks
-from reports.verify.page import Printed, Row
+from reports.verify.page import Embedded, Printed, Row
 from reports.verify.separate import check_separate
 from reports.verify.sequences import check_sequences
 from reports.verify.table import Table, near, on_scale
@@ -35,7 +35,7 @@ def check_effects(
     metric: str,
     rows: Sequence[Row],
     printed: Mapping[str, Mapping[str, Printed]],
-    plan: Mapping[str, Any],
+    plan: Embedded,
     *,
     anytime: bool,
 ) -> Iterator[str]:
@@ -129,7 +129,7 @@ def block_means(
     return {block: fmean(values) for block, values in left.items()}
 
 
-def check_word(printed: Mapping[str, Printed], plan: Mapping[str, Any], arm: str) -> Iterator[str]:
+def check_word(printed: Mapping[str, Printed], plan: Embedded, arm: str) -> Iterator[str]:
     """The verdict's word against the printed interval of the metric that decides."""
     primary = plan.get("primary") or "val_loss"
     metric = OLD_WORDS.get(primary, primary)
@@ -165,7 +165,7 @@ def fitting_words(metric: str, effect: Printed, part: Printed | None) -> tuple[s
     return NO_SIGN
 
 
-def is_anytime(plan: Mapping[str, Any], rows: Sequence[Row]) -> bool:
+def is_anytime(plan: Embedded, rows: Sequence[Row]) -> bool:
     """Whether the page must show sequences.
 
     A stopping rule, runs still to come, or seeds added after the first launch.

@@ -3,9 +3,8 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from reports.inputs.step_times import DIGITS, LEVELS
 from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, short_digest
@@ -44,13 +43,13 @@ def check_results(data: Embedded, rows: Sequence[Row], results: Path) -> Iterato
         )
 
 
-def stood_still(result: Mapping[str, Any]) -> bool:
+def stood_still(result: Embedded) -> bool:
     """Whether the run's clock ran while its machine stood still."""
     return any(disturbance["kind"] == "still" for disturbance in result.get("disturbed") or ())
 
 
 def check_result(
-    data: Embedded, run_id: str, row: Row, folder: Path, result: Mapping[str, Any]
+    data: Embedded, run_id: str, row: Row, folder: Path, result: Embedded
 ) -> Iterator[str]:
     """A run's result.json against the page, and its files against their recorded digests."""
     if short_digest(result) != data["result_digests"].get(run_id):
@@ -74,7 +73,7 @@ def has_digest(path: Path, recorded: str) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == recorded
 
 
-def curve_of(data: Embedded, run_id: str) -> dict[str, Any]:
+def curve_of(data: Embedded, run_id: str) -> Embedded:
     """A run's curve with its steps in full; empty where the page has none."""
     curve = data["curves"].get(run_id)
     if not curve:
@@ -84,7 +83,7 @@ def curve_of(data: Embedded, run_id: str) -> dict[str, Any]:
 
 def check_curve(
     run_id: str,
-    curve: Mapping[str, Any],
+    curve: Embedded,
     steps: list[float] | None,
     path: Path,
     *,
@@ -101,7 +100,7 @@ def check_curve(
         yield f"run {run_id}: {path.name} cannot be read: {error}"
         return
     if not timed:
-        points = [point | {"train_time_s": None, "step_times_ms": None} for point in points]
+        points = [{**point, "train_time_s": None, "step_times_ms": None} for point in points]
     for column, digits in (("step", 0), ("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
         if not all_rounded(curve.get(column, []), [point[column] for point in points], digits):
             yield f"run {run_id}: the curve's {column} on the page is not that of {path.name}"
@@ -118,7 +117,7 @@ def check_curve(
         yield f"run {run_id}: the step times on the page are not those of {path.name}"
 
 
-def validations(path: Path) -> list[dict[str, Any]]:
+def validations(path: Path) -> list[Embedded]:
     """The records of a metrics file that are points of its curve."""
     points = []
     for line in path.read_text(encoding="utf-8").splitlines():

@@ -14,7 +14,7 @@ from typing import Any
 VOID = {"meta", "link", "br", "input", "path", "circle", "rect", "line"}
 Attributes = dict[str, str | None]
 Row = Mapping[str, Any]  # one of the table of runs
-Embedded = Mapping[str, Any]  # the data that a page carries of one experiment
+Embedded = Mapping[str, Any]  # what a page carries of one experiment, or a file of its runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Page:
     verdicts[(experiment, arm)][key], and texts by (experiment, ...).
     """
 
-    data: dict[str, Any] = field(default_factory=dict)
+    data: Embedded = field(default_factory=dict)
     verdicts: dict[tuple[int, int], dict[str, Printed]] = field(default_factory=dict)
     sentences: dict[tuple[Any, ...], str] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], str] = field(default_factory=dict)

@@ -46,12 +46,12 @@ def check_rows(data: Embedded, rows: Sequence[Row]) -> Iterator[str]:
             yield from check_last_point(row, curve)
 
 
-def ids_of(run: Mapping[str, Any]) -> list[str]:
+def ids_of(run: Embedded) -> list[str]:
     """The id of a planned run, and those that it had before."""
     return [run["run_id"], *(run.get("older") or [])]
 
 
-def check_last_point(row: Row, curve: Mapping[str, Any]) -> Iterator[str]:
+def check_last_point(row: Row, curve: Embedded) -> Iterator[str]:
     """A finished run's loss and time against where its curve ends."""
     for column, digits in (("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
         value, last = row[column], curve[column][-1]

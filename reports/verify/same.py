@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from reports.stats.digits import same_number
-from reports.verify.page import numbers
+from reports.verify.page import Embedded, numbers
 
 NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 COORDINATE = re.compile(r"-?\d+(?:\.\d+)?|[^\s,]")  # a number, else a command of a path
@@ -72,7 +72,7 @@ def same_data(printed: Any, options: Sequence[Any]) -> bool:
     return any(type(printed) is type(option) and printed == option for option in options)
 
 
-def same_mapping(printed: Mapping[str, Any], options: Sequence[Any]) -> bool:
+def same_mapping(printed: Embedded, options: Sequence[Any]) -> bool:
     """Whether each value is that of an option with the same keys."""
     alike = []
     for option in options:

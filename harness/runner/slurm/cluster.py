@@ -41,6 +41,10 @@ DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<a>\d+)(?::(?P<b>\d+))?(?::(?P<c>\
 UNLIMITED_MINUTES = 60 * 24 * 365
 
 
+SbatchOptions = Mapping[str, Any]  # option -> value; True: it has none
+NewOptions = dict[str, Any]  # the same, while they are read
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
     """A site's settings."""
@@ -51,7 +55,7 @@ class Cluster:
     python: str | None = None  # on the compute nodes; None: that of the login node
     requeues: int = 3  # after the time limit
     signal_delay_s: int = 90  # before the time limit a run is told to stop
-    sbatch: Mapping[str, Any] = field(default_factory=dict)  # option -> value; True: it has none
+    sbatch: SbatchOptions = field(default_factory=dict)
 
     def asks_for_gpus(self) -> bool:
         return any(option in self.sbatch for option in GPU_OPTIONS)
@@ -85,8 +89,8 @@ def read_cluster(path: Path | None) -> Cluster:
     file = YamlFile(path or HOME)
     # every value as text: 2:00:00 is no number here
     plain = yaml.load(file.path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    ours: dict[str, Any] = {}
-    sbatch: dict[str, Any] = {}
+    ours: NewOptions = {}
+    sbatch: NewOptions = {}
     for key, value in plain.items():
         option = str(key).removeprefix("--").replace("-", "_")
         _check_key(file, key, option, value)
@@ -112,7 +116,7 @@ def _check_key(file: YamlFile, key: str, option: str, value: object) -> None:
         )
 
 
-def _check_values(file: YamlFile, ours: Mapping[str, Any]) -> None:
+def _check_values(file: YamlFile, ours: SbatchOptions) -> None:
     device = ours.get("device", "cuda")
     if device not in DEVICES:
         raise UserError(f"{file.where('device')}: device is '{device}', but must be cuda or cpu")

@@ -5,7 +5,6 @@ import os
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Any
 
 import submitit
 from submitit.core.utils import FailedJobError
@@ -14,7 +13,7 @@ from harness.corpora.corpus import data_root
 from harness.errors import UserError
 from harness.run.spec import PlannedRun, is_exclusive
 from harness.runner.executor import ExecutorOptions, kernel_cache
-from harness.runner.slurm.cluster import Cluster, minutes
+from harness.runner.slurm.cluster import Cluster, SbatchOptions, minutes
 from harness.runner.slurm.job import Job
 from harness.store.store import Store
 
@@ -54,7 +53,7 @@ def send_array(
         raise UserError(f"{refusal}: change it in cluster.yaml") from None
 
 
-def sbatch_options(cluster: Cluster, first: PlannedRun, n_nodes: int) -> dict[str, Any]:
+def sbatch_options(cluster: Cluster, first: PlannedRun, n_nodes: int) -> SbatchOptions:
     """The site's options, with the devices that such a run needs on each of its nodes."""
     per_node = first.spec.world_size // n_nodes
     sbatch = dict(cluster.sbatch)

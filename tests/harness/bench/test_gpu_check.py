@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,10 +81,10 @@ def test_without_a_gpu_it_says_so_in_one_line(
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_attention_kernels_agree_and_a_wrong_one_would_be_told() -> None:
     rows = list(attention("cpu"))
-    assert all(r["passed"] for r in rows)
-    assert sum("flex" in r["what"] for r in rows) == 4
+    assert all(r.passed for r in rows)
+    assert sum("flex" in r.what for r in rows) == 4
     x = torch.ones(3)
-    assert not row("wrong", x * 1.1, x, 0.03)["passed"]
+    assert not row("wrong", x * 1.1, x, 0.03).passed
 
 
 @pytest.mark.slow
@@ -141,9 +141,9 @@ def test_one_check_that_fails_fails_the_machine_and_the_page_tells(
         gpu_check, "CHECKS", {"one": Check(run=check_training, limit_s=9, which="all")}
     )
     result = gpu_check.check_machine(["r08", "r18"], Place(device="cpu", dry=True, folder=tmp_path))
-    assert not result["passed"] and len(result["checks"]) == 2
+    assert not result.passed and len(result.checks) == 2
     write(result, tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "gpu-check.json").read_text()) == result
+    assert json.loads((tmp_path / "out" / "gpu-check.json").read_text()) == asdict(result)
     page = (tmp_path / "out" / "gpu-check.html").read_text()
     HTMLParser().feed(page)
     assert "&lt;b&gt;" in page and "dry run" in page and "http" not in page and "0.5" in page
@@ -182,10 +182,10 @@ def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
         gpu_check, "CHECKS", {"beside": replace(check, beside=True), "timed": check}
     )
     result = gpu_check.check_machine(["r08", "r18"], Place(device="cpu", dry=True, folder=tmp_path))
-    assert result["passed"]
+    assert result.passed
     assert sorted(told[:2]) == [("beside", "r08"), ("beside", "r18")]
     assert told[2:] == [("beside", "r18"), ("timed", "r08"), ("timed", "r18")]
-    assert [(r["check"], r["preset"]) for r in result["checks"]] == [*sorted(told[:2]), *told[3:]]
+    assert [(r.check, r.preset) for r in result.checks] == [*sorted(told[:2]), *told[3:]]
 
 
 def launch(
@@ -209,4 +209,4 @@ def test_kernels_belong_to_the_part_that_launched_them() -> None:
 def test_the_gather_is_timed_on_two_processes() -> None:
     config, _ = resolve("r18", scale="tiny", device="cpu", settings={"model.n_layer": 6})
     found = gather(config, world=2, device="cpu", rounds=6)
-    assert found["world"] == 2 and 0 < found["low"] <= found["sync_over_async"] <= found["high"]
+    assert found.world == 2 and 0 < found.low <= found.sync_over_async <= found.high

@@ -138,7 +138,7 @@ def test_interleaving_takes_turns_and_keeps_the_sides_apart() -> None:
     pairs = interleave(lambda: order.append("a") or 1.0, lambda: order.append("b") or 2.0, 3)  # type: ignore[func-returns-value]
     assert order == ["a", "b", "b", "a", "a", "b"]
     assert pairs == [(1.0, 2.0)] * 3
-    assert ratio(pairs)["ratio"] == 2.0
+    assert ratio(pairs).ratio == 2.0
 
 
 def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
@@ -164,7 +164,7 @@ def test_synthetic_text_trains_and_is_gone_afterwards() -> None:
         assert any("flex" in words for words in substituted)
         candidate = Candidate(config, text, device="cpu")
         assert len(candidate.timed(2)) == 2
-        assert {row["part"] for row in breakdown(candidate, steps=1)} >= {
+        assert {row.part for row in breakdown(candidate, steps=1)} >= {
             "backward",
             "optimizer Muon",
         }

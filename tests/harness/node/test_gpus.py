@@ -207,7 +207,7 @@ def test_the_drivers_tool_is_asked_once_in_a_process(
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     provenance._gpus.cache_clear()
-    accounts = [provenance.describe_environment("x")["gpus"] for _ in range(3)]
+    accounts = [provenance.describe_environment("x").gpus for _ in range(3)]
     provenance._gpus.cache_clear()
     assert (
         accounts

@@ -118,7 +118,7 @@ def test_the_account_of_a_run_is_complete(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("NCCL_TOKEN", "hunter2")
     monkeypatch.setenv("WANDB_API_KEY", "hunter2")
     monkeypatch.setenv("HOME_SECRET", "hunter2")
-    account = describe_environment("ablate run x --set a.token=hunter2")
+    account = describe_environment("ablate run x --set a.token=hunter2").to_json()
     assert {
         "schema",
         "host",
