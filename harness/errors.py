@@ -18,9 +18,8 @@ ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 def near(name: str, choices: Iterable[str]) -> str:
     """'; did you mean 'x'?', or what there is."""
     choices = list(choices)
-    same = [
-        k for k in choices if ZEROS.sub("", k) == ZEROS.sub("", name)
-    ]  # r8 is r08: by spelling alone it is nearer to r18
+    # r8 is r08: by spelling alone it is nearer to r18
+    same = [k for k in choices if ZEROS.sub("", k) == ZEROS.sub("", name)]
     if match := same or get_close_matches(name, choices, n=1, cutoff=0.5):
         return f"; did you mean '{match[0]}'?"
     return f"; there is: {', '.join(choices)}" if choices and len(choices) <= 40 else ""

@@ -83,9 +83,8 @@ ValueMix = Callable[[Tensor, Tensor | None, Any], Tensor]
 
 
 def lerp(v: Tensor, source: Tensor | None, mix: Tensor | float) -> Tensor:
-    return (1 - mix) * v + mix * (
-        v if source is None else source
-    )  # the first layer's values are mixed with themselves
+    # the first layer's values are mixed with themselves
+    return (1 - mix) * v + mix * (v if source is None else source)
 
 
 def pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
@@ -115,10 +114,8 @@ class Attention(nn.Module):
         if c.value_residual is not None or c.value_embed is not None:
             is_pair = c.value_embed is not None and c.value_mix == "pair"
             if is_pair:
-                self.mix, self.value_mix = (
-                    pair,
-                    parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar),
-                )
+                self.mix = pair
+                self.value_mix = parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
             elif has_table or c.value_residual is not None:
                 self.mix = lerp
             if (has_table and not is_pair) or c.value_residual == "learned":
@@ -302,13 +299,14 @@ class GPT(nn.Module):
         """Mean cross-entropy over all positions, nats per token, fp32 scalar."""
         if self.loss_rows is None:
             return F.cross_entropy(self.logits(ids_BT, window).flatten(0, 1), targets_BT.flatten())
-        x, head = (
-            self.stream(ids_BT, window).flatten(0, 1),
-            (self.embed if self.head is None else self.head),
-        )
-        x, rows = x.to(self.matmul_dtype), self.loss_rows
+        x = self.stream(ids_BT, window).flatten(0, 1).to(self.matmul_dtype)
+        head = self.embed if self.head is None else self.head
         return chunked_cross_entropy(
-            x, head.weight.to(x.dtype), targets_BT.flatten(), softcap=self.softcap, rows=rows
+            x,
+            head.weight.to(x.dtype),
+            targets_BT.flatten(),
+            softcap=self.softcap,
+            rows=self.loss_rows,
         )
 
     def set_matmul_dtype(self, dtype: torch.dtype) -> None:

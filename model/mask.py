@@ -19,13 +19,11 @@ BLOCK = 128
 # window kind -> number of block diagonals that the window reaches; it is in tokens, for "block" in
 # blocks
 DIAGONALS: dict[str | None, Callable[[Any], Tensor]] = {
-    "token": (
-        lambda w: (w + 2 * BLOCK - 2) // BLOCK
-    ),  # from the first position of a block, w - 1 tokens back
+    # from the first position of a block, w - 1 tokens back
+    "token": (lambda w: (w + 2 * BLOCK - 2) // BLOCK),
     "block": lambda w: w,
-    "clipped": (
-        lambda w: (w + BLOCK - 1) // BLOCK
-    ),  # record 15: cuts pairs that the token rule would admit
+    # record 15: cuts pairs that the token rule would admit
+    "clipped": (lambda w: (w + BLOCK - 1) // BLOCK),
 }
 # window kind -> (query position, key position, window) -> inside the window
 IN_WINDOW: dict[str | None, Callable[[Tensor, Tensor, Any], Tensor]] = {

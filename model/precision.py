@@ -19,9 +19,8 @@ class Dtypes:
     matmul: torch.dtype  # inputs and outputs of every linear layer and of attention
     table: torch.dtype  # storage of token and value tables, hence of the residual stream
     scalar: torch.dtype  # storage of mixing scalars
-    linear_init: (
-        torch.dtype
-    )  # linear weights are stored in fp32 after rounding their initial values to this
+    # linear weights are stored in fp32 after rounding their initial values to this
+    linear_init: torch.dtype
     lifted: torch.dtype | None  # dtype of norms and squares of a product; None: that of their input
     rounds: (
         bool  # whether rotary frequencies and tables are rounded to the dtype their toggle names

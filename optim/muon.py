@@ -84,7 +84,8 @@ def whole(u_KMN: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Muon over groups of matrices.
 
-    Dicts with `params`, `names` and optionally `lr` and `momentum`, read at every step.
+    A group is a dict with `params`, `names` and optionally `lr` and `momentum`, which are read at
+    every step.
 
     dtype: of the orthogonalisation (bfloat16 in the records, float32 for exact arithmetic).
     compile: orthogonalise through torch.compile, one graph per batch shape. Errors: ValueError for

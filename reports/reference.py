@@ -18,7 +18,6 @@ declared once ([how to add one](contributing.md)): the page, the command line, t
 tables read the declaration. A name is that of JSON and of exported tables; beside it stands the
 heading that [the page](report.md) prints it below.
 """
-TABLE_HEAD = "| name | on the page | meaning |\n|---|---|---|\n"
 SECTIONS: tuple[tuple[str, str, Sequence[Column[Any]]], ...] = (
     ("A run", "`ablate export EXP -o FILE`, and the page's table of every run.", RUN_COLUMNS),
     (

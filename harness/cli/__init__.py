@@ -32,22 +32,22 @@ def options(
 
 
 SUBJECTS = (
-    *(
-        "ab",
-        "bench",
-        "compare",
-        "confirm",
-        "data",
-        "imports",
-        "log",
-        "plan",
-        "report",
-        "rerun",
-        "results",
-        "run",
-        "status",
-    ),
-    *("submission", "toggles", "tools"),
+    "ab",
+    "bench",
+    "compare",
+    "confirm",
+    "data",
+    "imports",
+    "log",
+    "plan",
+    "report",
+    "rerun",
+    "results",
+    "run",
+    "status",
+    "submission",
+    "toggles",
+    "tools",
 )
 for subject in SUBJECTS:  # they register their commands
     import_module(f"harness.cli.{subject}")

@@ -276,9 +276,10 @@ def name_of(text: str) -> str:
 def current_part(
     whole: "Experiment", results: Path, *, world_size: int | None = None
 ) -> "Experiment":
-    """What is to be run now: the experiment, or of a retuned one its grid until that is complete.
+    """What is to be run now: the experiment, or the part of a retuned one that comes next.
 
-    Then its arms at their rates. world_size: processes of a run.
+    That is its grid until it is complete, then its arms at their rates. world_size: processes of
+    a run.
     """
     if whole.grid is None:
         return resumed(whole, results)

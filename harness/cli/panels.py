@@ -7,7 +7,15 @@ from typer.core import TyperGroup
 
 PANELS = {  # the headings of docs/command-line.md, which documents the commands in this order
     "Experiments": (
-        *("run", "plan", "status", "log", "cancel", "rerun", "confirm", "merge", "clean"),
+        "run",
+        "plan",
+        "status",
+        "log",
+        "cancel",
+        "rerun",
+        "confirm",
+        "merge",
+        "clean",
     ),
     "Results": ("report", "compare", "export", "verify", "submission", "significance"),
     "Foreign trainers": ("ab", "import"),

@@ -18,7 +18,13 @@ from harness.errors import UserError
 
 NOT_ITS_OWN = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
 TABLES_AND_EXTRAS = {  # or shipped apart
-    *("encodings", "lib2to3", "idlelib", "turtledemo", "ensurepip", "tkinter", "distutils"),
+    "encodings",
+    "lib2to3",
+    "idlelib",
+    "turtledemo",
+    "ensurepip",
+    "tkinter",
+    "distutils",
 }
 SKIPPED_PREFIXES = ("config-", "_sysconfigdata")
 

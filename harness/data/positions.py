@@ -157,13 +157,9 @@ class Shuffled(Iterator[Read]):
         seed: int,
     ) -> None:
         self.lengths = tuple(lengths)
-        self.rank, self.ranks, self.read_tokens, self.rows, self.seed = (
-            rank,
-            ranks,
-            read_tokens,
-            rows,
-            seed,
-        )
+        self.rank, self.ranks = rank, ranks
+        self.read_tokens, self.rows = read_tokens, rows
+        self.seed = seed
         self.n_chunks = (sum(lengths) - 1) // read_tokens
         self.reset()
 

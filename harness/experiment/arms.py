@@ -93,7 +93,8 @@ class Resolver:
                     raise self.file.fail(
                         f"change '{name}' sets {field}, which {setters[field]} every arm: "
                         "take it out of one of them",
-                        *("changes", name),
+                        "changes",
+                        name,
                     )
 
     def arms(self, *, crossed: bool = True) -> tuple[Arm, ...]:
@@ -210,7 +211,8 @@ class Resolver:
             if not str(label).isprintable() or label == BASELINE:
                 raise self.file.fail(
                     f"arm name {label!r} must be printable and not '{BASELINE}'",
-                    *("arms", str(label)),
+                    "arms",
+                    str(label),
                 )
             present = self._present(chosen)
             whole = len(present) == len(chosen)

@@ -70,7 +70,8 @@ def _axis(file: ExperimentFile, name: str, points: Any) -> Axis:
     if name in NOT_AN_AXIS:
         raise file.fail(
             f"axis {name}: use `{NOT_AN_AXIS[name]}`, which re-anneals every arm",
-            *("axes", name),
+            "axes",
+            name,
         )
     numeric = [field for field, _ in toggles() if is_number(field)]
     fields = tuple(field for field in numeric if fnmatchcase(field, name))
@@ -81,12 +82,14 @@ def _axis(file: ExperimentFile, name: str, points: Any) -> Axis:
         raise file.fail(
             f"axis {name} is {points!r}, but must be a list of different numbers, or of factors "
             "such as [x0.5, x1, x2]",
-            *("axes", name),
+            "axes",
+            name,
         )
     if not relative and len(fields) > 1:
         raise file.fail(
             f"axis {name} moves several fields together: give factors such as x0.5, not numbers",
-            *("axes", name),
+            "axes",
+            name,
         )
     return Axis(name=name, fields=fields, points=tuple(map(str, points)), relative=relative)
 

@@ -76,7 +76,8 @@ def _entry(file: ExperimentFile, name: Any, value: Any) -> Entry:
         raise file.fail(
             f"environment is {environment!r}, but must be {{python: PATH}} "
             "or {container: COMMAND}",
-            *(*place, "environment"),
+            *place,
+            "environment",
         )
     fields = {key: v for key, v in value.items() if key != "environment"}
     values = _checked(fields, file.at(*place))

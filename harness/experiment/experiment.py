@@ -35,9 +35,29 @@ from harness.run.document import Document, Fields
 from harness.run.plan import SeedsRule, Target
 
 KEYS = (
-    *("name", "question", "base", "scale", "set", "changes", "design", "arms"),
-    *("seeds", "budgets", "target", "primary", "margin", "confirm", "published", "plugins"),
-    *("axes", "estimand", "gpu_only", "at_scale", "phases", "alters_noise", "slope"),
+    "name",
+    "question",
+    "base",
+    "scale",
+    "set",
+    "changes",
+    "design",
+    "arms",
+    "seeds",
+    "budgets",
+    "target",
+    "primary",
+    "margin",
+    "confirm",
+    "published",
+    "plugins",
+    "axes",
+    "estimand",
+    "gpu_only",
+    "at_scale",
+    "phases",
+    "alters_noise",
+    "slope",
 )
 MIN_POINTS = 3  # of a grid through which a quadratic goes
 

@@ -14,7 +14,14 @@ from harness.yamlfile import YamlFile
 FACTOR = re.compile(r"x([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)")
 NOT_EXPERIMENTS = ("records", "scales")  # folders of experiments/ that hold something else
 SCALED = (  # keys that may depend on the scale
-    *("set", "budgets", "target", "margin", "seeds", "axes", "primary", "published"),
+    "set",
+    "budgets",
+    "target",
+    "margin",
+    "seeds",
+    "axes",
+    "primary",
+    "published",
 )
 
 
@@ -122,7 +129,8 @@ class ExperimentFile:
             if key not in SCALED:
                 raise self.fail(
                     f"at_scale may hold {', '.join(SCALED)}, not '{key}'{near(str(key), SCALED)}",
-                    *(*place, key),
+                    *place,
+                    key,
                 )
 
     def fail(self, message: str, *keys: str) -> UserError:

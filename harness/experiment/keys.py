@@ -168,23 +168,29 @@ def _check_phase(file: ExperimentFile, role: Any, phase: Any) -> None:
     if role not in ROLES:
         raise file.fail(
             f"phases: '{role}' is not one of {', '.join(ROLES)}{near(str(role), ROLES)}",
-            *("phases", str(role)),
+            "phases",
+            str(role),
         )
     if not isinstance(phase, dict):
         raise file.fail(
             f"phases: {role} must be a mapping such as {{gpus_per_run: 8, seeds: 3}}",
-            *("phases", role),
+            "phases",
+            role,
         )
     for key, value in phase.items():
         if key not in PHASE_KEYS:
             raise file.fail(
                 f"phases: unknown key '{key}' of {role}{near(str(key), PHASE_KEYS)}",
-                *("phases", role, str(key)),
+                "phases",
+                role,
+                str(key),
             )
         if not is_whole(value) or not 1 <= value <= MAX_SEEDS:
             raise file.fail(
                 f"phases: {key} of {role} is {value!r}, but must be a whole number from 1 on",
-                *("phases", role, key),
+                "phases",
+                role,
+                key,
             )
 
 

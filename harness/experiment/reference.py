@@ -21,8 +21,13 @@ from harness.yamlfile import YamlFile
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NOT_TOGGLES = {"value": "a value, not a toggle", "documentation": "documentation"}
 VERDICTS = (
-    *("accurate", "already there", "misleading", "wrong"),
-    *("unsupported", "opinion", "not mentioned"),
+    "accurate",
+    "already there",
+    "misleading",
+    "wrong",
+    "unsupported",
+    "opinion",
+    "not mentioned",
 )
 RANGE_WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 CONDITIONS = {"requires": "needs", "conflicts": "excludes"}

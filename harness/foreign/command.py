@@ -37,9 +37,8 @@ class ForeignTrainer:
     patches: tuple[str, ...]  # their file names
     data: Mapping[str, str]  # place in the clean copy -> path
     gpus: int
-    environment: Mapping[
-        str, str
-    ]  # {python: PATH} or {container: COMMAND}; empty: this environment
+    # {python: PATH} or {container: COMMAND}; empty: this environment
+    environment: Mapping[str, str]
 
     @classmethod
     def of(cls, spec: TrainerSpec) -> Self:

@@ -25,8 +25,17 @@ from harness.run.foreign import TrainerLimits, TrainerSpec
 from harness.run.plan import Target
 
 FOREIGN_KEYS = (
-    *("name", "question", "trainer", "changes", "design", "arms"),
-    *("seeds", "target", "primary", "margin", "confirm"),
+    "name",
+    "question",
+    "trainer",
+    "changes",
+    "design",
+    "arms",
+    "seeds",
+    "target",
+    "primary",
+    "margin",
+    "confirm",
 )
 ABOVE_ZERO = 1e-9
 LIMIT_KEYS = {  # key -> field of the limits, the least that it may be

@@ -17,9 +17,8 @@ from harness.provenance.lock import LOCKED, EnvironmentLock, environment_lock
 from harness.run.digests import short_digest
 
 PLACEHOLDERS = ("script", "gpus", "seed", "copy")
-BRACED = re.compile(
-    r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}"
-)  # {{word}} is {word}; ${word} is a shell's
+# {{word}} is {word}; ${word} is a shell's
+BRACED = re.compile(r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}")
 
 
 def asks_for(name: str, *texts: str) -> bool:
@@ -46,10 +45,11 @@ STARTS_WITHIN_S = 300.0  # a container may have to be unpacked first
 EFFECT = (  # the variable that tells a worker what its environment changes
     "ABLATE_ENVIRONMENT_EFFECT"
 )
+# the path of an interpreter, or a command in front of the trainer's
 KINDS = (
     "python",
     "container",
-)  # the path of an interpreter, or a command in front of the trainer's
+)
 ASK = """
 import importlib.metadata as m, json, platform
 versions = {"python": platform.python_version(), "machine": platform.machine()}

@@ -30,9 +30,8 @@ _ASSIGNED = re.compile(
 _NO_SECRET = re.compile(
     rf"(?:None|True|False|null|true|false|lambda|\[redacted\]|{_TYPE})(?![\w.-])"
 )
-_COUNT = re.compile(
-    r"\d{1,6}[)\]}]*"
-)  # SEPARATOR_TOKEN = 256 is a token to be trained on; a password may well be a number
+# SEPARATOR_TOKEN = 256 is a token to be trained on; a password may well be a number
+_COUNT = re.compile(r"\d{1,6}[)\]}]*")
 
 
 def _without_value(match: re.Match[str]) -> str:

@@ -27,12 +27,13 @@ TRAINING_PART = (
     "config/run.py",
     "config/plugins.py",
 )
+# what may begin with a docstring
 DOCUMENTED = (
     ast.Module,
     ast.ClassDef,
     ast.FunctionDef,
     ast.AsyncFunctionDef,
-)  # what may begin with a docstring
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,8 +96,7 @@ def append_row(path: Path, *rows: Document) -> None:
 def sync_folder(folder: Path) -> None:
     """Bring a folder's entries to disk, so that a rename survives a power cut."""
     fd = os.open(folder, os.O_RDONLY)
-    with suppress(
-        OSError
-    ):  # some network file systems cannot flush a folder; the rename is still atomic there
+    # some network file systems cannot flush a folder; the rename is still atomic there
+    with suppress(OSError):
         os.fsync(fd)
     os.close(fd)

@@ -49,9 +49,8 @@ class TrainerSpec:
     extra: tuple[str, ...] = ()  # files and folders that are copied too
     data: Mapping[str, str]  # place in the clean copy -> path
     gpus: int = 1
-    environment: Mapping[
-        str, str
-    ]  # {python: PATH} or {container: COMMAND}; empty: this environment
+    # {python: PATH} or {container: COMMAND}; empty: this environment
+    environment: Mapping[str, str]
 
     @property
     def script_name(self) -> str:

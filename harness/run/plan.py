@@ -74,9 +74,8 @@ class PlanArm:
 
     name: str
     changes: tuple[str, ...] = ()
-    fields: Fields = field(
-        default_factory=dict
-    )  # dotted field -> value, of what differs from the baseline
+    # dotted field -> value, of what differs from the baseline
+    fields: Fields = field(default_factory=dict)
     estimand: str = "at-rate"
     alters_noise: bool = False
     of: str = ""  # the design's arm that this point of an axis belongs to; itself, off the axes

@@ -91,14 +91,8 @@ def where_time_went(walls: Sequence[Mapping[str, float]]) -> tuple[dict[str, flo
     seconds = {phase: math.fsum(w.get(key) or 0.0 for w in walls) for key, phase in PHASES.items()}
     idle = math.fsum(w.get("idle_s") or 0.0 for w in walls)
     rest = max(0.0, math.fsum(w.get("total_s") or 0.0 for w in walls) - math.fsum(seconds.values()))
-    useful, seconds = (
-        seconds["training"] + seconds["validation"],
-        {
-            **seconds,
-            "rest": rest,
-            "idle": idle,
-        },
-    )
+    seconds |= {"rest": rest, "idle": idle}
+    useful = seconds["training"] + seconds["validation"]
     return seconds, useful / (math.fsum(seconds.values()) or 1.0)
 
 

@@ -19,10 +19,11 @@ from harness.run.measured import Marks, Measured
 
 SCHEMA = 1
 Status = Literal["finished", "diverged", "oom", "timeout", "failed", "preempted", "interrupted"]
+# what result.json may hold; the others live in attempts.jsonl alone
 RESULT_STATUSES = (
     "finished",
     "diverged",
-)  # what result.json may hold; the others live in attempts.jsonl alone
+)
 _Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YamlDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -43,16 +44,13 @@ class RunSpec:
     role: Literal["loss", "timing"] = "loss"
     world_size: int = 1
     device: str = "cpu"  # or cuda
-    runs_in: Mapping[str, str] = field(
-        default_factory=dict
-    )  # {python: PATH} or {container: COMMAND}; empty: this environment
-    source_files: Mapping[str, str] = field(
-        default_factory=dict
-    )  # path -> digest, to name what changed
+    # {python: PATH} or {container: COMMAND}; empty: this environment
+    runs_in: Mapping[str, str] = field(default_factory=dict)
+    # path -> digest, to name what changed
+    source_files: Mapping[str, str] = field(default_factory=dict)
     toggles: tuple[str, ...] = ()  # in words, for the log; no part of the identity
-    substituted: tuple[
-        str, ...
-    ] = ()  # what this device replaced, in words; no part of the identity
+    # what this device replaced, in words; no part of the identity
+    substituted: tuple[str, ...] = ()
     shared: InitVar["Seedless | None"] = None  # at_seed hands it on, replace() does not
     seedless: "Seedless" = field(init=False, repr=False, compare=False)
     # runs of one intent differ by code or environment alone: the older one is stale

@@ -1,6 +1,6 @@
-"""What the results folder keeps of an experiment.
+"""What the results folder keeps of an experiment: experiment.json and plan.lock.
 
-Experiment.json, which the report reads, and plan.lock; how it is cancelled.
+The report reads the first; how an experiment is cancelled stands here, too.
 """
 
 from dataclasses import replace

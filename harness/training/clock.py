@@ -11,7 +11,7 @@ import torch
 class Clock:
     """Seconds of training, device work included.
 
-    It is waited for only where the clock starts and stops.
+    The device is waited for only where the clock starts and stops.
 
     Per-step times come from marks: device events read once the clock has stopped, or the host's
     time on a CPU.

@@ -24,7 +24,6 @@ from harness.model.precision import FP32, dtypes
 from harness.optim.build import build_optimizers, normalize_gradients, set_schedule
 from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
 
-# one virtual rank's share of an update: token ids and targets, both (micro_steps, rows, seq_len)
 # losses of a validation in one tensor: each by itself would lie between two passes, and hold their
 # memory apart
 LOSSES_PER_CHUNK = 1024
@@ -50,9 +49,8 @@ class Core:
             plugins.build(self.model, config.plugin)
         self.model.initialize(seed)
         compiled = compiles(config, device)
-        self.local = (
-            torch.compile(self.model, dynamic=False) if compiled else self.model
-        )  # validates: shares may be uneven
+        # validates: shares may be uneven
+        self.local = torch.compile(self.model, dynamic=False) if compiled else self.model
         self.forward: Any = self.local
         if self.world > 1:
             self.forward = DistributedDataParallel(
@@ -171,6 +169,5 @@ class Core:
                 losses[-1][(n - 1) % LOSSES_PER_CHUNK] = self.local(x, y, window).detach()
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(self.precision.matmul)
-        return (
-            torch.cat(losses)[:n] if losses else torch.zeros(0, device=self.device)
-        )  # this process's share may be none
+        # this process's share may be none
+        return torch.cat(losses)[:n] if losses else torch.zeros(0, device=self.device)

@@ -17,7 +17,7 @@ CACHEABLE = ("torch.nn.attention._sdpa_kernel", "torch.nn.attention._backend_fro
 def join_group(world_size: int, device: str) -> int:
     """This process's rank in a group of world_size.
 
-    It is joined if it was not yet (torchrun's environment variables).
+    The group is joined if it was not yet, by torchrun's environment variables.
     """
     if world_size == 1:
         return 0
@@ -40,9 +40,8 @@ def set_runtime(config: RunConfig, device: str, *, seed: int) -> None:
     """
     if compiles(config, device):
         torch._dynamo.reset()
-        inductor = (
-            torch._inductor.config
-        )  # torch imports it at this access: slow, and seldom needed
+        # torch imports it at this access: slow, and seldom needed
+        inductor = torch._inductor.config
         inductor.coordinate_descent_tuning = config.system.coordinate_descent
         inductor.unsafe_marked_cacheable_functions = dict.fromkeys(CACHEABLE, "1")
         torch.compiler.set_stance("default")

@@ -100,9 +100,9 @@ class Training:
         ]
 
     def warm_up(self) -> None:
-        """Meet every shape of the run on dummy data, then put everything back as it was.
+        """Meet every shape of the run on dummy data, so that kernels are compiled and chosen.
 
-        That compiles and chooses kernels.
+        Everything is put back as it was.
         """
         d = self.config.data
         shape = (
@@ -153,19 +153,12 @@ class Training:
 
     def report(self, step: int, val_loss: float) -> bool:
         """Write what is known at a validation; True if the run has diverged."""
-        train: list[float] = []
-        if self.losses:
-            means = torch.stack(self.losses).mean(1)
-            if self.core.world > 1:
-                dist.all_reduce(means)
-            train = (means / self.core.world).tolist()
-        first = step - len(train)
-        self.losses.clear()
+        train = self.training_losses()
         for i, loss in enumerate(train):
-            self.out.metric(TrainingLoss(step=first + i, train_loss=loss))
-        times = (
-            [round(ms, 2) for ms in self.clock.new_step_ms()] if step > self.untimed_steps else []
-        )
+            self.out.metric(TrainingLoss(step=step - len(train) + i, train_loss=loss))
+        times = []
+        if step > self.untimed_steps:
+            times = [round(ms, 2) for ms in self.clock.new_step_ms()]
         point = Validation(
             step=step,
             val_loss=val_loss,
@@ -174,21 +167,33 @@ class Training:
         )
         self.out.metric(point)
         self.last_val = val_loss
-        self.first_val = val_loss if step == 0 else self.first_val
-        bound = EXPLODED * max(
-            self.first_val if math.isfinite(self.first_val) else 0.0, math.log(self.vocab_size)
-        )
-        return not (
-            math.isfinite(val_loss) and val_loss <= bound and all(map(math.isfinite, train))
-        )
+        if step == 0:
+            self.first_val = val_loss
+        return not all(map(math.isfinite, train)) or self.has_exploded(val_loss)
+
+    def training_losses(self) -> list[float]:
+        """The mean loss of every update since the last validation, over all processes."""
+        if not self.losses:
+            return []
+        means = torch.stack(self.losses).mean(1)
+        self.losses.clear()
+        if self.core.world > 1:
+            dist.all_reduce(means)
+        losses: list[float] = (means / self.core.world).tolist()
+        return losses
+
+    def has_exploded(self, val_loss: float) -> bool:
+        """Whether a validation loss is not finite, or far above the first and a guess at random."""
+        guess = math.log(self.vocab_size)
+        first = self.first_val if math.isfinite(self.first_val) else 0.0
+        return not math.isfinite(val_loss) or val_loss > EXPLODED * max(first, guess)
 
     def run(self, stop: Callable[[], bool]) -> tuple[int, Status]:
         """The protocol: validate, stop, step. Returns the number of updates done and the status."""
         n_steps, every = self.config.schedule.steps, self.config.data.val_every
         self.clock.start()
-        for step in range(
-            n_steps + 1
-        ):  # one more than the updates, so that the last validation sees the last weights
+        # one more than the updates, so that the last validation sees the last weights
+        for step in range(n_steps + 1):
             validates = step % every == 0 or step == n_steps
             if self.is_checkpoint(step, validates=validates):
                 self.clock.stop()
@@ -218,7 +223,7 @@ class Training:
     def is_checkpoint(self, step: int, *, validates: bool) -> bool:
         """Whether model and optimizers are saved before update `step`.
 
-        After the last one they are unless it is "none".
+        After the last update they are, unless `system.checkpoint` is "none".
         """
         s = self.config.system
         due = validates if s.checkpoint_every is None else step % s.checkpoint_every == 0
@@ -240,9 +245,9 @@ class Training:
         """The numbers of result.json."""
         ms, batch = self.clock.step_ms, self.config.data.batch_tokens
         mean = statistics.fmean(ms) if ms else None
-        tokens_per_s, device = batch / mean * 1000 if mean else None, self.core.device.type
+        tokens_per_s = batch / mean * 1000 if mean else None
         allocated_mib = reserved_mib = None
-        if device == "cuda":  # read before the device's rate is measured
+        if self.core.device.type == "cuda":  # read before the device's rate is measured
             allocated_mib = torch.cuda.max_memory_allocated() / 2**20
             reserved_mib = torch.cuda.max_memory_reserved() / 2**20
         return Measured(

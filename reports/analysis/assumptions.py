@@ -56,9 +56,8 @@ def other_plans(results: Path, name: str) -> list[Plan]:
         content = None if path.parent.name == name else read_json(path)
         if not isinstance(content, dict) or "baseline_config" not in content:
             continue
-        with suppress(
-            KeyError, TypeError, ValueError, AttributeError
-        ):  # a damaged one says nothing
+        # a damaged one says nothing
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
             plan = Plan.from_mapping(content)
             if not plan.foreign and not plan.imported:
                 plans.append(plan)

@@ -1,7 +1,8 @@
-"""Where an effect's sign depends on the rate: every arm against the baseline at the same point.
+"""Where an effect's sign depends on the rate, along the axes that cross the arms.
 
-Of the axes that cross them. The declared analysis (reports/stats/contrasts.py) at each point, or
-the sequences where a page needs them, the error rate shared among the points (Bonferroni).
+Every arm is compared with the baseline at the same point. The declared analysis
+(reports/stats/contrasts.py) at each point, or the sequences where a page needs them, the error
+rate shared among the points (Bonferroni).
 """
 
 from collections.abc import Mapping

@@ -230,7 +230,12 @@ def curve_figure(
         caption=drawing.caption(),
         alt=f"Line chart of validation loss over {view.over}. {'; '.join(ends)}.",
         columns=(
-            *("arm", "step", "mean_train_time_s", "mean_val_loss", "lowest", "highest"),
+            "arm",
+            "step",
+            "mean_train_time_s",
+            "mean_val_loss",
+            "lowest",
+            "highest",
             "n_runs",
         ),
         rows=tuple(table_of(data)),

@@ -18,8 +18,17 @@ import pandas as pd
 from reports.inputs.experiment import Experiment
 
 FORMULA = (
-    *("=", "+", "-", "@", "\t", "\r", "\n"),
-    *("\uff1d", "\uff0b", "\uff0d", "\uff20"),  # the first four in full width
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",  # the first four in full width
 )
 
 

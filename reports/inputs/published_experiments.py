@@ -29,7 +29,11 @@ HOSTS = (
     "comparison."
 )
 UNKNOWN_NUMBERS = (  # of a published run; the other columns that it lacks are None
-    *("step_ms_median", "step_ms_p95", "tokens_per_s", "mfu", "peak_reserved_mib"),
+    "step_ms_median",
+    "step_ms_p95",
+    "tokens_per_s",
+    "mfu",
+    "peak_reserved_mib",
     "first_crossing_s",
 )
 Point = Mapping[str, str]  # a row of official_runs.csv: one line of a log

@@ -115,9 +115,8 @@ ENVIRONMENT_WORDS = {
     "nccl": "NCCL",
 }
 UNPRINTED = ("packages", "command", "pip_freeze", "freeze")
-EnvironmentFact = tuple[
-    str, Sequence[tuple[str, int]]
-]  # what it is, its values with the runs that had each
+# what it is, its values with the runs that had each
+EnvironmentFact = tuple[str, Sequence[tuple[str, int]]]
 
 
 def environment_table(environments: Mapping[str, Document]) -> list[EnvironmentFact]:

@@ -59,7 +59,6 @@ def fieller(
     c = u * u - t * t * var_u
     if a <= 0:
         return None
-    root = math.sqrt(
-        max(b * b - a * c, 0.0)
-    )  # u / v itself is in the set, so below zero is rounding
+    # u / v itself is in the set, so below zero is rounding
+    root = math.sqrt(max(b * b - a * c, 0.0))
     return float((b - root) / a), float((b + root) / a)

@@ -11,10 +11,17 @@ from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, short_digest
 from reports.verify.page import Embedded, Row
 from reports.verify.rows import ROUNDING, ids_of
 
+# columns of a row that stand in result.json
 RECORDED = (
-    *("status", "val_loss", "heldout_loss", "train_time_s", "step_ms"),
-    *("steps", "tokens", "peak_allocated_mib"),
-)  # columns of a row that stand in result.json
+    "status",
+    "val_loss",
+    "heldout_loss",
+    "train_time_s",
+    "step_ms",
+    "steps",
+    "tokens",
+    "peak_allocated_mib",
+)
 TIMES = ("train_time_s", "step_ms")  # no times where the machine stood still
 
 

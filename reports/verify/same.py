@@ -9,10 +9,23 @@ from reports.verify.page import Embedded, numbers
 
 NUMBER = re.compile(r"([+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 COORDINATE = re.compile(r"-?\d+(?:\.\d+)?|[^\s,]")  # a number, else a command of a path
+# as a parser spells them
 GEOMETRY = {
-    *("d", "x", "y", "x1", "y1", "x2", "y2"),
-    *("cx", "cy", "r", "rx", "width", "height", "viewbox"),
-}  # as a parser spells them
+    "d",
+    "x",
+    "y",
+    "x1",
+    "y1",
+    "x2",
+    "y2",
+    "cx",
+    "cy",
+    "r",
+    "rx",
+    "width",
+    "height",
+    "viewbox",
+}
 
 
 def same_text(printed: str, options: Sequence[str]) -> bool:

@@ -1,11 +1,16 @@
 """The simulation study: its batch code is the production code, and every row meets its bar."""
 
+import inspect
 import re
+from functools import partial
+from types import FunctionType
 
 import numpy as np
 import pytest
 
+from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.attribution import contrast_of
+from reports.page.published import EVIDENCE_HEADINGS
 from reports.stats.contrasts import Sample, analyse
 from tests.proof.__main__ import DOCS, table, written_rows
 from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
@@ -80,6 +85,7 @@ INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove
         "anytime-valid, not blocked, peeking to 50 runs", "time to target, ratio, anytime-valid",
     ),
     "target.interval": ("steps to target N*", "time to target", "time to target, anytime-valid"),
+    "n.diverged": ("rate of diverged runs", "rate of diverged runs, anytime-valid"),
     "published.ours_interval": ("time to target, ratio",),
     "published.interval": ("published delta", "'reproduced' at the margin"),
     "evidence.loss_interval": ("published delta",),
@@ -88,7 +94,7 @@ INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove
 ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
     *FAMILIES, *(f"{kind}, anytime-valid" for kind in FAMILIES), "Shapley share of steps", "Shapley share of seconds",
     "difference, 4 arms, noise far from equal", "difference, 15 arms, noise far from equal",
-    "difference, 2 arms at 3 points of an axis", "rate of diverged runs", "rate of diverged runs, anytime-valid", "noise floor",
+    "difference, 2 arms at 3 points of an axis", "noise floor",
     "two phases 'verified' at the margin", "difference, simultaneous over 3 arms",
 )  # fmt: skip
 METHODS = {  # every analysis that gives an interval -> a kind that proves it
@@ -125,13 +131,30 @@ def test_the_tables_rows_are_those_of_the_study():
     assert set(again) <= set(table(written_rows()).splitlines())
 
 
+def declared_intervals() -> set[str]:
+    """Keys of the Columns that print an interval; those of every metric's comparison as one."""
+    evidence = [column for heading in EVIDENCE_HEADINGS for column in heading.columns]
+    keys = set()
+    for column in (*ARM_COLUMNS, *evidence):
+        function, key = column.value, column.key
+        if isinstance(function, partial) and "column" in function.keywords:
+            function = function.keywords["column"].value
+            key = "{metric}.interval"
+        if isinstance(function, FunctionType):
+            returned = inspect.signature(function).return_annotation
+            if "Between" in str(returned):
+                keys.add(key)
+    return keys
+
+
 def test_every_printed_interval_has_its_rows():
     kinds = {row.kind for row in written_rows()}
     pages = "".join(
         p.read_text(encoding="utf-8")
         for p in sorted((DOCS.parents[1] / "reports" / "page").glob("*.py"))
     )
-    assert set(re.findall(r'number\(\s*f?"([\w.{}]*interval)"', pages)) == set(INTERVALS)
+    written = set(re.findall(r'number\(\s*f?"([\w.{}]*interval)"', pages))
+    assert written | declared_intervals() == set(INTERVALS)
     assert {k for named in INTERVALS.values() for k in named} | set(ELSEWHERE) | set(
         METHODS.values()
     ) <= kinds
