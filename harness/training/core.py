@@ -58,6 +58,8 @@ class Core:
                 broadcast_buffers=config.system.broadcast_buffers,
                 gradient_as_bucket_view=config.system.bucket_view,
             )
+        # where validation shares training's graph, whoever comes first decides how it is split
+        self._unsplit = self.world > 1 and compiled and config.precision.val_grad
         self.optimizers = build_optimizers(
             parameters_by_role(self.model),
             config.optim,
@@ -127,6 +129,7 @@ class Core:
         n_micro = batches[0][0].shape[0]
         scale = 1 / (len(batches) * (n_micro if self.config.system.accumulate == "mean" else 1))
         losses = []
+        self._unsplit = False
         for r, (x, y) in enumerate(batches):
             for m in range(n_micro):
                 with self._sync(last=r == len(batches) - 1 and m == n_micro - 1):
@@ -156,9 +159,12 @@ class Core:
     def evaluate(self, step: int, batches: Iterable[Batch]) -> Tensor:
         """Mean loss of every validation micro-batch (x, y) before update `step`, on the device.
 
-        x and y are (rows, seq_len).
+        x and y are (rows, seq_len). Before any training every process needs at least one.
         """
         window = self.set_window(step)
+        forward = self.local
+        if self._unsplit:  # DDP splits what is compiled inside it, so that reduction overlaps
+            forward, self._unsplit = self.forward, False
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(FP32)
         with nullcontext() if self.config.precision.val_grad else torch.no_grad():
@@ -166,7 +172,8 @@ class Core:
             for n, (x, y) in enumerate(batches, start=1):
                 if n % LOSSES_PER_CHUNK == 1:
                     losses.append(torch.empty(LOSSES_PER_CHUNK, device=self.device))
-                losses[-1][(n - 1) % LOSSES_PER_CHUNK] = self.local(x, y, window).detach()
+                losses[-1][(n - 1) % LOSSES_PER_CHUNK] = forward(x, y, window).detach()
+                forward = self.local
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(self.precision.matmul)
         # this process's share may be none
