@@ -47,7 +47,27 @@ def make_local(
             "the runs are planned on cuda, and this node shows no GPU: see why `nvidia-smi -L` "
             "lists none, or plan them on the CPU with --set device=cpu"
         )
+    check_data(runs)
     return Runner(runs, store, node, options)
+
+
+def check_data(runs: "Sequence[PlannedRun]") -> None:
+    """Raises UserError where a corpus of the runs is not what it says; on this node, once."""
+    from harness.corpora.index import open_corpus
+    from harness.corpora.verify import verify
+
+    names: dict[str, None] = {}
+    for planned in runs:
+        names[planned.spec.data_name] = None
+        heldout = planned.spec.config["data"]["heldout"]
+        if heldout:
+            names[heldout] = None
+    for name in names:
+
+        def say(words: str, name: str = name) -> None:
+            print(f"corpus {name}: {words}", flush=True)
+
+        verify(open_corpus(name), say=say)
 
 
 def make_slurm(

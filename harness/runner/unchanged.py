@@ -1,7 +1,8 @@
 """What must stay as it is while a run is made: the code and the environment, and its data."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.config import plugins
@@ -9,9 +10,11 @@ from harness.corpora.index import open_corpus
 from harness.errors import UserError
 from harness.provenance.lock import environment_lock
 from harness.provenance.source import changed_files, source_of
+from harness.run.digests import file_digest
 from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
 
-Facts = tuple[int, int, int]  # a file's size in bytes, its time in ns, its place on the disk
+# a file's size in bytes, its time in ns, its place on the disk, when the system saw its last change
+Facts = tuple[int, int, int, int]
 
 
 def check_unchanged(spec: RunSpec) -> None:
@@ -34,26 +37,47 @@ def facts_of(path: str) -> Facts | None:
         stat = os.stat(path)
     except OSError:
         return None
-    return stat.st_size, stat.st_mtime_ns, stat.st_ino
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_ctime_ns
 
 
-def look_at(corpus: str) -> dict[str, Facts | None]:
-    """Path -> the facts of every file that a corpus's runs read.
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """A file that runs read, as it was when a run began."""
+
+    path: Path
+    facts: Facts | None
+    sha256: str | None  # that its corpus says
+
+    def changed(self) -> bool:
+        """Whether it has another content, or may have."""
+        now = facts_of(str(self.path))
+        if now is None or self.facts is None or now[:3] != self.facts[:3]:
+            return now != self.facts
+        return now != self.facts and file_digest(self.path) != self.sha256
+
+
+def look_at(corpus: str) -> list[Shard]:
+    """Every file that a corpus's runs read.
 
     Nothing where there is no such corpus, which the run will say.
     """
     try:
-        shards = open_corpus(corpus).shards
+        opened = open_corpus(corpus)
     except UserError:
-        return {}
-    paths = [str(path) for role in ("train", "val") for path in shards[role]]
-    return {path: facts_of(path) for path in paths}
+        return []
+    shards = []
+    for path in (*opened.train, *opened.val):
+        sha256 = opened.files.get(path.name)
+        shards.append(Shard(path=path, facts=facts_of(str(path)), sha256=sha256))
+    return shards
 
 
-def check_data(before: Mapping[str, Facts | None], outcome: Outcome) -> Outcome:
+def check_data(before: Sequence[Shard], outcome: Outcome) -> Outcome:
     """The outcome, or a failure: a result made from data that changed meanwhile is none."""
-    changed = [Path(path).name for path, facts in before.items() if facts_of(path) != facts]
-    if outcome.status not in RESULT_STATUSES or not changed:
+    if outcome.status not in RESULT_STATUSES:
+        return outcome
+    changed = [shard.path.name for shard in before if shard.changed()]
+    if not changed:
         return outcome
     names = ", ".join(changed)
     cure = "prepare the corpus again, then run again"

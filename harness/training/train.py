@@ -12,6 +12,7 @@ from torch import Tensor
 from harness.config.run import EXPLODED, UNTIMED_STEPS, from_plain
 from harness.corpora.cache import cache_locally
 from harness.corpora.index import open_corpus, open_heldout
+from harness.corpora.verify import verify
 from harness.data.loader import Batch, Prefetcher, ValLoader
 from harness.errors import UserError
 from harness.model.gpt import Tokens
@@ -54,10 +55,13 @@ class Training:
             refuse_other(f"corpus '{corpus.name}'", corpus.fingerprint, spec.data_fingerprint)
             if self.config.data.cache == "local":
                 corpus = cache_locally(corpus)
+            verify(corpus)
             heldout = (
                 open_heldout(self.config.data.heldout, corpus) if self.config.data.heldout else None
             )
             if heldout is not None:
+                if heldout.name != corpus.name:
+                    verify(open_corpus(heldout.name))
                 refuse_other(
                     f"the held-out text of '{heldout.name}'",
                     heldout.fingerprint,

@@ -59,9 +59,60 @@ def test_data_that_stays_as_it_is_costs_nothing(
     before = look_at("stdlib")
     assert len(before) >= 2
     assert check_data(before, DONE) is DONE
-    os.utime(next(iter(before)), (1, 1))
+    first = before[0].path
+    first.chmod(0o600)  # no change of what it holds
+    assert check_data(before, DONE) is DONE
+    stat = first.stat()
+    change_token(first)
+    os.utime(first, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # as if nobody had been there
     assert check_data(before, DONE).status == "failed"
-    assert look_at("nothing of this name") == {}
+    change_token(first)
+    assert check_data(look_at("stdlib"), DONE) is DONE
+    os.utime(first, (1, 1))
+    assert check_data(before, DONE).status == "failed"
+    assert look_at("nothing of this name") == []
+
+
+def change_token(shard: Path) -> None:
+    """One bit of one token in the middle."""
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 4 * 2] ^= 1
+    shard.write_bytes(content)
+
+
+def test_no_run_begins_on_other_tokens_than_its_plan_names(tmp_path: Path, own_data: Path) -> None:
+    """A shard of the same size: refused before the first run, and by the worker that finds it later."""
+    matrix = Matrix(tmp_path, n_seeds=1, real=True, ABLATE_DATA=str(own_data))
+    matrix.environment |= {"ABLATE_CACHE": str(tmp_path / "cache"), "FAKE": '{"0": "train"}'}
+    shard = sorted((own_data / "stdlib").glob("*_train_*"))[0]
+    change_token(shard)
+    code, out, err = matrix.run()
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert f"{shard}: its content is not what corpus.json says" in err
+    assert "corpus stdlib: hashing 2 shards, 16 MiB" in out
+    assert list((matrix.results / "runs").iterdir()) == []
+    change_token(shard)
+    assert matrix.run()[0] == 0
+
+
+def test_a_worker_begins_nothing_on_tokens_that_changed_after_the_plan(
+    tmp_path: Path, own_data: Path
+) -> None:
+    """One token, with the file's times as they were: the run in progress is lost, the next one does not begin."""
+    matrix = Matrix(tmp_path, n_seeds=1, real=True, FAKE={"0": "hold"}, ABLATE_DATA=str(own_data))
+    matrix.environment["ABLATE_CACHE"] = str(tmp_path / "cache")
+    shard = sorted((own_data / "stdlib").glob("*_train_*"))[0]
+    process = matrix.start("--max-parallel", "1")
+    matrix.at("hold", 1)
+    stat = shard.stat()
+    change_token(shard)
+    os.utime(shard, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    (tmp_path / "go").touch()
+    out, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 1
+    assert f"failed: its data changed while it ran ({shard.name})" in out
+    assert f"failed: {shard}: its content is not what corpus.json says" in out
+    assert matrix.statuses() == {}
 
 
 def with_data(spec: RunSpec, *, accumulate: str = "mean", **data: int) -> RunSpec:

@@ -1,0 +1,133 @@
+"""A corpus is read as it was prepared or not at all: hashed once per node and state of a file, and no change is missed."""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.corpora import verify as verifying
+from harness.corpora.corpus import Corpus, read_corpus, write_corpus
+from harness.corpora.verify import verify
+from harness.data.shards import HEADER_BYTES, write_shard
+from harness.errors import UserError
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+    """Three shards that were written long ago, on a node that has hashed none."""
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(verifying, "FRESH_NS", 0)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    shards: dict[str, list[Path]] = {"train": [], "val": []}
+    for name, role in (("train_000001", "train"), ("train_000002", "train"), ("val_000000", "val")):
+        path = folder / f"mine_{name}.bin"
+        digest = hashlib.sha256(name.encode()).digest()
+        write_shard(path, np.frombuffer(digest * 40, np.uint8).astype(np.uint16))
+        shards[role].append(path)
+    return write_corpus(
+        folder, shards, vocab_size=257, separator=256, unit="nats per byte", source="a test"
+    )
+
+
+def other_tokens(corpus: Corpus) -> None:
+    path = corpus.train[0]
+    content = path.read_bytes()
+    path.write_bytes(content[:HEADER_BYTES] + content[:HEADER_BYTES:-1] + b"\0")
+
+
+def rotated(corpus: Corpus) -> None:
+    path = corpus.train[1]
+    content = path.read_bytes()
+    path.write_bytes(
+        content[:HEADER_BYTES] + content[HEADER_BYTES + 2 :] + content[HEADER_BYTES:][:2]
+    )
+
+
+def one_token(corpus: Corpus) -> None:
+    """With the file's times as they were."""
+    path = corpus.val[0]
+    stat, content = path.stat(), bytearray(path.read_bytes())
+    content[-4] ^= 1
+    with open(path, "r+b") as file:
+        file.write(content)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def swapped(corpus: Corpus) -> None:
+    """Both are shards of this corpus, of one size."""
+    first, second = corpus.train
+    first.rename(first.with_suffix(".kept"))
+    second.rename(first)
+    first.with_suffix(".kept").rename(second)
+
+
+def fingerprint(corpus: Corpus) -> None:
+    path = corpus.folder / "corpus.json"
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps(facts | {"fingerprint": "0" * 64}))
+
+
+HARMS = [other_tokens, rotated, one_token, swapped, fingerprint]
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("known", [False, True], ids=["unknown", "known to be sound before"])
+def test_no_other_content_is_taken_for_the_corpus(
+    corpus: Corpus, harm: Callable[[Corpus], None], known: bool
+) -> None:
+    if known:
+        verify(corpus)
+        time.sleep(0.01)  # a tick of the file system's clock
+    harm(corpus)
+    words = "the fingerprint in corpus.json" if harm is fingerprint else "its content is not what"
+    for _ in range(2):  # what was seen to be wrong is not remembered as sound
+        with pytest.raises(UserError, match=words):
+            verify(read_corpus(corpus.folder))
+
+
+def test_a_file_is_hashed_once_until_it_changes(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+    file_digest = verifying.file_digest
+
+    def counted(path: Path) -> str:
+        hashed.append(path.name)
+        return file_digest(path)
+
+    monkeypatch.setattr(verifying, "file_digest", counted)
+    said: list[str] = []
+    verify(corpus, say=said.append)
+    verify(corpus, say=said.append)
+    assert sorted(hashed) == sorted(corpus.files)
+    assert said[0] == "hashing 3 shards, 0 MiB"
+    assert len(said) == 2
+    os.utime(corpus.val[0])
+    verify(corpus)
+    assert hashed[3:] == [corpus.val[0].name]
+
+
+def test_what_changed_lately_is_not_remembered(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a tick of the clock another change would look the same."""
+    monkeypatch.setattr(verifying, "FRESH_NS", 10**12)
+    verify(corpus)
+    assert verifying.remembered() == {}
+
+
+def test_a_node_without_a_place_to_remember_hashes_again(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "file" / "below"))
+    verify(corpus)
+    one_token(corpus)
+    with pytest.raises(UserError, match="its content is not what"):
+        verify(corpus)
