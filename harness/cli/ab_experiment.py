@@ -43,6 +43,7 @@ def ab_experiment(options: AbOptions) -> "ForeignExperiment":
             wall_s=options.wall_limit,
             silence_s=options.silence_limit,
             retries=options.retries,
+            output_mib=options.output_limit,
         ),
     )
 

@@ -63,6 +63,9 @@ class AbOptions:
     retries: Annotated[
         int, typer.Option("--retries", help="further tries of a run that failed")
     ] = 0
+    output_limit: Annotated[
+        float, typer.Option("--output-limit", help="MiB of output after which a run has failed")
+    ] = 1024.0
     max_parallel: Annotated[
         int,
         typer.Option("--max-parallel", help="runs at a time; more than one disturbs their times"),
@@ -99,6 +102,7 @@ def check_options(options: AbOptions) -> None:
     if options.wall_limit is not None:
         _check_positive("--wall-limit", options.wall_limit)
     _check_positive("--silence-limit", options.silence_limit)
+    _check_positive("--output-limit", options.output_limit)
     if options.python and options.container:
         raise UserError(
             "--python and --container: name one of them; the container's own python3 is used in it"

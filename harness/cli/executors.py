@@ -103,7 +103,10 @@ def make_foreign(
     slots = make_slots(gpus_per_run, min(options.max_parallel or 1, len(runs)))
     allowed = options.limits
     limits = TrainerLimits(
-        wall_s=allowed.wall_s, silence_s=allowed.silence_s, retries=allowed.failure_retries
+        wall_s=allowed.wall_s,
+        silence_s=allowed.silence_s,
+        retries=allowed.failure_retries,
+        output_mib=allowed.output_mib,
     )
     return ForeignRunner(runs, store, slots, limits=limits, on_end=options.on_end)
 

@@ -59,7 +59,10 @@ def run_foreign(
         return Summary(), planned, store
     progress = EndedRuns(len(planned) - len(missing), len(planned), quiet)
     limits = RunLimits(
-        wall_s=e.limits.wall_s, silence_s=e.limits.silence_s, failure_retries=e.limits.retries
+        wall_s=e.limits.wall_s,
+        silence_s=e.limits.silence_s,
+        output_mib=e.limits.output_mib,
+        failure_retries=e.limits.retries,
     )
     options = ExecutorOptions(limits=limits, max_parallel=max_parallel, on_end=progress.on_end)
     executor = EXECUTORS["foreign"].make(missing, store, options)

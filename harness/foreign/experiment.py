@@ -42,6 +42,7 @@ LIMIT_KEYS = {  # key -> field of the limits, the least that it may be
     "wall_limit": ("wall_s", ABOVE_ZERO),
     "silence_limit": ("silence_s", ABOVE_ZERO),
     "retries": ("retries", 0),
+    "output_limit": ("output_mib", ABOVE_ZERO),
 }
 # what a trainer and a change may say: key -> the type it must have, in words
 CHANGE_KEYS = {
@@ -63,6 +64,7 @@ TRAINER_KEYS = CHANGE_KEYS | {
     "wall_limit": ((int, float), "seconds"),
     "silence_limit": ((int, float), "seconds"),
     "retries": (int, "a number"),
+    "output_limit": ((int, float), "MiB"),
 }
 
 

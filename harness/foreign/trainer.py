@@ -30,6 +30,8 @@ from harness.runner.executor import POLL_S
 from harness.store.attempt import RunWriter
 
 MAX_REASON = 300  # characters of a line that becomes part of a reason
+MAX_RANKS = 4096  # whose last exception is kept
+MIB = 2**20
 MAX_SIGNAL = 64  # a guard's exit code is 128 and the signal that killed its command
 OUT_OF_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")
 RAISED = re.compile(
@@ -140,6 +142,7 @@ class _TrainerWatch:
         self.last_line = ""  # that says something
         self.rank_ended: re.Match[str] | None = None
         self.no_memory = False
+        self.printed = 0  # bytes
 
     def follow(self, pipe: IO[bytes], stop: Callable[[], str | None]) -> Outcome | None:
         """Read until the output ends; the outcome if the run has to be ended before."""
@@ -148,9 +151,11 @@ class _TrainerWatch:
             now = time.monotonic()
             if lines:
                 heard = now
-            for line in lines:
-                if self.reading.exploded is None:
-                    self.take(line)
+                self.take(lines)
+            if self.printed > self.limits.output_mib * MIB:
+                limit_mib = self.limits.output_mib
+                reason = f"it printed more than its output limit of {limit_mib:g} MiB"
+                return Outcome(status="failed", reason=reason)
             status = stop()
             if status is not None:
                 reason = "stopped by a signal"
@@ -171,10 +176,19 @@ class _TrainerWatch:
             return f"it printed nothing for {silence_s:g} s"
         return None
 
-    def take(self, line: bytes) -> None:
-        """One line: into the log, and into the metrics if it is a measurement."""
-        text = line.decode("utf-8", "replace").rstrip("\r\n")
-        self.out.log(text)
+    def take(self, lines: list[bytes]) -> None:
+        """Lines: into the log, at once, and into the metrics if they are measurements."""
+        texts: list[str] = []
+        for line in lines:
+            if self.reading.exploded is not None:
+                break
+            self.printed += len(line) + 1
+            texts.append(line.decode("utf-8", "replace").rstrip("\r\n"))
+            self._take_line(line, texts[-1])
+        if texts:
+            self.out.log("\n".join(texts))
+
+    def _take_line(self, line: bytes, text: str) -> None:
         point = self.reading.feed(line)
         if self.reading.dropped > self.n_dropped:  # it had printed its own code
             self.out.forget_metrics()
@@ -200,7 +214,7 @@ class _TrainerWatch:
             self.no_memory = True
         self.last_line = text.strip()[:MAX_REASON]
         exception = RAISED.match(text)
-        if exception is not None:
+        if exception is not None and len(self.raised) < MAX_RANKS:
             self.raised[exception[1]] = exception[2].strip()[:MAX_REASON]
         if self.rank_ended is None:
             self.rank_ended = RANK_ENDED.match(text)

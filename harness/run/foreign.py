@@ -28,6 +28,7 @@ class TrainerLimits:
     wall_s: float | None = None  # seconds in all
     silence_s: float = 3600.0  # without a line of output; long enough for the longest compilation
     retries: int = 0  # further tries after a failure
+    output_mib: float = 1024.0  # that it may print
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:

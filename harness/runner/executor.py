@@ -30,6 +30,7 @@ class RunLimits:
     silence_s: float = 3600.0  # without a step; long enough for the longest compilation
     deaths: int = 2  # a run whose worker died (killed, crashed) is tried this many times more
     oom_retries: int = 0  # each with half the tokens in a forward pass
+    output_mib: float = 1024.0  # of a foreign trainer's run
     failure_retries: int = 0  # of a foreign trainer's run, which may fail for no fault of its own
 
 

@@ -25,6 +25,7 @@ from harness.run.results import DIGESTED, Result, finite, result_text, sealed
 from harness.run.spec import RESULT_STATUSES, SCHEMA, Outcome, RunSpec
 from harness.store.claims import SIGNS, dead_after_s, owns, take
 from harness.store.errors import ResultsError
+from harness.store.log_file import HeadAndTail
 from harness.store.state import Progress
 from harness.store.store import Store
 
@@ -83,6 +84,7 @@ class RunWriter:
             write_text(self.run / "config.yaml", spec.to_yaml())
             self._metrics = self._open("metrics.jsonl")
             self.log_file = self._open("log.txt")
+            self._log = HeadAndTail(self.log_file, redact)
         except BaseException:
             self.release()
             raise
@@ -180,8 +182,8 @@ class RunWriter:
 
     @_reported
     def log(self, line: str) -> None:
-        self.log_file.write(redact(line) + "\n")
-        self.log_file.flush()
+        """A line, or several at once; of a log of many MiB the head and the tail are kept."""
+        self._log.write(line + "\n")
 
     @_reported
     def heartbeat(self, step: int, n_steps: int) -> None:
@@ -211,6 +213,7 @@ class RunWriter:
         False if another process has taken the run over: it counts, this attempt does not.
         """
         try:
+            self._log.end()
             for file in self._files:
                 file.flush()
                 os.fsync(file.fileno())

@@ -1,0 +1,102 @@
+"""Whatever a foreign trainer prints: memory and disk stay bounded, its head and tail are kept, a limit ends it with a reason."""
+
+import os
+import subprocess
+import sys
+import time
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from harness.run.read import read_lines
+from harness.store.log_file import HeadAndTail
+from tests.fake_matrix import DEADLINE_S, ROOT
+from tests.foreign_bench import ablate, bench, write
+
+MIB = 2**20
+MEASURED = "import resource, sys; from harness.__main__ import main; import atexit; atexit.register(lambda: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)); main(sys.argv[1:])"
+FLOOD = """
+import os
+line = "tokens per second and other words that nobody reads: " + "0123456789 " * 4
+for i in range(int(float(os.environ.get('FLOOD', {mib})) * 2**20) // len(line)):
+    print(i, line)
+print("the end of the flood", flush=True)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return bench(tmp_path, monkeypatch)
+
+
+def flooded(folder: Path, mib: float, **trainer: object) -> Path:
+    """An experiment of two arms: the script of the first prints so much before it begins."""
+    (folder / "flood.py").write_text(FLOOD.format(mib=mib) + (folder / "old.py").read_text())
+    return write(
+        folder, trainer={"file": "flood.py", **trainer}, changes={"same": {"env": {"FLOOD": "0"}}}
+    )
+
+
+def peak_mib(path: Path) -> float:
+    """Of the process that runs an experiment, without its children."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, "run", str(path), "--no-report"],
+        capture_output=True, text=True, check=True, env=environment, timeout=DEADLINE_S,
+    )  # fmt: skip
+    return int(done.stderr.split()[-1]) / 1024
+
+
+@pytest.mark.slow
+def test_250_mib_of_output_take_no_memory_and_little_disk(folder: Path) -> None:
+    small = peak_mib(flooded(folder, 0.1))
+    before = set(Path("results/runs").iterdir())
+    run = next(Path("results/runs").iterdir())
+    curve = [row for row in read_lines(run / "metrics.jsonl") if row["kind"] == "val"]
+    began = time.monotonic()
+    big = peak_mib(flooded(folder, 250))
+    print(f"{small:.0f} MiB, with 250 MiB of output {big:.0f}, in {time.monotonic() - began:.0f} s")
+    assert big < small + 100
+    made = [path for path in Path("results/runs").iterdir() if path not in before]
+    other = max(made, key=lambda path: (path / "log.txt").stat().st_size)
+    log = (other / "log.txt").read_text()
+    assert len(log) < 10 * MIB
+    assert "\n0 tokens per second" in log[:1000]
+    assert "MiB of the log are left out here" in log
+    assert log.index("left out here") < log.index("the end of the flood")
+    rows = [row for row in read_lines(other / "metrics.jsonl") if row["kind"] == "val"]
+    assert [row["step"] for row in rows] == [row["step"] for row in curve]
+
+
+def test_an_output_limit_ends_a_run_with_a_reason(folder: Path) -> None:
+    path = flooded(folder, 64, output_limit=2)
+    assert ablate("run", path, "--no-report") == 1
+    runs = list(Path("results/runs").iterdir())
+    ends = {read_lines(run / "attempts.jsonl")[-1]["reason"]: run for run in runs}
+    run = ends["it printed more than its output limit of 2 MiB"]
+    assert read_lines(run / "attempts.jsonl")[-1]["status"] == "failed"
+    assert 1 * MIB < (run / "log.txt").stat().st_size < 4 * MIB
+
+
+def test_of_a_long_log_head_and_tail_are_kept() -> None:
+    file = StringIO()
+    log = HeadAndTail(file, str, head=20, tail=20)
+    for i in range(100):
+        log.write(f"line {i:03}\n")
+    log.end()
+    lines = file.getvalue().splitlines()
+    assert lines[:2] == ["line 000", "line 001"]
+    assert "left out here" in lines[2]
+    assert lines[-2:] == ["line 098", "line 099"]
+    assert len(lines) <= 7
+
+
+def test_a_short_log_is_kept_as_it_is() -> None:
+    file = StringIO()
+    log = HeadAndTail(file, str, head=100, tail=20)
+    log.write("one\n")
+    log.write("two\n")
+    assert file.getvalue() == "one\ntwo\n"  # at once
+    log.end()
+    assert file.getvalue() == "one\ntwo\n"
