@@ -111,7 +111,7 @@ def variables_of(spec: RunSpec, slot: Slot, copy: Path) -> dict[str, str]:
         variables.pop(name, None)
     if not trainer.gpus:
         variables.setdefault("OMP_NUM_THREADS", str(slot.threads))
-    variables["CUDA_VISIBLE_DEVICES"] = ",".join(slot.gpus)
+    variables |= slot.variables
     variables["PYTHONUNBUFFERED"] = "1"
     variables["PATH"] = interpreters.search_path(trainer.environment)
     for name, text in trainer.env.items():

@@ -26,6 +26,14 @@ class Slot:
     threads: int = 1
     size: int = 1  # processes
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of its processes: the GPUs that they see, counted as the driver's tools count them."""
+        return {
+            "CUDA_VISIBLE_DEVICES": ",".join(self.gpus),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # by itself CUDA counts the fastest first
+        }
+
 
 def find_gpus() -> list[str]:
     """This node's visible NVIDIA GPUs, as CUDA_VISIBLE_DEVICES names them, without torch.

@@ -4,11 +4,9 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
-from harness.run.digests import short_digest
-from harness.run.spec import RESULT_STATUSES, PlannedRun, RunSpec
+from harness.run.spec import RESULT_STATUSES, PlannedRun
 from harness.runner.slurm.cluster import Cluster
 from harness.store.store import FAILED, Store
 
@@ -144,17 +142,3 @@ def stop_signals(tell: Callable[[str], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def kernel_cache(spec: RunSpec, store: Store) -> Path | None:
-    """A configuration's mark in the folder of compiled kernels; None if it compiles none.
-
-    It is made when the configuration's first run starts. The folder is one for all, since kernels
-    go by their content: what one process holds in memory for one configuration would be missing
-    from another's.
-    """
-    wish = spec.config["system"]["compile"]
-    if wish == "off" or (wish == "auto" and spec.device != "cuda"):
-        return None
-    configuration = short_digest([spec.config, spec.device, spec.world_size])
-    return store.root / "cache" / spec.environment_digest / configuration

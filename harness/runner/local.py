@@ -25,11 +25,11 @@ from harness.runner.executor import (
     RunEnded,
     RunProgress,
     Summary,
-    kernel_cache,
     progress_of,
     stop_signals,
 )
 from harness.runner.health import Finding, Health, fits_without
+from harness.runner.kernels import kernel_cache
 from harness.runner.messages import WorkerEvent
 from harness.runner.order import Execution, execute
 from harness.runner.process import Worker
@@ -127,7 +127,7 @@ class Runner:
     def _start(self, planned: PlannedRun) -> bool:
         """Start a run if it fits now."""
         spec = planned.spec
-        cache = kernel_cache(spec, self.store)
+        cache = kernel_cache(spec)
         if cache is not None and cache in self.filling:
             return False
         warm = [worker.slot for worker in self.idle]

@@ -230,8 +230,7 @@ class Worker:
         variables["MKL_NUM_THREADS"] = str(self.slot.threads)
         variables["PYTHONUNBUFFERED"] = "1"
         variables[MARK] = uuid.uuid4().hex
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(self.slot.gpus)
-        return variables
+        return variables | self.slot.variables
 
     def start(self) -> WorkerProcess:
         """A new process, in the place of any before."""

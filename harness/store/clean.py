@@ -84,7 +84,7 @@ KINDS = (
     Kind(name="reruns", meaning="finished runs done again by `ablate rerun`", find=_reruns),
     Kind(
         name="caches",
-        meaning="compiled kernels, and which results were looked at; made again when needed",
+        meaning="which results were looked at, kernels of older versions; made again when needed",
         find=_caches,
     ),
 )

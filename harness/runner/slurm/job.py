@@ -17,13 +17,14 @@ from pathlib import Path
 from submitit.helpers import DelayedSubmission
 
 from harness.errors import UserError
-from harness.node.slots import Slot, find_cpus
+from harness.node.slots import Slot, find_cpus, find_gpus
 from harness.provenance.redact import redact
 from harness.run.document import Content
 from harness.run.files import write_json
 from harness.run.read import read_json
 from harness.run.spec import RunSpec
 from harness.runner.executor import POLL_S, RunLimits
+from harness.runner.kernels import TurnToCompile, kernel_cache
 from harness.runner.messages import WorkerEvent
 from harness.runner.order import Execution, execute
 from harness.runner.process import Group, Invitation, Worker
@@ -41,6 +42,30 @@ def job_name() -> str:
     if array:
         return f"{array}_{os.environ.get('SLURM_ARRAY_TASK_ID')}"
     return os.environ["SLURM_JOB_ID"]
+
+
+def gpus_of_job(n: int) -> tuple[str, ...]:
+    """This job's GPUs on this node, of which its processes need n.
+
+    Not every site sets CUDA_VISIBLE_DEVICES: then they are what the node shows, if that is the
+    job's alone. Raises UserError where they are too few, or nobody says which.
+    """
+    shown = tuple(find_gpus())
+    if len(shown) < n:
+        raise UserError(
+            f"this job shows {len(shown)} GPUs and its run needs {n} on each node: "
+            f"add `gpus-per-node: {n}` to cluster.yaml"
+        )
+    if len(shown) == n or os.environ.get("CUDA_VISIBLE_DEVICES") is not None:
+        return shown
+    allotted = os.environ.get("SLURM_STEP_GPUS") or os.environ.get("SLURM_JOB_GPUS") or ""
+    ours = tuple(name for name in shown if name in allotted.split(","))
+    if len(ours) < n:
+        raise UserError(
+            f"this node shows {len(shown)} GPUs and nothing says which {n} are this job's: "
+            "add `setup: [export CUDA_VISIBLE_DEVICES=...]` to cluster.yaml"
+        )
+    return ours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +100,6 @@ class Job:
     command: str
     trainer: str
     n_nodes: int
-    cache: str | None
     limits: RunLimits
     folder: str  # of this experiment's jobs
     stop: str | None = field(default=None, init=False)
@@ -121,8 +145,7 @@ class Job:
         gpus: tuple[str, ...] = ()
         threads = 1
         if spec.device == "cuda":
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-            gpus = tuple(gpu for gpu in visible if gpu)
+            gpus = gpus_of_job(size)
         if spec.device == "cpu":  # not every site binds a job to its own CPUs
             cpus = min(find_cpus(), int(os.environ.get("SLURM_CPUS_PER_TASK", size)))
             threads = max(1, cpus // size)
@@ -132,9 +155,12 @@ class Job:
     def _run(self, rendezvous: Rendezvous) -> None:
         """The first node."""
         spec, store, worker = RunSpec.from_mapping(self.spec), Store(Path(self.results)), None
+        turn = TurnToCompile(None)
         try:
+            turn = TurnToCompile(kernel_cache(spec))
             worker = self._worker(spec, self._first_group(rendezvous))
-            self.event = execute(worker, self._execution(spec, store, rendezvous))
+            turn.wait(self._look)
+            self.event = execute(worker, self._execution(spec, store, rendezvous, turn))
             if self._lost_a_process(self.event, rendezvous):
                 self.error = self.event.reason  # the job failed, not the run: it is sent again
         except Exception as error:  # nothing can go on here: told to Slurm, and to the runner
@@ -147,6 +173,7 @@ class Job:
                 node = os.environ.get("SLURMD_NODENAME")
                 store.note_lost(spec.run_id, status="failed", reason=reason, node=node)
         finally:
+            turn.release()
             rendezvous.at.unlink(missing_ok=True)  # first: from now on an end is no loss
             if worker is not None:
                 worker.close()
@@ -161,7 +188,14 @@ class Job:
         address = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
         return replace(group, invites=Invitation(file=rendezvous.at, address=address))
 
-    def _execution(self, spec: RunSpec, store: Store, rendezvous: Rendezvous) -> Execution:
+    def _look(self) -> bool:
+        """A moment later, whether the run is still to begin."""
+        time.sleep(POLL_S)
+        return self.stop is None
+
+    def _execution(
+        self, spec: RunSpec, store: Store, rendezvous: Rendezvous, turn: TurnToCompile
+    ) -> Execution:
         def stop() -> str | None:
             if self.stop is None and rendezvous.killed():
                 return "failed"
@@ -174,7 +208,8 @@ class Job:
             spec=spec,
             store=store,
             command=self.command,
-            cache=None if self.cache is None else Path(self.cache),
+            cache=turn.mark,
+            first_step=turn.release,
             limits=limits,
             stop=stop,
             job=job_name(),

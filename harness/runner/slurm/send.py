@@ -12,10 +12,17 @@ from submitit.core.utils import FailedJobError
 from harness.corpora.corpus import data_root
 from harness.errors import UserError
 from harness.run.spec import PlannedRun, is_exclusive
-from harness.runner.executor import ExecutorOptions, kernel_cache
+from harness.runner.executor import ExecutorOptions
 from harness.runner.slurm.cluster import Cluster, SbatchOptions, minutes
 from harness.runner.slurm.job import Job
 from harness.store.store import Store
+
+CPUS_PER_GPU = 8  # a process, its loader, its compiler's threads
+CPU_OPTIONS = ("cpus_per_task", "cpus_per_gpu")
+# srun, which starts the run in the job, takes what the job was given only where it is told
+PASS_ON = (
+    'if [ -n "$SLURM_CPUS_PER_TASK" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi'
+)
 
 
 def send_array(
@@ -38,7 +45,7 @@ def send_array(
         ntasks_per_node=1,
         array_parallelism=options.max_parallel or len(runs),
         signal_delay_s=cluster.signal_delay_s,
-        setup=list(cluster.setup),
+        setup=[PASS_ON, *cluster.setup],
         srun_args=list(cluster.srun),
         wckey=None,
         additional_parameters=sbatch,
@@ -61,8 +68,8 @@ def sbatch_options(cluster: Cluster, first: PlannedRun, n_nodes: int) -> SbatchO
         sbatch = {"time": "UNLIMITED", **sbatch}
     if cluster.device == "cuda" and not cluster.asks_for_gpus():
         sbatch["gpus_per_node"] = per_node
-    if cluster.device == "cpu":
-        sbatch.setdefault("cpus_per_task", per_node)
+    if not any(option in sbatch for option in CPU_OPTIONS):
+        sbatch["cpus_per_task"] = per_node * (CPUS_PER_GPU if cluster.device == "cuda" else 1)
     if is_exclusive(first.spec):
         sbatch["exclusive"] = True
     return sbatch
@@ -77,14 +84,12 @@ def refusal_of(text: str) -> str:
 
 
 def job_of(planned: PlannedRun, store: Store, folder: Path, options: ExecutorOptions) -> Job:
-    cache = kernel_cache(planned.spec, store)
     return Job(
         results=str(store.root.resolve()),
         spec=planned.spec.to_mapping(),
         command=options.command,
         trainer=options.trainer,
         n_nodes=options.n_nodes,
-        cache=None if cache is None else str(cache.resolve()),
         limits=options.limits,
         folder=str(folder),
     )

@@ -16,7 +16,8 @@ from harness.errors import UserError
 from harness.node.slots import Node, Slot, find_gpus
 from harness.run.spec import PlannedRun, is_exclusive
 from harness.runner import local as runner_module
-from harness.runner.executor import ExecutorOptions, kernel_cache
+from harness.runner.executor import ExecutorOptions
+from harness.runner.kernels import kernel_cache
 from harness.runner.local import Runner
 from harness.runner.messages import WorkerEvent
 from harness.runner.process import Worker
@@ -145,6 +146,7 @@ def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(
 ) -> None:
     """Siblings wait until it has made a step; others do not overtake them."""
     Held.waiting = []
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "node"))
     monkeypatch.setattr(runner_module.threading, "Thread", Held)
     plan = [planned(i, 1, False, False) for i in range(3)]
     compiled = [
@@ -155,10 +157,8 @@ def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(
     assert r._go_on()
     assert len(Held.waiting) == 1
     cache = Held.waiting[0].args[2]
-    assert cache.parent.parent == tmp_path / "cache"
-    other = kernel_cache(
-        replace(compiled[0].spec, config={**compiled[0].spec.config, "model": {}}), r.store
-    )
+    assert cache.parent.parent == tmp_path / "node" / "kernels"
+    other = kernel_cache(replace(compiled[0].spec, config={**compiled[0].spec.config, "model": {}}))
     assert other is not None
     assert other.parent == cache.parent  # kernels of every configuration lie together
     assert other != cache
@@ -211,6 +211,7 @@ def test_groups_that_run_at_once_meet_on_ports_of_their_own(
         assert not [w for w in words if "port" in w or "29500" in w]
         assert not {"MASTER_PORT", "MASTER_ADDR"} & set(worker.environment())
         assert worker.environment()["CUDA_VISIBLE_DEVICES"] == ",".join(devices)
+        assert worker.environment()["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
 def test_memory_statistics_begin_anew_with_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
