@@ -6,6 +6,7 @@ from typing import Any
 
 from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.comparison_columns import COMPARISON_COLUMNS
+from reports.analysis.recipe_columns import RECIPE_COLUMNS
 from reports.inputs.columns import Column
 from reports.inputs.run_columns import RUN_COLUMNS
 
@@ -33,12 +34,19 @@ SECTIONS: tuple[tuple[str, str, Sequence[Column[Any]]], ...] = (
         "shows.",
         COMPARISON_COLUMNS,
     ),
+    (
+        "A recipe",
+        "`recipe` of `ablate compare EXP --json`, and the box at the top of the page: what the "
+        "compared runs recorded of themselves. A value is null where no run tells it, and a list "
+        "where the runs differ.",
+        RECIPE_COLUMNS,
+    ),
 )
 
 
 def page_name(column: Column[Any]) -> str:
     """The heading that a page prints it below; of a comparison, those with Δ."""
-    if not column.format:
+    if not column.format and not column.head:
         return ""
     return column.head or "Δ"
 

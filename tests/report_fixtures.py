@@ -148,6 +148,10 @@ def write_experiment(
             for budget in budgets:
                 code = "c0" * 8 if (arm.name, block) in stale else "c1" * 8
                 config = run_config(name, arm, block, "loss", budget, code)
+                for other in arms:  # a run records every field, also those that others set
+                    for dotted, _ in other.fields:
+                        section, _, field = dotted.partition(".")
+                        config["config"][section].setdefault(field, False)
                 intent = digest(
                     {k: v for k, v in config.items() if k not in ("source", "environment")}
                 )

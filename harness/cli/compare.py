@@ -40,7 +40,9 @@ def compare(
 ) -> None:
     """The verdicts as a table."""
     from reports.analysis.comparison_columns import COMPARISON_COLUMNS
-    from reports.inputs.columns import terminal_names
+    from reports.analysis.recipe import Recipe
+    from reports.analysis.recipe_columns import RECIPE_COLUMNS
+    from reports.inputs.columns import json_row, terminal_names
 
     check_word(fail_on)
     loaded = load_for_report(experiment, results, accept_stale, look=True)
@@ -48,7 +50,8 @@ def compare(
     hours = hours_per_run(loaded)
     rows = [row(c, hours_per_run=hours) for c in outcome.comparisons.values()]
     if json:
-        print_json(comparisons_json(loaded.name, outcome, rows))
+        recipe = json_row(RECIPE_COLUMNS, Recipe.of(loaded, outcome.budget))
+        print_json(comparisons_json(loaded.name, outcome, rows, recipe))
     else:
         print_table(rows, terminal_names(COMPARISON_COLUMNS))
         for note in (*outcome.notes, *doubts(outcome)):
@@ -58,9 +61,12 @@ def compare(
 
 
 def comparisons_json(
-    name: str, outcome: "Comparisons", rows: Sequence[Mapping[str, Any]]
+    name: str,
+    outcome: "Comparisons",
+    rows: Sequence[Mapping[str, Any]],
+    recipe: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What --json prints of an experiment."""
+    """What --json prints of an experiment; recipe: what was trained."""
     warnings = dict.fromkeys([*outcome.warnings, *of_times(outcome)])
     return {
         "schema": COMPARE_SCHEMA,
@@ -69,6 +75,8 @@ def comparisons_json(
         "primary": outcome.primary,
         "looks": outcome.looks,
         "anytime": outcome.anytime,
+        "budget": outcome.budget,
+        "recipe": recipe,
         "notes": list(outcome.notes),
         "warnings": [warning.name.lower() for warning in warnings],
         "comparisons": rows,

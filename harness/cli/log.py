@@ -177,9 +177,18 @@ def code_words(config: Document, git: Document) -> str:
         return ""
     commit = f"commit {git.get('commit') or 'unknown'}"
     if git.get("dirty"):
-        diff = f"code/{git.get('diff_sha256')}.diff"
-        commit += f", with changes that were not committed ({diff})"
+        commit += f", {uncommitted_words(git)}"
     return f"{commit}; as it ran: code/{config['source']['digest']}.zip"
+
+
+def uncommitted_words(git: Document) -> str:
+    """What of the folder was in no commit."""
+    parts = []
+    if git.get("diff_sha256"):
+        parts.append(f"with changes that were not committed (code/{git['diff_sha256']}.diff)")
+    if git.get("untracked"):
+        parts.append(f"with {git['untracked']} untracked files")
+    return ", ".join(parts) or "with changes that were not committed"
 
 
 def machine_words(environment: Document) -> str:

@@ -253,6 +253,15 @@ class Resolver:
             resolved = {**with_budget(resolved, values), **given}
         return resolved, frozenset(given)
 
+    def departures(self) -> Fields:
+        """Field -> what the record has at this scale, where the baseline has something else."""
+        of_record = self.scale.apply(dict(self.preset))
+        departures = {}
+        for name, value in self._values(())[0].items():
+            if of_record.get(name) != value:
+                departures[name] = of_record.get(name)
+        return departures
+
     def _resolve(self, chosen: Changes) -> tuple[RunConfig, tuple[str, ...]]:
         """An arm's configuration and what this device replaces; raises UserError naming the arm."""
         label = " + ".join(chosen) or BASELINE

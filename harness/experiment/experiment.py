@@ -68,6 +68,7 @@ class Experiment:
     question: str
     base: str
     scale: str
+    departures: Fields  # what the record has at this scale, where `set` makes it something else
     design: str
     arms: tuple[Arm, ...]  # the baseline first
     seeds: tuple[int, ...]
@@ -118,6 +119,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         question=redact(file.value("question", str, "", "text")),
         base=resolver.base,
         scale=resolver.scale_name,
+        departures=resolver.departures(),
         design=resolver.design,
         arms=arms,
         seeds=seeds,

@@ -95,6 +95,7 @@ def describe(
         design=e.design,
         arms=tuple(_plan_arm(e, arm) for arm in e.arms),
         baseline_config=locked["baseline_config"],
+        departures={name: plain_value(value) for name, value in e.departures.items()},
         primary=e.primary,
         seeds=e.seeds,
         seeds_rule=e.seeds_rule,
@@ -152,6 +153,7 @@ def _plan_corpus(e: Experiment) -> PlanCorpus:
         fingerprint=corpus.fingerprint,
         unit=corpus.unit,
         bytes_per_token=bytes_per_token,
+        tokens=corpus.tokens["train"],
         heldout=of_heldout,
     )
 

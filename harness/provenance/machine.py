@@ -79,10 +79,11 @@ def working_diff() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class GitState:
-    """The last commit, and by how much the tracked files differ from it."""
+    """The last commit, and by how much the files differ from it."""
 
     commit: str | None
-    dirty: bool
+    dirty: bool  # files that no commit holds too
+    untracked: int  # how many these are
     diff_sha256: str | None  # code/<this>.diff in the results folder
 
 
@@ -115,6 +116,7 @@ class Environment(NodeFacts):
 def _node() -> NodeFacts:
     """What stays the same while a process lives."""
     diff = working_diff()
+    untracked = _said("ls-files", "--others", "--exclude-standard").splitlines()
     digest = hashlib.sha256(diff.encode()).hexdigest() if diff else None
     return NodeFacts(
         host=socket.gethostname(),
@@ -124,7 +126,10 @@ def _node() -> NodeFacts:
         packages=sorted(f"{d.name}=={d.version}" for d in distributions()),
         lock=dict(environment_lock().versions),
         git=GitState(
-            commit=_said("rev-parse", "HEAD") or None, dirty=bool(diff), diff_sha256=digest
+            commit=_said("rev-parse", "HEAD") or None,
+            dirty=bool(diff or untracked),
+            untracked=len(untracked),
+            diff_sha256=digest,
         ),
     )
 

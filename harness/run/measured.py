@@ -17,6 +17,7 @@ class Measured:
     step_ms_p95: float | None = None
     steps: int | None = None  # updates
     tokens: int | None = None  # trained on
+    parameters: int | None = None  # of the model, shared ones once
     tokens_per_s: float | None = None
     mfu: float | None = None
     peak_allocated_mib: float | None = None

@@ -58,6 +58,7 @@ class PlanCorpus:
     fingerprint: str = "unknown"
     unit: str = "nats"  # of a loss
     bytes_per_token: float | None = None  # of the validation text
+    tokens: int | None = None  # to train on
     heldout: Mapping[str, str] | None = None  # {name, fingerprint} of data.heldout's text
 
     @classmethod
@@ -156,6 +157,8 @@ class Plan:
     design: str = "explicit"
     arms: tuple[PlanArm, ...] = ()
     baseline_config: Document = field(default_factory=dict)
+    # dotted field -> what the record has at this scale, where the baseline has something else
+    departures: Fields | None = None  # None: an older plan, or not ours
     primary: str = "val_loss"
     seeds: tuple[int, ...] = ()
     seeds_rule: SeedsRule | None = None

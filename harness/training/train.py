@@ -260,6 +260,7 @@ class Training:
             train_time_s=self.clock.elapsed_s,
             steps=step,
             tokens=step * batch,
+            parameters=sum(map(Tensor.numel, self.core.model.parameters())),
             step_ms=mean,
             step_ms_median=statistics.median(ms) if ms else None,
             step_ms_p95=statistics.quantiles(ms, n=20, method="inclusive")[-1]

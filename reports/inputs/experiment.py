@@ -32,6 +32,8 @@ class Experiment:
     # run_id -> times of single steps, where they were recorded
     step_times: "Mapping[str, StepTimes]" = field(default_factory=dict)
     accept_stale: bool = False
+    # file of a plug-in and the digest of its code -> its source, where that was kept
+    plugins: Mapping[str, str] = field(default_factory=dict)
     retired: tuple[str, ...] = ()  # places that were given no more runs, in words
 
 

@@ -5,7 +5,8 @@ has its status and empty numbers. Raises ValueError in one line for what cannot 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def load(
         results={run.run_id: run.result for run in runs if run.result},
         step_times=single_steps(runs),
         accept_stale=accept_stale,
+        plugins=plugin_sources(configs.values(), folder.parent.parent / "code"),
         retired=tuple(retired.words for retired in read_retired(folder)),
     )
 
@@ -104,6 +106,28 @@ def name_stale_files(rows: Sequence[Cells], configs: Mapping[str, Document], pla
             names = sorted({*files, *made_by})
             changed = [name for name in names if files.get(name) != made_by.get(name)]
             row["stale_files"] = ", ".join(changed)
+
+
+def plugin_sources(configs: Iterable[Document], kept: Path) -> dict[str, str]:
+    """File of a plug-in and digest of its code -> its source; kept: the folder of kept code.
+
+    Without those whose kept code is gone or cannot be read.
+    """
+    wanted: dict[str, dict[str, str]] = {}  # digest of all code -> file, the plug-in's name
+    for config in configs:
+        source = config.get("source") or {}
+        for name, digest in (source.get("files") or {}).items():
+            if name.startswith("plugin/"):
+                wanted.setdefault(source["digest"], {})[name] = f"{name} {digest}"
+    sources: dict[str, str] = {}
+    for digest, files in wanted.items():
+        try:
+            with zipfile.ZipFile(kept / f"{digest}.zip") as archive:
+                for file, name in files.items():
+                    sources.setdefault(name, archive.read(file).decode("utf-8", "replace"))
+        except (OSError, KeyError, zipfile.BadZipFile):
+            continue
+    return sources
 
 
 def fresh_source(rows: Sequence[Cells], configs: Mapping[str, Document]) -> Mapping[str, str]:

@@ -155,6 +155,7 @@ def embed_experiment(experiment: Experiment) -> Content:
         "plan": plain(experiment.plan.to_mapping()),
         "accept_stale": experiment.accept_stale,
         "retired": list(experiment.retired),
+        "plugins": dict(experiment.plugins),
         "runs": embed_table(experiment.runs),
         **embed_curves(experiment.curves),
         "configs": pooled(experiment.configs),
@@ -197,6 +198,7 @@ def restore_experiment(data: Document) -> Experiment:
         step_times=step_times,
         accept_stale=data["accept_stale"],
         retired=tuple(data.get("retired") or ()),
+        plugins=data.get("plugins") or {},
     )
 
 

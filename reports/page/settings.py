@@ -5,26 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
-from harness.run.document import Content, Document, Fields
-from harness.run.plan import Plan
+from harness.run.document import Document
+from reports.analysis.recipe import PLUGIN, Recipe, flat
 from reports.page.embed import canonical
 from reports.page.tables import missing
 
 SIDE_BY_SIDE = 8  # arms whose settings stand in one table across; more do not fit a sheet of paper
-
-
-def flat(mapping: Document, above: str = "") -> Content:
-    """Nested mappings as dotted fields."""
-    out: Content = {}
-    for key, value in mapping.items():
-        name = f"{above}{key}"
-        if isinstance(value, Mapping) and value:
-            out |= flat(value, f"{name}.")
-        else:
-            out[name] = value
-    return out
+MANY_VALUES = 3  # values of one setting that a cell lists; of more it tells how many
 
 
 def setting_in_words(value: Any) -> str:
@@ -38,68 +25,88 @@ def setting_in_words(value: Any) -> str:
     return canonical(value)
 
 
+def settings_in_words(values: Sequence[Any], field: str) -> str:
+    """What the runs of an arm had of a setting; unknown where they do not tell."""
+    if not values and field.startswith(PLUGIN):
+        return "as the plug-in has it"
+    if not values:
+        return "unknown"
+    if len(values) > MANY_VALUES:
+        return f"{len(values)} values"
+    return " or ".join(setting_in_words(value) for value in values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A setting of an arm."""
+
+    key: str  # of what the page prints
+    field: str
+    text: str
+    usual: str  # the baseline's
+    differs: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """Fields in which some arm differs from the baseline."""
+    """Settings in which some arm differs from the baseline."""
 
     arms: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[tuple[str, bool]]]]  # field, per arm (text, differs)
-    # where arms are too many to stand side by side: arm, [(field, text, the baseline's text)]
-    by_arm: Sequence[tuple[str, Sequence[tuple[str, str, str]]]] = ()
+    rows: Sequence[tuple[str, Sequence[Setting]]]  # field, per arm
+    lead: str
+    # where arms are too many to stand side by side: arm, its place, what differs
+    by_arm: Sequence[tuple[str, int, Sequence[Setting]]] = ()
 
 
-def config_differences(
-    plan: Plan, configs: Mapping[str, Document], runs: pd.DataFrame
-) -> Differences:
-    """Fields in which some arm differs from the baseline.
-
-    Read from what the runs were given where an arm has a run, from the plan where it has none yet.
-    """
-    names = list(plan.by_arm)
-    given = given_fields(configs, runs)
-    values = {arm.name: given.get(arm.name, arm.fields) for arm in plan.arms}
-    base = names.index(plan.baseline)
+def config_differences(recipe: Recipe) -> Differences:
+    """Settings in which some arm's compared runs differ from the baseline's."""
+    names = [*recipe.by_arm]
+    base = names.index(recipe.plan.baseline)
     rows = []
-    for field in sorted(differing_fields(plan, given)):
-        of_arms = [values[name].get(field) for name in names]
-        usual = canonical(of_arms[base])
-        cells = [(setting_in_words(value), canonical(value) != usual) for value in of_arms]
-        rows.append((field, cells))
+    for field in recipe.differing:
+        usual = recipe.of_baseline(field)
+        settings = []
+        for place, name in enumerate(names):
+            values = recipe.values(name, field)
+            setting = Setting(
+                key=f"differs {field} {place}",
+                field=field,
+                text=settings_in_words(values, field),
+                usual=settings_in_words(usual, field),
+                differs=canonical(values) != canonical(usual),
+            )
+            settings.append(setting)
+        rows.append((field, settings))
+    lead = lead_of_differences(recipe, many=len(names) > SIDE_BY_SIDE)
     if len(names) <= SIDE_BY_SIDE:
-        return Differences(arms=names, rows=rows)
+        return Differences(arms=names, rows=rows, lead=lead)
     by_arm = []
     for place, name in enumerate(names):
-        changed = []
-        for field, cells in rows:
-            value_text, differs = cells[place]
-            if differs:
-                changed.append((field, value_text, cells[base][0]))
+        changed = [settings[place] for _, settings in rows if settings[place].differs]
         if place != base:
-            by_arm.append((name, changed))
-    return Differences(arms=names, rows=rows, by_arm=by_arm)
+            by_arm.append((name, place, changed))
+    return Differences(arms=names, rows=rows, lead=lead, by_arm=by_arm)
 
 
-def given_fields(configs: Mapping[str, Document], runs: pd.DataFrame) -> dict[str, Fields]:
-    """Arm -> the configuration of its first run, of arms with a run."""
-    given: dict[str, Fields] = {}
-    for arm, run_id in zip(runs["arm"], runs["run_id"]):
-        if arm not in given and run_id in configs:
-            given[arm] = flat(configs[run_id].get("config", {}))
-    return given
-
-
-def differing_fields(plan: Plan, given: Mapping[str, Fields]) -> set[str]:
-    """What the plan changes, and what the runs were given otherwise than the baseline's."""
-    fields: set[str] = set()
-    for arm in plan.arms:
-        fields.update(arm.fields)
-    base = given.get(plan.baseline)
-    if base is None:
-        return fields
-    for config in given.values():
-        names = config.keys() | base.keys()
-        fields.update(name for name in names if config.get(name) != base.get(name))
-    return fields
+def lead_of_differences(recipe: Recipe, *, many: bool) -> str:
+    """What was compared, and what nobody can tell."""
+    at_budget = ""
+    if recipe.budget is not None:
+        at_budget = f" at {recipe.budget} steps"
+    if not recipe.differing:
+        if not any(recipe.settings.values()) or recipe.plan.imported:
+            return "Unknown: what was recorded tells no setting by which the arms differ."
+        return f"The arms' runs{at_budget} have the same configuration."
+    text = f"Every setting in which some arm's runs{at_budget} differ from the baseline's"
+    if many:
+        text += "; where arms are many, they are rows."
+    else:
+        text += "; what differs is set in bold."
+    if recipe.plan.imported or recipe.plan.foreign:
+        text += " What a script set inside is unknown: its code alone is compared."
+    if recipe.plan.evidence:
+        text += " What else a published row differed in is unknown."
+    return text
 
 
 YES_NO = {"True": "yes", "False": "no"}

@@ -7,12 +7,14 @@ from markupsafe import Markup
 
 from harness.run.foreign import ClockHint
 from harness.run.plan import Plan
+from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure, Palette
 from reports.inputs.experiment import Experiment
 from reports.page.cells import METRIC_WORDS, Part
 from reports.page.draw import palette_of
 from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
+from reports.page.recipe import RecipeBox, recipe_box
 from reports.page.sentences import Fact, answer, facts, notes, published_parts
 from reports.page.settings import (
     Differences,
@@ -171,6 +173,7 @@ class View:
     failures: Sequence[Failure]
     n_waiting: int  # runs to come, or running
     figures: Sequence[DrawnFigure]
+    recipe: RecipeBox
     differences: Differences
     environment: Sequence[EnvironmentFact]
     hints: Sequence[tuple[str, ClockHint]]  # of an arm's script
@@ -194,6 +197,7 @@ def view(
     published: tuple[Part, ...] = ()
     if outcome.published:
         published = published_parts(outcome.published)
+    recipe = Recipe.of(experiment, outcome.budget)
     waiting = runs["status"].isin(WAITING)
     columns = run_columns(runs)
     rows = [(row.run_id, row.arm, css[row.arm], row.cells) for row in run_rows(runs, columns)]
@@ -208,7 +212,8 @@ def view(
         failures=failures(runs[~waiting], experiment.results),
         n_waiting=int(waiting.sum()),
         figures=[DrawnFigure.of(figure, palette, index) for figure in figures],
-        differences=config_differences(plan, experiment.configs, runs),
+        recipe=recipe_box(recipe),
+        differences=config_differences(recipe),
         environment=how_it_was_run(experiment),
         hints=[(arm.name, hint) for arm in plan.arms for hint in arm.hints],
         commands=commands(experiment.name, plan),

@@ -2,14 +2,16 @@
 
 Recompute every number and verdict that it prints from the raw rows inside it, by a second path.
 
-Five checks, each of which returns sentences that say what does not agree: 1. rows against the plan
+Six checks, each of which returns sentences that say what does not agree: 1. rows against the plan
 and the curves: every planned run has its row, its loss is its curve's last point, its status fits;
 2. means, deviations and counts of the verdict table, by plain sums over the rows (both: rows.py);
 3. effects, intervals, p values and verdict words, by formulas that share no code with the
-statistics (effects.py); 4. every word, number, row and figure, by running the comparison again on
-the rows rebuilt from the page (rendered.py), numbers compared as numbers (same.py;
-reports/stats/digits.py knows how far two machines may differ); 5. with a results directory, every
-row and curve against the run's files, and the files against their recorded digests (files.py).
+statistics (effects.py); 4. what was trained and what differed, from each
+run's own configuration (settings.py); 5. every word, number, row and figure, by running the
+comparison again on the rows rebuilt from the page (rendered.py), numbers compared as numbers
+(same.py; reports/stats/digits.py knows how far two machines may differ); 6. with a results
+directory, every row and curve against the run's files, and the files against their recorded
+digests (files.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ from reports.verify.page import Embedded, Page, Printed, Row, read_page
 from reports.verify.rendered import check_rendered
 from reports.verify.rows import check_aggregates, check_rows, compared_rows, outcomes_of
 from reports.verify.same import same_data
+from reports.verify.settings import check_settings
 
 
 def verify(report_path: Path, results: Path | None = None) -> list[str]:
@@ -36,6 +39,7 @@ def verify(report_path: Path, results: Path | None = None) -> list[str]:
         name = data["plan"]["name"]
         rows = table_rows(data["runs"])
         checks = [check_rows(data, rows), check_aggregates(page, index, data, rows)]
+        checks.append(check_settings(page, index, data, rows))
         if data["plan"].get("evidence"):
             checks.append(check_published(data))
         else:

@@ -1,0 +1,204 @@
+"""What a recipe says, fact by fact: None where no run tells it, a list where the runs differ."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from reports.analysis.recipe import Recipe, distinct
+
+RATE = "_lr"  # how the names of learning rates end
+KERNELS = ("model.attn_kernel", "model.attn_mask", "optim.muon_backend", "system.compile")
+PRECISION = ("precision.mode", "precision.policy")
+
+
+def one_or_all(values: Iterable[Any]) -> Any:
+    """The value that all have, a list of several, None of none."""
+    several = distinct(values)
+    if not several:
+        return None
+    if len(several) == 1:
+        return several[0]
+    return several
+
+
+def base(r: Recipe) -> str | None:
+    if r.plan.imported or r.plan.foreign or not r.plan.base:
+        return None
+    return f"{r.plan.base} at scale {r.plan.scale}"
+
+
+def departures(r: Recipe) -> list[str] | None:
+    """What the baseline has otherwise than its record at its scale; None where nobody knows."""
+    if base(r) is None or r.plan.departures is None:
+        return None
+    words = []
+    for field, of_record in r.plan.departures.items():
+        here = one_or_all(r.of_baseline(field))
+        words.append(f"{field} {setting_words(here)} (record: {setting_words(of_record)})")
+    return words
+
+
+def setting_words(value: Any) -> str:
+    if value is None or value is False:
+        return "off"
+    if value is True:
+        return "on"
+    return str(value)
+
+
+def layers(r: Recipe) -> Any:
+    return one_or_all(r.of_baseline("model.n_layer"))
+
+
+def width(r: Recipe) -> Any:
+    return one_or_all(r.of_baseline("model.d_model"))
+
+
+def n_heads(r: Recipe) -> Any:
+    widths, sizes = r.of_baseline("model.d_model"), r.of_baseline("model.head_dim")
+    if len(widths) != 1 or len(sizes) != 1:
+        return None
+    return widths[0] // sizes[0]
+
+
+def parameters(r: Recipe) -> Any:
+    return one_or_all(sorted(distinct(result.parameters for result in r.results)))
+
+
+def seq_len(r: Recipe) -> Any:
+    return one_or_all(r.of_baseline("data.seq_len"))
+
+
+def batch_tokens(r: Recipe) -> Any:
+    return one_or_all(r.of_baseline("data.batch_tokens"))
+
+
+def steps(r: Recipe) -> Any:
+    if r.budget is not None:
+        return r.budget
+    return one_or_all(sorted(distinct(document.get("budget") for document in r.documents)))
+
+
+def tokens(r: Recipe) -> Any:
+    return one_or_all(sorted(distinct(result.tokens for result in r.results)))
+
+
+def named(r: Recipe, fields: Sequence[str]) -> str | None:
+    """Settings of the baseline by name."""
+    words = []
+    for field in fields:
+        value = one_or_all(r.of_baseline(field))
+        if value is not None:
+            words.append(f"{field.partition('.')[2]} {setting_words(value)}")
+    return ", ".join(words) or None
+
+
+def rates(r: Recipe) -> str | None:
+    fields: dict[str, None] = {}
+    for settings in r.settings[r.plan.baseline]:
+        names = [name for name in settings if name.startswith("optim.") and name.endswith(RATE)]
+        fields |= dict.fromkeys(names)
+    words = []
+    for field in fields:
+        known = [value for value in r.of_baseline(field) if value is not None]
+        if known:
+            written = " or ".join(f"{value:.4g}" for value in known)
+            words.append(f"{field.partition('.')[2]} {written}")
+    return ", ".join(words) or None
+
+
+def precision(r: Recipe) -> str | None:
+    return named(r, PRECISION)
+
+
+def kernels(r: Recipe) -> str | None:
+    return named(r, KERNELS)
+
+
+def substituted(r: Recipe) -> list[str] | None:
+    """What the device replaced, [] for nothing; None where no run tells."""
+    if base(r) is None:
+        return None
+    told = [document for document in r.documents if "substituted" in document]
+    if not told:
+        planned = [words for arm in r.plan.arms for words in arm.substituted]
+        return distinct(planned) or None
+    return distinct(words for document in told for words in document["substituted"])
+
+
+def corpus(r: Recipe) -> str | None:
+    if r.plan.corpus.name == "unknown":
+        return None
+    return f"{r.plan.corpus.name}, fingerprint {str(r.plan.corpus.fingerprint)[:16]}"
+
+
+def corpus_tokens(r: Recipe) -> int | None:
+    return r.plan.corpus.tokens
+
+
+def heldout(r: Recipe) -> str | None:
+    if not r.plan.corpus.heldout:
+        return None
+    of_text = r.plan.corpus.heldout
+    return f"{of_text['name']}, fingerprint {of_text['fingerprint'][:16]}"
+
+
+def devices(r: Recipe) -> Any:
+    """Names of the accelerators, of the processors where there is none."""
+    names = []
+    for environment in r.environments:
+        gpus = environment.get("gpus")
+        if not gpus:
+            names.append(environment.get("cpu"))
+        elif isinstance(gpus[0], Mapping):
+            names.append(str(gpus[0].get("name")))
+        else:
+            names.append(str(gpus[0]))
+    return one_or_all(names)
+
+
+def device_count(r: Recipe) -> Any:
+    """Ranks of a run, each of which has a device; of a log nobody knows them."""
+    if r.plan.imported or r.plan.evidence:
+        return None
+    return one_or_all(document.get("world_size") for document in r.documents)
+
+
+def dates(r: Recipe) -> str | None:
+    started = sorted(str(result.started)[:10] for result in r.results if result.started)
+    if not started:
+        return None
+    if started[0] == started[-1]:
+        return started[0]
+    return f"{started[0]} to {started[-1]}"
+
+
+def code_digests(r: Recipe) -> Any:
+    """Digests of the sources that ran."""
+    return one_or_all((document.get("source") or {}).get("digest") for document in r.documents)
+
+
+def commits(r: Recipe) -> Any:
+    return one_or_all(commit_words(environment.get("git")) for environment in r.environments)
+
+
+def commit_words(git: Mapping[str, Any] | None) -> str | None:
+    """The commit, and whether the folder held what was in none."""
+    commit = (git or {}).get("commit") or (git or {}).get("sha")
+    if git is None or not commit:
+        return None
+    words = str(commit)[:12]
+    if git.get("diff_sha256") or (git.get("dirty") and not git.get("untracked")):
+        words += ", with changes not committed"
+    if git.get("untracked"):
+        words += f", with {git['untracked']} untracked files"
+    return words
+
+
+def plugins(r: Recipe) -> list[str]:
+    """The plug-ins that the runs executed, with the digests of their code."""
+    names = []
+    for document in r.documents:
+        for name, digest in ((document.get("source") or {}).get("files") or {}).items():
+            if name.startswith("plugin/"):
+                names.append(f"{name} {digest}")
+    return distinct(names)

@@ -1,0 +1,55 @@
+"""The box at the top of a page: what was trained, on what, when, by which code."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.analysis.recipe import Recipe
+from reports.analysis.recipe_columns import RECIPE_COLUMNS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeFact:
+    """One line of the box."""
+
+    key: str  # of what the page prints
+    name: str
+    text: str
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeBox:
+    """What is known, and the names of what is not."""
+
+    facts: Sequence[RecipeFact]
+    unknown: str
+    plugins: Mapping[str, str]  # file and digest -> its source
+
+
+def recipe_box(recipe: Recipe) -> RecipeBox:
+    """The declared facts of a recipe in words."""
+    facts, unknown = [], []
+    for column in RECIPE_COLUMNS:
+        value = column.of(recipe)
+        if value is None:
+            unknown.append(column.head)
+            continue
+        if value == [] and column.key == "plugins":
+            continue
+        facts.append(
+            RecipeFact(
+                key=f"recipe.{column.key}",
+                name=column.head,
+                text=fact_text(value),
+                meaning=column.meaning,
+            )
+        )
+    return RecipeBox(facts=facts, unknown=", ".join(unknown), plugins=recipe.plugins)
+
+
+def fact_text(value: Any) -> str:
+    """A fact as a person reads it: of several all, of an empty list that there is nothing."""
+    if isinstance(value, list):
+        return "; ".join(fact_text(each) for each in value) or "nothing"
+    return str(value)

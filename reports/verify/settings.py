@@ -1,0 +1,103 @@
+"""The second path for what was trained and what differed: from each run's own configuration.
+
+It shares no code with the page. Of the box at the top it recomputes what a configuration says; what
+machines and results say is left to the rerun in rendered.py.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reports.verify.page import Embedded, Page, Row
+from reports.verify.rows import compared_rows, outcomes_of
+
+NUMBERS = {
+    "recipe.layers": "model.n_layer",
+    "recipe.width": "model.d_model",
+    "recipe.seq_len": "data.seq_len",
+    "recipe.batch_tokens": "data.batch_tokens",
+}
+SWITCHES = {"true": "on", "false": "off", "null": "off"}
+LISTED = 3
+Settings = Mapping[str, list[str]]  # dotted field -> its values in an arm's runs, as JSON
+
+
+def check_settings(page: Page, index: int, data: Embedded, rows: Sequence[Row]) -> Iterator[str]:
+    """Every printed setting against those of the runs whose losses are compared.
+
+    index: of the experiment among those of the page.
+    """
+    arms = [arm["name"] for arm in data["plan"]["arms"]]
+    compared = compared_rows(outcomes_of(data, rows), arms, "loss")
+    of_arms = {arm: recorded_settings(data, compared, arm) for arm in arms}
+    base = of_arms[data["plan"]["baseline"]]
+    printed: dict[str, str] = {}
+    for where, sentence in page.sentences.items():
+        if where[0] == index:
+            printed[str(where[1])] = sentence
+    budgets = {row["budget"] for row in compared}
+    steps = printed.get("recipe.steps")
+    if len(budgets) == 1 and steps is not None and steps != str(budgets.pop()):
+        yield f"what was trained: recipe.steps is printed as {steps}, which no compared run made"
+    for key, field in NUMBERS.items():
+        values = base.get(field, [])
+        text = printed.get(key, "nothing")
+        if len(values) == 1 and text != values[0]:
+            yield f"what was trained: {key} is printed as {text} but the runs had {values[0]}"
+    yield from check_differences(printed, arms, of_arms, data["plan"]["baseline"])
+
+
+def check_differences(
+    printed: Mapping[str, str], arms: Sequence[str], of_arms: Mapping[str, Settings], baseline: str
+) -> Iterator[str]:
+    """The table of what differed; arms without a compared run are left to the rerun."""
+    base = of_arms[baseline]
+    for place, arm in enumerate(arms):
+        mine = of_arms[arm]
+        if not mine or not base:
+            continue
+        for field in sorted({*mine, *base}):
+            key = f"differs {field} {place}"
+            if mine.get(field) != base.get(field) and key not in printed:
+                yield f"arm {arm!r}: its runs differ in {field}, which is not printed"
+            if key in printed and printed[key] != written_setting(field, mine.get(field, [])):
+                words = written_setting(field, mine.get(field, []))
+                yield f"arm {arm!r}: {field} is printed as {printed[key]} but its runs had {words}"
+
+
+def recorded_settings(data: Embedded, rows: Sequence[Row], arm: str) -> Settings:
+    """The settings that an arm's rows recorded, every value once, in the order of the rows."""
+    settings: dict[str, list[str]] = {}
+    configs = data["configs"]
+    for name in dict.fromkeys(
+        configs["of"][row["run_id"]][0]
+        for row in rows
+        if row["arm"] == arm and row["run_id"] in configs["of"]
+    ):
+        for field, value in leaves(configs["pool"][name].get("config") or {}, ()):
+            values = settings.setdefault(field, [])
+            if value not in values:
+                values.append(value)
+    return settings
+
+
+def leaves(value: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """(dotted field, its value as JSON) of a configuration."""
+    for key, below in value.items():
+        if isinstance(below, Mapping) and below:
+            yield from leaves(below, (*above, key))
+        else:
+            yield ".".join((*above, key)), json.dumps(below, sort_keys=True, separators=(",", ":"))
+
+
+def written_setting(field: str, values: Sequence[str]) -> str:
+    """The values as the page writes them."""
+    if not values:
+        return "as the plug-in has it" if field.startswith("plugin.") else "unknown"
+    if len(values) > LISTED:
+        return f"{len(values)} values"
+    words = []
+    for value in values:
+        text = SWITCHES.get(value, value)
+        words.append(" ".join(json.loads(value).split()) if value.startswith('"') else text)
+    return " or ".join(words)
