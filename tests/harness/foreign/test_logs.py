@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.foreign.log_lines import LogError, read_point
+from harness.foreign.log_lines import LINE_LIMIT, LogError, read_point
 from harness.foreign.log_runs import read_log
 from harness.foreign.logs import Reading
 from tests.foreign_logs import ERAS, LINE, first_records, late_2024, year_2025
@@ -236,3 +236,78 @@ def test_a_huge_log_is_read_in_bounded_memory(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert reading.final().val_loss == 3.3
     assert peak < 2_000_000
+
+
+def read(tmp_path: Path, text: str | bytes) -> Reading:
+    return read_log(write(tmp_path, text))[0]
+
+
+@pytest.mark.parametrize("extra", [-2, -1, 0, 1, 2, LINE_LIMIT])
+def test_the_end_of_a_line_longer_than_the_buffer_is_no_line_of_its_own(
+    extra: int, tmp_path: Path
+) -> None:
+    """Whatever stands where such a line is cut: here what would be a measurement."""
+    fake = "step:4/8 val_loss:9.9 train_time:41ms step_avg:10ms"
+    long = "x" * (LINE_LIMIT + extra) + fake
+    reading = read(tmp_path, f"{GOOD}{long}\n{END}")
+    assert list(reading.losses["val"]) == [10.9, 5.0, 3.3]
+
+
+@pytest.mark.parametrize(
+    ("first", "loss", "explodes"),
+    [
+        (0, 21.8, False),  # twice the loss of step 0
+        (0, 21.9, True),
+        (4, 21.9, False),  # a log without step 0 has no bound but what is finite
+        (4, 1e9, False),
+        (4, math.inf, True),
+        (4, math.nan, True),
+    ],
+)
+def test_a_loss_explodes_against_that_of_step_0_alone(
+    first: int, loss: float, explodes: bool, tmp_path: Path
+) -> None:
+    lines = [f"step:{first}/8 val_loss:10.9", f"step:6/8 val_loss:{loss}", "step:8/8 val_loss:3.3"]
+    reading = read(tmp_path, "\n".join([*lines, ""]))
+    assert reading.exploded == (6 if explodes else None)
+
+
+def test_a_training_loss_may_be_any_finite_number(tmp_path: Path) -> None:
+    reading = read(tmp_path, f"{GOOD}step:5/8 train_loss:50.0\n{END}")
+    assert reading.exploded is None
+
+
+@pytest.mark.parametrize(
+    ("end", "whole"),
+    [
+        ("s:2 tel:5.0\n", True),
+        ("s:2 tel:5.0\ns:2 trl:5.1\n", False),  # trained on, and not validated again
+        ("s:2 trl:5.1\ns:2 tel:5.0\n", True),
+    ],
+)
+def test_a_run_whose_last_step_was_only_trained_did_not_come_to_its_end(
+    end: str, whole: bool, tmp_path: Path
+) -> None:
+    text = "s:0 tel:10.9\ns:0 trl:10.9\ns:1 trl:9.1\n" + end
+    if whole:
+        assert read(tmp_path, text).n_steps == 2
+    else:
+        with pytest.raises(LogError, match=r"without its final validation: .* step 2 of more"):
+            read(tmp_path, text)
+
+
+@pytest.mark.parametrize("kind", ["val", "train"])
+def test_every_process_may_print_a_nan(kind: str, tmp_path: Path) -> None:
+    """nan is like nan: two printings of one step are no two runs."""
+    line = f"step:6/8 {kind}_loss:nan train_time:60ms\n"
+    reading = read(tmp_path, GOOD + line * 8)
+    assert (reading.exploded, len(reading.steps[kind])) == (6, 3 if kind == "val" else 1)
+    with pytest.raises(LogError, match="two runs in one file"):
+        read(tmp_path, GOOD + line + line.replace("nan", "5.0"))
+
+
+def test_the_time_of_a_step_is_the_scripts_or_else_the_whole_times(tmp_path: Path) -> None:
+    assert read(tmp_path, GOOD + END).final().step_ms == 10.0
+    assert read(tmp_path, GOOD + END.replace(" step_avg:10ms", "")).final().step_ms == 10.0
+    slower = read(tmp_path, GOOD + END.replace("step_avg:10ms", "step_avg:12.5ms")).final()
+    assert (slower.step_ms, slower.train_time_s) == (12.5, 0.08)
