@@ -55,6 +55,8 @@ def cache_locally(corpus: Corpus, directory: Path | str | None = None) -> Corpus
 def copy(corpus: Corpus, folder: Path) -> None:
     """Every shard, then corpus.json, which makes the copy one."""
     folder.mkdir(exist_ok=True)
+    for half_copied in folder.glob(".*"):  # by a process that was killed: the lock is ours
+        half_copied.unlink()
     paths = [path for paths in corpus.shards.values() for path in paths]
     needed = sum(path.stat().st_size for path in paths)
     free = shutil.disk_usage(folder).free
