@@ -6,7 +6,7 @@ import typer
 from typer.exceptions import TyperException
 
 from harness.cli import app
-from harness.errors import UserError
+from harness.errors import UserError, visible
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
@@ -26,6 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         text = error.format_message() if hasattr(error, "format_message") else str(error)
+        text = visible(text)
         print(f"ablate: {text}" if text else "ablate: see `ablate --help`", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):

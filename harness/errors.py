@@ -12,6 +12,14 @@ class UserError(Exception):
     """What is wrong, where (file, line or field), and what to do, in one line."""
 
 
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """The text with what would command a terminal, or turn the reading direction, spelled out."""
+    return CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
 ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
 

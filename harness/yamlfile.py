@@ -22,6 +22,7 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, stream: str, name: str) -> None:
         super().__init__(stream)
         self.name, self.lines = name, dict[tuple[str, ...], int]()
+        self.n_nodes = 0
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -37,24 +38,42 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
     def note_lines(self, node: Any, path: tuple[str, ...] = ()) -> None:
+        """Remember every key's line; raises YAMLError where aliases make a text without an end."""
+        self.n_nodes += 1
+        if self.n_nodes > MOST_NODES or len(path) > MOST_DEPTH:
+            raise yaml.YAMLError("more values than a file can mean: its aliases hold each other")
+        if isinstance(node, yaml.SequenceNode):
+            for entry in node.value:
+                self.note_lines(entry, (*path, ""))
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 self.lines[(*path, str(key.value))] = key.start_mark.line + 1
                 self.note_lines(value, (*path, str(key.value)))
 
 
+MOST_NODES, MOST_DEPTH = 100_000, 64  # of a file with its aliases written out
 _BOOL = "tag:yaml.org,2002:bool"
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOL]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _INT, _FLOAT)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(
     _BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
 )
+# numbers as YAML 1.2 has them, with _ between digits: 1:30 is a word, not 90
 _Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
+    _INT,
+    re.compile(r"^[-+]?(?:0|[1-9][0-9_]{0,99}|0x[0-9a-fA-F_]{1,99}|0b[01_]{1,99})$"),
     list("-+0123456789"),
+)
+_Loader.add_implicit_resolver(
+    _FLOAT,
+    re.compile(
+        r"^(?:[-+]?(?:[0-9][0-9_]*)?\.?[0-9]+(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*\."
+        r"(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    ),
+    list("-+0123456789."),
 )
 
 
@@ -62,7 +81,7 @@ def parse_value(text: str) -> Any:
     """A value given on the command line, read as YAML would read it."""
     try:
         return _Loader(text, "--set").get_single_data()
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UserError(
             f"--set: cannot read the value {text!r}: {error.__class__.__name__}"
         ) from None
@@ -93,7 +112,7 @@ class YamlFile:
             raise UserError(
                 f"{path}{line}: not valid YAML: {error.problem or error.context}"
             ) from None
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
             raise UserError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from None
         finally:
             loader.dispose()

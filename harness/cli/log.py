@@ -1,6 +1,7 @@
 """One run: its story."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,12 +12,14 @@ from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
 from harness.cli.progress import wall_words
 from harness.cli.table import print_json, print_table, text
+from harness.errors import visible
 from harness.run.document import Content, Document
 
 if TYPE_CHECKING:
     from harness.run.results import Result
     from harness.store.store import Store
 
+SHOWN_MIB = 8  # of the beginning of a log, and of its end
 Run = Annotated[str, typer.Argument(metavar="RUN", help="a run's name, or its beginning")]
 
 
@@ -64,11 +67,10 @@ class Story:
 
 def experiments_of(results: Path, run_id: str) -> list[Membership]:
     """Which experiments a run belongs to, as which arm, with their plug-ins."""
-    from harness.store.plans import read_plan
+    from harness.store.plans import readable_plans
 
     places = []
-    for path in sorted(results.glob("experiments/*/experiment.json")):
-        plan = read_plan(results, path.parent.name)
+    for _, plan, _ in readable_plans(results):
         if plan is None:
             continue
         for planned in plan.runs:
@@ -76,6 +78,19 @@ def experiments_of(results: Path, run_id: str) -> list[Membership]:
                 place = Membership(experiment=plan.name, arm=planned.arm, plugins=plan.plugins)
                 places.append(place)
     return places
+
+
+def ends_of_log(path: Path) -> str:
+    """A log, or where it is very long its beginning and its end."""
+    from harness.run.guarded import MIB, ends_of
+
+    content, n_left_out = ends_of(path, SHOWN_MIB * MIB)
+    if not n_left_out:
+        return content.decode("utf-8", "replace")
+    half = SHOWN_MIB * MIB
+    gap = f"\n... {n_left_out} bytes are left out here ...\n"
+    head, tail = content[:half], content[half:]
+    return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
 
 
 @app.command()
@@ -89,10 +104,10 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
     store, run_id = open_run(run, results)
     place = store.directory(run_id)
     config, log_text = {}, ""
-    if (place / "config.yaml").exists():
+    with suppress(OSError, ValueError):
         config = read_config(place)
-    if (place / "log.txt").exists():
-        log_text = redact((place / "log.txt").read_text(encoding="utf-8", errors="replace"))
+    with suppress(FileNotFoundError):
+        log_text = redact(ends_of_log(place / "log.txt"))
     memberships = experiments_of(results, run_id)
     story = Story(
         run=run_id,
@@ -108,11 +123,11 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
         print_json(story.to_json())
         return
     for name, value in facts(story):
-        print(f"{name:12} {value}")
+        print(f"{name:12} {visible(value)}")
     print()
     rows = [asdict(row) for row in by_attempt(read_attempts(place))]
     print_table(rows, ["attempt", "started", "ended", "host", "status", "reason"])
-    print(f"\n{story.log}", end="")
+    print(f"\n{visible(story.log)}", end="")
 
 
 MEASURES = ("val_loss", "steps", "train_time_s", "step_ms", "peak_allocated_mib")

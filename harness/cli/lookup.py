@@ -93,8 +93,9 @@ def refuse_misspelt(name: str, results: Path) -> None:
     """Raises UserError for a name that is close to one of the results folder's."""
     from harness.errors import near
     from harness.experiment.file import experiment_names
+    from harness.run.guarded import experiments_in
 
-    here = [path.parent.name for path in results.glob("experiments/*/experiment.json")]
+    here = experiments_in(results)
     if get_close_matches(name, here, n=1):
         raise UserError(f"unknown experiment '{name}'{near(name, [*here, *experiment_names()])}")
 

@@ -11,7 +11,7 @@ import typer
 from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
 from harness.cli.table import Cells, print_json, print_table
-from harness.errors import UserError
+from harness.errors import UserError, visible
 
 MIB = 2**20
 
@@ -48,7 +48,7 @@ def merge(
     else:
         print_table(counts)
         for problem in problems:
-            print(f"left where it is: {problem}")
+            print(f"left where it is: {visible(problem)}")
     raise typer.Exit(1 if problems else 0)
 
 
@@ -68,7 +68,8 @@ def clean(
     Stale runs, what failed attempts left, damaged runs set aside, caches.
     """
     from harness.errors import near
-    from harness.store.clean import KINDS, remove, weight
+    from harness.run.guarded import remove
+    from harness.store.clean import KINDS, weight
     from harness.store.store import Store
 
     names = [kind.name for kind in KINDS]
@@ -88,7 +89,7 @@ def clean(
         size = sum(map(weight, paths))
         if not dry_run:
             for path in paths:
-                remove(path)
+                remove(path, below=len(path.relative_to(results).parts))
         rows.append({"kind": kind.name, "n": len(paths), "mib": size / MIB, "what": kind.meaning})
     after = before - sum(row["mib"] for row in rows) * MIB if dry_run else weight(results)
     if json:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.errors import CONTROLS, visible
 from harness.run.results import finite
 
 JSON_HELP = "print JSON for scripts"
@@ -25,7 +26,7 @@ def text(value: Any, digits: int = 4) -> str:
         return f"{value:.{digits}f}" if 1e-3 <= abs(value) < 1e6 or value == 0 else f"{value:.3g}"
     if isinstance(value, list | tuple):
         return " ".join(text(v, digits) for v in value)
-    return str(value)
+    return visible(str(value)).replace("\n", " ")
 
 
 def text_table(rows: Sequence[Cells], columns: Sequence[str] | None = None, digits: int = 4) -> str:
@@ -62,6 +63,7 @@ def print_json(value: Any) -> None:
 
 def _json(value: Any, indent: int | None = None) -> str:
     try:
-        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):  # mappings that are no dicts; numbers that are not finite
-        return json.dumps(finite(value), indent=indent, ensure_ascii=False)
+        text = json.dumps(finite(value), indent=indent, ensure_ascii=False)
+    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -23,7 +23,7 @@ CONFIRM_SEEDS_FROM = MAX_SEEDS
 RETUNED_SEEDS_FROM = 2 * MAX_SEEDS
 MAX_BUDGET = 10**7  # training steps
 PHASE_KEYS = ("gpus_per_run", "seeds")
-NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # no option of a command
 SEED_STOPS = {  # the rules, what their number must be below, and what it must be in words
     "decide": (1.0, "an error rate between 0 and 1"),
     "half_width": (float("inf"), "a positive half width, in the primary metric's unit"),

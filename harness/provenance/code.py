@@ -1,9 +1,6 @@
 """The kept code of foreign trainers."""
 
 import ast
-import io
-import zipfile
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,10 +8,9 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.provenance.source import Source, code_digest, zipped
+from harness.run.archive import unpacked
 from harness.run.digests import short_digest
-
-MAX_FILES = 20_000  # in an archive of code
-MAX_BYTES = 1 << 28  # that they may unpack to
+from harness.run.guarded import KEPT, read_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,38 +77,13 @@ def read_code(archive: Path, script: str, *, digest: str | None) -> Code:
 def archived(archive: Path) -> dict[str, bytes]:
     """The files of an archive; raises UserError where it is none, or beyond all bounds."""
     try:
-        return unpacked(archive.read_bytes())
+        return unpacked(read_bytes(archive, below=KEPT))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(
             f"{archive}: the code that ran is gone or damaged ({reason}): bring the script back,"
             " or start anew"
         ) from None
-
-
-def unpacked(content: bytes) -> dict[str, bytes]:
-    """The files of an archive by name, in bounded memory; raises ValueError where it is none.
-
-    No name leads out of the folder that it is unpacked in.
-    """
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as zipped:
-            listed = zipped.infolist()
-            if len(listed) > MAX_FILES or sum(entry.file_size for entry in listed) > MAX_BYTES:
-                raise ValueError("it unpacks to more than code can have")
-            files = {}
-            for entry in listed:
-                _check_name(entry.filename)
-                files[entry.filename] = zipped.read(entry)
-            return files
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(f"no archive: {error}") from None
-
-
-def _check_name(name: str) -> None:
-    parts = name.split("/")
-    if not name or "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in parts):
-        raise ValueError(f"it holds a file named {name!r}")
 
 
 def _digest(name: str, content: bytes) -> str:

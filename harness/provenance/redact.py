@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.run.files import write_text
+from harness.run.guarded import read_bytes
 
 # lengths are bounded, for a line of a log may be very long; singular only, for tokens are what this
 # project counts
@@ -76,9 +77,10 @@ def redact(text: str) -> str:
 
 def redact_file(path: Path) -> None:
     """The same for a file: what a process wrote into it itself has not been looked at before."""
-    if not path.exists():
+    try:
+        text = read_bytes(path).decode("utf-8", "replace")
+    except FileNotFoundError:
         return
-    text = path.read_text(encoding="utf-8", errors="replace")
     clean = redact(text)
     if clean != text:
         write_text(path, clean)

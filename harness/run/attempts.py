@@ -1,6 +1,7 @@
 """The rows of attempts.jsonl: an attempt at a run begins, and ends."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -8,6 +9,7 @@ from typing import Self
 from harness.run.document import Content, Document
 from harness.run.files import append_row
 from harness.run.read import read_lines
+from harness.run.typed import typed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,8 @@ class AttemptRow:
 
     @classmethod
     def from_json(cls, row: Document) -> Self:
-        return cls(attempt=row.get("attempt"), **{k: row[k] for k in OPTIONAL if k in row})
+        values = {k: row[k] for k in OPTIONAL if k in row}
+        return typed(cls(attempt=row.get("attempt"), **values))
 
     def to_json(self) -> Content:
         values = {name: getattr(self, name) for name in (END if self.is_end else BEGINNING)}
@@ -47,8 +50,12 @@ END = ("attempt", "ended", "status", "reason", *WHERE_KNOWN)
 
 
 def read_attempts(run: Path) -> list[AttemptRow]:
-    """What attempts.jsonl of a run directory holds."""
-    return [AttemptRow.from_json(row) for row in read_lines(run / "attempts.jsonl")]
+    """What attempts.jsonl of a run directory holds; rows that are none are left out."""
+    rows = []
+    for row in read_lines(run / "attempts.jsonl"):
+        with suppress(ValueError):
+            rows.append(AttemptRow.from_json(row))
+    return rows
 
 
 def note_attempt(run: Path, row: AttemptRow) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.run.document import Document
+from harness.run.guarded import chunks_of
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
@@ -64,6 +65,8 @@ def run_id_of(intent_id: str, *, source_digest: str, environment_digest: str) ->
 
 
 def file_digest(path: Path | str) -> str:
-    """sha256 of a file, as 64 hex digits."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """sha256 of a file of a results folder, as 64 hex digits."""
+    digest = hashlib.sha256()
+    for piece in chunks_of(path):
+        digest.update(piece)
+    return digest.hexdigest()

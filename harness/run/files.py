@@ -14,24 +14,31 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.run.document import Document
+from harness.run.guarded import IN_FOLDER, NEW_FILE, folder_of, open_to_append
 
 
 def now_iso() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file beside its place, flush it to the disk, rename it into place."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with beside.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+def write_whole(path: Path, write: Callable[[IO[bytes]], Any], *, below: int = IN_FOLDER) -> None:
+    """Write a file beside its place, flush it to the disk, rename it into place.
+
+    below: how many of the path's names lie in the results folder, where no link is followed.
+    """
+    with folder_of(path, below) as (handle, name):
+        beside = f".{name}.{uuid.uuid4().hex[:8]}"
+        try:
+            descriptor = os.open(beside, NEW_FILE, 0o666, dir_fd=handle)
+            with os.fdopen(descriptor, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, name, src_dir_fd=handle, dst_dir_fd=handle)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(beside, dir_fd=handle)
+            raise
     sync_folder(path.parent)
 
 
@@ -57,8 +64,8 @@ def write_new(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
-def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write(text.encode()))
+def write_text(path: Path, text: str, *, below: int = IN_FOLDER) -> None:
+    write_whole(path, lambda file: file.write(text.encode()), below=below)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -79,12 +86,12 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, lines(value) + "\n")
 
 
-def append_row(path: Path, *rows: Document) -> None:
+def append_row(path: Path, *rows: Document, below: int = IN_FOLDER) -> None:
     """Add rows to a .jsonl file and flush them to the disk.
 
     A torn line before them stays a line of its own.
     """
-    with path.open("ab+") as file:
+    with os.fdopen(open_to_append(path, below=below), "ab+") as file:
         torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
         file.write(
             (b"\n" if torn else b"") + b"".join([json.dumps(row).encode() + b"\n" for row in rows])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from harness.run.document import Content, Document
+from harness.run.typed import typed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,8 @@ class ClockHint:
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
-        return cls(line=content["line"], text=content["text"], doubt=content.get("doubt", False))
+        line, text = content["line"], content["text"]
+        return typed(cls(line=line, text=text, doubt=content.get("doubt", False)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class TrainerLimits:
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
-        return cls(**content)
+        return typed(cls(**content))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ class TrainerSpec:
         for name in ("args", "extra"):
             given[name] = tuple(given[name])
         given["patches"] = tuple(Path(patch) for patch in given["patches"])
-        return cls(**given)
+        return typed(cls(**given))
 
     def to_mapping(self) -> Content:
         content = asdict(self)

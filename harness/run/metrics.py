@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from harness.run.document import Content, Document
+from harness.run.typed import typed
 
 VALIDATION, TRAINING, HELDOUT = "val", "train", "heldout"  # kinds of rows
 
@@ -27,12 +28,14 @@ class Validation:
 
     @classmethod
     def from_json(cls, row: Document) -> Self:
-        return cls(
+        """Raises KeyError or ValueError where the row is none."""
+        validation = cls(
             step=row["step"],
             val_loss=row.get("val_loss"),
             train_time_s=row.get("train_time_s"),
             step_times_ms=row.get("step_times_ms"),
         )
+        return typed(validation)
 
     def to_json(self) -> Content:
         row: Content = {

@@ -12,7 +12,9 @@ from typing import Any, Self
 
 from harness.run.document import Content, Document, Fields
 from harness.run.foreign import ClockHint, TrainerLimits, TrainerSpec
+from harness.run.guarded import is_name
 from harness.run.renamed import columns_today, value_today
+from harness.run.typed import typed
 
 PLAN_SCHEMA = 1
 
@@ -27,7 +29,7 @@ class SeedsRule:
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
-        return cls(least=int(content["min"]), most=int(content["max"]), stop=content["stop"])
+        return typed(cls(least=content["min"], most=content["max"], stop=content["stop"]))
 
     def to_mapping(self) -> Content:
         return {"min": self.least, "max": self.most, "stop": dict(self.stop)}
@@ -42,7 +44,7 @@ class Target:
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
-        return cls(val_loss=float(content["val_loss"]), reason=content.get("reason"))
+        return typed(cls(val_loss=content["val_loss"], reason=content.get("reason")))
 
     def to_mapping(self) -> Content:
         return {"val_loss": self.val_loss} | (
@@ -63,7 +65,7 @@ class PlanCorpus:
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
-        return cls(**{f.name: content[f.name] for f in fields(cls) if f.name in content})
+        return typed(cls(**{f.name: content[f.name] for f in fields(cls) if f.name in content}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ class PlanArm:
         values["hints"] = tuple(ClockHint.from_mapping(h) for h in content.get("hints", ()))
         side = content.get("side")
         values["side"] = TrainerSpec.from_mapping(side) if side else None
-        return cls(**values)
+        return typed(cls(**values))
 
     def to_mapping(self) -> Content:
         content = asdict(self)
@@ -130,7 +132,7 @@ class PlanRun:
         row = columns_today(content)
         values = {name: row[name] for name in RUN_FIELDS if name in row}
         values["older"] = tuple(values.get("older", ()))
-        return cls(**values)
+        return typed(cls(**values))
 
 
 RUN_FIELDS = tuple(f.name for f in fields(PlanRun))
@@ -201,7 +203,7 @@ class Plan:
             values["primary"] = value_today("primary", values["primary"])
         values["arms"] = tuple(PlanArm.from_mapping(a) for a in content.get("arms", ()))
         values["runs"] = tuple(PlanRun.from_mapping(r) for r in content.get("runs", ()))
-        values["locks"] = tuple(Lock(**lock) for lock in content.get("locks", ()))
+        values["locks"] = tuple(typed(Lock(**lock)) for lock in content.get("locks", ()))
         values["corpus"] = PlanCorpus.from_mapping(content.get("corpus") or {})
         rule = content.get("seeds_rule")
         values["seeds_rule"] = SeedsRule.from_mapping(rule) if rule else None
@@ -209,7 +211,7 @@ class Plan:
         values["target"] = Target.from_mapping(target) if target else None
         limits = content.get("limits")
         values["limits"] = TrainerLimits.from_mapping(limits) if limits else None
-        return cls(**values)
+        return typed(cls(**values))
 
     def to_mapping(self) -> Content:
         """What experiment.json holds.
@@ -232,6 +234,25 @@ class Plan:
     def by_arm(self) -> Mapping[str, PlanArm]:
         """Arms by name, in the plan's order."""
         return {arm.name: arm for arm in self.arms}
+
+
+def plan_of(content: Any, name: str) -> Plan:
+    """The plan that the folder of this name holds; raises ValueError where it is none of that name.
+
+    No name in it leads out of the results folder.
+    """
+    if not isinstance(content, dict) or content.get("schema") != PLAN_SCHEMA:
+        raise ValueError("damaged, or of another version")
+    try:
+        plan = Plan.from_mapping(content)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"damaged: {type(error).__name__} {error}") from None
+    if plan.name != name or not is_name(name):
+        raise ValueError(f"the plan of an experiment named {plan.name!r}")
+    for run in plan.runs:
+        if not is_name(run.run_id) or not all(map(is_name, run.older)):
+            raise ValueError(f"with a run named {run.run_id!r}")
+    return plan
 
 
 OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd")

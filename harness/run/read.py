@@ -1,45 +1,42 @@
 """Reading the files of a run directory."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from harness.run.document import Content
-from harness.run.spec import _Yaml
+from harness.run.guarded import IN_FOLDER, read_bytes
+from harness.run.parse import parse_json, parse_yaml
 
 
-def read_json(path: Path | str) -> Any:
-    """A JSON file's content, None where it is missing or damaged."""
+def read_json(path: Path | str, *, below: int = IN_FOLDER) -> Any:
+    """A JSON file's content, None where it is missing, damaged or must not be opened.
+
+    below: see harness/run/guarded.py.
+    """
     try:
-        return json.loads(_read(path))
+        return parse_json(read_bytes(path, below=below))
     except (OSError, ValueError):
         return None
 
 
-def _read(path: Path | str) -> str:
-    with open(path, "rb", buffering=0) as file:
-        return file.read().decode()
-
-
 def read_config(run: Path) -> Content:
-    """config.yaml of a run directory."""
-    text = (run / "config.yaml").read_text(encoding="utf-8")
-    content: Content = yaml.load(text, Loader=_Yaml)
+    """config.yaml of a run directory; raises OSError or ValueError where it is none."""
+    content = parse_yaml(read_bytes(run / "config.yaml").decode())
+    if not isinstance(content, dict):
+        raise ValueError(f"{run / 'config.yaml'}: holds no mapping")
     return content
 
 
-def read_lines(path: Path) -> list[Content]:
+def read_lines(path: Path, *, below: int = IN_FOLDER) -> list[Content]:
     """Rows of a .jsonl file; lines cut short by a kill are left out, a missing file has no rows."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_bytes(path, below=below).splitlines()
     except OSError:
         return []
     rows = []
     for line in lines:
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError:
             continue
         if isinstance(row, dict):

@@ -1,6 +1,5 @@
 """result.json: what it holds, how it is sealed, and whether it can be believed."""
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -11,9 +10,12 @@ from typing import Any, Self
 from harness.run.digests import _encode, file_digest, short_digest, text_digest
 from harness.run.disturbed import Disturbance, disturbances_of
 from harness.run.document import Document
+from harness.run.guarded import facts_of, is_file, read_bytes
 from harness.run.measured import Measured
-from harness.run.read import _read, read_json
+from harness.run.parse import parse_json
+from harness.run.read import read_json
 from harness.run.spec import RESULT_STATUSES, SCHEMA
+from harness.run.typed import typed
 
 DIGESTED = ("config.yaml", "environment.json", "metrics.jsonl")
 FILES = ("result.json", *DIGESTED)
@@ -57,7 +59,7 @@ class Result(Measured):
     def from_json(cls, content: Document) -> Self:
         values = {name: content[name] for name in IN_RESULT if name in content}
         values["disturbed"] = disturbances_of(content.get("disturbed"))
-        return cls(content=content, **values)
+        return typed(cls(content=content, **values))
 
     def to_json(self) -> Document:
         return self.content
@@ -120,7 +122,10 @@ def _valid(content: Any, run_id: str) -> Result | None:
         and content.get("status") in RESULT_STATUSES
         and isinstance(content.get("digests"), dict)
     )
-    return Result.from_json(content) if good else None
+    try:
+        return Result.from_json(content) if good else None
+    except ValueError:
+        return None
 
 
 def sealed(content: Document) -> Result:
@@ -153,7 +158,7 @@ def _seal_holds(text: str, result: Result) -> bool:
 
 def stats_of(folder: str) -> list[os.stat_result]:
     """The facts of a finished run's FILES; raises OSError where one is missing."""
-    return [os.stat(f"{folder}/{name}") for name in FILES]
+    return facts_of(folder, FILES)
 
 
 def examine(
@@ -168,12 +173,12 @@ def examine(
     """
     path = f"{folder}/result.json"
     try:
-        text = _read(path)
-        result = _valid(json.loads(text), run_id)
+        raw = read_bytes(path)
+        text, result = raw.decode(), _valid(parse_json(raw), run_id)
     except (OSError, ValueError):
         result = None
     if result is None:
-        return None, f"{path} is damaged" if os.path.exists(path) else None
+        return None, f"{path} is damaged" if is_file(path) else None
     if not _seal_holds(text, result):
         return result, f"{path} is not the file that the run wrote"
     try:
@@ -184,7 +189,7 @@ def examine(
                 and stats[i].st_mtime_ns <= stats[0].st_mtime_ns
             ):
                 continue
-            if file_digest(f"{folder}/{name}") != result.digests[name]:
+            if file_digest(f"{folder}/{name}") != result.digests.get(name):
                 return result, f"{folder}/{name} is not the file that the run wrote"
     except OSError as error:
         return result, f"{error.filename}: {error.strerror}"

@@ -10,6 +10,7 @@ newer one, or a result, and keeps its hands off (`owns`).
 import errno
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -23,11 +24,14 @@ from typing import Self
 
 from harness.errors import UserError
 from harness.run.document import Content, Document
+from harness.run.guarded import IN_FOLDER, OF_ATTEMPT, folders_in
 from harness.run.read import read_json
+from harness.run.typed import typed
 
 DEAD_AFTER_S = 120.0  # an owner on another machine counts as dead after this silence
 LIMIT = "ABLATE_DEAD_AFTER_S"  # instead, for the owners of this environment
 LONGEST_LIMIT_S = 86400.0
+IS_NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 SIGNS = 12  # of life, in the time after which it would be dead
 
 
@@ -82,12 +86,8 @@ def process_start(pid: int) -> str | None:
 
 def last_attempt(run: Path) -> int:
     """The number of the newest attempt that a run directory knows as a folder, 0 if none."""
-    try:
-        return max(
-            (int(name) for name in os.listdir(run / "attempts") if name.isdigit()), default=0
-        )
-    except OSError:
-        return 0
+    names = folders_in(f"{run}/attempts", below=IN_FOLDER)
+    return max((int(name) for name in names if IS_NUMBER.fullmatch(name)), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,15 +116,17 @@ class Owner:
 
     @classmethod
     def from_json(cls, content: Document) -> Self:
-        return cls(
+        """Raises ValueError where the content is none."""
+        owner = cls(
             host=content.get("host"),
             machine=content.get("machine"),
-            pid=int(content.get("pid", 0)),
+            pid=content.get("pid", 0),
             process_start=content.get("process_start"),
             token=content.get("token"),
             mark=content.get("mark"),
             dead_after_s=content.get("dead_after_s"),
         )
+        return typed(owner)
 
     def to_json(self) -> Content:
         return asdict(self)
@@ -132,8 +134,13 @@ class Owner:
 
 def read_owner(path: Path) -> Owner | None:
     """The owner that a file names; None where it is gone or damaged."""
-    content = read_json(path)
-    return Owner.from_json(content) if isinstance(content, dict) else None
+    content = read_json(path, below=OF_ATTEMPT)
+    if not isinstance(content, dict):
+        return None
+    try:
+        return Owner.from_json(content)
+    except ValueError:
+        return None
 
 
 def owner_of(attempt: Path, now: float) -> Owner | None:

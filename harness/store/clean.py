@@ -4,14 +4,13 @@ Nothing that a report counts, nothing that somebody works on.
 """
 
 import os
-import shutil
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.run.guarded import IN_FOLDER, IN_ROOT, KEPT, entries_in, folders_in
 from harness.store.claims import last_attempt
-from harness.store.plans import read_plan, up_to_date
+from harness.store.plans import readable_plans, up_to_date
 from harness.store.store import Store
 
 
@@ -27,15 +26,15 @@ class Kind:
 def _stale(store: Store) -> Iterator[Path]:
     current: set[str] = set()
     older: set[str] = set()
-    for path in store.root.glob("experiments/*/experiment.json"):
-        plan = read_plan(store.root, path.parent.name)
+    for _, plan, _ in readable_plans(store.root):
         if plan is None:
-            continue
+            return  # what cannot be read may name any run
         for run in up_to_date(store.root, plan).runs:
             current.add(run.run_id)
             older.update(run.older)
+    there = set(folders_in(store.runs, below=IN_ROOT))
     for run_id in sorted(older - current):
-        if store.directory(run_id).is_dir() and store.state(run_id).status != "running":
+        if run_id in there and store.state(run_id).status != "running":
             yield store.directory(run_id)
 
 
@@ -44,35 +43,49 @@ def _attempts(store: Store) -> Iterator[Path]:
     states = list(store.states())
     for run_id, state in states:
         run = store.directory(run_id)
-        if state.status == "running":
-            at_work = str(last_attempt(run))
-            for attempt in run.glob("attempts/*"):
-                if attempt.name != at_work and attempt.name.isdigit():
-                    yield attempt
-        else:
-            yield from run.glob("attempts/*")
-            yield from run.glob(".*")
-    yield from store.runs.glob(".removed-*")
+        at_work = str(last_attempt(run)) if state.status == "running" else None
+        for attempt in entries_in(run / "attempts", below=IN_FOLDER):
+            if at_work is None or (attempt != at_work and attempt.isdigit()):
+                yield run / "attempts" / attempt
+        if at_work is None:
+            yield from _hidden(run, below=KEPT)
+    yield from _hidden(store.runs, below=IN_ROOT, beginning=".removed-")
     if not any(state.status == "running" for _, state in states):
-        for torn in ("code/.*", "environments/.*", "experiments/*/.*"):
-            yield from store.root.glob(torn)
+        for kind in ("code", "environments"):
+            yield from _hidden(store.root / kind, below=IN_ROOT)
+        for name in folders_in(store.root / "experiments", below=IN_ROOT):
+            yield from _hidden(store.root / "experiments" / name, below=KEPT)
+
+
+def _hidden(folder: Path, *, below: int, beginning: str = ".") -> Iterator[Path]:
+    """What in a folder has a name that begins so."""
+    for name in entries_in(folder, below=below):
+        if name.startswith(beginning):
+            yield folder / name
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """What a folder of the results folder holds."""
+    for name in entries_in(folder, below=IN_ROOT):
+        yield folder / name
 
 
 def _aside(store: Store) -> Iterator[Path]:
-    yield from store.root.glob("aside/*")
+    yield from _entries(store.root / "aside")
 
 
 def _reruns(store: Store) -> Iterator[Path]:
+    if entries_in(store.root, below=0).get("reruns") != "folder":
+        return
     again = Store(store.root / "reruns")
-    if again.runs.is_dir():
-        for run_id, state in again.states():
-            if state.status != "running":
-                yield again.directory(run_id)
+    for run_id, state in again.states():
+        if state.status != "running":
+            yield again.directory(run_id)
 
 
 def _caches(store: Store) -> Iterator[Path]:
     if not any(state.status == "running" for _, state in store.states()):
-        yield from store.root.glob("cache/*")
+        yield from _entries(store.root / "cache")
 
 
 KINDS = (
@@ -99,16 +112,3 @@ def weight(path: Path) -> int:
         for name in names:
             total += (Path(folder) / name).lstat().st_size
     return total
-
-
-def remove(path: Path) -> None:
-    """Delete a file, or a folder whole.
-
-    It is renamed first, so that no half of it can be taken for a run.
-    """
-    if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
-        return
-    grave = path.with_name(f".removed-{path.name}-{uuid.uuid4().hex[:8]}")
-    os.rename(path, grave)
-    shutil.rmtree(grave)

@@ -4,7 +4,6 @@ Every digest is verified, on the copy too, before a run counts as here.
 """
 
 import hashlib
-import json
 import os
 import shutil
 import uuid
@@ -16,15 +15,29 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.provenance.code import Code, unpacked
+from harness.provenance.code import Code
 from harness.provenance.source import code_digest
+from harness.run.archive import unpacked
 from harness.run.digests import short_digest
 from harness.run.document import Content
+from harness.run.guarded import (
+    IN_FOLDER,
+    IN_ROOT,
+    KEPT,
+    OF_ATTEMPT,
+    RefusedFileError,
+    copy_file,
+    entries_in,
+    folders_in,
+    is_name,
+    read_bytes,
+)
+from harness.run.parse import parse_json
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_config, read_json
 from harness.run.results import examine
 from harness.run.spec import RunSpec
-from harness.store.plans import read_plan, save_plan
+from harness.store.plans import read_plan, readable_plans, save_plan
 from harness.store.store import Store
 
 
@@ -62,14 +75,27 @@ def merge(source: Path, store: Store) -> Merged:
     """
     theirs, done = Store(source), Merged()
     plans = []
-    for path in sorted(source.glob("experiments/*/experiment.json")):
-        plans.append(_joined_plan(store, source, path.parent.name))
-    for run_id, _ in sorted(theirs.states()):
+    for _, plan, wrong in readable_plans(source):
+        if plan is None:
+            done.problems.append(wrong)
+        else:
+            plans.append(_joined_plan(store, source, plan))
+    done.problems += _no_runs(theirs)
+    for run_id, _ in theirs.states():
         _merge_run(theirs, store, run_id, done)
     for plan in plans:
         save_plan(store.root, plan)
         done.experiments.append(plan.name)
     return done
+
+
+def _no_runs(theirs: Store) -> list[str]:
+    """What lies among the runs there and is none."""
+    lines = []
+    for name, kind in entries_in(theirs.runs, below=IN_ROOT).items():
+        if not name.startswith(".") and (kind != "folder" or not is_name(name)):
+            lines.append(f"{theirs.runs / name}: is no folder of a run")
+    return lines
 
 
 def what_is_wrong(run: Path) -> str | None:
@@ -83,7 +109,7 @@ def what_is_wrong(run: Path) -> str | None:
     if not result.imported:
         try:
             spec = RunSpec.from_mapping(read_config(run))
-        except (KeyError, TypeError, ValueError) as error:
+        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             return f"{run / 'config.yaml'} is not the configuration of a run ({error})"
         if spec.run_id != run.name:
             return f"{run / 'config.yaml'} is the configuration of run {spec.run_id}"
@@ -103,9 +129,8 @@ def _merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
     else:
         beside = store.runs / f".merged-{run_id}-{uuid.uuid4().hex[:8]}"
         try:
-            shutil.copytree(
-                run, beside, ignore=shutil.ignore_patterns(".*", "owner.json", "progress.json")
-            )
+            left_out = _copy_run(run, beside)
+            done.problems += left_out
             wrong = _wrong_copy(run, beside) or _make_room(store, run_id)
             if wrong:
                 done.problems.append(wrong)
@@ -115,6 +140,26 @@ def _merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
             shutil.rmtree(beside, ignore_errors=True)
         done.copied.append(run_id)
         _merge_kept(theirs, store, place, done)
+
+
+def _copy_run(run: Path, place: Path) -> list[str]:
+    """Copy the files of a run and of its attempts; what else lies there is left out, and named."""
+    attempts = run / "attempts"
+    folders = {run: place}
+    for name in folders_in(attempts, below=IN_FOLDER):
+        folders[attempts / name] = place / "attempts" / name
+    left_out = []
+    for folder, copy in folders.items():
+        copy.mkdir(parents=True)
+        below = IN_FOLDER if folder == run else OF_ATTEMPT
+        for name, kind in entries_in(folder, below=below - 1).items():
+            if name.startswith(".") or name in NOT_COPIED or kind == "folder":
+                continue
+            try:
+                copy_file(folder / name, copy / name, below=below)
+            except RefusedFileError as error:
+                left_out.append(f"{error}: left out")
+    return left_out
 
 
 def _wrong_copy(run: Path, copy: Path) -> str | None:
@@ -145,27 +190,28 @@ def _zip_digest(content: bytes, script: str | None) -> str:
 DIGESTS = {  # suffix of a kept file -> what its name must be; script: of a foreign trainer
     ".zip": _zip_digest,
     ".diff": lambda content, script: hashlib.sha256(content).hexdigest(),
-    ".json": lambda content, script: short_digest(json.loads(content)),
+    ".json": lambda content, script: short_digest(parse_json(content)),
 }
 
 
 def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
     """The code, diff and environment that a run names."""
-    config, environment = read_config(run), read_json(run / "environment.json") or {}
-    script = ((config.get("config") or {}).get("trainer") or {}).get("script")
+    config, environment = read_config(run), read_json(run / "environment.json")
+    script = _inside(config, "config", "trainer", "script")
     named = [
-        ("code", (config.get("source") or {}).get("digest"), ".zip"),
-        ("code", (environment.get("git") or {}).get("diff_sha256"), ".diff"),
-        ("environments", (config.get("environment") or {}).get("digest"), ".json"),
+        ("code", _inside(config, "source", "digest"), ".zip"),
+        ("code", _inside(environment, "git", "diff_sha256"), ".diff"),
+        ("environments", _inside(config, "environment", "digest"), ".json"),
     ]
     for kind, digest, suffix in named:
         path = theirs.root / kind / f"{digest}{suffix}"
-        if digest is None or not path.exists():
+        if digest is None or not is_name(digest) or not os.path.lexists(path):
             continue
-        content = path.read_bytes()
+        content = b""
         try:
+            content = read_bytes(path, below=KEPT)
             sound = DIGESTS[suffix](content, script) == digest
-        except (ValueError, SyntaxError):
+        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
             sound = False
         if sound:
             store.keep_once(kind, digest, suffix, partial(bytes, content))
@@ -173,19 +219,27 @@ def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
             done.problems.append(f"{path} is not what its name says")
 
 
+def _inside(content: Any, *keys: str) -> str | None:
+    """The text that stands under these keys, None where there is none."""
+    for key in keys:
+        content = content.get(key) if isinstance(content, Mapping) else None
+    return content if isinstance(content, str) else None
+
+
 # ---------------------------------------------------------------- experiments
 
 
+NOT_COPIED = ("owner.json", "progress.json")
 SAME_QUESTION = ("arms", "baseline_config", "primary", "target", "margin", "confirm")
 
 
-def _joined_plan(store: Store, source: Path, name: str) -> Plan:
+def _joined_plan(store: Store, source: Path, theirs: Plan) -> Plan:
     """experiment.json of both folders as one.
 
     The runs of both, the locks in order of time, the looks at either.
     """
-    theirs, ours = read_plan(source, name), read_plan(store.root, name)
-    assert theirs is not None
+    name = theirs.name
+    ours = read_plan(store.root, name)
     if ours is None:
         return theirs
     our_question, their_question = _question(ours), _question(theirs)

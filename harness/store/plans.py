@@ -3,6 +3,8 @@
 The report reads the first; how an experiment is cancelled stands here, too.
 """
 
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +14,10 @@ from harness.provenance.lock import environment_lock
 from harness.provenance.source import changed_files, source_of
 from harness.run.digests import run_id_of
 from harness.run.files import write_json
-from harness.run.plan import PLAN_SCHEMA, Plan, PlanRun
-from harness.run.read import read_config, read_json
+from harness.run.guarded import RefusedFileError, experiments_in, is_name, read_bytes
+from harness.run.parse import parse_json
+from harness.run.plan import Plan, PlanRun, plan_of
+from harness.run.read import read_config
 from harness.store.store import Store
 
 SAMPLED = 20  # stale runs are of few sources: so many tell which files changed
@@ -36,7 +40,7 @@ def stale_runs(results: Path, plan: Plan) -> tuple[frozenset[str], str]:
                 break
     changed: set[str] = set()
     for run_id in list(stale)[:SAMPLED]:
-        then = read_config(results / "runs" / replaced[run_id])["source"]["files"]
+        then = _source_of_run(results, replaced[run_id])
         arm = plan.by_arm.get(stale[run_id].arm)
         of_the_arm = arm.source if arm else None  # a foreign trainer's, arm by arm
         now = of_the_arm or plan.source or {}
@@ -47,6 +51,14 @@ def stale_runs(results: Path, plan: Plan) -> tuple[frozenset[str], str]:
     return frozenset(stale), f"stale: {names} changed since its result"
 
 
+def _source_of_run(results: Path, run_id: str) -> dict[str, str]:
+    """File -> digest, of the code that a run recorded; empty where it recorded none."""
+    try:
+        return dict(read_config(results / "runs" / run_id)["source"]["files"])
+    except (OSError, KeyError, TypeError, ValueError):
+        return {}
+
+
 def folder(results: Path, name: str) -> Path:
     return results / "experiments" / name
 
@@ -54,18 +66,25 @@ def folder(results: Path, name: str) -> Path:
 def read_plan(results: Path, name: str) -> Plan | None:
     """experiment.json of an experiment, None if it was never launched here."""
     path = folder(results, name) / "experiment.json"
-    if not path.exists():
+    if not is_name(name) or not os.path.lexists(path):
         return None
-    content = read_json(path)
     try:
-        if content["schema"] != PLAN_SCHEMA:
-            raise ValueError
-        return Plan.from_mapping(content)
-    except (KeyError, TypeError, ValueError, AttributeError):
+        return plan_of(parse_json(read_bytes(path)), name)
+    except RefusedFileError:
+        raise
+    except (OSError, ValueError) as error:
         raise UserError(
-            f"{path}: damaged, or of another version: remove it and run the experiment again; its"
-            " runs are kept"
+            f"{path}: {str(error)[:200]}: remove it and run the experiment again; its runs are kept"
         ) from None
+
+
+def readable_plans(results: Path) -> Iterator[tuple[str, Plan | None, str]]:
+    """Every experiment of a results folder: its name, and its plan or why there is none."""
+    for name in experiments_in(results):
+        try:
+            yield name, read_plan(results, name), ""
+        except UserError as error:
+            yield name, None, str(error)
 
 
 def save_plan(results: Path, plan: Plan) -> None:

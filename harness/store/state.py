@@ -8,6 +8,7 @@ from harness.run.attempts import AttemptRow, joined
 from harness.run.disturbed import Disturbance
 from harness.run.document import Content, Document
 from harness.run.results import Result
+from harness.run.typed import typed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +21,13 @@ class Progress:
 
     @classmethod
     def from_json(cls, content: Document) -> Self:
-        return cls(
+        """Raises ValueError where the content is none."""
+        progress = cls(
             step=content.get("step", 0),
             steps=content.get("steps"),
             val_loss=content.get("val_loss"),
         )
+        return typed(progress)
 
     def to_json(self) -> Content:
         return asdict(self)

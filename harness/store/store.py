@@ -10,7 +10,6 @@ results/reruns/             a results folder of its own: finished runs done agai
 results/cache/              compiled kernels, and sound.json (verified.py)
 """
 
-import glob
 import os
 import shutil
 import tempfile
@@ -23,6 +22,15 @@ from harness.errors import UserError
 from harness.provenance.redact import redact, redact_file
 from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.files import now_iso, write_whole
+from harness.run.guarded import (
+    IN_FOLDER,
+    IN_ROOT,
+    KEPT,
+    OF_ATTEMPT,
+    check_folder,
+    folders_in,
+    is_file,
+)
 from harness.run.read import read_json
 from harness.run.results import Result, examine, result_in, stats_of
 from harness.store.claims import last_attempt, owner_of, read_owner, take
@@ -55,6 +63,7 @@ class Store:
         try:
             for name in ("runs", "experiments", "code", "environments"):
                 (root / name).mkdir(parents=True, exist_ok=True)
+                check_folder(root / name, below=IN_ROOT)
             with tempfile.TemporaryFile(dir=store.runs) as probe:
                 probe.write(b"ok" * 4096)
         except OSError as error:
@@ -68,7 +77,7 @@ class Store:
 
     def is_done(self, run_id: str) -> bool:
         """Whether a run has a result, sound or not."""
-        return os.path.exists(f"{self.runs}/{run_id}/result.json")
+        return is_file(f"{self.runs}/{run_id}/result.json")
 
     def repair(self, run_id: str) -> tuple[Result | None, str | None]:
         """A run's sound result, None if it has none, and what was wrong with it.
@@ -121,6 +130,7 @@ class Store:
         aside = self.root / "aside" / f"{run_id}-{uuid.uuid4().hex[:8]}"
         try:
             aside.parent.mkdir(exist_ok=True)
+            check_folder(aside.parent, below=IN_ROOT)
             os.rename(self.directory(run_id), aside)
         except OSError as error:
             raise ResultsError(self.root, error) from None
@@ -131,8 +141,8 @@ class Store:
         """The run id that begins with this; raises UserError where none or several do."""
         matches: list[str] = []
         if text:
-            paths = self.runs.glob(f"{glob.escape(text)}*")
-            matches = sorted(path.name for path in paths if path.is_dir())
+            names = folders_in(self.runs, below=IN_ROOT)
+            matches = [name for name in names if name.startswith(text)]
         if len(matches) == 1:
             return matches[0]
         if matches:
@@ -147,10 +157,8 @@ class Store:
 
     def states(self) -> Iterator[tuple[str, RunState]]:
         """Every run directory with its state."""
-        with os.scandir(self.runs) as entries:
-            for entry in entries:
-                if not entry.name.startswith(".") and entry.is_dir():
-                    yield entry.name, self.state(entry.name)
+        for run_id in folders_in(self.runs, below=IN_ROOT):
+            yield run_id, self.state(run_id)
 
     def state(self, run_id: str) -> RunState:
         """How a run stands, by its files and by who lives."""
@@ -167,8 +175,14 @@ class Store:
     def progress(self, run_id: str) -> Progress | None:
         """Where the run is; None before its first step."""
         run = self.directory(run_id)
-        content = read_json(run / "attempts" / str(last_attempt(run)) / "progress.json")
-        return Progress.from_json(content) if isinstance(content, dict) else None
+        path = run / "attempts" / str(last_attempt(run)) / "progress.json"
+        content = read_json(path, below=OF_ATTEMPT)
+        if not isinstance(content, dict):
+            return None
+        try:
+            return Progress.from_json(content)
+        except ValueError:
+            return None
 
     # ------------------------------------------------------------ how attempts end
 
@@ -181,7 +195,8 @@ class Store:
             if n is not None and not any(row.attempt == n and row.is_end for row in rows):
                 redact_file(run / "log.txt")
                 note_attempt(run, ended_now(n, status, reason))
-            for path in (run / "attempts").glob("*/owner.json"):
+            for number in folders_in(run / "attempts", below=IN_FOLDER):
+                path = run / "attempts" / number / "owner.json"
                 owner = read_owner(path)
                 if owner is not None and owner.token == token:
                     path.unlink(missing_ok=True)
@@ -203,6 +218,6 @@ class Store:
         path = self.root / kind / f"{digest}{suffix}"
         if not path.exists():
             try:
-                write_whole(path, lambda file: file.write(content()))
+                write_whole(path, lambda file: file.write(content()), below=KEPT)
             except OSError as error:
                 raise ResultsError(self.root, error) from None

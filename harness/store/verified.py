@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 
 from harness.run.files import write_text
+from harness.run.guarded import KEPT
 from harness.run.read import read_json
 from harness.run.results import examine, stats_of
 from harness.run.spec import RESULT_STATUSES
@@ -27,7 +28,7 @@ class VerifiedResults:
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.root / "cache" / "sound.json"
-        content = read_json(self.path)
+        content = read_json(self.path, below=KEPT)
         self.remembered: dict[str, str] = content if isinstance(content, dict) else {}
         self.learned: dict[str, str] = {}
 
@@ -61,4 +62,4 @@ class VerifiedResults:
         if len(self.learned) >= WORTH_WRITING:
             with suppress(OSError):
                 self.path.parent.mkdir(exist_ok=True)
-                write_text(self.path, json.dumps({**self.remembered, **self.learned}))
+                write_text(self.path, json.dumps({**self.remembered, **self.learned}), below=KEPT)

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from harness.run.document import Document
-from harness.run.plan import Plan
+from harness.run.guarded import experiments_in
+from harness.run.plan import Plan, plan_of
 from harness.run.read import read_json
 from harness.run.results import read_result
 from reports.analysis import samples
@@ -52,13 +53,14 @@ def pooled_sd(groups: Iterable[Iterable[float]]) -> tuple[float, int]:
 def other_plans(results: Path, name: str) -> list[Plan]:
     """Plans of the folder's other experiments that ran our own trainer."""
     plans = []
-    for path in sorted(results.glob("experiments/*/experiment.json")):
-        content = None if path.parent.name == name else read_json(path)
+    for other in experiments_in(results):
+        if other == name:
+            continue
+        content = read_json(results / "experiments" / other / "experiment.json")
         if not isinstance(content, dict) or "baseline_config" not in content:
             continue
-        # a damaged one says nothing
-        with suppress(KeyError, TypeError, ValueError, AttributeError):
-            plan = Plan.from_mapping(content)
+        with suppress(ValueError):  # a damaged one says nothing
+            plan = plan_of(content, other)
             if not plan.foreign and not plan.imported:
                 plans.append(plan)
     return plans

@@ -13,7 +13,8 @@ from typing import Any
 import pandas as pd
 
 from harness.run.document import Document
-from harness.run.plan import Plan
+from harness.run.guarded import experiments_in, is_file
+from harness.run.plan import Plan, plan_of
 from harness.run.retired import read_retired
 from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
@@ -29,7 +30,11 @@ def load(
 ) -> Experiment:
     """An experiment by name in R/experiments, or by its folder there."""
     folder = experiment_folder(Path(name_or_dir), Path(results))
-    plan = Plan.from_mapping(read_mapping(folder / "experiment.json"))
+    path = folder / "experiment.json"
+    try:
+        plan = plan_of(read_mapping(path), folder.name)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     root = folder.parent.parent / "runs"
     runs = [read_run(root, plan, planned) for planned in plan.runs]
     rows = [row_of(run) for run in runs]
@@ -52,12 +57,12 @@ def load(
 
 def experiment_folder(given: Path, results: Path) -> Path:
     """The folder given, or that of an experiment so named; raises ValueError with what there is."""
-    if (given / "experiment.json").is_file():
+    if is_file(given / "experiment.json"):
         return given
     folder = results / "experiments" / given
-    if (folder / "experiment.json").is_file():
+    if is_file(folder / "experiment.json"):
         return folder
-    names = sorted(path.parent.name for path in folder.parent.glob("*/experiment.json"))
+    names = experiments_in(results)
     hint = "run one first: ablate run EXP"
     if names:
         hint = f"there are {', '.join(names)}"

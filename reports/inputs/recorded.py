@@ -3,22 +3,23 @@
 Raises ValueError in one line for what cannot be read.
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from harness.run.attempts import read_attempts
 from harness.run.disturbed import disturbed_words
 from harness.run.document import Content, Document
+from harness.run.guarded import facts_of, is_file, read_bytes, read_text
 from harness.run.metrics import VALIDATION, Validation
+from harness.run.parse import parse_json, parse_yaml
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_lines
 from harness.run.results import Result
@@ -26,7 +27,6 @@ from reports.inputs.experiment import target_loss
 
 NO_RESULT = Result(status="none")  # every number of it unknown
 POINT = ("step", "val_loss", "train_time_s")
-YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OWN_LINES = re.compile(r"^(seed|replicate): (\d+)$", re.MULTILINE)  # tell the runs of one arm apart
 
 
@@ -176,9 +176,9 @@ def first_crossing(times: Any, losses: Any, target: float) -> float | None:
 
 
 def read_config_if_any(path: Path) -> Document:
-    if not path.is_file():
+    if not is_file(path):
         return {}
-    return parse_config(path.read_text(encoding="utf-8"))
+    return parse_config(read_text(path))
 
 
 def parse_config(text: str) -> Content:
@@ -191,12 +191,14 @@ def parse_config(text: str) -> Content:
 
 @lru_cache(maxsize=256)
 def parse_shared(text: str) -> Content:
-    content: Content = yaml.load(text, Loader=YAML_LOADER)
+    content = parse_yaml(text)
+    if not isinstance(content, dict):
+        raise ValueError("a config.yaml holds no mapping")
     return content
 
 
 def read_mapping_if_any(path: Path) -> Content:
-    if not path.is_file():
+    if not is_file(path):
         return {}
     return read_mapping(path)
 
@@ -205,7 +207,7 @@ def read_mapping(path: Path) -> Content:
     """A JSON file's content; raises ValueError where it is none, or no mapping."""
     cure = "delete the run's folder and run the experiment again"
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(read_bytes(path))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read as JSON ({error}): {cure}") from None
     if not isinstance(value, dict):
@@ -219,15 +221,14 @@ def existing_run(root: Path, planned: PlanRun) -> tuple[str, bool]:
     The current run comes first; an older one, the newest, where nothing current was begun.
     """
     current = planned.run_id
-    if (root / current / "result.json").is_file():
+    if is_file(root / current / "result.json"):
         return current, False
-    if (root / current / "attempts.jsonl").is_file():
+    if is_file(root / current / "attempts.jsonl"):
         return current, False
     made_at = {}
     for run_id in planned.older:
-        result = root / run_id / "result.json"
-        if result.is_file():
-            made_at[run_id] = result.stat().st_mtime
+        with suppress(OSError):
+            made_at[run_id] = facts_of(root / run_id, ["result.json"])[0].st_mtime
     if not made_at:
         return current, False
     return max(made_at, key=made_at.__getitem__), True
@@ -251,16 +252,17 @@ def read_validations(path: Path) -> list[Validation]:
     Lines cut short by a kill are left out.
     """
     try:
-        lines = [line for line in path.read_bytes().splitlines() if b'"val"' in line]
-        rows = json.loads(b"[%s]" % b",".join(lines))  # at once: five times as fast as one by one
+        lines = [line for line in read_bytes(path).splitlines() if b'"val"' in line]
+        rows = parse_json(b"[%s]" % b",".join(lines))  # at once: five times as fast as one by one
     except OSError:
         return []
     except ValueError:
         rows = read_lines(path)
     points = []
     for row in rows:
-        if isinstance(row, dict) and row.get("kind") == VALIDATION and "step" in row:
-            points.append(Validation.from_json(row))
+        if isinstance(row, dict) and row.get("kind") == VALIDATION:
+            with suppress(KeyError, ValueError):
+                points.append(Validation.from_json(row))
     return points
 
 

@@ -9,13 +9,14 @@ import json
 import math
 import os
 import shutil
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from harness.run.archive import unpacked
 from harness.run.document import Document
+from harness.run.guarded import KEPT, is_file, read_bytes, read_text
 from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.recorded import float_or_nan, read_validations
@@ -96,8 +97,8 @@ def log_text(results: Path, run_id: str, experiment: Experiment) -> str:
     environment = experiment.environments.get(run_id, {})
     digest = (config.get("source") or {}).get("digest")
     written = ""
-    if (folder / "config.yaml").is_file():
-        written = (folder / "config.yaml").read_text(encoding="utf-8")
+    if is_file(folder / "config.yaml"):
+        written = read_text(folder / "config.yaml")
     measured = metric_lines(folder, config)
     measured += memory_lines(experiment.results.get(run_id))
     parts = [
@@ -111,10 +112,11 @@ def log_text(results: Path, run_id: str, experiment: Experiment) -> str:
 
 def code_text(archive: Path) -> str:
     """Every file of the code that ran, one after the other."""
-    if not archive.is_file():
+    if not is_file(archive, below=KEPT):
         return f"# the code of this run ({archive.name}) is not in the results folder"
-    with zipfile.ZipFile(archive) as files:
-        texts = [f"# {'-' * 10} {name}\n{files.read(name).decode()}" for name in files.namelist()]
+    texts = []
+    for name, content in unpacked(read_bytes(archive, below=KEPT)).items():
+        texts.append(f"# {'-' * 10} {name}\n{content.decode('utf-8', 'replace')}")
     return "\n".join(texts)
 
 

@@ -1,11 +1,12 @@
 """A page's rows and curves against the files of the runs, and these against their digests."""
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness.run.digests import file_digest
+from harness.run.guarded import is_file, is_name, read_bytes, read_text
+from harness.run.parse import parse_json
 from reports.inputs.step_times import DIGITS, LEVELS
 from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, short_digest
 from reports.verify.page import Embedded, Row
@@ -32,16 +33,16 @@ def check_results(data: Embedded, rows: Sequence[Row], results: Path) -> Iterato
     """
     for planned in data["plan"]["runs"]:
         ids = ids_of(planned)
-        there = [i for i in ids if (results / "runs" / i / "result.json").is_file()]
+        there = [i for i in ids if is_name(i) and is_file(results / "runs" / i / "result.json")]
         if there and not any(i in data["results"] for i in there):
             yield f"run {there[0]} has a result in {results} that the page does not show"
     by_id = {row["run_id"]: row for row in rows}
     for run_id in data["results"]:
         folder = results / "runs" / run_id
-        if not (folder / "result.json").is_file():
+        if not is_name(run_id) or not is_file(folder / "result.json"):
             yield f"run {run_id}: {folder / 'result.json'} is missing"
             continue
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        result = parse_json(read_bytes(folder / "result.json"))
         yield from check_result(data, run_id, by_id.get(run_id, {}), folder, result)
         steps = data["step_times"].get(run_id)
         curve = curve_of(data, run_id)
@@ -77,7 +78,7 @@ def check_result(
 
 def has_digest(path: Path, recorded: str) -> bool:
     """Whether the file is there and has this SHA-256."""
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == recorded
+    return is_name(path.name) and is_file(path) and file_digest(path) == recorded
 
 
 def curve_of(data: Embedded, run_id: str) -> Embedded:
@@ -127,8 +128,8 @@ def check_curve(
 def validations(path: Path) -> list[Embedded]:
     """The records of a metrics file that are points of its curve."""
     points = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
+    for line in read_text(path).splitlines():
+        record = parse_json(line)
         if record.get("kind") == "val":
             points.append(record)
     return points

@@ -74,7 +74,7 @@ MAY_IMPORT = {
     "figures": {"run", "stats", "inputs", "analysis", "reports"},
     "page": {"run", "stats", "inputs", "analysis", "figures", "reports"},
     "submission": {"run", "stats", "inputs", "reports"},
-    "verify": {"stats", "inputs", "page"},
+    "verify": {"run", "stats", "inputs", "page"},
 }
 BOUNDARY_ONLY = {"pydantic", "pandas", "rich", "typer"}  # a bare GPU image trains without them
 CORE = tuple(

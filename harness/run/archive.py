@@ -1,0 +1,33 @@
+"""Kept code, unpacked in bounded memory: a small archive can ask for a great deal."""
+
+import io
+import zipfile
+import zlib
+
+MAX_FILES = 20_000  # in an archive of code
+MAX_BYTES = 1 << 28  # that they may unpack to
+
+
+def unpacked(content: bytes) -> dict[str, bytes]:
+    """The files of an archive by name, in bounded memory; raises ValueError where it is none.
+
+    No name leads out of the folder that it is unpacked in.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as zipped:
+            listed = zipped.infolist()
+            if len(listed) > MAX_FILES or sum(entry.file_size for entry in listed) > MAX_BYTES:
+                raise ValueError("it unpacks to more than code can have")
+            files = {}
+            for entry in listed:
+                _check_name(entry.filename)
+                files[entry.filename] = zipped.read(entry)
+            return files
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"no archive: {error}") from None
+
+
+def _check_name(name: str) -> None:
+    parts = name.split("/")
+    if not name or "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise ValueError(f"it holds a file named {name!r}")
