@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,48 @@ def watched(*arguments: object, cwd: Path, **variables: str) -> Said:
     started = note.read_text().splitlines() if note.exists() else []
     note.unlink(missing_ok=True)
     return Said(done, started)
+
+
+# Commands one after the other in one process, which may have so much memory: [code, out, err] of each as a line of JSON.
+IN_BOUNDS = """
+import contextlib, io, json, resource, sys
+mib, commands = json.loads(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
+from harness.__main__ import main
+for command in commands:
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(command)
+        except SystemExit as ended:
+            code = ended.code or 0
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+def bounded(*commands: Sequence[object], cwd: Path, mib: int = 2500) -> list[Said]:
+    """Commands in a process with a limit on its memory, which must end in time and by itself."""
+    asked = json.dumps([mib, [[str(word) for word in command] for command in commands]])
+    done = subprocess.run(
+        [sys.executable, "-c", IN_BOUNDS, asked],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0, f"it ended with {done.returncode}: {done.stderr[-2000:]}"
+    said = []
+    for line in done.stdout.splitlines():
+        code, out, err = json.loads(line)
+        assert "Traceback" not in err, err
+        assert "a fault of its own" not in err, err
+        ended = subprocess.CompletedProcess([], code, out, err)
+        said.append(Said(ended, []))
+    assert len(said) == len(commands)
+    return said
 
 
 def program(path: Path, mark: Path) -> Path:
