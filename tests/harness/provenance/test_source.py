@@ -40,6 +40,8 @@ OUTSIDE = {  # what harness.training.train imports beside the training part, and
     "harness.store.attempt": "writes what training measured",
     "harness.store.store": "where it is written",
     "harness.run.files": "how it is written",
+    "harness.run.guarded": "how files are opened",
+    "harness.run.typed": "refuses what was read; changes none of it",
     "harness.store.claims": "who writes it",
     "harness.provenance.machine": "describes the machine",
     "harness.provenance.source": "makes this digest",
