@@ -113,7 +113,8 @@ def measure(known: Measured, file: Path, jobs: int) -> None:
     options += ["--cov-report=", "-p", "tests.mutation.told", "--timeout=900"]
     options += ["-n", str(jobs), "--dist=loadfile"] if jobs > 1 else []
     told = folder / "told.json"
-    code, said = run_tests([*todo], options, 7200, MUTATION_TOLD=str(told))
+    variables = {"MUTATION_TOLD": str(told), "MUTATION_COVERAGE": str(config)}
+    code, said = run_tests([*todo], options, 7200, **variables)
     if not told.exists():
         raise SystemExit(f"the tests could not be measured (exit {code}):\n{said}")
     known.add(TREE, folder, told)

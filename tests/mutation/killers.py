@@ -17,7 +17,8 @@ source = .
 omit = tests/*, benchmarks/*
 data_file = {data}
 parallel = true
-patch = subprocess, fork, _exit
+patch = fork, _exit
+sigterm = true
 context = ${{PYTEST_CURRENT_TEST-}}
 disable_warnings = no-data-collected, module-not-measured, module-not-imported, no-ctracer
 """

@@ -93,10 +93,12 @@ class Mutant:
 def of_file(path: str, source: str) -> list[Mutant]:
     """Every sabotage of a file, in the order of its places."""
     nodes = [n for n in ast_nodes(get_ast(source)) if not isinstance(n, (Name, Newline, String))]
-    found = []
+    lines, found = source.splitlines(), []
     for name, operator in operators().items():
         places = [start for node in nodes for start, _ in operator.mutation_positions(node)]
         for occurrence, (line, column) in enumerate(places):
+            if lines[line - 1].startswith("if __name__"):
+                continue  # what a module does as a program is started by processes alone
             found.append(
                 Mutant(path=path, line=line, column=column, operator=name, occurrence=occurrence)
             )

@@ -1,4 +1,4 @@
-"""A plug-in of pytest for the measuring run: which tests passed, and how long each took."""
+"""A plug-in of pytest for the measuring run: which tests passed, how long each took, and what they start is measured."""
 
 import json
 import os
@@ -7,6 +7,11 @@ from pathlib import Path
 
 SECONDS: dict[str, float] = defaultdict(float)
 NOT_PASSED: set[str] = set()
+
+
+def pytest_configure(config) -> None:
+    """Processes that a test starts are measured too, with its name as their context: it is in their environment."""
+    os.environ["COVERAGE_PROCESS_START"] = os.environ["MUTATION_COVERAGE"]
 
 
 def pytest_runtest_logreport(report) -> None:
