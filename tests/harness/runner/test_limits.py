@@ -17,7 +17,7 @@ from harness.provenance.source import source_of
 from harness.run.read import read_lines
 from harness.run.spec import Outcome, PlannedRun
 from harness.runner import local, order
-from harness.runner.executor import ExecutorOptions, RunLimits, stop_signals
+from harness.runner.executor import ExecutorOptions, RunLimits, kernel_cache, stop_signals
 from harness.runner.local import Runner
 from harness.runner.messages import WorkerEvent, WorkerOrder
 from harness.runner.order import START_S, Execution, execute
@@ -188,6 +188,24 @@ def test_a_stop_ends_the_run_with_its_status(follow: Callable[..., Any]) -> None
     event, worker = follow([(0, begins), (1, None), (1, None)], stop=lambda: next(answers))
     assert (event.status, event.reason) == ("preempted", "stopped by a signal")
     assert worker.killed == 1
+
+
+@pytest.mark.parametrize(
+    ("wish", "device", "compiles"),
+    [
+        ("auto", "cpu", False),
+        ("auto", "cuda", True),
+        ("on", "cpu", True),
+        ("off", "cpu", False),
+        ("off", "cuda", False),
+    ],
+)
+def test_compiled_kernels_have_a_folder_where_there_are_any(
+    store: Store, wish: str, device: str, compiles: bool
+) -> None:
+    config = {**SPEC.config, "system": {"compile": wish}}
+    cache = kernel_cache(replace(SPEC, config=config, device=device), store)
+    assert (cache is not None) == compiles
 
 
 # ---------------------------------------------------------------- signals

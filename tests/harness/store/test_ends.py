@@ -138,7 +138,7 @@ def test_a_noted_end_gives_the_run_back(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("status", "noted"),
-    [("oom", {"peak_allocated_mib": 7.5, "peak_rss_mib": 31.0}), ("failed", {})],
+    [("oom", {"peak_allocated_mib": 7.5, "peak_rss_mib": 31.0}), ("failed", {}), ("timeout", {})],
 )
 def test_how_much_memory_a_run_took_is_noted_where_it_ran_out(
     store: Store, status: Any, noted: dict[str, float]
