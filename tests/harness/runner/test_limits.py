@@ -17,7 +17,8 @@ from harness.provenance.source import source_of
 from harness.run.read import read_lines
 from harness.run.spec import Outcome, PlannedRun
 from harness.runner import local, order
-from harness.runner.executor import ExecutorOptions, RunLimits, kernel_cache, stop_signals
+from harness.runner.executor import ExecutorOptions, RunLimits, stop_signals
+from harness.runner.kernels import kernel_cache
 from harness.runner.local import Runner
 from harness.runner.messages import WorkerEvent, WorkerOrder
 from harness.runner.order import START_S, Execution, execute
@@ -201,10 +202,10 @@ def test_a_stop_ends_the_run_with_its_status(follow: Callable[..., Any]) -> None
     ],
 )
 def test_compiled_kernels_have_a_folder_where_there_are_any(
-    store: Store, wish: str, device: str, compiles: bool
+    wish: str, device: str, compiles: bool
 ) -> None:
     config = {**SPEC.config, "system": {"compile": wish}}
-    cache = kernel_cache(replace(SPEC, config=config, device=device), store)
+    cache = kernel_cache(replace(SPEC, config=config, device=device))
     assert (cache is not None) == compiles
 
 
