@@ -11,6 +11,8 @@ import typer
 
 from harness.cli.options import EXIT_FAILED, EXIT_STOPPED
 
+MOST_LINES = 10  # of the table of verdicts on a terminal
+
 if TYPE_CHECKING:
     from harness.cli.progress import ProgressDisplay
     from harness.run.spec import PlannedRun
@@ -108,8 +110,29 @@ def finish(
     print(f"{name}: {state}: {n_done} runs, {n_diverged} diverged")
     if report:
         page = page_of(name, store, done, anew=bool(summary.statuses))
+        say_answer(name, store)
         print(f"report: {page}")
     raise typer.Exit(EXIT_FAILED if n_done < n_all else 0)
+
+
+def say_answer(name: str, store: "Store") -> None:
+    """The headline, and the verdicts in a table of at most MOST_LINES lines."""
+    from harness.cli.lookup import compared, load_for_report
+    from harness.cli.table import print_table
+    from reports.page.view import headline
+
+    loaded = load_for_report(name, store.root)
+    outcome = compared(loaded)
+    print(headline(loaded, outcome))
+    judged = [outcome.of(arm, outcome.primary) for arm in outcome.arms]
+    comparisons = [c for c in judged if c is not None]
+    n_shown = len(comparisons)
+    if n_shown >= MOST_LINES:
+        n_shown = MOST_LINES - 2  # beside the heading and the last line
+    rows = [vars(c) for c in comparisons[:n_shown]]
+    print_table(rows, ["arm", "delta", "low", "high", "p", "verdict"])
+    if n_shown < len(comparisons):
+        print(f"and {len(comparisons) - n_shown} more: ablate compare {name}")
 
 
 def say_failures(runs: "list[PlannedRun]", store: "Store", summary: "Summary") -> None:

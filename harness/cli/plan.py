@@ -39,7 +39,8 @@ class ArmFacts:
     runs: int
     done: int
     steps: int | list[int]  # several where the experiment has budgets
-    changes: list[str]
+    names: list[str]  # of its changes
+    changes: list[str]  # the settings that they make
     substituted: list[str]
 
 
@@ -200,11 +201,23 @@ def arm_facts(
             runs=len(run_ids),
             done=sum(run_id in done for run_id in run_ids),
             steps=list(e.budgets) or arm.config.schedule.steps,
+            names=[*arm.changes, *(f"{axis} {at}" for axis, at in arm.point.items())],
             changes=[f"{name}={value}" for name, value in arm.fields.items()],
             substituted=list(arm.substituted),
         )
         rows.append(row)
     return rows
+
+
+def changes_words(names: list[str], e: "Experiment") -> str:
+    """An arm's changes by name; of more than half of all of them, those that it lacks."""
+    everything = dict.fromkeys(name for arm in e.arms for name in arm.changes)
+    lacking = [name for name in everything if name not in names]
+    if len(everything) > 3 and len(lacking) < len(everything) / 2:
+        points = [name for name in names if name not in everything]
+        without = f"all but {', '.join(lacking)}" if lacking else "all"
+        return ", ".join([without, *points])
+    return ", ".join(names)
 
 
 def print_overview(plans: list[PlanFacts], *, json: bool) -> None:
@@ -253,7 +266,9 @@ def print_plan(
     print(f"{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {facts.done} done")
     if facts.stale:
         print(facts.stale)
-    rows = [vars(arm) for arm in facts.arms]
+    rows = []
+    for arm in facts.arms:
+        rows.append(vars(arm) | {"changes": changes_words(arm.names, e)})
     print_table(rows, ["arm", "runs", "done", "steps", "changes"])
     print_notes(e)
     if facts.follows:

@@ -55,7 +55,8 @@ class ProgressDisplay:
             self.n_done += ended.status in ("finished", "diverged")
             left = self.left()
         run = ended.run
-        line = f"[{self.n_done}/{self.n_all}] {run.arm}, seed {run.spec.seed}: {ended.status}"
+        which = f"{run.arm}, seed {run.spec.seed}, {run.spec.budget} steps"
+        line = f"[{self.n_done}/{self.n_all}] {which}: {ended.status}"
         if ended.val_loss is not None:
             line += f" val_loss {ended.val_loss:.4f}"
         if ended.reason:

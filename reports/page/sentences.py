@@ -7,32 +7,47 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.run.plan import Lock, Plan
+from reports.analysis.recipe import Recipe
 from reports.analysis.types import Caution, Comparison, Comparisons, PublishedVerdict, effect
 from reports.format import effect_kind, plural, show
 from reports.page.cells import METRIC_WORDS, Part, number, words
+from reports.page.scope import arms_with_rates, moves_rates
 
 ESTIMANDS = {
-    "at-rate": "at-rate: the baseline's learning rates for every arm",
+    "at-rate": "at-rate: the baseline's learning rates for every arm{but_for}",
     "retuned": "retuned: every arm at its own best learning rate",
 }
 NAMED = 4  # arms that a sentence names; the rest is counted
 
 
 def answer(outcome: Comparisons) -> str:
-    """The headline: one or two sentences that answer the question as far as the runs allow."""
+    """The headline: sentences that answer the question as far as the runs allow."""
+    judged = [outcome.of(arm, outcome.primary) for arm in outcome.arms]
+    compared = [c for c in judged if c is not None]
+    if not compared:
+        return without_comparison(outcome)
+    sentence = sentence_on(outcome, outcome.primary)
+    if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
+        sentence += f" {sentence_on(outcome, 'heldout_loss')}"
+    is_decided = any(c.kind in ("helps", "hurts") for c in compared)
+    if is_decided and any(c.exploratory for c in compared):
+        return f"Exploratory: {sentence}"
+    return sentence
+
+
+def sentence_on(outcome: Comparisons, name: str) -> str:
+    """What the runs say of a metric: what helps, what hurts, what is equal, what is undecided."""
     compared: dict[str, Comparison] = {}
     groups: dict[str, list[str]] = {"helps": [], "hurts": [], "equal": [], "open": []}
     for arm in outcome.arms:
-        c = outcome.of(arm, outcome.primary)
+        c = outcome.of(arm, name)
         if c is not None:
             compared[arm] = c
         if c is None or c.kind not in groups:
             groups["open"].append(arm)
         else:
             groups[c.kind].append(arm)
-    if not compared:
-        return without_comparison(outcome)
-    metric = METRIC_WORDS[outcome.primary]
+    metric = METRIC_WORDS[name]
     clauses = []
     for kind, comparative in (("helps", "better"), ("hurts", "worse")):
         if groups[kind]:
@@ -50,11 +65,7 @@ def answer(outcome: Comparisons) -> str:
             clauses.append(f"{undecided} {verb_for(groups['open'], 'is', 'are')} undecided")
         else:
             clauses.append(f"Undecided in {metric}: {undecided}")
-    sentence = f"{'; '.join(clauses)}."
-    is_exploratory = any(c.exploratory for c in compared.values())
-    if is_exploratory and (groups["helps"] or groups["hurts"]):
-        return f"Exploratory: {sentence}"
-    return sentence
+    return f"{'; '.join(clauses)}."
 
 
 def without_comparison(outcome: Comparisons) -> str:
@@ -103,18 +114,19 @@ class Fact:
 
 
 def facts(
-    plan: Plan, outcome: Comparisons, runs: pd.DataFrame, *, accept_stale: bool
+    recipe: Recipe, outcome: Comparisons, runs: pd.DataFrame, *, accept_stale: bool
 ) -> list[Fact]:
     """What a reader must know to weigh the verdicts, from who confirmed them to the locked plan.
 
     accept_stale: runs of an older source are counted.
     """
+    plan = recipe.plan
     if plan.evidence:
         return evidence_facts(plan, runs)
     unit = plan.corpus.unit
     return [
         standing(plan),
-        *estimand_facts(plan),
+        *estimand_facts(recipe),
         Fact(text=f"{len(plan.arms)} arms, {counted_seeds(plan, runs)}"),
         looks(outcome),
         where_run(runs),
@@ -137,9 +149,20 @@ def standing(plan: Plan) -> Fact:
     return Fact(text="exploratory", warn=True)
 
 
-def estimand_facts(plan: Plan) -> list[Fact]:
+def estimand_facts(recipe: Recipe) -> list[Fact]:
+    """At whose learning rates arms were compared; nothing where nobody knows them."""
+    plan = recipe.plan
+    if plan.imported or plan.foreign:
+        return []
+    if moves_rates(plan) and plan.estimand == "at-rate":
+        return [Fact(text="rates along the axis, the same for every arm at a point")]
+    but_for = ""
+    setters = arms_with_rates(recipe)
+    if setters:
+        verb = verb_for(setters, "sets", "set")
+        but_for = f" but {listing(setters, most=NAMED)}, which {verb} other ones"
     estimands = sorted({arm.estimand for arm in plan.arms})
-    return [Fact(text=ESTIMANDS.get(estimand, estimand)) for estimand in estimands]
+    return [Fact(text=ESTIMANDS.get(e, e).format(but_for=but_for)) for e in estimands]
 
 
 def looks(outcome: Comparisons) -> Fact:

@@ -15,6 +15,7 @@ from reports.page.cells import METRIC_WORDS, Part
 from reports.page.draw import palette_of
 from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page.recipe import RecipeBox, recipe_box
+from reports.page.scope import scope, shares_answer
 from reports.page.sentences import Fact, answer, facts, notes, published_parts
 from reports.page.settings import (
     Differences,
@@ -106,12 +107,20 @@ def verdicts_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, 
     left_out = [f"Left out: {text}." for text in plan.left_out]
     return Verdicts(
         section="Verdicts",
-        answer=answer(outcome),
+        answer=headline(experiment, outcome),
         lead=lead(plan, outcome),
         heads=heads(outcome, plan.corpus.unit),
         rows=verdict_rows(outcome, css, final=bool(plan.imported)),
         notes=[*notes(outcome), *left_out],
     )
+
+
+def headline(experiment: Experiment, outcome: Comparisons) -> str:
+    """The answer; a Shapley design's begins with the shares."""
+    text = answer(outcome)
+    if experiment.plan.design == "shapley":
+        text = f"{shares_answer(experiment)} {text}".strip()
+    return text
 
 
 def evidence_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, str]) -> Verdicts:
@@ -167,6 +176,7 @@ class View:
     name: str
     question: str
     verdicts: Verdicts
+    scope: str
     facts: Sequence[Fact]
     published: Sequence[Part]
     studies: Sequence[Study]
@@ -206,7 +216,8 @@ def view(
         name=experiment.name,
         question=plan.question or f"What do the changes of {experiment.name} do?",
         verdicts=verdicts,
-        facts=facts(plan, outcome, runs, accept_stale=experiment.accept_stale),
+        scope=scope(recipe, outcome),
+        facts=facts(recipe, outcome, runs, accept_stale=experiment.accept_stale),
         published=published,
         studies=studies(experiment),
         failures=failures(runs[~waiting], experiment.results),

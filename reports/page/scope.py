@@ -1,0 +1,104 @@
+"""What a headline holds for, and what does not follow from it."""
+
+from harness.run.plan import Plan
+from reports.analysis.attribution import attributions
+from reports.analysis.recipe import Recipe
+from reports.analysis.recipe_columns import RECIPE_COLUMNS
+from reports.analysis.recipe_facts import RATE
+from reports.analysis.types import Comparisons
+from reports.format import interval, show
+from reports.inputs.columns import json_row
+from reports.inputs.experiment import Experiment
+
+NAMED_SHARES = 6  # of a Shapley design, in the headline
+
+
+def scope(recipe: Recipe, outcome: Comparisons) -> str:
+    """Size, budget, rates and text of the runs, what a rung is, and what does not follow."""
+    plan = recipe.plan
+    if plan.evidence:
+        return ""
+    facts = json_row(RECIPE_COLUMNS, recipe)
+    parts = []
+    if facts["layers"] is not None and facts["width"] is not None:
+        parts.append(f"{facts['layers']} layers of width {facts['width']}")
+    elif facts["layers"] is not None:
+        parts.append(f"{facts['layers']} layers")
+    if outcome.budget is not None:
+        parts.append(f"{outcome.budget} steps")
+    rates = rate_words(recipe)
+    if rates:
+        parts.append(rates)
+    if facts["corpus"] is not None:
+        parts.append(f"on {plan.corpus.name}")
+    sentences = []
+    if parts:
+        sentences.append(f"All this at {', '.join(parts)}.")
+    if plan.imported or plan.foreign:
+        sentences.append("Size and rates are the scripts' own and not known here.")
+    if plan.design == "ladder":
+        sentences.append(
+            "Each rung holds every part before it, so that its difference to the baseline is "
+            "theirs together."
+        )
+    sentences.append(
+        "It does not follow that an effect, or its sign, is the same at another size, budget, "
+        "learning rate or text."
+    )
+    return " ".join(sentences)
+
+
+def rate_words(recipe: Recipe) -> str:
+    """Whose learning rates the arms trained at; '' where nobody knows."""
+    plan = recipe.plan
+    rates = json_row(RECIPE_COLUMNS, recipe)["rates"]
+    if rates is None:
+        return ""
+    if plan.estimand == "retuned" and not plan.axes:
+        return "each arm's own best rates"
+    if moves_rates(plan):
+        return "rates along the axis"
+    if plan.departures is None:
+        return f"the baseline's {rates}"
+    if any(field.endswith(RATE) for field in plan.departures):
+        return f"rates set by the experiment ({rates})"
+    return f"{plan.base}'s rates for scale {plan.scale}"
+
+
+def moves_rates(plan: Plan) -> bool:
+    """Whether an axis changes learning rates."""
+    return any(part.strip().endswith(RATE) for axis in plan.axes for part in axis.split(","))
+
+
+def arms_with_rates(recipe: Recipe) -> list[str]:
+    """The arms that trained at other learning rates than the baseline."""
+    rates = [
+        field for field in recipe.differing if field.startswith("optim.") and field.endswith(RATE)
+    ]
+    arms = []
+    for arm in recipe.by_arm:
+        if any(recipe.values(arm, field) != recipe.of_baseline(field) for field in rates):
+            arms.append(arm)
+    return arms
+
+
+def shares_answer(experiment: Experiment) -> str:
+    """The headline of a Shapley design: every change's share of the whole; '' before there is."""
+    for table in attributions(experiment):
+        if table.metric != "val_loss" or table.total is None:
+            continue
+        shares = {}
+        for change, columns in table.shares.items():
+            if "shapley" in columns:
+                shares[change] = columns["shapley"]
+        largest = sorted(shares, key=lambda change: -abs(shares[change].value))
+        parts = []
+        for change in largest[:NAMED_SHARES]:
+            share = shares[change]
+            bounds = interval(share.low, share.high, "loss_delta")
+            parts.append(f"{change} {show(share.value, 'loss_delta')} {bounds}".strip())
+        if len(largest) > NAMED_SHARES:
+            parts.append(f"{len(largest) - NAMED_SHARES} more")
+        whole = show(table.total.value, "loss_delta")
+        return f"Of {whole} {table.unit} all together, the Shapley shares are: {'; '.join(parts)}."
+    return ""

@@ -1,0 +1,99 @@
+"""What the headline holds for: size, steps, whose rates; the held-out text; shares; and on the terminal."""
+
+import json
+
+import pytest
+
+from harness.cli.complete import MOST_LINES, say_answer
+from harness.cli.plan import changes_words
+from harness.experiment.experiment import load_experiment
+from harness.store.store import Store
+from reports.inputs.load import load
+from reports.page.write import write_report
+from reports.verify.verify import verify
+from tests.report_arms import FACTORIAL, LADDER, Arm, many_arms
+from tests.report_fixtures import write_experiment
+
+
+def edit_plan(root, **changes):
+    path = root / "experiments/split/experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def page_of(root):
+    page = write_report([load("split", root)], root / "page.html")
+    return page, page.read_text()
+
+
+def test_size_steps_and_rates_stand_below_the_answer_and_what_does_not_follow(tmp_path):
+    write_experiment(tmp_path, n_seeds=2)
+    edit_plan(tmp_path, departures={"model.n_layer": 8})
+    page, text = page_of(tmp_path)
+    assert "All this at 2 layers, 300 steps, r07&#39;s rates for scale tiny, on stdlib." in text
+    assert "Each rung holds every part before it" in text
+    assert "It does not follow that an effect, or its sign, is the same at another size" in text
+    page.write_text(text.replace("2 layers, 300 steps, r07", "12 layers, 6200 steps, r07"))
+    assert any("the sentence 0 scope differs" in sentence for sentence in verify(page))
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({}, "the baseline&#39;s muon_lr 0.02"),  # an older plan: whose they are is not known
+        ({"departures": {"optim.muon_lr": 0.05}}, "rates set by the experiment (muon_lr 0.02)"),
+        ({"departures": {}, "estimand": "retuned"}, "each arm&#39;s own best rates"),
+    ],
+)
+def test_rates_are_the_records_only_where_they_are(tmp_path, plan, said):
+    write_experiment(tmp_path, n_seeds=2)
+    edit_plan(tmp_path, **plan)
+    assert said in page_of(tmp_path)[1]
+
+
+def test_an_arm_with_rates_of_its_own_is_named_and_a_log_has_none(tmp_path):
+    faster = Arm(name="fast", changes=("fast",), fields=(("optim.muon_lr", 0.04),))
+    write_experiment(tmp_path, arms=(LADDER[0], LADDER[1], faster), n_seeds=2)
+    text = page_of(tmp_path)[1]
+    assert "the baseline&#39;s learning rates for every arm but fast, which sets other ones" in text
+    edit_plan(tmp_path, imported=True)
+    text = page_of(tmp_path)[1]
+    assert "learning rates for every arm" not in text
+    assert "Size and rates are the scripts&#39; own and not known here." in text
+
+
+def test_the_held_out_loss_is_in_the_headline(tmp_path):
+    write_experiment(tmp_path, arms=LADDER[:2], n_seeds=5)
+    for path in (tmp_path / "runs").glob("*/result.json"):
+        result = json.loads(path.read_text())
+        worse = "untied_head: true" in (path.parent / "config.yaml").read_text()
+        result["heldout_loss"] = result["val_loss"] + 0.5 * worse
+        path.write_text(json.dumps(result))
+    assert "worse than r07 in held-out loss" in page_of(tmp_path)[1]
+
+
+def test_a_shapley_design_begins_with_its_shares(tmp_path):
+    write_experiment(tmp_path, arms=FACTORIAL, design="shapley", n_seeds=5)
+    page, text = page_of(tmp_path)
+    assert "all together, the Shapley shares are: untied_head −0.01" in text
+    assert verify(page) == []
+    page.write_text(text.replace("shares are: untied_head −0.01", "shares are: untied_head −0.09"))
+    assert verify(page)
+
+
+def test_a_finished_run_ends_with_the_answer_in_ten_lines(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("harness.cli.lookup.load_for_report", load)  # as they are: none is stale
+    write_experiment(tmp_path, arms=many_arms(40), design="add-one", n_seeds=3)
+    say_answer("split", Store.create(tmp_path))
+    answer, *table = capsys.readouterr().out.splitlines()
+    assert answer.startswith("Exploratory: ") and "better than" in answer
+    assert len(table) == MOST_LINES and table[-1] == "and 31 more: ablate compare split"
+    assert table[0].split() == ["arm", "delta", "low", "high", "p", "verdict"]
+
+
+def test_a_plan_names_changes_and_not_settings():
+    whole = load_experiment("r18_leave_one_out", device="cpu")
+    words = {arm.name: changes_words([*arm.changes], whole) for arm in whole.arms}
+    assert max(map(len, words.values())) < 100
+    assert "all" in words.values() and "all but softcap" in words.values()
+    small = load_experiment("quickstart", device="cpu")
+    assert changes_words(["untied_head"], small) == "untied_head"
