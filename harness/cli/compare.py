@@ -23,6 +23,7 @@ COMPARE_SCHEMA = 1
 PAIR_RULE = "track3-pair"
 PAIR = ("old_mean", "old_n", "old_steps", "new_mean", "new_n", "new_steps")
 RULE_KEYS = ("rule", "n", "mean", "sd", "statistic", "p", "threshold", "significant")
+NAMED = 8  # arms that a line on many of them names
 
 
 @app.command()
@@ -95,6 +96,13 @@ def of_times(outcome: "Comparisons") -> dict["Caution", list[str]]:
     return arms_of
 
 
+def few_of(names: "Sequence[str]") -> str:
+    """Names in a line that can be read, however many there are."""
+    if len(names) <= NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
+
+
 def doubts(outcome: "Comparisons") -> list[str]:
     """Every warning as a sentence; one that is not about the whole experiment names its arms."""
     arms_of = of_times(outcome)
@@ -104,7 +112,7 @@ def doubts(outcome: "Comparisons") -> list[str]:
     sentences = [warning.text for warning in outcome.warnings]
     for warning, arms in arms_of.items():
         if warning not in outcome.warnings:
-            named = ", ".join(dict.fromkeys(arms))
+            named = few_of(list(dict.fromkeys(arms)))
             sentences.append(f"{named}: {warning.text}")
     return sentences
 

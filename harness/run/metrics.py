@@ -16,7 +16,7 @@ class MetricRow(Protocol):
     def to_json(self) -> Content: ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)  # a log may have a million
 class Validation:
     """A point of a run's curve."""
 

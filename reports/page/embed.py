@@ -18,6 +18,7 @@ from harness.run.plan import Plan
 from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.step_times import StepTimes
+from reports.page.thin import thinned
 
 LOSS_DIGITS, TIME_DIGITS = 6, 4
 # Of a result, beside its row; the whole file is known by its digest.
@@ -157,7 +158,7 @@ def embed_experiment(experiment: Experiment) -> Content:
         "retired": list(experiment.retired),
         "plugins": dict(experiment.plugins),
         "runs": embed_table(experiment.runs),
-        **embed_curves(experiment.curves),
+        **embed_curves(thinned(experiment.curves)),
         "configs": pooled(experiment.configs),
         "environments": pooled(experiment.environments),
         "step_times": step_times,

@@ -23,6 +23,7 @@ RECORDED = (
     "tokens",
     "peak_allocated_mib",
 )
+MOST = 2000  # points: of a longer curve the page shows a part, at least half as many
 TIMES = ("train_time_s", "step_ms")  # no times where the machine stood still
 
 
@@ -109,8 +110,17 @@ def check_curve(
         return
     if not timed:
         points = [{**point, "train_time_s": None, "step_times_ms": None} for point in points]
+    steps_shown = curve.get("step", [])
+    if len(points) > MOST:
+        shown = set(steps_shown)
+        thin = [point for point in points if point["step"] in shown]
+        if len(thin) < MOST // 2 or thin[0] is not points[0] or thin[-1] is not points[-1]:
+            yield f"run {run_id}: the curve on the page is too small a part of {path.name}"
+            return
+    else:
+        thin = points
     for column, digits in (("step", 0), ("val_loss", LOSS_DIGITS), ("train_time_s", TIME_DIGITS)):
-        if not all_rounded(curve.get(column, []), [point[column] for point in points], digits):
+        if not all_rounded(curve.get(column, []), [point[column] for point in thin], digits):
             yield f"run {run_id}: the curve's {column} on the page is not that of {path.name}"
             return
     times: list[float] = []
