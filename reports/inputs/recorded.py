@@ -262,12 +262,12 @@ def read_validations(path: Path) -> list[Validation]:
         if b'"val"' in line:
             lines.append(line)
         if len(lines) == LINES_AT_ONCE:
-            points += points_of(lines)
+            points += validations_in(lines)
             lines = []
-    return points + points_of(lines)
+    return points + validations_in(lines)
 
 
-def points_of(lines: Sequence[bytes]) -> list[Validation]:
+def validations_in(lines: Sequence[bytes]) -> list[Validation]:
     """Parsed at once, which is five times as fast as one by one."""
     try:
         rows = parse_json(b"[%s]" % b",".join(lines))

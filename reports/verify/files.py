@@ -23,7 +23,7 @@ RECORDED = (
     "tokens",
     "peak_allocated_mib",
 )
-MOST = 2000  # points: of a longer curve the page shows a part, at least half as many
+WHOLE_UP_TO = 2000  # points: of a longer curve the page shows a part, at least half as many
 TIMES = ("train_time_s", "step_ms")  # no times where the machine stood still
 
 
@@ -111,10 +111,10 @@ def check_curve(
     if not timed:
         points = [{**point, "train_time_s": None, "step_times_ms": None} for point in points]
     steps_shown = curve.get("step", [])
-    if len(points) > MOST:
+    if len(points) > WHOLE_UP_TO:
         shown = set(steps_shown)
         thin = [point for point in points if point["step"] in shown]
-        if len(thin) < MOST // 2 or thin[0] is not points[0] or thin[-1] is not points[-1]:
+        if len(thin) < WHOLE_UP_TO // 2 or thin[0] is not points[0] or thin[-1] is not points[-1]:
             yield f"run {run_id}: the curve on the page is too small a part of {path.name}"
             return
     else:
