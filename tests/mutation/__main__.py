@@ -176,7 +176,7 @@ def table(fates: dict[Mutant, str]) -> str:
     lines.append("")
     for mutant, end in fates.items():
         if end in ("survived", "untested"):
-            shown = mutant.shown((ROOT / mutant.path).read_text(encoding="utf-8"))
+            shown = mutant.shown((TREE / mutant.path).read_text(encoding="utf-8"))
             lines.append(f"{end}: {shown}  [{mutant.operator}]")
     return "\n".join(lines)
 
