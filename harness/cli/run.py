@@ -36,7 +36,7 @@ class RunOptions:
 
     experiment: Exp
     seeds: Seeds = None
-    executor: Annotated[str, typer.Option(help="local or slurm")] = DEFAULT
+    executor: Annotated[str, typer.Option(help=" or ".join(EXECUTORS))] = DEFAULT
     cluster: Annotated[
         Path | None,
         typer.Option(

@@ -30,7 +30,9 @@ class LineFormat:
     """How one era writes a measurement.
 
     pattern: with the groups step, kind and loss, and, where the era has them, total (steps of the
-    run), time and average (per step), both in ms; kinds: the era's word for a loss -> its kind.
+    run), time and average (per step), each with its unit, ms or s, in a group of its own
+    (time_unit, average_unit): a time without one is not taken. kinds: the era's word for a loss ->
+    its kind.
     """
 
     start: bytes  # of every such line
