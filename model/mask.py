@@ -33,6 +33,10 @@ IN_WINDOW: dict[str | None, Callable[[Tensor, Tensor, Any], Tensor]] = {
 }
 
 
+# window kind -> the part of IN_WINDOW that the hand-made lists of blocks do not hold by themselves
+WITHIN_BLOCKS: dict[str | None, str | None] = {"token": "token", "block": None, "clipped": "token"}
+
+
 def document_ids(ids_T: Tensor, separator: int) -> Tensor:
     """Document of every position: (T,) token ids to (T,) int32 ids, counted from 0."""
     return (ids_T == separator).cumsum(0, dtype=torch.int32)
@@ -75,11 +79,14 @@ def block_mask(doc_T: Tensor, window: Tensor | None, kind: str | None, builder: 
     """FlexAttention's mask.
 
     builder: "traced" by the library; "partial" and "partial_and_full" by hand from document
-    ranges.
+    ranges. Kernels ask the function in listed blocks alone, so what the lists hold is not asked
+    again; outside of a compiled graph the library asks it everywhere.
     """
+    by_hand = builder != "traced" and torch.compiler.is_compiling()
+    asked = WITHIN_BLOCKS.get(kind) if by_hand else kind
 
     def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return allowed(q, k, doc_T, window, kind)
+        return allowed(q, k, doc_T, window, asked)
 
     T = doc_T.shape[0]
     if builder == "traced":

@@ -345,7 +345,7 @@ def cuda_settings(config: RunConfig) -> list[Any]:
     nothing = lambda *a, **kw: None  # noqa: E731
     with (
         inductor.patch(coordinate_descent_tuning=None),
-        patch.object(torch.cuda.memory, "_set_allocator_settings", asked.append),
+        patch.object(harness.training.runtime, "set_allocator", asked.append),
         patch.object(torch.cuda, "reset_peak_memory_stats", nothing),
         patch.object(torch, "ones", lambda *a, **kw: ones),
         patch.object(torch._dynamo, "reset", nothing),

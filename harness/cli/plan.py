@@ -286,6 +286,16 @@ def print_notes(e: "Experiment") -> None:
         print(f"substituted on this machine: {note}")
     for note in e.left_out:
         print(f"left out: {note}")
+    dear = []
+    for arm in e.arms:
+        compiled = e.device == "cuda" and arm.config.system.compile != "off"
+        if compiled and arm.config.model.loss_rows is not None:
+            dear.append(arm.name)
+    if dear:
+        print(
+            f"model.loss_rows in {', '.join(dear)} saves memory and costs time where it is compiled"
+            " on a GPU: about 30 ms a step at r08's full size"
+        )
 
 
 def print_missing_corpus(e: "Experiment", planned: "list[PlannedRun]") -> None:

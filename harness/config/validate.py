@@ -13,6 +13,7 @@ from harness.errors import UserError
 from harness.model.layout import attention_free, table_of_layer
 
 MAX_PARAMETERS = 10**11  # beyond this a configuration is a typing error
+MAX_EAGER_SCORES = 2**31  # FlexAttention's, where nothing is compiled: 8 GiB in fp32
 MAX_ROUND_TOKENS = 2**34  # read by all ranks together
 
 
@@ -174,6 +175,19 @@ def refused_shapes_and_dtypes(c: RunConfig) -> Iterator[str]:
         )
 
 
+def refused_eager_scores(c: RunConfig) -> Iterator[str]:
+    if c.model.attn_kernel != "flex" or c.system.compile != "off":
+        return
+    n_heads = c.model.d_model // c.model.head_dim
+    scores = n_heads * c.data.seq_len**2
+    if scores > MAX_EAGER_SCORES:
+        yield (
+            f"system.compile=off with model.attn_kernel=flex would hold data.seq_len="
+            f"{c.data.seq_len} squared scores of {n_heads} heads, {4 * scores / 2**30:.0f} GiB in "
+            "every layer: leave system.compile at auto, or use model.attn_kernel=dense"
+        )
+
+
 def refused_totals(c: RunConfig) -> Iterator[str]:
     m, d = c.model, c.data
     in_blocks = (4 + 2 * m.mlp_ratio) * m.n_layer * m.d_model**2  # attention's matrices, the MLP's
@@ -199,6 +213,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_windows,
     refused_ramps,
     refused_shapes_and_dtypes,
+    refused_eager_scores,
     refused_totals,
 )
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,10 +25,10 @@ from harness.run.spec import RESULT_STATUSES, SCHEMA, Outcome, RunSpec
 from harness.store.claims import SIGNS, dead_after_s, owns, take
 from harness.store.errors import ResultsError
 from harness.store.log_file import HeadAndTail
+from harness.store.shown import ShownProgress
 from harness.store.state import Progress
 from harness.store.store import Store
 
-PROGRESS_S = 1.0  # progress.json is written at most once in this time
 LEFT_BEHIND = (*DIGESTED, "log.txt", "checkpoint.pt")
 
 
@@ -66,7 +65,8 @@ class RunWriter:
         self.folder = self.run / "attempts" / str(attempt)
         self._files: list[IO[str]] = []
         self._released, self._writing = threading.Event(), threading.Lock()
-        self._shown_s, self._last_val = float("-inf"), None
+        self._last_val = None
+        self._shown = ShownProgress(self.folder, self.still_mine)
         try:
             self._refuse_lost()
             self._clear()
@@ -187,18 +187,8 @@ class RunWriter:
 
     @_reported
     def heartbeat(self, step: int, n_steps: int) -> None:
-        """Say where the run is; at most once a second, by a clock that never jumps."""
-        now = time.monotonic()
-        if now - self._shown_s >= PROGRESS_S:
-            self._shown_s = now
-            shown = Progress(step=step, steps=n_steps, val_loss=self._last_val)
-            beside = self.folder / ".progress.json"
-            try:
-                beside.write_text(json.dumps(shown.to_json()))
-                os.replace(beside, self.folder / "progress.json")
-            except FileNotFoundError:
-                if self.still_mine():
-                    raise
+        """Say where the run is; what kept an earlier step from being shown is raised now."""
+        self._shown.show(Progress(step=step, steps=n_steps, val_loss=self._last_val))
 
     @_reported
     def save(self, name: str, write: Callable[[IO[bytes]], Any]) -> None:
@@ -273,6 +263,7 @@ class RunWriter:
     def release(self) -> None:
         """Give the run back."""
         self._released.set()
+        self._shown.end()
         for file in self._files:
             with suppress(OSError):  # a full disk: what is not written is not needed
                 file.close()

@@ -33,6 +33,15 @@ def join_group(world_size: int, device: str) -> int:
     return dist.get_rank()
 
 
+def set_allocator(settings: str) -> None:
+    """Of memory on the device, as PYTORCH_ALLOC_CONF has them, but for the segments to come."""
+    newer = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+    if newer is None:
+        torch.cuda.memory._set_allocator_settings(settings)
+    else:
+        newer(settings)
+
+
 def set_runtime(config: RunConfig, device: str, *, seed: int) -> None:
     """Write every process-wide setting for this run.
 
@@ -49,9 +58,7 @@ def set_runtime(config: RunConfig, device: str, *, seed: int) -> None:
     torch.manual_seed(seed)
     if device == "cuda":
         torch.cuda.empty_cache()  # what the run before left cached, in segments of its own kind
-        torch.cuda.memory._set_allocator_settings(
-            f"expandable_segments:{config.system.expandable_segments}"
-        )
+        set_allocator(f"expandable_segments:{config.system.expandable_segments}")
         torch.cuda.reset_peak_memory_stats()
         if config.system.cuda_warm_start:
             torch.ones(1, device="cuda", requires_grad=True).backward()

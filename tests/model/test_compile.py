@@ -13,11 +13,13 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 from torch.nn.attention import SDPBackend
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 import harness.model.attention
 from harness.config.presets import preset_values
 from harness.config.run import RunConfig, with_fields
 from harness.model.gpt import GPT
+from harness.model.mask import BLOCK, block_mask, document_ids
 from harness.model.precision import dtypes
 from harness.optim.orthogonalize import FORMS, NORMS, orthogonalize
 from harness.training.core import Core
@@ -103,13 +105,120 @@ def test_forward_and_loss_are_one_graph(name: str, graphs: Graphs) -> None:
     assert graphs.calls.isdisjoint({"cos", "sin", "outer"}), "the tables are made outside"
 
 
+def listed(mask: BlockMask) -> torch.Tensor:
+    """(N, N): the blocks that the mask's lists hold, partial or full."""
+    n = mask.seq_lengths[0] // BLOCK
+    found = torch.zeros(n, n + 1, dtype=torch.bool)  # a column for what lies behind a list's end
+    for counts, indices in (
+        (mask.kv_num_blocks, mask.kv_indices),
+        (mask.full_kv_num_blocks, mask.full_kv_indices),
+    ):
+        if counts is not None:
+            ends = torch.arange(n) < counts[0, 0][:, None]
+            found = found.scatter(1, indices[0, 0].long().where(ends, n), True)
+    return found[:, :n]
+
+
+def flex_by_blocks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> torch.Tensor:
+    """As a kernel reads the mask: its function in listed blocks alone. Eager code asks that everywhere."""
+    blocks = listed(mask)
+
+    def mask_mod(
+        b: torch.Tensor, h: torch.Tensor, q: torch.Tensor, k: torch.Tensor
+    ) -> torch.Tensor:
+        return blocks[q // BLOCK, k // BLOCK] & mask.mask_mod(b, h, q, k)
+
+    inner = BlockMask.from_kv_blocks(
+        mask.kv_num_blocks,
+        mask.kv_indices,
+        mask.full_kv_num_blocks,
+        mask.full_kv_indices,
+        BLOCK_SIZE=BLOCK,
+        mask_mod=mask_mod,
+    )
+    return flex_attention(q, k, v, block_mask=inner)
+
+
+@pytest.mark.parametrize(
+    ("kind", "builder"),
+    [
+        ("block", "partial"),
+        ("block", "partial_and_full"),
+        ("token", "partial"),
+        ("clipped", "partial"),
+    ],
+)
+def test_a_compiled_mask_asks_for_no_window_that_its_blocks_hold(
+    kind: str, builder: str, graphs: Graphs
+) -> None:
+    """The same lists, and in each listed block the same pairs."""
+    docs = document_ids(other_documents(0)[0], SEPARATOR)
+    positions = torch.arange(len(docs))
+    asked: list[Any] = []
+
+    def pairs(window: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        mask = block_mask(docs, window, kind, builder)
+        zero = torch.zeros((), dtype=torch.int64)
+        return mask.mask_mod(zero, zero, positions[:, None], positions[None, :]), listed(mask)
+
+    compiled = torch.compile(pairs, backend=graphs, fullgraph=True, dynamic=False)
+    for size in (1, 2) if kind == "block" else (70, 200):
+        window = torch.tensor(size, dtype=torch.int32)
+        (plain, lists), (quick, same_lists) = pairs(window), compiled(window)
+        assert torch.equal(same_lists, lists)
+        inside = lists.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
+        assert torch.equal(quick & inside, plain)
+        asked.append(quick)
+    assert torch.equal(asked[0], asked[1]) == (kind == "block"), "which needs no window"
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in PRESETS]
+)
+def test_fifty_updates_break_no_graph_and_make_none_anew(
+    name: str, graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the compiler's own counters, while window, rates, momentum and documents change."""
+    compile_it: Any = torch.compile
+    made_of: list[Graphs] = []
+
+    def counted(function: Any, **settings: Any) -> Any:
+        made_of.append(Graphs())
+        return compile_it(function, backend=made_of[-1], **settings)
+
+    monkeypatch.setattr(torch, "compile", counted)
+    changes = {"schedule.steps": 50, "schedule.warmup_steps": 0, "system.compile": "on"}
+    short = {"schedule.cooldown_steps": 20} if shallow(name).schedule.cooldown_steps else {}
+    config = with_fields(shallow(name), changes | short)
+    counters.clear()
+    made = core(config)
+    seen = set()
+    for step in range(51):
+        tokens = other_documents(step)
+        if step % 25 == 0:
+            made.evaluate(step, [(tokens, tokens.roll(-1, 1))] * 2)
+        if step < 50:
+            made.update(step, [(tokens[None], tokens[None].roll(-1, 2))])
+            window = 0 if made._window is None else int(made._window)
+            seen.add((window, made.optimizers[-1].param_groups[0]["lr"]))
+        if step == 1:
+            first = [graphs.n for graphs in made_of]
+    assert len(seen) > 10
+    assert not counters["graph_break"], dict(counters["graph_break"])
+    assert [graphs.n for graphs in made_of] == first
+    assert first[0] == (1 if config.precision.val_grad else 2)
+    assert counters["stats"]["unique_graphs"] == sum(first)
+
+
 @pytest.mark.filterwarnings(
     "ignore:.*should not be instantiated:DeprecationWarning"
 )  # torch's own, tracing create_block_mask
 @pytest.mark.parametrize(
     "name", [n if n in ("r12", "r16") else pytest.param(n, marks=pytest.mark.slow) for n in FLEX]
 )
-def test_flex_attention_and_its_mask_are_one_graph(name: str, graphs: Graphs) -> None:
+def test_flex_attention_and_its_mask_are_one_graph(
+    name: str, graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = shallow(name, "fp32")
     flex = with_fields(
         config,
@@ -118,6 +227,7 @@ def test_flex_attention_and_its_mask_are_one_graph(name: str, graphs: Graphs) ->
             "model.block_mask": preset_values(name)[0]["model.block_mask"],
         },
     )
+    monkeypatch.setitem(harness.model.attention.KERNELS, "flex", flex_by_blocks)
     made, dense = core(config), GPT(flex.model, TOKENS, dtypes("fp32", "autocast"))
     dense.initialize(0)
     compiled = torch.compile(dense, backend=graphs, fullgraph=True, dynamic=False)

@@ -150,12 +150,24 @@ def test_one_check_that_fails_fails_the_machine_and_the_page_tells(
 
 
 def test_a_second_start_is_held_against_the_first() -> None:
+    """Without the step that ends it: 22 s in which a step takes 11 are a start of 11."""
     first, second, slower = (
-        CheckRow(check=check, preset="r08", status="passed", figures={"warmup_s": warmup_s})
-        for check, warmup_s in (("synthetic", 100.0), ("real", 9.0), ("real", 11.0))
+        CheckRow(
+            check=check,
+            preset="r08",
+            status="passed",
+            figures={"warmup_s": warmup_s, "step_ms_median": step_ms},
+        )
+        for check, warmup_s, step_ms in (
+            ("synthetic", 51.0, 11_000.0),
+            ("real", 20.0, 11_000.0),
+            ("real", 12.0, 1_000.0),
+        )
     )
     assert start([first, second], "r08", dry=False).status == "passed"  # type: ignore[union-attr]
     assert start([first, slower], "r08", dry=False).status == "failed"  # type: ignore[union-attr]
+    share = start([first, second], "r08", dry=False).figures["share"]  # type: ignore[union-attr]
+    assert share == pytest.approx(9 / 40)
     assert start([first], "r08", dry=False) is None
 
 

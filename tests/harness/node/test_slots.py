@@ -217,12 +217,12 @@ def test_groups_that_run_at_once_meet_on_ports_of_their_own(
 def test_memory_statistics_begin_anew_with_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from harness.training.runtime import set_runtime
+    from harness.training import runtime
 
     reset: list[int] = []
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: reset.append(1))
-    monkeypatch.setattr(torch.cuda.memory, "_set_allocator_settings", lambda text: None)
+    monkeypatch.setattr(runtime, "set_allocator", lambda text: None)
     config = with_fields(RunConfig(), {"system.compile": "off", "system.cuda_warm_start": False})
     for n in (1, 2, 3):
-        set_runtime(config, "cuda", seed=n)
+        runtime.set_runtime(config, "cuda", seed=n)
         assert len(reset) == n

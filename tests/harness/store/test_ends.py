@@ -1,7 +1,9 @@
 """How an attempt's end is noted: once, without a secret, by whoever could; and who is no owner any more."""
 
+import errno
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +16,13 @@ from harness.run.metrics import TrainingLoss, Validation
 from harness.run.read import read_json, read_lines
 from harness.run.results import read_result
 from harness.run.spec import Outcome
-from harness.store import attempt
+from harness.store import shown
 from harness.store.attempt import RunWriter, claim
 from harness.store.claims import DEAD_AFTER_S, owner_of, process_start
+from harness.store.errors import ResultsError
 from harness.store.state import Progress
 from harness.store.store import Store
-from tests.fake_matrix import wait_for
+from tests.fake_matrix import DEADLINE_S, wait_for
 from tests.one_run import DONE, SPEC, finish
 from tests.planted_secrets import PLANTED, leaks
 
@@ -235,16 +238,63 @@ def test_others_may_read_what_a_claim_makes(store: Store) -> None:
 def test_progress_is_told_at_once_and_then_at_most_once_a_second(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [100.0]
-    monkeypatch.setattr(attempt.time, "monotonic", lambda: now[0])
+    """By a thread of its own: the one that trains waits for no disk."""
+    written = threading.Semaphore(0)
+    waited: list[float | None] = []
+    second, wait = threading.Event(), threading.Event.wait
+
+    def paused(event: threading.Event, timeout: float | None = None) -> bool:
+        if timeout != shown.PROGRESS_S:
+            return wait(event, timeout)
+        waited.append(timeout)
+        written.release()
+        wait(second, DEADLINE_S)
+        second.clear()
+        return event.is_set()
+
+    monkeypatch.setattr(threading.Event, "wait", paused)
+    disk = threading.Lock()
+    replace_file = os.replace
+
+    def slow(*paths: Any, **folders: Any) -> None:
+        assert disk.acquire(timeout=DEADLINE_S / 4), "the thread that trains waits"
+        replace_file(*paths, **folders)
+        disk.release()
+
+    monkeypatch.setattr(shown.os, "replace", slow)
     out = claimed(store)
     assert store.progress(SPEC.run_id) is None
     told = []
-    for step, moment in enumerate((100.0, 100.5, 100.99, 101.0, 101.5, 102.0)):
-        now[0] = moment
-        out.heartbeat(step, 10)
+    with disk:
+        out.heartbeat(0, 10)  # does not wait for it
+    for step in (1, 4, 5):
+        assert written.acquire(timeout=DEADLINE_S)
         told.append(store.progress(SPEC.run_id).step)  # type: ignore[union-attr]
-    assert told == [0, 0, 0, 3, 3, 5]
+        for moved in range(told[-1] + 1, step + 1):
+            out.heartbeat(moved, 10)
+        assert store.progress(SPEC.run_id).step == told[-1]  # type: ignore[union-attr]
+        second.set()
+    assert written.acquire(timeout=DEADLINE_S)
+    assert [*told, store.progress(SPEC.run_id).step] == [0, 1, 4, 5]  # type: ignore[union-attr]
+    assert waited == [shown.PROGRESS_S] * 4
+    second.set()
+    out.release()
+    assert store.progress(SPEC.run_id) is None
+
+
+def test_a_disk_that_takes_no_progress_is_told_by_the_next_step(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*paths: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = claimed(store)
+    monkeypatch.setattr(shown.os, "replace", full)
+    out.heartbeat(0, 10)
+    wait_for(lambda: out._shown.error is not None, DEADLINE_S)
+    with pytest.raises(ResultsError, match="No space left"):
+        out.heartbeat(1, 10)
+    out.release()
 
 
 def test_progress_tells_the_latest_validation(store: Store) -> None:
@@ -253,4 +303,5 @@ def test_progress_tells_the_latest_validation(store: Store) -> None:
         out.metric(Validation(step=step, val_loss=loss, train_time_s=1.0))
     out.metric(TrainingLoss(step=6, train_loss=3.0))
     out.heartbeat(6, 10)
+    wait_for(lambda: store.progress(SPEC.run_id) is not None, DEADLINE_S)
     assert store.progress(SPEC.run_id) == Progress(step=6, steps=10, val_loss=4.0)
