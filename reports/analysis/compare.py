@@ -10,6 +10,7 @@ import pandas as pd
 from harness.run.plan import Plan
 from reports.analysis import samples
 from reports.analysis.comparison import Metric, Pair, comparison_of
+from reports.analysis.machines import environment_change, nodes_unknown
 from reports.analysis.outcomes import arm_outcomes, noise_floor
 from reports.analysis.published import beside_the_published
 from reports.analysis.time_estimates import decompositions, time_effects, time_estimates
@@ -23,8 +24,10 @@ from reports.analysis.types import (
     TimeEstimate,
 )
 from reports.inputs.experiment import Experiment
+from reports.inputs.noise import benchmark_noise
 from reports.stats.anytime import sequences
-from reports.stats.contrasts import Sample, analyse
+from reports.stats.contrasts import Effect, Sample, analyse
+from reports.stats.node_noise import with_nodes
 
 MEASURED_TIMES = ("step_ms", "train_time_s")  # beside them time to target is estimated
 
@@ -77,7 +80,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         )
     published, published_notes = _published(compared, time_model)
     notes += [f"{sentence}." for sentence in experiment.retired]
-    notes += [*_environment_notes(experiment.plan), *published_notes, *_loss_notes(compared)]
+    notes += [*_environment_notes(compared), *published_notes, *_loss_notes(compared)]
     outcomes = {}
     for arm in use.arms:
         outcomes[arm] = arm_outcomes(
@@ -161,9 +164,25 @@ def _compare_samples(
         noisy = frozenset(arm.name for arm in compared.plan.arms if arm.alters_noise)
         effects = analyse(measured, of_baseline, level=compared.level, alters_noise=noisy)
     shared = _shared(compared, metric, runs, m)
+    if metric in MEASURED_TIMES:
+        effects = _with_unknown_nodes(compared, runs, effects, m)
     for arm, effect in effects.items():
         pair = Pair(arm=arm, effect=effect, of_arm=measured[arm], of_baseline=of_baseline)
         yield comparison_of(shared, pair)
+
+
+def _with_unknown_nodes(
+    compared: _Compared, runs: pd.DataFrame, effects: dict[str, Effect], m: int
+) -> dict[str, Effect]:
+    """Differences of times whose nodes are unknown carry the noise between nodes."""
+    widened = {}
+    for arm, effect in effects.items():
+        pair = (arm, compared.baseline)
+        widened[arm] = effect
+        if samples.any_imported(runs, *pair) and nodes_unknown(runs, *pair):
+            noise = benchmark_noise().nodes
+            widened[arm] = with_nodes(effect, noise, alpha=(1 - compared.level) / m, m=m)
+    return widened
 
 
 def _times_to_target(
@@ -220,11 +239,22 @@ def _experiment_warnings(compared: _Compared, runs: pd.DataFrame) -> list[Cautio
     return warnings
 
 
-def _environment_notes(plan: Plan) -> list[str]:
+def _environment_notes(compared: _Compared) -> list[str]:
+    """What environments differ, as the plan says or, of imported runs, as their logs do."""
     notes = []
-    for arm in plan.arms:
-        if arm.environment_effect:
-            notes.append(f"{arm.name}: environment effect: {arm.environment_effect}.")
+    for arm in compared.plan.arms:
+        effect = arm.environment_effect
+        if compared.plan.imported and arm.name != compared.baseline:
+            runs = compared.losses
+            effect = environment_change(runs, arm.name, compared.baseline)
+        if effect:
+            notes.append(f"{arm.name}: environment effect: {effect}.")
+    if compared.plan.imported and nodes_unknown(compared.times_at, *compared.all_arms):
+        nodes = benchmark_noise().nodes
+        notes.append(
+            f"On which node a run was made is not known: intervals of times carry an sd of "
+            f"{nodes.sd:.1%} between nodes ({nodes.df} df, up to {nodes.largest:.1%} between two)."
+        )
     return notes
 
 

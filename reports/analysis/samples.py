@@ -6,10 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
 from harness.run.plan import Plan, PlanArm
+from reports.analysis.machines import (
+    columns_of,
+    environment_change,
+    nodes_unknown,
+    same_machine,
+)
 from reports.analysis.types import LOSSES, Caution
 from reports.inputs.experiment import Experiment
 from reports.stats.contrasts import Sample
@@ -147,12 +152,6 @@ def sample(runs: pd.DataFrame, arm: str, metric: str) -> Sample:
     return Sample(values=np.log(values), blocks=blocks)
 
 
-def columns_of(runs: pd.DataFrame, arm: str, *columns: str) -> list[NDArray[np.object_]]:
-    """The columns of an arm's rows, as arrays: to cut forty arms out of a table would take long."""
-    rows = np.flatnonzero(runs["arm"].to_numpy() == arm)
-    return [runs[column].to_numpy()[rows] for column in columns]
-
-
 def final_losses(experiment: Experiment, arm: str) -> tuple[list[float], tuple[Caution, ...]]:
     """(losses of an arm's runs at the compared budget, what is doubtful about them).
 
@@ -271,6 +270,10 @@ def time_warnings(runs: pd.DataFrame, arm: str, baseline: str) -> tuple[Caution,
     doubts = []
     if not same_hardware(runs, arm, baseline):
         doubts.append(Caution.MIXED_HARDWARE)
+    if environment_change(runs, arm, baseline) is not None:
+        doubts.append(Caution.OTHER_ENVIRONMENT)
+    if any_imported(runs, arm, baseline) and nodes_unknown(runs, arm, baseline):
+        doubts.append(Caution.NODE_UNKNOWN)
     of_arm = set(runs.loc[runs["arm"] == arm, "node"].dropna())
     of_baseline = set(runs.loc[runs["arm"] == baseline, "node"].dropna())
     if of_arm and of_baseline and not of_arm & of_baseline:
@@ -280,14 +283,32 @@ def time_warnings(runs: pd.DataFrame, arm: str, baseline: str) -> tuple[Caution,
     return tuple(doubts)
 
 
-def same_hardware(runs: pd.DataFrame, *arms: str) -> bool:
-    """Whether all runs of the arms were made on the same kind of machine."""
-    kinds = set()
+def any_imported(runs: pd.DataFrame, *arms: str) -> bool:
+    """Whether some of the arms' runs were brought in from logs."""
     for arm in arms:
-        devices, gpus = columns_of(runs, arm, "device", "gpu")
-        for device, gpu in zip(devices, gpus, strict=True):
-            kinds.add((str(device), str(gpu)))
-    return len(kinds) <= 1
+        (imported,) = columns_of(runs, arm, "imported")
+        if imported.astype(bool).any():
+            return True
+    return False
+
+
+def same_hardware(runs: pd.DataFrame, *arms: str) -> bool:
+    """Whether all runs of the arms were made on the same kind of machine.
+
+    GPUs, their number and memory; within a block the driver too."""
+    return same_machine(runs, arms) and not _drivers_differ_in_a_block(runs, arms)
+
+
+def _drivers_differ_in_a_block(runs: pd.DataFrame, arms: Sequence[str]) -> bool:
+    if "driver" not in runs:
+        return False
+    drivers: dict[str, set[str]] = {}
+    for arm in arms:
+        blocks, names = columns_of(runs, arm, "block", "driver")
+        for block, name in zip(blocks, names, strict=True):
+            if not pd.isna(block) and not pd.isna(name):
+                drivers.setdefault(str(block), set()).add(str(name))
+    return any(len(names) > 1 for names in drivers.values())
 
 
 def mean_sd(values: Array) -> tuple[float, float | None]:

@@ -87,12 +87,20 @@ class Caution(enum.Enum):
         "All runs were made on one node: a time claim holds on this node. Repeat it on another."
     )
     NO_SHARED_NODE = (
-        "Arm and baseline never ran on the same node: their times also differ by node (1 to 3 %). "
+        "Arm and baseline never ran on the same node: their times also differ by node (up to 8 %). "
         "Run them in one block."
     )
     DISTURBED = (
         "The times of some runs were disturbed, as the run table says: where a machine stood "
         "still they are left out, where others used its devices they count. Losses count."
+    )
+    OTHER_ENVIRONMENT = (
+        "Arm and baseline ran with another driver, CUDA or torch: the difference is an environment "
+        "effect too. Run both in one environment."
+    )
+    NODE_UNKNOWN = (
+        "The logs do not say on which node they were made: the interval carries what the same "
+        "program's time differs by from node to node. Run both arms on one node."
     )
     MIXED_HARDWARE = (
         "Runs come from different hardware: their times are not compared. Run all arms on the "

@@ -26,6 +26,7 @@ from harness.run.results import Result
 from reports.inputs.experiment import target_loss
 
 NO_RESULT = Result(status="none")  # every number of it unknown
+MIB = 1024**2  # bytes
 POINT = ("step", "val_loss", "train_time_s")
 LINES_AT_ONCE = 10_000  # of a log, so that memory stays bounded
 OWN_LINES = re.compile(r"^(seed|replicate): (\d+)$", re.MULTILINE)  # tell the runs of one arm apart
@@ -110,6 +111,46 @@ class RecordedRun:
         if isinstance(gpus[0], Mapping):
             return str(gpus[0].get("name"))
         return str(gpus[0])
+
+    @property
+    def n_gpus(self) -> int | None:
+        """How many GPUs it ran on; None where that is not known."""
+        if self.imported:
+            return len(self.environment.get("gpus") or ()) or None
+        if self.device != "cuda":
+            return None
+        return self.config.get("world_size")
+
+    @property
+    def gpu_memory_gb(self) -> int | None:
+        """Memory of one GPU, None where that is not known."""
+        mib = self._of_first_gpu("memory_mib")
+        return None if mib is None else round(mib * MIB / 1e9)
+
+    @property
+    def driver(self) -> str | None:
+        """Version of the GPUs' driver."""
+        return self._of_first_gpu("driver_version")
+
+    @property
+    def cuda(self) -> str | None:
+        """Version of CUDA that torch was built for."""
+        return self._version("cuda")
+
+    @property
+    def torch(self) -> str | None:
+        """Version of torch."""
+        return self._version("torch")
+
+    def _of_first_gpu(self, key: str) -> Any:
+        gpus = self.environment.get("gpus")
+        if not gpus or not isinstance(gpus[0], Mapping):
+            return None
+        return gpus[0].get(key)
+
+    def _version(self, name: str) -> str | None:
+        lock = self.environment.get("lock") or {}
+        return self.environment.get(name) or lock.get(name)
 
     @property
     def fingerprint(self) -> str | None:

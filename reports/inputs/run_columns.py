@@ -238,6 +238,31 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
         meaning="The accelerator it ran on.",
     ),
     Column(
+        key="n_gpus",
+        json_name="n_gpus",
+        meaning="How many GPUs it ran on; empty where that is not known.",
+    ),
+    Column(
+        key="gpu_memory_gb",
+        json_name="gpu_memory_gb",
+        meaning="Memory of one GPU, in GB; empty where that is not known.",
+    ),
+    Column(
+        key="driver",
+        json_name="driver",
+        meaning="Version of the GPUs' driver.",
+    ),
+    Column(
+        key="cuda",
+        json_name="cuda",
+        meaning="Version of CUDA that torch was built for.",
+    ),
+    Column(
+        key="torch",
+        json_name="torch",
+        meaning="Version of torch.",
+    ),
+    Column(
         key="fingerprint",
         json_name="fingerprint",
         meaning="Digest of the corpus it ran on.",

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from reports.verify.blocks import check_blocks
+from reports.verify.nodes import check_unknown_nodes
 from reports.verify.page import Embedded, Printed, Row
 from reports.verify.separate import check_separate
 from reports.verify.sequences import check_sequences
@@ -62,7 +63,9 @@ def check_effects(
     if table.diverged:
         return
     m = len(here)
-    if not table.n_blocks():
+    if metric != "val_loss" and plan.get("imported"):
+        yield from check_unknown_nodes(table, here, printed, m)
+    elif not table.n_blocks():
         yield from check_separate(table, here, printed, m)
     elif table.n_blocks() >= 2 and table.complete():
         yield from check_blocks(table, [arm for arm in here if arm not in noisy], printed, m)
