@@ -180,7 +180,7 @@ def test_both_runs_of_one_file_come_in(folder: Path, capsys: pytest.CaptureFixtu
     put(folder / "A" / "1.txt", late_2024(3.2777) + late_2024(3.2812, seed=1))
     assert bring_in(capsys, "A")["imported"] == 2
     results = load("x").results.values()
-    assert sorted(result["log"] for result in results) == ["A/1.txt (run 1)", "A/1.txt (run 2)"]
+    assert sorted(result.content["log"] for result in results) == ["A/1.txt (run 1)", "A/1.txt (run 2)"]
 
 
 # ---------------------------------------------------------------- facts
@@ -191,7 +191,7 @@ def test_paths_stay_as_they_were_given(folder: Path, capsys: pytest.CaptureFixtu
     (folder / "a").symlink_to("b")
     bring_in(capsys, "a/A/../A/1.txt")
     (result,) = load("x").results.values()
-    assert result["log"] == "a/A/../A/1.txt"
+    assert result.content["log"] == "a/A/../A/1.txt"
     (log,) = Path("results/runs").glob("*/log.txt")
     assert log.read_text() == "imported from a/A/../A/1.txt\n"
 
