@@ -37,6 +37,7 @@ SUBJECTS = (
     "compare",
     "confirm",
     "data",
+    "history",
     "imports",
     "log",
     "plan",

@@ -17,7 +17,9 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
         "merge",
         "clean",
     ),
-    "Results": ("report", "compare", "export", "verify", "submission", "significance"),
+    "Results": (
+        *("report", "compare", "chain", "export", "verify", "submission", "significance", "atlas"),
+    ),
     "Foreign trainers": ("ab", "import"),
     "What exists": ("toggles", "records", "diff", "bench", "doctor", "parity"),
     "Your own": ("new-change", "data"),

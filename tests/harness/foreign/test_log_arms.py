@@ -180,7 +180,10 @@ def test_both_runs_of_one_file_come_in(folder: Path, capsys: pytest.CaptureFixtu
     put(folder / "A" / "1.txt", late_2024(3.2777) + late_2024(3.2812, seed=1))
     assert bring_in(capsys, "A")["imported"] == 2
     results = load("x").results.values()
-    assert sorted(result.content["log"] for result in results) == ["A/1.txt (run 1)", "A/1.txt (run 2)"]
+    assert sorted(result.content["log"] for result in results) == [
+        "A/1.txt (run 1)",
+        "A/1.txt (run 2)",
+    ]
 
 
 # ---------------------------------------------------------------- facts

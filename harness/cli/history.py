@@ -1,0 +1,108 @@
+"""A history, record by record: the public benchmark's, or a chain of arms of your own."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import app
+from harness.cli.lookup import load_for_report
+from harness.cli.options import RESULTS, AcceptStale, Results
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from reports.inputs.history import Link
+
+ATLAS_PAGE = Path("docs/findings/history/history.html")
+ATLAS_TITLE = "The public benchmark's history, record by record"
+
+
+@app.command()
+def atlas(
+    checkout: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[CHECKOUT]", help="a checkout of the public repository: reads its logs again"
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", help="the tables of figures: read, or with CHECKOUT written; default ours"
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("-o", help="the page")] = ATLAS_PAGE,
+) -> None:
+    """Judge every public record against the one before, from figures or from the logs."""
+    from reports.analysis.chain import chain_rows
+    from reports.inputs.history import HISTORY, read_history
+    from reports.inputs.noise import benchmark_noise
+    from reports.page.history import write_history
+
+    folder = data or HISTORY
+    if checkout is not None:
+        _write_figures(checkout, folder)
+    links, figures = read_history(folder)
+    noise = benchmark_noise()
+    chains = {}
+    for track, of_track in links.items():
+        chains[track] = chain_rows(of_track, figures.get(track, {}), noise)
+    print(write_history(chains, noise, out, title=ATLAS_TITLE, command="ablate atlas CHECKOUT"))
+
+
+def _write_figures(checkout: Path, folder: Path) -> None:
+    from harness.foreign.history import rows_of_history
+    from reports.inputs.history import HISTORY_KEYS, LINK_KEYS, write_rows
+
+    with TemporaryDirectory(prefix="ablate-atlas-") as scratch:
+        runs, records = rows_of_history(checkout, Path(scratch))
+    write_rows(folder / "runs.csv", HISTORY_KEYS, runs)
+    write_rows(folder / "records.csv", LINK_KEYS, records)
+
+
+@app.command()
+def chain(
+    experiment: Annotated[str, typer.Argument(metavar="EXP")],
+    parents: Annotated[
+        Path | None,
+        typer.Option("--parents", help="YAML: arm -> the arm it is held against, or null"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", help="the page; default results/experiments/EXP/chain.html"),
+    ] = None,
+    results: Results = RESULTS,
+    accept_stale: AcceptStale = False,
+) -> None:
+    """Hold each arm of an experiment against the one before, or against the parent a file names."""
+    from reports.analysis.chain import chain_rows
+    from reports.analysis.chain_arms import chain_links, figures_of_experiment
+    from reports.inputs.noise import benchmark_noise
+    from reports.page.history import write_history
+
+    loaded = load_for_report(experiment, results, accept_stale)
+    named = None if parents is None else _read_parents(parents)
+    try:
+        links: list[Link] = chain_links(loaded.plan, named)
+    except ValueError as error:
+        raise UserError(f"{parents}: {error}") from None
+    noise = benchmark_noise()
+    rows = chain_rows(links, figures_of_experiment(loaded), noise)
+    page = out or results / "experiments" / loaded.name / "chain.html"
+    command = f"ablate chain {loaded.name}"
+    print(write_history({loaded.name: rows}, noise, page, title=loaded.name, command=command))
+
+
+def _read_parents(path: Path) -> dict[str, str]:
+    """Arm -> parent, '' for none; raises UserError for a file that says something else."""
+    import yaml
+
+    cure = "write a mapping of arms to the arms they are held against"
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: cannot be read as YAML ({error}): {cure}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: holds no mapping: {cure}")
+    return {str(arm): str(parent or "") for arm, parent in content.items()}

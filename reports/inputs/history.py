@@ -1,0 +1,137 @@
+"""The public benchmark's history as figures: a row a run, a row a record; no text of its logs."""
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from reports.inputs.published import PUBLISHED, read_table
+from reports.stats.simultaneous import Array
+
+HISTORY = PUBLISHED / "history"
+HISTORY_KEYS = (
+    *("track", "arm", "date", "run", "steps", "val_loss", "train_time_s", "step_ms"),
+    *("peak_mib", "gpu", "n_gpus", "driver", "cuda", "torch", "program"),
+)
+LINK_KEYS = ("track", "record", "date", "published", "arm", "parent", "beside")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmFigures:
+    """An arm's runs as figures."""
+
+    name: str
+    track: str
+    date: str
+    steps: int
+    losses: Array  # nats
+    log_times: Array  # of seconds
+    log_step_ms: Array
+    gpu: str = ""
+    n_gpus: int = 0  # 0 where unknown
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        """Runs."""
+        return len(self.losses)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A record as it was published, with its arm and the arm it is held against."""
+
+    track: str
+    record: str
+    date: str
+    published: float | None  # seconds, or steps where the track counts these
+    published_delta: float | None  # to the record before, in the same unit
+    arm: str
+    parent: str
+    beside: bool = False  # the parent is a baseline that its own authors ran beside it
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether the track counts steps and no time."""
+        return self.track == "optimization"
+
+
+def read_history(
+    folder: Path = HISTORY,
+) -> tuple[dict[str, list[Link]], dict[str, dict[str, ArmFigures]]]:
+    """(track -> its records in order, track -> arm -> its figures)."""
+    return (
+        links_of(read_table(folder / "records.csv")),
+        figures_of(read_table(folder / "runs.csv")),
+    )
+
+
+def links_of(rows: Iterable[Mapping[str, str]]) -> dict[str, list[Link]]:
+    """The records of every track."""
+    links: dict[str, list[Link]] = defaultdict(list)
+    before: dict[str, float | None] = {}
+    for row in rows:
+        track = row["track"]
+        published = float(row["published"]) if row["published"] else None
+        last = before.get(track)
+        delta = None if published is None or last is None else published - last
+        before[track] = published
+        link = Link(
+            track=track,
+            record=row["record"],
+            date=row["date"],
+            published=published,
+            published_delta=delta,
+            arm=row["arm"],
+            parent=row["parent"],
+            beside=row["beside"] == "yes",
+        )
+        links[track].append(link)
+    return dict(links)
+
+
+def figures_of(rows: Iterable[Mapping[str, str]]) -> dict[str, dict[str, ArmFigures]]:
+    """The arms of every track; a run without a final loss is none."""
+    of_arm: dict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
+    for row in rows:
+        if row["val_loss"]:
+            of_arm[row["track"], row["arm"]].append(row)
+    figures: dict[str, dict[str, ArmFigures]] = defaultdict(dict)
+    for (track, name), runs in of_arm.items():
+        figures[track][name] = _arm_figures(track, name, runs)
+    return dict(figures)
+
+
+def _arm_figures(track: str, name: str, runs: Sequence[Mapping[str, str]]) -> ArmFigures:
+    first = runs[0]
+    versions = {"driver": first["driver"], "CUDA": first["cuda"], "torch": first["torch"]}
+    return ArmFigures(
+        name=name,
+        track=track,
+        date=first["date"],
+        steps=int(first["steps"]),
+        losses=_numbers(runs, "val_loss"),
+        log_times=np.log(_numbers(runs, "train_time_s")),
+        log_step_ms=np.log(_numbers(runs, "step_ms")),
+        gpu=first["gpu"],
+        n_gpus=int(first["n_gpus"] or 0),
+        versions=versions,
+    )
+
+
+def _numbers(runs: Sequence[Mapping[str, str]], key: str) -> Array:
+    values = [float(run[key]) for run in runs if run[key]]
+    return np.array([value for value in values if math.isfinite(value)], float)
+
+
+def write_rows(path: Path, keys: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
+    """A table of figures."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, keys, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,233 @@
+"""A chain of arms: each against its parent, learning apart from systems, and only what the runs bear out."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.__main__ import main
+from harness.foreign.history import table_rows
+from reports.analysis.chain import ChainRow, chain_rows
+from reports.inputs.history import ArmFigures, Link, read_history
+from reports.inputs.noise import benchmark_noise
+from tests.foreign_logs import year_2025
+
+NOISE = benchmark_noise()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def arm(
+    name: str, loss: float, *, steps: int = 2000, ms: float = 50.0, n: int = 10, gpus: int = 8
+) -> ArmFigures:
+    rng = np.random.default_rng(len(name) + steps)
+    step_ms = ms * (1 + 0.001 * rng.normal(size=n))
+    return ArmFigures(
+        name=name,
+        track="short",
+        date="2026-02-01",
+        steps=steps,
+        losses=loss + 0.0012 * rng.normal(size=n),
+        log_times=np.log(step_ms * steps / 1e3),
+        log_step_ms=np.log(step_ms),
+        gpu="NVIDIA H100",
+        n_gpus=gpus,
+        versions={"driver": "550", "CUDA": "12.6", "torch": name},
+    )  # fmt: skip
+
+
+def judged(old: ArmFigures, new: ArmFigures, track: str = "short") -> ChainRow:
+    link = Link(
+        track=track, record="2", date="", published=90.0, published_delta=-10.0, arm=new.name, parent=old.name
+    )  # fmt: skip
+    (row,) = chain_rows([link], {old.name: old, new.name: new}, NOISE)
+    return row
+
+
+def test_a_gain_in_steps_is_learning_and_resolved() -> None:
+    row = judged(arm("old", 3.278), arm("new", 3.278, steps=1600))
+    assert row.verdict == "resolved"
+    assert row.learning is not None
+    assert row.systems is not None
+    assert row.learning.value == pytest.approx(np.log(0.8), abs=0.01)
+    assert row.systems.value == pytest.approx(0, abs=0.002)
+
+
+def test_a_worse_loss_at_fewer_steps_is_turned_into_steps() -> None:
+    """Fewer steps that cost all that they save in loss are no gain."""
+    lost = NOISE.nats_per_log_step * -np.log(0.9)
+    row = judged(arm("old", 3.27, n=40), arm("new", 3.27 + lost, steps=1800, n=40))
+    assert row.learning is not None
+    assert row.learning.value == pytest.approx(0, abs=0.004)
+    assert row.verdict == "unresolved"
+
+
+def test_a_shorter_step_is_systems_and_within_the_noise_of_nodes_unresolved() -> None:
+    row = judged(arm("old", 3.278), arm("new", 3.278, ms=49.0))
+    assert row.verdict == "unresolved"
+    assert row.systems is not None
+    assert row.systems.low is not None
+    assert row.systems.high is not None
+    assert row.systems.value == pytest.approx(np.log(0.98), abs=0.002)
+    assert row.systems.high - row.systems.low > 4 * NOISE.nodes.sd
+    assert "the node is unknown" in row.why
+    assert row.settling is not None
+    assert row.settling.price == pytest.approx(2.5 * row.settling.gpu_hours)
+
+
+def test_what_got_slower_is_contradicted() -> None:
+    assert judged(arm("old", 3.278), arm("new", 3.278, steps=2600)).verdict == "contradicted"
+
+
+def test_other_hardware_a_missing_log_and_no_predecessor_are_not_comparable() -> None:
+    old = arm("old", 3.278)
+    row = judged(old, arm("new", 3.278, gpus=1, ms=400.0))
+    assert (row.verdict, row.why) == ("not comparable", "other hardware: 1 GPUs against 8")
+    link = Link(
+        track="short", record="3", date="", published=None, published_delta=None, arm="", parent="old"
+    )  # fmt: skip
+    (missing,) = chain_rows([link], {"old": old}, NOISE)
+    assert (missing.verdict, missing.why) == ("not comparable", "no log of the record")
+
+
+def test_one_run_resolves_nothing() -> None:
+    row = judged(arm("old", 3.278), arm("new", 3.278, steps=1000, n=1))
+    assert row.verdict == "unresolved"
+    assert "too few runs" in row.why
+
+
+def test_a_changed_environment_is_named() -> None:
+    row = judged(arm("old", 3.278), arm("new", 3.278))
+    assert row.environment == "torch new instead of old"
+
+
+def test_a_track_of_steps_needs_no_times() -> None:
+    row = judged(arm("old", 3.278), arm("new", 3.278, steps=1600, gpus=1), track="optimization")
+    assert row.verdict == "resolved"
+    assert row.systems is None
+
+
+def write_logs(folder: Path) -> None:
+    for name, loss in (("a", 3.30), ("b", 3.29), ("c", 3.28)):
+        (folder / name).mkdir(parents=True)
+        for i in range(4):
+            text = year_2025(loss + i / 1e3, seed=len(name) + i).replace(
+                "import torch\n", f"import torch\nX = '{name}'\n"
+            )
+            (folder / name / f"{i}.txt").write_text(text)  # fmt: skip
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+def test_arms_of_an_experiment_are_held_against_their_predecessors_or_named_parents(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_logs(folder / "logs")
+    assert run("import", "logs", "--experiment", "x") == 0
+    assert run("chain", "x", "-o", "chain.html") == 0
+    page = Path("chain.html").read_text()
+    assert "4 against 4" in page
+    assert "http" not in page
+    assert page.index('id="x-0"') < page.index('id="x-1"') < page.index('id="x-2"')
+    assert [row_of(page, i)[-2].split("<br>")[0] for i in range(3)] == ["none", "a", "b"]
+    Path("parents.yaml").write_text("c: a\n")
+    assert run("chain", "x", "--parents", "parents.yaml", "-o", "chain.html") == 0
+    page = Path("chain.html").read_text()
+    assert [row_of(page, i)[-2].split("<br>")[0] for i in range(3)] == ["none", "a", "a"]
+    Path("parents.yaml").write_text("c: d\n")
+    capsys.readouterr()
+    assert run("chain", "x", "--parents", "parents.yaml") == 2
+    assert "'d' is none of the arms" in capsys.readouterr().err
+
+
+def row_of(page: str, number: int) -> list[str]:
+    """The cells of a row."""
+    text = page.split(f'<tr id="x-{number}">')[1].split("</tr>")[0]
+    return [cell.split("</td>")[0] for cell in text.split("<td>")[1:]]
+
+
+TABLE = """
+| # | Record time | Description | Date | Log | Contributors |
+1 | 45 minutes | [first](https://x.y) | 05/28/24 | [log](records/track_1_short/A/x.txt) | @a
+2 | 31.4 minutes | second | 06/06/24 | [log](records/track_1_short/B) | @b
+3 | 30 minutes | no log | 06/07/24 | none | @b
+1 | 29.3 minutes | another track | 01/18/25 | [log](records/track_2_medium/C/y.txt) | @c
+"""
+
+
+def test_a_table_of_records_gives_its_figures() -> None:
+    rows = [(row.record, row.published, row.date, row.log) for row in table_rows(TABLE, "short")]
+    assert rows == [
+        ("1", 2700.0, "2024-05-28", "records/track_1_short/A/x.txt"),
+        ("2", 1884.0, "2024-06-06", "records/track_1_short/B"),
+        ("3", 1800.0, "2024-06-07", None),
+    ]
+    (medium,) = table_rows(TABLE, "medium")
+    assert (medium.record, medium.published) == ("1", 1758.0)
+
+
+def checkout(root: Path) -> Path:
+    write_logs(root / "records/track_1_short")
+    for track in ("records/track_2_medium", "records/track_3_optimization/results"):
+        write_logs(root / track)
+    lines = []
+    for i, (track, name) in enumerate(
+        [("track_1_short", n) for n in "abc"] + [("track_2_medium", "a")]
+    ):
+        link = f"records/{track}/{name}/0.txt"
+        lines.append(f"{i + 1} | {30 - i} minutes | words that stay out | 0{i + 1}/01/25 | [log]({link}) | @a")  # fmt: skip
+    (root / "README.md").write_text("\n".join(lines) + "\n")
+    (root / "records/track_3_optimization/README.md").write_text(
+        "| 1 | 3600(!) | x | words that stay out | 2026/04/26 | [log](results/a/0.txt) |\n"
+        "| 2 | 5625 | x | not a record | 2026/04/27 | [log](results/b/0.txt) |\n"
+        "| 3 | 3500(!) | x | y | 2026/04/28 | [log](results/c/0.txt) |\n"
+    )
+    return root
+
+
+def test_the_atlas_is_made_from_a_checkout_and_again_from_its_figures(folder: Path) -> None:
+    root = checkout(folder / "public")
+    assert run("atlas", str(root), "--data", "out", "-o", "out/history.html") == 0
+    links, figures = read_history(Path("out"))
+    assert [(k.record, k.arm, k.parent) for k in links["short"]] == [
+        ("1", "a", ""),
+        ("2", "b", "a"),
+        ("3", "c", "b"),
+    ]
+    assert [k.record for k in links["optimization"]] == ["1", "3"]
+    assert figures["short"]["a"].losses.tolist() == pytest.approx([3.3, 3.301, 3.302, 3.303])
+    for path in Path("out").iterdir():
+        assert "words that stay out" not in path.read_text()
+    with open("out/runs.csv", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 36
+    page = Path("out/history.html").read_text()
+    assert 'id="short-3"' in page
+    shutil.rmtree(root)
+
+
+def test_the_published_atlas_is_made_without_the_public_repository(folder: Path) -> None:
+    assert run("atlas", "-o", "atlas.html") == 0
+    page = Path("atlas.html").read_text()
+    for record in (1, 34, 89):
+        assert f'id="short-{record}"' in page
+    assert 'id="medium-18"' in page
+    assert 'id="optimization-46"' in page
+    assert 'type="search"' in page
+    assert "<link" not in page
+    assert "src=" not in page
+
+
+def test_no_file_of_the_atlas_holds_code_or_lines_of_logs() -> None:
+    links, figures = read_history()
+    assert {track: len(rows) for track, rows in links.items()}["short"] == 91
+    assert sum(len(arms) for arms in figures.values()) > 200
