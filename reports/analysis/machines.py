@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 MACHINE = ("device", "gpu", "n_gpus", "gpu_memory_gb")  # never compared in time where they differ
 ENVIRONMENT = ("driver", "cuda", "torch")  # a difference is part of the effect, and told
-UNKNOWN = ("", "None", "nan", "unknown", "<NA>")
+NOT_KNOWN = ("", "None", "nan", "unknown", "<NA>")
 
 
 def columns_of(runs: pd.DataFrame, arm: str, *columns: str) -> list[NDArray[np.object_]]:
@@ -25,7 +25,7 @@ def known_values(runs: pd.DataFrame, arm: str, column: str) -> tuple[str, ...]:
         return ()
     (values,) = columns_of(runs, arm, column)
     texts = dict.fromkeys(map(str, values))
-    return tuple(text for text in texts if text not in UNKNOWN)
+    return tuple(text for text in texts if text not in NOT_KNOWN)
 
 
 def same_machine(runs: pd.DataFrame, arms: Sequence[str]) -> bool:

@@ -130,7 +130,8 @@ class RecordedRun:
     @property
     def driver(self) -> str | None:
         """Version of the GPUs' driver."""
-        return self._of_first_gpu("driver_version")
+        version = self._of_first_gpu("driver_version")
+        return None if version is None else str(version)
 
     @property
     def cuda(self) -> str | None:
