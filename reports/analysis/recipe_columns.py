@@ -17,7 +17,7 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
     ),
     Column(
         key="departures",
-        head="but for",
+        head="set beside the record",
         value=recipe_facts.departures,
         json_name="departures",
         is_nested=True,
@@ -127,7 +127,7 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
         head="held-out text",
         value=recipe_facts.heldout,
         json_name="heldout",
-        meaning="The held-out text, and its fingerprint.",
+        meaning="The held-out text, and its fingerprint; none where there is none.",
     ),
     Column(
         key="device",

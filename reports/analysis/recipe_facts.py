@@ -79,7 +79,11 @@ def steps(r: Recipe) -> Any:
 
 
 def tokens(r: Recipe) -> Any:
-    return one_or_all(sorted(distinct(result.tokens for result in r.results)))
+    """Steps times tokens of a step; None where either is unknown or the runs differ in it."""
+    of_step, n_steps = batch_tokens(r), steps(r)
+    if not isinstance(of_step, int) or not isinstance(n_steps, int):
+        return None
+    return of_step * n_steps
 
 
 def named(r: Recipe, fields: Sequence[str]) -> str | None:
@@ -136,8 +140,10 @@ def corpus_tokens(r: Recipe) -> int | None:
 
 
 def heldout(r: Recipe) -> str | None:
-    if not r.plan.corpus.heldout:
+    if base(r) is None:
         return None
+    if not r.plan.corpus.heldout:
+        return "none"
     of_text = r.plan.corpus.heldout
     return f"{of_text['name']}, fingerprint {of_text['fingerprint'][:16]}"
 

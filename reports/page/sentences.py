@@ -17,6 +17,7 @@ ESTIMANDS = {
     "at-rate": "at-rate: the baseline's learning rates for every arm{but_for}",
     "retuned": "retuned: every arm at its own best learning rate",
 }
+EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
 NAMED = 4  # arms that a sentence names; the rest is counted
 
 
@@ -31,7 +32,7 @@ def answer(outcome: Comparisons) -> str:
         sentence += f" {sentence_on(outcome, 'heldout_loss')}"
     is_decided = any(c.kind in ("helps", "hurts") for c in compared)
     if is_decided and any(c.exploratory for c in compared):
-        return f"Exploratory: {sentence}"
+        return f"{EXPLORATORY}{sentence}"
     return sentence
 
 

@@ -16,7 +16,7 @@ from reports.page.draw import palette_of
 from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page.recipe import RecipeBox, recipe_box
 from reports.page.scope import scope, shares_answer
-from reports.page.sentences import Fact, answer, facts, notes, published_parts
+from reports.page.sentences import EXPLORATORY, Fact, answer, facts, notes, published_parts
 from reports.page.settings import (
     Differences,
     EnvironmentFact,
@@ -118,9 +118,14 @@ def verdicts_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, 
 def headline(experiment: Experiment, outcome: Comparisons) -> str:
     """The answer; a Shapley design's begins with the shares."""
     text = answer(outcome)
-    if experiment.plan.design == "shapley":
-        text = f"{shares_answer(experiment)} {text}".strip()
-    return text
+    if experiment.plan.design != "shapley":
+        return text
+    shares, judged = shares_answer(experiment), text.removeprefix(EXPLORATORY)
+    if not shares:
+        return text
+    if experiment.plan.confirm:
+        return f"{shares} {judged}"
+    return f"{EXPLORATORY}{shares} {judged}"
 
 
 def evidence_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, str]) -> Verdicts:

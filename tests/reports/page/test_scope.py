@@ -75,6 +75,7 @@ def test_a_shapley_design_begins_with_its_shares(tmp_path):
     write_experiment(tmp_path, arms=FACTORIAL, design="shapley", n_seeds=5)
     page, text = page_of(tmp_path)
     assert "all together, the Shapley shares are: untied_head −0.01" in text
+    assert 'data-key="answer">Exploratory: Of ' in text
     assert verify(page) == []
     page.write_text(text.replace("shares are: untied_head −0.01", "shares are: untied_head −0.09"))
     assert verify(page)

@@ -89,13 +89,30 @@ def test_the_recipe_says_what_the_runs_were_and_what_is_unknown(tmp_path):
     write_experiment(tmp_path, n_seeds=2)
     facts = json_row(RECIPE_COLUMNS, recipe_of(load("split", tmp_path)))
     assert facts["base"] == "r07 at scale tiny" and facts["departures"] is None
-    assert (facts["layers"], facts["steps"], facts["tokens"]) == (2, 300, 300 * 4096)
+    assert (facts["layers"], facts["steps"], facts["tokens"]) == (2, 300, None)
     assert facts["device"] == "AMD EPYC 9354 32-Core Processor" and facts["device_count"] == 1
     assert facts["parameters"] is None and facts["width"] is None  # that these runs do not tell
     assert facts["dates"] == "2026-01-05" and facts["commit"] == "1d3c0ffee1d3"
     page = write_report([load("split", tmp_path)], tmp_path / "page.html").read_text()
     assert '<dd data-key="recipe.steps">300</dd>' in page
-    assert re.search(r'data-key="recipe.unknown">but for, width, heads, parameters', page)
+    assert re.search(
+        r'data-key="recipe.unknown">set beside the record, width, heads, parameters', page
+    )
+
+
+def test_parameters_and_tokens_are_on_the_page(tmp_path):
+    write_experiment(tmp_path, n_seeds=2)
+
+    def widen(document):
+        document["config"]["data"]["batch_tokens"] = 4096
+
+    edit_runs(tmp_path, widen)
+    for path in (tmp_path / "runs").glob("*/result.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": 123456}))
+    text = write_report([load("split", tmp_path)], tmp_path / "page.html").read_text()
+    assert 'data-key="recipe.parameters">123456<' in text
+    assert f'data-key="recipe.tokens">{300 * 4096}<' in text
+    assert 'data-key="recipe.heldout">none<' in text
 
 
 def test_another_size_than_the_records_is_said(tmp_path):
