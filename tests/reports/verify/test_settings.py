@@ -22,7 +22,6 @@ from reports.verify.verify import verify
 from tests.report_arms import many_arms
 from tests.report_fixtures import write_experiment
 
-
 FINDINGS = sorted(Path("docs/findings").rglob("*.html"))
 REPORTS = [page for page in FINDINGS if 'id="data"' in page.read_text(encoding="utf-8")]
 
