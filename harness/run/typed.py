@@ -4,7 +4,6 @@ A file may hold anything in any place: a list for a loss, a text for a process n
 at once, where it is read, so that nothing further on has to.
 """
 
-import math
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
@@ -16,6 +15,7 @@ T = TypeVar("T")
 Check = Callable[[Any], bool]
 FieldCheck = tuple[str, Callable[[Any], Any], frozenset[type], Check]
 LARGEST = 2**63  # of a whole number
+FARTHEST = 1e100  # of a real one: its square is a number too
 
 
 def typed(value: T) -> T:
@@ -75,7 +75,7 @@ def _anything(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return (type(value) is float and math.isfinite(value)) or _is_whole(value)
+    return (type(value) is float and abs(value) <= FARTHEST) or _is_whole(value)
 
 
 def _is_whole(value: Any) -> bool:
