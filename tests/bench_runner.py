@@ -98,9 +98,8 @@ def through_runner(folder: Path, n: int, worker: str) -> dict[str, float]:
         - (first.wall or {})["train_s"]
         - (first.wall or {})["validate_s"]
     )
-    middle = sorted(found, key=lambda r: r.started)[n // 2][
-        "wall"
-    ]  # one that found its worker warm
+    # one that found its worker warm
+    middle = sorted(found, key=lambda r: r.started)[n // 2].wall or {}
     return {
         **took, "clocks_s": clocks, "start_s": start_s, "import_s": imports,
         **{f"middle_{k}": v for k, v in middle.items() if k != "import_s"},
