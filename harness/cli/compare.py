@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -171,7 +172,9 @@ class SignificanceOptions:
 
     values: Annotated[
         list[str] | None,
-        typer.Argument(help="final losses, or EXP with --arm; none: read from standard input"),
+        typer.Argument(
+            help="final losses, EXP with --arm, or a folder of logs; none: from standard input"
+        ),
     ] = None
     rule: Annotated[str, typer.Option(help="track1, track3 or track3-pair")] = "track1"
     target: Annotated[float, typer.Option(help="the benchmark's loss")] = 3.28
@@ -200,6 +203,9 @@ def significance(options: SignificanceOptions) -> None:
     """The benchmark's rules on numbers that were given, or on those of an experiment's arm."""
     from reports.stats import rules
 
+    folder = folder_of(options)
+    if folder is not None and options.rule in rules.SINGLE:
+        judge_folder(folder, options)
     try:
         if options.rule == PAIR_RULE:
             outcome = judge_pair(options)
@@ -218,6 +224,31 @@ def significance(options: SignificanceOptions) -> None:
         print_json(facts)
     else:
         print_table([facts], digits=6)
+
+
+def folder_of(options: SignificanceOptions) -> Path | None:
+    """The folder of logs that is asked about, None where losses or an arm are."""
+    if options.arm is not None or options.values is None or len(options.values) != 1:
+        return None
+    path = Path(options.values[0])
+    return path if path.is_dir() else None
+
+
+def judge_folder(folder: Path, options: SignificanceOptions) -> None:
+    """The rule on every arm of a folder of logs, and the p values that its page claims.
+
+    Exit 1 where a claim is borne out by none."""
+    from harness.cli.significance_folder import check_folder
+    from reports.stats import rules
+
+    rows, missing = check_folder(folder, rules.SINGLE[options.rule], options.target)
+    if options.json:
+        print_json({"samples": rows, "not_borne_out": missing})
+    else:
+        print_table(rows, digits=6)
+        for line in missing:
+            print(line)
+    raise typer.Exit(1 if missing else 0)
 
 
 def judge_pair(options: SignificanceOptions) -> "RuleResult":

@@ -1,0 +1,130 @@
+"""`ablate significance DIR`: the rule on a folder of logs, beside what its page claims."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.foreign.log_arms import ArmBy, name_arms
+from harness.foreign.log_files import files_under, read_all
+
+PAGES = ("README.md", "statistics.md")
+CLAIM = re.compile(
+    r"\bp(?:[ -]?val(?:ue)?)?[`* ]{0,3}(?P<sign>[=:<])[`* ]{0,3}(?P<value>\d\.\d+(?:e-?\d+)?)",
+    re.IGNORECASE,
+)
+LIST = re.compile(r"\[([\d.,\s]{10,20000})\]")
+NEAR_TARGET = 0.1  # nats: numbers of a list that lie closer are losses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A p value that a page prints."""
+
+    where: str  # file and line
+    text: str
+    value: float
+    n_decimals: int
+    is_bound: bool  # p < value
+
+    def holds(self, p: float) -> bool:
+        """Whether a p value is the claimed one, at the digits that are printed."""
+        if self.is_bound:
+            return p < self.value
+        if "e" in self.text.lower():
+            return abs(p - self.value) <= 0.05 * self.value
+        return abs(p - self.value) <= 0.51 * 10**-self.n_decimals
+
+
+def claims_of(folder: Path) -> Iterator[Claim]:
+    """The p values in the pages of a folder, each once."""
+    seen = set()
+    for path, page in pages_of(folder):
+        for number, line in enumerate(page.splitlines(), start=1):
+            for match in CLAIM.finditer(line):
+                text = match["value"]
+                key = (path, match["sign"], text)
+                if key in seen:
+                    continue
+                seen.add(key)
+                yield Claim(
+                    where=f"{path}:{number}",
+                    text=text,
+                    value=float(text),
+                    n_decimals=len(text.lower().partition("e")[0].partition(".")[2]),
+                    is_bound=match["sign"] == "<",
+                )
+
+
+def pages_of(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The pages of a folder and of those in it, with their text."""
+    for path in sorted(folder.rglob("*")):
+        if path.name in PAGES and path.is_file():
+            yield path, path.read_text(encoding="utf-8", errors="replace")
+
+
+def printed_losses(folder: Path, target: float) -> Iterator[tuple[str, list[float]]]:
+    """(page and line, losses) of every list of losses that a page prints."""
+    for path, text in pages_of(folder):
+        for match in LIST.finditer(text):
+            words = match[1].replace(",", " ").split()
+            try:
+                values = [float(word) for word in words]
+            except ValueError:
+                continue
+            if len(values) > 1 and all(abs(value - target) < NEAR_TARGET for value in values):
+                line = text.count("\n", 0, match.start()) + 1
+                yield f"list in {path}:{line}", values
+
+
+def losses_of_folder(folder: Path) -> dict[str, list[float]]:
+    """Arm -> the final losses of its logs, each run once; raises UserError without a log."""
+    found, seen = [], set()
+    files = [file for file in files_under([folder]) if not file.is_trace]
+    for file, runs in zip(files, read_all([file.path for file in files]), strict=True):
+        for log in runs:
+            digest = None if log.refused is not None else log.reading.digest()
+            if digest is None or digest in seen or log.reading.exploded is not None:
+                continue
+            seen.add(digest)
+            found.append((file.place, log.ran(), log.reading.losses["val"][-1]))
+    if not found:
+        raise UserError(f"{folder}: holds no whole log: name a folder of logs")
+    arms: dict[str, list[float]] = defaultdict(list)
+    names = name_arms([(place, program) for place, program, _ in found], ArmBy.CODE)
+    for name, (_, _, loss) in zip(names, found, strict=True):
+        arms[name].append(loss)
+    return dict(arms)
+
+
+def check_folder(folder: Path, rule: Any, target: float) -> tuple[list[dict[str, Any]], list[str]]:
+    """(a row per arm with the claims that it bears out, the claims that no arm does)."""
+    claims = list(claims_of(folder))
+    samples = {**losses_of_folder(folder), **dict(printed_losses(folder, target))}
+    borne_out: set[str] = set()
+    rows = []
+    for arm, losses in samples.items():
+        row: dict[str, Any] = {"arm": arm, "n": len(losses), "mean": sum(losses) / len(losses)}
+        try:
+            outcome = rule(losses, target)
+        except ValueError as error:
+            row |= {"sd": None, "p": None, "claims": str(error)}
+        else:
+            held = _held(claims, outcome.p)
+            borne_out.update(claim.where + claim.text for claim in held)
+            shown = ", ".join(f"p={claim.text}" for claim in held)
+            row |= {"sd": outcome.sd, "p": outcome.p, "claims": shown}
+        rows.append(row)
+    missing = []
+    for claim in claims:
+        if claim.where + claim.text not in borne_out:
+            sign = "<" if claim.is_bound else "="
+            missing.append(f"{claim.where}: p{sign}{claim.text}: no log or printed list gives it")
+    return rows, missing
+
+
+def _held(claims: Sequence[Claim], p: float | None) -> list[Claim]:
+    return [] if p is None else [claim for claim in claims if claim.holds(p)]

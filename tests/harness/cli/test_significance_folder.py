@@ -1,0 +1,84 @@
+"""`ablate significance DIR`: what a record's page claims, against its logs and the losses that it prints."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.__main__ import main
+from reports.stats.rules import track1
+from tests.foreign_logs import year_2025
+
+LOSSES = (3.2771, 3.2784, 3.2790, 3.2779)
+PRINTED = (3.2751, 3.2762, 3.2771)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    logs = tmp_path / "A"
+    logs.mkdir()
+    for i, loss in enumerate(LOSSES):
+        (logs / f"{i}.txt").write_text(year_2025(loss, seed=i))
+        base = year_2025(loss + 0.01, seed=9 + i).replace(
+            "import torch\n", "import torch\nOLD = 1\n"
+        )
+        (logs / f"baseline_{i}.txt").write_text(base)
+    return logs
+
+
+def check(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[int, dict[str, Any]]:
+    with pytest.raises(SystemExit) as ended:
+        main(["significance", str(folder), "--json"])
+    return int(ended.value.code or 0), json.loads(capsys.readouterr().out)
+
+
+def test_claims_are_held_against_each_arm_and_each_printed_list(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    p, of_list = track1(LOSSES).p, track1(PRINTED).p
+    assert p is not None
+    assert of_list is not None
+    (folder / "README.md").write_text(
+        f"Logs:\n# p={p:.4f} (significant)\n\nAll of them:\n[{', '.join(map(str, PRINTED))}]\n"
+        f"p-value: {of_list:.5f}\nprint(f'p={{p:.4f}}')\ntimes [152.2, 153.1]\n"
+    )
+    code, facts = check(capsys, folder)
+    assert code == 0
+    assert facts["not_borne_out"] == []
+    claims = {row["arm"]: row["claims"] for row in facts["samples"]}
+    assert claims == {
+        "A/candidate": f"p={p:.4f}",
+        "A/baseline": "",
+        "list in " + str(folder / "README.md") + ":5": f"p={of_list:.5f}",
+    }
+    assert [row["n"] for row in facts["samples"]] == [4, 4, 3]
+
+
+def test_a_claim_that_nothing_gives_is_named_with_its_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "README.md").write_text("Very sure:\np = 0.0001\n")
+    code, facts = check(capsys, folder)
+    assert code == 1
+    (line,) = facts["not_borne_out"]
+    assert line.startswith(f"{folder / 'README.md'}:2: p=0.0001: ")
+
+
+def test_a_bound_is_held_as_a_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    p = track1(LOSSES).p
+    assert p is not None
+    (folder / "README.md").write_text(f"p < {2 * p:.6f}\n")
+    assert check(capsys, folder)[0] == 0
+    (folder / "README.md").write_text(f"p < {p / 2:.6f}\n")
+    assert check(capsys, folder)[0] == 1
+
+
+def test_a_folder_without_logs_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["significance", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "holds no whole log" in capsys.readouterr().err
