@@ -13,7 +13,10 @@ PAGES = sorted((Path(__file__).resolve().parents[1] / "docs" / "findings").rglob
 
 def main() -> int:
     for path in PAGES:
-        page = read_page(path)
+        try:
+            page = read_page(path)
+        except ValueError:
+            continue  # of another command than `ablate report`
         path.write_text(
             draw_page([judged(data) for data in page.data["experiments"]]), encoding="utf-8"
         )

@@ -12,7 +12,7 @@ and interactions: reports/analysis/interactions.py.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -280,4 +280,6 @@ class _ResolvedTimes:
             return share(value)
         se, df = self.model.error_of({self.place[arm]: part for arm, part in parts.items()})
         whole = total(Estimate(value=value, se=se, df=df), *errors)
-        return share(value, *whole.interval(alpha))
+        # Satterthwaite's df of a few parts with few df each promise too much
+        least = min(df, *(error.df for error in errors)) if errors else df
+        return share(value, *replace(whole, df=least).interval(alpha))

@@ -28,6 +28,7 @@ from reports.inputs.noise import benchmark_noise
 from reports.stats.anytime import sequences
 from reports.stats.contrasts import Effect, Sample, analyse
 from reports.stats.node_noise import with_nodes
+from reports.stats.verdicts import Next
 
 MEASURED_TIMES = ("step_ms", "train_time_s")  # beside them time to target is estimated
 
@@ -211,7 +212,18 @@ def _shared(compared: _Compared, metric: str, runs: pd.DataFrame, n_arms: int) -
         n_arms=n_arms,
         level=compared.level,
         anytime=compared.anytime,
+        follows=_follows(compared),
     )
+
+
+def _follows(compared: _Compared) -> Next:
+    """Which analysis would judge what is run next."""
+    plan = compared.plan
+    if plan.seeds_rule is not None or samples.extended(plan):
+        return Next.SEQUENCE
+    if samples.pending(compared.experiment) > 0:
+        return Next.PLANNED
+    return Next.FRESH
 
 
 def _experiment_warnings(compared: _Compared, runs: pd.DataFrame) -> list[Caution]:

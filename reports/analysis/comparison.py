@@ -9,12 +9,13 @@ import pandas as pd
 from harness.run.plan import Plan
 from reports.analysis import samples
 from reports.analysis.types import LOSSES, UNITS, Caution, Comparison
-from reports.stats.contrasts import Effect, Method, Sample, block_means
+from reports.stats.contrasts import Effect, Method, Sample, block_means, paired
 from reports.stats.time_sequences import SHARE
 from reports.stats.unblocked import more_runs
 from reports.stats.verdicts import (
     Evidence,
     Family,
+    Next,
     Verdict,
     enough_for_sequence,
     enough_to_permute,
@@ -35,6 +36,7 @@ class Metric:
     n_arms: int  # in the family
     level: float  # simultaneous over them
     anytime: bool
+    follows: Next  # what would be run next
 
     @property
     def is_loss(self) -> bool:
@@ -55,7 +57,8 @@ class Metric:
             unit=f" {UNITS[self.name]}",
             n_arms=self.n_arms,
             level=self.level,
-            anytime=self.anytime,
+            follows=self.follows,
+            decides=decides,
             margin=self.plan.margin if decides else None,
             n_budgets=max(1, len(self.plan.budgets)),
         )
@@ -166,6 +169,7 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
         verdict=said.text,
         kind=said.kind,
         more_seeds=said.more_seeds,
+        fresh_seeds=said.fresh_seeds,
         next_action=said.next_action,
         next_runs=said.next_runs,
         warnings=tuple(dict.fromkeys(warnings)),
@@ -184,6 +188,7 @@ def _verdict(metric: Metric, pair: Pair, scale: _Scale) -> Verdict:
     evidence = Evidence(
         delta=effect.delta,
         se=effect.se,
+        df=effect.df,
         low=scale.to_unit(effect.low),
         high=scale.to_unit(effect.high),
         p_attainable=effect.p_attainable,
@@ -221,6 +226,8 @@ def _warnings(metric: Metric, pair: Pair) -> list[Caution]:
             warnings.append(Caution.FEW_UNBLOCKED)
     elif set(block_means(pair.of_arm)) != set(block_means(pair.of_baseline)):
         warnings.append(Caution.MISSING_CELLS)
+    if metric.anytime:
+        warnings += samples.sequence_warnings(*paired(pair.of_arm, pair.of_baseline))
     no_interval = pair.n >= 2 and pair.effect.low is None
     if no_interval and not is_refused and not pair.n_diverged:
         warnings.append(Caution.ZERO_VARIANCE)

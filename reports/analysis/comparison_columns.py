@@ -176,7 +176,12 @@ COMPARISON_COLUMNS: tuple[Column[Comparison], ...] = (
     Column(
         key="more_seeds",
         json_name="more_seeds",
-        meaning="Seeds per arm that are still needed, where that is known.",
+        meaning="Seeds per arm that the sequence still needs, where that is known.",
+    ),
+    Column(
+        key="fresh_seeds",
+        json_name="fresh_seeds",
+        meaning="Seeds per arm of the new experiment that would decide, where that is known.",
     ),
     Column(
         key="warnings",

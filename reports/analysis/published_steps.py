@@ -17,12 +17,11 @@ from reports.analysis import samples
 from reports.analysis.published import in_percent, judge, not_at_full_size
 from reports.analysis.types import PublishedWord
 from reports.inputs.experiment import Experiment
-from reports.inputs.published import PUBLISHED, era_sd, read_table
+from reports.inputs.noise import PUBLISHED, benchmark_noise
+from reports.inputs.published import era_sd, read_table
 from reports.stats.contrasts import paired_t
 from reports.stats.digits import settled
 from reports.stats.intervals import Estimate
-
-NODE_SD = 0.01  # of a log step time: nodes differ by 1 to 3 %
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +94,7 @@ def _published_loss(row: Mapping[str, str], above: Mapping[str, str], record: st
 
 def _published_log_step(row: Mapping[str, str], above: Mapping[str, str]) -> Estimate:
     log_ratio = math.log(float(row["step_ms"]) / float(above["step_ms"]))
-    return Estimate(value=log_ratio, se=math.sqrt(2) * NODE_SD)
+    return Estimate(value=log_ratio, se=math.sqrt(2) * benchmark_noise().nodes.sd)
 
 
 def _step(

@@ -18,12 +18,14 @@ from reports.analysis.machines import (
 from reports.analysis.types import LOSSES, Caution
 from reports.inputs.experiment import Experiment
 from reports.stats.contrasts import Sample
+from reports.stats.sequential import FIRST, skewness
 from reports.stats.simultaneous import Array
 from reports.stats.unblocked import welch, widening
 
 OUTCOMES = ("finished", "diverged")
 PENDING = ("pending", "running", "interrupted", "preempted", "claimed")
 OUTLIER_SD = 5.0
+MOST_SKEW = 2.0  # of the differences that a sequence is for
 TWO_PHASE_MARGIN = 0.001  # nats: packed and whole-node losses count as equal inside it
 WHOLE_NODE_RUNS = 3
 
@@ -232,6 +234,21 @@ def unequal_noise(samples: Sequence[Sample], alpha: float = 0.01) -> bool:
     if len(groups) < 2 or not all(np.ptp(group) > 0 for group in groups):
         return False
     return bool(stats.levene(*groups, center="median").pvalue < alpha)
+
+
+def sequence_warnings(arm: Array, baseline: Array) -> list[Caution]:
+    """Whether the differences in blocks, in their order, are what a sequence supposes of them.
+
+    A warning, never a choice of analysis: skewness as it is seen, Spearman's test for a drift."""
+    d = arm - baseline
+    if len(d) < FIRST:
+        return []
+    doubts = []
+    if abs(skewness(d)) > MOST_SKEW:
+        doubts.append(Caution.SKEWED)
+    if np.ptp(d) > 0 and stats.spearmanr(np.arange(len(d)), d).pvalue < 0.05:
+        doubts.append(Caution.DRIFTS)
+    return doubts
 
 
 def equivalent(a: Array, b: Array, margin: float, alpha: float = 0.05) -> bool:

@@ -1,21 +1,15 @@
 """What the statistics hand to the page: every number that is printed, and what to doubt about it.
 
 How a report is assembled:
-
     experiment = load("quickstart", results="results")   # reports/inputs/load.py: plan and runs
     outcome = compare_all(experiment)                    # reports/analysis/compare.py: what follows
-    outcome.baseline, outcome.arms                       # names
     outcome.cells["untied_head"]                         # ArmOutcomes: what was measured
     outcome.of("untied_head", "val_loss")                # Comparison or None
     outcome.decompositions["untied_head"]                # learning gain and systems gain
-    outcome.times["untied_head"]                         # N* and time to target
-    outcome.published                                    # PublishedVerdict or None
 
-One declared analysis serves the page, chosen by the design and never by the data
-(docs/statistics.md): n = 1 a difference without interval; from 2 blocks on the two-way model
-arm + block; Welch where blocks are not shared; anytime-valid sequences while the experiment is
-unfinished or was extended; permuted worst-rank trimmed means where runs diverged. Delta is always
-arm minus baseline in the metric's unit: below zero is better for every metric here.
+One declared analysis serves the page, chosen by the design and never by the data: it is told in
+reports/stats/contrasts.py and docs/statistics.md. Delta is always arm minus baseline in the
+metric's unit: below zero is better for every metric here.
 """
 
 import enum
@@ -118,6 +112,14 @@ class Caution(enum.Enum):
         "The arms' own sd differ by more than chance allows: the quieter arms' intervals are wider "
         "than they need be. In a new experiment declare alters_noise for the noisy change."
     )
+    SKEWED = (
+        "The differences are skewed by more than 2: a sequence may err more often than it says. "
+        "Look for two modes."
+    )
+    DRIFTS = (
+        "The differences change with the order of the blocks: the sequence is that of their mean "
+        "so far. Look for what changed."
+    )
     FEW_BUDGETS = (
         "N* needs runs re-annealed at two or more budgets, or a slope given from outside: add "
         "budgets to the experiment."
@@ -208,11 +210,11 @@ class Comparison:
     looks: int  # how often results were looked at, 1 for a planned analysis
     exploratory: bool
     estimand: str  # 'at-rate' or 'retuned'
-    # better | worse | faster | slower | no difference larger than x |
-    # undecided: n more seeds needed | too few runs | no error estimate
+    # as reports/stats/verdicts.py words it
     verdict: str
     kind: Kind  # the verdict for colours and exit codes
-    more_seeds: int | None  # seeds per arm still needed, where undecided
+    more_seeds: int | None  # per arm, that the sequence still needs, where undecided
+    fresh_seeds: int | None  # per arm, of the new experiment that would decide
     next_action: str  # in words, with its cost in runs; '' when nothing is left to do
     next_runs: int | None  # runs that it costs, None where it is not a matter of runs
     warnings: tuple[Caution, ...]

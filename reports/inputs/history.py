@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from reports.inputs.published import PUBLISHED, read_table
+from reports.inputs.noise import PUBLISHED
+from reports.inputs.published import read_table
 from reports.stats.simultaneous import Array
 
 HISTORY = PUBLISHED / "history"

@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import resources
 from pathlib import Path
 
 import yaml
 
-from reports.inputs.published import PUBLISHED
 from reports.stats.node_noise import NodeNoise
 
+PUBLISHED = Path(str(resources.files("harness"))) / "published"
 NOISE = PUBLISHED / "noise_by_era.yaml"
+TRACK = "short"  # of the records whose era an experiment may name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,11 @@ class BenchmarkNoise:
     nats_per_log_step: float
     nats_per_log_step_se: float
     nodes: NodeNoise
+
+    @property
+    def latest(self) -> EraNoise:
+        """The last era of the records."""
+        return [era for era in self.eras if era.track == TRACK][-1]
 
     def era_of(self, track: str, date: str) -> EraNoise:
         """The era of a date; the nearest one before it where none holds it, else the first."""

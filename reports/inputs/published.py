@@ -9,17 +9,16 @@ steps), because a record's step count was tuned until its loss just met the targ
 import csv
 import math
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
-PUBLISHED = Path(str(resources.files("harness"))) / "published"
+from reports.inputs.noise import PUBLISHED, benchmark_noise
+
 RUNS = PUBLISHED / "official_runs.csv"
 # A published delta that a perfect measurement would confirm less often is too uncertain to test.
 POWER = 0.8
 ERA_SD = ((14, 0.004), (18, 0.002))  # up to this record: one run's sd of the final loss, from logs
-TODAY_SD = 0.0013  # recipes after January 2025: 0.0012 to 0.0015
 # The slope of late 2024 as d loss / d log N: 0.19; recipes of 2026 (0.0145 per 100 at 1300) agree.
 NATS_PER_LOG_STEP = 0.0037 / 100 * 5100
 
@@ -33,7 +32,7 @@ def era_sd(record: str) -> float:
         for last, sd in ERA_SD:
             if int(record[-2:]) <= last:
                 return sd
-    return TODAY_SD
+    return benchmark_noise().latest.sd
 
 
 @dataclass(frozen=True, kw_only=True)

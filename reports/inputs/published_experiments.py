@@ -18,7 +18,8 @@ from harness.run.results import Result
 from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import CURVE_COLUMNS
-from reports.inputs.published import PUBLISHED, RUNS, era_sd, read_table, summaries
+from reports.inputs.noise import PUBLISHED
+from reports.inputs.published import RUNS, era_sd, read_table, summaries
 from reports.inputs.run_columns import RUN_KEYS
 from reports.stats.rules import TARGET
 

@@ -4,29 +4,25 @@ The rate decays to the last step, so N* is not where one curve crosses the targe
 E[final loss | budget N] = target. Locally  loss = mu_arm + beta (log N - x0) + block,  one slope
 for all arms unless an arm-by-budget interaction shows (F test, 5 %); theta = (target - mu) / beta
 is log(N* / N0), a ratio of normals: Fieller's interval. In sums (time to target) and differences
-(of two arms) its error comes by the delta method. Every arm's own residual variance is used where
-the arm alone has OWN_DF residual degrees of freedom (a matter of the design, not of the data),
-Satterthwaite's df for the combination; else one pooled variance.
+(of two arms) its error comes by the delta method. Runs in blocks are judged by the spread between
+blocks (reports/stats/loss_blocks.py), runs without blocks as independent ones
+(reports/stats/loss_free.py).
 Arrays: K arms, the baseline first; z = (mu, beta) has 2K entries.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
 
 from reports.stats.intervals import Estimate, Interval, fieller, t_quantile
+from reports.stats.loss_blocks import BlockErrors, fit_blocks
+from reports.stats.loss_free import PartErrors, with_given_slope, with_measured_slope
 from reports.stats.simultaneous import Array
 
 WINDOW = 3  # budgets: the fit stays local
-INTERACTION_ALPHA = 0.05
-OWN_DF = 3.5
-# Of the pooled variance: a difference of sums of squares may come out at or below zero
-LEAST_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +51,19 @@ PUBLISHED_SLOPES = {
 }
 
 
+class Uncertainty(Protocol):
+    """The uncertainty of z."""
+
+    def variance(self, gradient: Array) -> tuple[float, float]:
+        """(variance, Satterthwaite df) of gradient @ z."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossModel:
-    """Fitted z with its covariance as a sum of parts, one per independent variance estimate."""
+    """Fitted z with its errors."""
 
     z: Array  # (2K,): mean losses at N0 = exp(x0), then slopes
-    parts: Array  # (P, 2K, 2K)
-    part_df: Array  # (P,)
+    errors: Uncertainty
     x0: float
     common: bool  # one slope
     given: bool  # the slope came from outside
@@ -74,8 +76,7 @@ class LossModel:
 
     def slope_se(self, i: int) -> float:
         """The standard error of an arm's slope."""
-        j = len(self.z) // 2 + i
-        return math.sqrt(float(self.parts[:, j, j].sum()))
+        return math.sqrt(self.errors.variance(self._unit(len(self.z) // 2 + i))[0])
 
     def theta(self, i: int) -> float:
         """log(N*_i / N0)."""
@@ -86,8 +87,11 @@ class LossModel:
         u, v = self.target - float(self.z[i]), float(self.beta[i])
         above, below = -self._unit(i), self._unit(len(self.z) // 2 + i)
         t = t_quantile(alpha, self._error(self._gradient(i))[1])
-        cov = self.parts.sum(axis=0)
-        return fieller(u, v, above @ cov @ above, below @ cov @ below, above @ cov @ below, t)
+        var_u, var_v = self.errors.variance(above)[0], self.errors.variance(below)[0]
+        both = self.errors.variance(above + below)[0]
+        if not math.isfinite(both):
+            return None
+        return fieller(u, v, var_u, var_v, (both - var_u - var_v) / 2, t)
 
     def log_steps(self, i: int) -> Estimate:
         """log N* of an arm, its error by the delta method."""
@@ -116,12 +120,8 @@ class LossModel:
 
     def _error(self, gradient: Array) -> tuple[float, float]:
         """(standard error, Satterthwaite df) of gradient @ z."""
-        each = np.einsum("i,pij,j->p", gradient, self.parts, gradient)
-        if each.any():
-            df = float(each.sum() ** 2 / (each**2 / self.part_df).sum())
-        else:
-            df = float(self.part_df.min())
-        return math.sqrt(float(each.sum())), df
+        variance, df = self.errors.variance(gradient)
+        return math.sqrt(variance), df
 
     def _unit(self, j: int) -> Array:
         unit: Array = np.eye(len(self.z))[j]
@@ -152,20 +152,22 @@ def fit(
 
     arm: numbered from 0; budget: steps; slope: from outside, needed with one budget and ignored
     with several."""
-    x0 = float(np.log(budget).mean())
-    blocks = _block_columns(block)
-    if len(np.unique(budget)) > 1:
-        fitted = _with_measured_slope(arm, np.log(budget) - x0, loss, blocks)
-    elif slope is not None:
-        fitted = _with_given_slope(arm, loss, blocks, slope, budget=float(np.exp(x0)))
-    else:
+    several = len(np.unique(budget)) > 1
+    if not several and slope is None:
         return None
+    if None not in block:
+        return _of_blocks(arm, budget, loss, block, target, None if several else slope)
+    x0 = float(np.log(budget).mean())
+    steps = math.exp(x0)
+    if slope is None or several:
+        fitted = with_measured_slope(arm, np.log(budget) - x0, loss)
+    else:
+        fitted = with_given_slope(arm, loss, -slope.per_step * steps, slope.se * steps)
     if fitted is None:
         return None
     return LossModel(
         z=fitted.z,
-        parts=fitted.parts,
-        part_df=fitted.part_df,
+        errors=PartErrors(parts=fitted.parts, df=fitted.part_df),
         x0=x0,
         common=fitted.common,
         given=fitted.given,
@@ -173,160 +175,28 @@ def fit(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Fitted:
-    """What of a LossModel follows from the runs."""
-
-    z: Array
-    parts: Array
-    part_df: Array
-    common: bool
-    given: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Solution:
-    """Least squares of n runs and q coefficients."""
-
-    coefficients: Array  # (q,)
-    solver: Array  # (q, n): from losses to coefficients
-    residual: Array  # (n,)
-    remainder: Array  # (n, n): I - hat matrix
-
-
-def _with_given_slope(
-    arm: Array, loss: Array, blocks: Array, slope: Slope, *, budget: float
-) -> _Fitted | None:
-    """One budget's mean losses, and the slope from outside with an error of its own."""
+def _of_blocks(
+    arm: Array,
+    budget: Array,
+    loss: Array,
+    block: Sequence[object],
+    target: float,
+    slope: Slope | None,
+) -> LossModel | None:
+    """By every block's own fit (reports/stats/loss_blocks.py)."""
     k = int(arm.max()) + 1
-    solution = _solve(np.hstack([_arm_columns(arm), blocks]), loss)
-    if solution is None:
+    per_log, outside = None, np.zeros((2 * k, 2 * k))
+    if slope is not None:
+        per_log = -slope.per_step * float(budget[0])
+        outside[k:, k:] = (slope.se * float(budget[0])) ** 2
+    fitted = fit_blocks(arm, budget, loss, block, per_log)
+    if fitted is None:
         return None
-    z = np.concatenate([solution.coefficients[:k], np.full(k, -slope.per_step * budget)])
-    lift = np.vstack([np.eye(k), np.zeros((k, k))])
-    parts, part_df = _covariance(solution, arm, k, lift)
-    outside = np.zeros((1, 2 * k, 2 * k))
-    outside[0, k:, k:] = (slope.se * budget) ** 2
-    return _Fitted(
-        z=z,
-        parts=np.concatenate([parts, outside]),
-        part_df=np.append(part_df, np.inf),
-        common=True,
-        given=True,
+    return LossModel(
+        z=fitted.z,
+        errors=BlockErrors(values=fitted.values, outside=outside),
+        x0=fitted.x0,
+        common=fitted.common,
+        given=slope is not None,
+        target=target,
     )
-
-
-def _with_measured_slope(arm: Array, x: Array, loss: Array, blocks: Array) -> _Fitted | None:
-    """x: log budgets, centred."""
-    k = int(arm.max()) + 1
-    arms = _arm_columns(arm)
-    one = _solve(np.hstack([arms, x[:, None], blocks]), loss)
-    if one is None:
-        return None
-    each = None
-    if k > 1:
-        each = _solve(np.hstack([arms, arms * x[:, None], blocks]), loss)
-    if each is not None and _slopes_differ(one, each):
-        parts, part_df = _covariance(each, arm, k, np.eye(2 * k))
-        z = each.coefficients[: 2 * k]
-        return _Fitted(z=z, parts=parts, part_df=part_df, common=False, given=False)
-    means, slope = np.eye(k + 1)[:k], np.eye(k + 1)[k]
-    lift = np.vstack([means, np.tile(slope, (k, 1))])  # (mu, beta, ..., beta) from (mu, beta)
-    parts, part_df = _covariance(one, arm, k, lift)
-    z = lift @ one.coefficients[: k + 1]
-    return _Fitted(z=z, parts=parts, part_df=part_df, common=True, given=False)
-
-
-def _arm_columns(arm: Array) -> Array:
-    """Arm dummies, (n, K)."""
-    k = int(arm.max()) + 1
-    columns: Array = (arm[:, None] == np.arange(k)).astype(float)
-    return columns
-
-
-def _block_columns(block: Sequence[object]) -> Array:
-    """Sum-to-zero block dummies: mu is the average block's; none where a run has no block."""
-    names = list(dict.fromkeys(block))
-    if None in names or len(names) < 2:
-        return np.zeros((len(block), 0))
-    index = np.array([names.index(name) for name in block])
-    last = index[:, None] == len(names) - 1
-    columns: Array = (index[:, None] == np.arange(len(names) - 1)).astype(float) - last
-    return columns
-
-
-def _solve(design: Array, loss: Array) -> _Solution | None:
-    projections = _least_squares(np.ascontiguousarray(design).tobytes(), len(loss))
-    if projections is None:
-        return None
-    solver, remainder = projections
-    return _Solution(
-        coefficients=solver @ loss,
-        solver=solver,
-        residual=remainder @ loss,
-        remainder=remainder,
-    )
-
-
-# The same design is fitted again and again: for every arm's p, every look, every simulated
-# experiment.
-@lru_cache(maxsize=64)
-def _least_squares(design_bytes: bytes, n: int) -> tuple[Array, Array] | None:
-    """(map from losses to coefficients, I - hat matrix); None where runs do not determine them."""
-    design = np.frombuffer(design_bytes).reshape(n, -1)
-    if n - design.shape[1] < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
-        return None
-    solver = np.linalg.inv(design.T @ design) @ design.T
-    return solver, np.eye(n) - design @ solver
-
-
-def _covariance(solution: _Solution, arm: Array, k: int, lift: Array) -> tuple[Array, Array]:
-    """Covariance of lift @ coefficients in parts and their df.
-
-    One part per arm where each has OWN_DF residual df, else one of the pooled variance. An arm's
-    residuals hold some of the others' noise through slope and blocks, so the variances solve
-    E[rss_a] = sum_b T_ab var_b."""
-    solver, residual = solution.solver, solution.residual
-    remainder_bytes = np.ascontiguousarray(solution.remainder).tobytes()
-    groups, shares = _variance_groups(remainder_bytes, arm.astype(np.int64).tobytes(), k)
-    pooled = float(residual @ residual) / (len(arm) - len(solver))
-    rss = np.array([residual[members] @ residual[members] for members in groups])
-    variances = np.maximum(np.linalg.solve(shares, rss), LEAST_SHARE * pooled)
-    parts = []
-    for members, variance in zip(groups, variances, strict=True):
-        to_z = lift @ solver[: lift.shape[1], members]
-        parts.append(to_z @ to_z.T * variance)
-    df = np.diag(shares)  # what of an arm's noise its residuals keep; all residual df where pooled
-    return np.array(parts), df
-
-
-@lru_cache(maxsize=64)
-def _variance_groups(
-    remainder_bytes: bytes, arm_bytes: bytes, k: int
-) -> tuple[list[NDArray[np.bool_]], Array]:
-    """(runs that share one variance, how much of each group's noise every group's residuals hold).
-
-    Of the design alone."""
-    arm = np.frombuffer(arm_bytes, np.int64)
-    remainder = np.frombuffer(remainder_bytes).reshape(len(arm), -1)
-    groups = [arm == a for a in range(k)]
-    own_df = [float(np.trace(remainder[np.ix_(group, group)])) for group in groups]
-    if min(own_df) < OWN_DF:
-        groups = [np.ones(len(arm), bool)]
-    shares = np.empty((len(groups), len(groups)))
-    for i, residuals_of in enumerate(groups):
-        for j, noise_of in enumerate(groups):
-            shares[i, j] = (remainder[np.ix_(residuals_of, noise_of)] ** 2).sum()
-    return groups, shares
-
-
-def _slopes_differ(one: _Solution, each: _Solution) -> bool:
-    """F test of the arms' own slopes against a common one."""
-    df = len(each.residual) - len(each.coefficients)
-    more = len(each.coefficients) - len(one.coefficients)
-    rss_one = float(one.residual @ one.residual)
-    rss_each = float(each.residual @ each.residual)
-    if rss_each <= 0:
-        return False
-    f = (rss_one - rss_each) / more / (rss_each / df)
-    return bool(special.fdtrc(more, df, f) < INTERACTION_ALPHA)

@@ -72,7 +72,7 @@ def _shared_baseline(n_arms: int) -> Array:
     return np.asarray(0.5 * (np.eye(n_arms) + 1))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _drawn_detectable(n: int, n_arms: int, power: float, level: float) -> float:
     """Difference in sds of one run that the two-way model finds in one of several arms.
 
@@ -130,15 +130,21 @@ def _detectable_loss(
     """None where so few seeds decide nothing."""
     if n < 2:
         return None
+    if not anytime and n_arms > 1:
+        return sd * _drawn_detectable(n, n_arms, power, level)
+    of_one = _t_detectable(n, n_arms, power, level, anytime)
+    return None if of_one is None else sd * of_one
+
+
+@lru_cache(maxsize=1024)
+def _t_detectable(n: int, n_arms: int, power: float, level: float, anytime: bool) -> float | None:
+    """In sds of one run, of one t statistic."""
+    critical, df = planned_critical(n, n_arms, level)
     if anytime:
         critical, df = float(critical_t(n, (1 - level) / n_arms)), n - 1.0
-    elif n_arms > 1:
-        return sd * _drawn_detectable(n, n_arms, power, level)
-    else:
-        critical, df = planned_critical(n, n_arms, level)
     if not math.isfinite(critical):
         return None
-    return detectable(sd=sd, n=n, df=df, power=power, critical=critical)
+    return detectable(sd=1.0, n=n, df=df, power=power, critical=critical)
 
 
 def seeds_needed(
@@ -174,14 +180,14 @@ def seeds_needed(
     return high
 
 
-def upper_sd(sd: float, n: int, confidence: float = 0.8) -> float:
+def upper_sd(sd: float, n: float, confidence: float = 0.8) -> float:
     """Upper confidence bound of an sd seen in n runs.
 
     Three runs' sd may be off by 0.5 to 6 times, so plans use this."""
     if n < 2:
         raise ValueError(
             "the sd of one run is unknown: give the era's published value "
-            "(0.0013 for recipes after January 2025)"
+            "(results/published/noise_by_era.yaml)"
         )
     return float(sd * math.sqrt((n - 1) / stats.chi2.ppf(1 - confidence, n - 1)))
 

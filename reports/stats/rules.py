@@ -19,6 +19,10 @@ TRACK3_SIGMA = 0.0013  # the track's own declared sd of one run
 TRACK3_THRESHOLD = 0.004  # about 3.08 sigma: p about 0.001
 SLOPE_PER_STEP = 0.0045 / 100  # loss per step near the target on the optimization track
 TARGET = 3.28
+STEEPEST = 1e-3  # of loss per step: a hundred steps are worth 0.0045 to 0.0145
+FACTOR = 5.0  # a validation loss is within it of the target
+HIGHEST = 20.0  # nats per token: above it not even a model that knows nothing
+LOSS_ROUNDING = 1e-12  # of a loss near 3, in sums and differences of a few
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,18 +43,18 @@ def track1(losses: Sequence[float], target: float = TARGET) -> RuleResult:
     """One-sided one-sample t test, H0: mean >= target; passes at p < 0.01.
 
     Raises ValueError below 2 runs or without spread."""
-    x = _checked_losses(losses, "track1")
+    x = _checked_losses(losses, "track1", target)
     if len(x) < 2:
         raise ValueError(
             "rule track1 needs at least 2 losses, got 1: a t test has no sd of one run"
         )
     mean, sd = float(x.mean()), float(x.std(ddof=1))
-    if sd == 0:
+    if sd <= LOSS_ROUNDING * float(np.abs(x).max()):
         raise ValueError(
             f"rule track1: all {len(x)} losses are equal, so their sd is 0: "
             "is one run given several times?"
         )
-    t = float((x.mean() - _checked_target(target, "track1")) / (sd / math.sqrt(len(x))))
+    t = float((x.mean() - target) / (sd / math.sqrt(len(x))))
     p = float(stats.t.cdf(t, len(x) - 1))
     return RuleResult(
         rule="track1",
@@ -66,8 +70,8 @@ def track1(losses: Sequence[float], target: float = TARGET) -> RuleResult:
 
 def track3(losses: Sequence[float], target: float = TARGET) -> RuleResult:
     """(target - mean) * sqrt(n) >= 0.004: a one-sided z test with the declared sigma 0.0013."""
-    x = _checked_losses(losses, "track3")
-    statistic = float((_checked_target(target, "track3") - x.mean()) * math.sqrt(len(x)))
+    x = _checked_losses(losses, "track3", target)
+    statistic = float((target - x.mean()) * math.sqrt(len(x)))
     return RuleResult(
         rule="track3",
         n=len(x),
@@ -76,7 +80,7 @@ def track3(losses: Sequence[float], target: float = TARGET) -> RuleResult:
         statistic=statistic,
         p=float(stats.norm.sf(statistic / TRACK3_SIGMA)),
         threshold=TRACK3_THRESHOLD,
-        significant=statistic >= TRACK3_THRESHOLD,
+        significant=_reaches(statistic),
     )
 
 
@@ -100,11 +104,17 @@ def track3_pair(
             raise ValueError(f"rule track3-pair: {name} is {value}, but must be at least 1")
     if not all(map(math.isfinite, (old_mean, new_mean, slope))):
         raise ValueError("rule track3-pair: old_mean, new_mean and slope must be numbers")
-    if slope < 0:
+    if not 0 <= slope <= STEEPEST:
         raise ValueError(
-            f"rule track3-pair: slope is {slope}, but must be the loss that one step less costs, "
-            "such as 0.0045/100"
+            f"rule track3-pair: slope is {slope:g}, but must be the loss that one step less costs, "
+            f"from 0 to {STEEPEST:g}; one per 100 steps is written 0.0045/100"
         )
+    for name, mean in (("old_mean", old_mean), ("new_mean", new_mean)):
+        if not 0 < mean <= HIGHEST:
+            raise ValueError(
+                f"rule track3-pair: {name} is {mean:g}, which is no validation loss in nats per "
+                f"token, such as {TARGET}"
+            )
     gain = old_mean - new_mean + slope * (old_steps - new_steps)
     statistic = gain / math.sqrt(1 / new_n + 1 / old_n)
     return RuleResult(
@@ -115,14 +125,19 @@ def track3_pair(
         statistic=statistic,
         p=float(stats.norm.sf(statistic / TRACK3_SIGMA)),
         threshold=TRACK3_THRESHOLD,
-        significant=statistic >= TRACK3_THRESHOLD,
+        significant=_reaches(statistic),
     )
 
 
 SINGLE = {"track1": track1, "track3": track3}  # rules on one list of losses
 
 
-def _checked_losses(losses: Sequence[float], rule: str) -> Array:
+def _reaches(statistic: float) -> bool:
+    """Whether it is the threshold or above, but for the rounding of decimal numbers."""
+    return statistic >= TRACK3_THRESHOLD - 1e3 * LOSS_ROUNDING
+
+
+def _checked_losses(losses: Sequence[float], rule: str, target: float) -> Array:
     x = np.asarray(losses, float)
     if not len(x):
         raise ValueError(
@@ -136,16 +151,22 @@ def _checked_losses(losses: Sequence[float], rule: str) -> Array:
         )
     if (x <= 0).any():
         raise ValueError(f"rule {rule} got a loss of {x.min():g}: a validation loss is above zero")
+    _check_target(target, rule)
+    strange = (x < target / FACTOR) | (x > target * FACTOR)
+    if strange.any():
+        raise ValueError(
+            f"rule {rule} got a loss of {x[strange][0]:g}, more than {FACTOR:g} times away from "
+            f"the target of {target:g}: is it in other units? another benchmark's needs --target"
+        )
     return x
 
 
-def _checked_target(target: float, rule: str) -> float:
+def _check_target(target: float, rule: str) -> None:
     if not 0 < target < math.inf:
         raise ValueError(
             f"rule {rule}: the target is {target:g}, but must be a loss above zero, "
             f"such as {TARGET}"
         )
-    return target
 
 
 BRACKETS_AND_SEPARATORS = re.compile(r"[\s,;|\[\](){}]+")
@@ -157,6 +178,7 @@ def parse_numbers(text: str) -> list[float]:
     """Numbers separated by spaces, commas, semicolons or newlines, or a Python or numpy list.
 
     The error names what is not a number."""
+    _refuse_ambiguous(text)
     numbers = []
     for word in BRACKETS_AND_SEPARATORS.split(ARRAY_WORDS.sub(" ", text)):
         if not word:
@@ -169,6 +191,17 @@ def parse_numbers(text: str) -> list[float]:
                 "or EXP --arm ARM"
             ) from None
     return numbers
+
+
+def _refuse_ambiguous(text: str) -> None:
+    """Refuse commas between digits that may be decimal points: '3,277'."""
+    for word in text.split():
+        parts = [part for part in word.strip("[](){};|").split(",") if part]
+        if len(parts) > 1 and any(part.isdigit() for part in parts):
+            raise ValueError(
+                f"'{word}': is the comma a decimal point or between two numbers? write decimal "
+                "points as '.', and put a space after every comma between numbers"
+            )
 
 
 def parse_slope(text: str) -> float:

@@ -6,8 +6,14 @@ right Haar prior on sigma and mu/sigma ~ N(0, g) under the alternative is a test
     e_n = (1 + n g)^(-1/2) [(1 + x) / (1 + x / (1 + n g))]^(n/2)
     x = t^2 / (n - 1),  t = sqrt(n) (mean - mu0) / sd
 so P(ever e_n >= 1/alpha) <= alpha under mu0, and {mu0: e_n < 1/alpha} covers at all n at once.
-Valid from n = 2; unbounded while (1 + n g)^(1/2) / alpha >= (1 + n g)^(n/2), that is up to n = 4 at
-alpha = 0.05.
+That holds for normal differences. A skewed one moves t the way of its short tail: looked at up to
+50 blocks, exponential differences were called different in 12 % of cases. So there is a second
+sequence, in which t is freed of the skewness that the differences show (Hall 1992):
+    h = sqrt(n) (u + a u^2 + a^2 u^3 / 3 + G / (6 n)),  u = (mean - mu0) / sd,  a = G / 3
+with G their adjusted skewness. An interval reaches as far as the wider of the two at either end,
+though no more than MOST_REACH times as far as the first, and p is the larger: so what holds for
+normal differences goes on holding, and no interval is more than 1.15 times as wide as theirs. From
+FIRST blocks on, where G says something; unbounded before.
 """
 
 import math
@@ -21,6 +27,8 @@ from scipy.special import betaln
 from reports.stats.intervals import Interval
 from reports.stats.simultaneous import Array
 
+FIRST = 7  # blocks from which there is an interval
+MOST_REACH = 1.3  # times as far from the mean as for normal differences, at the end that skew moves
 PRIOR_VARIANCE = 1.0  # g: tuned to effects of about one sd of the difference; any value is valid
 
 
@@ -53,32 +61,61 @@ def critical_t(n: int | Array, alpha: float, g: float = PRIOR_VARIANCE) -> Array
     r = 1 / (1 + ns * g)
     k = np.exp(2 / ns * (0.5 * np.log1p(ns * g) - np.log(alpha)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        x = np.where((ns >= 2) & (k * r < 1), (k - 1) / (1 - k * r), np.inf)
+        x = np.where((ns >= FIRST) & (k * r < 1), (k - 1) / (1 - k * r), np.inf)
     critical: Array = np.sqrt((ns - 1) * x)
     return critical
 
 
 def attainable_p(n: int, g: float = PRIOR_VARIANCE) -> float:
     """The smallest p that n differences could give, were they all equal."""
+    if n < FIRST:
+        return 1.0
     return float((1 + n * g) ** (-(n - 1) / 2))
 
 
+def skewness(d: Array) -> float:
+    """Adjusted skewness of d, (n,): 0 below three values or without spread."""
+    n, spread = len(d), float(d.std())
+    if n < 3 or not spread > 0:
+        return 0.0
+    third = float(((d - d.mean()) ** 3).mean()) / spread**3
+    return third * math.sqrt(n * (n - 1)) / (n - 2)
+
+
+def without_skew(u: float, n: int, skew: float) -> float:
+    """h of u = (mean - mu0) / sd of n differences; rises with u."""
+    a = skew / 3
+    return math.sqrt(n) * (u + a * u**2 + a**2 * u**3 / 3 + skew / (6 * n))
+
+
+def with_skew(h: float, n: int, skew: float) -> float:
+    """u whose h this is."""
+    a, y = skew / 3, h / math.sqrt(n) - skew / (6 * n)
+    if abs(a) < 1e-9:
+        return y
+    cube = 1 + 3 * a * y
+    return (math.copysign(abs(cube) ** (1 / 3), cube) - 1) / a
+
+
 def t_mixture(d: Array, alpha: float) -> tuple[float, float, float]:
-    """(low, high, p) of the mean of d, (n,), valid at every n; +-inf while unbounded.
+    """(low, high, p) of the mean of d, (n,), at every n; +-inf while unbounded.
 
     p = 1 / e, at most 1."""
     n = len(d)
-    if n < 2:
+    if n < FIRST:
         return -np.inf, np.inf, 1.0
-    mean, se = float(d.mean()), float(d.std(ddof=1) / np.sqrt(n))
-    half = np.inf
+    mean, sd, skew = float(d.mean()), float(d.std(ddof=1)), skewness(d)
     critical = float(critical_t(n, alpha))
-    if np.isfinite(critical):
-        half = critical * se
+    low, high = -math.inf, math.inf
+    if math.isfinite(critical):
+        half = critical / math.sqrt(n)
+        low = mean - sd * min(max(half, with_skew(critical, n, skew)), MOST_REACH * half)
+        high = mean + sd * min(max(half, -with_skew(-critical, n, skew)), MOST_REACH * half)
     log_e = 0.0
-    if se > 0:
-        log_e = float(log_e_value(mean / se, n))
-    return mean - half, mean + half, float(min(1.0, np.exp(-log_e)))
+    if sd > 0:
+        t, h = math.sqrt(n) * mean / sd, without_skew(mean / sd, n, skew)
+        log_e = float(log_e_value(min(abs(t), max(abs(h), abs(t) / MOST_REACH)), n))
+    return low, high, float(min(1.0, np.exp(-log_e)))
 
 
 def independent_t_mixture(a: Array, b: Array, alpha: float) -> tuple[float, float]:

@@ -1,13 +1,18 @@
 """From an interval to words: what is known, and what to do next.
 
-The words follow from the interval alone, so they cannot disagree."""
+The words follow from the interval alone, so they cannot disagree. What to do next follows from the
+analysis that would come then: seeds added to a finished plan are judged by sequences, which need
+far more of them, so a finished page sends to a new experiment; a page of sequences says how many
+more blocks its sequence needs. Either number is one after which 8 of 10 such pages are decided: it
+counts how unsure the difference itself still is."""
 
+import enum
 import math
 from dataclasses import dataclass
 from typing import Literal
 
 from reports.stats.digits import settled
-from reports.stats.planning import planned_critical
+from reports.stats.planning import seeds_needed, upper_sd
 from reports.stats.sequential import critical_t
 
 WORDS = {
@@ -20,6 +25,9 @@ WORDS = {
 OF_ANY_METRIC = ("no difference larger than", "undecided", "too few runs", "no error estimate")
 VERDICTS = ("better", "worse", "faster", "slower", *OF_ANY_METRIC)
 MANY_SEEDS = 100  # a difference that needs more than this is answered by its bound, not by more
+DECIDED = 0.8
+SURE = 0.8416  # the normal's quantile at DECIDED
+SURER = 1.6449  # at 0.95: what an effect exceeds, as one that drew attention looks larger
 
 Kind = Literal["helps", "hurts", "equal", "undecided", "none"]
 
@@ -27,6 +35,14 @@ Kind = Literal["helps", "hurts", "equal", "undecided", "none"]
 def words_of(metric: str) -> tuple[str, ...]:
     """The verdicts that a metric can get."""
     return WORDS[metric] + OF_ANY_METRIC
+
+
+class Next(enum.Enum):
+    """The analysis of what would be run next."""
+
+    FRESH = enum.auto()  # a finished plan: a new experiment, with the planned analysis
+    PLANNED = enum.auto()  # runs of the plan are to come, and with them the planned analysis
+    SEQUENCE = enum.auto()  # seeds are added by a rule or were added already
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +53,9 @@ class Family:
     unit: str = ""  # of low, high and the margin
     n_arms: int  # compared at once
     level: float = 0.95  # simultaneous over the arms
-    anytime: bool
+    follows: Next = Next.FRESH
     margin: float | None  # the largest difference that does not matter, in the unit
+    decides: bool = True  # the metric that the plan declares
     n_budgets: int = 1  # at which every seed is run
 
 
@@ -48,6 +65,7 @@ class Evidence:
 
     delta: float  # on the scale of the analysis, a logarithm for times; so is se
     se: float | None
+    df: float | None = None  # of se
     low: float | None  # in the family's unit; so is high
     high: float | None
     p_attainable: float | None
@@ -62,7 +80,8 @@ class Verdict:
 
     text: str
     kind: Kind
-    more_seeds: int | None = None
+    more_seeds: int | None = None  # of the same experiment
+    fresh_seeds: int | None = None  # of a new one
     next_action: str = ""
     next_runs: int | None = None
 
@@ -71,8 +90,7 @@ def verdict(evidence: Evidence, family: Family) -> Verdict:
     """Words for one comparison of a family."""
     attainable = evidence.p_attainable
     if evidence.n < 2 or (attainable is not None and attainable > 1 - family.level):
-        missing = max(evidence.enough - evidence.n, 1)
-        return _asking_for_seeds("too few runs", "none", missing, family)
+        return _asking("too few runs", "none", _enough_seeds(evidence, family), family)
     low, high = evidence.low, evidence.high
     if low is None or high is None:
         return Verdict(
@@ -92,44 +110,84 @@ def _around_zero(evidence: Evidence, family: Family, *, reach: float) -> Verdict
     """Of an interval that holds zero and reaches so far from it."""
     margin = family.margin
     if margin is not None and reach < margin:
-        return _no_difference_above(margin, family)
-    more = more_seeds(evidence, family)
-    if more is not None:
-        text = f"undecided: {more} more {_seeds(more)} needed"
-        return _asking_for_seeds(text, "undecided", more, family)
-    if margin is None and math.isfinite(reach):
-        return _no_difference_above(_up(reach), family)
-    return Verdict(
-        text=f"undecided: more than {MANY_SEEDS} more seeds needed",
-        kind="undecided",
-        next_action="accept the interval, or widen the margin in a new plan",
-    )
+        return Verdict(
+            text=f"no difference larger than {_number(margin)}{family.unit}", kind="equal"
+        )
+    text = "undecided"
+    if math.isfinite(reach):
+        text = f"undecided, within {_number(_up(reach))}{family.unit}"
+    if family.follows is Next.SEQUENCE:
+        more = more_seeds(evidence, family)
+        if more is None:
+            text += f": more than {MANY_SEEDS} more seeds needed"
+            return Verdict(text=text, kind="undecided", next_action="accept the bound")
+        text += f": {more} more {_seeds(more)} needed"
+        return _asking(text, "undecided", more, family)
+    if family.follows is Next.PLANNED:
+        return _asking(text, "undecided", None, family)
+    difference = _difference_to_find(evidence, family)
+    if difference is None:
+        return _asking(text, "undecided", None, family)
+    seeds = fresh_seeds(difference, evidence, family)
+    return _asking(text, "undecided", seeds, family, difference * evidence.scale)
 
 
 def more_seeds(evidence: Evidence, family: Family) -> int | None:
-    """Seeds per arm still needed until the interval leaves zero, or fits into the margin.
+    """Seeds per arm still needed until the sequence leaves zero, or fits into the margin.
 
-    Were difference and noise as they look now; None where MANY_SEEDS do not do."""
-    if evidence.se is None:
+    So many that DECIDED of the sequences from here are decided by then; None where MANY_SEEDS do
+    not do. The mean of all n + k blocks is as unsure as k new blocks and the present mean make it:
+    sd sqrt(k / (n (n + k)))."""
+    sd = _sd_of_blocks(evidence)
+    if sd is None or sd == 0:
         return None
     n = evidence.n
-    sd = evidence.se * math.sqrt(n)  # of one block's difference
     reach = abs(evidence.delta)
     if family.margin is not None:
         reach = max(reach, family.margin / evidence.scale - reach)
-    if sd == 0 or reach <= 0:
-        return None
     for total in range(n + 1, n + MANY_SEEDS + 1):
-        if _critical(total, family) * sd / math.sqrt(total) <= reach:
+        critical = float(critical_t(total, (1 - family.level) / family.n_arms))
+        unsure = SURE * math.sqrt((total - n) / (n * total))
+        if critical * sd / math.sqrt(total) + unsure * sd <= reach:
             return total - n
     return None
 
 
-def _critical(n: int, family: Family) -> float:
-    """The critical t of n blocks."""
-    if family.anytime:
-        return float(critical_t(n, (1 - family.level) / family.n_arms))
-    return planned_critical(n, family.n_arms, family.level)[0]
+def fresh_seeds(difference: float, evidence: Evidence, family: Family) -> int | None:
+    """Seeds of a new experiment with the planned analysis that find the difference with DECIDED.
+
+    None where MANY_SEEDS do not do, or nothing is known of the noise. difference: on the scale of
+    the analysis."""
+    sd = _sd_of_blocks(evidence)
+    if not difference > 0 or sd is None or sd == 0:
+        return None
+    n = seeds_needed(
+        difference, sd=sd / math.sqrt(2), n_arms=family.n_arms, power=DECIDED, level=family.level
+    )
+    if n is None or n > MANY_SEEDS:
+        return None
+    return n
+
+
+def _difference_to_find(evidence: Evidence, family: Family) -> float | None:
+    """The margin; without one what the effect exceeds in 19 of 20. None where that is zero.
+
+    On the scale of the analysis."""
+    if family.margin is not None:
+        return max(family.margin / evidence.scale, 0.0)
+    if evidence.se is None:
+        return None
+    least = abs(evidence.delta) - SURER * evidence.se
+    return least if least > 0 else None
+
+
+def _sd_of_blocks(evidence: Evidence) -> float | None:
+    """Of one block's difference: the upper bound of what was seen, where its df are known."""
+    if evidence.se is None:
+        return None
+    sd = evidence.se * math.sqrt(evidence.n)
+    df = evidence.n - 1.0 if evidence.df is None else evidence.df
+    return upper_sd(sd, df + 1) if df >= 1 else sd
 
 
 def enough_to_permute(n_arms: int, alpha: float) -> int:
@@ -148,22 +206,36 @@ def enough_for_sequence(n_arms: int, alpha: float) -> int:
     return n
 
 
-def _asking_for_seeds(text: str, kind: Kind, more: int, family: Family) -> Verdict:
-    runs = more * (family.n_arms + 1) * family.n_budgets
-    return Verdict(
-        text=text,
-        kind=kind,
-        more_seeds=more,
-        next_action=f"run {more} more {_seeds(more)}: {runs} runs",
-        next_runs=runs,
-    )
+def _enough_seeds(evidence: Evidence, family: Family) -> int:
+    """Until the method can reach the level at all: more ones, or those of a new experiment."""
+    if family.follows is Next.FRESH:
+        return max(evidence.enough, 2)
+    return max(evidence.enough - evidence.n, 1)
 
 
-def _no_difference_above(bound: float, family: Family) -> Verdict:
-    return Verdict(
-        text=f"no difference larger than {_number(bound)}{family.unit}",
-        kind="equal",
-    )
+def _asking(
+    text: str, kind: Kind, seeds: int | None, family: Family, difference: float | None = None
+) -> Verdict:
+    """With the next step and its cost; seeds: more ones, or those of a new experiment.
+
+    difference: that a new experiment is to find, in the unit."""
+    runs = None if seeds is None else seeds * (family.n_arms + 1) * family.n_budgets
+    if family.follows is Next.PLANNED:
+        return Verdict(text=text, kind=kind, next_action="finish the planned runs")
+    if family.follows is Next.SEQUENCE:
+        action = f"run {seeds} more {_seeds(seeds or 0)}: {runs} runs"
+        return Verdict(text=text, kind=kind, more_seeds=seeds, next_action=action, next_runs=runs)
+    command = "ablate confirm" if family.decides else "a new experiment"
+    if seeds is None:
+        action = "accept the bound"
+        if family.decides:
+            action += ", or ask for a difference that matters: ablate confirm --detect X"
+        return Verdict(text=text, kind=kind, next_action=action)
+    if difference is not None and family.decides:
+        command += f" --detect {_number(difference)}"
+    least = "" if kind == "undecided" else "or more "
+    action = f"{command}: {seeds} fresh seeds {least}({runs} runs)"
+    return Verdict(text=text, kind=kind, fresh_seeds=seeds, next_action=action, next_runs=runs)
 
 
 def _seeds(n: int) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from reports.stats.digits import room, unit
 from reports.verify.blocks import check_blocks
 from reports.verify.nodes import check_unknown_nodes
 from reports.verify.page import Embedded, Printed, Row
@@ -27,7 +28,8 @@ WORDS = {
     "time_to_target": ("faster", "slower"),
 }
 NO_INTERVAL = ("too few runs", "no error estimate", "undecided")
-NO_SIGN = ("no difference larger than", "undecided", "too few runs")
+EQUAL = ("no difference larger than",)
+NO_DECISION = ("undecided", "too few runs")
 OLD_WORDS = {"step_time": "step_ms"}  # of the plans in older pages
 UNFINISHED = ("pending", "running", "interrupted", "preempted", "claimed")
 
@@ -143,7 +145,10 @@ def check_word(printed: Mapping[str, Printed], plan: Embedded, arm: str) -> Iter
     part = printed.get(f"{metric}.interval")
     if word is None or effect is None:
         return
-    if word.text.startswith(fitting_words(metric, effect, part)):
+    margin = plan.get("margin")
+    if metric != OLD_WORDS.get(primary, primary):
+        margin = None
+    if word.text.startswith(fitting_words(metric, effect, part, margin)):
         return
     interval = "that is missing"
     if part is not None:
@@ -151,10 +156,12 @@ def check_word(printed: Mapping[str, Printed], plan: Embedded, arm: str) -> Iter
     yield f"arm {arm!r}: the verdict '{word.text}' does not follow from the interval {interval}"
 
 
-def fitting_words(metric: str, effect: Printed, part: Printed | None) -> tuple[str, ...]:
+def fitting_words(
+    metric: str, effect: Printed, part: Printed | None, margin: float | None
+) -> tuple[str, ...]:
     """How the verdict may begin beside this interval.
 
-    part: the interval, None where none is printed.
+    part: the interval, None where none is printed; margin: of the plan, for this metric.
     """
     if part is None or not part.values:
         return NO_INTERVAL
@@ -165,7 +172,17 @@ def fitting_words(metric: str, effect: Printed, part: Printed | None) -> tuple[s
         return (good,)
     if low > 0 or (low == 0 and sign > 0):
         return (bad,)
-    return NO_SIGN
+    if margin is None:
+        return NO_DECISION
+    if metric != "val_loss":  # the margin is in its unit, the interval a share
+        return (*EQUAL, *NO_DECISION)
+    reach = max(-low, high)
+    half = unit(reach) / 2 + room(reach)
+    if reach + half < margin:
+        return EQUAL
+    if reach - half < margin:
+        return (*EQUAL, *NO_DECISION)
+    return NO_DECISION
 
 
 def is_anytime(plan: Embedded, rows: Sequence[Row]) -> bool:

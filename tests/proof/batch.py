@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from reports.stats.sequential import MOST_REACH, critical_t
 from reports.stats.simultaneous import max_t_quantile
 from reports.stats.two_way import drawn_variances, noisy_share
 from reports.stats.unblocked import widening
@@ -29,12 +30,50 @@ def chunks(
         yield rng, min(at_once, replications - start)
 
 
-def running_t(d_RNM: np.ndarray) -> np.ndarray:
-    """t statistics of the first 2, 3, ..., N differences, (R, N - 1, M)."""
+def running_sums(d_RNM: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, sd and adjusted skewness of the first 2, 3, ..., N differences, (R, N - 1, M) each."""
     n = np.arange(1, d_RNM.shape[1] + 1)[None, :, None]
-    total, squares = d_RNM.cumsum(1), (d_RNM**2).cumsum(1)
-    variance = (squares - total**2 / n) / np.maximum(n - 1, 1)
-    return (total / n / np.sqrt(np.maximum(variance, 1e-300) / n))[:, 1:]
+    d = d_RNM - d_RNM.mean(1, keepdims=True)  # so that third powers keep their digits
+    mean, second, third = ((d**k).cumsum(1)[:, 1:] / n[:, 1:] for k in (1, 2, 3))
+    n = n[:, 1:]
+    central = np.maximum(second - mean**2, 1e-300)
+    skew = (
+        (third - 3 * mean * second + 2 * mean**3)
+        / central**1.5
+        * np.sqrt(n * (n - 1))
+        / np.maximum(n - 2, 1)
+    )
+    return (
+        mean + d_RNM.mean(1, keepdims=True),
+        np.sqrt(central * n / (n - 1)),
+        np.where(n > 2, skew, 0.0),
+    )
+
+
+def running_h(d_RNM: np.ndarray, truth: float | np.ndarray = 0.0) -> np.ndarray:
+    """What the sequences take for t after 2, 3, ..., N differences, (R, N - 1, M); truth: of their mean."""
+    mean, sd, skew = running_sums(d_RNM)
+    n = np.arange(2, d_RNM.shape[1] + 1)[None, :, None]
+    u, a = (mean - truth) / sd, skew / 3
+    h = u + a * u**2 + a**2 * u**3 / 3 + skew / 6 / n
+    return np.sqrt(n) * np.minimum(np.abs(u), np.maximum(np.abs(h), np.abs(u) / MOST_REACH))
+
+
+def running_ends(d_RN: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    """The sequence's ends after 2, 3, ..., N values, (R, N - 1) each."""
+    mean, sd, skew = (x[:, :, 0] for x in running_sums(d_RN[:, :, None]))
+    n = np.arange(2, d_RN.shape[1] + 1)
+    a = np.where(np.abs(skew) < 1e-9, 1e-9, skew / 3)
+    ends = []
+    for c in (critical_t(n, alpha), -critical_t(n, alpha)):
+        with np.errstate(invalid="ignore"):
+            u = (np.cbrt(1 + 3 * a * (c / np.sqrt(n) - skew / 6 / n)) - 1) / a
+            half = np.abs(c) / np.sqrt(n)
+            u = np.sign(c) * np.clip(
+                np.where(np.sign(u) == np.sign(c), np.abs(u), 0.0), half, MOST_REACH * half
+            )
+        ends.append(np.where(np.isfinite(c), mean - sd * u, -c))
+    return ends[0], ends[1]
 
 
 def declared_analysis(

@@ -19,7 +19,7 @@ from reports.analysis.set_contrasts import (
 from reports.analysis.time_model import TimeModel
 from reports.stats.contrasts import Sample
 from reports.stats.sequential import critical_t
-from tests.proof.batch import chunks, contrast_half, running_t
+from tests.proof.batch import chunks, contrast_half, running_h
 from tests.proof.row import AT_MOST, SIZES, Row
 from tests.proof.times import BETA, LOSS_SD, STEP_SD, TARGET, fitted
 
@@ -94,7 +94,7 @@ def anytime_shares(r: int) -> Iterator[Row]:
     for kind, c_MK in FAMILIES.items():
         critical = critical_t(n, 0.05 / len(c_MK))
         rng = np.random.default_rng([21, len(kind)])
-        t = running_t(rng.normal(size=(r, 20, 8)) @ c_MK.T)
+        t = running_h(rng.normal(size=(r, 20, 8)) @ c_MK.T)
         held = (np.abs(t) <= critical[None, :, None]).all(axis=(1, 2)).mean()
         yield Row(kind=f"{kind}, anytime-valid", n="2 to 20", noise="equal", replications=r, simultaneous=float(held),
                   unbounded=float(np.isinf(critical).mean()))  # fmt: skip
@@ -102,7 +102,7 @@ def anytime_shares(r: int) -> Iterator[Row]:
 
 def time_shares(r: int) -> Iterator[Row]:
     """Shapley shares of steps and of seconds to target, two changes, by production code."""
-    r = max(2 * r // 5, 500)
+    r = max(r // 5, 500)
     names, sets = ["base", "a", "b", "a + b"], subsets(("a", "b"))
     c_MK = matrix(shapley_contrasts(sets, ("a", "b")), sets)
     log_steps = math.log(3000) + np.array([0.0, -0.02, -0.015, -0.04])

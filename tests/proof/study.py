@@ -17,9 +17,16 @@ from reports.stats.planning import planned_critical
 from reports.stats.sequential import critical_t, rate_sequence
 from reports.stats.simultaneous import max_t_quantile
 from reports.stats.unblocked import RATIOS, too_few
-from tests.proof.batch import chunks, declared_analysis, running_t, unblocked_interval
+from tests.proof.batch import (
+    chunks,
+    declared_analysis,
+    running_ends,
+    running_h,
+    unblocked_interval,
+)
+from tests.proof.next_step import next_steps
 from tests.proof.patterns import far_noise, power_by_n
-from tests.proof.row import AT_MOST, SIZES, Row
+from tests.proof.row import AT_MOST, BEYOND, SIZES, Row
 from tests.proof.shares import anytime_shares, shares, time_shares
 from tests.proof.times import anytime_times, times
 
@@ -196,21 +203,61 @@ def sequences(r: int) -> Iterator[Row]:
         critical = critical_t(n, 0.05 / m)
         rng = np.random.default_rng([7, m])
         y = rng.normal(size=(r, 50, m + 1))
-        t = running_t(y[:, :, 1:] - y[:, :, :1])
+        t = running_h(y[:, :, 1:] - y[:, :, :1])
         ever = (np.abs(t) > critical[None, :, None]).any(axis=(1, 2)).mean()
         yield Row(kind=f"anytime-valid, {m} arm{'s' if m > 1 else ''}, peeking to 50 blocks", n="2 to 50", noise="equal",
                   replications=r, simultaneous=float(1 - ever), family_error=float(ever),
                   unbounded=float(np.isinf(critical).mean()))  # fmt: skip
+    yield from _other_noise(r)
     for effect in (0.0, 0.5, 1.0):
         rng = np.random.default_rng([8, int(10 * effect)])
         d = rng.normal(effect, 1.0, size=(r, 20, 1))
         critical = critical_t(np.arange(2, 21), 0.05)
-        decided = (np.abs(running_t(d))[:, :, 0] > critical) & np.isfinite(critical)
+        decided = (np.abs(running_h(d))[:, :, 0] > critical) & np.isfinite(critical)
         stop = np.where(decided.any(1), decided.argmax(1), 18)
-        at_stop = np.abs(running_t(d - effect)[np.arange(r), stop, 0])
-        yield Row(kind="anytime-valid interval after an adaptive stop", n="5 to 20", noise=f"effect {effect:g} sd",
+        at_stop = np.abs(running_h(d, effect)[np.arange(r), stop, 0])
+        yield Row(kind="anytime-valid interval after an adaptive stop", n="7 to 20", noise=f"effect {effect:g} sd",
                   replications=r, coverage=float((at_stop <= critical[stop]).mean()),
                   power=float(decided.any(1).mean()) if effect == 1.0 else None)  # fmt: skip
+
+
+def _other_noise(r: int) -> Iterator[Row]:
+    """Up to 50 blocks: differences with heavy tails, skew, and an effect that drifts."""
+
+    def lognormal(rng: np.random.Generator) -> np.ndarray:
+        return (np.exp(rng.normal(size=(r, 50))) - math.exp(0.5)) / math.sqrt(math.e * (math.e - 1))
+
+    def exponential(rng: np.random.Generator) -> np.ndarray:
+        return rng.exponential(size=(r, 50)) - 1
+
+    noises = {
+        "t, 3 df": lambda rng: rng.standard_t(3, size=(r, 50)),
+        "exponential arm, normal baseline": lambda rng: exponential(rng) - rng.normal(size=(r, 50)),
+        "exponential arm and baseline": lambda rng: exponential(rng) - exponential(rng),
+        f"exponential arm, {BEYOND}": exponential,
+        "lognormal arm, normal baseline": lambda rng: lognormal(rng) - rng.normal(size=(r, 50)),
+        "lognormal arm and baseline": lambda rng: lognormal(rng) - lognormal(rng),
+        f"lognormal arm, {BEYOND}": lognormal,
+    }
+    for m in (1, 4):
+        critical = critical_t(np.arange(2, 51), 0.05 / m)
+        for i, (noise, draw) in enumerate(noises.items()):
+            rng = np.random.default_rng([35, m, i])
+            d = np.stack([draw(rng) for _ in range(m)], axis=2)
+            ever = float((np.abs(running_h(d)) > critical[None, :, None]).any(axis=(1, 2)).mean())
+            yield Row(kind=f"anytime-valid, {m} arm{'s' if m > 1 else ''}, other noise, peeking to 50 blocks", n="2 to 50",
+                      noise=noise, replications=r, family_error=ever)  # fmt: skip
+    for drift in (1.0, 3.0):
+        effect = drift * np.linspace(-1, 1, 50)
+        so_far = (effect.cumsum() / np.arange(1, 51))[None, 1:, None]
+        d = np.random.default_rng([36, int(drift)]).normal(size=(r, 50, 1)) + effect[None, :, None]
+        ever = float(
+            (np.abs(running_h(d, so_far))[:, :, 0] > critical_t(np.arange(2, 51), 0.05))
+            .any(1)
+            .mean()
+        )
+        yield Row(kind="anytime-valid, mean of the blocks so far", n="2 to 50", noise=f"effect drifts by {2 * drift:g} sd",
+                  replications=r, family_error=ever)  # fmt: skip
 
 
 def unpaired_sequences(r: int) -> Iterator[Row]:
@@ -221,9 +268,8 @@ def unpaired_sequences(r: int) -> Iterator[Row]:
         low, high = np.zeros((r, 49)), np.zeros((r, 49))
         for sign, sd in ((1, ratio), (-1, 1.0)):
             x = rng.normal(size=(r, 50)) * sd
-            mean, t = x.cumsum(1)[:, 1:] / n, running_t(x[:, :, None])[:, :, 0]
-            half = critical * np.abs(mean / t)
-            low, high = low + sign * mean - half, high + sign * mean + half
+            below, above = running_ends(sign * x, 0.05 / 2)
+            low, high = low + below, high + above
         held = ((low <= 0) & (high >= 0)).all(1).mean()
         yield Row(kind="anytime-valid, not blocked, peeking to 50 runs", n="2 to 50", noise=noise, replications=r,
                   simultaneous=float(held), family_error=float(1 - held), unbounded=float(np.isinf(critical).mean()))  # fmt: skip
@@ -353,6 +399,6 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
 
 
 PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
-    families, far_noise, power_by_n, ragged, unblocked, axes, ratios, shares, time_shares, times, sequences, unpaired_sequences, anytime_times,
+    families, far_noise, power_by_n, next_steps, ragged, unblocked, axes, ratios, shares, time_shares, times, sequences, unpaired_sequences, anytime_times,
     anytime_shares, diverged, equivalence, packed, published_deltas, descriptions,
 )  # fmt: skip

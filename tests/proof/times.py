@@ -23,7 +23,7 @@ BETA, TARGET, EFFECTS, LOSS_SD, STEP_SD, SLOPE_SE = (
 LOG_STEP = np.log([150.0, 151.0, 147.0])
 TRUTH = EFFECTS / -BETA + math.log(3000)  # log N*, every arm at the target near 3000 steps
 KINDS = ("steps to target N*", "time to target", "time to target, ratio")
-DESIGNS = {  # budgets, sd of the arms, sd of the loss
+DESIGNS = {  # budgets, sd of the arms, sd of the loss; the correlation within a block is in CORRELATED
     "equal, 3 budgets": ((2700.0, 3000.0, 3300.0), (1.0, 1.0, 1.0), LOSS_SD),
     "one arm 1.5 x, 2 budgets": ((2600.0, 3400.0), (1.0, 1.0, 1.5), LOSS_SD),
     "baseline 1.5 x, 2 budgets, weak slope": ((2700.0, 3300.0), (1.5, 1.0, 1.0), 3 * LOSS_SD),
@@ -31,6 +31,12 @@ DESIGNS = {  # budgets, sd of the arms, sd of the loss
     "not blocked, arm 2 x, 3 budgets": ((2700.0, 3000.0, 3300.0), (1.0, 1.0, 2.0), LOSS_SD),
 }
 LOOSE = "not blocked"  # designs whose runs have no blocks
+CORRELATED = {  # designs whose runs of a block share a part of their noise: this share of the variance
+    "equal, 3 budgets, r 0.5 within seeds": 0.5,
+    "equal, 3 budgets, r 0.9 within seeds": 0.9,
+    "one arm 1.5 x, 2 budgets, r 0.96 within seeds": 0.96,
+}
+DESIGNS |= {name: DESIGNS[name.split(", r ")[0]] for name in CORRELATED}
 
 
 def draw(
@@ -39,7 +45,12 @@ def draw(
     """Losses (A, n, B) of three arms in n blocks at every budget, log step times (A, n), and the slope where it is given."""
     budgets, ratios, sd = DESIGNS[design]
     mean = TARGET + EFFECTS[:, None, None] + BETA * np.log(np.array(budgets) / 3000)
-    loss = mean + rng.normal(0, sd, (3, n, len(budgets))) * np.array(ratios)[:, None, None]
+    noise = rng.normal(0, sd, (3, n, len(budgets)))
+    shared = CORRELATED.get(design, 0.0)
+    if shared:  # half of it by the seed in every arm, half by the seed in that arm
+        of_seed = (rng.normal(0, sd, (1, n, 1)) + rng.normal(0, sd, (3, n, 1))) / math.sqrt(2)
+        noise = math.sqrt(1 - shared) * noise + math.sqrt(shared) * of_seed
+    loss = mean + noise * np.array(ratios)[:, None, None]
     slope = (
         Slope(per_step=(-BETA + rng.normal(0, SLOPE_SE)) / 3000, se=SLOPE_SE / 3000)
         if len(budgets) == 1
@@ -79,20 +90,26 @@ def difference(arm: np.ndarray, baseline: np.ndarray, *, blocked: bool) -> Estim
 
 
 def oracle(n: int, design: str) -> np.ndarray:
-    """Widths for one who knows the slope and the ratios of all sds: N*, time, ratio, each with one t of the arms' full df."""
+    """Widths for one who knows the slope, the ratios of all sds and what the seeds share: N*, time, ratio.
+
+    Each with one t: of a seed's mean where runs have seeds (nobody has more independent ones), else of all runs."""
     budgets, ratios, sd = DESIGNS[design]
     given = (
         SLOPE_SE / BETA * EFFECTS if len(budgets) == 1 else np.zeros(3)
     )  # nobody knows a given slope better than its error
-    loss = (sd * np.array(ratios) / BETA) ** 2 / n / len(budgets)
+    shared = CORRELATED.get(design, 0.0)
+    loss = (sd * np.array(ratios) / BETA) ** 2 / n * (shared + (1 - shared) / len(budgets))
+    common = shared / 2 * (sd / BETA) ** 2 / n * ratios[0] * ratios[2]  # of arm and baseline
     step = STEP_SD**2 / n
     variance = [loss[2] + given[2] ** 2 / BETA**2, loss[2] + given[2] ** 2 / BETA**2 + step,
-                loss[2] + loss[0] + (given[2] - given[0]) ** 2 / BETA**2 + 2 * step]  # fmt: skip
-    return 2 * stats.t.isf(0.025, 3 * (n * len(budgets) - 1)) * np.sqrt(variance)
+                loss[2] + loss[0] - 2 * common + (given[2] - given[0]) ** 2 / BETA**2 + 2 * step]  # fmt: skip
+    df = 3 * (n * len(budgets) - 1) if LOOSE in design else n - 1
+    return 2 * stats.t.isf(0.025, df) * np.sqrt(variance)
 
 
 def times(r: int) -> Iterator[Row]:
     """Planned seeds: losses linear in log N."""
+    r = max(2 * r // 5, 600)
     for design in DESIGNS:
         for n in SIZES:
             rng = np.random.default_rng([5, n, len(design)])

@@ -86,7 +86,7 @@ def test_compare_tells_a_script_all_it_needs(ablate: Any) -> None:
 
 
 def test_an_undecided_arm_says_what_the_next_step_costs(ablate: Any) -> None:
-    root = recorded(arms=(ARMS[0], Arm(name="same", fields=ON)), n_seeds=3, sd=0.01)
+    root = recorded(arms=(ARMS[0], Arm(name="same", fields=ON)), n_seeds=5, sd=0.006)
     same = next(
         r
         for r in ablate("compare", "split", "--json").json["comparisons"]
@@ -94,7 +94,7 @@ def test_an_undecided_arm_says_what_the_next_step_costs(ablate: Any) -> None:
     )
     assert (
         same["verdict"].startswith("undecided")
-        and same["next_cost"]["runs"] == 2 * same["more_seeds"] > 0
+        and same["next_cost"]["runs"] == 2 * same["fresh_seeds"] > 0
     )
     walls = [
         json.loads(p.read_text())["wall"]["total_s"] for p in (root / "runs").glob("*/result.json")
@@ -313,16 +313,16 @@ TINY = {"model.n_layer": 1, "model.d_model": 32, "data.seq_len": 64, "data.micro
 @pytest.mark.parametrize(
     ("stop", "n", "reason"),
     [
-        ({"half_width": 1e-9}, 6, "open: untied_head"),
-        ({"half_width": 100.0}, 5, ""),
-        ({"decide": 0.05}, 6, ""),
+        ({"half_width": 1e-9}, 8, "open: untied_head"),
+        ({"half_width": 100.0}, 7, ""),
+        ({"decide": 0.05}, 8, ""),
     ],
 )
 def test_the_command_line_asks_for_seeds_between_blocks(
     ablate: Any, stop: dict[str, float], n: int, reason: str
 ) -> None:
     document = {"name": "adaptive", "base": "r07", "scale": "tiny", "set": TINY, "changes": {"untied_head": "r08.untied_head"},
-                "seeds": {"min": 5, "max": 6, "stop": stop}, "alters_noise": ["untied_head"],
+                "seeds": {"min": 7, "max": 8, "stop": stop}, "alters_noise": ["untied_head"],
                 "slope": {"per_step": 0.001, "se": 0.0001}}  # fmt: skip
     Path("adaptive.yaml").write_text(yaml.safe_dump(document))
     ran = ablate("run", "adaptive.yaml", "--results", "r", "--no-report")

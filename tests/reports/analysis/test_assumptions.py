@@ -52,7 +52,7 @@ def test_before_any_run_the_eras_values_stand_in_and_say_so():
         0.004,
         0.002,
         0.002,
-        0.0013,
+        0.00181,
     ]
 
 

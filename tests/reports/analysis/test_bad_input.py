@@ -96,8 +96,8 @@ def test_fewer_runs_than_a_rule_needs(tmp_path):
         "too few runs",
         None,
         None,
-        "run 1 more seed: 2 runs",
-        2,
+        "ablate confirm: 2 fresh seeds or more (4 runs)",
+        4,
     )
 
 

@@ -107,12 +107,22 @@ def test_a_null_inside_the_margin_is_no_difference_and_a_wide_one_is_undecided(t
         and tight.kind == "equal"
         and tight.next_action == ""
     )
-    wide = compared(tmp_path / "b", arms=NULL, n_seeds=3, sd=0.01).of("same", "val_loss")
+    wide = compared(tmp_path / "b", arms=NULL, n_seeds=5, sd=0.006).of("same", "val_loss")
+    assert wide.verdict.startswith("undecided, within 0.0") and wide.verdict.endswith(" nats")
+    assert wide.kind == "undecided" and wide.more_seeds is None
     assert (
-        wide.verdict == f"undecided: {wide.more_seeds} more seeds needed"
-        and wide.kind == "undecided"
+        wide.next_action
+        == f"ablate confirm --detect 0.01: {wide.fresh_seeds} fresh seeds ({2 * wide.fresh_seeds} runs)"
     )
-    assert wide.next_action.startswith(f"run {wide.more_seeds} more seed")
+
+
+def test_without_a_margin_nothing_is_called_no_difference(tmp_path):
+    """However narrow the interval: what does not matter is for the plan to say."""
+    write_experiment(tmp_path, arms=NULL, n_seeds=20, sd=0.001)
+    same = compare_all(edit(tmp_path, margin=None)).of("same", "val_loss")
+    assert same.kind == "undecided"
+    bound = float(same.verdict.removeprefix("undecided, within ").removesuffix(" nats"))
+    assert max(-same.low, same.high) <= bound <= 1.11 * max(-same.low, same.high)
 
 
 def test_one_seed_has_no_interval(tmp_path):
@@ -122,7 +132,7 @@ def test_one_seed_has_no_interval(tmp_path):
         and (c.low, c.high, c.p, c.sd_arm) == (None, None, None, None)
         and c.delta < 0
     )
-    assert c.next_action == "run 1 more seed: 5 runs"
+    assert c.next_action == "ablate confirm: 2 fresh seeds or more (10 runs)"
 
 
 def test_an_unfinished_page_shows_sequences_and_says_so(tmp_path):
@@ -315,8 +325,8 @@ def test_budgets_that_do_not_bracket_give_no_verdict(tmp_path):
 
 def test_sequences_for_time_to_target_too(tmp_path):
     arms = (Arm(name="base"), Arm(name="good", loss_effect=-0.01, step_factor=0.9, fields=ON))
-    c = compared(tmp_path, arms=arms, n_seeds=7, budgets=(260, 300, 360),
-                 target=1.57, sd=0.0005, outcome={("good", 6): "pending"})  # fmt: skip
+    c = compared(tmp_path, arms=arms, n_seeds=9, budgets=(260, 300, 360),
+                 target=1.57, sd=0.0005, outcome={("good", 8): "pending"})  # fmt: skip
     found = c.of("good", "time_to_target")
     assert found.method.startswith("anytime-valid") and found.verdict == "faster" and found.p < 0.05
 
@@ -457,5 +467,5 @@ def test_a_bound_in_words_is_never_inside_the_interval(tmp_path):
     )
     c = compare_all(experiment).of("same", "step_ms")
     assert c is not None and c.low is not None and c.high is not None and c.high > -1.2 * c.low > 0
-    assert c.verdict.startswith("no difference larger than")
+    assert c.verdict.startswith("undecided, within ")
     assert c.high <= float(c.verdict.split()[-2]) < 1.1 * c.high

@@ -7,7 +7,8 @@ import pytest
 from reports.analysis.published_steps import published_steps
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
-from reports.inputs.published import PUBLISHED, read_table
+from reports.inputs.noise import PUBLISHED
+from reports.inputs.published import read_table
 from reports.page.write import render
 from reports.verify.page import read_page
 from tests.report_arms import Arm

@@ -147,7 +147,9 @@ def test_the_steps_of_an_arm_with_a_slope_of_its_own_are_those_of_its_own_regres
 
 
 def test_steps_to_target_are_those_of_the_average_block() -> None:
-    """Blocks far apart and of unequal size: the mean over blocks, not over runs nor of the first one."""
+    """Blocks far apart and of unequal size: the mean over blocks, not over runs nor of the first one.
+
+    By numpy's line through every arm's mean losses in every block, one slope a block."""
     rows = []
     for block, shift in ((0, 0.0), (1, 0.030), (2, -0.009)):
         for arm, effect in (("base", 0.0), ("arm", -0.004)):
@@ -157,13 +159,21 @@ def test_steps_to_target_are_those_of_the_average_block() -> None:
                     loss = TARGET + effect + shift - 0.19 * math.log(budget / 3000) + noise
                     rows.append({"arm": arm, "budget": budget, "val_loss": loss, "block": block})
     runs = pd.DataFrame(rows)
-    arm = (runs["arm"] == "arm").to_numpy(float)
-    blocks = np.column_stack([runs["block"] == b for b in (0, 1, 2)]).astype(float)
-    design = np.column_stack([blocks, arm, np.log(runs["budget"].to_numpy(float))])
-    *of_blocks, effect, slope = np.linalg.lstsq(design, runs["val_loss"].to_numpy(), rcond=None)[0]
+    slopes, levels = [], {arm: [] for arm in ARMS}
+    for _, in_block in runs.groupby("block"):
+        means = in_block.groupby(["arm", "budget"])["val_loss"].mean()
+        slope = np.mean([np.polyfit(np.log(means[arm].index), means[arm], 1)[0] for arm in ARMS])
+        slopes.append(slope)
+        for arm in ARMS:
+            x = np.log(means[arm].index)
+            levels[arm].append(means[arm].mean() - slope * x.to_numpy().mean())
     estimates = time_estimates(model_of(runs))
-    for name, own in (("base", 0.0), ("arm", effect)):
-        expected = math.exp((TARGET - np.mean(of_blocks) - own) / slope)
+    x0 = np.log([2700, 3000, 3300]).mean()
+    for name in ARMS:
+        at_x0 = np.mean(
+            [level + slope * x0 for level, slope in zip(levels[name], slopes, strict=True)]
+        )
+        expected = math.exp(x0 + (TARGET - at_x0) / np.mean(slopes))
         assert estimates[name].n_star == pytest.approx(expected, rel=1e-9)
     assert estimates["base"].n_star == pytest.approx(3000 * math.exp(0.007 / 0.19), rel=1e-3)
 

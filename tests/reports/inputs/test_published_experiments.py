@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.__main__ import main
-from reports.inputs.published import PUBLISHED, final_rows, published_record
+from reports.inputs.noise import PUBLISHED
+from reports.inputs.published import final_rows, published_record
 from reports.inputs.published_experiments import EVIDENCE, published_experiment
 from reports.page.embed import embed_experiment, plain
 from reports.page.write import render, write_report

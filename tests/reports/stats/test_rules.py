@@ -141,3 +141,37 @@ def test_slopes_per_step_and_per_hundred():
 def test_bad_input_has_its_own_sentence(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize("text", ["3,277 3,279", "3,277", "[3,277]", "3.277,3 3.279", "3277,3279"])
+def test_commas_that_may_be_decimal_points_are_refused_by_name(text):
+    with pytest.raises(ValueError, match="is the comma a decimal point or between two numbers"):
+        parse_numbers(text)
+
+
+def test_equal_losses_are_known_through_the_rounding_of_their_mean():
+    losses = [3.277] * 3
+    assert np.std(losses, ddof=1) > 0  # 3.277 is no binary number
+    with pytest.raises(ValueError, match="all 3 losses are equal"):
+        track1(losses)
+
+
+def test_the_very_threshold_passes_whatever_binary_rounding_makes_of_it():
+    assert (3.28 - 3.278) * 2 < 0.004  # by 4e-16
+    assert track3([3.276]).significant and track3([3.278] * 4).significant
+    assert not track3([3.27601]).significant
+    pair = {"old_mean": 3.284, "old_n": 2, "old_steps": 3000, "new_n": 2, "new_steps": 3000}
+    assert (
+        track3_pair(**pair, new_mean=3.28).significant
+        and not track3_pair(**pair, new_mean=3.28001).significant
+    )
+
+
+def test_values_in_other_units_are_refused():
+    with pytest.raises(ValueError, match=r"3278\.8, more than 5 times away from the target"):
+        track1([3278.8, 3279.1])
+    pair = {"old_mean": 3.2788, "old_n": 20, "old_steps": 3375, "new_n": 20, "new_steps": 3325}
+    with pytest.raises(ValueError, match="new_mean is 3279, which is no validation loss"):
+        track3_pair(**pair, new_mean=3279.0)
+    with pytest.raises(ValueError, match=r"one per 100 steps is written 0\.0045/100"):
+        track3_pair(**pair, new_mean=3.279, slope=0.0045)

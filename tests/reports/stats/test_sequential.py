@@ -1,8 +1,10 @@
 """The t-mixture against direct integration of the Bayes factor, its own inversion, and Ville's bound."""
 
+import math
+
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 from reports.stats.sequential import (
     attainable_p,
@@ -27,15 +29,48 @@ def test_e_value_is_the_bayes_factor_of_the_t_statistic(t, n):
 
 
 def test_critical_t_is_where_the_e_value_meets_one_over_alpha():
-    for n in (5, 8, 20, 50):
+    for n in (7, 8, 20, 50):
         assert np.exp(log_e_value(float(critical_t(n, 0.05)), n)) == pytest.approx(20)
 
 
-def test_the_interval_is_unbounded_up_to_four_blocks_and_the_attainable_p_says_so():
-    assert np.isinf(critical_t(np.array([2, 3, 4]), 0.05)).all() and np.isfinite(
-        critical_t(5, 0.05)
+def test_the_interval_is_unbounded_up_to_six_blocks_and_the_attainable_p_says_so():
+    assert np.isinf(critical_t(np.arange(2, 7), 0.05)).all() and np.isfinite(critical_t(7, 0.05))
+    assert attainable_p(6) == 1.0 and attainable_p(7) < 0.05
+    assert np.isinf(critical_t(7, 0.05 / 100)) and attainable_p(7) > 0.05 / 100
+
+
+def test_a_skewed_sample_has_halls_interval_on_the_side_that_t_misses():
+    """Against Hall's polynomial solved numerically, and scipy's adjusted skewness; symmetric values have the old interval."""
+    d = np.array([0.1, 0.15, 0.3, 0.35, 0.5, 0.6, 0.9, 1.0, 1.4, 2.1, 2.2, 2.4])
+    n, skew, sd = len(d), stats.skew(d, bias=False), d.std(ddof=1)
+    c = float(critical_t(n, 0.05))
+
+    def h(mu: float) -> float:
+        u = (d.mean() - mu) / sd
+        return math.sqrt(n) * (u + skew * u**2 / 3 + skew**2 * u**3 / 27 + skew / 6 / n)
+
+    low, high, _ = t_mixture(d, 0.05)
+    upper = optimize.brentq(lambda mu: h(mu) + c, d.mean(), d.mean() + 50)
+    half = c * sd / math.sqrt(n)
+    assert low == pytest.approx(d.mean() - half)
+    assert half < upper - d.mean() and high == pytest.approx(min(upper, d.mean() + 1.3 * half))
+    even = np.r_[d, -d]
+    assert t_mixture(even, 0.05)[1] == pytest.approx(
+        float(critical_t(24, 0.05)) * even.std(ddof=1) / math.sqrt(24)
     )
-    assert attainable_p(4) > 0.05 * 0.8 and attainable_p(5) < 0.05
+
+
+def test_skewed_noise_in_one_arm_is_called_an_effect_less_often_than_alpha_says():
+    rng = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(400):
+        d = np.exp(rng.normal(size=50)) - math.exp(0.5) - 2.16 * rng.normal(size=50)
+        for n in range(7, 51):
+            low, high, _ = t_mixture(d[:n], 0.05)
+            if low > 0 or high < 0:
+                wrong += 1
+                break
+    assert wrong / 400 <= 0.05
 
 
 def test_interval_and_p_agree():

@@ -136,8 +136,9 @@ def test_one_budget_needs_a_slope_and_carries_its_error():
 
 
 def test_the_delta_method_is_the_slope_of_the_answer():
-    """Standard errors against numerical derivatives of N* with respect to every loss, at the pooled residual variance."""
+    """Without blocks: standard errors against numerical derivatives of N* with respect to every loss, at the pooled variance."""
     data = runs([0.0, -0.006], (2700, 3000, 3300), 1, np.random.default_rng(6))
+    data["block"] = [None] * 6
     model = fit(**data)
 
     def answer(losses: np.ndarray) -> tuple[float, float]:
@@ -150,6 +151,47 @@ def test_the_delta_method_is_the_slope_of_the_answer():
     rss = np.linalg.lstsq(x, data["loss"], rcond=None)[1][0]
     expected = np.sqrt((slopes**2).sum(0) * rss / 3)
     assert [model.log_steps(1).se, model.shift(1).se] == pytest.approx(expected.tolist(), rel=1e-4)
+
+
+def test_in_blocks_n_star_is_fiellers_ratio_of_the_blocks_own_lines():
+    """One arm, five seeds: numpy's line through each seed's losses, then the ratio of their means by Fieller with 4 df."""
+    rng = np.random.default_rng(7)
+    data = runs([0.0], (2700, 3000, 3300), 5, rng)
+    x = np.log([2700, 3000, 3300])
+    losses = data["loss"].reshape(5, 3) + rng.normal(
+        0, 0.005, (5, 1)
+    )  # what a seed does to all its budgets
+    data["loss"] = losses.ravel()
+    slope, level = np.polyfit(x - x.mean(), losses.T, 1)
+    u = 3.28 - level
+    cov = np.cov(u, slope) / 5
+    expected = fieller(
+        u.mean(), slope.mean(), cov[0, 0], cov[1, 1], cov[0, 1], stats.t.isf(0.025, 4)
+    )
+    model = fit(**data)
+    assert model.theta_interval(0, 0.05) == pytest.approx(expected, rel=1e-9)
+    linear = (
+        u - u.mean() / slope.mean() * slope
+    ) / slope.mean()  # the delta method's, seed by seed
+    assert (
+        model.log_steps(0).se == pytest.approx(linear.std(ddof=1) / math.sqrt(5))
+        and model.log_steps(0).df == 4
+    )
+    independent = fit(**{**data, "block": [None] * 15})
+    assert (
+        model.log_steps(0).se > 1.3 * independent.log_steps(0).se
+    )  # which takes 15 runs for independent
+
+
+def test_a_block_that_lacks_a_budget_is_left_to_the_other_arms():
+    rng = np.random.default_rng(8)
+    whole = runs([0.0, -0.01], (2700, 3300), 4, rng)
+    cut = {
+        k: v if k == "target" else [x for i, x in enumerate(v) if i != 15] for k, v in whole.items()
+    }
+    cut = {k: np.array(v) if k in ("arm", "budget", "loss") else v for k, v in cut.items()}
+    model = fit(**cut)
+    assert model.log_steps(0).df == 3 and model.log_steps(1).df == 2 and model.shift(1).df == 2
 
 
 def test_the_window_stays_near_the_target():

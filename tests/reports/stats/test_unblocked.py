@@ -90,14 +90,14 @@ def test_the_page_refuses_what_so_few_runs_cannot_tell(tmp_path):
     experiment = load("split", tmp_path)
     experiment.runs["block"] = None
     c = compare_all(experiment).of("short", "val_loss")
-    assert c is not None and (c.low, c.p, c.verdict, c.more_seeds) == (
+    assert c is not None and (c.low, c.p, c.verdict, c.fresh_seeds) == (
         None,
         None,
         "too few runs",
-        1,
+        4,
     )
     assert (
         Caution.FEW_UNBLOCKED in c.warnings
         and Caution.ZERO_VARIANCE not in c.warnings
-        and c.next_action.startswith("run 1 more")
+        and c.next_action == "ablate confirm: 4 fresh seeds or more (8 runs)"
     )

@@ -14,13 +14,14 @@ from reports.stats.verdicts import (
     MANY_SEEDS,
     Evidence,
     Family,
+    Next,
     enough_for_sequence,
     enough_to_permute,
     more_seeds,
     verdict,
 )
 
-ONE = Family(metric="val_loss", n_arms=1, anytime=False, margin=0.002)
+ONE = Family(metric="val_loss", n_arms=1, follows=Next.SEQUENCE, margin=0.002)
 SEEN = Evidence(delta=-0.001, se=0.001, low=-0.003, high=0.001, p_attainable=0.0, n=5, enough=3)
 
 
@@ -70,12 +71,16 @@ def test_what_no_outcome_could_decide_asks_for_the_seeds_that_are_missing(
 
 
 def by_scipy(evidence: Evidence, reach: float) -> int | None:
-    """Blocks more until t(n - 1)'s half width is within reach: one arm against the baseline is the paired t test."""
+    """Blocks more until a sequence's half width and 0.84 sds of how far the mean may still move are within reach.
+
+    The sd at its upper 80 % bound."""
     assert evidence.se is not None
-    sd = evidence.se * math.sqrt(evidence.n)
-    for total in range(evidence.n + 1, evidence.n + MANY_SEEDS + 1):
-        if stats.t.isf(0.025, total - 1) * sd / math.sqrt(total) <= reach:
-            return total - evidence.n
+    n = evidence.n
+    sd = evidence.se * math.sqrt(n) * math.sqrt((n - 1) / stats.chi2.ppf(0.2, n - 1))
+    for k in range(1, MANY_SEEDS + 1):
+        moves = stats.norm.ppf(0.8) * sd * math.sqrt(1 / n - 1 / (n + k))
+        if float(critical_t(n + k, 0.05)) * sd / math.sqrt(n + k) + moves <= reach:
+            return k
     return None
 
 
@@ -93,7 +98,7 @@ def by_scipy(evidence: Evidence, reach: float) -> int | None:
 def test_seeds_are_asked_for_until_zero_is_left_or_the_margin_holds(
     delta: float, margin: float | None, reach: float
 ) -> None:
-    evidence = replace(SEEN, delta=delta)
+    evidence = replace(SEEN, delta=delta, se=0.0004)
     expected = by_scipy(evidence, reach)
     assert expected is not None and expected > 1
     assert more_seeds(evidence, replace(ONE, margin=margin)) == expected
@@ -101,7 +106,8 @@ def test_seeds_are_asked_for_until_zero_is_left_or_the_margin_holds(
 
 def test_a_margin_in_percent_is_compared_on_the_scale_of_the_analysis() -> None:
     """Differences of logarithms, a margin in ms: 1 % of 200 ms is 2 ms."""
-    evidence = replace(SEEN, delta=-0.002, se=0.006, scale=200.0)
+    evidence = replace(SEEN, delta=-0.002, se=0.003, scale=200.0)
+    assert by_scipy(evidence, 0.008) is not None
     assert more_seeds(evidence, replace(ONE, metric="step_ms", margin=2.0)) == by_scipy(
         evidence, 0.008
     )
@@ -109,7 +115,7 @@ def test_a_margin_in_percent_is_compared_on_the_scale_of_the_analysis() -> None:
 
 def test_what_is_undecided_asks_for_one_seed_at_least() -> None:
     """An interval may be wider than its standard error alone makes it, as a ragged design's is."""
-    assert more_seeds(replace(SEEN, delta=-0.001, se=1e-5), ONE) == 1
+    assert more_seeds(replace(SEEN, delta=-0.001, se=1e-5, n=7), ONE) == 1
 
 
 def test_more_than_many_seeds_are_not_asked_for() -> None:
@@ -118,7 +124,7 @@ def test_more_than_many_seeds_are_not_asked_for() -> None:
     assert more_seeds(replace(SEEN, se=None), ONE) is None
     tight = replace(ONE, margin=1.05e-5)
     assert verdict(replace(SEEN, delta=-1e-5), tight).text == (
-        f"undecided: more than {MANY_SEEDS} more seeds needed"
+        f"undecided, within 0.003: more than {MANY_SEEDS} more seeds needed"
     )
 
 

@@ -1,0 +1,84 @@
+"""What a page says of an interval, and what it says to do next, against sums by hand."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from reports.stats.planning import seeds_needed
+from reports.stats.sequential import critical_t
+from reports.stats.verdicts import Evidence, Family, Next, verdict
+
+ONE_ARM = {"metric": "val_loss", "unit": " nats", "n_arms": 1}
+
+
+def evidence(delta: float, *, se: float = 1.0, half: float = 3.0, n: int = 5) -> Evidence:
+    return Evidence(
+        delta=delta,
+        se=se,
+        df=n - 1,
+        low=delta - half,
+        high=delta + half,
+        p_attainable=0.0,
+        n=n,
+        enough=2,
+    )
+
+
+def test_a_finished_page_never_asks_for_more_of_its_own_seeds():
+    """They would be judged by sequences; it sends to a new experiment that finds what the effect exceeds in 19 of 20 cases."""
+    found = verdict(evidence(2.9), Family(**ONE_ARM, follows=Next.FRESH, margin=None))
+    least = 2.9 - stats.norm.ppf(0.95) * 1.0
+    sd = math.sqrt(5 / 2) * math.sqrt(
+        4 / stats.chi2.ppf(0.2, 4)
+    )  # of one run, its 80 % upper bound
+    n = seeds_needed(least, sd=sd, n_arms=1)
+    assert found.text == "undecided, within 5.9 nats" and found.more_seeds is None
+    assert (
+        found.next_action == f"ablate confirm --detect 1.3: {n} fresh seeds ({2 * n} runs)"
+        and found.next_runs == 2 * n
+    )
+
+
+def test_the_margin_is_what_a_new_experiment_must_find():
+    found = verdict(evidence(0.1), Family(**ONE_ARM, follows=Next.FRESH, margin=2.0))
+    assert found.kind == "undecided" and "--detect 2:" in found.next_action
+    small = verdict(evidence(0.1, half=1.5), Family(**ONE_ARM, follows=Next.FRESH, margin=2.0))
+    assert (small.text, small.kind) == ("no difference larger than 2 nats", "equal")
+
+
+def test_a_difference_that_may_be_nothing_asks_for_no_seeds():
+    found = verdict(evidence(0.5), Family(**ONE_ARM, follows=Next.FRESH, margin=None))
+    assert found.next_runs is None and found.next_action == (
+        "accept the bound, or ask for a difference that matters: ablate confirm --detect X"
+    )
+
+
+def test_an_unfinished_plan_is_to_be_finished():
+    found = verdict(evidence(2.0), Family(**ONE_ARM, follows=Next.PLANNED, margin=None))
+    assert (found.text, found.next_action) == (
+        "undecided, within 5 nats",
+        "finish the planned runs",
+    )
+
+
+def test_a_sequence_asks_for_as_many_blocks_as_its_own_critical_value_needs():
+    found = verdict(evidence(2.8, n=8), Family(**ONE_ARM, follows=Next.SEQUENCE, margin=None))
+    sd = math.sqrt(8) * math.sqrt(7 / stats.chi2.ppf(0.2, 7))
+
+    def lack(k: int) -> float:
+        mean_moves = stats.norm.ppf(0.8) * sd * math.sqrt(k / (8 * (8 + k)))
+        return float(critical_t(8 + k, 0.05)) * sd / math.sqrt(8 + k) + mean_moves - 2.8
+
+    k = found.more_seeds
+    assert lack(k) <= 0 < lack(k - 1)
+    assert (
+        found.text == f"undecided, within 5.8 nats: {k} more seeds needed"
+        and found.next_runs == 2 * k
+    )
+
+
+@pytest.mark.parametrize("follows", [Next.FRESH, Next.SEQUENCE])
+def test_a_decided_difference_asks_for_nothing(follows):
+    found = verdict(evidence(-4.0), Family(**ONE_ARM, follows=follows, margin=None))
+    assert (found.text, found.kind, found.next_action) == ("better", "helps", "")
