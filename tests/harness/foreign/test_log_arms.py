@@ -224,3 +224,14 @@ def test_a_seed_that_two_logs_used_is_flagged(
     with pytest.raises(SystemExit):
         main(["import", "A", "--experiment", "y"])
     assert "A: seed 1 was used by 2 logs: " in capsys.readouterr().out
+
+
+def test_two_programs_of_one_role_are_two_arms_named_by_their_code(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for i in range(2):
+        put(folder / "A" / f"{i}.txt", year_2025(3.28 + i / 1e3, seed=i))
+        put(folder / "A" / f"{i}n.txt", new_code(year_2025(3.27 + i / 1e3, seed=9 + i)))
+    arms = bring_in(capsys, "A")["arms"]
+    assert list(arms.values()) == [2, 2]
+    assert all(name.startswith("A/candidate (code ") for name in arms)
