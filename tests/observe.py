@@ -24,7 +24,7 @@ import harness.training.core
 import harness.training.loaders
 import harness.training.train
 from harness.config.run import RunConfig, plain
-from harness.corpora.corpus import HeldOut
+from harness.corpora.corpus import HeldOut, write_corpus
 from harness.data.shards import write_shard
 from harness.model.attention import KERNELS
 from harness.model.config import AFFECTS
@@ -56,19 +56,20 @@ def make_corpora(folder: Path) -> Mapping[str, Any]:
         tokens = (random.integers(0, 64, 11_000) + 3 * np.arange(11_000)) % 97
         tokens[random.integers(0, 11_000, 60)] = SEPARATOR
         shards, start = [], 0
+        (folder / name).mkdir()
         for i, length in enumerate((2049, 2048, 2050, 2049)):
-            shards.append(folder / f"{name}{i}.bin")
+            shards.append(folder / name / f"train{i}.bin")
             write_shard(shards[-1], tokens[start : start + length].astype(np.uint16))
             start += length
-        val = folder / f"{name}_val.bin"
+        val = folder / name / "val.bin"
         write_shard(val, tokens[start : start + 2049].astype(np.uint16))
-        corpora[name] = SimpleNamespace(
-            name=name,
-            train=shards,
-            val=[val],
+        corpora[name] = write_corpus(
+            folder / name,
+            {"train": shards, "val": [val]},
             vocab_size=VOCAB,
             separator=SEPARATOR,
-            fingerprint="f" * 64,
+            unit="nats per token",
+            source="made for the tests",
         )
     return corpora
 
@@ -149,7 +150,8 @@ class Rows(Silent):
 
 def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
     """One run on the CPU, compilation recorded instead of made."""
-    spec = RunSpec(config=plain(config), seed=0, budget=config.schedule.steps, data_name="x", data_fingerprint="f" * 64,
+    spec = RunSpec(config=plain(config), seed=0, budget=config.schedule.steps, data_name="x",
+                   data_fingerprint=corpora[config.data.corpus].fingerprint,
                    heldout_fingerprint="e" * 64, source_digest="", environment_digest="")  # fmt: skip
     out, made, stances, restarts, warmed, cached = Rows(), [], [], [], [], []
 
@@ -386,7 +388,7 @@ def observe(config: RunConfig, corpora: Mapping[str, Any]) -> Observation:
         "initial": {n: digest(p) for n, p in core.model.named_parameters()},
         "buffers": (
             {n: digest(b) for n, b in core.model.named_buffers()},
-            [digest(table) for table in core.model.rotary(config.data.seq_len)],
+            [digest(table) for table in core.model.rotary(16)],
         ),
         "precision": run["precision"],
         "kernel": kernel,

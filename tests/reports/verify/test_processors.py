@@ -17,11 +17,11 @@ from numpy._core import _multiarray_umath as numpy_core
 from reports import load
 from reports.page.write import write_report
 from reports.verify.verify import verify
+from tests.findings import PAGES
 from tests.report_arms import FACTORIAL, LADDER
 from tests.report_fixtures import write_experiment
 
 ROOT = Path(__file__).resolve().parents[3]
-FINDINGS = sorted((ROOT / "docs" / "findings").rglob("*.html"))
 NEEDS = {  # core type -> the instructions that its kernels use
     "Prescott": {"pni"},
     "Sandybridge": {"avx"},
@@ -34,7 +34,7 @@ OLDEST = "Prescott"
 # the least of every folder; a newer processor and the other pages are tried by the slow tests
 FEW = [
     min(folder.glob("*.html"), key=lambda page: page.stat().st_size)
-    for folder in sorted({page.parent for page in FINDINGS})
+    for folder in sorted({page.parent for page in PAGES})
 ]
 NAMES = ("ladder", "factorial", "ragged", "budgets", "early")
 READ = """
@@ -112,7 +112,7 @@ CORES = [
 def said(core: str, written: Path) -> dict:
     """What a process says that computes as such a processor does; the oldest one has none of numpy's loops either."""
     if core not in SAID:
-        pages = FEW if core == core_types()[0] else FINDINGS
+        pages = FEW if core == core_types()[0] else PAGES
         plain = {"NPY_DISABLE_CPU_FEATURES": dispatched()} if core in (OLDEST, "") else {}
         environment = {
             **os.environ,
@@ -148,7 +148,7 @@ ONE_KIND = pytest.mark.skipif(
 
 
 def test_there_are_pages_and_core_types_to_try():
-    assert 1 < len(FEW) < len(FINDINGS)
+    assert 1 < len(FEW) < len(PAGES)
     assert len(core_types()) >= (2 if "Haswell" in core_types() else 1)
 
 
@@ -156,7 +156,7 @@ def test_there_are_pages_and_core_types_to_try():
 def test_every_page_is_true_there(core, written):
     """The published ones, the one that this processor wrote, and its own."""
     found = said(core, written)["found"]
-    assert len(found) > (len(FEW) if core == core_types()[0] else len(FINDINGS))
+    assert len(found) > (len(FEW) if core == core_types()[0] else len(PAGES))
     assert {page: sentences for page, sentences in found.items() if sentences} == {}
 
 

@@ -4,7 +4,6 @@ import json
 import re
 import zipfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -19,11 +18,9 @@ from reports.page.write import write_report
 from reports.verify.page import read_page
 from reports.verify.settings import check_settings
 from reports.verify.verify import verify
+from tests.findings import PAGES
 from tests.report_arms import many_arms
 from tests.report_fixtures import write_experiment
-
-FINDINGS = sorted(Path("docs/findings").rglob("*.html"))
-REPORTS = [page for page in FINDINGS if 'id="data"' in page.read_text(encoding="utf-8")]
 
 
 def recipe_of(experiment):
@@ -205,6 +202,6 @@ def test_the_table_of_many_arms_is_recomputed_too(tmp_path):
     assert any("model.field_03 is printed as off" in sentence for sentence in second_path(page))
 
 
-@pytest.mark.parametrize("page", REPORTS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_published_pages_say_what_their_runs_were(page):
     assert second_path(page) == []
