@@ -56,7 +56,7 @@ class BenchmarkNoise:
 @lru_cache(maxsize=4)
 def benchmark_noise(path: Path = NOISE) -> BenchmarkNoise:
     """The constants of a file; raises ValueError where it is missing or says something else."""
-    cure = "restore it from the repository, or fit it again: ablate atlas"
+    cure = "restore it from the repository"
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         eras = [EraNoise(**era) for era in content["loss"]]
