@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from harness.run.digests import _encode, file_digest, short_digest, text_digest
+from harness.run.digests import _encode, result_digest, short_digest, text_digest
 from harness.run.disturbed import Disturbance, disturbances_of
 from harness.run.document import Document
 from harness.run.guarded import facts_of, is_file, read_bytes
@@ -189,7 +189,7 @@ def examine(
                 and stats[i].st_mtime_ns <= stats[0].st_mtime_ns
             ):
                 continue
-            if file_digest(f"{folder}/{name}") != result.digests.get(name):
+            if result_digest(f"{folder}/{name}") != result.digests.get(name):
                 return result, f"{folder}/{name} is not the file that the run wrote"
     except OSError as error:
         return result, f"{error.filename}: {error.strerror}"

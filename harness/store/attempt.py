@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from harness.provenance.redact import redact, redact_file
 from harness.run.attempts import AttemptRow, note_attempt, read_attempts
-from harness.run.digests import file_digest
+from harness.run.digests import result_digest
 from harness.run.document import Document
 from harness.run.files import now_iso, write_json, write_new, write_text, write_whole
 from harness.run.metrics import MetricRow, Validation
@@ -320,7 +320,7 @@ def result_of(
             "environment_effect": None,
             **({} if outcome.marks is None else outcome.marks.to_json()),
             **({"disturbed": [asdict(d) for d in outcome.disturbed]} if outcome.disturbed else {}),
-            "digests": {name: file_digest(run / name) for name in DIGESTED},
+            "digests": {name: result_digest(run / name) for name in DIGESTED},
             "bytes": {name: (run / name).stat().st_size for name in DIGESTED},
         }
     )

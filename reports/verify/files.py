@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.run.digests import file_digest
+from harness.run.digests import result_digest
 from harness.run.guarded import is_file, is_name, read_bytes, read_text
 from harness.run.parse import parse_json
 from reports.inputs.step_times import DIGITS, LEVELS
@@ -79,7 +79,7 @@ def check_result(
 
 def has_digest(path: Path, recorded: str) -> bool:
     """Whether the file is there and has this SHA-256."""
-    return is_name(path.name) and is_file(path) and file_digest(path) == recorded
+    return is_name(path.name) and is_file(path) and result_digest(path) == recorded
 
 
 def curve_of(data: Embedded, run_id: str) -> Embedded:

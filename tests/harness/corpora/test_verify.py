@@ -131,3 +131,26 @@ def test_a_node_without_a_place_to_remember_hashes_again(
     one_token(corpus)
     with pytest.raises(UserError, match="its content is not what"):
         verify(corpus)
+
+
+def test_shards_may_be_large_and_lie_elsewhere(tmp_path: Path) -> None:
+    """A shard of FineWeb has 200 MB, and many keep theirs on another disk, behind links."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    shards = {}
+    for role in ("train", "val"):
+        elsewhere = tmp_path / f"{role}.bin"
+        write_shard(elsewhere, np.arange(100, dtype=np.uint16))
+        (folder / elsewhere.name).symlink_to(elsewhere)
+        shards[role] = [folder / elsewhere.name]
+    n_large = 40_000_000
+    write_shard(tmp_path / "train.bin", np.zeros(n_large, dtype=np.uint16))
+    corpus = write_corpus(
+        folder, shards, vocab_size=257, separator=256, unit="nats per byte", source="made here"
+    )
+    verify(corpus)
+    with (tmp_path / "train.bin").open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(b"\1\0")
+    with pytest.raises(UserError, match=r"train\.bin: its content is not what corpus\.json says"):
+        verify(corpus)

@@ -1,6 +1,5 @@
 """When the runner ends a run: by a worker that only answers, on a clock that the test moves."""
 
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -225,9 +224,9 @@ def test_a_call_under_nohup_goes_on_when_its_terminal_closes(handlers: None) -> 
     told: list[str] = []
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with stop_signals(told.append):
-        os.kill(os.getpid(), signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
         assert told == []
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         assert told == ["preempted"]
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
@@ -240,9 +239,9 @@ def test_a_terminal_that_closes_interrupts_and_signals_are_given_back(handlers: 
 
     signal.signal(signal.SIGHUP, mine)
     with stop_signals(told.append):
-        os.kill(os.getpid(), signal.SIGHUP)
-        os.kill(os.getpid(), signal.SIGINT)
-    os.kill(os.getpid(), signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGHUP)
     assert told == ["interrupted", "interrupted", "mine"]
 
 
