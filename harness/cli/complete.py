@@ -117,11 +117,12 @@ def finish(
 
 def say_answer(name: str, store: "Store") -> None:
     """The headline, and the verdicts in a table of at most MOST_LINES lines."""
-    from harness.cli.lookup import compared, load_for_report
+    from harness.cli.lookup import compared
     from harness.cli.table import print_table
+    from reports.inputs.load import load
     from reports.page.view import headline
 
-    loaded = load_for_report(name, store.root)
+    loaded = load(name, results=store.root)  # as the page has it: nothing is written anew
     outcome = compared(loaded)
     print(headline(loaded, outcome))
     judged = [outcome.of(arm, outcome.primary) for arm in outcome.arms]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,11 @@ def digests_by(key: str, rest: Document) -> Callable[[int], str]:
     after = [f",{_encode(k)}:{_encode(rest[k])}" for k in sorted(rest) if k > key]
     head = "".join(["{", *before, _encode(key), ":"])
     tail = "".join([*after, "}"])
+    return partial(_digest_between, head, tail)
 
-    def digest(number: int) -> str:
-        return text_digest(f"{head}{number}{tail}")
 
-    return digest
+def _digest_between(head: str, tail: str, number: int) -> str:
+    return text_digest(f"{head}{number}{tail}")
 
 
 def run_id_of(intent_id: str, *, source_digest: str, environment_digest: str) -> str:

@@ -175,7 +175,7 @@ class Plan:
     confirm: bool = False
     published: str | None = None  # the record whose delta this reproduces
     alters_noise: tuple[str, ...] = ()
-    slope: Mapping[str, float] | None = None  # {per_step, se} of the loss
+    slope: Mapping[str, float | str] | None = None  # {per_step, se, source} of the loss
     protocol: str = ""  # of timing
     corpus: PlanCorpus = PlanCorpus()
     command: str = ""

@@ -183,8 +183,8 @@ def slope_of(plan: Plan) -> Slope | None:
     """The slope that the experiment gives from outside."""
     if not plan.slope:
         return None
-    source = str(plan.slope.get("source", "given"))
-    return Slope(per_step=plan.slope["per_step"], se=plan.slope["se"], source=source)
+    per_step, se = float(plan.slope["per_step"]), float(plan.slope["se"])
+    return Slope(per_step=per_step, se=se, source=str(plan.slope.get("source", "given")))
 
 
 def _doubts(model: LossModel) -> tuple[Caution, ...]:

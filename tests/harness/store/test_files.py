@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -329,5 +330,7 @@ def test_what_is_replaced_in_a_run_at_another_seed_moves_its_name() -> None:
     other = replace(spec, config={"model": {"n_layer": 3}})
     assert other.at_seed(7) == other
     assert len({spec.intent_id, other.intent_id, other.at_seed(8).intent_id}) == 3
+    sent = pickle.loads(pickle.dumps(spec))  # as the ranks of a group hand it on
+    assert (sent, sent.at_seed(8).run_id) == (spec, spec.at_seed(8).run_id)
     assert replace(spec, source_digest="d" * 16).intent_id == spec.intent_id
     assert replace(spec, source_digest="d" * 16).run_id != spec.run_id
