@@ -35,12 +35,8 @@ class Row:
             return 1.0
         return FAR_FAMILY.get(self.n, FAR_FAMILY_ELSE) if FAR in self.kind else FAMILY
 
-    def misses(self, errors: float = 0.0) -> list[str]:
-        """Bars this row misses, shares judged as they are printed, to a tenth of a percent.
-
-        errors: standard errors of its replications by which a share may lie beyond its bar: none in
-        the table, which has enough of them.
-        """
+    def misses(self) -> list[str]:
+        """Bars this row misses, shares judged as they are printed, to a tenth of a percent."""
         bars = (
             ("coverage", self.coverage, COVERAGE, 1),
             ("simultaneous coverage", self.simultaneous, COVERAGE, 1),
@@ -51,13 +47,8 @@ class Row:
         return [
             f"{name} {value:.3f}"
             for name, value, bar, sign in bars
-            if value is not None
-            and sign * (round(value, 3) - bar) < -errors * self._standard_error(bar)
+            if value is not None and sign * (round(value, 3) - bar) < 0
         ]
-
-    def _standard_error(self, share: float) -> float:
-        """Of a share over the row's replications; 0 for a width, which is none."""
-        return (max(0.0, share * (1 - share)) / self.replications) ** 0.5
 
 
 def falls(rows: Sequence[Row]) -> list[str]:
