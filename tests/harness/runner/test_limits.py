@@ -215,6 +215,8 @@ def test_compiled_kernels_have_a_folder_where_there_are_any(
 def handlers() -> Iterator[None]:
     numbers = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:  # a shell's background jobs begin with SIGINT ignored
+        signal.signal(number, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
