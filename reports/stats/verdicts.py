@@ -234,7 +234,7 @@ def _asking(
     if difference is not None and family.decides:
         command += f" --detect {_number(difference)}"
     least = "" if kind == "undecided" else "or more "
-    action = f"{command}: {seeds} fresh seeds {least}({runs} runs)"
+    action = f"{command}: {seeds} fresh {_seeds(seeds)} {least}({runs} runs)"
     return Verdict(text=text, kind=kind, fresh_seeds=seeds, next_action=action, next_runs=runs)
 
 

@@ -10,8 +10,6 @@ from harness.__main__ import main
 from reports.inputs.load import load
 from tests.foreign_logs import LINE, SMI, late_2024, year_2025
 
-FIELDS = ("imported", "copies", "twins", "skipped", "refused", "mixed", "seeds_reused")
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -102,14 +102,25 @@ def test_a_shares_interval_covers_the_truth(n: int, sds: tuple[float, ...]) -> N
     assert hits / 2000 >= 0.93
 
 
-def test_a_share_of_many_blocks_is_at_least_as_wide_as_the_anovas() -> None:
-    """One variance of all arms, 18 df, by statsmodels' arithmetic: residual mean square times the contrast's square."""
-    y, c = np.random.default_rng(8).normal(size=(7, 4)), np.array([-0.5, 0.5, -0.5, 0.5])
+@pytest.mark.parametrize("noisy", [(1, 1, 1, 1), (1, 4, 1, 1)])
+def test_a_share_of_many_blocks_has_the_larger_of_two_errors(noisy: tuple[float, ...]) -> None:
+    """One variance of all four arms, 18 df, or one arm's own beside the others': by hand, from the residuals."""
+    y, c = np.random.default_rng(8).normal(size=(7, 4)) * noisy, np.array([-0.5, 0.5, -0.5, 0.5])
     left = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
-    half = stats.t.isf(0.01, 18) * np.sqrt((left**2).sum() / 18 * (c @ c) / 7)
+    squares = (left**2).sum(0)
+    one = stats.t.isf(0.01, 18) * np.sqrt(squares.sum() / 18 / 7)
+    # expected squares of one arm and of the three others: 6/16 of (9 v + 3 w), (3 v + 33 w)
+    expected = 6 / 16 * np.array([[9, 3], [3, 33]])
+    variances = [
+        np.array([0.25, 0.75]) @ np.linalg.solve(expected, [arm, squares.sum() - arm])
+        for arm in squares
+    ]
+    # df where one arm has twice the sd: residuals' squares with mean 5.25 and variance 2 x 12.5625
+    df = 18 * 5.25**2 / 12.5625 / 3
+    own = stats.t.isf(0.01, df) * np.sqrt(max(variances) / 7)
     found = contrast_of(y, c, 0.02)
-    assert half <= (found.high - found.low) / 2 < 1.6 * half
-    assert (found.low + found.high) / 2 == pytest.approx((y @ c).mean())
+    middle, half = (y @ c).mean(), max(one, own)
+    assert (found.low, found.high) == pytest.approx((middle - half, middle + half))
 
 
 def test_two_arms_of_many_blocks_are_scipys_one_sample_t() -> None:
