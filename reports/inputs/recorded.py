@@ -4,12 +4,12 @@ Raises ValueError in one line for what cannot be read.
 """
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from harness.run.attempts import read_attempts
 from harness.run.disturbed import disturbed_words
 from harness.run.document import Content, Document
-from harness.run.guarded import facts_of, is_file, read_bytes, read_text
+from harness.run.guarded import facts_of, is_file, open_file, read_bytes, read_text
 from harness.run.metrics import VALIDATION, Validation
 from harness.run.parse import parse_json, parse_yaml
 from harness.run.plan import Plan, PlanRun
@@ -297,15 +297,16 @@ def read_validations(path: Path) -> list[Validation]:
     points: list[Validation] = []
     lines: list[bytes] = []
     try:
-        content = BytesIO(read_bytes(path))
+        content = os.fdopen(open_file(path), "rb")
     except OSError:
         return []
-    for line in content:
-        if b'"val"' in line:
-            lines.append(line)
-        if len(lines) == LINES_AT_ONCE:
-            points += validations_in(lines)
-            lines = []
+    with content:
+        for line in content:
+            if b'"val"' in line:
+                lines.append(line)
+            if len(lines) == LINES_AT_ONCE:
+                points += validations_in(lines)
+                lines = []
     return points + validations_in(lines)
 
 
