@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.run.files import write_text
-from harness.run.guarded import read_bytes
+from harness.run.guarded import IN_FOLDER, read_bytes
 
 # lengths are bounded, for a line of a log may be very long; singular only, for tokens are what this
 # project counts
@@ -83,4 +83,4 @@ def redact_file(path: Path) -> None:
         return
     clean = redact(text)
     if clean != text:
-        write_text(path, clean)
+        write_text(path, clean, below=IN_FOLDER)

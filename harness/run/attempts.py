@@ -8,6 +8,7 @@ from typing import Self
 
 from harness.run.document import Content, Document
 from harness.run.files import append_row
+from harness.run.guarded import IN_FOLDER
 from harness.run.read import read_lines
 from harness.run.typed import typed
 
@@ -60,7 +61,7 @@ def read_attempts(run: Path) -> list[AttemptRow]:
 
 def note_attempt(run: Path, row: AttemptRow) -> None:
     """Add a row to attempts.jsonl of a run directory."""
-    append_row(run / "attempts.jsonl", row.to_json())
+    append_row(run / "attempts.jsonl", row.to_json(), below=IN_FOLDER)
 
 
 def joined(rows: Sequence[AttemptRow]) -> AttemptRow:

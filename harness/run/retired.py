@@ -9,6 +9,7 @@ from typing import Self
 
 from harness.run.document import Document
 from harness.run.files import append_row
+from harness.run.guarded import IN_FOLDER
 from harness.run.read import read_lines
 
 FILE = "retired.jsonl"
@@ -42,7 +43,7 @@ class Retired:
 
 def note_retired(experiment: Path, retired: Retired) -> None:
     """experiment: its folder in the results folder."""
-    append_row(experiment / FILE, asdict(retired))
+    append_row(experiment / FILE, asdict(retired), below=IN_FOLDER)
 
 
 def read_retired(experiment: Path) -> list[Retired]:

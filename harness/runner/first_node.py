@@ -12,6 +12,7 @@ from torch.distributed import TCPStore
 from torch.distributed.run import main as torchrun
 
 from harness.run.files import write_json
+from harness.run.guarded import IN_FOLDER
 
 
 def listen(address: str) -> TCPStore:
@@ -22,7 +23,8 @@ def listen(address: str) -> TCPStore:
 def main() -> None:
     file, address, *arguments = sys.argv[1:]
     held = listen(address)  # for as long as this process lives
-    write_json(Path(file), {"at": f"{address}:{held.port}"})
+    met = {"at": f"{address}:{held.port}"}
+    write_json(Path(file), met, below=IN_FOLDER)
     torchrun(["--master-addr", address, "--master-port", str(held.port), *arguments])
 
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import torch.distributed as dist
 
 from harness.run.files import write_json
+from harness.run.guarded import OF_ATTEMPT
 from harness.run.spec import RESULT_STATUSES
 from harness.runner.messages import WorkerOrder
 from harness.runner.train_run import StopRequest, Trainer, as_ordered, run
@@ -59,6 +60,7 @@ class RankGroup:
             attempts = Store(order.results).directory(order.spec.run_id) / "attempts"
             reason = f"rank {self.rank}: {outcome.reason}"
             left = attempts / str(attempt) / f"rank{self.rank}.json"
-            write_json(left, {"status": outcome.status, "reason": reason})
+            told = {"status": outcome.status, "reason": reason}
+            write_json(left, told, below=OF_ATTEMPT)
             time.sleep(FURTHER_ENDS_S)
             os._exit(1)

@@ -18,6 +18,7 @@ from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.digests import result_digest
 from harness.run.document import Document
 from harness.run.files import now_iso, write_json, write_new, write_text, write_whole
+from harness.run.guarded import IN_FOLDER
 from harness.run.metrics import MetricRow, Validation
 from harness.run.read import read_json
 from harness.run.results import DIGESTED, Result, finite, result_text, sealed
@@ -81,7 +82,7 @@ class RunWriter:
             )
             note_attempt(self.run, begun)
             self._refuse_lost()
-            write_text(self.run / "config.yaml", spec.to_yaml())
+            write_text(self.run / "config.yaml", spec.to_yaml(), below=IN_FOLDER)
             self._metrics = self._open("metrics.jsonl")
             self.log_file = self._open("log.txt")
             self._log = HeadAndTail(self.log_file, redact)
@@ -146,7 +147,7 @@ class RunWriter:
         Raises TakenOverError.
         """
         self._refuse_lost()
-        write_json(self.run / "environment.json", environment)
+        write_json(self.run / "environment.json", environment, below=IN_FOLDER)
         spec = self.spec
         steps = f"{spec.budget} steps" if spec.budget else "its own number of steps"
         for line in (
@@ -194,7 +195,7 @@ class RunWriter:
     def save(self, name: str, write: Callable[[IO[bytes]], Any]) -> None:
         """A further file of the run (a checkpoint), whole or not at all."""
         if self.still_mine():
-            write_whole(self.run / name, write)
+            write_whole(self.run / name, write, below=IN_FOLDER)
 
     @_reported
     def finish(self, outcome: Outcome) -> bool:
@@ -221,7 +222,8 @@ class RunWriter:
                     attempt=self.attempt,
                 )
                 try:
-                    write_new(self.run / "result.json", result_text(result))
+                    text = result_text(result)
+                    write_new(self.run / "result.json", text, below=IN_FOLDER)
                 except FileExistsError:
                     return False
             note_attempt(self.run, self._end_of(outcome, ended))

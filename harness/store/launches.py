@@ -13,6 +13,7 @@ from harness.run.digests import short_digest
 from harness.run.document import Content
 from harness.run.files import write_json
 from harness.run.foreign import TrainerSpec
+from harness.run.guarded import IN_FOLDER
 from harness.run.plan import Plan
 from harness.run.read import read_json
 
@@ -25,7 +26,8 @@ def note_launch(results: Path, plan: Plan) -> None:
     content = {"runs": sorted(runs), "executes": _executes(plan)}
     if content != _noted(results, plan.name):
         path = results / "experiments" / plan.name / FILE
-        write_json(path, {**content, "mark": mark_of([plan.name, content])})
+        marked = {**content, "mark": mark_of([plan.name, content])}
+        write_json(path, marked, below=IN_FOLDER)
 
 
 def launched_runs(results: Path, name: str) -> set[str]:

@@ -14,7 +14,7 @@ from harness.provenance.lock import environment_lock
 from harness.provenance.source import changed_files, source_of
 from harness.run.digests import run_id_of
 from harness.run.files import write_json
-from harness.run.guarded import RefusedFileError, experiments_in, is_name, read_bytes
+from harness.run.guarded import IN_FOLDER, RefusedFileError, experiments_in, is_name, read_bytes
 from harness.run.parse import parse_json
 from harness.run.plan import Plan, PlanRun, plan_of
 from harness.run.read import read_config
@@ -92,8 +92,8 @@ def save_plan(results: Path, plan: Plan) -> None:
     content = plan.to_mapping()
     place = folder(results, plan.name)
     place.mkdir(parents=True, exist_ok=True)
-    write_json(place / "plan.lock", content["locks"])
-    write_json(place / "experiment.json", content)
+    write_json(place / "plan.lock", content["locks"], below=IN_FOLDER)
+    write_json(place / "experiment.json", content, below=IN_FOLDER)
 
 
 def up_to_date(results: Path, plan: Plan) -> Plan:
@@ -128,7 +128,8 @@ def up_to_date(results: Path, plan: Plan) -> Plan:
 
 def cancel(results: Path, name: str) -> None:
     """Ask whoever runs an experiment, here or on another machine, to stop."""
-    write_json(folder(results, name) / "cancelled.json", {"at": datetime.now(UTC).isoformat()})
+    asked = {"at": datetime.now(UTC).isoformat()}
+    write_json(folder(results, name) / "cancelled.json", asked, below=IN_FOLDER)
 
 
 def cancel_mark(results: Path, name: str) -> bytes | None:

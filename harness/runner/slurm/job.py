@@ -21,6 +21,7 @@ from harness.node.slots import Slot, find_cpus, find_gpus
 from harness.provenance.redact import redact
 from harness.run.document import Content
 from harness.run.files import write_json
+from harness.run.guarded import IN_FOLDER
 from harness.run.read import read_json
 from harness.run.spec import RunSpec
 from harness.runner.executor import POLL_S, RunLimits
@@ -241,6 +242,6 @@ class Job:
             run = Path(self.results) / "runs" / spec.run_id
             attempt = run / "attempts" / str(last_attempt(run))
             told = list(attempt.glob("rank*.json"))
-            write_json(rendezvous.lost, {"killed": not told})
+            write_json(rendezvous.lost, {"killed": not told}, below=IN_FOLDER)
         worker.kill()
         return WorkerEvent(status="lent")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.run.files import append_row
+from harness.run.guarded import IN_FOLDER
 from harness.run.read import read_lines
 from harness.runner.slurm.queue import ALIVE, cancel_jobs, job_states
 
@@ -36,7 +37,7 @@ def last_jobs(folder: Path) -> dict[str, str]:
 def note_sent(folder: Path, jobs: Mapping[str, str]) -> None:
     """jobs: run -> the job that was sent for it."""
     rows = [{"run_id": run_id, "job": job} for run_id, job in jobs.items()]
-    append_row(folder / "jobs.jsonl", *rows)
+    append_row(folder / "jobs.jsonl", *rows, below=IN_FOLDER)
 
 
 def cancel_experiment(results: Path, name: str) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from harness.corpora import verify as verifying
+from harness.corpora.cache import cache_locally
 from harness.corpora.corpus import Corpus, read_corpus, write_corpus
 from harness.corpora.verify import verify
 from harness.data.shards import HEADER_BYTES, write_shard
@@ -22,8 +23,11 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     """Three shards that were written long ago, on a node that has hashed none."""
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(verifying, "FRESH_NS", 0)
-    folder = tmp_path / "mine"
-    folder.mkdir()
+    (tmp_path / "mine").mkdir()
+    return small_corpus(tmp_path / "mine")
+
+
+def small_corpus(folder: Path) -> Corpus:
     shards: dict[str, list[Path]] = {"train": [], "val": []}
     for name, role in (("train_000001", "train"), ("train_000002", "train"), ("val_000000", "val")):
         path = folder / f"mine_{name}.bin"
@@ -154,3 +158,26 @@ def test_shards_may_be_large_and_lie_elsewhere(tmp_path: Path) -> None:
         file.write(b"\1\0")
     with pytest.raises(UserError, match=r"train\.bin: its content is not what corpus\.json says"):
         verify(corpus)
+
+
+@pytest.mark.parametrize("up", ["", "../"])
+def test_the_users_own_folders_may_be_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up: str
+) -> None:
+    """./data, a corpus in it and the cache lie where the user put them, in how few names too."""
+    disk = tmp_path / "disk"
+    for folder in (disk / "data", disk / "corpus", disk / "cache", tmp_path / "work"):
+        folder.mkdir(parents=True)
+    (disk / "data" / "mine").symlink_to(disk / "corpus")
+    monkeypatch.chdir(tmp_path / "work")
+    for name in ("data", "cache"):
+        Path(f"{up}{name}").symlink_to(disk / name)
+    monkeypatch.setenv("ABLATE_CACHE", f"{up}cache")
+    monkeypatch.setattr(verifying, "FRESH_NS", 0)
+    corpus = small_corpus(Path(f"{up}data/mine"))
+    assert cache_locally(corpus).fingerprint == corpus.fingerprint
+    said: list[str] = []
+    verify(corpus, say=said.append)
+    assert said[0] == "hashing 3 shards, 0 MiB"
+    verify(corpus, say=said.append)
+    assert len(said) == 2
