@@ -326,12 +326,12 @@ def test_a_run_on_two_nodes_trains_as_on_one_though_a_rank_is_killed(login: Logi
 
 
 def test_a_job_that_can_do_nothing_says_why_and_is_not_sent_again(login: Login) -> None:
-    """The nodes lack a library that the login node has."""
+    """The nodes lack a library that the login node has: each fails one run, so that none is suspected."""
     matrix = Matrix(login.folder, n_seeds=1)
     (login.folder / "fake_trainer.py").write_text(
         "raise ImportError('libcuda.so.1: no such file')\n"
     )
-    broken = f"setup: ['export PYTHONPATH={login.folder}:$PYTHONPATH']\n"
+    broken = f"setup: ['export PYTHONPATH={login.folder}:$PYTHONPATH']\nexclusive:\n"
     out = ended(
         login.start(matrix, site=SITE.replace("setup: [export ABLATE_SITE=lab]\n", broken)), 1
     )
