@@ -241,8 +241,8 @@ def main() -> None:
     from functools import partial
 
     import harness.__main__
+    import harness.runner.execute
     import harness.runner.executor
-    import harness.runner.order
     import harness.runner.slurm.executor
 
     if "FAKE_SILENCE_S" in os.environ:
@@ -256,7 +256,7 @@ def main() -> None:
         from tests.fake_matrix import clock_from
 
         marks, n = Path(os.environ["FAKE_MARKS"]), int(os.environ["FAKE_STILL_UNTIL"])
-        harness.runner.order.time = clock_from(lambda: len(list(marks.glob("at *"))) >= n)  # type: ignore[assignment]
+        harness.runner.execute.time = clock_from(lambda: len(list(marks.glob("at *"))) >= n)  # type: ignore[assignment]
     if "FAKE_POLL_S" in os.environ:
         harness.runner.slurm.executor.QUEUE_LOOK_S = float(os.environ["FAKE_POLL_S"])
     trainer = f"fake_trainer:{os.environ.get('FAKE_TRAINER', 'train')}"

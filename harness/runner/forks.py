@@ -1,4 +1,4 @@
-"""Fresh processes that do not import anew: a parent with every import is forked for each order.
+"""Fresh processes that do not import anew: a parent with every import is forked for each request.
 
 Forks share what was imported before them and nothing else. The parent belongs to one slot, so
 variables and devices of the environment are its runs' own; it starts no thread, makes no CUDA
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-DONE = 64  # exit code of a fork that answered its order
+DONE = 64  # exit code of a fork that answered its request
 
 
 def wait_for_end(*inputs: int) -> None:
@@ -54,7 +54,7 @@ class _Parent:
         return True
 
     def outlive(self) -> None:
-        """Wait for the fork's end; one that did not answer its order ends this process as well."""
+        """Wait for the fork's end; one that did not answer ends this process as well."""
         _, status = os.waitpid(self.child, 0)
         code = os.waitstatus_to_exitcode(status)
         if code != DONE:
@@ -64,7 +64,7 @@ class _Parent:
         self.child = 0
 
 
-def orders_in_forks(
+def requests_in_forks(
     import_s: float, prepare: Callable[[str], None]
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Lines of standard input with {"import_s", "idle_s"} since the last, each in a fresh fork.

@@ -18,6 +18,7 @@ from harness.provenance.redact import redact
 from harness.run.files import now_iso
 from harness.run.retired import Retired, note_retired
 from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
+from harness.runner.execute import Execution, execute
 from harness.runner.executor import (
     ENDED,
     POLL_S,
@@ -31,7 +32,6 @@ from harness.runner.executor import (
 from harness.runner.health import Finding, Health, fits_without
 from harness.runner.kernels import kernel_cache
 from harness.runner.messages import WorkerEvent
-from harness.runner.order import Execution, execute
 from harness.runner.process import Worker
 from harness.store.store import Store
 

@@ -1,4 +1,4 @@
-"""What a runner and its workers tell each other as JSON lines: orders, and events in answer."""
+"""What a runner and its workers tell each other as JSON lines: requests, and events in answer."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from harness.run.spec import RunSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerOrder:
+class WorkerRequest:
     """One run that a worker is to do."""
 
     results: Path  # the results folder

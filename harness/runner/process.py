@@ -1,4 +1,4 @@
-"""A worker process, or a torchrun group, as the runner sees it: orders, events, its death."""
+"""A worker process, or a torchrun group, as the runner sees it: requests, events, its death."""
 
 import os
 import select
@@ -16,7 +16,7 @@ from harness.node.memory import oom_counter, oom_kills, peak_mib
 from harness.node.slots import Slot
 from harness.provenance.interpreters import EFFECT, effect, start_of
 from harness.provenance.machine import HERE
-from harness.runner.messages import WorkerEvent, WorkerOrder
+from harness.runner.messages import WorkerEvent, WorkerRequest
 
 GRACE_S = 20.0  # a worker whose input has ended has this long to be gone
 TORCHRUN_VARIABLES = (  # of a group that we may run inside: not for the groups that we start
@@ -98,7 +98,7 @@ class WorkerProcess:
             start_new_session=True,
         )
         assert self.process.stdin is not None and self.process.stdout is not None  # both are pipes
-        self.orders = self.process.stdin
+        self.requests = self.process.stdin
         self.answers = self.process.stdout
         self.unread = b""
         self.ready = False
@@ -109,12 +109,12 @@ class WorkerProcess:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def send(self, order: WorkerOrder) -> None:
+    def send(self, request: WorkerRequest) -> None:
         """Give it something to do; whether it lived to read it shows in the next event."""
         self.oom_kills_before = oom_kills(self.oom_counter)
         with suppress(BrokenPipeError):
-            self.orders.write(order.to_line())
-            self.orders.flush()
+            self.requests.write(request.to_line())
+            self.requests.flush()
 
     def event(self, timeout_s: float) -> WorkerEvent | None:
         """Its answer; "died" if it is no more ("oom" by the kernel's hand); None if not in time."""
@@ -154,7 +154,7 @@ class WorkerProcess:
 
     def _end_input(self) -> None:
         with suppress(BrokenPipeError):
-            self.orders.close()
+            self.requests.close()
 
     def _wait_or_kill(self, grace_s: float) -> int:
         """Its exit code."""
@@ -209,7 +209,7 @@ class Worker:
     ) -> None:
         """trainer: MODULE:FUNCTION. runs_in: another interpreter or a container; empty: ours.
 
-        forks: every order is done in a fork of the process.
+        forks: every request is done in a fork of the process.
         """
         self.slot = slot
         self.trainer = trainer
@@ -243,12 +243,12 @@ class Worker:
     def alive(self) -> bool:
         return self.process is not None and self.process.alive()
 
-    def send(self, order: WorkerOrder) -> WorkerProcess:
+    def send(self, request: WorkerRequest) -> WorkerProcess:
         """Give it something to do; the process that was told, whose next event answers."""
         process = self.process
         if process is None or not process.alive():
             process = self.start()
-        process.send(order)
+        process.send(request)
         return process
 
     def close(self) -> None:

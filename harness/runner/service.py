@@ -1,4 +1,4 @@
-"""The loop of a worker's first process: orders come in, each is done, its answer goes out."""
+"""The loop of a worker's first process: requests come in, each is done, its answer goes out."""
 
 import gc
 import os
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from harness.errors import UserError
-from harness.runner.messages import WorkerEvent, WorkerOrder
+from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.train_run import Peers, StopRequest, Trainer, lead
 from harness.runner.unchanged import check_unchanged
 
@@ -28,8 +28,8 @@ class Answers:
         self.file.flush()
 
 
-class OrderReader:
-    """Reads orders in the background, and ends this process with its input.
+class RequestReader:
+    """Reads requests in the background, and ends this process with its input.
 
     Then the runner is gone or done: no run outlives it, and none has a result before it is whole.
     """
@@ -43,8 +43,8 @@ class OrderReader:
             self.lines.put(line)
         os._exit(0)
 
-    def orders(self, import_s: float) -> Iterator[tuple[str, Wall]]:
-        """Every order with what the worker itself cost it; its imports are paid once."""
+    def requests(self, import_s: float) -> Iterator[tuple[str, Wall]]:
+        """Every request with what the worker itself cost it; its imports are paid once."""
         wall = {"import_s": import_s}
         while True:
             began = time.perf_counter()
@@ -54,25 +54,25 @@ class OrderReader:
             wall = {}
 
 
-def answer_orders(
-    orders: Iterable[tuple[str, Wall]],
+def answer_requests(
+    requests: Iterable[tuple[str, Wall]],
     answers: Answers,
     train: Trainer,
     *,
     peers: Peers,
     stop: StopRequest,
 ) -> None:
-    """Do each order and send its answer, until they end.
+    """Do each request and send its answer, until they end.
 
-    orders: lines, each with seconds that the worker cost by phase. peers: the other ranks.
+    requests: lines, each with seconds that the worker cost by phase. peers: the other ranks.
     stop: what a signal has asked for.
     """
-    for line, wall in orders:
-        order = WorkerOrder.from_line(line)
+    for line, wall in requests:
+        request = WorkerRequest.from_line(line)
         try:
-            check_unchanged(order.spec)
-            peers.share(order)
-            event = lead(order, train, wall=wall, peers=peers, stop=stop)
+            check_unchanged(request.spec)
+            peers.share(request)
+            event = lead(request, train, wall=wall, peers=peers, stop=stop)
         except (OSError, UserError) as error:
             event = WorkerEvent(status="broken", reason=str(error))
         answers.send(event)

@@ -1,4 +1,4 @@
-"""What a worker does with an order: claim the run, train it, write down how it ended."""
+"""What a worker does with a request: claim the run, train it, write down how it ended."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from harness.run.disturbed import Disturbance, disturbed_words, stood_still
 from harness.run.measured import OwnMarks
 from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
 from harness.runner.executor import STOPS
-from harness.runner.messages import WorkerEvent, WorkerOrder
+from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.unchanged import check_data, look_at
 from harness.store.attempt import RunWriter, TakenOverError, claim
 from harness.store.errors import ResultsError
@@ -143,48 +143,48 @@ def keep_kernels(mark: str | Path) -> None:
     os.environ.update(dict.fromkeys(KERNEL_CACHES, str(Path(mark).parent)))
 
 
-def as_ordered(order: WorkerOrder) -> RunSpec:
+def as_requested(request: WorkerRequest) -> RunSpec:
     """The run as it is to be trained: in smaller pieces where memory ran out before."""
-    spec = order.spec
-    if order.cache is not None:
-        order.cache.mkdir(parents=True, exist_ok=True)
-        keep_kernels(order.cache)
-    if order.micro_tokens is None:
+    spec = request.spec
+    if request.cache is not None:
+        request.cache.mkdir(parents=True, exist_ok=True)
+        keep_kernels(request.cache)
+    if request.micro_tokens is None:
         return spec
-    data = {**spec.config["data"], "micro_tokens": order.micro_tokens}
-    return replace(with_note(order), config={**spec.config, "data": data})
+    data = {**spec.config["data"], "micro_tokens": request.micro_tokens}
+    return replace(with_note(request), config={**spec.config, "data": data})
 
 
-def with_note(order: WorkerOrder) -> RunSpec:
+def with_note(request: WorkerRequest) -> RunSpec:
     """The run as it is recorded: its own configuration, and what was substituted in training it."""
-    if order.micro_tokens is None:
-        return order.spec
-    planned = order.spec.config["data"]["micro_tokens"]
-    note = f"data.micro_tokens={order.micro_tokens} instead of {planned}: memory ran out before"
-    return replace(order.spec, substituted=(*order.spec.substituted, note))
+    if request.micro_tokens is None:
+        return request.spec
+    planned = request.spec.config["data"]["micro_tokens"]
+    note = f"data.micro_tokens={request.micro_tokens} instead of {planned}: memory ran out before"
+    return replace(request.spec, substituted=(*request.spec.substituted, note))
 
 
 def lead(
-    order: WorkerOrder,
+    request: WorkerRequest,
     train: Trainer,
     *,
     wall: Mapping[str, float],
     peers: Peers,
     stop: StopRequest,
 ) -> WorkerEvent:
-    """One order on the first process: claim, train, finish.
+    """One request on the first process: claim, train, finish.
 
     wall: seconds that the worker itself cost this run so far, by phase.
     """
-    spec, trained = with_note(order), as_ordered(order)
-    store = Store(order.results)
+    spec, trained = with_note(request), as_requested(request)
+    store = Store(request.results)
     began = time.perf_counter()
-    out = claim(store, spec, token=order.token)
+    out = claim(store, spec, token=request.token)
     peers.share(None if out is None else out.attempt)
     if out is None:
         return TAKEN
     try:
-        _record(store, spec, out, order.command)
+        _record(store, spec, out, request.command)
         data = look_at(spec.data_name)
         asked: Stop = stop
         if spec.world_size == 1:  # ranks cannot stop at different steps

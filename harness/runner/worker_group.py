@@ -16,15 +16,15 @@ import torch.distributed as dist
 from harness.run.files import write_json
 from harness.run.guarded import OF_ATTEMPT
 from harness.run.spec import RESULT_STATUSES
-from harness.runner.messages import WorkerOrder
-from harness.runner.train_run import StopRequest, Trainer, as_ordered, run
+from harness.runner.messages import WorkerRequest
+from harness.runner.train_run import StopRequest, Trainer, as_requested, run
 from harness.store.store import Store
 from harness.training.output import Silent
 from harness.training.runtime import join_group
 
 FIRST_TELLS_S = 3.0
 FURTHER_ENDS_S = 10.0
-LONG = timedelta(days=365)  # ranks may wait long for an order
+LONG = timedelta(days=365)  # ranks may wait long for a request
 
 
 class RankGroup:
@@ -43,21 +43,21 @@ class RankGroup:
     def wait_after_failure(self) -> None:
         time.sleep(FIRST_TELLS_S)
 
-    def follow_orders(self, train: Trainer) -> NoReturn:
+    def follow_requests(self, train: Trainer) -> NoReturn:
         """What a further rank does, until its process is ended."""
         while True:
             self._follow(self.share(None), train)
             gc.collect()
 
-    def _follow(self, order: WorkerOrder, train: Trainer) -> None:
-        """One order. If it fails here, the group ends, and the runner finds this rank's reason."""
-        trained = as_ordered(order)
+    def _follow(self, request: WorkerRequest, train: Trainer) -> None:
+        """One request. If it fails here, the group ends; the runner finds this rank's reason."""
+        trained = as_requested(request)
         attempt = self.share(None)
         if attempt is None:
             return
         outcome = run(trained, Silent(), train, StopRequest())  # no signal asks a rank to stop
         if outcome.status not in RESULT_STATUSES:
-            attempts = Store(order.results).directory(order.spec.run_id) / "attempts"
+            attempts = Store(request.results).directory(request.spec.run_id) / "attempts"
             reason = f"rank {self.rank}: {outcome.reason}"
             left = attempts / str(attempt) / f"rank{self.rank}.json"
             told = {"status": outcome.status, "reason": reason}

@@ -24,10 +24,10 @@ from harness.run.files import write_json
 from harness.run.guarded import IN_FOLDER
 from harness.run.read import read_json
 from harness.run.spec import RunSpec
+from harness.runner.execute import Execution, execute
 from harness.runner.executor import POLL_S, RunLimits
 from harness.runner.kernels import TurnToCompile, kernel_cache
 from harness.runner.messages import WorkerEvent
-from harness.runner.order import Execution, execute
 from harness.runner.process import Group, Invitation, Worker
 from harness.store.claims import last_attempt
 from harness.store.store import Store

@@ -18,7 +18,7 @@ from harness.run.measured import Measured
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from harness.run.spec import Outcome, RunSpec
-from harness.runner.messages import WorkerOrder
+from harness.runner.messages import WorkerRequest
 from harness.runner.train_run import Alone, StopRequest, lead
 from harness.store.store import Store
 from tests.one_run import SPEC
@@ -96,8 +96,8 @@ def result_of_run(tmp_path: Path) -> tuple[Any, list[dict[str, Any]]]:
         return Outcome(status="finished", final=Measured(val_loss=1.0, steps=3))
 
     store = Store.create(tmp_path / "results")
-    order = WorkerOrder(results=store.root, spec=SPEC, token="t", command="c")
-    event = lead(order, train, wall={}, peers=Alone(), stop=StopRequest())
+    request = WorkerRequest(results=store.root, spec=SPEC, token="t", command="c")
+    event = lead(request, train, wall={}, peers=Alone(), stop=StopRequest())
     assert event.status == "finished"
     run = store.directory(SPEC.run_id)
     result = read_result(run)

@@ -11,7 +11,7 @@ from harness.corpora.index import prepare
 from harness.run.read import read_config, read_lines
 from harness.run.results import read_result
 from harness.run.spec import RunSpec
-from harness.runner.order import split_finer
+from harness.runner.execute import split_finer
 from harness.runner.unchanged import check_data, look_at
 from harness.store.attempt import claim
 from harness.store.store import Store

@@ -15,12 +15,13 @@ from harness.provenance.machine import environment_lock
 from harness.provenance.source import source_of
 from harness.run.read import read_lines
 from harness.run.spec import Outcome, PlannedRun
-from harness.runner import local, order
+from harness.runner import execute as executing
+from harness.runner import local
+from harness.runner.execute import START_S, Execution, execute
 from harness.runner.executor import ExecutorOptions, RunLimits, stop_signals
 from harness.runner.kernels import kernel_cache
 from harness.runner.local import Runner
-from harness.runner.messages import WorkerEvent, WorkerOrder
-from harness.runner.order import START_S, Execution, execute
+from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.unchanged import check_unchanged
 from harness.store.attempt import RunWriter, claim
 from harness.store.store import Store
@@ -59,11 +60,11 @@ class ScriptedWorker:
 
     def __init__(self, store: Store, script: Sequence[Moment]) -> None:
         self.store, self.script, self.now = store, ticks(script), 1000.0
-        self.killed, self.orders = 0, 0
+        self.killed, self.requests = 0, 0
         self.out: RunWriter | None = None
 
-    def send(self, told: WorkerOrder) -> "ScriptedWorker":
-        self.orders += 1
+    def send(self, told: WorkerRequest) -> "ScriptedWorker":
+        self.requests += 1
         self.token = told.token
         return self
 
@@ -110,7 +111,7 @@ def follow(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     ) -> tuple[WorkerEvent, ScriptedWorker]:
         worker = ScriptedWorker(store, script)
         made.append(worker)
-        monkeypatch.setattr(order, "time", worker.clock())
+        monkeypatch.setattr(executing, "time", worker.clock())
         limits = RunLimits(silence_s=SILENCE_S, wall_s=wall_s)
         run = Execution(spec=SPEC, store=store, command="", limits=limits, **options)
         return execute(worker, run), worker  # type: ignore[arg-type]

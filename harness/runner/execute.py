@@ -11,7 +11,7 @@ from harness.provenance.redact import redact
 from harness.run.read import read_json
 from harness.run.spec import RunSpec
 from harness.runner.executor import POLL_S, RunLimits
-from harness.runner.messages import WorkerEvent, WorkerOrder
+from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.process import Worker, WorkerProcess
 from harness.store.claims import read_owner
 from harness.store.store import Store
@@ -67,7 +67,7 @@ def execute(worker: Worker, run: Execution) -> WorkerEvent:
     trained = run.spec
     while True:
         token = f"{run.job}/{uuid.uuid4().hex}"
-        process = worker.send(order_of(run, trained, token))
+        process = worker.send(request_of(run, trained, token))
         event = redacted(_answer(worker, process, run, token))
         if event.status == "broken":
             raise UserError(event.reason)
@@ -90,9 +90,9 @@ def execute(worker: Worker, run: Execution) -> WorkerEvent:
             return event
 
 
-def order_of(run: Execution, trained: RunSpec, token: str) -> WorkerOrder:
+def request_of(run: Execution, trained: RunSpec, token: str) -> WorkerRequest:
     """What the worker is told. trained: the run as it is to be trained, perhaps in finer passes."""
-    return WorkerOrder(
+    return WorkerRequest(
         results=run.store.root.resolve(),
         spec=run.spec,
         command=run.command,
