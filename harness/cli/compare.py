@@ -16,7 +16,8 @@ from harness.cli.table import print_json, print_table
 from harness.errors import UserError, near
 
 if TYPE_CHECKING:
-    from reports.analysis.types import Caution, Comparison, Comparisons
+    from reports.analysis.cautions import Caution
+    from reports.analysis.types import Comparison, Comparisons
     from reports.inputs.experiment import Experiment
     from reports.stats.rules import RuleResult
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from harness.run.plan import Plan
 from reports.analysis import samples
+from reports.analysis.cautions import Caution
 from reports.analysis.comparison import Metric, Pair, comparison_of
 from reports.analysis.machines import environment_change, nodes_unknown
 from reports.analysis.outcomes import arm_outcomes, noise_floor
@@ -17,7 +18,6 @@ from reports.analysis.time_estimates import decompositions, time_effects, time_e
 from reports.analysis.time_model import TimeModel
 from reports.analysis.types import (
     LOSSES,
-    Caution,
     Comparison,
     Comparisons,
     PublishedVerdict,

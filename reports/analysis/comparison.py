@@ -8,7 +8,8 @@ import pandas as pd
 
 from harness.run.plan import Plan
 from reports.analysis import samples
-from reports.analysis.types import LOSSES, UNITS, Caution, Comparison
+from reports.analysis.cautions import Caution
+from reports.analysis.types import LOSSES, UNITS, Comparison
 from reports.stats.contrasts import Effect, Method, Sample, block_means, paired
 from reports.stats.time_sequences import SHARE
 from reports.stats.unblocked import more_runs

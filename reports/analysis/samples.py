@@ -9,13 +9,14 @@ import pandas as pd
 from scipy import stats
 
 from harness.run.plan import Plan, PlanArm
+from reports.analysis.cautions import Caution
 from reports.analysis.machines import (
     columns_of,
     environment_change,
     nodes_unknown,
     same_machine,
 )
-from reports.analysis.types import LOSSES, Caution
+from reports.analysis.types import LOSSES
 from reports.inputs.experiment import Experiment
 from reports.stats.contrasts import Sample
 from reports.stats.sequential import FIRST, skewness

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from reports.analysis.cautions import Caution
 from reports.analysis.time_model import ALPHA, TimeModel
-from reports.analysis.types import Caution, Decomposition, TimeEstimate
+from reports.analysis.types import Decomposition, TimeEstimate
 from reports.stats.contrasts import Effect, Method, correlation, difference_only, paired
 from reports.stats.intervals import Estimate, Interval, total
 from reports.stats.sequential import smallest_alpha

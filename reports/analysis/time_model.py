@@ -9,8 +9,8 @@ import pandas as pd
 
 from harness.run.plan import Plan
 from reports.analysis import samples
+from reports.analysis.cautions import Caution
 from reports.analysis.time_sequences import sequence
-from reports.analysis.types import Caution
 from reports.inputs.experiment import Experiment
 from reports.stats.contrasts import Sample, block_means, paired_t
 from reports.stats.intervals import Estimate, Interval, total

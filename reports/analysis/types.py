@@ -12,12 +12,12 @@ reports/stats/contrasts.py and docs/statistics.md. Delta is always arm minus bas
 metric's unit: below zero is better for every metric here.
 """
 
-import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from reports.analysis.cautions import Caution
 from reports.stats.contrasts import Method, Sample
 from reports.stats.verdicts import Kind
 
@@ -29,127 +29,6 @@ UNITS = {
     "train_time_s": "s",
     "time_to_target": "s",
 }
-
-
-class Caution(enum.Enum):
-    """What to doubt about a number; the text says what is the matter and the cure.
-
-    Order is the order of printing."""
-
-    DIVERGED = (
-        "Some runs diverged: the loss effect is a worst-rank trimmed mean. Read the outcome table "
-        "beside it."
-    )
-    NOT_A_NUMBER = "A finished run's loss is not a number: it counts as diverged. Read its log."
-    FAILED_RUNS = (
-        "Some planned runs failed and have no result: run the experiment again to complete them, "
-        "or read why in the run table."
-    )
-    UNFINISHED = (
-        "Planned runs are still missing: intervals are anytime-valid and wider. Finish the "
-        "experiment for the planned ones."
-    )
-    EXTENDED = (
-        "The number of seeds was raised after the first launch: intervals stay anytime-valid. "
-        "Plan a new experiment to avoid it."
-    )
-    STALE = (
-        "Runs made by an older source were left out: run the experiment again, or admit them with "
-        "--accept-stale."
-    )
-    STALE_ACCEPTED = (
-        "Runs made by an older source are counted, as asked by --accept-stale: the arms may "
-        "differ by more than their changes."
-    )
-    DUPLICATE_RUN = (
-        "The same run appears twice and is counted once: give every run its own seed or remove "
-        "the copy."
-    )
-    NOT_BLOCKED = (
-        "Arm and baseline share no blocks: compared as independent samples (Welch). Run both at "
-        "the same seeds."
-    )
-    FEW_UNBLOCKED = (
-        "Without common blocks so few runs give no interval worth printing, as either arm may be "
-        "the noisier: add runs to the smaller arm, or run both at the same seeds."
-    )
-    MISSING_CELLS = (
-        "Arm and baseline do not have the same blocks: only what they share is paired. Complete "
-        "the missing runs."
-    )
-    ONE_NODE = (
-        "All runs were made on one node: a time claim holds on this node. Repeat it on another."
-    )
-    NO_SHARED_NODE = (
-        "Arm and baseline never ran on the same node: their times also differ by node (up to 8 %). "
-        "Run them in one block."
-    )
-    DISTURBED = (
-        "The times of some runs were disturbed, as the run table says: where a machine stood "
-        "still they are left out, where others used its devices they count. Losses count."
-    )
-    OTHER_ENVIRONMENT = (
-        "Arm and baseline ran with another driver, CUDA or torch: the difference is an environment "
-        "effect too. Run both in one environment."
-    )
-    NODE_UNKNOWN = (
-        "The logs do not say on which node they were made: the interval carries what the same "
-        "program's time differs by from node to node. Run both arms on one node."
-    )
-    MIXED_HARDWARE = (
-        "Runs come from different hardware: their times are not compared. Run all arms on the "
-        "same kind of machine."
-    )
-    ZERO_VARIANCE = (
-        "The losses of several runs are equal to the last digit: they tell no error. Look for a "
-        "copied run or fixed seed."
-    )
-    OUTLIER = (
-        "A run lies far from the others of its arm (more than 5 robust sd); it is counted. Look "
-        "at its log."
-    )
-    UNEQUAL_NOISE = (
-        "The arms' own sd differ by more than chance allows: the quieter arms' intervals are wider "
-        "than they need be. In a new experiment declare alters_noise for the noisy change."
-    )
-    SKEWED = (
-        "The differences are skewed by more than 2: a sequence may err more often than it says. "
-        "Look for two modes."
-    )
-    DRIFTS = (
-        "The differences change with the order of the blocks: the sequence is that of their mean "
-        "so far. Look for what changed."
-    )
-    FEW_BUDGETS = (
-        "N* needs runs re-annealed at two or more budgets, or a slope given from outside: add "
-        "budgets to the experiment."
-    )
-    NOT_BRACKETED = (
-        "The budgets do not bracket the target, so N* is extrapolated and gets no verdict: add "
-        "the budgets that `plan` proposes."
-    )
-    SLOPE_GIVEN = (
-        "The slope of loss over steps was given from outside, with its standard error: add "
-        "budgets to measure it."
-    )
-    SLOPE_UNSURE = (
-        "The slope of loss over steps is not resolved from zero, so N* is unbounded: add seeds or "
-        "spread the budgets."
-    )
-    SLOPES_DIFFER = "The arms' slopes differ: each arm uses its own and N* is less certain."
-    TWO_PHASE_UNVERIFIED = (
-        "Losses come from packed runs, times from exclusive ones; that both train alike is "
-        "unverified: add whole-node baselines."
-    )
-    EXPLORATORY = (
-        "Exploratory: the same runs may have suggested the question. `ablate confirm` writes the "
-        "confirmatory experiment."
-    )
-
-    @property
-    def text(self) -> str:
-        """The sentence that is printed."""
-        return str(self.value)
 
 
 @dataclass(frozen=True, kw_only=True)

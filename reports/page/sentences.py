@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.run.plan import Lock, Plan
+from reports.analysis.cautions import Caution
 from reports.analysis.recipe import Recipe
-from reports.analysis.types import Caution, Comparison, Comparisons, PublishedVerdict, effect
+from reports.analysis.types import Comparison, Comparisons, PublishedVerdict, effect
 from reports.format import effect_kind, plural, show
 from reports.page.cells import METRIC_WORDS, Part, number, words
 from reports.page.scope import arms_with_rates, moves_rates

@@ -17,7 +17,7 @@ from harness.run.files import write_new
 from harness.run.results import read_result
 from harness.store.attempt import TakenOverError
 from harness.store.store import Store
-from reports.analysis.types import Caution
+from reports.analysis.cautions import Caution
 from reports.inputs.load import load
 from tests.fake_matrix import DEADLINE_S, Matrix, ablate
 from tests.one_run import DONE, claimed, finish

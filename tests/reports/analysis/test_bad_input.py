@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
+from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
-from reports.analysis.types import Caution
 from reports.inputs.load import load
 from tests.report_fixtures import Arm, write_experiment
 

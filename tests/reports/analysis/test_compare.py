@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from reports.analysis.adaptive import decide
+from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
-from reports.analysis.types import Caution
 from reports.inputs.load import load
 from reports.inputs.recorded import first_crossing
 from reports.stats.sequential import Continue, Stop

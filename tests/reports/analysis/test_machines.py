@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness.__main__ import main
+from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
-from reports.analysis.types import Caution
 from reports.inputs.load import load
 from reports.inputs.noise import benchmark_noise
 from tests.foreign_logs import SMI, year_2025

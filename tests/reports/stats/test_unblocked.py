@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
-from reports.analysis.types import Caution
 from reports.inputs.load import load
 from reports.stats.contrasts import Sample, analyse
 from reports.stats.unblocked import more_runs, too_few, welch, widening
