@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from scipy import special, stats
 
 Interval = tuple[float, float]
+ALPHA, LEAST_DF = 0.05, 2
 
 
 def t_quantile(alpha: float, df: float) -> float:
@@ -39,12 +40,18 @@ class Estimate:
 
 
 def total(*parts: Estimate) -> Estimate:
-    """Sum of independent estimates, df by Satterthwaite (1946)."""
+    """Sum of independent estimates, df by Satterthwaite (1946).
+
+    Beside an error of fewer than LEAST_DF his are too many: then those with which the interval at
+    ALPHA is Banerjee's (1961), whose parts' half widths add in squares."""
     variance = sum(e.se**2 for e in parts)
     shares = sum(e.se**4 / e.df for e in parts)
-    df = min(e.df for e in parts)
+    df = least = min(e.df for e in parts)
     if shares > 0:
         df = variance**2 / shares
+    if shares > 0 and least < LEAST_DF:
+        squares = sum((t_quantile(ALPHA, e.df) * e.se) ** 2 for e in parts)
+        df = float(special.stdtridf(1 - ALPHA / 2, math.sqrt(squares / variance)))
     return Estimate(value=sum(e.value for e in parts), se=math.sqrt(variance), df=df)
 
 

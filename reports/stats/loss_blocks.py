@@ -40,6 +40,17 @@ class BlockErrors:
             df *= (1 + outside / own) ** 2
         return own + outside, df
 
+    def covariance(self, a: Array, b: Array) -> Array:
+        """(2, 2) of (a @ z, b @ z): all of it from the blocks that have both, inf below two."""
+        gradients = np.stack([a, b])
+        used = gradients.any(axis=0)
+        rows = self.values[:, used]
+        each = rows[np.isfinite(rows).all(axis=1)] @ gradients[:, used].T
+        if len(each) < 2:
+            return np.full((2, 2), math.inf)
+        found: Array = np.cov(each.T) / len(each) + gradients @ self.outside @ gradients.T
+        return found
+
 
 @dataclass(frozen=True, kw_only=True)
 class BlockFit:

@@ -35,6 +35,12 @@ class PartErrors:
             df = float(each.sum() ** 2 / (each**2 / self.df).sum())
         return float(each.sum()), df
 
+    def covariance(self, a: Array, b: Array) -> Array:
+        """(2, 2) of (a @ z, b @ z)."""
+        gradients = np.stack([a, b])
+        found: Array = gradients @ self.parts.sum(axis=0) @ gradients.T
+        return found
+
 
 @dataclass(frozen=True, kw_only=True)
 class FreeFit:

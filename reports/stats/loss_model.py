@@ -57,6 +57,9 @@ class Uncertainty(Protocol):
     def variance(self, gradient: Array) -> tuple[float, float]:
         """(variance, Satterthwaite df) of gradient @ z."""
 
+    def covariance(self, a: Array, b: Array) -> Array:
+        """(2, 2) of (a @ z, b @ z), all of it from the same runs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LossModel:
@@ -87,11 +90,11 @@ class LossModel:
         u, v = self.target - float(self.z[i]), float(self.beta[i])
         above, below = -self._unit(i), self._unit(len(self.z) // 2 + i)
         t = t_quantile(alpha, self._error(self._gradient(i))[1])
-        var_u, var_v = self.errors.variance(above)[0], self.errors.variance(below)[0]
-        both = self.errors.variance(above + below)[0]
-        if not math.isfinite(both):
+        covariance = self.errors.covariance(above, below)
+        if not np.isfinite(covariance).all():
             return None
-        return fieller(u, v, var_u, var_v, (both - var_u - var_v) / 2, t)
+        var_u, var_v = float(covariance[0, 0]), float(covariance[1, 1])
+        return fieller(u, v, var_u, var_v, float(covariance[0, 1]), t)
 
     def log_steps(self, i: int) -> Estimate:
         """log N* of an arm, its error by the delta method."""

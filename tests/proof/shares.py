@@ -102,7 +102,7 @@ def anytime_shares(r: int) -> Iterator[Row]:
 
 def time_shares(r: int) -> Iterator[Row]:
     """Shapley shares of steps and of seconds to target, two changes, by production code."""
-    r = max(r // 5, 500)
+    r = max(2 * r // 5, 500)
     names, sets = ["base", "a", "b", "a + b"], subsets(("a", "b"))
     c_MK = matrix(shapley_contrasts(sets, ("a", "b")), sets)
     log_steps = math.log(3000) + np.array([0.0, -0.02, -0.015, -0.04])

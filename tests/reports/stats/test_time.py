@@ -194,6 +194,42 @@ def test_a_block_that_lacks_a_budget_is_left_to_the_other_arms():
     assert model.log_steps(0).df == 3 and model.log_steps(1).df == 2 and model.shift(1).df == 2
 
 
+@pytest.mark.parametrize("missing", [0, 7])
+def test_where_a_run_is_missing_fiellers_errors_are_of_the_same_blocks(missing):
+    """The blocks that fix the arm's loss at the middle: their mean losses, and the slopes that all arms of a block share."""
+    rng = np.random.default_rng(9)
+    data = runs([0.0, -0.01], (2700, 3300), 4, rng)
+    for key in ("arm", "budget", "loss"):
+        data[key] = np.delete(data[key], 8 + missing)  # of the second arm: first or last block
+    data["block"] = np.delete(data["block"], 8 + missing).tolist()
+    model = fit(**data)
+    assert model.common
+    table = np.full((2, 4, 2), np.nan)
+    table[data["arm"], data["block"], (data["budget"] > 3000).astype(int)] = data["loss"]
+    whole = [block for block in range(4) if block != missing // 2]
+    slope = np.diff(table[:, whole], axis=2)[:, :, 0].mean(0) / math.log(3300 / 2700)
+    level = table[1, whole].mean(1)
+    cov = np.cov(3.28 - level, slope) / 3
+    u, v = 3.28 - model.z[1], model.beta[1]
+    expected = fieller(u, v, cov[0, 0], cov[1, 1], cov[0, 1], stats.t.isf(0.025, 2))
+    assert model.theta_interval(1, 0.05) == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_error_of_one_df_is_not_lent_the_others():
+    """Banerjee's half width, at the level of the tables; Satterthwaite's is too narrow beside one of one df."""
+    one, other = Estimate(value=0.0, se=1.0, df=1), Estimate(value=0.0, se=1.5, df=2)
+    half = math.hypot(stats.t.isf(0.025, 1), 1.5 * stats.t.isf(0.025, 2))
+    assert total(one, other).interval(0.05) == pytest.approx((-half, half))
+    rng = np.random.default_rng(10)
+    a, b = rng.normal(size=(4000, 2)), rng.normal(0, 0.6, size=(4000, 3))
+    held = 0
+    for x, y in zip(a, b):
+        parts = [Estimate(value=z.mean(), se=z.std(ddof=1) / math.sqrt(len(z)), df=len(z) - 1) for z in (x, y)]  # fmt: skip
+        low, high = total(*parts).interval(0.05)
+        held += low <= 0 <= high
+    assert held / 4000 >= 0.945
+
+
 def test_the_window_stays_near_the_target():
     budgets = np.repeat([1000.0, 2000, 2800, 3000, 3200, 5000], 2)
     assert local_window(budgets, 3.28 - 0.19 * np.log(budgets / 3000), 3.28) == (2800, 3000, 3200)
