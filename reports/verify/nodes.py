@@ -7,25 +7,35 @@ from scipy import stats
 
 from reports.inputs.noise import benchmark_noise
 from reports.verify.page import Printed
-from reports.verify.separate import FACTOR_WITHIN, WITHIN_VALUE, separate
-from reports.verify.table import ALPHA, Table, near, on_scale
+from reports.verify.separate import (
+    FACTOR_WITHIN,
+    WITHIN_VALUE,
+    Difference,
+    adjusted_p,
+    ends_of,
+    separate,
+)
+from reports.verify.table import ALPHA, Table, agree_p, near, on_scale
 
 
 def check_unknown_nodes(
     table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: int
 ) -> Iterator[str]:
-    """Welch's variance and that of two nodes: m intervals at the table's simultaneous level."""
-    nodes = benchmark_noise().nodes
-    of_nodes = 2 * nodes.sd**2
+    """m intervals at the table's simultaneous level, of each end the further of two.
+
+    One is Welch's sharpened by Holm; the other adds the variance of two nodes to Welch's.
+    """
+    differences: dict[str, Difference] = {}
     for arm in here:
-        part = printed[arm].get(f"{table.metric}.interval")
         difference = separate(table, arm, ALPHA / m)
-        if part is None or difference is None:
-            continue
-        squared = difference.se**2
-        df = (squared + of_nodes) ** 2 / (squared**2 / difference.df + of_nodes**2 / nodes.df)
-        half = float(stats.t.isf(ALPHA / m / 2, df)) * math.sqrt(squared + of_nodes)
-        low, high = difference.mean - half, difference.mean + half
+        if f"{table.metric}.interval" in printed[arm] and difference is not None:
+            differences[arm] = difference
+    for arm, p_within in adjusted_p(differences).items():
+        part = printed[arm][f"{table.metric}.interval"]
+        within_nodes, across = differences[arm], across_nodes(differences[arm])
+        low, high = ends_of(within_nodes, half_of(within_nodes, m), decided=p_within <= ALPHA)
+        half = half_of(across, m)
+        low, high = min(low, across.mean - half), max(high, across.mean + half)
         within = WITHIN_VALUE + FACTOR_WITHIN * half
         shown_low = on_scale(part.values[0], table.metric)
         shown_high = on_scale(part.values[1], table.metric)
@@ -34,3 +44,18 @@ def check_unknown_nodes(
                 f"arm {arm!r}: {table.metric}.interval is printed as {part.text} but the rows and"
                 f" the noise between nodes give [{low:.5f}, {high:.5f}]"
             )
+        p = max(p_within, min(1.0, m * across.p()))
+        yield from agree_p(printed[arm], table.metric, p, arm)
+
+
+def across_nodes(difference: Difference) -> Difference:
+    """With the noise of two nodes in its error, df by Satterthwaite."""
+    nodes = benchmark_noise().nodes
+    squared, of_nodes = difference.se**2, 2 * nodes.sd**2
+    df = (squared + of_nodes) ** 2 / (squared**2 / difference.df + of_nodes**2 / nodes.df)
+    return Difference(mean=difference.mean, se=math.sqrt(squared + of_nodes), df=df)
+
+
+def half_of(difference: Difference, m: int) -> float:
+    """Half the width of one of m intervals."""
+    return float(stats.t.isf(ALPHA / m / 2, difference.df)) * difference.se
