@@ -90,8 +90,15 @@ def chain(
     noise = benchmark_noise()
     rows = chain_rows(links, figures_of_experiment(loaded), noise)
     page = out or results / "experiments" / loaded.name / "chain.html"
-    command = f"ablate chain {loaded.name}"
-    print(write_history({loaded.name: rows}, noise, page, title=loaded.name, command=command))
+    written = write_history(
+        {loaded.name: rows},
+        noise,
+        page,
+        title=loaded.name,
+        command=f"ablate chain {loaded.name}",
+        results=results,
+    )
+    print(written)
 
 
 def _read_parents(path: Path) -> dict[str, str]:

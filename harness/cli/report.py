@@ -105,7 +105,7 @@ def write_loaded(
         raise UserError(str(error)) from None
     if out is None:
         out = results / "experiments" / loaded[0].name / "report.html"
-    return write_report(loaded, out, refresh_s=refresh_s)
+    return write_report(loaded, out, refresh_s=refresh_s, results=results)
 
 
 def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[Experiment]":
@@ -185,13 +185,16 @@ def export(options: ExportOptions) -> None:
     loaded = []
     for name in options.experiments:
         loaded.append(load_for_report(name, options.results, options.accept_stale, look=is_look))
+    place, results = options.out, options.results
     try:
         if options.arms:
-            out = write_tables([arm_table(e.name, compared(e)) for e in loaded], options.out)
+            tables = [arm_table(e.name, compared(e)) for e in loaded]
+            out = write_tables(tables, place, results=results)
         elif options.comparisons:
-            out = write_tables([comparison_table(e.name, compared(e)) for e in loaded], options.out)
+            tables = [comparison_table(e.name, compared(e)) for e in loaded]
+            out = write_tables(tables, place, results=results)
         else:
-            out = write_runs(loaded, options.out, curves=options.curves)
+            out = write_runs(loaded, place, curves=options.curves, results=results)
     except ValueError as error:
         raise UserError(str(error)) from None
     print(out)

@@ -8,14 +8,14 @@ take for a formula has an apostrophe in front (OWASP, CSV injection).
 """
 
 import importlib.util
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 
 from reports.inputs.experiment import Experiment
+from reports.inputs.files import write_out
 
 FORMULA = (
     "=",
@@ -39,28 +39,34 @@ def as_text(value: Any) -> Any:
     return value
 
 
-def write_csv(table: pd.DataFrame, path: Path) -> None:
+def write_csv(table: pd.DataFrame, file: IO[bytes]) -> None:
     texts = table.select_dtypes(["object", "str"]).columns
     safe = {column: table[column].map(as_text) for column in texts}
-    table.assign(**safe).to_csv(path, index=False, lineterminator="\n")
+    table.assign(**safe).to_csv(file, index=False, lineterminator="\n")
 
 
-def write_parquet(table: pd.DataFrame, path: Path) -> None:
+def write_parquet(table: pd.DataFrame, file: IO[bytes]) -> None:
     if importlib.util.find_spec("pyarrow") is None:  # an optional dependency: 40 MB that few need
         raise ValueError(
             "Parquet needs pyarrow, which is not installed: pip install pyarrow, or name a .csv "
             "file"
         )
-    table.to_parquet(path, engine="pyarrow", index=False)
+    table.to_parquet(file, engine="pyarrow", index=False)
 
 
-WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
+WRITERS: dict[str, Callable[[pd.DataFrame, IO[bytes]], None]] = {
     ".csv": write_csv,
     ".parquet": write_parquet,
 }
 
 
-def export(experiments: Sequence[Experiment], out: Path, *, curves: bool = False) -> Path:
+def export(
+    experiments: Sequence[Experiment],
+    out: Path,
+    *,
+    curves: bool = False,
+    results: Path | None = None,
+) -> Path:
     """Write the tidy table to `out` (.csv or .parquet), whole or not at all; returns out.
 
     Raises ValueError for another file name, for no experiment, and for .parquet without pyarrow.
@@ -68,11 +74,13 @@ def export(experiments: Sequence[Experiment], out: Path, *, curves: bool = False
     tables = [e.runs for e in experiments]
     if curves:
         tables = [curve_points(e) for e in experiments]
-    return write_tables(tables, out)
+    return write_tables(tables, out, results=results)
 
 
-def write_tables(tables: Sequence[pd.DataFrame], out: Path) -> Path:
-    """Write tables, one of each experiment, below each other; raises and returns as `export`."""
+def write_tables(tables: Sequence[pd.DataFrame], out: Path, *, results: Path | None = None) -> Path:
+    """Write tables, one of each experiment, below each other; raises and returns as `export`.
+
+    results: the folder of results."""
     writer = WRITERS.get(out.suffix.lower())
     if writer is None:
         kind = out.suffix or "a file without a suffix"
@@ -80,14 +88,7 @@ def write_tables(tables: Sequence[pd.DataFrame], out: Path) -> Path:
     if not tables:
         raise ValueError(f"{out}: no experiment was given to export")
     table = pd.concat(tables, ignore_index=True)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        writer(table, beside)
-        beside.replace(out)
-    finally:
-        beside.unlink(missing_ok=True)
-    return out
+    return write_out(out, lambda file: writer(table, file), results=results)
 
 
 def curve_points(experiment: Experiment) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 
 from reports.analysis.chain import PRICE_PER_GPU_HOUR, ChainRow, ChainVerdict, Gain
+from reports.inputs.files import write_page
 from reports.inputs.noise import BenchmarkNoise
 
 TITLES = {
@@ -26,8 +27,11 @@ def write_history(
     *,
     title: str,
     command: str,
+    results: Path | None = None,
 ) -> Path:
-    """The page of one or several chains; returns out."""
+    """The page of one or several chains; returns out.
+
+    results: the folder of results."""
     tracks = []
     for name, rows in chains.items():
         tracks.append(
@@ -46,9 +50,7 @@ def write_history(
         price=PRICE_PER_GPU_HOUR,
         css=resources.files("reports.page").joinpath("templates/report.css").read_text("utf-8"),
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
-    return out
+    return write_page(out, text, results=results)
 
 
 @cache

@@ -5,7 +5,6 @@ The page carries the data behind every number and figure, so that anybody can ch
 everywhere: Jinja escapes the markup, script_json the data.
 """
 
-import os
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -21,6 +20,7 @@ from reports.analysis.types import Comparisons
 from reports.figures.base import Figure
 from reports.format import visible
 from reports.inputs.experiment import Experiment
+from reports.inputs.files import write_page
 from reports.page.draw import draw_all
 from reports.page.embed import embed_experiment, plain, restore_experiment, script_json
 from reports.page.view import view
@@ -33,24 +33,22 @@ FOOTER = (
 
 
 def write_report(
-    experiments: Sequence[Experiment], out: Path, *, refresh_s: float | None = None
+    experiments: Sequence[Experiment],
+    out: Path,
+    *,
+    refresh_s: float | None = None,
+    results: Path | None = None,
 ) -> Path:
     """Write the page for these experiments to `out`, whole or not at all; returns out.
 
-    refresh_s: it loads itself again so often. Raises ValueError where no experiment is given.
+    refresh_s: it loads itself again so often; results: the folder of results, in which no link is
+    followed. Raises ValueError where no experiment is given.
     """
     if not experiments:
         raise ValueError(
             f"{out}: no experiment was given to report on; name one, or run `ablate run` first"
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        beside.write_text(render(experiments, refresh_s=refresh_s), encoding="utf-8")
-        beside.replace(out)
-    finally:
-        beside.unlink(missing_ok=True)
-    return out
+    return write_page(out, render(experiments, refresh_s=refresh_s), results=results)
 
 
 def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None) -> str:

@@ -53,6 +53,49 @@ def run_in(place: Path) -> Path:
     return sorted((place / "results" / "runs").iterdir())[0]
 
 
+@pytest.mark.parametrize("command", ["chain", "report", "export"])
+def test_no_page_is_written_through_a_link_in_a_results_folder(
+    place: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Neither a link where the page would lie, nor a linked folder, takes what a user asks for."""
+    monkeypatch.chdir(place)
+    folder, key = place / "results" / "experiments" / NAME, place / "outside" / "key"
+    out = folder / f"{command}.csv"
+    out.symlink_to(key)
+    assert ablate(command, NAME, "-o", out) == 0
+    assert key.read_text() == SECRET
+    assert not out.is_symlink()
+    assert out.stat().st_size > len(SECRET)
+    before = content_of(place / "outside")
+    (folder / "linked").symlink_to(place / "outside")
+    (folder / "loose").symlink_to(place / "outside" / "none")
+    (place / "ours").symlink_to("results")
+    below = Path("experiments") / NAME
+    for into in ("results" / below / "linked", "ours" / below / "linked" / "new"):
+        assert ablate(command, NAME, "-o", into / out.name) == 2
+    assert ablate(command, NAME, "-o", "results" / below / "loose" / out.name) == 2
+    assert content_of(place / "outside") == before
+    assert not (place / "outside" / "new").exists()
+
+
+@pytest.mark.parametrize("command", ["chain", "report", "export"])
+def test_a_page_is_written_through_the_users_own_links(
+    place: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(place)
+    (place / "home").symlink_to("outside")
+    (place / "ours").symlink_to("results")
+    name = f"{command}.csv"
+    for results, out in (
+        ("results", f"home/new/{name}"),
+        ("ours", f"ours/experiments/{NAME}/new/{name}"),
+        (place / "ours", f"results/{name}"),
+    ):
+        assert ablate(command, NAME, "--results", results, "-o", out) == 0
+        assert Path(out).stat().st_size > 100
+        Path(out).unlink()
+
+
 def content_of(folder: Path) -> dict[str, str]:
     files = sorted(p for p in folder.rglob("*") if p.is_file())
     return {str(p.relative_to(folder)): p.read_text() for p in files}
