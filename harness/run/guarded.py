@@ -75,8 +75,8 @@ def folder_of(path: Path | str, below: int) -> Iterator[tuple[int, str]]:
         above = parts.pop(0) or "/"
     handle = os.open(above, _FOLDER)
     try:
-        for name in parts[:-1]:
-            inner = _inner(handle, name, given)
+        for n_after, name in zip(range(len(parts) - 1, 0, -1), parts, strict=False):
+            inner = _inner(handle, name, given.rsplit("/", n_after)[0])
             os.close(handle)
             handle = inner
         _check_part(parts[-1], given)
@@ -86,7 +86,7 @@ def folder_of(path: Path | str, below: int) -> Iterator[tuple[int, str]]:
 
 
 def _inner(handle: int, name: str, path: str) -> int:
-    """The handle of a folder in a folder."""
+    """The handle of a folder in a folder. path: its own, for what goes wrong."""
     _check_part(name, path)
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
@@ -223,11 +223,11 @@ def facts_of(
 
 
 def is_file(path: Path | str, *, below: int = IN_FOLDER) -> bool:
-    """Whether there is a regular file that may be opened."""
+    """Whether there is a regular file; raises OSError where nobody can tell, behind a link too."""
     try:
         with folder_of(path, below) as (handle, name):
             return stat.S_ISREG(os.lstat(name, dir_fd=handle).st_mode)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
@@ -240,7 +240,8 @@ def check_folder(folder: Path | str, *, below: int) -> None:
 def entries_in(folder: Path | str, *, below: int) -> dict[str, str]:
     """What a folder holds: name -> "folder", "file", or "other": links, pipes, devices.
 
-    below: of the folder. Empty where it is missing, or a link itself.
+    below: of the folder. Empty where there is none; raises OSError where it is a link, or cannot be
+    read.
     """
     kinds = {}
     try:
@@ -251,7 +252,7 @@ def entries_in(folder: Path | str, *, below: int) -> dict[str, str]:
                     kinds[entry.name] = "folder"
                 elif entry.is_file(follow_symlinks=False):
                     kinds[entry.name] = "file"
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     return dict(sorted(kinds.items()))
 
@@ -291,7 +292,22 @@ def folders_in(folder: Path | str, *, below: int) -> list[str]:
 
 
 def experiments_in(results: Path | str) -> list[str]:
-    """The names of the experiments of a results folder."""
+    """The names of the experiments of a results folder, those that cannot be read among them."""
     folder = f"{results}/experiments"
-    names = folders_in(folder, below=IN_ROOT)
-    return [name for name in names if is_file(f"{folder}/{name}/experiment.json")]
+    names = []
+    for name, kind in entries_in(folder, below=IN_ROOT).items():
+        place = f"{folder}/{name}/experiment.json"
+        if is_name(name) and (kind == "other" or (kind == "folder" and _may_be(place))):
+            names.append(name)
+    return names
+
+
+def _may_be(path: str) -> bool:
+    """Whether something has this name, or nobody can tell."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -86,6 +86,8 @@ def process_start(pid: int) -> str | None:
 
 def last_attempt(run: Path) -> int:
     """The number of the newest attempt that a run directory knows as a folder, 0 if none."""
+    if os.path.islink(f"{run}/attempts"):
+        return 0  # there are none of ours behind it
     names = folders_in(f"{run}/attempts", below=IN_FOLDER)
     return max((int(name) for name in names if IS_NUMBER.fullmatch(name)), default=0)
 

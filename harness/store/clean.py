@@ -5,10 +5,11 @@ Nothing that a report counts, nothing that somebody works on.
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.run.guarded import IN_FOLDER, IN_ROOT, KEPT, entries_in, folders_in
+from harness.run.guarded import IN_FOLDER, IN_ROOT, KEPT, RefusedFileError, entries_in, folders_in
 from harness.store.claims import last_attempt
 from harness.store.plans import readable_plans, up_to_date
 from harness.store.store import Store
@@ -44,34 +45,29 @@ def _attempts(store: Store) -> Iterator[Path]:
     for run_id, state in states:
         run = store.directory(run_id)
         at_work = str(last_attempt(run)) if state.status == "running" else None
-        for attempt in entries_in(run / "attempts", below=IN_FOLDER):
-            if at_work is None or (attempt != at_work and attempt.isdigit()):
-                yield run / "attempts" / attempt
+        for attempt in _entries(run / "attempts", below=IN_FOLDER):
+            if at_work is None or (attempt.name != at_work and attempt.name.isdigit()):
+                yield attempt
         if at_work is None:
-            yield from _hidden(run, below=KEPT)
-    yield from _hidden(store.runs, below=IN_ROOT, beginning=".removed-")
+            yield from _entries(run, below=KEPT, beginning=".")
+    yield from _entries(store.runs, below=IN_ROOT, beginning=".removed-")
     if not any(state.status == "running" for _, state in states):
         for kind in ("code", "environments"):
-            yield from _hidden(store.root / kind, below=IN_ROOT)
+            yield from _entries(store.root / kind, below=IN_ROOT, beginning=".")
         for name in folders_in(store.root / "experiments", below=IN_ROOT):
-            yield from _hidden(store.root / "experiments" / name, below=KEPT)
+            yield from _entries(store.root / "experiments" / name, below=KEPT, beginning=".")
 
 
-def _hidden(folder: Path, *, below: int, beginning: str = ".") -> Iterator[Path]:
-    """What in a folder has a name that begins so."""
-    for name in entries_in(folder, below=below):
-        if name.startswith(beginning):
-            yield folder / name
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    """What a folder of the results folder holds."""
-    for name in entries_in(folder, below=IN_ROOT):
-        yield folder / name
+def _entries(folder: Path, *, below: int, beginning: str = "") -> Iterator[Path]:
+    """What a folder holds under names that begin so; nothing that a link leads to."""
+    with suppress(RefusedFileError):
+        for name in entries_in(folder, below=below):
+            if name.startswith(beginning):
+                yield folder / name
 
 
 def _aside(store: Store) -> Iterator[Path]:
-    yield from _entries(store.root / "aside")
+    yield from _entries(store.root / "aside", below=IN_ROOT)
 
 
 def _reruns(store: Store) -> Iterator[Path]:
@@ -85,7 +81,7 @@ def _reruns(store: Store) -> Iterator[Path]:
 
 def _caches(store: Store) -> Iterator[Path]:
     if not any(state.status == "running" for _, state in store.states()):
-        yield from _entries(store.root / "cache")
+        yield from _entries(store.root / "cache", below=IN_ROOT)
 
 
 KINDS = (

@@ -77,7 +77,7 @@ def merge(source: Path, store: Store) -> Merged:
     plans = []
     for _, plan, wrong in readable_plans(source):
         if plan is None:
-            done.problems.append(wrong)
+            done.problems += [wrong] if wrong else []
         else:
             plans.append(_joined_plan(store, source, plan))
     done.problems += _no_runs(theirs)

@@ -3,7 +3,6 @@
 The report reads the first; how an experiment is cancelled stands here, too.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -66,10 +65,12 @@ def folder(results: Path, name: str) -> Path:
 def read_plan(results: Path, name: str) -> Plan | None:
     """experiment.json of an experiment, None if it was never launched here."""
     path = folder(results, name) / "experiment.json"
-    if not is_name(name) or not os.path.lexists(path):
+    if not is_name(name):
         return None
     try:
         return plan_of(parse_json(read_bytes(path)), name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except RefusedFileError:
         raise
     except (OSError, ValueError) as error:

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from harness.run.document import Document
-from harness.run.guarded import experiments_in, is_file
+from harness.run.guarded import IN_ROOT, experiments_in, is_file
 from harness.run.plan import Plan, plan_of
 from harness.run.retired import read_retired
 from reports.inputs.columns import Cells
@@ -57,7 +57,7 @@ def load(
 
 def experiment_folder(given: Path, results: Path) -> Path:
     """The folder given, or that of an experiment so named; raises ValueError with what there is."""
-    if is_file(given / "experiment.json"):
+    if is_file(given / "experiment.json", below=IN_ROOT):
         return given
     folder = results / "experiments" / given
     if is_file(folder / "experiment.json"):

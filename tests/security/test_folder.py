@@ -1,5 +1,6 @@
 """Nothing in a results folder leads out of it, never ends, or takes more than its share."""
 
+import errno
 import json
 import os
 import shutil
@@ -9,9 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from harness.run.guarded import MIB, RefusedFileError, is_name, read_bytes, remove
+from harness.run.guarded import (
+    IN_ROOT,
+    MIB,
+    RefusedFileError,
+    entries_in,
+    is_file,
+    is_name,
+    read_bytes,
+    remove,
+)
 from harness.run.parse import parse_json, parse_yaml
 from harness.run.results import result_text, sealed
+from harness.store.clean import KINDS
+from harness.store.errors import ResultsError
+from harness.store.store import Store
 from harness.yamlfile import parse_value
 from tests.foreign_bench import CPU, ablate, bench
 from tests.hostile import bounded
@@ -203,8 +216,49 @@ def test_a_linked_folder_of_runs_is_refused_and_a_linked_results_folder_is_not(
     assert report.code == 0
     (place / "results" / "runs").rename(place / "outside" / "more")
     (place / "results" / "runs").symlink_to(place / "outside" / "more")
-    [status] = bounded(("status", NAME, *HERE), cwd=place)
-    assert "4 pending" in status.out
+    for ran in bounded(("status", *HERE), ("status", NAME, *HERE), MERGE, cwd=place):
+        assert ran.code == 2
+        assert ran.err == "ablate: results/runs: links in a results folder are not followed\n"
+    with pytest.raises(ResultsError, match=r"/runs: links in a .* followed: put it there itself"):
+        Store.create(place / "results")
+
+
+def test_no_stale_run_goes_while_an_experiment_cannot_be_read(place: Path) -> None:
+    experiments, outside = place / "results" / "experiments", place / "outside"
+    run = run_in(place)
+    plan = json.loads((experiments / NAME / "experiment.json").read_text())
+    for planned in plan["runs"]:
+        if planned["run_id"] == run.name:
+            planned.update(run_id="0123456789abcdef", older=[run.name])
+    (experiments / "later").mkdir()
+    (experiments / "later" / "experiment.json").write_text(json.dumps(plan | {"name": "later"}))
+    (experiments / NAME).rename(outside / NAME)
+    (experiments / NAME).symlink_to(outside / NAME)
+    stale, store = KINDS[0], Store(place / "results")
+    for target in (outside / NAME, outside / "nowhere"):
+        (experiments / NAME).unlink()
+        (experiments / NAME).symlink_to(target)
+        assert list(stale.find(store)) == []
+    (experiments / NAME).unlink()
+    assert list(stale.find(store)) == [run]
+
+
+def test_what_cannot_be_looked_at_is_not_taken_for_missing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, runs = run_in(place), place / "results" / "runs"
+    assert entries_in(place / "results" / "nowhere", below=IN_ROOT) == {}
+    assert not is_file(runs / "a" / "result.json")
+
+    def refused(path: object, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(PermissionError):
+        entries_in(runs, below=IN_ROOT)
+    monkeypatch.setattr(os, "lstat", refused)
+    with pytest.raises(PermissionError):
+        is_file(run / "result.json")
 
 
 @pytest.mark.slow
