@@ -28,6 +28,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 
 
 def sdpa_only(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, backend: SDPBackend) -> Tensor:
+    """Causal SDPA by one backend alone: q, k, v (B, H, T, D)."""
     with sdpa_kernel(backend):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -45,6 +46,7 @@ def dense(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
     def chunk(q: Tensor, k: Tensor, v: Tensor, start: int, end: int) -> Tensor:
+        """SDPA of queries `start` to `end`, before which k and v end: q, k, v (B, H, T, D)."""
         mask_QK = mask(start, end)  # type: ignore[operator,misc]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask_QK)
 

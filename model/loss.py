@@ -35,6 +35,11 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, x_NC: Tensor, head_VC: Tensor, y_N: Tensor, softcap: float | None, rows: int
     ) -> Tensor:
+        """The mean loss in nats.
+
+        x_NC: the stream. head_VC: the head's matrix. y_N: targets. softcap: of the logits, None for
+        none. rows: of a part.
+        """
         total, grad_x = torch.zeros((), dtype=FP32, device=x_NC.device), torch.empty_like(x_NC)
         grad_head = torch.zeros_like(head_VC, dtype=FP32)
         for x, y, out in zip(x_NC.split(rows), y_N.split(rows), grad_x.split(rows), strict=True):

@@ -52,6 +52,7 @@ def window_tokens(step: int, *, steps: int, end: int, kind: str, warmup: str | N
     for the kind block (record 16), or from one block to (end + 64) tokens, rounded down (record
     18). Blocks are interpolated in the scripts' own floating-point order, which decides at a
     boundary. `end` is only reached at step == steps, the last validation.
+    warmup: its form, None where the window is `end` from the first step.
     """
     f = step / steps
     if kind == "block":

@@ -39,7 +39,11 @@ def side(text: str, preset: str | None) -> tuple[str, Content]:
 def candidate(
     preset: str, settings: Fields, *, scale: str, device: str, text: "Text | None" = None
 ) -> "Candidate":
-    """The configuration, ready to train on its corpus (prepared if it is the embedded one)."""
+    """The configuration, ready to train on its corpus (prepared if it is the embedded one).
+
+    preset: its name, or a YAML file's path. settings: dotted fields that replace its own. scale:
+    tiny, small or gpt2. device: "cpu" or "cuda". text: of the user's own to train on.
+    """
     from harness.bench.steps import Candidate, Text, resolve
     from harness.corpora.corpus import data_root
     from harness.corpora.index import open_corpus, prepare

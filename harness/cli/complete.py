@@ -90,7 +90,10 @@ def run_watched(executor: "Executor", display: "ProgressDisplay") -> "Summary":
 def finish(
     name: str, runs: "list[PlannedRun]", store: "Store", summary: "Summary", *, report: bool
 ) -> None:
-    """Say how an experiment stands, write its page, exit."""
+    """Say how an experiment stands, write its page, exit.
+
+    name: of the experiment. report: whether its page is written.
+    """
     from harness.run.spec import RESULT_STATUSES
 
     outcomes = {**summary.had_result, **summary.statuses}

@@ -142,6 +142,7 @@ def planned_seeds(
     """How many fresh seeds detect a difference in the primary metric, and why, in words.
 
     n_arms: how many are compared with the baseline.
+    results: the results folder. difference: in the metric's unit.
     """
     from harness.cli.power import known_of
     from reports.stats.planning import seeds_needed, upper_sd

@@ -32,7 +32,9 @@ def run_foreign(
 ) -> "tuple[Summary, list[PlannedRun], Store]":
     """Run what is missing, in the order of the plan; called again it goes on.
 
-    Starts nothing that may cost more than allowed. quiet: standard output is for JSON."""
+    Starts nothing that may cost more than allowed. quiet: standard output is for JSON.
+    results: the results folder. max_parallel: runs at a time. max_gpu_hours: None allows any.
+    """
     from harness.cli.executors import EXECUTORS
     from harness.experiment.cost import check_limit, estimate_foreign
     from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, with_steps
@@ -169,7 +171,11 @@ def run_experiment(
     dry_run: bool,
     no_report: bool,
 ) -> None:
-    """`ablate run` of such an experiment: what is missing, the report, the exit code."""
+    """`ablate run` of such an experiment: what is missing, the report, the exit code.
+
+    results: the results folder. max_parallel: runs at a time. max_gpu_hours, price of an hour,
+    wall_limit_s: what it may cost; None allows any. dry_run: the plan alone. no_report: no page.
+    """
     from dataclasses import replace
 
     from harness.cli.report import write_page
@@ -202,7 +208,11 @@ def print_foreign_plan(
     max_gpu_hours: float | None = None,
     json: bool = False,
 ) -> None:
-    """Arms, runs, what is done, what the rest costs, and what was seen in each script."""
+    """Arms, runs, what is done, what the rest costs, and what was seen in each script.
+
+    results: the results folder. price: of a GPU-hour or a slot's hour. max_gpu_hours: None allows
+    any. json: for a program.
+    """
     from harness.cli.table import print_json, print_table
     from harness.experiment.cost import check_limit, estimate_foreign, with_price
     from harness.foreign.plan import plan_foreign

@@ -33,6 +33,7 @@ def read_foreign(
 
     settings: KEY=VALUE pairs. seeds, gpus_per_run: instead of the file's. trust: whatever the
     results folder says may be executed, though it was not launched here.
+    name: EXP as typed. results: the results folder.
     """
     from harness.experiment.file import experiment_path
     from harness.yamlfile import YamlFile

@@ -147,6 +147,7 @@ def plan_facts(
     """What `plan` says of an experiment.
 
     detect: a difference in loss that is to be found. price: of a GPU-hour or a slot's hour.
+    results: the results folder, which says what is done.
     """
     from harness.cli.power import known_of, power_of
     from harness.experiment.cost import estimate, with_price
@@ -257,6 +258,7 @@ def print_plan(
     """One experiment, arm by arm.
 
     detect: a difference in loss that is to be found. price: of a GPU-hour or a slot's hour.
+    results: the results folder, which says what is done. json: for a program.
     """
     facts = plan_facts(e, planned, results, detect=detect, price=price)
     if json:

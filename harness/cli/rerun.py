@@ -137,6 +137,8 @@ def check_trust(
     """What the run executes that is not ours, in words, where that is trusted.
 
     Raises UserError where it was not launched here either.
+    plugin_files: that the run imports. results: the folder that holds run_id. trust: the user
+    allows all of it.
     """
     from harness.store.launches import (
         command_words,

@@ -130,6 +130,7 @@ def write_corpus(
     separator: the token before every document. unit: of a loss. source: where the text is from,
     in words.
     documents, text_bytes: how many there are in each role, None where it is not known.
+    folder: of the corpus. vocab_size: tokens of its tokenizer.
     """
     tokens: dict[str, int] = {}
     for role in SPLITS:

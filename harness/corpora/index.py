@@ -46,6 +46,8 @@ def prepare(
 
     n_shards: of fineweb10B's training shards. Your own text: prepare_text. Raises UserError for an
     unknown name, a failed download or damaged files.
+    root: where corpora lie, None for the user's own place. force: anew where it is prepared
+    already.
     """
     folder = corpus_folder(name, root)
     if name not in KNOWN:

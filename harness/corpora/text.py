@@ -58,6 +58,7 @@ def prepare_text(
     object with a "text" a line.
     heldout: further text for a second metric. root: where corpora lie. shard_tokens: at most so
     many in a file. progress: told of what is read.
+    paths: files and folders.
     """
     if documents not in DOCUMENTS or documents == "jsonl":
         raise UserError(f"documents '{documents}': choose file, line or paragraph")

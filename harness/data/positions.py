@@ -54,6 +54,7 @@ def refuse_short_train(
 
     Into a shard, or, where `order` is shuffled, into all of them together. lengths: their tokens.
     batch_tokens: of an update of all ranks; micro_tokens: of one rank's pass. loader: data.loader.
+    shards: their files.
     """
     if order == "shuffled":
         needed = batch_tokens

@@ -65,7 +65,9 @@ def import_logs(
     """Bring logs in as runs of an imported experiment, which is made or added to.
 
     arm: one for all logs, else arm_by says what makes one; baseline: the arm to compare with, else
-    the first; command: what was typed. A log that is there already is one run."""
+    the first; command: what was typed. A log that is there already is one run.
+    paths: files and folders.
+    """
     check_name(experiment, "--experiment")
     before = _plan_before(store, experiment)
     files = list(files_under(paths))

@@ -41,7 +41,10 @@ class Health:
     def ended(
         self, run_id: str, place: Place, *, status: str, seconds: float, can_spare: bool
     ) -> Finding:
-        """A run ended after so many seconds. can_spare: there are other places for every run."""
+        """A run ended after so many seconds. can_spare: there are other places for every run.
+
+        run_id, status: of the run, how it ended.
+        """
         suspect = self.probes.pop(run_id, None)
         if suspect is not None:
             return self._told(run_id, suspect, did_well=status in RESULT_STATUSES)

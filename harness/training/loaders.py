@@ -15,6 +15,7 @@ def train_loader(
     """The training steps of this process, number `rank` of `world_size`.
 
     seed: of the order of the data, where that is shuffled. device: "cpu" or "cuda".
+    shards: files of tokens.
     """
     d = config.data
     sizes = {
@@ -36,7 +37,10 @@ def train_loader(
 def loaders(
     config: RunConfig, corpus: Corpus, *, seed: int, rank: int, world_size: int, device: str
 ) -> tuple[Any, ValLoader]:
-    """The training stream and the validation set of this process, as train_loader takes them."""
+    """The training stream and the validation set of this process, as train_loader takes them.
+
+    seed, rank, world_size, device: as there.
+    """
     train = train_loader(
         config, corpus.train, seed=seed, rank=rank, world_size=world_size, device=device
     )
@@ -55,7 +59,10 @@ def val_loader(
     world_size: int,
     device: str,
 ) -> ValLoader:
-    """The share of process `rank` of `world_size` in the first n_tokens of a set."""
+    """The share of process `rank` of `world_size` in the first n_tokens of a set.
+
+    shards: files of tokens. device: "cpu" or "cuda".
+    """
     d = config.data
     return ValLoader(
         shards,

@@ -45,6 +45,7 @@ def mfu(
     """Share of the devices' measured matrix rate that the model's own FLOPs make.
 
     tokens_per_s: of all `world` devices together. dtype: of the matrix products.
+    vocab_size: tokens of the corpus. device: "cpu" or "cuda".
     """
     return (
         flops_per_token(config, vocab_size).model

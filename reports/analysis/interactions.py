@@ -54,7 +54,9 @@ def interplay(
 ) -> list[Interplay]:
     """Main effects of all changes, then all interactions that the runs can tell.
 
-    [] where there is no interaction to tell. runs: the finished ones that count, at one budget."""
+    [] where there is no interaction to tell. runs: the finished ones that count, at one budget.
+    metric: a column of runs. level: of the intervals. anytime: hold at every look.
+    """
     arms = samples.arms_off_the_axes(plan)  # there one set is one arm
     names = {frozenset(arm.changes): arm.name for arm in arms}
     changes = dict.fromkeys(itertools.chain.from_iterable(arm.changes for arm in arms))

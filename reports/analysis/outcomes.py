@@ -21,7 +21,10 @@ MEASURED_WITH_TIMES = ("step_ms", "train_time_s", "tokens_per_s", "mfu")
 def arm_outcomes(
     experiment: Experiment, losses: pd.DataFrame, times: pd.DataFrame, arm: str, *, anytime: bool
 ) -> ArmOutcomes:
-    """One arm's counts and means; losses and times: the runs that are compared."""
+    """One arm's counts and means; losses and times: the runs that are compared.
+
+    anytime: intervals hold at every look.
+    """
     planned = experiment.runs[experiment.runs["arm"] == arm]
     is_outcome = planned["status"].isin(samples.OUTCOMES)
     is_pending = planned["status"].isin(samples.PENDING)

@@ -54,7 +54,9 @@ def judge(
 ) -> Judgement:
     """(verdict, why): the verdicts of PublishedVerdict but the one about testability.
 
-    margin: the largest difference that still is a repetition; say: words a size."""
+    margin: the largest difference that still is a repetition; say: words a size.
+    alpha: of the two tests.
+    """
     if margin <= 0:
         raise ValueError(
             f"margin is {margin}, but an equivalence margin must be positive: "
@@ -114,7 +116,9 @@ def published_verdict(
     """Beside the published delta of `record` against `against`.
 
     ours: the log ratio of times to target, None where not resolved; not_testable: why nothing can
-    be said here; margin: in log time, by default half the published delta."""
+    be said here; margin: in log time, by default half the published delta.
+    arm: whose figures these are.
+    """
     new, old = published_record(record), published_record(against)
     delta = math.log(new.time_s / old.time_s)
     published = Estimate(value=delta, se=math.hypot(new.log_time_se, old.log_time_se))

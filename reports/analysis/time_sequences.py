@@ -41,7 +41,9 @@ def sequence(
     """(interval, blocks it rests on) of log time to target, or of log N* (step None).
 
     arms: one, or the first over the second; step: per arm log(time per step) of every block it was
-    timed in. Blocks timed apart from the losses get their own sequence, and half of alpha."""
+    timed in. Blocks timed apart from the losses get their own sequence, and half of alpha.
+    runs: those that count. alpha: of the interval.
+    """
     blocks, loss = complete_blocks(runs, arms)
     if len(blocks) < 2:
         return None, len(blocks)

@@ -208,6 +208,10 @@ def tick_text(value: float, ticks: Sequence[float]) -> str:
 
 
 def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:
+    """A text at (x, y) in pixels.
+
+    content: escaped here. anchor: SVG's text-anchor. css: its class.
+    """
     kind = ""
     if css:
         kind = f' class="{css}"'
@@ -217,13 +221,20 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = 
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
+    """A line from (x1, y1) to (x2, y2) in pixels.
+
+    css: its class.
+    """
     return (
         f'<line x1="{pixel(x1)}" y1="{pixel(y1)}" x2="{pixel(x2)}" y2="{pixel(y2)}" class="{css}"/>'
     )
 
 
 def mark(shape: str, *, arm: str = "", run: str = "", tip: str = "", css: str = "") -> str:
-    """A mark that answers hover (arm, tip) and click (run); `shape`: an element without its end."""
+    """A mark that answers hover (arm, tip) and click (run); `shape`: an element without its end.
+
+    css: its class.
+    """
     parts = [shape]
     for name, value in (("class", css), ("data-arm", arm), ("data-run", run), ("data-tip", tip)):
         if value:
@@ -266,6 +277,7 @@ def path_of(points: Sequence[tuple[float, float]]) -> str:
 
 
 def x_axis(scale: AxisScale, y_top: float, y_bottom: float, label: str, *, n: int) -> str:
+    """Grid lines from y_top to y_bottom, in pixels, labels of about n ticks, and the axis label."""
     ticks = scale.ticks(n)
     lines, labels = [], []
     for tick in ticks:
@@ -278,7 +290,10 @@ def x_axis(scale: AxisScale, y_top: float, y_bottom: float, label: str, *, n: in
 
 
 def y_axis(scale: AxisScale, x_left: float, x_right: float, label: str, *, n: int = 5) -> str:
-    """Grid lines and labels; the axis label stands above, to be read without turning the head."""
+    """Grid lines and labels; the axis label stands above, to be read without turning the head.
+
+    x_left, x_right: of the lines, in pixels. n: about so many ticks.
+    """
     ticks = scale.ticks(n)
     lines, labels = [], []
     for tick in ticks:
@@ -301,7 +316,10 @@ def shorten(name: str, px: float) -> str:
 
 
 def clipped(x: float, y: float, width: float, height: float, inner: str) -> str:
-    """The markup cut to a box, coordinates unchanged: a nested svg needs no id as clipPath does."""
+    """The markup cut to a box, coordinates unchanged: a nested svg needs no id as clipPath does.
+
+    x, y, width, height: of the box, in pixels. inner: the markup.
+    """
     box = f"{pixel(x)} {pixel(y)} {pixel(width)} {pixel(height)}"
     place = f'x="{pixel(x)}" y="{pixel(y)}" width="{pixel(width)}" height="{pixel(height)}"'
     return f'<svg class="clip" {place} viewBox="{box}">{inner}</svg>'

@@ -105,7 +105,10 @@ def steps_needed(outcome: Comparisons, budgets: Sequence[int]) -> dict[str, floa
 def budget_figure(
     runs: pd.DataFrame, outcome: Comparisons, palette: Palette, *, unit: str, target: float | None
 ) -> Figure | None:
-    """Mean final losses over budgets, N* marked where it is resolved; None with a single budget."""
+    """Mean final losses over budgets, N* marked where it is resolved; None with a single budget.
+
+    runs: those that count. unit: of a loss, in words. target: a loss.
+    """
     finished = runs[(runs["status"] == "finished") & runs["val_loss"].notna()]
     groups = finished.groupby(["arm", "budget"], sort=True)["val_loss"]
     table = groups.agg(["mean", "count"]).reset_index()

@@ -117,7 +117,10 @@ def points_of(
 
 
 def band(xs: np.ndarray, low: np.ndarray, high: np.ndarray, x: AxisScale, y: AxisScale) -> str:
-    """The area between two lines, over the points where both are known; '' where none is."""
+    """The area between two lines, over the points where both are known; '' where none is.
+
+    xs, low, high: the lines' points, in the units of the scales x and y.
+    """
     there = np.isfinite(low) & np.isfinite(high)
     if not there.any():
         return ""

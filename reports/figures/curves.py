@@ -214,7 +214,10 @@ def table_of(data: Mapping[str, Bundle]) -> list[tuple[Any, ...]]:
 def curve_figure(
     view: CurveView, data: dict[str, Bundle], palette: Palette, unit: str, target: float | None
 ) -> Figure:
-    """Loss over steps or over seconds of training, one line an arm."""
+    """Loss over steps or over seconds of training, one line an arm.
+
+    data: arm -> its bundle of lines. unit: of a loss, in words. target: a loss.
+    """
     drawing = Curves(
         view=view,
         data=data,
@@ -266,6 +269,7 @@ def curve_figures(
     """Every figure that shows curves; none where no run has finished.
 
     unit: of a loss, in words; target: a loss; budget: steps, None for each arm's longest.
+    curves, runs: the experiment's tables.
     """
     data = bundles(curves, runs, palette.arms, budget)
     if not data:

@@ -42,6 +42,7 @@ def by_arm(
 
     step_times: run_id -> single steps, where they were recorded; skip_first: the first stretch
     between validations holds steps that the clock did not count.
+    curves, runs: the experiment's tables.
     """
     finished = runs[runs["status"] == "finished"]
     without = set(finished["run_id"]) - set(step_times)
@@ -160,7 +161,7 @@ def step_distribution(
 ) -> Figure | None:
     """One row per arm: a histogram of its steps, the median as a tick, 5th to 95th as a bar.
 
-    Arguments as of `by_arm`; None where no arm has enough steps.
+    None where no arm has enough steps. curves, runs, step_times, skip_first: as of `by_arm`.
     """
     samples = by_arm(curves, runs, step_times, palette, skip_first=skip_first)
     if not samples:

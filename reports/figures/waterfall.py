@@ -158,7 +158,10 @@ class Waterfall:
         return "".join(parts), HEIGHT
 
     def column(self, bar: Bar, place: int, y: AxisScale, slot: float, *, is_last: bool) -> str:
-        """One arm: bar, whisker, the line to the next bar, the number above, the name below."""
+        """One arm: bar, whisker, the line to the next bar, the number above, the name below.
+
+        place: of the bar, from 0. slot: its width in pixels. is_last: no line follows.
+        """
         left, wide = 56 + slot * place + slot * 0.14, slot * 0.72
         middle = left + wide / 2
         top, foot = column_ends(bar, y)
@@ -184,7 +187,11 @@ class Waterfall:
         return self.palette.series(bar.arm, marks)
 
     def number(self, label: str, x: float, y: float, place: int, slot: float) -> str:
-        """What the bar adds, above it; where crowded smaller, and every other one higher."""
+        """What the bar adds, above it; where crowded smaller, and every other one higher.
+
+        label: the text. x, y: the bar's middle and upper end in pixels. place: of the bar, from 0.
+        slot: its width in pixels.
+        """
         longest = CHAR_PX * max(len(show(b.level - self.base, self.axis.step)) for b in self.bars)
         if place % 2 and 0.8 * longest > slot:
             y -= 13

@@ -31,7 +31,7 @@ def write_history(
 ) -> Path:
     """The page of one or several chains; returns out.
 
-    results: the folder of results."""
+    title: its heading. command: what makes it again. results: the folder of results."""
     tracks = []
     for name, rows in chains.items():
         tracks.append(

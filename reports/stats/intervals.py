@@ -60,7 +60,9 @@ def fieller(
 ) -> Interval | None:
     """{r: (u - r v)^2 <= t^2 var(u - r v)}, the exact set for u / v (Fieller 1954).
 
-    None where it is unbounded: v is not resolved from zero."""
+    None where it is unbounded: v is not resolved from zero.
+    var_u, var_v, cov_uv: of the estimates u and v. t: the quantile.
+    """
     a = v * v - t * t * var_v
     b = u * v - t * t * cov_uv
     c = u * u - t * t * var_u

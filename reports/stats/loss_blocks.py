@@ -67,7 +67,9 @@ def fit_blocks(
 ) -> BlockFit | None:
     """None where fewer than two blocks fix an arm's line, or nothing tells a slope.
 
-    arm: numbered from 0; slope: d loss / d log N from outside, for one budget."""
+    arm: numbered from 0; slope: d loss / d log N from outside, for one budget.
+    One entry of budget (steps), loss and block a run.
+    """
     budgets = np.unique(budget)
     mean_KnB = _table(arm, np.searchsorted(budgets, budget), loss, block)
     has_KnB: NDArray[np.bool_] = np.isfinite(mean_KnB)

@@ -154,7 +154,9 @@ def fit(
     """The local model of runs (one entry each); None without residual df, or without a slope.
 
     arm: numbered from 0; budget: steps; slope: from outside, needed with one budget and ignored
-    with several."""
+    with several.
+    loss: final, in the metric's unit. block: that a run belongs to. target: a loss.
+    """
     several = len(np.unique(budget)) > 1
     if not several and slope is None:
         return None

@@ -47,7 +47,9 @@ def detectable(
 ) -> float:
     """Difference of two means of n runs that a two-sided t test with `df` finds with `power`.
 
-    critical: the t from which the test rejects; without it that of `alpha`."""
+    critical: the t from which the test rejects; without it that of `alpha`.
+    sd: of one run.
+    """
     if sd <= 0 or n < 2 or df < 1:
         raise ValueError(
             f"a detectable difference needs sd > 0, n >= 2 and df >= 1, got sd {sd}, n {n}, df {df}"
@@ -106,7 +108,9 @@ def plan_detectable(
     Independent runs are assumed, pairing can only help.
     sd: of one run's loss; n: seeds per arm; slope, step_ms: what turns a loss into steps and
     seconds; anytime: n is the most an adaptive design may reach, and what it decides by then
-    counts."""
+    counts.
+    n_arms: compared with the baseline. power: of finding it. level: of the intervals.
+    """
     loss = _detectable_loss(sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime)
     steps, seconds = None, None
     if loss is not None and slope is not None and slope.per_step > 0:
@@ -156,7 +160,11 @@ def seeds_needed(
     level: float = 0.95,
     anytime: bool = False,
 ) -> int | None:
-    """Smallest n that detects `difference`; None above MAX_SEEDS."""
+    """Smallest n that detects `difference`; None above MAX_SEEDS.
+
+    sd: of one run, in the unit of `difference`. n_arms: compared with the baseline. power: of
+    finding it. level: of the intervals. anytime: n is the most an adaptive design may reach.
+    """
     if not 0 < difference < math.inf:
         raise ValueError(
             f"seeds for a difference of {difference}: give a positive difference in loss"

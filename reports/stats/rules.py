@@ -97,7 +97,9 @@ def track3_pair(
     """Whether fewer steps lose no more than they may: a z statistic of at least 0.004.
 
     (loss_old - loss_new + slope * (steps_old - steps_new)) / sqrt(1/n_new + 1/n_old), of mean
-    losses over n runs each; slope: loss per step."""
+    losses over n runs each; slope: loss per step.
+    old_mean, old_n, old_steps and new_mean, new_n, new_steps: of the two.
+    """
     counts = {"old_n": old_n, "new_n": new_n, "old_steps": old_steps, "new_steps": new_steps}
     for name, value in counts.items():
         if value < 1:

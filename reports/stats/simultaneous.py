@@ -150,7 +150,9 @@ def agree_with_holm(
 ) -> tuple[Array, Array]:
     """Bonferroni intervals cut at zero where Holm, being sharper, already decided the sign.
 
-    So interval and verdict never differ."""
+    So interval and verdict never differ.
+    delta, low, high: one entry a comparison. p_adjusted: Holm's. alpha: of the family.
+    """
     decided = p_adjusted <= alpha
     cut_low = np.where(decided & (delta > 0), np.maximum(low, 0), low)
     cut_high = np.where(decided & (delta < 0), np.minimum(high, 0), high)

@@ -37,7 +37,9 @@ def log_time_interval(
     """Of log N* or log T of the first arm, minus the second's if there are two.
 
     x_B: log budgets; log_step_nA: log(time per step), without which it is N*. None while
-    unbounded."""
+    unbounded.
+    alpha: of the interval.
+    """
     n_arms = loss_nAB.shape[1]
     slopes = _slope_intervals(loss_nAB, x_B, model, alpha * SHARE)
     for low, high in slopes:

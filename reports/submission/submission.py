@@ -83,7 +83,10 @@ def cure_of_no_run(experiment: Experiment, arm: str) -> str:
 def write_logs(
     folder: Path, runs: pd.DataFrame, experiment: Experiment, *, results: Path, redact: Redact
 ) -> None:
-    """A log of every run."""
+    """A log of every run.
+
+    folder: to write into. runs: of the arm. results: the folder with the runs' files.
+    """
     folder.mkdir(parents=True)
     for run_id in runs["run_id"].astype(str):
         text = log_text(results, run_id, experiment)

@@ -45,6 +45,7 @@ def check_effects(
     """Sentences on what is printed otherwise than the rows give.
 
     rows: outcomes compared on this metric, without copies.
+    metric: whose effects. anytime: intervals hold at every look.
     """
     table = Table.of(metric, plan["baseline"], rows)
     arms = [arm["name"] for arm in plan["arms"] if arm["name"] != plan["baseline"]]

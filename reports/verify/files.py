@@ -60,7 +60,10 @@ def stood_still(result: Embedded) -> bool:
 def check_result(
     data: Embedded, run_id: str, row: Row, folder: Path, result: Embedded
 ) -> Iterator[str]:
-    """A run's result.json against the page, and its files against their recorded digests."""
+    """A run's result.json against the page, and its files against their recorded digests.
+
+    run_id, row: of the page's table. folder: of the run's files.
+    """
     if short_digest(result) != data["result_digests"].get(run_id):
         yield f"run {run_id}: result.json is not the one this page was made from"
     for name, recorded in (result.get("digests") or {}).items():
@@ -102,6 +105,7 @@ def check_curve(
 
     steps: how many steps were timed, then their quantiles at LEVELS, in ms. timed: False where
     the page has no times of the run.
+    curve: the page's, of run_id. path: of metrics.jsonl.
     """
     try:
         points = validations(path)

@@ -24,6 +24,10 @@ INLINE = (
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 INLINE_SHARE = 0.10  # inline expressions a statement, over the whole
 MAX_LINES, MAX_PARAMETERS, MAX_COLUMNS = 60, 8, 100
+FEW_PARAMETERS = 4  # more of them are told apart in words
+# types that do not say what a value means; one with its shape in its name (loss_nAB) says it there
+BARE = {"int", "float", "str", "bool", "Path", "Array", "ndarray", "Tensor", "DataFrame", "object"}
+SHAPED = re.compile(r"[A-Za-z0-9]+(_[a-z0-9]+)*_[A-Za-z]*[A-Z][A-Za-z]*")
 
 
 def functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -101,6 +105,37 @@ def test_functions_have_few_parameters() -> None:
             if (n := n_parameters(function)) > MAX_PARAMETERS:
                 many.append(f"{file}:{function.lineno} {function.name}: {n} parameters")
     assert many == []
+
+
+def untold(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """Parameters whose type says nothing of what they are, nor does the docstring."""
+    said = ast.get_docstring(function) or ""
+    parameters = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    bare = []
+    for parameter in parameters:
+        words = set(re.findall(r"\w+", ast.unparse(parameter.annotation or ast.Name("Any"))))
+        if words & BARE and not SHAPED.fullmatch(parameter.arg):
+            bare.append(parameter.arg)
+    return [name for name in bare if not re.search(rf"\b{name}\b", said)]
+
+
+def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether --help tells its parameters."""
+    return "typer." in ast.unparse(function.args) or any(
+        "command" in ast.unparse(decorator) for decorator in function.decorator_list
+    )
+
+
+def test_more_than_four_parameters_are_told_apart_in_the_docstring() -> None:
+    silent = []
+    for file, text in SOURCE.items():
+        for function in functions(text):
+            many = n_parameters(function) > FEW_PARAMETERS
+            if not many or function.name.startswith("_") or is_command(function):
+                continue
+            if untold(function):
+                silent.append(f"{file}:{function.lineno} {function.name}: {untold(function)}")
+    assert not silent, "\n".join(silent)
 
 
 def test_only_the_command_line_imports_inside_functions() -> None:
