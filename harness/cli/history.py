@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import app
-from harness.cli.lookup import load_for_report
+from harness.cli.lookup import keep_if_writable, load_for_report
 from harness.cli.options import RESULTS, AcceptStale, Results
 from harness.errors import UserError
 
@@ -75,18 +75,25 @@ def chain(
     results: Results = RESULTS,
     accept_stale: AcceptStale = False,
 ) -> None:
-    """Hold each arm of an experiment against the one before, or against the parent a file names."""
+    """Hold each imported arm against the one before, or against the parent that a file names."""
     from reports.analysis.chain import chain_rows
     from reports.analysis.chain_arms import chain_links, figures_of_experiment
     from reports.inputs.noise import benchmark_noise
     from reports.page.history import write_history
 
     loaded = load_for_report(experiment, results, accept_stale)
+    if not loaded.plan.imported:
+        raise UserError(
+            f"{experiment}: a chain is for imported logs, of which no block and no node is known; "
+            f"`ablate compare {loaded.name}` holds arms that ran here against their baseline"
+        )
     named = None if parents is None else _read_parents(parents)
     try:
         links: list[Link] = chain_links(loaded.plan, named)
     except ValueError as error:
         raise UserError(f"{parents}: {error}") from None
+    if loaded.plan.evidence is None:
+        keep_if_writable(loaded.plan, results, look=True)
     noise = benchmark_noise()
     rows = chain_rows(links, figures_of_experiment(loaded), noise)
     page = out or results / "experiments" / loaded.name / "chain.html"

@@ -20,7 +20,7 @@ from reports.stats.simultaneous import Array
 
 LEVEL = 0.95  # of one row's interval; a chain of k rows has k chances to err
 POWER_Z = float(stats.norm.isf(0.025) + stats.norm.isf(0.2))  # 80 % power at 95 %
-GPUS = 8  # of a node
+GPUS = 8  # of a node, where no log says how many
 PRICE_PER_GPU_HOUR = 2.5  # US dollars, of a rented H100 in 2026
 
 
@@ -97,6 +97,10 @@ def _row(link: Link, arms: Mapping[str, ArmFigures], noise: BenchmarkNoise) -> C
         return _with(row, why=f"no log of {missing}")
     if arm is parent:
         return _with(row, why="the same program as before")
+    for figures in (arm, parent):
+        if figures.n_diverged:
+            of_all = f"{figures.n_diverged} of {figures.n + figures.n_diverged}"
+            return _with(row, why=f"{of_all} runs of {figures.name} diverged")
     loss = _difference(arm.losses, parent.losses)
     if link.by_steps:
         return _by_steps(row, arm, parent, loss, noise)
@@ -248,5 +252,6 @@ def _settling(
         seconds = float(np.exp(arm.log_times).mean() + np.exp(parent.log_times).mean())
     else:
         return Settling(runs=2 * n, gpu_hours=math.nan, price=math.nan)
-    hours = n * seconds * GPUS / 3600
+    n_gpus = max(arm.n_gpus, parent.n_gpus) or GPUS
+    hours = n * seconds * n_gpus / 3600
     return Settling(runs=2 * n, gpu_hours=hours, price=hours * PRICE_PER_GPU_HOUR)

@@ -38,14 +38,14 @@ def chain_links(plan: Plan, parents: Mapping[str, str] | None = None) -> list[Li
 
 
 def figures_of_experiment(experiment: Experiment) -> dict[str, ArmFigures]:
-    """The usable runs of every arm at its own steps; an arm without a loss is absent."""
+    """The usable runs of every arm at its own steps; an arm of which none ended is absent."""
     use = samples.usable(experiment)
     losses = samples.at_budget(samples.of_role(use.runs, "loss"), None)
     times = samples.at_budget(samples.of_role(use.runs, "timing"), None)
     figures = {}
     for arm in use.arms:
         of_arm = samples.sample(losses, arm, "val_loss")
-        if not len(of_arm.values):
+        if not len(of_arm.values) + of_arm.n_diverged:
             continue
         versions = {}
         for word, column in VERSIONS.items():
@@ -57,6 +57,7 @@ def figures_of_experiment(experiment: Experiment) -> dict[str, ArmFigures]:
             date="",
             steps=int(steps.max()),
             losses=of_arm.values,
+            n_diverged=of_arm.n_diverged,
             log_times=samples.sample(times, arm, "train_time_s").values,
             log_step_ms=samples.sample(times, arm, "step_ms").values,
             gpu="/".join(known_values(times, arm, "gpu")),

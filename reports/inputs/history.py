@@ -18,6 +18,7 @@ HISTORY_KEYS = (
     *("track", "arm", "date", "run", "steps", "val_loss", "train_time_s", "step_ms"),
     *("peak_mib", "gpu", "n_gpus", "driver", "cuda", "torch", "program"),
 )
+STEPS_TRACK = "optimization"  # whose records are steps
 LINK_KEYS = ("track", "record", "date", "published", "arm", "parent", "beside")
 
 
@@ -34,6 +35,7 @@ class ArmFigures:
     log_step_ms: Array
     gpu: str = ""
     n_gpus: int = 0  # 0 where unknown
+    n_diverged: int = 0  # beside the runs whose losses these are
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -54,11 +56,7 @@ class Link:
     arm: str
     parent: str
     beside: bool = False  # the parent is a baseline that its own authors ran beside it
-
-    @property
-    def by_steps(self) -> bool:
-        """Whether the track counts steps and no time."""
-        return self.track == "optimization"
+    by_steps: bool = False  # the track counts steps and no time
 
 
 def read_history(
@@ -90,6 +88,7 @@ def links_of(rows: Iterable[Mapping[str, str]]) -> dict[str, list[Link]]:
             arm=row["arm"],
             parent=row["parent"],
             beside=row["beside"] == "yes",
+            by_steps=track == STEPS_TRACK,
         )
         links[track].append(link)
     return dict(links)

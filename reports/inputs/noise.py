@@ -44,8 +44,12 @@ class BenchmarkNoise:
         return [era for era in self.eras if era.track == TRACK][-1]
 
     def era_of(self, track: str, date: str) -> EraNoise:
-        """The era of a date; the nearest one before it where none holds it, else the first."""
+        """The era of a date; the nearest one before it where none holds it, else the first.
+
+        Of an unknown date ('') the latest."""
         of_track = [era for era in self.eras if era.track == track] or list(self.eras)
+        if not date:
+            return of_track[-1]
         chosen = of_track[0]
         for era in of_track:
             if era.since <= date:

@@ -81,7 +81,7 @@ def cells(row: ChainRow) -> dict[str, str]:
         "beside": "beside it" if link.beside else "before it",
         "n": "" if arm is None else str(arm.n),
         "n_parent": "" if parent is None else str(parent.n),
-        "mean": "" if arm is None else f"{arm.losses.mean():.4f}",
+        "mean": "",
         "sd": "",
         "steps": "",
         "loss": _gain(row.loss, 4),
@@ -96,6 +96,8 @@ def cells(row: ChainRow) -> dict[str, str]:
         "changed": _changed(row),
         "settling": _settling_words(row),
     }
+    if arm is not None and arm.n > 0:
+        shown["mean"] = f"{arm.losses.mean():.4f}"
     if arm is not None and arm.n > 1:
         shown["sd"] = f"{arm.losses.std(ddof=1):.4f}"
     if arm is not None and parent is not None:

@@ -72,6 +72,7 @@ def test_no_page_is_written_through_a_link_in_a_results_folder(
 ) -> None:
     """Neither a link where the page would lie, nor a linked folder, takes what a user asks for."""
     monkeypatch.chdir(place)
+    as_imported(place)
     folder, key = place / "results" / "experiments" / NAME, place / "outside" / "key"
     out = folder / f"{command}.csv"
     out.symlink_to(key)
@@ -91,11 +92,18 @@ def test_no_page_is_written_through_a_link_in_a_results_folder(
     assert not (place / "outside" / "new").exists()
 
 
+def as_imported(place: Path) -> None:
+    """The experiment as if its runs had been logs: what a chain is for."""
+    path = place / "results" / "experiments" / NAME / "experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"imported": True}))
+
+
 @pytest.mark.parametrize("command", ["chain", "report", "export"])
 def test_a_page_is_written_through_the_users_own_links(
     place: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(place)
+    as_imported(place)
     (place / "home").symlink_to("outside")
     (place / "ours").symlink_to("results")
     name = f"{command}.csv"

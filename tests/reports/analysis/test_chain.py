@@ -1,7 +1,9 @@
 """A chain of arms: each against its parent, learning apart from systems, and only what the runs bear out."""
 
 import csv
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +44,17 @@ def arm(
     )  # fmt: skip
 
 
-def judged(old: ArmFigures, new: ArmFigures, track: str = "short") -> ChainRow:
+def judged(old: ArmFigures, new: ArmFigures, *, by_steps: bool = False) -> ChainRow:
     link = Link(
-        track=track, record="2", date="", published=90.0, published_delta=-10.0, arm=new.name, parent=old.name
-    )  # fmt: skip
+        track="short",
+        record="2",
+        date="",
+        published=90.0,
+        published_delta=-10.0,
+        arm=new.name,
+        parent=old.name,
+        by_steps=by_steps,
+    )
     (row,) = chain_rows([link], {old.name: old, new.name: new}, NOISE)
     return row
 
@@ -79,6 +88,9 @@ def test_a_shorter_step_is_systems_and_within_the_noise_of_nodes_unresolved() ->
     assert "the node is unknown" in row.why
     assert row.settling is not None
     assert row.settling.price == pytest.approx(2.5 * row.settling.gpu_hours)
+    one_gpu = judged(arm("old", 3.278, gpus=1), arm("new", 3.278, ms=49.0, gpus=1)).settling
+    assert one_gpu is not None
+    assert one_gpu.gpu_hours == pytest.approx(row.settling.gpu_hours / 8)
 
 
 def test_what_got_slower_is_contradicted() -> None:
@@ -102,13 +114,24 @@ def test_one_run_resolves_nothing() -> None:
     assert "too few runs" in row.why
 
 
+def test_a_run_that_diverged_is_not_passed_over() -> None:
+    new = replace(arm("new", 3.278, steps=1600), n_diverged=2)
+    row = judged(arm("old", 3.278), new)
+    assert (row.verdict, row.why) == ("not comparable", "2 of 12 runs of new diverged")
+
+
+def test_an_unknown_date_is_of_the_latest_era() -> None:
+    eras = [NOISE.era_of("short", date).name for date in ("2024-07-01", "2026-02-01", "")]
+    assert eras == ["2024", "January to May 2026", "since June 2026"]
+
+
 def test_a_changed_environment_is_named() -> None:
     row = judged(arm("old", 3.278), arm("new", 3.278))
     assert row.environment == "torch new instead of old"
 
 
 def test_a_track_of_steps_needs_no_times() -> None:
-    row = judged(arm("old", 3.278), arm("new", 3.278, steps=1600, gpus=1), track="optimization")
+    row = judged(arm("old", 3.278), arm("new", 3.278, steps=1600, gpus=1), by_steps=True)
     assert row.verdict == "resolved"
     assert row.systems is None
 
@@ -144,15 +167,44 @@ def test_arms_of_an_experiment_are_held_against_their_predecessors_or_named_pare
     assert run("chain", "x", "--parents", "parents.yaml", "-o", "chain.html") == 0
     page = Path("chain.html").read_text()
     assert [row_of(page, i)[-2].split("<br>")[0] for i in range(3)] == ["none", "a", "a"]
+    plan = Path("results/experiments/x/experiment.json")
+    assert json.loads(plan.read_text())["looks"] == 1  # both at the same runs
     Path("parents.yaml").write_text("c: d\n")
     capsys.readouterr()
     assert run("chain", "x", "--parents", "parents.yaml") == 2
     assert "'d' is none of the arms" in capsys.readouterr().err
 
 
-def row_of(page: str, number: int) -> list[str]:
+def test_a_chain_of_runs_with_blocks_of_their_own_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_logs(folder / "logs")
+    assert run("import", "logs", "--experiment", "x") == 0
+    plan = Path("results/experiments/x/experiment.json")
+    of_logs = json.loads(plan.read_text())
+    of_logs.pop("imported")
+    plan.write_text(json.dumps(of_logs))
+    capsys.readouterr()
+    assert run("chain", "x") == 2
+    assert capsys.readouterr().err == (
+        "ablate: x: a chain is for imported logs, of which no block and no node is known; "
+        "`ablate compare x` holds arms that ran here against their baseline\n"
+    )
+    assert not plan.with_name("chain.html").exists()
+    assert json.loads(plan.read_text())["looks"] == 0
+
+
+def test_the_name_of_an_experiment_makes_no_track_of_it(folder: Path) -> None:
+    write_logs(folder / "logs")
+    assert run("import", "logs", "--experiment", "optimization") == 0
+    assert run("chain", "optimization", "-o", "chain.html") == 0
+    page = Path("chain.html").read_text()
+    assert row_of(page, 1, of="optimization")[5] != ""  # systems: its times are compared
+
+
+def row_of(page: str, number: int, *, of: str = "x") -> list[str]:
     """The cells of a row."""
-    text = page.split(f'<tr id="x-{number}">')[1].split("</tr>")[0]
+    text = page.split(f'<tr id="{of}-{number}">')[1].split("</tr>")[0]
     return [cell.split("</td>")[0] for cell in text.split("<td>")[1:]]
 
 
