@@ -69,8 +69,8 @@ class Caution(enum.Enum):
         "program's time differs by from node to node. Run both arms on one node."
     )
     MIXED_HARDWARE = (
-        "Runs come from different hardware: their times are not compared. Run all arms on the "
-        "same kind of machine."
+        "Runs come from different hardware, or of one block from different drivers: their times "
+        "are not compared. Run all arms on the same kind of machine."
     )
     ZERO_VARIANCE = (
         "The losses of several runs are equal to the last digit: they tell no error. Look for a "

@@ -59,7 +59,7 @@ def as_it_is(experiment, root):
             other_hardware,
             {},
             Caution.MIXED_HARDWARE,
-            "Runs come from different hardware: their times are not compared",
+            "Runs come from different hardware, or of one block from different drivers: their times",
         ),
         (
             equal,

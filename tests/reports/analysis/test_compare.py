@@ -235,6 +235,22 @@ def test_times_are_not_compared_across_hardware(tmp_path):
     assert c.of("good", "val_loss") is not None and "good" not in c.decompositions
 
 
+def test_a_block_of_several_drivers_is_none_for_times_and_blocks_may_differ_in_them(tmp_path):
+    write_experiment(tmp_path, arms=STRONG)
+    experiment = load("split", tmp_path)
+    runs = experiment.runs
+    runs["driver"] = np.where(runs["block"] == 0, "550", "570")
+    c = compare_all(experiment)
+    assert c.of("good", "step_ms") is not None
+    assert not {Caution.MIXED_HARDWARE, Caution.OTHER_ENVIRONMENT} & {*c.warnings}
+    runs.loc[(runs["arm"] == "good") & (runs["block"] == 0), "driver"] = "570"
+    c = compare_all(experiment)
+    assert c.of("good", "step_ms") is None
+    assert c.of("bad", "step_ms") is not None
+    assert c.of("good", "val_loss") is not None
+    assert Caution.MIXED_HARDWARE in c.warnings
+
+
 def test_nodes_are_spoken_of(tmp_path):
     assert Caution.ONE_NODE in compared(tmp_path / "a", n_nodes=1).of("r08", "step_ms").warnings
     write_experiment(tmp_path / "b", n_nodes=2)
