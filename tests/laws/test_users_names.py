@@ -83,7 +83,11 @@ print(load.__module__, train.__module__, Muon.__module__)
 
 
 @pytest.mark.parametrize(
-    "code", [IMPORTS_OWN + OURS, OURS + IMPORTS_OWN], ids=["theirs first", "ours first"]
+    "code",
+    [
+        pytest.param(IMPORTS_OWN + OURS, id="theirs first", marks=pytest.mark.slow),
+        pytest.param(OURS + IMPORTS_OWN, id="ours first"),
+    ],
 )
 def test_in_a_notebook(folder: Path, code: str) -> None:
     said = python(folder, "-c", code + "print(model.__file__, muon)\n")

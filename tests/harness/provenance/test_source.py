@@ -269,6 +269,7 @@ def test_a_specification_survives_its_file(config: dict[str, Any], words: list[s
 # ---------------------------------------------------------------- through the command line
 
 
+@pytest.mark.slow
 def test_an_edit_between_two_calls_makes_the_old_runs_stale_and_a_word_in_reports_does_not(
     tmp_path: Path,
 ) -> None:

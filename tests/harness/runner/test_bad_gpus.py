@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from harness.run.retired import read_retired
 from harness.runner.health import NOTHING, Finding, Health
 from reports.inputs.load import load
@@ -40,6 +42,7 @@ def test_a_gpu_that_fails_every_run_is_retired_and_its_runs_go_elsewhere(tmp_pat
     assert load("fake", results=str(matrix.results)).retired == (retired.words,)
 
 
+@pytest.mark.slow
 def test_runs_that_fail_on_every_gpu_retire_none(tmp_path: Path) -> None:
     matrix = matrix_on_gpus(tmp_path, "raise")
     code, out, _ = matrix.run("--set", "system.compile=off")

@@ -95,6 +95,7 @@ def test_no_run_begins_on_other_tokens_than_its_plan_names(tmp_path: Path, own_d
     assert matrix.run()[0] == 0
 
 
+@pytest.mark.slow
 def test_a_worker_begins_nothing_on_tokens_that_changed_after_the_plan(
     tmp_path: Path, own_data: Path
 ) -> None:

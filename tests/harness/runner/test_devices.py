@@ -19,6 +19,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     return FakeDriver(tmp_path, 2)
 
 
+@pytest.mark.slow
 def test_a_driver_that_fails_plans_nothing_anew_on_the_cpu(
     tmp_path: Path, driver: FakeDriver
 ) -> None:

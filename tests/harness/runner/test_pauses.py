@@ -68,6 +68,7 @@ def has_disturbance(run: Path) -> bool:
     return result is not None and bool(result.disturbed)
 
 
+@pytest.mark.slow
 def test_a_time_that_stood_still_is_marked_and_left_out(tmp_path: Path) -> None:
     """Nobody takes the run over here: it finishes, with a clock that ran while it did not."""
     matrix = Matrix(tmp_path, n_seeds=2, FAKE={"0": "hold once"}, FAKE_STILL_S="4")
