@@ -12,7 +12,7 @@ from harness.cli import app
 from harness.cli.command import takes
 from harness.cli.lookup import compared, load_for_report
 from harness.cli.options import RESULTS, AcceptStale, Results
-from harness.errors import UserError
+from harness.errors import UserError, visible
 
 if TYPE_CHECKING:
     from reports.inputs.experiment import Experiment
@@ -144,10 +144,12 @@ def verify(
     except ValueError as error:
         raise UserError(str(error)) from None
     if not problems:
-        print(f"{page}: every number and verdict follows from the embedded rows")
+        print(
+            f"{page}: every number and verdict follows from the embedded rows, and the whole page"
+        )
         raise typer.Exit(0)
     for line in problems:
-        print(line)
+        print(visible(line))
     print(f"{len(problems)} problems")
     raise typer.Exit(1)
 

@@ -23,6 +23,7 @@ from reports.inputs.experiment import Experiment
 from reports.inputs.files import write_page
 from reports.page.draw import draw_all
 from reports.page.embed import embed_experiment, plain, restore_experiment, script_json
+from reports.page.version import WRITTEN_BY, version
 from reports.page.view import view
 
 __all__ = ["draw_all", "render", "write_report"]
@@ -81,7 +82,7 @@ def draw_page(experiments: Sequence[PageSource], *, refresh_s: float | None = No
         title=f"{names}: ablation report",
         css=Markup(asset("report.css")),
         js=Markup(asset("report.js")),
-        data=Markup(script_json({"format": 2, "experiments": data})),
+        data=Markup(script_json({"format": 2, WRITTEN_BY: version(), "experiments": data})),
         experiments=views,
         refresh_s=refresh_s,
         footer=FOOTER,

@@ -3,7 +3,7 @@
 Its embedded data, and what it prints and draws.
 """
 
-import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +11,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from harness.run.parse import parse_json
+
+DATA = '<script type="application/json" id="data">'  # what it holds stands up to the next </script>
+REFRESH = re.compile(r'\n<meta http-equiv="refresh" content="(\d+\.\d+)">\n')
+MOST_BYTES = 1 << 30
 VOID = {"meta", "link", "br", "input", "path", "circle", "rect", "line"}
 Attributes = dict[str, str | None]
 Row = Mapping[str, Any]  # one of the table of runs
@@ -43,6 +48,9 @@ class Page:
     # data-v in the table of runs: the data as they are
     sorted_by: dict[tuple[Any, ...], str] = field(default_factory=dict)
     sections: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    markup: str = ""  # the text of the page without its data
+    embedded: str = ""  # the text of its data
+    refresh_s: float | None = None  # it loads itself again so often
 
 
 class Reader(HTMLParser):
@@ -165,19 +173,36 @@ def read_page(report: Path | str) -> Page:
     Raises ValueError where it is no report of this program.
     """
     if isinstance(report, Path):
-        name, text = str(report), report.read_text(encoding="utf-8")
+        name, text = str(report), text_of(report)
     else:
         name, text = "the page", report
     reader = Reader()
-    reader.feed(text)
-    reader.close()
     try:
-        reader.page.data = json.loads(reader.json)
-        if reader.page.data["format"] != 2:
+        reader.feed(text)
+        reader.close()
+        page = reader.page
+        page.data = parse_json(reader.json)
+        if page.data["format"] != 2:
             raise ValueError
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AssertionError):
         raise ValueError(
             f"{name}: holds no data of an `ablate report` page; write the page again from its"
             " results"
         ) from None
-    return reader.page
+    before, _, behind = text.partition(DATA)
+    page.embedded, end, after = behind.partition("</script>")
+    page.markup = f"{before}{DATA}{end}{after}"
+    if refreshed := REFRESH.search(before):
+        page.refresh_s = float(refreshed[1])
+    return page
+
+
+def text_of(path: Path) -> str:
+    """The text of a file that may be no page; raises ValueError where it is too large for one."""
+    n_bytes = path.stat().st_size
+    if n_bytes > MOST_BYTES:
+        raise ValueError(f"{path}: {n_bytes} bytes are no page of `ablate report`")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is no text in UTF-8, so no page of `ablate report`") from None

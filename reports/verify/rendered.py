@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from reports.page.embed import embed_experiment, plain, script_json
+from reports.page.version import WRITTEN_BY
 from reports.page.write import PageSource, draw_page, judged
 from reports.stats.digits import moved
+from reports.verify.markup import check_markup, plainly
 from reports.verify.page import Page, Printed, read_page
 from reports.verify.same import numbers_of, same_data, same_drawn, same_text, shortened
 
@@ -27,20 +30,41 @@ def check_rendered(page: Page) -> Iterator[str]:
     Words, numbers, rows and figures must be the same.
     """
     experiments = [judged(data) for data in page.data["experiments"]]
-    made = remade(experiments, (0,))
+    made = remade(experiments, (0,), page.refresh_s)
     for sides in SIDES:
-        if any(compared(page, made)):
-            made += remade(experiments, sides)
+        if any(compared(page, made)) or any(check_markup(page, made)):
+            made += remade(experiments, sides, page.refresh_s)
+    yield from check_carried_data(page, experiments)
     yield from compared(page, made)
+    yield from check_markup(page, made)
 
 
-def remade(experiments: Sequence[PageSource], sides: Sequence[int | None]) -> list[Page]:
+def remade(
+    experiments: Sequence[PageSource],
+    sides: Sequence[int | None],
+    refresh_s: float | None = None,
+) -> list[Page]:
     """The pages of these experiments, every computed number moved to each side."""
     pages = []
     for side in sides:
         with moved(side):
-            pages.append(read_page(draw_page(experiments)))
+            pages.append(read_page(draw_page(experiments, refresh_s=refresh_s)))
     return pages
+
+
+def check_carried_data(page: Page, experiments: Sequence[PageSource]) -> Iterator[str]:
+    """The data in a page: written as this program writes them, with nothing that no page has."""
+    if page.embedded != script_json(page.data):
+        yield "the data in the page are not written as `ablate report` writes them"
+    for key in page.data.keys() - {"format", "experiments", WRITTEN_BY}:
+        yield f"the data in the page hold {plainly(key)}, which no page has"
+    for data, experiment, _ in experiments:
+        again = plain(embed_experiment(experiment))
+        for key in data:
+            if key not in (*again, "figures"):
+                yield f"the data of {data['name']} hold {plainly(key)}, which no page has"
+            elif key not in ("plan", "figures") and data[key] != again[key]:
+                yield f"the data of {data['name']} hold other {key} than a page has"
 
 
 def compared(page: Page, made: Sequence[Page]) -> Iterator[str]:

@@ -8,19 +8,22 @@ and the curves: every planned run has its row, its loss is its curve's last poin
 3. effects, intervals, p values and verdict words, by formulas that share no code with the
 statistics (effects.py); 4. what was trained and what differed, from each
 run's own configuration (settings.py); 5. every word, number, row and figure, by running the
-comparison again on the rows rebuilt from the page (rendered.py), numbers compared as numbers
-(same.py; reports/stats/digits.py knows how far two machines may differ); 6. with a results
-directory, every row and curve against the run's files, and the files against their recorded
-digests (files.py).
+comparison again on the rows rebuilt from the page (rendered.py), and whatever else stands in its
+text (markup.py), numbers compared as numbers (same.py; reports/stats/digits.py knows how far two
+machines may differ); 6. with a results directory, every row and curve against the run's files, and
+the files against their recorded digests (files.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from harness.errors import UserError
 from reports.inputs.published_experiments import published_experiment
 from reports.page.embed import embed_experiment, plain, table_rows
+from reports.page.version import WRITTEN_BY, version
 from reports.verify.effects import check_effects, check_word, is_anytime
 from reports.verify.files import check_results
+from reports.verify.markup import plainly
 from reports.verify.page import Embedded, Page, Printed, Row, read_page
 from reports.verify.rendered import check_rendered
 from reports.verify.rows import check_aggregates, check_rows, compared_rows, outcomes_of
@@ -28,12 +31,44 @@ from reports.verify.same import same_data
 from reports.verify.settings import check_settings
 
 
+class OtherVersionError(ValueError):
+    """A page that another version of this program wrote: nobody here knows what it would say."""
+
+
 def verify(report_path: Path, results: Path | None = None) -> list[str]:
     """Every disagreement found, in words; an empty list means that the page says what its data say.
 
-    Raises ValueError where the file is no report.
+    Raises OtherVersionError where what disagrees may be another version's way to say it, ValueError
+    where the file is no report.
     """
     page = read_page(report_path)
+    try:
+        disagreements = check_data(page, results)
+        rendered = list(check_rendered(page))
+    except UserError:
+        raise
+    except Exception as error:  # whatever a stranger's data may lead to
+        raise ValueError(
+            f"{report_path}: its data are not those of a page, {type(error).__name__}:"
+            f" {str(error).partition(chr(10))[0][:200]}; write it again from its results"
+        ) from error
+    if not rendered or page.data.get(WRITTEN_BY) == version():
+        return disagreements + rendered
+    writer = plainly(str(page.data.get(WRITTEN_BY) or "not named"))
+    other = (
+        f"its words are not those of this version of the program ({version()}, the writer is"
+        f" {writer}) and are not vouched for, the first: {rendered[0]}"
+    )
+    if disagreements:
+        return [*disagreements, other]
+    raise OtherVersionError(
+        f"{report_path}: the values that it carries follow from its rows, but {other}; verify it"
+        " with the version that wrote it, or write it again with this one"
+    )
+
+
+def check_data(page: Page, results: Path | None) -> list[str]:
+    """What disagrees by the second path and by the files, in words."""
     disagreements: list[str] = []
     for index, data in enumerate(page.data["experiments"]):
         name = data["plan"]["name"]
@@ -48,7 +83,7 @@ def verify(report_path: Path, results: Path | None = None) -> list[str]:
             checks.append(check_results(data, rows, results))
         for check in checks:
             disagreements += [f"{name}: {sentence}" for sentence in check]
-    return disagreements + list(check_rendered(page))
+    return disagreements
 
 
 def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]) -> Iterator[str]:
