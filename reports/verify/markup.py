@@ -15,7 +15,7 @@ from reports.verify.same import NUMBER, same_drawn, same_text, shortened
 
 PIECE = re.compile(r"(<[^<>]*>)")
 ATTRIBUTE = re.compile(r'(\s[\w:-]+="[^"]*")')
-WHOLE_UP_TO = 60  # letters; of longer texts the place is told where they part
+SHOWN_WHOLE = 60  # letters; of longer texts the place is told where they part
 BEFORE = 15  # letters before that
 MOST_TOLD = 20  # places
 MOST_ALIGNED = 20_000  # pieces; of a page that differs in more only the first is told
@@ -30,16 +30,14 @@ def check_markup(page: Page, made: Sequence[Page]) -> Iterator[str]:
         return
     printed = PIECE.split(page.markup)
     options = [PIECE.split(other.markup) for other in made]
-    for place, (line, sentence) in enumerate(differences(printed, options)):
+    for place, (line, sentence) in enumerate(parted(printed, options)):
         if place == MOST_TOLD:
             yield "and more of that kind"
             return
         yield f"line {line}: {sentence}"
 
 
-def differences(
-    printed: Sequence[str], options: Sequence[Sequence[str]]
-) -> Iterator[tuple[int, str]]:
+def parted(printed: Sequence[str], options: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
     """(line of the page, what is otherwise there)."""
     expected = options[0]
     as_many = [option for option in options if len(option) == len(expected)]
@@ -103,7 +101,7 @@ def otherwise(printed: str, expected: str) -> str:
         return f"'{plainly(printed)}' does not follow from the data in the page"
     if not printed:
         return f"'{plainly(expected)}' follows from the data in the page and is missing"
-    if max(len(printed), len(expected)) > WHOLE_UP_TO:
+    if max(len(printed), len(expected)) > SHOWN_WHOLE:
         letters = enumerate(zip(printed, expected, strict=False))
         parting = next((i for i, (a, b) in letters if a != b), min(len(printed), len(expected)))
         begin = max(0, parting - BEFORE)

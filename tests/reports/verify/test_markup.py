@@ -13,7 +13,7 @@ from harness.run.parse import parse_json
 from reports.inputs.load import load
 from reports.page.embed import script_json
 from reports.page.write import judged, write_report
-from reports.verify.markup import check_markup, differences, same_piece
+from reports.verify.markup import check_markup, parted, same_piece
 from reports.verify.page import DATA, Page, read_page
 from reports.verify.rendered import remade
 from reports.verify.verify import OtherVersionError, verify
@@ -177,7 +177,7 @@ def test_numbers_that_two_processors_write_are_the_same_numbers() -> None:
     assert not same_piece('<path d="M96.8 2" r="1">', ['<path d="M96.8 2">'])
     printed = ["<p>", "p = 0.035", "</p>"]
     options = [["<p>", "p = 0.034", "</p>"], ["<p>", "p = 0.035", "</p>"]]
-    assert [*differences(printed, options)] == []
-    assert [*differences(printed, options[:1])] == [
+    assert [*parted(printed, options)] == []
+    assert [*parted(printed, options[:1])] == [
         (1, "'p = 0.035' stands where the data in the page give 'p = 0.034'")
     ]
