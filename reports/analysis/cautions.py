@@ -53,8 +53,16 @@ class Caution(enum.Enum):
         "All runs were made on one node: a time claim holds on this node. Repeat it on another."
     )
     NO_SHARED_NODE = (
-        "Arm and baseline never ran on the same node: their times also differ by node (up to 8 %). "
-        "Run them in one block."
+        "Arm and baseline share no block on one node: their times also differ by node (up to 8 %), "
+        "and the interval carries that. Run both on one node."
+    )
+    STICKY_NODE = (
+        "An arm always ran on one node and the baseline elsewhere too, or the reverse: only times "
+        "of one seed and node are compared. Run all arms on one node, or let chance place them."
+    )
+    SPLIT_BLOCK = (
+        "The runs of some seeds were made on several nodes: times are compared within seed and "
+        "node, so that runs without a partner there count less. Give all runs one node."
     )
     DISTURBED = (
         "The times of some runs were disturbed, as the run table says: where a machine stood "

@@ -11,7 +11,12 @@ from harness.run.plan import Plan
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
 from reports.analysis.comparison import Metric, Pair, comparison_of
-from reports.analysis.machines import environment_change, nodes_unknown
+from reports.analysis.machines import (
+    cut_by_node,
+    environment_change,
+    nodes_unknown,
+    on_several_nodes,
+)
 from reports.analysis.outcomes import arm_outcomes, noise_floor
 from reports.analysis.published import beside_the_published
 from reports.analysis.time_estimates import decompositions, time_effects, time_estimates
@@ -115,7 +120,7 @@ def _compared(experiment: Experiment, use: samples.Usable, level: float) -> _Com
         arms=use.arms[1:],
         losses=losses,
         losses_at=samples.at_budget(losses, budget),
-        times_at=samples.at_budget(times, samples.shared_budget(times, use.arms)),
+        times_at=cut_by_node(samples.at_budget(times, samples.shared_budget(times, use.arms))),
         budget=budget,
         anytime=samples.watched(experiment),
         level=level,
@@ -166,21 +171,24 @@ def _compare_samples(
         effects = analyse(measured, of_baseline, level=compared.level, alters_noise=noisy)
     shared = _shared(compared, metric, runs, m)
     if metric in MEASURED_TIMES:
-        effects = _with_unknown_nodes(compared, runs, effects, m)
+        effects = _with_nodes(compared, runs, effects, m)
     for arm, effect in effects.items():
         pair = Pair(arm=arm, effect=effect, of_arm=measured[arm], of_baseline=of_baseline)
         yield comparison_of(shared, pair)
 
 
-def _with_unknown_nodes(
+def _with_nodes(
     compared: _Compared, runs: pd.DataFrame, effects: dict[str, Effect], m: int
 ) -> dict[str, Effect]:
-    """Differences of times whose nodes are unknown carry the noise between nodes."""
+    """Differences of times carry the noise between nodes where they may hold it.
+
+    Where nodes are unknown, and where arm and baseline share no block on one node."""
     widened = {}
     for arm, effect in effects.items():
         pair = (arm, compared.baseline)
         widened[arm] = effect
-        if samples.any_imported(runs, *pair) and nodes_unknown(runs, *pair):
+        across = not effect.n_blocks and on_several_nodes(runs, *pair)
+        if across or (samples.any_imported(runs, *pair) and nodes_unknown(runs, *pair)):
             noise = benchmark_noise().nodes
             widened[arm] = with_nodes(effect, noise, alpha=(1 - compared.level) / m, m=m)
     return widened

@@ -1,4 +1,8 @@
-"""On what runs were made, as far as it is known: machines, environments, nodes."""
+"""On what runs were made, as far as it is known: machines, environments, nodes.
+
+A block is to be one seed on one node. Where a cluster put its arms on several, times are compared
+within seed and node: `cut_by_node` makes every node of such a block a block of its own.
+"""
 
 from collections.abc import Sequence
 
@@ -57,3 +61,44 @@ def environment_change(runs: pd.DataFrame, arm: str, baseline: str) -> str | Non
 def nodes_unknown(runs: pd.DataFrame, *arms: str) -> bool:
     """Whether the nodes of some arm's runs are unknown."""
     return any(not known_values(runs, arm, "node") for arm in arms)
+
+
+def cut_by_node(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs, a block that several known nodes made cut into one block for each of them."""
+    blocks, nodes = runs["block"].tolist(), runs["node"].astype(str).tolist()
+    nodes_of: dict[object, set[str]] = {}
+    for block, node in zip(blocks, nodes, strict=True):
+        if not pd.isna(block) and node not in NOT_KNOWN:
+            nodes_of.setdefault(block, set()).add(node)
+    if not any(len(names) > 1 for names in nodes_of.values()):
+        return runs
+    cut = []
+    for block, node in zip(blocks, nodes, strict=True):
+        if len(nodes_of.get(block, ())) > 1:
+            block = f"{block} on {node}"
+        cut.append(block)
+    return runs.assign(block=pd.Series(cut, index=runs.index, dtype=object))
+
+
+def is_cut(runs: pd.DataFrame) -> bool:
+    """Whether some block of runs was cut by node."""
+    return any(isinstance(block, str) for block in runs["block"])
+
+
+def on_several_nodes(runs: pd.DataFrame, *arms: str) -> bool:
+    """Whether the nodes of the arms' runs are known, and more than one."""
+    names: set[str] = set()
+    for arm in arms:
+        names.update(known_values(runs, arm, "node"))
+    return len(names) > 1
+
+
+def is_sticky(runs: pd.DataFrame, *arms: str) -> bool:
+    """Whether one of the arms has several runs, all on one node, and another arm is elsewhere."""
+    if not on_several_nodes(runs, *arms):
+        return False
+    for arm in arms:
+        (nodes,) = columns_of(runs, arm, "node")
+        if len(nodes) > 1 and len(known_values(runs, arm, "node")) == 1:
+            return True
+    return False

@@ -14,6 +14,7 @@ from typing import Literal
 import pandas as pd
 
 from reports.analysis import samples
+from reports.analysis.machines import cut_by_node, on_several_nodes
 from reports.analysis.published import in_percent, judge, not_at_full_size
 from reports.analysis.types import PublishedWord
 from reports.inputs.experiment import Experiment
@@ -21,7 +22,7 @@ from reports.inputs.noise import PUBLISHED, benchmark_noise
 from reports.inputs.published import era_sd, read_table
 from reports.stats.contrasts import paired_t
 from reports.stats.digits import settled
-from reports.stats.intervals import Estimate
+from reports.stats.intervals import Estimate, total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +136,8 @@ def own_effect(
     """(effect, '') paired over shared blocks; (None, why) where it or its error is unknown.
 
     pair: the arm with the change and the one without."""
+    if metric == "step_ms":
+        runs = cut_by_node(runs)
     after, before = samples.sample(runs, pair[0], metric), samples.sample(runs, pair[1], metric)
     if after.n_diverged + before.n_diverged:
         return None, "runs diverged"
@@ -142,10 +145,13 @@ def own_effect(
         return None, "one of the two arms has no finished run"
     if metric == "step_ms" and not samples.same_hardware(runs, *pair):
         return None, "the two arms ran on different hardware"
-    value, se, df, _ = paired_t(after, before)
+    value, se, df, n_blocks = paired_t(after, before)
     if not se > 0:
         return None, "one run each has no error to judge by"
-    return Estimate(value=value, se=se, df=df), ""
+    effect = Estimate(value=value, se=se, df=df)
+    if metric == "step_ms" and not n_blocks and on_several_nodes(runs, *pair):
+        effect = total(effect, benchmark_noise().nodes.of_two)
+    return effect, ""
 
 
 def in_nats(value: float) -> str:

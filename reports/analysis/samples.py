@@ -13,6 +13,8 @@ from reports.analysis.cautions import Caution
 from reports.analysis.machines import (
     columns_of,
     environment_change,
+    is_cut,
+    is_sticky,
     nodes_unknown,
     same_machine,
 )
@@ -298,6 +300,10 @@ def time_warnings(runs: pd.DataFrame, arm: str, baseline: str) -> tuple[Caution,
         doubts.append(Caution.NO_SHARED_NODE)
     elif len(of_arm | of_baseline) == 1:
         doubts.append(Caution.ONE_NODE)
+    if is_sticky(runs, arm, baseline):
+        doubts.append(Caution.STICKY_NODE)
+    if is_cut(runs):
+        doubts.append(Caution.SPLIT_BLOCK)
     return tuple(doubts)
 
 

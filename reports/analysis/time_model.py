@@ -10,8 +10,10 @@ import pandas as pd
 from harness.run.plan import Plan
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
+from reports.analysis.machines import is_cut, on_several_nodes
 from reports.analysis.time_sequences import sequence
 from reports.inputs.experiment import Experiment
+from reports.inputs.noise import benchmark_noise
 from reports.stats.contrasts import Sample, block_means, paired_t
 from reports.stats.intervals import Estimate, Interval, total
 from reports.stats.loss_model import LossModel, Slope, fit, local_window
@@ -30,6 +32,8 @@ class TimeModel:
     runs: pd.DataFrame  # finished loss runs in the local window of budgets
     step: Mapping[str, Sample]  # log(ms per step)
     comparable: frozenset[str]  # arms timed on the baseline's hardware
+    elsewhere: frozenset[str]  # arms timed on other nodes than the baseline
+    is_cut: bool  # times of one seed come from several nodes
     why_not: str  # '' with a model
     warnings: tuple[Caution, ...]
 
@@ -47,6 +51,7 @@ class TimeModel:
         fitted = _fitted(experiment.plan, losses, arms)
         step = {arm: samples.sample(times_at, arm, "step_ms") for arm in arms}
         comparable = [arm for arm in arms if samples.same_hardware(times_at, arm, arms[0])]
+        elsewhere = [arm for arm in arms if on_several_nodes(times_at, arm, arms[0])]
         target = experiment.plan.target
         return cls(
             arms=fitted.arms,
@@ -55,17 +60,25 @@ class TimeModel:
             runs=fitted.runs,
             step=step,
             comparable=frozenset(comparable),
+            elsewhere=frozenset(elsewhere),
+            is_cut=is_cut(times_at),
             why_not=fitted.why_not,
             warnings=fitted.warnings,
         )
 
     def log_step(self, arm: str) -> Estimate | None:
-        """log of an arm's milliseconds per step; None for a single run, which has no error."""
+        """log of an arm's milliseconds per step; None for a single run, which has no error.
+
+        Where a seed's runs are on several nodes its error holds what one node may add."""
         x = self.step[arm].values
         if len(x) < 2:
             return None
         se = float(x.std(ddof=1)) / math.sqrt(len(x))
-        return Estimate(value=float(x.mean()), se=se, df=len(x) - 1.0)
+        of_runs = Estimate(value=float(x.mean()), se=se, df=len(x) - 1.0)
+        if not self.is_cut:
+            return of_runs
+        nodes = benchmark_noise().nodes
+        return total(of_runs, Estimate(value=0.0, se=nodes.sd, df=float(nodes.df)))
 
     def log_ratio(self, arm: str) -> Estimate | None:
         """log of time to target, arm over baseline: steps and step time by the delta method.
@@ -79,9 +92,12 @@ class TimeModel:
                 return None
             if not len(self.step[name].values):
                 return None
-        delta, se, df, _ = paired_t(self.step[arm], self.step[baseline])
+        delta, se, df, n_blocks = paired_t(self.step[arm], self.step[baseline])
         shift = self.model.shift(self.arms.index(arm))
-        return total(shift, Estimate(value=delta, se=se, df=df))
+        of_steps = Estimate(value=delta, se=se, df=df)
+        if not n_blocks and arm in self.elsewhere:
+            of_steps = total(of_steps, benchmark_noise().nodes.of_two)
+        return total(shift, of_steps)
 
     def resolved(self, arm: str) -> bool:
         """Whether the arm's slope is told apart from zero, and below it."""

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from reports.stats.contrasts import Effect
+from reports.stats.intervals import Estimate
 from reports.stats.simultaneous import Array
 
 
@@ -19,6 +20,11 @@ class NodeNoise:
     df: int
     largest: float  # ratio seen between two nodes, less one
     n_programs: int
+
+    @property
+    def of_two(self) -> Estimate:
+        """What the nodes of two arms may differ by, on the log of a time."""
+        return Estimate(value=0.0, se=math.sqrt(2.0) * self.sd, df=float(self.df))
 
 
 def between_nodes(programs: Sequence[Sequence[Array]]) -> NodeNoise:
@@ -56,7 +62,7 @@ def _within(nodes: Sequence[Array]) -> float:
 
 
 def with_nodes(effect: Effect, noise: NodeNoise, *, alpha: float, m: int) -> Effect:
-    """A difference of log times whose arms ran on one unknown node each.
+    """A difference of log times whose arms ran on nodes of their own, one each at worst.
 
     Its interval at 1 - alpha, one of m, carries both nodes' noise: the variances add, the degrees
     of freedom are Satterthwaite's. It is never narrower than the interval without. One that holds

@@ -20,7 +20,7 @@ from reports.verify.nodes import check_unknown_nodes
 from reports.verify.page import Embedded, Printed, Row
 from reports.verify.separate import check_separate
 from reports.verify.sequences import check_sequences
-from reports.verify.table import Table, near, on_scale
+from reports.verify.table import Table, arms_elsewhere, near, on_scale
 
 WORDS = {
     "val_loss": ("better", "worse"),
@@ -65,9 +65,12 @@ def check_effects(
         return
     if table.diverged:
         return
-    m = len(here)
+    m, elsewhere = len(here), arms_elsewhere(rows, here, plan["baseline"])
     if metric != "val_loss" and plan.get("imported"):
         yield from check_unknown_nodes(table, here, printed, m)
+    elif metric != "val_loss" and any(not table.differences(arm) for arm in elsewhere):
+        apart = [arm for arm in elsewhere if not table.differences(arm)]
+        yield from check_unknown_nodes(table, apart, printed, m)
     elif not table.n_blocks():
         yield from check_separate(table, here, printed, m)
     elif table.n_blocks() >= 2 and table.complete():

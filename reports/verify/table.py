@@ -31,7 +31,11 @@ class Table:
 
     @classmethod
     def of(cls, metric: str, baseline: str, rows: Sequence[Row]) -> "Table":
-        """The table of these rows, a block's mean where an arm has several runs in it."""
+        """The table of these rows, a block's mean where an arm has several runs in it.
+
+        Of times, a block that several nodes made is a block of each of them.
+        """
+        shared = set() if metric == "val_loss" else blocks_on_several_nodes(rows)
         blocks: dict[str, dict[Any, list[float]]] = {}
         loose: dict[str, list[float]] = {}
         diverged: dict[str, int] = {}
@@ -46,8 +50,11 @@ class Table:
             if metric != "val_loss":
                 value = math.log(value)
             loose.setdefault(arm, []).append(value)
+            block = row["block"]
+            if block in shared:
+                block = (block, row.get("node"))
             if row["block"] is not None:
-                blocks.setdefault(arm, {}).setdefault(row["block"], []).append(value)
+                blocks.setdefault(arm, {}).setdefault(block, []).append(value)
         means: dict[str, dict[Any, float]] = {}
         for arm, in_blocks in blocks.items():
             means[arm] = {block: fmean(values) for block, values in in_blocks.items()}
@@ -80,6 +87,25 @@ class Table:
     def one_run_a_block(self) -> bool:
         """Whether no arm with blocks repeats one or has a run outside them."""
         return all(len(self.loose[arm]) == len(in_blocks) for arm, in_blocks in self.blocks.items())
+
+
+def blocks_on_several_nodes(rows: Sequence[Row]) -> set[Any]:
+    """The blocks whose rows name more than one node."""
+    found: dict[Any, set[str]] = {}
+    for row in rows:
+        if row["block"] is not None and row.get("node"):
+            found.setdefault(row["block"], set()).add(row["node"])
+    return {block for block, nodes in found.items() if len(nodes) > 1}
+
+
+def arms_elsewhere(rows: Sequence[Row], arms: Sequence[str], baseline: str) -> list[str]:
+    """The arms that, with the baseline, ran on more nodes than one."""
+    nodes: dict[str, set[str]] = {}
+    for row in rows:
+        if row.get("node"):
+            nodes.setdefault(row["arm"], set()).add(row["node"])
+    base = nodes.get(baseline, set())
+    return [arm for arm in arms if len(nodes.get(arm, set()) | base) > 1]
 
 
 def on_scale(value: float | None, metric: str) -> float:
