@@ -40,7 +40,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def strange(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """A results folder of a stranger: its plan names a repository and interpreters that start programs."""
     mark = folder / "mark"
-    assert ablate("ab", "old.py", "new.py", "-n", 2, *CPU) == 0
+    (folder / "marks").mkdir()
+    turns = ("--env", f"MARKS={folder / 'marks'}")  # the same losses in every session
+    assert ablate("ab", "old.py", "new.py", "-n", 2, *CPU, *turns) == 0
     repo = evil_repository(folder / "evil" / "repo", mark)
     python = program(folder / "evil" / "python", mark)
     path = Path("results/experiments/ab-old-new/experiment.json")
