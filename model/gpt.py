@@ -271,11 +271,11 @@ class GPT(nn.Module):
             else [None] * len(self.blocks)
         )
         n_encoder = len(self.blocks) // 2
-        weights = self.skip_weights.unbind() if self.skip_weights is not None else ()
         skips: list[Tensor] = []
         for i, block in enumerate(self.blocks):
-            if i >= n_encoder and skips:
-                x = x + weights[i - n_encoder] * skips.pop()
+            if self.skip_weights is not None and i >= n_encoder and skips:
+                # by index: unbound, a compiled pass would write three more streams and read three
+                x = x + self.skip_weights[i - n_encoder] * skips.pop()
             x, own_v = block(x, x0, rotary, mask, first_v if self.first_values else sources[i])
             first_v = own_v if first_v is None else first_v
             if self.skip_weights is not None and i < n_encoder:

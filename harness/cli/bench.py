@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import app
+from harness.cli.bench_sides import Asked, side
 from harness.cli.lookup import parse_overrides
 from harness.cli.options import Json
 from harness.cli.table import print_json, print_table
@@ -22,18 +23,6 @@ UNITS = {
     "matrix_flops_per_s": 1e9,
 }
 WORDS = {1e6: "million", 1e9: "billion"}
-
-
-def side(text: str, preset: str | None) -> tuple[str, Content]:
-    """One side of --compare: a preset's name, or KEY=VALUE,... on the preset of the command."""
-    if "=" not in text:
-        return text, {}
-    if preset is None:
-        raise UserError(
-            f"--compare {text}: a setting needs a preset, for example `ablate bench r08 --compare"
-            f" {text} ...`"
-        )
-    return preset, parse_overrides(text.split(","), None)
 
 
 def candidate(
@@ -76,9 +65,32 @@ def bench(
         tuple[str, str] | None,
         typer.Option(metavar="A B", help="interleave two presets, or two settings KEY=VALUE,..."),
     ] = None,
+    traffic: Annotated[
+        bool,
+        typer.Option("--traffic", help="of a pass on an H100 that need not be here: its code"),
+    ] = False,
+    bandwidth: Annotated[
+        float | None, typer.Option(metavar="GB/S", help="of that GPU's memory (3350)")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Step time, throughput, memory of a preset here, and where a step's time goes."""
+    if preset is None and compare is None:
+        raise UserError("bench needs a preset: `ablate bench r08`; `ablate records` lists them")
+    fields = parse_overrides(settings, None)
+    asked = Asked(preset, fields, scale=scale, compare=compare, bandwidth=bandwidth)
+    if traffic:
+        from harness.cli.bench_traffic import tell
+
+        tell(asked, json=json)
+    elif bandwidth is not None:
+        raise UserError(f"--bandwidth {bandwidth:g}: is asked of --traffic alone")
+    else:
+        time_here(asked, steps=steps, json=json)
+
+
+def time_here(asked: Asked, *, steps: int, json: bool) -> None:
+    """Take steps of a preset, or of two sides in turn, and print what they took."""
     from harness.bench.breakdown import breakdown
     from harness.bench.steps import compare as interleaved
     from harness.bench.steps import measure, resolve
@@ -87,20 +99,17 @@ def bench(
 
     if steps < 1:
         raise UserError(f"--steps {steps}: must be at least 1")
-    if preset is None and compare is None:
-        raise UserError("bench needs a preset: `ablate bench r08`; `ablate records` lists them")
     device = find_device()
-    scale = scale or ("gpt2" if device == "cuda" else "tiny")
-    common = parse_overrides(settings, None)
+    scale = asked.scale or ("gpt2" if device == "cuda" else "tiny")
+    preset, compare, common = asked.preset, asked.compare, asked.settings
     machine = describe_environment(None).lock
     about = {"scale": scale, "device": device, "torch": machine.get("torch"), "preset": preset}
     if compare is not None:
-        sides = [side(text, preset) for text in compare]
-        made = [
-            candidate(name, {**common, **fields}, scale=scale, device=device)
-            for name, fields in sides
-        ]
-        times = asdict(interleaved(*made, steps=steps))
+        sides = []
+        for text in compare:
+            name, fields = side(text, preset)
+            sides.append(candidate(name, {**common, **fields}, scale=scale, device=device))
+        times = asdict(interleaved(*sides, steps=steps))
         result = {**about, "a": compare[0], "b": compare[1], **times}
         print_json(result) if json else print_table([{k: result[k] for k in PAIR_COLUMNS}])
         return
@@ -116,10 +125,13 @@ def bench(
     parts = [asdict(part) for part in breakdown(one)]
     if json:
         print_json({**result, "breakdown": parts})
-        return
-    print_table(
-        [row for name, value in result.items() if value is not None for row in [line(name, value)]]
-    )
+    else:
+        print_measured(result, parts)
+
+
+def print_measured(result: Content, parts: list[Content]) -> None:
+    """The figures of one preset, a line each, and the parts of a step."""
+    print_table([line(name, value) for name, value in result.items() if value is not None])
     print()
     print_table([{**row, "share": f"{100 * row['share']:.1f} %"} for row in parts])
 
