@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from reports.analysis.machines import environment_change
 from reports.inputs.history import ArmFigures, Link
 from reports.inputs.noise import BenchmarkNoise
 from reports.stats.contrasts import Sample, analyse
@@ -138,7 +139,7 @@ def _timed(
         total=total,
         verdict=verdict,
         why=_why(verdict, learning, systems, min(arm.n, parent.n)),
-        environment=_environment(arm, parent),
+        environment=environment_change(arm.environment, parent.environment),
         settling=_settling(arm, parent, total, noise) if verdict is UNRESOLVED else None,
     )
 
@@ -166,7 +167,7 @@ def _by_steps(
         total=learning,
         verdict=verdict,
         why=_why(verdict, learning, None, min(arm.n, parent.n)),
-        environment=_environment(arm, parent),
+        environment=environment_change(arm.environment, parent.environment),
         settling=_settling(arm, parent, learning, noise) if verdict is UNRESOLVED else None,
     )
 
@@ -218,15 +219,6 @@ def _machines_differ(arm: ArmFigures, parent: ArmFigures) -> str | None:
     if arm.gpu and parent.gpu and arm.gpu != parent.gpu:
         return f"other hardware: {arm.gpu} against {parent.gpu}"
     return None
-
-
-def _environment(arm: ArmFigures, parent: ArmFigures) -> str | None:
-    parts = []
-    for name in ("driver", "CUDA", "torch"):
-        here, there = arm.versions.get(name), parent.versions.get(name)
-        if here and there and here != there:
-            parts.append(f"{name} {here} instead of {there}")
-    return ", ".join(parts) or None
 
 
 def _why(verdict: ChainVerdict, learning: Gain, systems: Gain | None, n: int) -> str:

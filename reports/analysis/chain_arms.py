@@ -4,11 +4,9 @@ from collections.abc import Mapping
 
 from harness.run.plan import Plan
 from reports.analysis import samples
-from reports.analysis.machines import known_values
+from reports.analysis.machines import environment_of, known_values
 from reports.inputs.experiment import Experiment
 from reports.inputs.history import ArmFigures, Link
-
-VERSIONS = {"driver": "driver", "CUDA": "cuda", "torch": "torch"}  # word -> column
 
 
 def chain_links(plan: Plan, parents: Mapping[str, str] | None = None) -> list[Link]:
@@ -47,9 +45,6 @@ def figures_of_experiment(experiment: Experiment) -> dict[str, ArmFigures]:
         of_arm = samples.sample(losses, arm, "val_loss")
         if not len(of_arm.values) + of_arm.n_diverged:
             continue
-        versions = {}
-        for word, column in VERSIONS.items():
-            versions[word] = "/".join(known_values(times, arm, column))
         steps = losses.loc[losses["arm"] == arm, "steps"].dropna()
         figures[arm] = ArmFigures(
             name=arm,
@@ -62,7 +57,7 @@ def figures_of_experiment(experiment: Experiment) -> dict[str, ArmFigures]:
             log_step_ms=samples.sample(times, arm, "step_ms").values,
             gpu="/".join(known_values(times, arm, "gpu")),
             n_gpus=_n_gpus(known_values(times, arm, "n_gpus")),
-            versions=versions,
+            environment=environment_of(times, arm),
         )
     return figures
 

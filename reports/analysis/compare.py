@@ -14,6 +14,7 @@ from reports.analysis.comparison import Metric, Pair, comparison_of
 from reports.analysis.machines import (
     cut_by_node,
     environment_change,
+    environment_of,
     nodes_unknown,
     on_several_nodes,
 )
@@ -266,7 +267,8 @@ def _environment_notes(compared: _Compared) -> list[str]:
         effect = arm.environment_effect
         if compared.plan.imported and arm.name != compared.baseline:
             runs = compared.losses
-            effect = environment_change(runs, arm.name, compared.baseline)
+            of_baseline = environment_of(runs, compared.baseline)
+            effect = environment_change(environment_of(runs, arm.name), of_baseline)
         if effect:
             notes.append(f"{arm.name}: environment effect: {effect}.")
     if compared.plan.imported and nodes_unknown(compared.times_at, *compared.all_arms):

@@ -4,14 +4,15 @@ A block is to be one seed on one node. Where a cluster put its arms on several, 
 within seed and node: `cut_by_node` makes every node of such a block a block of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 MACHINE = ("device", "gpu", "n_gpus", "gpu_memory_gb")  # never compared in time where they differ
-ENVIRONMENT = ("driver", "cuda", "torch")  # a difference is part of the effect, and told
+# a difference is part of the effect, and told; column -> the word for it
+ENVIRONMENT = {"driver": "driver", "cuda": "CUDA", "torch": "torch"}
 NOT_KNOWN = ("", "None", "nan", "unknown", "<NA>")
 
 
@@ -45,16 +46,23 @@ def same_machine(runs: pd.DataFrame, arms: Sequence[str]) -> bool:
     return True
 
 
-def environment_change(runs: pd.DataFrame, arm: str, baseline: str) -> str | None:
+def environment_of(runs: pd.DataFrame, arm: str) -> dict[str, str]:
+    """What is known of the driver, CUDA and torch of an arm's runs, by column."""
+    known = {}
+    for column in ENVIRONMENT:
+        known[column] = "/".join(sorted(known_values(runs, arm, column)))
+    return known
+
+
+def environment_change(of_arm: Mapping[str, str], of_baseline: Mapping[str, str]) -> str | None:
     """How an arm's driver, CUDA or torch differ from the baseline's, None where nothing known does.
 
-    In words: 'torch 2.9.0 instead of 2.8.0'."""
+    In words: 'torch 2.9.0 instead of 2.8.0'. A column that is missing or '' is unknown."""
     parts = []
-    for column in ENVIRONMENT:
-        here, there = known_values(runs, baseline, column), known_values(runs, arm, column)
-        if here and there and set(here) != set(there):
-            word = "CUDA" if column == "cuda" else column
-            parts.append(f"{word} {'/'.join(there)} instead of {'/'.join(here)}")
+    for column, word in ENVIRONMENT.items():
+        here, there = of_baseline.get(column), of_arm.get(column)
+        if here and there and here != there:
+            parts.append(f"{word} {there} instead of {here}")
     return ", ".join(parts) or None
 
 

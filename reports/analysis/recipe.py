@@ -14,7 +14,6 @@ from harness.run.results import Result
 from reports.analysis import samples
 from reports.inputs.experiment import Experiment
 
-UNKNOWN = None  # of a setting that no run recorded
 PLUGIN = "plugin."  # settings of a plug-in: one that is not there is its default
 
 

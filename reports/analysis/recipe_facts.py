@@ -1,5 +1,6 @@
 """What a recipe says, fact by fact: None where no run tells it, a list where the runs differ."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -38,11 +39,14 @@ def departures(r: Recipe) -> list[str] | None:
 
 
 def setting_words(value: Any) -> str:
+    """A setting as a person reads it."""
     if value is None or value is False:
         return "off"
     if value is True:
         return "on"
-    return str(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def layers(r: Recipe) -> Any:

@@ -13,6 +13,7 @@ from reports.analysis.cautions import Caution
 from reports.analysis.machines import (
     columns_of,
     environment_change,
+    environment_of,
     is_cut,
     is_sticky,
     nodes_unknown,
@@ -290,7 +291,8 @@ def time_warnings(runs: pd.DataFrame, arm: str, baseline: str) -> tuple[Caution,
     doubts = []
     if not same_hardware(runs, arm, baseline):
         doubts.append(Caution.MIXED_HARDWARE)
-    if environment_change(runs, arm, baseline) is not None:
+    environments = environment_of(runs, arm), environment_of(runs, baseline)
+    if environment_change(*environments) is not None:
         doubts.append(Caution.OTHER_ENVIRONMENT)
     if any_imported(runs, arm, baseline) and nodes_unknown(runs, arm, baseline):
         doubts.append(Caution.NODE_UNKNOWN)

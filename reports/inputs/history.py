@@ -36,7 +36,7 @@ class ArmFigures:
     gpu: str = ""
     n_gpus: int = 0  # 0 where unknown
     n_diverged: int = 0  # beside the runs whose losses these are
-    versions: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)  # driver, cuda, torch
 
     @property
     def n(self) -> int:
@@ -108,7 +108,6 @@ def figures_of(rows: Iterable[Mapping[str, str]]) -> dict[str, dict[str, ArmFigu
 
 def _arm_figures(track: str, name: str, runs: Sequence[Mapping[str, str]]) -> ArmFigures:
     first = runs[0]
-    versions = {"driver": first["driver"], "CUDA": first["cuda"], "torch": first["torch"]}
     return ArmFigures(
         name=name,
         track=track,
@@ -119,7 +118,7 @@ def _arm_figures(track: str, name: str, runs: Sequence[Mapping[str, str]]) -> Ar
         log_step_ms=np.log(_numbers(runs, "step_ms")),
         gpu=first["gpu"],
         n_gpus=int(first["n_gpus"] or 0),
-        versions=versions,
+        environment={name: first[name] for name in ("driver", "cuda", "torch")},
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from harness.run.plan import Plan
 from reports.analysis.arm_columns import ARM_COLUMNS, ArmColumn
 from reports.analysis.arm_values import ArmRow
+from reports.analysis.headings import Heading
 from reports.analysis.types import Comparisons
 from reports.format import plural, show
 from reports.inputs.columns import Between, Column
@@ -178,13 +179,10 @@ def arm_columns(*keys: str) -> tuple[ArmColumn, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvidenceHeading:
-    """A heading, its meaning ({other}: what a row is compared with), what stands below it."""
+class EvidenceHeading(Heading):
+    """A heading ({other} in its meaning: what a row is compared with), what stands below it."""
 
-    text: str
-    meaning: str
     columns: tuple[Column[EvidenceRow], ...]
-    css: str = "num"
 
 
 EVIDENCE_HEADINGS = (

@@ -1,13 +1,12 @@
 """What a headline holds for, and what does not follow from it."""
 
 from harness.run.plan import Plan
+from reports.analysis import recipe_facts
 from reports.analysis.attribution import attributions
 from reports.analysis.recipe import Recipe
-from reports.analysis.recipe_columns import RECIPE_COLUMNS
 from reports.analysis.recipe_facts import RATE
 from reports.analysis.types import Comparisons
 from reports.format import interval, show
-from reports.inputs.columns import json_row
 from reports.inputs.experiment import Experiment
 
 NAMED_SHARES = 6  # of a Shapley design, in the headline
@@ -18,18 +17,18 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
     plan = recipe.plan
     if plan.evidence:
         return ""
-    facts = json_row(RECIPE_COLUMNS, recipe)
+    n_layers, width = recipe_facts.layers(recipe), recipe_facts.width(recipe)
     parts = []
-    if facts["layers"] is not None and facts["width"] is not None:
-        parts.append(f"{facts['layers']} layers of width {facts['width']}")
-    elif facts["layers"] is not None:
-        parts.append(f"{facts['layers']} layers")
+    if n_layers is not None and width is not None:
+        parts.append(f"{n_layers} layers of width {width}")
+    elif n_layers is not None:
+        parts.append(f"{n_layers} layers")
     if outcome.budget is not None:
         parts.append(f"{outcome.budget} steps")
     rates = rate_words(recipe)
     if rates:
         parts.append(rates)
-    if facts["corpus"] is not None:
+    if recipe_facts.corpus(recipe) is not None:
         parts.append(f"on {plan.corpus.name}")
     sentences = []
     if parts:
@@ -51,7 +50,7 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
 def rate_words(recipe: Recipe) -> str:
     """Whose learning rates the arms trained at; '' where nobody knows."""
     plan = recipe.plan
-    rates = json_row(RECIPE_COLUMNS, recipe)["rates"]
+    rates = recipe_facts.rates(recipe)
     if rates is None:
         return ""
     if plan.estimand == "retuned" and not plan.axes:

@@ -23,18 +23,21 @@ NAMED = 4  # arms that a sentence names; the rest is counted
 
 
 def answer(outcome: Comparisons) -> str:
-    """The headline: sentences that answer the question as far as the runs allow."""
-    judged = [outcome.of(arm, outcome.primary) for arm in outcome.arms]
-    compared = [c for c in judged if c is not None]
-    if not compared:
+    """Sentences that answer the question as far as the runs allow."""
+    if not any(outcome.of(arm, outcome.primary) for arm in outcome.arms):
         return without_comparison(outcome)
     sentence = sentence_on(outcome, outcome.primary)
     if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
         sentence += f" {sentence_on(outcome, 'heldout_loss')}"
-    is_decided = any(c.kind in ("helps", "hurts") for c in compared)
-    if is_decided and any(c.exploratory for c in compared):
-        return f"{EXPLORATORY}{sentence}"
     return sentence
+
+
+def is_exploratory(outcome: Comparisons) -> bool:
+    """Whether the answer tells arms apart that nothing has confirmed."""
+    judged = [outcome.of(arm, outcome.primary) for arm in outcome.arms]
+    compared = [c for c in judged if c is not None]
+    is_decided = any(c.kind in ("helps", "hurts") for c in compared)
+    return is_decided and any(c.exploratory for c in compared)
 
 
 def sentence_on(outcome: Comparisons, name: str) -> str:

@@ -7,22 +7,12 @@ from typing import Any
 
 from harness.run.document import Document
 from reports.analysis.recipe import PLUGIN, Recipe, flat
+from reports.analysis.recipe_facts import setting_words
 from reports.page.embed import canonical
 from reports.page.tables import missing
 
 SIDE_BY_SIDE = 8  # arms whose settings stand in one table across; more do not fit a sheet of paper
 MANY_VALUES = 3  # values of one setting that a cell lists; of more it tells how many
-
-
-def setting_in_words(value: Any) -> str:
-    """A setting as a person reads it."""
-    if value is False or value is None:
-        return "off"
-    if value is True:
-        return "on"
-    if isinstance(value, str):
-        return value
-    return canonical(value)
 
 
 def settings_in_words(values: Sequence[Any], field: str) -> str:
@@ -33,7 +23,7 @@ def settings_in_words(values: Sequence[Any], field: str) -> str:
         return "unknown"
     if len(values) > MANY_VALUES:
         return f"{len(values)} values"
-    return " or ".join(setting_in_words(value) for value in values)
+    return " or ".join(setting_words(value) for value in values)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,15 @@ from reports.page.draw import palette_of
 from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page.recipe import RecipeBox, recipe_box
 from reports.page.scope import scope, shares_answer
-from reports.page.sentences import EXPLORATORY, Fact, answer, facts, notes, published_parts
+from reports.page.sentences import (
+    EXPLORATORY,
+    Fact,
+    answer,
+    facts,
+    is_exploratory,
+    notes,
+    published_parts,
+)
 from reports.page.settings import (
     Differences,
     EnvironmentFact,
@@ -117,15 +125,12 @@ def verdicts_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, 
 
 def headline(experiment: Experiment, outcome: Comparisons) -> str:
     """The answer; a Shapley design's begins with the shares."""
-    text = answer(outcome)
-    if experiment.plan.design != "shapley":
-        return text
-    shares, judged = shares_answer(experiment), text.removeprefix(EXPLORATORY)
-    if not shares:
-        return text
-    if experiment.plan.confirm:
-        return f"{shares} {judged}"
-    return f"{EXPLORATORY}{shares} {judged}"
+    text, unconfirmed = answer(outcome), is_exploratory(outcome)
+    if experiment.plan.design == "shapley":
+        shares = shares_answer(experiment)
+        if shares:
+            text, unconfirmed = f"{shares} {text}", not experiment.plan.confirm
+    return f"{EXPLORATORY}{text}" if unconfirmed else text
 
 
 def evidence_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, str]) -> Verdicts:

@@ -137,25 +137,6 @@ def _with_its_own_variance(
     return np.where(holds, variance, 0.0), np.where(holds, df, np.inf)
 
 
-def drawn_variances(y_RNK: Array, c_K: Array | None = None) -> tuple[Array, Array]:
-    """The two errors' variances for R experiments of N complete blocks and K arms at once.
-
-    As sums of squares would give them: (one variance of all arms (R,), per arm (R, K) that of the
-    contrast where the arm has its own and the others share one). Without c_K the contrast is that
-    arm minus another one."""
-    _, n, k = y_RNK.shape
-    of_blocks, of_arms = y_RNK.mean(2, keepdims=True), y_RNK.mean(1, keepdims=True)
-    left = y_RNK - of_arms - of_blocks + y_RNK.mean((1, 2), keepdims=True)
-    rss = (left**2).sum(1)
-    one, own, rest = split_variances(rss, rss.sum(1), n, k)
-    square, others = np.ones(k), np.ones(k)
-    if c_K is not None:
-        square = c_K**2
-        others = square.sum() - square
-    variance = np.maximum(own * square + rest * others, 0.0)
-    return one, np.where(square > 0, variance, 0.0)
-
-
 def split_variances(rss_RA: Array, whole_R: Array, n: int, k: int) -> tuple[Array, Array, Array]:
     """(one variance of all (R,), an arm's own and the others' (R, A)) in n blocks of k arms.
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from reports.stats.sequential import MOST_REACH, critical_t
 from reports.stats.simultaneous import max_t_quantile
-from reports.stats.two_way import drawn_variances, noisy_share
+from reports.stats.two_way import noisy_share, split_variances
 from reports.stats.unblocked import widening
 
 
@@ -125,6 +125,27 @@ def _separate(
     low = np.where(decided & (delta > 0), np.maximum(low, 0), low)
     high = np.where(decided & (delta < 0), np.minimum(high, 0), high)
     return Batch(delta=delta, low=low, high=high)
+
+
+def drawn_variances(
+    y_RNK: np.ndarray, c_K: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The two errors' variances for R experiments of N complete blocks and K arms at once.
+
+    As sums of squares would give them: (one variance of all arms (R,), per arm (R, K) that of the
+    contrast where the arm has its own and the others share one). Without c_K the contrast is that
+    arm minus another one."""
+    _, n, k = y_RNK.shape
+    of_blocks, of_arms = y_RNK.mean(2, keepdims=True), y_RNK.mean(1, keepdims=True)
+    left = y_RNK - of_arms - of_blocks + y_RNK.mean((1, 2), keepdims=True)
+    rss = (left**2).sum(1)
+    one, own, rest = split_variances(rss, rss.sum(1), n, k)
+    square, others = np.ones(k), np.ones(k)
+    if c_K is not None:
+        square = c_K**2
+        others = square.sum() - square
+    variance = np.maximum(own * square + rest * others, 0.0)
+    return one, np.where(square > 0, variance, 0.0)
 
 
 def contrast_half(y_RNK: np.ndarray, c_K: np.ndarray, alpha: float) -> np.ndarray:

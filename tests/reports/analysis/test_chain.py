@@ -40,7 +40,7 @@ def arm(
         log_step_ms=np.log(step_ms),
         gpu="NVIDIA H100",
         n_gpus=gpus,
-        versions={"driver": "550", "CUDA": "12.6", "torch": name},
+        environment={"driver": "550", "cuda": "12.6", "torch": name},
     )  # fmt: skip
 
 
