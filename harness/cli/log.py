@@ -84,13 +84,9 @@ def ends_of_log(path: Path) -> str:
     """A log, or where it is very long its beginning and its end."""
     from harness.run.guarded import MIB, ends_of
 
-    content, n_left_out = ends_of(path, SHOWN_MIB * MIB)
-    if not n_left_out:
-        return content.decode("utf-8", "replace")
-    half = SHOWN_MIB * MIB
-    gap = f"\n... {n_left_out} bytes are left out here ...\n"
-    head, tail = content[:half], content[half:]
-    return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
+    head, n_left_out, tail = ends_of(path, SHOWN_MIB * MIB)
+    gap = f"\n... {n_left_out} bytes are left out here ...\n".encode() if n_left_out else b""
+    return (head + gap + tail).decode("utf-8", "replace")
 
 
 @app.command()

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from harness.run.typed import FARTHEST
+
 MEASURED = frozenset((b"val_loss", b"train_loss", b"train_time", b"tel", b"trl"))
 LINE_LIMIT = 1 << 16  # bytes: a longer line is no line of a log
 MAX_SHOWN = 40  # characters of a text that is no number
@@ -170,6 +172,7 @@ def _loss(text: bytes) -> float:
         raise LogError(f"the loss {_shown(text)} is not a number") from None
     if value <= 0:
         raise LogError(f"the loss {_shown(text)} is impossible: cross entropy is above zero")
+    _check_far(value, f"the loss {_shown(text)}")
     return value
 
 
@@ -185,7 +188,15 @@ def _milliseconds(text: bytes | None, unit: bytes | None) -> float | None:
         raise LogError(f"the time {_shown(text)} is below zero")
     if not math.isfinite(value):
         return None
-    return value * UNITS_MS[unit]
+    value *= UNITS_MS[unit]
+    _check_far(value, f"the time {_shown(text)}")
+    return value
+
+
+def _check_far(value: float, words: str) -> None:
+    """Raises LogError for a number that no result can hold."""
+    if math.isfinite(value) and value > FARTHEST:
+        raise LogError(f"{words} is impossible: it is beyond {FARTHEST:g}")
 
 
 def _shown(text: bytes) -> str:

@@ -91,8 +91,14 @@ class DeviceLocks:
             with suppress(OSError):
                 self.folder.chmod(0o1777)
         called = self.identifiers.get(name, name).replace("/", "-")
-        flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(self.folder / f"{called}.lock", flags, 0o644)
+        path, flags = self.folder / f"{called}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with suppress(FileNotFoundError):
+            return os.open(path, flags)  # a kernel may refuse O_CREAT of another user's file
+        with suppress(FileExistsError):
+            file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+            os.fchmod(file, 0o644)  # whatever this user's umask says
+            return file
+        return os.open(path, flags)  # another process was faster
 
     def _unlock(self, name: str) -> None:
         file = self.held.pop(name, None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from harness.errors import UserError
 
 ANSWERS_WITHIN_S = 20
-CARDS = Path("/proc/driver/nvidia/gpus")  # a folder for each, while the driver is loaded
+DEVICES = Path("/dev")  # nvidia0 and so on, where this container may use a GPU of its host
 
 CURE = "restart the driver or the node, or hide the GPUs with CUDA_VISIBLE_DEVICES="
 
@@ -31,7 +31,7 @@ def list_gpus() -> list[str]:
             f"nvidia-smi does not answer within {ANSWERS_WITHIN_S:g} s, so nobody knows this "
             f"node's GPUs: {CURE}"
         ) from None
-    if lines is None and CARDS.is_dir() and any(CARDS.iterdir()):
+    if lines is None and any(DEVICES.glob("nvidia[0-9]*")):
         raise UserError(f"nvidia-smi fails on a node with GPUs: {CURE}")
     return [line for line in lines or () if line.startswith("GPU ")]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.run.digests import canonical
+from harness.run.files import write_new
 
 KEY_BYTES = 32
 
@@ -31,17 +32,25 @@ def _key(*, make: bool) -> bytes | None:
         path = key_file()
         if make and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
             with suppress(FileExistsError):  # another process was faster: its key counts
-                os.link(beside, path)
-            beside.unlink()
+                write_new(path, secrets.token_bytes(KEY_BYTES), mode=0o600)
         key = path.read_bytes()
     except (OSError, RuntimeError):  # no home, or one that cannot be written
         return None
     return key if len(key) == KEY_BYTES else None
+
+
+def can_keep_key() -> bool:
+    """Whether this user has a key, or a folder in which one can be made."""
+    if _key(make=False) is not None:
+        return True
+    try:
+        place = key_file().parent
+    except RuntimeError:  # no home
+        return False
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
 def mark_of(what: Any) -> str | None:

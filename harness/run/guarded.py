@@ -17,6 +17,7 @@ import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import RawIOBase
 from pathlib import Path
 
 from harness.errors import UserError
@@ -154,37 +155,37 @@ def _check_regular(facts: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(facts.st_mode):
         raise RefusedFileError(errno.EINVAL, "is no regular file", path)
     if facts.st_size > most_bytes(path):
-        words = f"is larger than the {most_bytes(path) // MIB} MiB that such a file may have"
-        raise RefusedFileError(errno.EFBIG, words, path)
+        raise _too_large(path)
+
+
+def _too_large(path: str) -> RefusedFileError:
+    words = f"is larger than the {most_bytes(path) // MIB} MiB that such a file may have"
+    return RefusedFileError(errno.EFBIG, words, path)
 
 
 def chunks_of(path: Path | str, *, below: int = IN_FOLDER) -> Iterator[bytes]:
-    """The content of a file, piece by piece, as far as it may go."""
+    """The content of a file, piece by piece.
+
+    Raises OSError, at once, where it is missing or must not be opened; later, where it grew too
+    large meanwhile.
+    """
+    file = os.fdopen(open_file(path, below=below), "rb", buffering=0)
+    return _pieces(file, str(path))
+
+
+def _pieces(file: RawIOBase, path: str) -> Iterator[bytes]:
     left = most_bytes(path)
-    descriptor = open_file(path, below=below)
-    try:
-        while left > 0:
-            piece = os.read(descriptor, min(_CHUNK, left))
-            if not piece:
-                return
+    with file:
+        while piece := file.read(_CHUNK):
             left -= len(piece)
+            if left < 0:
+                raise _too_large(path)
             yield piece
-    finally:
-        os.close(descriptor)
 
 
 def read_bytes(path: Path | str, *, below: int = IN_FOLDER) -> bytes:
     """A file's content; raises OSError where it is missing or must not be opened."""
-    descriptor = open_file(path, below=below)
-    try:
-        pieces = [os.read(descriptor, _CHUNK)]
-        size, most = len(pieces[0]), most_bytes(path)
-        while pieces[-1] and size <= most:
-            pieces.append(os.read(descriptor, _CHUNK))
-            size += len(pieces[-1])
-    finally:
-        os.close(descriptor)
-    return b"".join(pieces) if len(pieces) > 2 else pieces[0]
+    return b"".join(chunks_of(path, below=below))
 
 
 def read_text(path: Path | str, *, below: int = IN_FOLDER) -> str:
@@ -192,17 +193,17 @@ def read_text(path: Path | str, *, below: int = IN_FOLDER) -> str:
     return read_bytes(path, below=below).decode()
 
 
-def ends_of(path: Path | str, most: int, *, below: int = IN_FOLDER) -> tuple[bytes, int]:
-    """The first and the last `most` bytes of a file, and how many between them are left out."""
-    descriptor = open_file(path, below=below)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size <= 2 * most:
-            return os.pread(descriptor, 2 * most, 0), 0
-        head, tail = os.pread(descriptor, most, 0), os.pread(descriptor, most, size - most)
-        return head + tail, size - 2 * most
-    finally:
-        os.close(descriptor)
+def ends_of(path: Path | str, most: int, *, below: int = IN_FOLDER) -> tuple[bytes, int, bytes]:
+    """The first bytes of a file and the last, at most so many of each.
+
+    Between them: how many are left out.
+    """
+    with os.fdopen(open_file(path, below=below), "rb") as file:
+        head = file.read(most)
+        size = os.fstat(file.fileno()).st_size
+        n_left_out = max(0, size - len(head) - most)
+        file.seek(len(head) + n_left_out)
+        return head, n_left_out, file.read(most)
 
 
 def facts_of(

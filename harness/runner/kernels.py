@@ -18,16 +18,22 @@ try:
 except ImportError:  # not of this system
     fcntl = None  # type: ignore[assignment]
 
+CURE = "name a folder of yours in ABLATE_CACHE"
+
 
 def kernel_folder() -> Path:
-    """Of this user, in the node's folder for copies.
+    """Of this user, in the node's folder for copies, which users may share.
 
-    Raises UserError where another user has made it: kernels are code.
+    Raises UserError where it cannot be made, or another user has made it: kernels are code.
     """
-    folder = cache_root() / "kernels"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise UserError(f"{folder} is another user's: name a folder of yours in ABLATE_CACHE")
+    folder = cache_root() / f"kernels-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_ours = folder.stat().st_uid == os.getuid()
+    except OSError as error:
+        raise UserError(f"{folder}: {error.strerror}: {CURE}") from None
+    if not is_ours:
+        raise UserError(f"{folder} is another user's: {CURE}")
     return folder
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.provenance.launches import is_mark_of, mark_of
+from harness.provenance.launches import can_keep_key, is_mark_of, mark_of
 from harness.run.digests import short_digest
 from harness.run.document import Content
 from harness.run.files import write_json
@@ -75,8 +75,12 @@ def trusted(what: str, words: Iterable[str], *, trust: bool) -> list[str]:
     """What would be executed; raises UserError, which says it, where it is not trusted."""
     lines = list(dict.fromkeys(words))
     if not trust:
+        by_you = "by you"
+        if not can_keep_key():
+            by_you += " (what you launch is not known again: no key can be kept in your home;"
+            by_you += " name a folder in XDG_STATE_HOME)"
         raise UserError(
-            f"{what} was not launched here by you: it would execute {'; '.join(lines)}: "
+            f"{what} was not launched here {by_you}: it would execute {'; '.join(lines)}: "
             "look at that first, then add --trust"
         )
     return lines

@@ -13,7 +13,9 @@ import pytest
 from harness.run.guarded import (
     IN_ROOT,
     MIB,
+    MOST,
     RefusedFileError,
+    chunks_of,
     entries_in,
     is_file,
     is_name,
@@ -185,6 +187,7 @@ def test_no_file_of_a_run_leads_elsewhere_or_never_ends(
     ours = sorted((place / "ours" / "runs").iterdir())
     assert not [p for p in (place / "ours").rglob("*") if p.is_symlink() or p.is_fifo()]
     assert [run.name for run in ours] == [runs[0].name]  # the one whose sealed files are sound
+    assert not (ours[0] / "log.txt").exists()  # left out, as `merge` says
 
 
 @pytest.mark.slow
@@ -464,6 +467,21 @@ def test_only_what_lies_below_may_be_no_link(tmp_path: Path) -> None:
         read_bytes(f"{tmp_path}/real/runs/../runs/a/file", below=4)
     remove(tmp_path / "real" / "runs" / "b", below=2)
     assert (tmp_path / "real" / "runs" / "a" / "file").exists()
+
+
+def test_a_file_that_outgrows_its_bound_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MOST, "small", 10)
+    path = tmp_path / "small"
+    path.write_bytes(b"x" * 10)
+    assert read_bytes(path, below=1) == b"x" * 10
+    pieces = chunks_of(path, below=1)
+    assert next(pieces) == b"x" * 10
+    with path.open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(RefusedFileError, match="is larger than"):
+        list(pieces)
 
 
 def test_a_name_is_no_path_and_no_option() -> None:

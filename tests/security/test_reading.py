@@ -1,6 +1,8 @@
 """Looking at anybody's results starts nothing, whatever they name; git never starts what a repository names."""
 
+import errno
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +13,7 @@ from harness.errors import UserError
 from harness.foreign.commits import CommittedTree, commit_of, patched
 from harness.provenance.code import Code
 from harness.provenance.git import run_git
+from harness.provenance.launches import is_mark_of, key_file, mark_of
 from tests.foreign_bench import CPU, ablate, bench
 from tests.hostile import evil_repository, program, watched
 
@@ -127,7 +130,8 @@ def test_a_mark_of_another_user_is_none(
     assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU) == 0
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "another"))
     assert ablate("run", "ab-old-new", "--seeds", 2) == 2
-    assert "was not launched here by you" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "was not launched here by you: it would" in said
     assert not (folder / "another").exists()
 
 
@@ -138,7 +142,24 @@ def test_a_user_who_can_keep_no_key_is_told_what_is_executed(
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "file"))
     assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU) == 0
     assert ablate("run", "ab-old-new", "--seeds", 2) == 2
-    assert "add --trust" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no key can be kept in your home; name a folder in XDG_STATE_HOME" in said
+    assert "add --trust" in said
+
+
+def test_a_key_is_kept_in_a_home_without_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    mark = mark_of(["a", 1])
+    assert is_mark_of(mark, ["a", 1])
+    assert mark_of(["a", 1]) == mark
+    assert [path.name for path in (tmp_path / "state" / "ablate").iterdir()] == ["launch.key"]
+    assert key_file().stat().st_mode & 0o077 == 0
 
 
 # ---------------------------------------------------------------- git

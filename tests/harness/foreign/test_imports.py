@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,7 @@ def test_bad_files_get_a_line_each_and_the_rest_come_in(
     (logs / "good.txt").write_text(late_2024(3.28))
     (logs / "empty.txt").write_text("")
     (logs / "cut.txt").write_text(late_2024(3.28)[:-2000])
+    (logs / "far.txt").write_text(re.sub(r"val_loss:3\S+", "val_loss:1e150", late_2024(3.28)))
     (logs / "noise.txt").write_bytes(bytes(range(256)) * 50)
     (logs / "two\nlines\x1b[31m.txt").write_text("no log")
     (logs / "gone.txt").symlink_to("nowhere")
@@ -128,9 +130,9 @@ def test_bad_files_get_a_line_each_and_the_rest_come_in(
     assert ablate("import", logs, "--experiment", "x") == 1
     lines = capsys.readouterr().out.splitlines()
     refused = [line for line in lines if ": refused: " in line]
-    assert len(refused) == 8
+    assert len(refused) == 9
     assert all(line.isprintable() for line in lines)
-    assert "1 runs imported, 0 there already, 0 copies, 8 files refused" in lines[-1]
+    assert "1 runs imported, 0 there already, 0 copies, 9 files refused" in lines[-1]
     assert list(load("x").runs["status"]) == ["finished"]
 
 

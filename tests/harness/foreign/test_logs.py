@@ -175,6 +175,8 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "a loss that is none": (GOOD + "step:8/8 val_loss:3.3.3 train_time:80ms\n", "the loss '3.3.3' is not a number"),
     "a loss below zero": (GOOD + "step:8/8 val_loss:-3.3 train_time:80ms\n", "cross entropy is above zero"),
     "a time that is none": (GOOD + "step:8/8 val_loss:3.3 train_time:x80ms\n", "the time 'x80' is not a number"),
+    "a loss beyond all bounds": (GOOD + "step:8/8 val_loss:1e150 train_time:80ms\n", "the loss '1e150' is impossible"),
+    "a time beyond all bounds": (GOOD + "step:8/8 val_loss:3.3 train_time:1e150ms\n", "the time '1e150' is impossible"),
     "a clock that runs backwards": (GOOD + "step:11/12 val_loss:3\n", "step 11 of 12"),
     "one endless line": (b"step:" + b"1" * (1 << 20), "it has no validation loss"),
 }  # fmt: skip

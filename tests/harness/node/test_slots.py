@@ -1,5 +1,6 @@
 """Placement: no device twice, nothing beside an exclusive run, the order of the plan kept, nothing left waiting that fits."""
 
+import os
 import random
 import subprocess
 from collections.abc import Callable, Mapping
@@ -157,7 +158,7 @@ def test_the_first_run_of_a_configuration_compiles_before_its_siblings_start(
     assert r._go_on()
     assert len(Held.waiting) == 1
     cache = Held.waiting[0].args[2]
-    assert cache.parent.parent == tmp_path / "node" / "kernels"
+    assert cache.parent.parent == tmp_path / "node" / f"kernels-{os.getuid()}"
     other = kernel_cache(replace(compiled[0].spec, config={**compiled[0].spec.config, "model": {}}))
     assert other is not None
     assert other.parent == cache.parent  # kernels of every configuration lie together

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import UserError
+from harness.node import nvidia
+from harness.node.nvidia import list_gpus
 from harness.run.plan import Plan
 from harness.run.read import read_json
 from tests.fake_driver import FakeDriver
@@ -59,6 +62,18 @@ def test_a_driver_that_fails_plans_nothing_anew_on_the_cpu(
     code, _, err = matrix.run(*OFF)
     assert code == 2
     assert "was planned on cpu" in err
+
+
+def test_a_driver_that_fails_is_told_only_where_a_gpu_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
+    monkeypatch.setattr(nvidia, "DEVICES", tmp_path)
+    (tmp_path / "nvidiactl").touch()
+    assert list_gpus() == []
+    (tmp_path / "nvidia0").touch()
+    with pytest.raises(UserError, match="nvidia-smi fails on a node with GPUs"):
+        list_gpus()
 
 
 def test_a_plan_for_gpus_does_not_run_where_there_are_none(tmp_path: Path) -> None:

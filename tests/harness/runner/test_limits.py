@@ -1,7 +1,9 @@
 """When the runner ends a run: by a worker that only answers, on a clock that the test moves."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,7 @@ from harness.runner import execute as executing
 from harness.runner import local
 from harness.runner.execute import START_S, Execution, execute
 from harness.runner.executor import ExecutorOptions, RunLimits, stop_signals
-from harness.runner.kernels import kernel_cache
+from harness.runner.kernels import kernel_cache, kernel_folder
 from harness.runner.local import Runner
 from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.unchanged import check_unchanged
@@ -207,6 +209,24 @@ def test_compiled_kernels_have_a_folder_where_there_are_any(
     config = {**SPEC.config, "system": {"compile": wish}}
     cache = kernel_cache(replace(SPEC, config=config, device=device))
     assert (cache is not None) == compiles
+
+
+def test_users_of_one_cache_have_kernels_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    ours = kernel_folder()
+    for uid in (4242, 4243):
+        monkeypatch.setattr(os, "getuid", lambda uid=uid: uid)
+        with suppress(UserError):  # here it belongs to whoever tests
+            kernel_folder()
+    folders = list((tmp_path / "cache").iterdir())
+    assert len(folders) == 3
+    assert ours in folders
+    monkeypatch.setenv("ABLATE_CACHE", str(ours / "file"))
+    (ours / "file").write_text("in the way")
+    with pytest.raises(UserError, match=r"kernels-4243: Not a directory: name a folder of yours"):
+        kernel_folder()
 
 
 # ---------------------------------------------------------------- signals

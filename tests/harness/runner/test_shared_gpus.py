@@ -1,6 +1,8 @@
 """Two runners on one node, in results folders of their own, never use a GPU at the same time."""
 
+import errno
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -66,6 +68,30 @@ def test_who_needs_several_gpus_comes_before_those_that_come_later(tmp_path: Pat
     assert second.take(["0", "1"], 2) == ("0", "1")
     second.release(["0", "1"])
     assert third.take(["0", "1"], 1) == ("0",)
+
+
+def test_a_gpu_that_another_user_has_is_not_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def protected(path: Path, flags: int, *rest: int) -> int:
+        """As kernels open files of another user in a folder that everybody may write."""
+        if flags & os.O_CREAT and path.exists():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real(path, flags, *rest)
+
+    mask = os.umask(0o077)
+    try:
+        theirs, ours = (DeviceLocks({"0": "GPU-a"}, tmp_path) for _ in range(2))
+        assert theirs.take(["0"], 1) == ("0",)
+    finally:
+        os.umask(mask)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
+    monkeypatch.setattr(os, "open", protected)
+    assert ours.take(["0"], 1) is None
+    theirs.release(["0"])
+    assert ours.take(["0"], 1) == ("0",)
 
 
 def test_a_gpu_has_one_lock_whatever_a_runner_calls_it(tmp_path: Path) -> None:
