@@ -1,6 +1,7 @@
 """The device of an experiment: part of its plan, and another one is taken only where asked for."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,8 @@ def device_of_plan(plan: "Plan", results: Path) -> str | None:
     if plan.device is not None:
         return plan.device
     for run in plan.runs:
-        folder = results / "runs" / run.run_id
-        if (folder / "config.yaml").is_file():
-            return str(read_config(folder).get(KEY))
+        with suppress(OSError, ValueError):  # it has none, or a damaged one: another tells
+            return str(read_config(results / "runs" / run.run_id).get(KEY))
     return None
 
 
@@ -53,7 +53,7 @@ def refuse_other_device(e: "Experiment", results: Path, settings: Sequence[str] 
     """Raises UserError where the experiment was planned for another device, and nobody asks."""
     if any(text.partition("=")[0].strip() == KEY for text in settings or ()):
         return
-    for name in (e.name, e.grid.name if e.grid else e.name):
+    for name in dict.fromkeys((e.name, e.grid.name if e.grid else e.name)):
         planned = planned_device(name, results)
         if planned in DEVICES and planned != e.device:
             raise UserError(

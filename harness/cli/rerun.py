@@ -80,12 +80,19 @@ def rerun(
 
 def spec_of(store: "Store", run_id: str) -> "RunSpec":
     """The run's record; raises UserError where it is none, or nothing that could run."""
+    from harness.run.guarded import RefusedFileError
     from harness.run.read import read_config
     from harness.run.spec import RunSpec
 
     path = store.directory(run_id) / "config.yaml"
     try:
         spec = RunSpec.from_mapping(read_config(store.directory(run_id)))
+    except RefusedFileError:
+        raise
+    except OSError as error:
+        raise UserError(
+            f"{path}: {error.strerror}: without it the run cannot be done again"
+        ) from None
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError(f"{path}: is not the configuration of a run") from None
     if "log" in spec.config:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+from harness.errors import UserError
 from harness.foreign import guard
 from harness.foreign.command import ForeignTrainer, command_of, variables_of
 from harness.foreign.log_lines import LINE_LIMIT, LogPoint
@@ -28,6 +29,7 @@ from harness.run.metrics import TrainingLoss, Validation
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.runner.executor import POLL_S
 from harness.store.attempt import RunWriter
+from harness.store.errors import ResultsError
 
 MAX_REASON = 300  # characters of a line that becomes part of a reason
 MAX_RANKS = 4096  # whose last exception is kept
@@ -119,6 +121,10 @@ def train(
     watch = _TrainerWatch(spec, out, limits)
     try:
         ended = watch.follow(process.stdout, stop)
+    except ResultsError:
+        raise
+    except UserError as error:  # it measured more than can be kept
+        ended = Outcome(status="failed", reason=str(error))
     finally:
         process.stdin.close()
         code = process.wait()

@@ -34,6 +34,7 @@ class DeviceLocks:
         self.folder = folder or lock_folder()
         self.held: dict[str, int] = {}  # name -> file descriptor
         self.busy: tuple[str, ...] = ()  # devices that another runner had at the last try
+        self.told_busy = False
 
     def take(self, devices: Sequence[str], n: int) -> tuple[str, ...] | None:
         """Hold n of the devices, the first ones that are free; None if too few are.
@@ -44,6 +45,7 @@ class DeviceLocks:
         got: list[str] = []
         self.busy = ()
         if not self._lock(TURN):
+            self._say("another runner on this node waits for several GPUs")
             return None
         for device in wanted:
             if len(got) == n:
@@ -60,7 +62,25 @@ class DeviceLocks:
         if n == 1:
             self.release(got)
             self._unlock(TURN)
+        if self.busy:
+            self._say(f"GPU {', '.join(self.busy)} is in use by another runner on this node")
         return None
+
+    def _say(self, why: str) -> None:
+        """That this call waits for another one, once."""
+        if not self.told_busy:
+            self.told_busy = True
+            print(f"{why}: runs wait for it", flush=True)
+
+    def others_have(self, devices: Sequence[str]) -> bool:
+        """Whether another runner has one of the devices."""
+        for device in devices:
+            if device in self.held:
+                continue
+            if not self._lock(device):
+                return True
+            self._unlock(device)
+        return False
 
     def release(self, devices: Sequence[str]) -> None:
         for device in devices:

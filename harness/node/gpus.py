@@ -16,6 +16,8 @@ from functools import cache
 from statistics import fmean, median
 from typing import Any
 
+from harness.errors import UserError
+
 EVERY_S = 1.0
 SM, MEMORY, TEMPERATURE = 1, 2, 0  # NVML's numbers of the clocks and of the sensor
 THROTTLES = {  # NVML's bits, nvml.h: nvmlClocksEventReason*; idle GPUs are no news
@@ -190,7 +192,11 @@ class Sampler:
             return False
         for row in rows:
             self.rows.append(row)
-            self.write(row)
+            try:
+                self.write(row)
+            except UserError as error:  # no room for more
+                self.unread = str(error)
+                return False
         return bool(rows)
 
     def _run(self) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.provenance.source import Source, code_digest, zipped
-from harness.run.archive import unpacked
+from harness.run.archive import check_size, unpacked
 from harness.run.digests import short_digest
-from harness.run.guarded import KEPT, read_bytes
+from harness.run.guarded import KEPT, MIB, MOST_OF_OTHERS, read_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,19 @@ class Code:
         return False
 
     def zipped(self) -> bytes:
-        """The same bytes for the same files."""
-        return zipped(self.files)
+        """The same bytes for the same files; raises UserError where they are no code, but data."""
+        cure = "name less of it; data is linked"
+        try:
+            check_size(len(self.files), sum(map(len, self.files.values())))
+        except ValueError as error:
+            raise UserError(f"the code of {self.script}: {error}: {cure}") from None
+        content = zipped(self.files)
+        if len(content) > MOST_OF_OTHERS:
+            size = f"{len(content) / MIB:.0f} MiB, more than the {MOST_OF_OTHERS // MIB} MiB"
+            raise UserError(
+                f"the code of {self.script}: its archive has {size} that one may: {cure}"
+            )
+        return content
 
 
 def unzip(archive: Path, folder: Path) -> None:

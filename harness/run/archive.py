@@ -16,8 +16,7 @@ def unpacked(content: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as zipped:
             listed = zipped.infolist()
-            if len(listed) > MAX_FILES or sum(entry.file_size for entry in listed) > MAX_BYTES:
-                raise ValueError("it unpacks to more than code can have")
+            check_size(len(listed), sum(entry.file_size for entry in listed))
             files = {}
             for entry in listed:
                 _check_name(entry.filename)
@@ -25,6 +24,15 @@ def unpacked(content: bytes) -> dict[str, bytes]:
             return files
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise ValueError(f"no archive: {error}") from None
+
+
+def check_size(n_files: int, n_bytes: int) -> None:
+    """Raises ValueError for more than the code of a run may have."""
+    if n_files > MAX_FILES or n_bytes > MAX_BYTES:
+        raise ValueError(
+            f"{n_files} files of {n_bytes / 2**20:.0f} MiB are more than code may have"
+            f" ({MAX_FILES} files, {MAX_BYTES >> 20} MiB)"
+        )
 
 
 def _check_name(name: str) -> None:

@@ -5,9 +5,12 @@ tried elsewhere. If that does well the place is retired for the rest of the call
 is tried again as well; if it fails too the fault is the runs', and the place is used again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from harness.run.files import now_iso
+from harness.run.retired import Retired, note_retired
 from harness.run.spec import RESULT_STATUSES
 
 AT_ONCE_S = 60.0  # a failure after a longer time is the run's own
@@ -85,3 +88,21 @@ class Health:
 def fits_without(kept_out: Sequence[str], devices: Sequence[str], size: int) -> bool:
     """Whether a run of a size fits on the devices that are left."""
     return len(set(devices) - set(kept_out)) >= size
+
+
+def tell_retired(
+    finding: Finding, place: str, reasons: Mapping[str, str], experiment: Path
+) -> None:
+    """Say that a place was retired, and note it beside the plan.
+
+    place: in words. reasons: of the runs that failed, by name. experiment: its folder.
+    """
+    told = [reasons[run_id] for run_id in finding.failed if reasons.get(run_id)]
+    retired = Retired(
+        at=now_iso(),
+        place=place,
+        n_failed=len(finding.failed),
+        reason=told[0] if told else "no reason was told",
+    )
+    print(f"{retired.words}; its runs go elsewhere", flush=True)
+    note_retired(experiment, retired)

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from harness.node.slots import Node, Slot
 from harness.provenance.redact import redact
-from harness.run.files import now_iso
-from harness.run.retired import Retired, note_retired
 from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
 from harness.runner.execute import Execution, execute
 from harness.runner.executor import (
@@ -29,7 +27,7 @@ from harness.runner.executor import (
     progress_of,
     stop_signals,
 )
-from harness.runner.health import Finding, Health, fits_without
+from harness.runner.health import Finding, Health, fits_without, tell_retired
 from harness.runner.kernels import kernel_cache
 from harness.runner.messages import WorkerEvent
 from harness.runner.process import Worker
@@ -60,7 +58,6 @@ class Runner:
         self.filling: set[Path | None] = set()  # caches that a first run compiles: siblings wait
         self.summary = Summary()
         self.health = Health()
-        self.told_busy = False
         self.planned = {planned.spec.run_id: planned for planned in runs}
         self.changed = threading.Condition()
         self.looked = 0.0
@@ -103,6 +100,7 @@ class Runner:
             self._look_elsewhere()
         while self.todo and self._start(self.todo[0]):
             self.todo.popleft()
+        self._make_way()
         if self.running:
             return True
         return self.stop is None and bool(self.todo or self.elsewhere)
@@ -133,7 +131,6 @@ class Runner:
         warm = [worker.slot for worker in self.idle]
         slot = self.node.take(spec.world_size, exclusive=is_exclusive(spec), prefer=warm)
         if slot is None:
-            self._say_busy()
             return False
         if cache is not None and not cache.exists():
             self.filling.add(cache)
@@ -141,16 +138,15 @@ class Runner:
         threading.Thread(target=self._work, args=(planned, slot, cache), daemon=True).start()
         return True
 
-    def _say_busy(self) -> None:
-        """That this call waits for another one's GPUs, once."""
-        locks = self.node.locks
-        if locks is not None and locks.busy and not self.told_busy:
-            self.told_busy = True
-            print(
-                f"GPU {', '.join(locks.busy)} is in use by another runner on this node: "
-                "runs wait for it",
-                flush=True,
-            )
+    def _make_way(self) -> None:
+        """End idle workers whose GPUs another runner has by now: they hold memory there."""
+        locks, stay = self.node.locks, []
+        for worker in self.idle:
+            if locks is not None and locks.others_have(worker.slot.gpus):
+                threading.Thread(target=worker.close, daemon=True).start()
+            else:
+                stay.append(worker)
+        self.idle = stay
 
     def _worker(self, slot: Slot, runs_in: Mapping[str, str]) -> Worker:
         """The warm worker of a slot, or a new one; idle ones that hold one of its devices go."""
@@ -261,15 +257,9 @@ class Runner:
         for run_id in finding.again:
             self.todo.appendleft(self.planned[run_id])
         if finding.retired is not None:
-            reasons = [self.summary.reasons.get(run_id, "") for run_id in finding.failed]
-            retired = Retired(
-                at=now_iso(),
-                place=f"GPU {', '.join(finding.retired)} of {socket.gethostname()}",
-                n_failed=len(finding.failed),
-                reason=next(filter(None, reasons), "no reason was told"),
-            )
-            print(f"{retired.words}; its runs go elsewhere", flush=True)
-            note_retired(self.store.root / "experiments" / self.options.experiment, retired)
+            place = f"GPU {', '.join(finding.retired)} of {socket.gethostname()}"
+            experiment = self.store.root / "experiments" / self.options.experiment
+            tell_retired(finding, place, self.summary.reasons, experiment)
 
     def at_once(self) -> int:
         """How many runs of the first one's size are in progress at a time."""

@@ -75,5 +75,14 @@ def answer_requests(
             event = lead(request, train, wall=wall, peers=peers, stop=stop)
         except (OSError, UserError) as error:
             event = WorkerEvent(status="broken", reason=str(error))
+        free_devices()
         answers.send(event)
         gc.collect()
+
+
+def free_devices() -> None:
+    """Before the runner hands a run's GPUs to somebody else: give back the memory on them."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()

@@ -17,6 +17,7 @@ from harness.run.files import write_json
 from harness.run.guarded import OF_ATTEMPT
 from harness.run.spec import RESULT_STATUSES
 from harness.runner.messages import WorkerRequest
+from harness.runner.service import free_devices
 from harness.runner.train_run import StopRequest, Trainer, as_requested, run
 from harness.store.store import Store
 from harness.training.output import Silent
@@ -47,6 +48,7 @@ class RankGroup:
         """What a further rank does, until its process is ended."""
         while True:
             self._follow(self.share(None), train)
+            free_devices()
             gc.collect()
 
     def _follow(self, request: WorkerRequest, train: Trainer) -> None:

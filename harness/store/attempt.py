@@ -13,17 +13,17 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import IO, Any
 
+from harness.errors import UserError
 from harness.provenance.redact import redact, redact_file
 from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.digests import result_digest
 from harness.run.document import Document
 from harness.run.files import now_iso, write_json, write_new, write_text, write_whole
-from harness.run.guarded import IN_FOLDER
+from harness.run.guarded import IN_FOLDER, MIB, MOST
 from harness.run.metrics import MetricRow, Validation
-from harness.run.read import read_json
 from harness.run.results import DIGESTED, Result, finite, result_text, sealed
 from harness.run.spec import RESULT_STATUSES, SCHEMA, Outcome, RunSpec
-from harness.store.claims import SIGNS, dead_after_s, owns, take
+from harness.store.claims import SIGNS, bury, dead_after_s, owns, read_owner, take
 from harness.store.errors import ResultsError
 from harness.store.log_file import HeadAndTail
 from harness.store.shown import ShownProgress
@@ -67,6 +67,8 @@ class RunWriter:
         self._files: list[IO[str]] = []
         self._released, self._writing = threading.Event(), threading.Lock()
         self._last_val = None
+        self._log: HeadAndTail | None = None
+        self._n_metrics = 0  # characters of metrics.jsonl
         self._shown = ShownProgress(self.folder, self.still_mine)
         try:
             self._refuse_lost()
@@ -160,10 +162,17 @@ class RunWriter:
     def metric(self, row: MetricRow) -> None:
         """Append a row to metrics.jsonl; numbers that are not finite become null.
 
-        Validation rows reach the disk at once.
+        Validation rows reach the disk at once. Raises UserError beyond what is read again.
         """
+        line = json.dumps(finite(row.to_json())) + "\n"
         with self._writing:  # the GPUs are read in the background
-            self._metrics.write(json.dumps(finite(row.to_json())) + "\n")
+            if self._n_metrics + len(line) > MOST["metrics.jsonl"]:
+                raise UserError(
+                    f"it measured more than the {MOST['metrics.jsonl'] // MIB} MiB that a"
+                    " metrics.jsonl may have: let it print or validate less often"
+                )
+            self._metrics.write(line)
+            self._n_metrics += len(line)
         if isinstance(row, Validation):
             self._metrics.flush()
             os.fsync(self._metrics.fileno())
@@ -180,10 +189,12 @@ class RunWriter:
         with self._writing:
             self._metrics.seek(0)
             self._metrics.truncate()
+            self._n_metrics = 0
 
     @_reported
     def log(self, line: str) -> None:
         """A line, or several at once; of a log of many MiB the head and the tail are kept."""
+        assert self._log is not None
         self._log.write(line + "\n")
 
     @_reported
@@ -204,6 +215,7 @@ class RunWriter:
         False if another process has taken the run over: it counts, this attempt does not.
         """
         try:
+            assert self._log is not None
             self._log.end()
             for file in self._files:
                 file.flush()
@@ -266,11 +278,14 @@ class RunWriter:
         """Give the run back."""
         self._released.set()
         self._shown.end()
-        for file in self._files:
+        ends = [] if self._log is None else [self._log.end]
+        for end in (*ends, *(file.close for file in self._files)):
             with suppress(OSError):  # a full disk: what is not written is not needed
-                file.close()
-        if (read_json(self.folder / "owner.json") or {}).get("mark") == self.mark:
-            for name in ("owner.json", "progress.json"):
+                end()
+        owner = read_owner(self.folder / "owner.json")
+        if owner is not None and owner.mark == self.mark:
+            bury(self.folder)
+            for name in ("progress.json", ".progress.json"):  # the second: half-written
                 (self.folder / name).unlink(missing_ok=True)
 
 

@@ -24,7 +24,8 @@ from typing import Self
 
 from harness.errors import UserError
 from harness.run.document import Content, Document
-from harness.run.guarded import IN_FOLDER, OF_ATTEMPT, folders_in
+from harness.run.guarded import IN_FOLDER, OF_ATTEMPT, folders_in, read_bytes
+from harness.run.parse import parse_json
 from harness.run.read import read_json
 from harness.run.typed import typed
 
@@ -32,6 +33,7 @@ DEAD_AFTER_S = 120.0  # an owner on another machine counts as dead after this si
 LIMIT = "ABLATE_DEAD_AFTER_S"  # instead, for the owners of this environment
 LONGEST_LIMIT_S = 86400.0
 IS_NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
+TOMBSTONE = "gone.json"  # owner.json of an attempt that is over
 SIGNS = 12  # of life, in the time after which it would be dead
 
 
@@ -169,11 +171,23 @@ def owns(attempt: Path, mark: str) -> bool:
     Raises OSError where the file system does not say.
     """
     try:
-        owner = json.loads((attempt / "owner.json").read_bytes())
+        owner = Owner.from_json(parse_json(read_bytes(attempt / "owner.json", below=OF_ATTEMPT)))
         newest = max(int(name) for name in os.listdir(attempt.parent) if name.isdigit())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    return bool(owner["mark"] == mark) and attempt.name == str(newest)
+    return owner.mark == mark and attempt.name == str(newest)
+
+
+def bury(attempt: Path) -> None:
+    """Give an attempt back: nobody has it, and no rename ever takes its number again.
+
+    A folder that holds something is not replaced.
+    """
+    owner = attempt / "owner.json"
+    try:
+        os.replace(owner, attempt / TOMBSTONE)
+    except OSError:  # gone, or a full disk, which lets go at least
+        owner.unlink(missing_ok=True)
 
 
 def take(run: Path, *, token: str, gone: Callable[[], bool], mark: str = "") -> int | None:

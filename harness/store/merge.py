@@ -37,6 +37,7 @@ from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_config, read_json
 from harness.run.results import examine
 from harness.run.spec import RunSpec
+from harness.store.claims import TOMBSTONE
 from harness.store.plans import read_plan, readable_plans, save_plan
 from harness.store.store import Store
 
@@ -229,7 +230,7 @@ def _inside(content: Any, *keys: str) -> str | None:
 # ---------------------------------------------------------------- experiments
 
 
-NOT_COPIED = ("owner.json", "progress.json")
+NOT_COPIED = ("owner.json", "progress.json", TOMBSTONE)
 SAME_QUESTION = ("arms", "baseline_config", "primary", "target", "margin", "confirm")
 
 

@@ -33,7 +33,7 @@ from harness.run.guarded import (
 )
 from harness.run.read import read_json
 from harness.run.results import Result, examine, result_in, stats_of
-from harness.store.claims import last_attempt, owner_of, read_owner, take
+from harness.store.claims import bury, last_attempt, owner_of, read_owner, take
 from harness.store.errors import ResultsError
 from harness.store.state import Progress, RunState
 
@@ -199,7 +199,7 @@ class Store:
                 path = run / "attempts" / number / "owner.json"
                 owner = read_owner(path)
                 if owner is not None and owner.token == token:
-                    path.unlink(missing_ok=True)
+                    bury(path.parent)
         except FileNotFoundError:
             pass  # set aside meanwhile
         except OSError as error:

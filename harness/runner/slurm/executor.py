@@ -14,8 +14,6 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.run.attempts import AttemptRow, read_attempts
-from harness.run.files import now_iso
-from harness.run.retired import Retired, note_retired
 from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
 from harness.runner.executor import (
     ExecutorOptions,
@@ -25,7 +23,7 @@ from harness.runner.executor import (
     progress_of_all,
     stop_signals,
 )
-from harness.runner.health import Finding, Health
+from harness.runner.health import Finding, Health, tell_retired
 from harness.runner.slurm.cluster import Cluster
 from harness.runner.slurm.nodes import excluded_nodes, keep_off, last_try, n_nodes_of, without
 from harness.runner.slurm.queue import ALIVE, GONE, cancel_jobs, job_states
@@ -236,15 +234,8 @@ class SlurmRunner:
             excluded = excluded_nodes(self.cluster, sorted(self.kept_off))
             keep_off(self._jobs_left(), excluded)
         if finding.retired is not None:
-            reasons = [self.summary.reasons.get(run_id, "") for run_id in finding.failed]
-            retired = Retired(
-                at=now_iso(),
-                place=f"node {', '.join(finding.retired)}",
-                n_failed=len(finding.failed),
-                reason=next(filter(None, reasons), "no reason was told"),
-            )
-            print(f"{retired.words}; its runs go elsewhere", flush=True)
-            note_retired(self.folder.parent, retired)
+            place = f"node {', '.join(finding.retired)}"
+            tell_retired(finding, place, self.summary.reasons, self.folder.parent)
 
     def _is_over(self, run_id: str, state: str) -> bool:
         """state: of the run's job, in the queue."""

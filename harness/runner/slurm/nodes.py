@@ -8,6 +8,10 @@ from harness.run.attempts import AttemptRow
 from harness.runner.slurm.cluster import Cluster
 from harness.runner.slurm.queue import output_of
 
+AT_ONCE = 1000  # jobs that one command names
+WORKING = ("idle", "mixed", "allocated", "completing", "planned")  # as sinfo says it
+POWER = "~#!%@^-+"  # what it adds of a node that is switched off, or on again, when needed
+
 
 @dataclass(frozen=True, kw_only=True)
 class LastTry:
@@ -36,12 +40,17 @@ def last_try(rows: Sequence[AttemptRow], job: str) -> LastTry | None:
 
 
 def n_nodes_of(cluster: Cluster) -> int:
-    """How many nodes the site's settings let a job have; 0 where Slurm does not say."""
-    command = ["sinfo", "-h", "-N", "-o", "%N"]
+    """How many working nodes the site's settings let a job have; 0 where Slurm does not say."""
+    command = ["sinfo", "-h", "-N", "-o", "%N %T"]
     partition = cluster.sbatch.get("partition")
     if partition is not None:
         command += ["-p", str(partition)]
-    return len(set((output_of(*command) or "").split()))
+    working = set()
+    for line in (output_of(*command) or "").splitlines():
+        name, _, state = line.partition(" ")
+        if state.strip().rstrip(POWER) in WORKING:
+            working.add(name)
+    return len(working)
 
 
 def without(cluster: Cluster, nodes: Iterable[str]) -> Cluster:
@@ -59,5 +68,7 @@ def excluded_nodes(cluster: Cluster, nodes: Iterable[str]) -> str:
 
 def keep_off(jobs: Iterable[str], excluded: str) -> None:
     """Jobs that wait in the queue shall start on none of these nodes."""
-    for job in jobs:
-        output_of("scontrol", "update", f"JobId={job}", f"ExcNodeList={excluded}")
+    names = list(jobs)
+    for i in range(0, len(names), AT_ONCE):
+        some = ",".join(names[i : i + AT_ONCE])
+        output_of("scontrol", "update", f"JobId={some}", f"ExcNodeList={excluded}")

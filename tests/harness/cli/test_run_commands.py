@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.devices import device_of_plan
 from harness.cli.progress import wall_words
+from harness.cli.rerun import spec_of
+from harness.errors import UserError
+from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_lines
 from harness.run.results import read_result, where_time_went
+from harness.store.store import Store
 from tests.fake_matrix import DEADLINE_S, Matrix, ablate
 
 
@@ -390,3 +395,22 @@ def test_clean_leaves_a_run_in_progress_alone(tmp_path: Path) -> None:
     process.terminate()
     process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 143
+
+
+def test_a_run_whose_configuration_is_gone_or_damaged_is_one_line(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    config = store.directory("a" * 16) / "config.yaml"
+    config.parent.mkdir()
+    with pytest.raises(UserError, match=r"config.yaml: No such file.*cannot be done again$"):
+        spec_of(store, "a" * 16)
+    runs = [
+        PlanRun(arm="x", seed=0, replicate=0, budget=1, role="loss", block=0, run_id=name * 16)
+        for name in "ab"
+    ]
+    plan = Plan(name="x", runs=tuple(runs))  # an older one, which does not say its device
+    assert device_of_plan(plan, tmp_path) is None
+    config.write_text("[[[")
+    other = store.directory("b" * 16) / "config.yaml"
+    other.parent.mkdir()
+    other.write_text("device: cuda\n")
+    assert device_of_plan(plan, tmp_path) == "cuda"

@@ -1,18 +1,23 @@
 """Whatever a foreign trainer prints: memory and disk stay bounded, its head and tail are kept, a limit ends it with a reason."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from harness.run.read import read_lines
+from harness.store import attempt, log_file
 from harness.store.log_file import HeadAndTail
+from harness.store.store import Store
 from tests.fake_matrix import DEADLINE_S, ROOT
 from tests.foreign_bench import ablate, bench, write
+from tests.one_run import claimed
 
 MIB = 2**20
 MEASURED = "import resource, sys; from harness.__main__ import main; import atexit; atexit.register(lambda: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)); main(sys.argv[1:])"
@@ -77,6 +82,48 @@ def test_an_output_limit_ends_a_run_with_a_reason(folder: Path) -> None:
     run = ends["it printed more than its output limit of 2 MiB"]
     assert read_lines(run / "attempts.jsonl")[-1]["status"] == "failed"
     assert 1 * MIB < (run / "log.txt").stat().st_size < 4 * MIB
+
+
+ENDS = """
+import os, signal, sys, time
+from pathlib import Path
+from harness.store.log_file import HeadAndTail
+file = Path(sys.argv[1]).open("w", encoding="utf-8")
+log = HeadAndTail(file, str, head=200, tail=200)
+for i in range(1000):
+    log.write(f"line {i:03}\\n")
+time.sleep(0.1)
+log.write("why it ends\\n")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_the_last_words_of_a_long_log(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", ENDS, str(path)]
+    done = subprocess.run(command, env=environment, timeout=DEADLINE_S, check=False)
+    assert done.returncode == -signal.SIGKILL
+    lines = path.read_text().splitlines()
+    assert lines[0] == "line 000"
+    assert lines[-1] == "why it ends"
+    assert path.stat().st_size < 200 + 2 * 200 + 100
+
+
+def test_an_attempt_that_is_given_up_leaves_the_end_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "HeadAndTail", partial(HeadAndTail, head=100, tail=50))
+    monkeypatch.setattr(log_file, "SHARE", 1e-9)  # it is not written again before the end
+    out = claimed(Store.create(tmp_path))
+    for i in range(100):
+        out.log(f"line {i:03}")
+    out.release()
+    out.release()
+    lines = (out.run / "log.txt").read_text().splitlines()
+    assert lines[0] == "line 000"
+    assert sum("left out here" in line for line in lines) == 1
+    assert lines[-5:] == [f"line {i:03}" for i in range(95, 100)]
 
 
 def test_of_a_long_log_head_and_tail_are_kept() -> None:

@@ -1,12 +1,18 @@
 """How a foreign trainer is started: what stands in braces, which program, which Python, and how often it is tried."""
 
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from harness.errors import UserError
+from harness.provenance import code as code_module
+from harness.provenance.code import Code
 from harness.provenance.interpreters import asks_for, fill
+from harness.run import archive
+from harness.run.archive import unpacked
 from harness.run.read import read_lines
 from reports.inputs.load import load
 from tests.foreign_bench import CPU, TRAINERS, ablate, bench, commit, limits_from, statuses, write
@@ -247,3 +253,20 @@ def test_the_words_of_a_container_stand_in_front_and_its_python_is_recorded(
         f"foreign.yaml:8: {box.format(seed=0, copy=folder)} python3 has no torch, which torchrun"
         in capsys.readouterr().err
     )
+
+
+def test_more_than_can_be_read_again_is_not_kept_as_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = random.Random(1).randbytes(40_000)
+    code = Code(script="train.py", files={"train.py": b"", "noise": noise})
+    monkeypatch.setattr(code_module, "MOST_OF_OTHERS", 50_000)
+    assert unpacked(code.zipped()) == dict(code.files)
+    monkeypatch.setattr(code_module, "MOST_OF_OTHERS", 30_000)
+    with pytest.raises(UserError, match=r"the code of train.py: its archive has .*data is linked"):
+        code.zipped()
+    monkeypatch.setattr(archive, "MAX_BYTES", 30_000)
+    with pytest.raises(UserError, match=r"2 files of 0 MiB are more .*: name less of it"):
+        code.zipped()
+    monkeypatch.setattr(archive, "MAX_BYTES", 50_000)
+    monkeypatch.setattr(archive, "MAX_FILES", 1)
+    with pytest.raises(UserError, match="2 files of 0 MiB are more than code may have"):
+        code.zipped()

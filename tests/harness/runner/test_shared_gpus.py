@@ -3,15 +3,29 @@
 import errno
 import json
 import os
+import sys
+import threading
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.node.device_locks import DeviceLocks
+from harness.node.slots import Node, Slot
 from harness.run.read import read_lines
+from harness.run.spec import PlannedRun
+from harness.runner import service
+from harness.runner.executor import ExecutorOptions
+from harness.runner.local import Runner
+from harness.runner.messages import WorkerEvent
+from harness.runner.service import Answers
+from harness.runner.train_run import Alone, StopRequest
+from harness.store.store import Store
 from tests.fake_driver import FakeDriver
 from tests.fake_matrix import DEADLINE_S, Matrix
+from tests.one_run import SPEC
 
 N_GPUS, N_SEEDS = 2, 3
 
@@ -55,19 +69,82 @@ def test_two_runners_in_two_folders_share_no_gpu(tmp_path: Path, options: tuple[
     assert any("is in use by another runner on this node" in out for out, _ in outputs)
 
 
-def test_who_needs_several_gpus_comes_before_those_that_come_later(tmp_path: Path) -> None:
+def test_who_needs_several_gpus_comes_before_those_that_come_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     names = {"0": "GPU-a", "1": "GPU-b"}
     first, second, third = (DeviceLocks(names, tmp_path) for _ in range(3))
     assert first.take(["0", "1"], 1) == ("0",)
     assert second.take(["0", "1"], 2) is None  # it has the other one, and waits
     assert second.busy == ("0",)
+    assert "GPU 0 is in use by another runner on this node: runs wait" in capsys.readouterr().out
     assert first.take(["1"], 1) is None
+    said = "another runner on this node waits for several GPUs: runs wait for it\n"
+    assert capsys.readouterr().out == said
     assert third.take(["0", "1"], 2) is None
     first.release(["0"])
     assert first.take(["0", "1"], 1) is None  # not before the second
     assert second.take(["0", "1"], 2) == ("0", "1")
     second.release(["0", "1"])
     assert third.take(["0", "1"], 1) == ("0",)
+
+
+class Idle:
+    """A warm worker that waits for its next run."""
+
+    def __init__(self, gpu: str) -> None:
+        self.slot = Slot(held=(gpu,), gpus=(gpu,))
+        self.closed = threading.Event()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_an_idle_worker_goes_where_another_runner_has_its_gpu_and_stays_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_LOCKS", str(tmp_path / "locks"))
+    names = {"0": "GPU-a", "1": "GPU-b"}
+    node = Node(gpus=["0", "1"], identifiers=names)
+    config = {"timing": {"exclusive_node": False}, "system": {"compile": "off"}}
+    spec = replace(SPEC, config=config, world_size=2)
+    planned = PlannedRun(arm="a", block=0, place=0, spec=spec)
+    runner = Runner([planned], Store.create(tmp_path), node, ExecutorOptions())
+    taken, free = Idle("0"), Idle("1")
+    runner.idle = [taken, free]
+    other = DeviceLocks(names)
+    for _ in range(3):  # nobody else wants a GPU: both stay warm
+        runner._make_way()
+    assert runner.idle == [taken, free]
+    assert other.take(["0"], 1) == ("0",)
+    assert runner._go_on()  # its run waits for both GPUs
+    assert taken.closed.wait(DEADLINE_S)
+    assert runner.idle == [free]
+    assert not free.closed.is_set()
+
+
+def test_the_memory_of_a_run_is_given_back_before_its_end_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+
+    class Cuda:
+        is_initialized = staticmethod(lambda: True)
+        empty_cache = staticmethod(lambda: told.append("emptied"))
+
+    class Told(Answers):
+        def __init__(self) -> None:
+            pass
+
+        def send(self, event: WorkerEvent) -> None:
+            told.append(event.status)
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=Cuda))
+    monkeypatch.setattr(service, "check_unchanged", lambda spec: None)
+    monkeypatch.setattr(service, "lead", lambda *_, **__: WorkerEvent(status="finished"))
+    monkeypatch.setattr(service.WorkerRequest, "from_line", lambda line: SimpleNamespace(spec=SPEC))
+    service.answer_requests([("", {})] * 2, Told(), lambda: None, peers=Alone(), stop=StopRequest())
+    assert told == ["emptied", "finished"] * 2
 
 
 def test_a_gpu_that_another_user_has_is_not_free(

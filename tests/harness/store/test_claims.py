@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from harness.run.attempts import read_attempts
 from harness.run.digests import short_digest
 from harness.run.metrics import Validation
 from harness.run.read import read_config, read_lines
 from harness.run.results import read_result
 from harness.run.spec import Outcome, RunSpec
+from harness.store import claims
 from harness.store.attempt import claim
 from harness.store.claims import DEAD_AFTER_S, owner_of
 from harness.store.store import Store
@@ -228,3 +230,22 @@ def test_of_many_that_take_over_at_once_one_wins(store: Store) -> None:
     for p in racers:
         p.kill()
         p.join()
+
+
+def test_a_number_is_not_given_again_to_who_looked_before_it_was_taken(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed(store).finish(Outcome(status="failed"))
+    real = claims.last_attempt
+
+    def looked(run: Path) -> int:
+        """Between this look and the rename another process takes the next number, and fails."""
+        monkeypatch.setattr(claims, "last_attempt", real)
+        n = real(run)
+        claimed(store).finish(Outcome(status="failed"))
+        return n
+
+    monkeypatch.setattr(claims, "last_attempt", looked)
+    assert claimed(store).attempt == 3
+    told = [row.attempt for row in read_attempts(store.directory(SPEC.run_id)) if row.is_end]
+    assert told == [1, 2]

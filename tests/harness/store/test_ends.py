@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from harness.errors import UserError
+from harness.run import guarded
 from harness.run.measured import Measured
 from harness.run.metrics import TrainingLoss, Validation
 from harness.run.read import read_json, read_lines
-from harness.run.results import read_result
+from harness.run.results import examine, read_result
 from harness.run.spec import Outcome
 from harness.store import shown
 from harness.store.attempt import RunWriter, claim
@@ -305,3 +307,18 @@ def test_progress_tells_the_latest_validation(store: Store) -> None:
     out.heartbeat(6, 10)
     wait_for(lambda: store.progress(SPEC.run_id) is not None, DEADLINE_S)
     assert store.progress(SPEC.run_id) == Progress(step=6, steps=10, val_loss=4.0)
+
+
+def test_a_curve_beyond_what_is_read_again_fails_its_run_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(guarded.MOST, "metrics.jsonl", 200)
+    out = claimed(store)
+    out.metric(Validation(step=1, val_loss=1.5, train_time_s=1.0))
+    long = Validation(step=2, val_loss=1.5, train_time_s=1.0, step_times_ms=[1.25] * 50)
+    with pytest.raises(UserError, match="let it print or validate less often"):
+        out.metric(long)
+    assert (out.run / "metrics.jsonl").stat().st_size <= 200
+    out.describe({"host": "here"})
+    assert out.finish(DONE)
+    assert examine(out.run, SPEC.run_id)[1] is None

@@ -9,7 +9,8 @@ import pytest
 from harness.errors import UserError
 from harness.run.files import append_row
 from harness.run.read import read_lines
-from harness.runner.slurm.cluster import minutes, read_cluster
+from harness.runner.slurm.cluster import Cluster, minutes, read_cluster
+from harness.runner.slurm.nodes import keep_off, n_nodes_of
 from tests.fake_matrix import Matrix, ablate
 from tests.planted_secrets import HIDDEN, PLANTED, leaks
 
@@ -252,6 +253,28 @@ def test_a_cancel_says_what_it_could_not_do(
         (lab.matrix.results / "runs" / row["run_id"] / "result.json").touch()
     lab.queue("exit 1")
     assert ablate(lab.matrix, "cancel", "fake").code == 0
+
+
+def test_nodes_that_do_not_work_are_nowhere_to_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = (
+        "n1 idle",
+        "n1 idle",
+        "n2 drained",
+        "n3 down*",
+        "n4 idle*",
+        "n5 allocated",
+        "n6 idle~",
+    )
+    commands = {
+        "sinfo": "\n".join(f"echo '{state}'" for state in states),
+        "scontrol": 'echo "$@" >> "$LAB/asked"',
+    }
+    install(tmp_path, monkeypatch, commands)
+    assert n_nodes_of(Cluster()) == 3
+    keep_off([f"7_{i}" for i in range(3)], "n1,n2")
+    assert (tmp_path / "asked").read_text() == "update JobId=7_0,7_1,7_2 ExcNodeList=n1,n2\n"
 
 
 DOES_THEM = {  # a cluster that does the tasks of an array one after the other
