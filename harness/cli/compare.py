@@ -57,6 +57,10 @@ def compare(
         print_json(comparisons_json(loaded.name, outcome, rows, recipe))
     else:
         print_table(rows, terminal_names(COMPARISON_COLUMNS))
+        if outcome.increments:
+            print("each rung against the one before it:")
+            rungs = [row(c, hours_per_run=hours) for c in outcome.increments.values()]
+            print_table(rungs, [*terminal_names(COMPARISON_COLUMNS), "baseline"])
         for note in (*outcome.notes, *doubts(outcome)):
             print(note)
     if fail_on is not None and is_said(fail_on, outcome):
@@ -83,6 +87,7 @@ def comparisons_json(
         "notes": list(outcome.notes),
         "warnings": [warning.name.lower() for warning in warnings],
         "comparisons": rows,
+        "increments": [row(c) for c in outcome.increments.values()],
     }
 
 

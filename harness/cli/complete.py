@@ -122,19 +122,21 @@ def say_answer(name: str, store: "Store") -> None:
     """The headline, and the verdicts in a table of at most MOST_LINES lines."""
     from harness.cli.lookup import compared
     from harness.cli.table import print_table
+    from reports.analysis.recipe import Recipe
     from reports.inputs.load import load
-    from reports.page.view import headline
+    from reports.page.headline import headline
 
     loaded = load(name, results=store.root)  # as the page has it: nothing is written anew
     outcome = compared(loaded)
-    print(headline(loaded, outcome))
-    judged = [outcome.of(arm, outcome.primary) for arm in outcome.arms]
+    print(headline(loaded, outcome, Recipe.of(loaded, outcome.budget)))
+    judged = [outcome.judged(arm) for arm in outcome.arms]
     comparisons = [c for c in judged if c is not None]
     n_shown = len(comparisons)
     if n_shown >= MOST_LINES:
         n_shown = MOST_LINES - 2  # beside the heading and the last line
-    rows = [vars(c) for c in comparisons[:n_shown]]
-    print_table(rows, ["arm", "delta", "low", "high", "p", "verdict"])
+    rows = [vars(c) | {"against": c.baseline} for c in comparisons[:n_shown]]
+    against = ["against"] if outcome.increments else []
+    print_table(rows, ["arm", *against, "delta", "low", "high", "p", "verdict"])
     if n_shown < len(comparisons):
         print(f"and {len(comparisons) - n_shown} more: ablate compare {name}")
 

@@ -5,6 +5,7 @@ reports/analysis/headings.py: the first large, the others small below it. `ablat
 for the terminal.
 """
 
+from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 
@@ -37,8 +38,18 @@ def of_comparison(row: ArmRow, *, metric: str, column: Column[Comparison]) -> ob
     return column.of(comparison)
 
 
-def effect_columns(head: str, metric: str) -> list[ArmColumn]:
-    """What a page prints of the comparisons on a metric."""
+def own_part(row: ArmRow, *, metric: str, column: Column[Comparison]) -> object:
+    """The same of a ladder's rung against the one before it, where the metric decides."""
+    increment = row.outcome.increments.get((row.arm, metric))
+    if increment is None or metric != row.outcome.primary:
+        return None
+    return column.of(increment)
+
+
+def effect_columns(
+    head: str, metric: str, *, of: Callable[..., object] = of_comparison, key: str = ""
+) -> list[ArmColumn]:
+    """What a page prints of the comparisons on a metric, or of its increments."""
     kind = "percent"
     if metric in LOSSES:
         kind = "loss_delta"
@@ -48,9 +59,9 @@ def effect_columns(head: str, metric: str) -> list[ArmColumn]:
             continue
         columns.append(
             Column(
-                key=f"{metric}.{column.key}",
+                key=f"{key or metric}.{column.key}",
                 head=head,
-                value=partial(of_comparison, metric=metric, column=column),
+                value=partial(of, metric=metric, column=column),
                 format=column.format.replace(EFFECT, kind),
                 meaning=column.meaning,
             )
@@ -117,7 +128,7 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
     ),
     Column(
         key="step_ms.mean",
-        head="step, ms",
+        head="step time, ms",
         value=partial(mean, metric="step_ms"),
         format="{:ms}",
         json_name="step_ms",
@@ -125,7 +136,7 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
     ),
     Column(
         key="step_ms.sd",
-        head="step, ms",
+        head="step time, ms",
         value=partial(sd, metric="step_ms"),
         format="sd {:sd}",
         json_name="step_ms_sd",
@@ -133,7 +144,7 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
     ),
     Column(
         key="steps.mean",
-        head="step, ms",
+        head="step time, ms",
         value=partial(whole_mean, metric="steps"),
         format="{:count} steps",
         json_name="steps",
@@ -142,7 +153,7 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
     ),
     Column(
         key="train_time_s.mean",
-        head="time, s",  # of published evidence alone
+        head="training time, s",  # of published evidence alone
         value=partial(mean, metric="train_time_s"),
         format="{:s}",
         json_name="time_s",
@@ -198,6 +209,9 @@ ARM_COLUMNS: tuple[ArmColumn, ...] = (
         json_name="heldout_loss_sd",
         meaning="Its standard deviation over runs; none for one run.",
     ),
+    *effect_columns("own part", "val_loss", of=own_part, key="own_val_loss"),
+    *effect_columns("own part", "time_to_target", of=own_part, key="own_time_to_target"),
+    *effect_columns("own part", "step_ms", of=own_part, key="own_step_ms"),
     *effect_columns("Δ loss", "val_loss"),
     *effect_columns("Δ held-out loss", "heldout_loss"),
     *effect_columns("Δ step time", "step_ms"),

@@ -11,13 +11,14 @@ from harness.run.plan import Plan
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
 from reports.analysis.comparison import Metric, Pair, comparison_of
+from reports.analysis.increments import measured_increments, rungs_of, timed_increments
 from reports.analysis.machines import (
     cut_by_node,
     environment_change,
     environment_of,
     nodes_unknown,
-    on_several_nodes,
 )
+from reports.analysis.node_times import with_unknown_nodes
 from reports.analysis.outcomes import arm_outcomes, noise_floor
 from reports.analysis.published import beside_the_published
 from reports.analysis.time_estimates import decompositions, time_effects, time_estimates
@@ -33,7 +34,6 @@ from reports.inputs.experiment import Experiment
 from reports.inputs.noise import benchmark_noise
 from reports.stats.anytime import sequences
 from reports.stats.contrasts import Effect, Sample, analyse
-from reports.stats.node_noise import with_nodes
 from reports.stats.verdicts import Next
 
 MEASURED_TIMES = ("step_ms", "train_time_s")  # beside them time to target is estimated
@@ -77,6 +77,9 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     estimates = time_estimates(time_model, anytime=compared.anytime)
     for comparison in _times_to_target(compared, time_model, estimates):
         comparisons[comparison.arm, "time_to_target"] = comparison
+    increments = {}
+    for comparison in _increments(compared, time_model, estimates):
+        increments[comparison.arm, comparison.metric] = comparison
     primary, notes = experiment.plan.primary, []
     is_resolved = any(metric == "time_to_target" for _, metric in comparisons)
     if primary == "time_to_target" and not is_resolved:
@@ -100,6 +103,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         primary=primary,
         cells=outcomes,
         comparisons=comparisons,
+        increments=increments,
         times=estimates,
         decompositions=decompositions(time_model, estimates, compared.times_at, compared.budget),
         noise=noise_floor(baseline_losses, anytime=compared.anytime),
@@ -184,14 +188,10 @@ def _with_nodes(
     """Differences of times carry the noise between nodes where they may hold it.
 
     Where nodes are unknown, and where arm and baseline share no block on one node."""
-    widened = {}
+    alpha, widened = (1 - compared.level) / m, {}
     for arm, effect in effects.items():
         pair = (arm, compared.baseline)
-        widened[arm] = effect
-        across = not effect.n_blocks and on_several_nodes(runs, *pair)
-        if across or (samples.any_imported(runs, *pair) and nodes_unknown(runs, *pair)):
-            noise = benchmark_noise().nodes
-            widened[arm] = with_nodes(effect, noise, alpha=(1 - compared.level) / m, m=m)
+        widened[arm] = with_unknown_nodes(runs, pair, effect, alpha=alpha, m=m)
     return widened
 
 
@@ -210,6 +210,26 @@ def _times_to_target(
             of_baseline=time_model.time_sample(baseline, estimates[baseline].seconds),
         )
         yield comparison_of(shared, pair, estimates[arm].warnings)
+
+
+def _increments(
+    compared: _Compared, time_model: TimeModel, estimates: dict[str, TimeEstimate]
+) -> Iterator[Comparison]:
+    """Every rung of a ladder against the one before it, on every metric."""
+    rungs = rungs_of(compared.plan)
+    if not rungs:
+        return
+    m, times = len(rungs) - 1, compared.times_at
+    for metric in LOSSES:
+        shared = _shared(compared, metric, compared.losses_at, m)
+        yield from measured_increments(shared, rungs)
+    timed = [arm for arm in rungs if samples.same_hardware(times, arm, compared.baseline)]
+    if timed != [*rungs]:
+        return
+    for metric in MEASURED_TIMES:
+        yield from measured_increments(_shared(compared, metric, times, m), rungs)
+    shared = _shared(compared, "time_to_target", times, m)
+    yield from timed_increments(shared, rungs, time_model, estimates)
 
 
 def _shared(compared: _Compared, metric: str, runs: pd.DataFrame, n_arms: int) -> Metric:

@@ -39,7 +39,19 @@ def has_gain(outcome: Comparisons) -> bool:
     return any(gain.learning_percent is not None for gain in gains)
 
 
+def has_increments(outcome: Comparisons) -> bool:
+    return bool(outcome.increments)
+
+
 HEADINGS = (
+    Heading(
+        text="own part",
+        meaning=(
+            "What the rung adds: it minus the rung before it, in the metric that decides. The "
+            "interval holds for all rungs at once, p is adjusted for their number."
+        ),
+        is_filled=has_increments,
+    ),
     Heading(
         text="loss",
         meaning=(
@@ -68,7 +80,7 @@ HEADINGS = (
         is_filled=has_heldout,
     ),
     Heading(
-        text="step, ms",
+        text="step time, ms",
         meaning=(
             "Mean time of one training step in milliseconds, its standard deviation over runs, "
             "and the steps per run."

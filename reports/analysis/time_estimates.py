@@ -1,7 +1,7 @@
 """Time to target per arm and against the baseline, and what of it is steps and what is speed."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -107,19 +107,42 @@ def time_effects(
     """log time to target against the baseline, Bonferroni over m planned arms.
 
     Only where both N* are resolved and bracketed."""
+    if not time_model.arms:
+        return {}
+    pairs = [(arm, time_model.arms[0]) for arm in time_model.arms[1:]]
+    effects = time_effects_of(time_model, pairs, m=m, level=level, anytime=anytime)
+    return {arm: effect for (arm, _), effect in effects.items()}
+
+
+def time_effects_of(
+    time_model: TimeModel,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    m: int,
+    level: float,
+    anytime: bool,
+) -> dict[tuple[str, str], Effect]:
+    """The same of any pairs of arms, the first against the second.
+
+    m: pairs that are planned; level: simultaneous over them; anytime: by sequences."""
     effects = {}
-    for arm in time_model.arms[1:]:
-        log_ratio = time_model.log_ratio(arm)
+    for pair in pairs:
+        log_ratio = time_model.log_ratio(*pair)
         if log_ratio is not None:
-            effects[arm] = _time_effect(time_model, arm, log_ratio, (1 - level) / m, m, anytime)
+            effects[pair] = _time_effect(time_model, pair, log_ratio, (1 - level) / m, m, anytime)
     return effects
 
 
 def _time_effect(
-    time_model: TimeModel, arm: str, log_ratio: Estimate, alpha: float, m: int, anytime: bool
+    time_model: TimeModel,
+    pair: tuple[str, str],
+    log_ratio: Estimate,
+    alpha: float,
+    m: int,
+    anytime: bool,
 ) -> Effect:
-    """One arm's at its share `alpha` of the error rate of m arms."""
-    baseline = time_model.arms[0]
+    """One pair's at its share `alpha` of the error rate of m of them."""
+    arm, baseline = pair
     steps = time_model.step[arm], time_model.step[baseline]
     r = correlation(*steps)
     df: float | None

@@ -80,22 +80,26 @@ class TimeModel:
         nodes = benchmark_noise().nodes
         return total(of_runs, Estimate(value=0.0, se=nodes.sd, df=float(nodes.df)))
 
-    def log_ratio(self, arm: str) -> Estimate | None:
-        """log of time to target, arm over baseline: steps and step time by the delta method.
+    def log_ratio(self, arm: str, other: str | None = None) -> Estimate | None:
+        """log of time to target, arm over another one: steps and step time by the delta method.
 
-        None where not resolved; se is nan where a single timed run leaves none."""
-        if self.model is None or arm not in self.arms[1:] or arm not in self.comparable:
+        other: the baseline, if not given. None where not resolved; se is nan where a single timed
+        run leaves none."""
+        if self.model is None:
             return None
-        baseline = self.arms[0]
+        baseline = other or self.arms[0]
+        known = {self.arms[0], *self.comparable} & {*self.arms}
+        if arm == baseline or not {arm, baseline} <= known:
+            return None
         for name in (baseline, arm):
             if not self.resolved(name) or self.extrapolated(name):
                 return None
             if not len(self.step[name].values):
                 return None
         delta, se, df, n_blocks = paired_t(self.step[arm], self.step[baseline])
-        shift = self.model.shift(self.arms.index(arm))
+        shift = self.model.shift(self.arms.index(arm), self.arms.index(baseline))
         of_steps = Estimate(value=delta, se=se, df=df)
-        if not n_blocks and arm in self.elsewhere:
+        if not n_blocks and {arm, baseline} & {*self.elsewhere}:
             of_steps = total(of_steps, benchmark_noise().nodes.of_two)
         return total(shift, of_steps)
 

@@ -1,11 +1,7 @@
 """What the statistics hand to the page: every number that is printed, and what to doubt about it.
 
-How a report is assembled:
-    experiment = load("quickstart", results="results")   # reports/inputs/load.py: plan and runs
-    outcome = compare_all(experiment)                    # reports/analysis/compare.py: what follows
-    outcome.cells["untied_head"]                         # ArmOutcomes: what was measured
-    outcome.of("untied_head", "val_loss")                # Comparison or None
-    outcome.decompositions["untied_head"]                # learning gain and systems gain
+    outcome = compare_all(load("quickstart"))  # analysis/compare.py of inputs/load.py
+    outcome.of("untied_head", "val_loss")  # Comparison or None
 
 One declared analysis serves the page, chosen by the design and never by the data: it is told in
 reports/stats/contrasts.py and docs/statistics.md. Delta is always arm minus baseline in the
@@ -129,9 +125,8 @@ class TimeEstimate:
 class Decomposition:
     """dT = s_mean * dN + N_mean * ds exactly: learning gain (fewer steps) and systems gain.
 
-    Arm minus baseline; seconds below zero are time saved, percents are of the baseline's time. The
-    two parts sum to `total_s` by construction. At a single budget N is the same for all arms, the
-    learning part is None ('not resolved') and total_s is the systems part."""
+    Arm minus baseline; seconds below zero are time saved, percents are of the baseline's time. At a
+    single budget N is one for all, the learning part None and total_s the systems part."""
 
     arm: str
     learning_s: float | None
@@ -200,6 +195,7 @@ class Comparisons:
     primary: str  # metric that decides (falls back to val_loss, see `notes`)
     cells: Mapping[str, ArmOutcomes]  # every arm, the baseline first
     comparisons: Mapping[tuple[str, str], Comparison]  # (arm, metric)
+    increments: Mapping[tuple[str, str], Comparison]  # a ladder's rung against the one before it
     times: Mapping[str, TimeEstimate]  # every arm, where the experiment has a target
     decompositions: Mapping[str, Decomposition]
     noise: NoiseFloor
@@ -213,6 +209,10 @@ class Comparisons:
     def of(self, arm: str, metric: str) -> Comparison | None:
         """The comparison of an arm on a metric."""
         return self.comparisons.get((arm, metric))
+
+    def judged(self, arm: str, metric: str = "") -> Comparison | None:
+        """What the verdict is about: a ladder's increment, else the comparison."""
+        return (self.increments or self.comparisons).get((arm, metric or self.primary))
 
 
 def effect(c: Comparison) -> tuple[float, float | None, float | None]:

@@ -7,8 +7,8 @@ arms), so dark mode and print recolour the same drawing.  Units: SVG user units 
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape as html_escape
 from typing import Any
 
@@ -69,18 +69,37 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Palette:
-    """The colour class of each arm on a page: c0 for the baseline, then eight hues in turn."""
+    """The colour class of each arm on a page: c0 for the baseline, then eight hues in turn.
+
+    Where there are more arms than hues, that of its verdict.
+    """
 
     arms: tuple[str, ...]
     baseline: str
+    tones: Mapping[str, str] = field(default_factory=dict)  # arm -> that of its verdict
+
+    @property
+    def is_by_verdict(self) -> bool:
+        """Whether there are more arms than hues, so that colour tells the verdict alone."""
+        return len(self.arms) - 1 > N_HUES and bool(self.tones)
+
+    def label(self, arm: str, px: float) -> str:
+        """The arm's name to fit px pixels; where another arm's would read the same, its number."""
+        short = shorten(arm, px)
+        if sum(shorten(other, px) == short for other in self.arms) == 1:
+            return short
+        number = f" #{self.arms.index(arm)}"
+        return shorten(arm, px - len(number) * CHAR_PX) + number
 
     def css(self, arm: str) -> str:
         if arm == self.baseline:
             return "c0"
+        if self.is_by_verdict:
+            return f"v-{self.tones.get(arm, 'open')}"
         return f"c{1 + self._place(arm) % N_HUES}"
 
     def dash(self, arm: str) -> str:
-        if arm == self.baseline:
+        if arm == self.baseline or self.is_by_verdict:
             return ""
         return DASHES[self._place(arm) // N_HUES % len(DASHES)]
 

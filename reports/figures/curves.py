@@ -37,6 +37,7 @@ from reports.format import plural
 from reports.stats.digits import kept, settled
 
 MAX_RUN_LINES = 60
+COURSE = 6  # points after the first below which there is no whole course to see
 MAX_BANDS = 8  # arms beyond which bands hide each other
 
 
@@ -253,8 +254,8 @@ def is_timed(bundle: Bundle) -> bool:
 
 
 def fits_logarithms(bundle: Bundle) -> bool:
-    """Whether logarithmic axes can show it: losses above zero, two steps after the first."""
-    return bool((bundle.low > 0).all()) and int((bundle.steps > 0).sum()) > 1
+    """Whether logarithmic axes can show it: losses above zero, a course of several points."""
+    return bool((bundle.low > 0).all()) and int((bundle.steps > 0).sum()) >= COURSE
 
 
 def curve_figures(
@@ -272,6 +273,7 @@ def curve_figures(
     curves, runs: the experiment's tables.
     """
     data = bundles(curves, runs, palette.arms, budget)
+    data = {arm: b for arm, b in data.items() if len(b.steps) > 1}  # a point is no curve
     if not data:
         return []
     timed = {arm: b for arm, b in data.items() if is_timed(b)}

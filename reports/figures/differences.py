@@ -19,7 +19,6 @@ from reports.figures.base import (
     line,
     mark,
     path_of,
-    shorten,
     text,
     y_axis,
 )
@@ -154,7 +153,7 @@ class Panels:
         x = AxisScale(low=0, high=self.last, start=start, end=end)
         y = AxisScale(low=low, high=high, start=bottom, end=top + 12)
         marks = [
-            text(left, top, shorten(arm, grid.panel_width), css="label own"),
+            text(left, top, self.palette.label(arm, grid.panel_width), css="label own"),
             y_axis(y, start, end, "", n=3),
             line(start, y(0), end, y(0), "zero"),
         ]

@@ -118,6 +118,7 @@ class Forest:
     """The drawing of a forest plot."""
 
     metric: str
+    against: str  # what arms are compared with
     comparisons: Mapping[str, Comparison]
     effects: Mapping[str, EffectEnds]
     palette: Palette
@@ -137,7 +138,10 @@ class Forest:
             y = at.y(row)
             label = effect_text(self.comparisons[arm])
             tip = f"{arm}: {label}"
-            marks = [*row_words(arm, label, y, at), *self.interval_marks(arm, y, x, tip)]
+            marks = [
+                *row_words(self.palette, arm, label, y, at),
+                *self.interval_marks(arm, y, x, tip),
+            ]
             value = self.effects[arm][0]
             if value is not None:
                 marks.append(dot(x(value), y, r=5, css="center", tip=tip))
@@ -149,8 +153,8 @@ class Forest:
             unit = ", %"
             if self.metric in LOSSES:
                 unit = ""
-            return f"difference to the baseline{unit}"
-        return FOREST_TITLES[self.metric][1].format(shorten(self.palette.baseline, 160))
+            return f"difference{unit}"
+        return FOREST_TITLES[self.metric][1].format(shorten(self.against, 160))
 
     def interval_marks(self, arm: str, y: float, x: AxisScale, tip: str) -> list[str]:
         """The interval and its two ends; an end that leaves the axis is an arrow."""
@@ -174,12 +178,15 @@ def margin_zone(margin: float, x: AxisScale, bottom: float) -> str:
     return f'<rect class="margin" {place}/>'
 
 
-def row_words(arm: str, label: str, y: float, at: ForestLayout) -> list[str]:
-    """An arm's name and its effect in words, beside the row or above it."""
+def row_words(palette: Palette, arm: str, label: str, y: float, at: ForestLayout) -> list[str]:
+    """An arm's name and its effect in words, beside the row or above it.
+
+    palette: of all arms; label: the effect; y: of the row; at: where things are.
+    """
     if at.above:
-        name = text(0, y - 13, shorten(arm, 150), css="label")
+        name = text(0, y - 13, palette.label(arm, 150), css="label")
         return [name, text(at.width, y - 13, label, anchor="end", css="tick")]
-    name = text(at.left - 14, y + 4, shorten(arm, 214), anchor="end", css="label")
+    name = text(at.left - 14, y + 4, palette.label(arm, 214), anchor="end", css="label")
     return [name, text(at.width, y + 4, label, anchor="end", css="tick")]
 
 
@@ -192,13 +199,25 @@ def interval_end(x: float, y: float, *, side: int, inside: bool) -> str:
 
 
 def forest(
-    metric: str, comparisons: Mapping[str, Comparison], palette: Palette, margin: float | None
+    metric: str,
+    comparisons: Mapping[str, Comparison],
+    palette: Palette,
+    margin: float | None,
+    *,
+    own: bool = False,
 ) -> Figure:
-    """Estimate and simultaneous interval per arm; unbounded ends run to the edge."""
-    title = FOREST_TITLES[metric][0]
+    """Estimate and simultaneous interval per arm; unbounded ends run to the edge.
+
+    comparisons: of the metric; palette: of all arms; margin: of the plan, for this metric; own:
+    each arm of a ladder against the one before it.
+    """
+    title, against, key = FOREST_TITLES[metric][0], palette.baseline, f"forest_{metric}"
+    if own:
+        title, against, key = "What each rung adds", "the rung before it", f"increments_{metric}"
     effects = {arm: drawn_effect(c) for arm, c in comparisons.items()}
     drawing = Forest(
         metric=metric,
+        against=against,
         comparisons=comparisons,
         effects=effects,
         palette=palette,
@@ -206,10 +225,7 @@ def forest(
         x_range=forest_range(metric, effects, margin),
     )
     some = next(iter(comparisons.values()))
-    caption = (
-        f"Arm against {palette.baseline} with simultaneous {some.level:.0%} intervals "
-        f"({some.method})."
-    )
+    caption = f"Arm against {against} with simultaneous {some.level:.0%} intervals ({some.method})."
     if margin:
         caption += (
             f" The grey zone is the margin of ±{margin:g} within which a difference is not worth "
@@ -221,10 +237,10 @@ def forest(
         rows.append((arm, *ends, kept_p(c.p), c.n_arm, c.n_baseline, c.method))
         labels.append(f"{arm} {effect_text(c)}")
     return Figure(
-        key=f"forest_{metric}",
+        key=key,
         title=title,
         caption=caption,
-        alt=f"{title}, arm against {palette.baseline}: " + "; ".join(labels[:20]),
+        alt=f"{title}, arm against {against}: " + "; ".join(labels[:20]),
         columns=("arm", "estimate", "low", "high", "p_adjusted", "n_arm", "n_baseline", "method"),
         rows=tuple(rows),
         draw=drawing.draw,
@@ -248,18 +264,23 @@ def waterfalls(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figur
 
 
 def forests(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figure]:
-    """A forest plot of every compared metric, the primary one first."""
+    """A forest plot of every compared metric, the primary one first, arms by size of effect.
+
+    A ladder's begin with the rungs' own parts, in its order.
+    """
     others = [metric for metric in FORESTS if metric != outcome.primary]
     metrics = others
     if outcome.primary in FORESTS:
         metrics = [outcome.primary, *others]
     figures = []
+    parts = {arm: c for (arm, metric), c in outcome.increments.items() if metric == outcome.primary}
+    if parts and outcome.primary in FORESTS:
+        of_loss = plan.margin if outcome.primary == "val_loss" else None
+        figures.append(forest(outcome.primary, parts, palette, of_loss, own=True))
     for metric in metrics:
-        comparisons = {}
-        for arm in outcome.arms:
-            c = outcome.of(arm, metric)
-            if c is not None:
-                comparisons[arm] = c
+        found = [outcome.of(arm, metric) for arm in outcome.arms]
+        by_size = sorted((c for c in found if c is not None), key=lambda c: effect(c)[0])
+        comparisons = {c.arm: c for c in by_size}
         margin = None
         if metric == "val_loss":
             margin = plan.margin
@@ -274,7 +295,7 @@ def effect_figures(plan: Plan, outcome: Comparisons, palette: Palette) -> list[F
     Published rows are compared one by one, in their table.
     """
     figures = []
-    if plan.design == "ladder":
+    if plan.design == "ladder" and not plan.axes:
         figures += waterfalls(plan, outcome, palette)
     if plan.evidence:
         return figures

@@ -13,7 +13,6 @@ from reports.figures.base import (
     extent,
     line,
     mark,
-    shorten,
     text,
     x_axis,
 )
@@ -42,9 +41,11 @@ class Gains:
             top = 10 + step * row
             if above:
                 top += 16
-                name = text(0, top - 3, shorten(arm, width - 10), css="label")
+                name = text(0, top - 3, self.palette.label(arm, width - 10), css="label")
             else:
-                name = text(left - 12, top + 20, shorten(arm, 214), anchor="end", css="label")
+                name = text(
+                    left - 12, top + 20, self.palette.label(arm, 214), anchor="end", css="label"
+                )
             parts.append(self.palette.series(arm, [name, *gain_bars(arm, gain, top, x)]))
         return "".join(parts), bottom + 44
 

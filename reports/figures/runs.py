@@ -101,9 +101,9 @@ class StripRows:
         parts = [x_axis(x, 8, bottom, self.of.axis, n=width // 110)]
         for place, arm in enumerate(self.means):
             y = 12 + step * (place + 1) - self.row_height / 2
-            name = text(left - 12, y + 4, shorten(arm, 216), anchor="end", css="label")
+            name = text(left - 12, y + 4, self.palette.label(arm, 216), anchor="end", css="label")
             if above:
-                name = text(left, y - 12, shorten(arm, width - 24), css="label")
+                name = text(left, y - 12, self.palette.label(arm, width - 24), css="label")
             parts.append(self.palette.series(arm, [name, *self.row(arm, x, y)]))
         return "".join(parts), bottom + 44
 
@@ -136,8 +136,8 @@ class StripRows:
 def strip(of: Strip, runs: pd.DataFrame, palette: Palette) -> Figure | None:
     """One row per arm, one dot per run, a tick at the mean; None where no run has the number."""
     shown = runs[runs[of.column].notna()]
-    if not len(shown):
-        return None
+    if not len(shown) or (of.from_zero and shown[of.column].nunique() == 1):
+        return None  # a number that is the same for all runs is no figure
     shown = shown[["arm", "seed", "run_id", *of.columns]]
     values: list[float] = []
     for column in of.columns:

@@ -16,7 +16,6 @@ from reports.figures.base import (
     Palette,
     line,
     mark,
-    shorten,
     text,
     x_axis,
 )
@@ -111,9 +110,11 @@ class Histograms:
         parts = [x_axis(x, 8, bottom, "ms per step", n=width // 110)]
         for place, arm in enumerate(self.of_arms):
             foot = 12 + step * (place + 1) - 6
-            name = text(left - 12, foot - 4, shorten(arm, 216), anchor="end", css="label")
+            name = text(
+                left - 12, foot - 4, self.palette.label(arm, 216), anchor="end", css="label"
+            )
             if above:
-                name = text(0, foot - tall - 4, shorten(arm, width - 20), css="label")
+                name = text(0, foot - tall - 4, self.palette.label(arm, width - 20), css="label")
             marks = self.histogram(arm, x, foot, tall)
             parts.append(self.palette.series(arm, [name, *marks]))
         return "".join(parts), bottom + 44

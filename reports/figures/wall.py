@@ -14,7 +14,6 @@ from reports.figures.base import (
     Figure,
     Palette,
     mark,
-    shorten,
     text,
     x_axis,
 )
@@ -56,9 +55,9 @@ class Wall:
         parts.append(x_axis(x, top, bottom, "seconds per run (mean)", n=width // 110))
         for place, (arm, seconds) in enumerate(self.of_arms.items()):
             y = top + step * (place + 1) - 20
-            name = text(left - 12, y + 12, shorten(arm, 216), anchor="end", css="label")
+            name = text(left - 12, y + 12, self.palette.label(arm, 216), anchor="end", css="label")
             if above:
-                name = text(0, y - 5, shorten(arm, width - 20), css="label")
+                name = text(0, y - 5, self.palette.label(arm, width - 20), css="label")
             parts.append(name)
             parts += bar_pieces(arm, seconds, x, y)
         return "".join(parts), bottom + 44

@@ -216,7 +216,7 @@ class Waterfall:
         wide = max(1.0, end - begin)
         shape = f'rect x="{pixel(begin)}" y="{top + 18}" width="{pixel(wide)}" height="15"'
         marks = [
-            text(0, top + 13, shorten(bar.arm, 230), css="label"),
+            text(0, top + 13, self.palette.label(bar.arm, 230), css="label"),
             text(width, top + 13, label, anchor="end", css="value"),
             mark(shape, css=bar.css, tip=label),
         ]

@@ -121,7 +121,7 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
         key="train_time_s",
         json_name="train_time_s",
         value=partial(recorded_time, key="train_time_s"),
-        head="time, s",
+        head="training time, s",
         format="{:s}",
         place=3,
         is_always_shown=True,
@@ -133,7 +133,7 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
         key="step_ms",
         json_name="step_ms",
         value=partial(recorded_time, key="step_ms"),
-        head="step, ms",
+        head="step time, ms",
         format="{:ms}",
         place=2,
         is_always_shown=True,
@@ -203,7 +203,7 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
     Column(
         key="first_crossing_s",
         json_name="first_crossing_s",
-        head="target at, s",
+        head="first at the target, s",
         format="{:s}",
         place=4,
         meaning=(

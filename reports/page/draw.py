@@ -1,7 +1,10 @@
 """Every figure of a page, in the order of printing."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
+from harness.run.plan import Plan
 from reports.analysis.interactions import interplay
 from reports.analysis.samples import at_budget
 from reports.analysis.types import Comparisons
@@ -11,15 +14,24 @@ from reports.figures.curves import curve_figures
 from reports.figures.effects import effect_figures
 from reports.figures.interactions import interaction_figure
 from reports.figures.runs import run_figures
+from reports.figures.seeds import seeds
 from reports.figures.steps import step_distribution
 from reports.inputs.experiment import Experiment, target_loss
+from reports.page.cells import TONES
 
+LEADING = ("interactions", "seeds", "loss_by_step", "scatter", "budgets")
 UNTIMED_PROTOCOL = "skip10"  # its clock does not count the first steps
 
 
-def palette_of(experiment: Experiment) -> Palette:
-    plan = experiment.plan
-    return Palette(arms=tuple(arm.name for arm in plan.arms), baseline=plan.baseline)
+def palette_of(experiment: Experiment, outcome: Comparisons) -> Palette:
+    """The colours of an experiment's arms."""
+    plan, tones = experiment.plan, {}
+    for arm in outcome.arms:
+        c = outcome.judged(arm)
+        if c is not None:
+            tones[arm] = TONES[c.kind]
+    arms = tuple(arm.name for arm in plan.arms)
+    return Palette(arms=arms, baseline=plan.baseline, tones=tones)
 
 
 def counted(experiment: Experiment) -> pd.DataFrame:
@@ -29,9 +41,18 @@ def counted(experiment: Experiment) -> pd.DataFrame:
     return experiment.runs[~experiment.runs["stale"].astype(bool)]
 
 
+def leading(figures: Sequence[Figure], outcome: Comparisons, plan: Plan) -> list[Figure]:
+    """The figures that carry the answer; the rest stands in an appendix."""
+    if plan.evidence:
+        return [figure for figure in figures if figure.key.startswith("waterfall")] or [*figures]
+    by_key = {figure.key: figure for figure in figures}
+    keys = (f"increments_{outcome.primary}", f"forest_{outcome.primary}", *LEADING)
+    return [by_key[key] for key in keys if key in by_key]
+
+
 def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     plan, runs, curves = experiment.plan, counted(experiment), experiment.curves
-    palette, unit, target = palette_of(experiment), plan.corpus.unit, target_loss(plan)
+    palette, unit, target = palette_of(experiment, outcome), plan.corpus.unit, target_loss(plan)
     finished = at_budget(runs[runs["status"] == "finished"], outcome.budget)
     effects = interplay(finished, plan, anytime=outcome.anytime)
     budgets = None
@@ -42,6 +63,7 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     figures = [
         *effect_figures(plan, outcome, palette),
         interaction_figure(effects, unit),
+        seeds(at_budget(runs, outcome.budget), palette, unit=unit) if not plan.evidence else None,
         budgets,
         *curve_figures(curves, runs, palette, unit=unit, target=target, budget=outcome.budget),
         *run_figures(runs, experiment.results, palette, unit=unit, target=target, steps=steps),

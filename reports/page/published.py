@@ -215,7 +215,7 @@ EVIDENCE_HEADINGS = (
         ),
     ),
     EvidenceHeading(
-        text="step, ms",
+        text="step time, ms",
         meaning="Mean time of a training step as the log prints it, and the number of steps.",
         columns=arm_columns("step_ms.mean", "step_ms.sd", "steps.mean"),
     ),
@@ -238,7 +238,7 @@ EVIDENCE_HEADINGS = (
         ),
     ),
     EvidenceHeading(
-        text="time, s",
+        text="training time, s",
         meaning="The training clock of the logs: validation excluded, the first 10 steps untimed.",
         columns=arm_columns("train_time_s.mean"),
     ),

@@ -6,17 +6,34 @@ from reports.analysis.attribution import attributions
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
 from reports.analysis.types import Comparisons
-from reports.format import interval, show
+from reports.format import interval, plural, show
 from reports.inputs.experiment import Experiment
 
 NAMED_SHARES = 6  # of a Shapley design, in the headline
 
 
 def scope(recipe: Recipe, outcome: Comparisons) -> str:
-    """Size, budget, rates and text of the runs, what a rung is, and what does not follow."""
+    """What a rung is, and what does not follow from the headline."""
     plan = recipe.plan
     if plan.evidence:
         return ""
+    sentences = []
+    if plan.imported or plan.foreign:
+        sentences.append("Size and rates are the scripts' own and not known here.")
+    if outcome.increments:
+        sentences.append(
+            "A rung's part is what it adds on top of those before it; in another order it can be "
+            "another number."
+        )
+    sentences.append(
+        "It does not follow that an effect, or its sign, is the same at another size, budget, "
+        "learning rate or text."
+    )
+    return " ".join(sentences)
+
+
+def conditions(recipe: Recipe, outcome: Comparisons) -> str:
+    """Size, budget, rates and text of the runs, as far as they are known."""
     n_layers, width = recipe_facts.layers(recipe), recipe_facts.width(recipe)
     parts = []
     if n_layers is not None and width is not None:
@@ -29,22 +46,8 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
     if rates:
         parts.append(rates)
     if recipe_facts.corpus(recipe) is not None:
-        parts.append(f"on {plan.corpus.name}")
-    sentences = []
-    if parts:
-        sentences.append(f"All this at {', '.join(parts)}.")
-    if plan.imported or plan.foreign:
-        sentences.append("Size and rates are the scripts' own and not known here.")
-    if plan.design == "ladder":
-        sentences.append(
-            "Each rung holds every part before it, so that its difference to the baseline is "
-            "theirs together."
-        )
-    sentences.append(
-        "It does not follow that an effect, or its sign, is the same at another size, budget, "
-        "learning rate or text."
-    )
-    return " ".join(sentences)
+        parts.append(f"on {recipe.plan.corpus.name}")
+    return ", ".join(parts)
 
 
 def rate_words(recipe: Recipe) -> str:
@@ -57,11 +60,15 @@ def rate_words(recipe: Recipe) -> str:
         return "each arm's own best rates"
     if moves_rates(plan):
         return "rates along the axis"
+    text = f"{plan.base}'s rates for scale {plan.scale}"
     if plan.departures is None:
-        return f"the baseline's {rates}"
-    if any(field.endswith(RATE) for field in plan.departures):
-        return f"rates set by the experiment ({rates})"
-    return f"{plan.base}'s rates for scale {plan.scale}"
+        text = f"the baseline's {rates}"
+    elif any(field.endswith(RATE) for field in plan.departures):
+        text = f"rates set by the experiment ({rates})"
+    setters = arms_with_rates(recipe)
+    if not setters:
+        return text
+    return f"{text} ({plural(len(setters), 'arm')} with other ones)"
 
 
 def moves_rates(plan: Plan) -> bool:

@@ -1,7 +1,7 @@
-"""The sentences around the verdict table: answer, facts beside it, notes below, published delta."""
+"""The sentences around the verdict table: facts beside it, notes below, published delta."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -9,104 +9,17 @@ import pandas as pd
 from harness.run.plan import Lock, Plan
 from reports.analysis.cautions import Caution
 from reports.analysis.recipe import Recipe
-from reports.analysis.types import Comparison, Comparisons, PublishedVerdict, effect
-from reports.format import effect_kind, plural, show
-from reports.page.cells import METRIC_WORDS, Part, number, words
+from reports.analysis.types import Comparisons, PublishedVerdict
+from reports.format import plural, show
+from reports.page.cells import Part, number, words
+from reports.page.headline import NAMED, listing, verb_for
 from reports.page.scope import arms_with_rates, moves_rates
 
 ESTIMANDS = {
     "at-rate": "at-rate: the baseline's learning rates for every arm{but_for}",
     "retuned": "retuned: every arm at its own best learning rate",
 }
-EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
-NAMED = 4  # arms that a sentence names; the rest is counted
-
-
-def answer(outcome: Comparisons) -> str:
-    """Sentences that answer the question as far as the runs allow."""
-    if not any(outcome.of(arm, outcome.primary) for arm in outcome.arms):
-        return without_comparison(outcome)
-    sentence = sentence_on(outcome, outcome.primary)
-    if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
-        sentence += f" {sentence_on(outcome, 'heldout_loss')}"
-    return sentence
-
-
-def is_exploratory(outcome: Comparisons) -> bool:
-    """Whether the answer tells arms apart that nothing has confirmed."""
-    judged = [outcome.of(arm, outcome.primary) for arm in outcome.arms]
-    compared = [c for c in judged if c is not None]
-    is_decided = any(c.kind in ("helps", "hurts") for c in compared)
-    return is_decided and any(c.exploratory for c in compared)
-
-
-def sentence_on(outcome: Comparisons, name: str) -> str:
-    """What the runs say of a metric: what helps, what hurts, what is equal, what is undecided."""
-    compared: dict[str, Comparison] = {}
-    groups: dict[str, list[str]] = {"helps": [], "hurts": [], "equal": [], "open": []}
-    for arm in outcome.arms:
-        c = outcome.of(arm, name)
-        if c is not None:
-            compared[arm] = c
-        if c is None or c.kind not in groups:
-            groups["open"].append(arm)
-        else:
-            groups[c.kind].append(arm)
-    metric = METRIC_WORDS[name]
-    clauses = []
-    for kind, comparative in (("helps", "better"), ("hurts", "worse")):
-        if groups[kind]:
-            effects = {arm: compared[arm] for arm in groups[kind]}
-            clauses.append(
-                f"{with_effects(effects)} {comparative} than {outcome.baseline} in {metric}"
-            )
-    if groups["equal"]:
-        verb = verb_for(groups["equal"], "shows", "show")
-        equal = listing(groups["equal"], most=NAMED)
-        clauses.append(f"{equal} {verb} no difference that matters in {metric}")
-    if groups["open"]:
-        undecided = listing(groups["open"], most=NAMED)
-        if clauses:
-            clauses.append(f"{undecided} {verb_for(groups['open'], 'is', 'are')} undecided")
-        else:
-            clauses.append(f"Undecided in {metric}: {undecided}")
-    return f"{'; '.join(clauses)}."
-
-
-def without_comparison(outcome: Comparisons) -> str:
-    if any(cell.n_finished for cell in outcome.cells.values()):
-        return "No arm can be compared to the baseline yet."
-    return "No run has finished yet, so there is no answer."
-
-
-def with_effects(comparisons: Mapping[str, Comparison]) -> str:
-    """The arms with their effects, the largest first, and the verb."""
-    sizes = {arm: abs(effect(c)[0]) for arm, c in comparisons.items()}
-    arms = sorted(sizes, key=sizes.__getitem__, reverse=True)
-    named = [f"{arm} ({effect_words(comparisons[arm])})" for arm in arms]
-    return f"{listing(named, most=NAMED)} {verb_for(arms, 'is', 'are')}"
-
-
-def verb_for(names: Sequence[str], singular: str, plural: str) -> str:
-    if len(names) == 1:
-        return singular
-    return plural
-
-
-def effect_words(c: Comparison) -> str:
-    value = show(effect(c)[0], effect_kind(c.ratio))
-    if c.ratio is None:
-        return f"{value} {c.unit}"
-    return value
-
-
-def listing(names: Sequence[str], *, most: int) -> str:
-    """Names as a sentence has them; beyond `most` the rest is counted."""
-    if len(names) > most:
-        return ", ".join(names[:most]) + f" and {len(names) - most} more"
-    if len(names) == 1:
-        return names[0]
-    return ", ".join(names[:-1]) + " and " + names[-1]
+ENOUGH_FOR_FLOOR = 4  # runs; the sd of three is within a factor of 0.5 to 6 of what it estimates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +108,10 @@ def clock_facts(runs: pd.DataFrame) -> list[Fact]:
 def noise_facts(outcome: Comparisons, unit: str) -> list[Fact]:
     if outcome.noise.sd is None:
         return []
-    floor = f"{show(outcome.noise.sd, 'sd')} {unit}"
-    return [Fact(text=f"noise floor {floor} (sd of {outcome.noise.n} baseline runs)")]
+    sd, n = f"{show(outcome.noise.sd, 'sd')} {unit}", outcome.noise.n
+    if n < ENOUGH_FOR_FLOOR:
+        return [Fact(text=f"sd of {n} baseline runs {sd}: too few for a noise floor", warn=True)]
+    return [Fact(text=f"noise floor {sd} (sd of {n} baseline runs)")]
 
 
 def stale_fact(runs: pd.DataFrame, *, accept_stale: bool) -> Fact:

@@ -111,7 +111,7 @@ ENVIRONMENT_WORDS = {
     "cudnn": "cuDNN",
     "nccl": "NCCL",
 }
-UNPRINTED = ("packages", "command", "pip_freeze", "freeze")
+UNPRINTED = ("packages", "command", "pip_freeze", "freeze", "schema", "lock")
 # what it is, its values with the runs that had each
 EnvironmentFact = tuple[str, Sequence[tuple[str, int]]]
 

@@ -1,13 +1,16 @@
 """The verdict table: a row for every arm, a cell for every heading."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reports.analysis.arm_columns import ARM_COLUMNS, ArmColumn
 from reports.analysis.arm_values import ArmRow
 from reports.analysis.headings import HEADINGS, Heading
-from reports.analysis.types import Comparisons
+from reports.analysis.types import Comparisons, effect
 from reports.page.cells import METRIC_WORDS, VerdictCell, cell_of, verdict_cell, words
+
+MANY = 12  # arms beyond which their order is that of their effects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class VerdictRow:
 def judgement_cell(outcome: Comparisons, arm: str, *, final: bool) -> VerdictCell:
     if arm == outcome.baseline:
         return VerdictCell(parts=(words("verdict", "baseline"),), css="words", tone="base")
-    c = outcome.of(arm, outcome.primary)
+    c = outcome.judged(arm)
     return verdict_cell(c, outcome.cells[arm].n_pending, final=final)
 
 
@@ -44,6 +47,15 @@ def headings_of(outcome: Comparisons) -> list[Heading]:
         if heading.is_filled is None or heading.is_filled(outcome):
             headings.append(heading)
     return headings
+
+
+def in_order(outcome: Comparisons) -> list[str]:
+    """The arms in the plan's order; where they are many, those first that help most."""
+    if len(outcome.arms) <= MANY:
+        return [*outcome.arms]
+    by_arm = {arm: outcome.judged(arm) for arm in outcome.arms}
+    effects = {arm: effect(c)[0] for arm, c in by_arm.items() if c is not None}
+    return sorted(outcome.arms, key=lambda arm: effects.get(arm, math.inf))
 
 
 def printed_below(heading: Heading) -> list[ArmColumn]:
@@ -57,6 +69,8 @@ def heads(outcome: Comparisons, unit: str) -> list[Head]:
         f"The judgement on {METRIC_WORDS[outcome.primary]}, the metric declared before the first "
         "run, and what to do next."
     )
+    if outcome.increments:
+        judgement += " It is about what the rung adds to the one before it."
     heads = [Head(text="verdict", meaning=judgement)]
     for heading in headings_of(outcome):
         meaning = heading.meaning.format(base=outcome.baseline, unit=unit)
@@ -70,7 +84,7 @@ def heads(outcome: Comparisons, unit: str) -> list[Head]:
 def verdict_rows(
     outcome: Comparisons, css: Mapping[str, str], *, final: bool = False
 ) -> list[VerdictRow]:
-    """The baseline's row, then one per arm in the plan's order.
+    """The baseline's row, then one per arm.
 
     css: every arm of the plan, in its order, to its colour; final: the runs are all there will ever
     be (imported logs), so that no more of them are asked for.
@@ -78,7 +92,7 @@ def verdict_rows(
     rows = []
     places = list(css)
     below = [(printed_below(heading), heading.css) for heading in headings_of(outcome)]
-    for arm in (outcome.baseline, *outcome.arms):
+    for arm in (outcome.baseline, *in_order(outcome)):
         row = ArmRow(arm=arm, outcome=outcome)
         cells = [judgement_cell(outcome, arm, final=final)]
         for columns, kind in below:

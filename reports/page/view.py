@@ -12,19 +12,12 @@ from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure, Palette
 from reports.inputs.experiment import Experiment
 from reports.page.cells import METRIC_WORDS, Part
-from reports.page.draw import palette_of
+from reports.page.draw import leading, palette_of
+from reports.page.headline import headline
 from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
 from reports.page.recipe import RecipeBox, recipe_box
-from reports.page.scope import scope, shares_answer
-from reports.page.sentences import (
-    EXPLORATORY,
-    Fact,
-    answer,
-    facts,
-    is_exploratory,
-    notes,
-    published_parts,
-)
+from reports.page.scope import scope
+from reports.page.sentences import Fact, facts, notes, published_parts
 from reports.page.settings import (
     Differences,
     EnvironmentFact,
@@ -66,7 +59,7 @@ GENERAL_WORDS = (
         "noise floor",
         (
             "How far the baseline's final losses scatter over seeds (standard deviation):"
-            " differences well below it need many runs."
+            " differences well below it need many runs. Of two or three runs it is no floor yet."
         ),
     ),
     (
@@ -91,6 +84,26 @@ GENERAL_WORDS = (
         ),
     ),
     (
+        "margin",
+        "The largest difference that does not matter, declared before the first run.",
+    ),
+    (
+        "N*",
+        "The steps that a schedule would need to end at the target loss.",
+    ),
+    (
+        "stale",
+        "A run whose source has changed since: left out, unless it was admitted.",
+    ),
+    (
+        "extrapolated",
+        "Beyond the budgets that were run: it gets no verdict.",
+    ),
+    (
+        "own part",
+        "What a rung of a ladder adds to the one before it.",
+    ),
+    (
         "plan.lock",
         "Digest of what was planned before the first run: question, arms, metric, seeds, margin.",
     ),
@@ -109,28 +122,20 @@ class Verdicts:
     notes: Sequence[str]
 
 
-def verdicts_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, str]) -> Verdicts:
+def verdicts_of(
+    experiment: Experiment, outcome: Comparisons, recipe: Recipe, css: Mapping[str, str]
+) -> Verdicts:
     """The verdicts of an experiment; css: of every arm of the plan, in its order."""
     plan = experiment.plan
     left_out = [f"Left out: {text}." for text in plan.left_out]
     return Verdicts(
         section="Verdicts",
-        answer=headline(experiment, outcome),
+        answer=headline(experiment, outcome, recipe),
         lead=lead(plan, outcome),
         heads=heads(outcome, plan.corpus.unit),
         rows=verdict_rows(outcome, css, final=bool(plan.imported)),
         notes=[*notes(outcome), *left_out],
     )
-
-
-def headline(experiment: Experiment, outcome: Comparisons) -> str:
-    """The answer; a Shapley design's begins with the shares."""
-    text, unconfirmed = answer(outcome), is_exploratory(outcome)
-    if experiment.plan.design == "shapley":
-        shares = shares_answer(experiment)
-        if shares:
-            text, unconfirmed = f"{shares} {text}", not experiment.plan.confirm
-    return f"{EXPLORATORY}{text}" if unconfirmed else text
 
 
 def evidence_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, str]) -> Verdicts:
@@ -192,7 +197,8 @@ class View:
     studies: Sequence[Study]
     failures: Sequence[Failure]
     n_waiting: int  # runs to come, or running
-    figures: Sequence[DrawnFigure]
+    figures: Sequence[DrawnFigure]  # that carry the answer
+    appendix: Sequence[DrawnFigure]  # all others
     recipe: RecipeBox
     differences: Differences
     environment: Sequence[EnvironmentFact]
@@ -208,17 +214,19 @@ def view(
 ) -> View:
     """An experiment as the template prints it; index: its place on the page."""
     plan, runs = experiment.plan, experiment.runs
-    palette = palette_of(experiment)
+    palette = palette_of(experiment, outcome)
     css = {arm: palette.css(arm) for arm in palette.arms}
+    recipe = Recipe.of(experiment, outcome.budget)
     if plan.evidence:
         verdicts = evidence_of(experiment, outcome, css)
     else:
-        verdicts = verdicts_of(experiment, outcome, css)
+        verdicts = verdicts_of(experiment, outcome, recipe, css)
     published: tuple[Part, ...] = ()
     if outcome.published:
         published = published_parts(outcome.published)
-    recipe = Recipe.of(experiment, outcome.budget)
     waiting = runs["status"].isin(WAITING)
+    first = leading(figures, outcome, plan)
+    others = [figure for figure in figures if figure.key not in {f.key for f in first}]
     columns = run_columns(runs)
     rows = [(row.run_id, row.arm, css[row.arm], row.cells) for row in run_rows(runs, columns)]
     return View(
@@ -232,7 +240,8 @@ def view(
         studies=studies(experiment),
         failures=failures(runs[~waiting], experiment.results),
         n_waiting=int(waiting.sum()),
-        figures=[DrawnFigure.of(figure, palette, index) for figure in figures],
+        figures=[DrawnFigure.of(figure, palette, index) for figure in first],
+        appendix=[DrawnFigure.of(figure, palette, index) for figure in others],
         recipe=recipe_box(recipe),
         differences=config_differences(recipe),
         environment=how_it_was_run(experiment),
@@ -257,6 +266,11 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
     if outcome.budget and outcome.primary == "val_loss":
         metric += f" after {outcome.budget} steps"
     text = f"Every arm against {outcome.baseline}, judged by {metric}."
+    if outcome.increments:
+        text = (
+            f"The verdict is about a rung's own part: the rung against the one before it, judged by"
+            f" {metric}. Differences to {outcome.baseline} are of all parts up to there together."
+        )
     if plan.target is None:
         return text
     text += f" Target loss {plan.target.val_loss:g} {plan.corpus.unit}"

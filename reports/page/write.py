@@ -5,6 +5,7 @@ The page carries the data behind every number and figure, so that anybody can ch
 everywhere: Jinja escapes the markup, script_json the data.
 """
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -24,9 +25,13 @@ from reports.inputs.files import write_page
 from reports.page.draw import draw_all
 from reports.page.embed import embed_experiment, plain, restore_experiment, script_json
 from reports.page.version import WRITTEN_BY, version
-from reports.page.view import view
+from reports.page.view import GENERAL_WORDS, view
 
 __all__ = ["draw_all", "render", "write_report"]
+MEANINGS = {
+    part: meaning for term, meaning in GENERAL_WORDS if term != "arm" for part in term.split(", ")
+}
+TERMS = re.compile(f"({'|'.join(map(re.escape, MEANINGS))})")
 FOOTER = (
     "Written by `ablate report` from the results directory. `ablate verify` recomputes every "
     "number and verdict on this page from the data inside it."
@@ -95,6 +100,7 @@ def template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, finalize=printable
     )
     environment.filters["code"] = code
+    environment.filters["glossed"] = glossed
     return environment.from_string(asset("report.html.j2"))
 
 
@@ -133,6 +139,18 @@ def code(text: str) -> Markup:
     for place, piece in enumerate(pieces):
         if place % 2:
             marked += Markup("<code>{}</code>").format(piece)
+        else:
+            marked += escape(piece)
+    return marked
+
+
+def glossed(text: str) -> Markup:
+    """The text escaped, every term of the glossary with its meaning beside it."""
+    marked = Markup("")
+    for piece in TERMS.split(visible(text)):
+        if piece in MEANINGS:
+            term = '<dfn tabindex="0" data-tip="{}">{}</dfn>'
+            marked += Markup(term).format(MEANINGS[piece], piece)
         else:
             marked += escape(piece)
     return marked

@@ -28,6 +28,7 @@ class Method(enum.StrEnum):
     """How an effect was judged; the value is what is printed."""
 
     TWO_WAY = "two-way model, max-t"
+    TWO_WAY_SHARED = "two-way model, Bonferroni"
     PAIRED = "paired t, Holm"
     WELCH = "Welch t, Holm"
     PERMUTED = "permuted worst-rank trimmed mean, Holm"
@@ -178,7 +179,7 @@ def _pooled(
     """The named arms by the two-way model at simultaneous `alpha`."""
     if not names:
         return {}
-    fitted = _two_way_of([_blocked(baseline), *(arms[name] for name in names)])
+    fitted = two_way_of([_blocked(baseline), *(arms[name] for name in names)])
     share = len(arms) / len(names)
     answers = [_judged(fitted, errors, 1 - alpha, share) for errors in fitted.errors]
     effects = {}
@@ -190,7 +191,7 @@ def _pooled(
             effects[name] = difference_only(delta, n_blocks=n_blocks, correlation=r)
             continue
         wider = _widest(answers, i)
-        effects[name] = _effect(
+        effects[name] = effect_of(
             Estimate(value=delta, se=float(wider.se[i]), df=wider.df),
             float(wider.half[i]),
             float(max(answer.p[i] for answer in answers)),
@@ -201,8 +202,8 @@ def _pooled(
     return effects
 
 
-def _two_way_of(samples: Sequence[Sample]) -> TwoWay:
-    """The two-way model of samples, the baseline's first."""
+def two_way_of(samples: Sequence[Sample], contrasts: Array | None = None) -> TwoWay:
+    """The two-way model of samples, the baseline's first; contrasts: others than with that."""
     values = np.concatenate([sample.values for sample in samples])
     arm: list[int] = []
     block: list[int] = []
@@ -211,7 +212,7 @@ def _two_way_of(samples: Sequence[Sample]) -> TwoWay:
         for name in sample.blocks:
             arm.append(i)
             block.append(numbers.setdefault(name, len(numbers)))
-    return two_way(values, arm, block)
+    return two_way(values, arm, block, contrasts)
 
 
 def _judged(fitted: TwoWay, errors: Errors, level: float, share: float) -> _Judged:
@@ -282,7 +283,7 @@ def _by_its_own_t(arm: Sample, baseline: Sample, alpha: float) -> Effect:
     p = float(2 * stats.t.sf(abs(delta) / se, df))
     method = Method.PAIRED if n_blocks else Method.WELCH
     estimate = Estimate(value=delta, se=se, df=df)
-    return _effect(estimate, half, p, method, n_blocks=n_blocks, correlation=r)
+    return effect_of(estimate, half, p, method, n_blocks=n_blocks, correlation=r)
 
 
 def _sharpened(effects: Mapping[str, Effect], alpha: float, m: int) -> dict[str, Effect]:
@@ -304,7 +305,7 @@ def _sharpened(effects: Mapping[str, Effect], alpha: float, m: int) -> dict[str,
     return sharpened
 
 
-def _effect(
+def effect_of(
     estimate: Estimate,
     half: float,
     p: float,
@@ -313,7 +314,9 @@ def _effect(
     n_blocks: int,
     correlation: float | None,
 ) -> Effect:
-    """With the interval of this half width, or without where it is not finite."""
+    """With the interval of this half width, or without where it is not finite.
+
+    p: adjusted; n_blocks: that both arms share; correlation: over these."""
     delta = estimate.value
     if not np.isfinite(half):
         return difference_only(delta, n_blocks=n_blocks, correlation=correlation)

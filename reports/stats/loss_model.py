@@ -101,12 +101,12 @@ class LossModel:
         se, df = self._error(self._gradient(i))
         return Estimate(value=self.x0 + self.theta(i), se=se, df=df)
 
-    def shift(self, i: int) -> Estimate:
-        """log(N*_i / N*_0), its error by the delta method.
+    def shift(self, i: int, j: int = 0) -> Estimate:
+        """log(N*_i / N*_j), its error by the delta method.
 
         What both arms share, the slope above all, cancels."""
-        se, df = self._error(self._gradient(i) - self._gradient(0))
-        return Estimate(value=self.theta(i) - self.theta(0), se=se, df=df)
+        se, df = self._error(self._gradient(i) - self._gradient(j))
+        return Estimate(value=self.theta(i) - self.theta(j), se=se, df=df)
 
     def error_of(self, weights: Mapping[int, float]) -> tuple[float, float]:
         """(standard error, df) of the sum of weights[i] log N*_i.

@@ -16,6 +16,7 @@ from typing import Any
 
 from reports.stats.digits import room, unit
 from reports.verify.blocks import check_blocks
+from reports.verify.increments import OWN, planned_rungs
 from reports.verify.nodes import check_unknown_nodes
 from reports.verify.page import Embedded, Printed, Row
 from reports.verify.separate import check_separate
@@ -139,14 +140,18 @@ def block_means(
 
 
 def check_word(printed: Mapping[str, Printed], plan: Embedded, arm: str) -> Iterator[str]:
-    """The verdict's word against the printed interval of the metric that decides."""
+    """The verdict's word against the printed interval of the metric that decides.
+
+    That of a ladder's rung is its own part's.
+    """
     primary = plan.get("primary") or "val_loss"
     metric = OLD_WORDS.get(primary, primary)
+    own = OWN if planned_rungs(plan) else ""
     if f"{metric}.effect" not in printed:
         metric = "val_loss"
     word = printed.get("verdict")
-    effect = printed.get(f"{metric}.effect")
-    part = printed.get(f"{metric}.interval")
+    effect = printed.get(f"{own}{metric}.effect")
+    part = printed.get(f"{own}{metric}.interval")
     if word is None or effect is None:
         return
     margin = plan.get("margin")

@@ -23,6 +23,8 @@ from reports.page.embed import embed_experiment, plain, table_rows
 from reports.page.version import WRITTEN_BY, version
 from reports.verify.effects import check_effects, check_word, is_anytime
 from reports.verify.files import check_results
+from reports.verify.headline import check_headline
+from reports.verify.increments import check_increments
 from reports.verify.markup import plainly
 from reports.verify.page import Embedded, Page, Printed, Row, read_page
 from reports.verify.rendered import check_rendered
@@ -79,6 +81,7 @@ def check_data(page: Page, results: Path | None) -> list[str]:
             checks.append(check_published(data))
         else:
             checks.append(check_statistics(page, index, data, rows))
+            checks.append(check_headline(page, index, data, rows))
         if results is not None and not data["plan"].get("evidence"):
             checks.append(check_results(data, rows, results))
         for check in checks:
@@ -98,7 +101,9 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
         printed[arm] = page.verdicts.get((index, place), {})
     for metric, role in (("val_loss", "loss"), ("step_ms", "timing")):
         compared = compared_rows(outcomes_of(data, rows), arms, role)
-        yield from check_effects(metric, compared, printed, plan, anytime=is_anytime(plan, rows))
+        anytime = is_anytime(plan, rows)
+        yield from check_effects(metric, compared, printed, plan, anytime=anytime)
+        yield from check_increments(metric, compared, printed, plan, anytime=anytime)
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)

@@ -69,6 +69,21 @@
     tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8)) + "px";
     tip.style.top = Math.max(4, event.clientY - box.height - 12) + "px";
   });
+  // A term tells its meaning to the keyboard and to a finger, too.
+  all("[data-tip]:not(svg *)").forEach((term) => {
+    const tell = () => {
+      tip.hidden = false;
+      tip.textContent = term.dataset.tip;
+      const at = term.getBoundingClientRect(), box = tip.getBoundingClientRect();
+      tip.style.left = Math.max(4, Math.min(at.left, innerWidth - box.width - 8)) + "px";
+      tip.style.top = Math.max(4, at.top - box.height - 6) + "px";
+    };
+    term.addEventListener("focusin", tell);
+    term.addEventListener("click", tell);
+    term.addEventListener("focusout", () => (tip.hidden = true));
+  });
+  // What is in the closed appendix is opened to be printed.
+  addEventListener("beforeprint", () => all("details.appendix").forEach((d) => (d.open = true)));
   const digits = (value, text) => (value === null ? "not known" : text(value));
   const spots = new WeakMap(); // a path of dots -> [x, y, row number] of each
   function runAt(event) {
@@ -109,6 +124,19 @@
       const on = button.getAttribute("aria-pressed") !== "true";
       all(".legend button", figure).forEach((b) => b.setAttribute("aria-pressed", String(on && b === button)));
       all("svg .series", figure).forEach((g) => g.classList.toggle("dim", on && g.dataset.armGroup !== button.dataset.armGroup));
+    }),
+  );
+
+  // A touch on an arm's marks picks it out in its figure; a second one, or one beside the marks, lets it go.
+  all("figure svg").forEach((svg) =>
+    svg.addEventListener("click", (event) => {
+      const series = event.target.closest(".series"), figure = svg.closest("figure");
+      const on = series && !series.classList.contains("picked");
+      all("svg .series", figure).forEach((g) => {
+        const same = series && g.dataset.armGroup === series.dataset.armGroup;
+        g.classList.toggle("picked", Boolean(on && same));
+        g.classList.toggle("dim", Boolean(on && !same));
+      });
     }),
   );
 

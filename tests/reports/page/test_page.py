@@ -61,7 +61,7 @@ def test_every_arm_has_a_verdict_in_words_and_its_measured_loss(tmp_path):
 
 
 def test_the_headline_names_the_arms_that_help(tmp_path):
-    answer = page_of(tmp_path).sentences[0, "answer"]
+    answer = page_of(tmp_path, design="add-one").sentences[0, "answer"]
     assert answer.startswith("Exploratory: ")
     assert "better than r07" in answer
 
@@ -69,8 +69,9 @@ def test_the_headline_names_the_arms_that_help(tmp_path):
 def test_the_headline_says_in_what_an_arm_is_no_different(tmp_path):
     arms = [LADDER[0], replace(LADDER[1], name="quick", loss_effect=0.0, step_factor=0.5)]
     page = page_of(tmp_path, arms=arms, n_seeds=8, design="add-one", sd=1e-4)
-    assert (
-        page.sentences[0, "answer"] == "quick shows no difference that matters in validation loss."
+    answer = page.sentences[0, "answer"]
+    assert answer.endswith(
+        "quick shows no difference that matters in validation loss (nats per byte)."
     )
 
 
@@ -161,13 +162,58 @@ def test_every_figure_has_a_text_alternative_and_its_data(tmp_path):
             assert {len(row) for row in table["rows"]} == {len(table["columns"])}, name
 
 
+def test_figures_that_carry_the_answer_stand_first_and_the_rest_in_a_closed_appendix(tmp_path):
+    text = page_text(tmp_path)
+    first, rest = text.split('<details class="appendix">')
+    keys = re.findall(r'<figure id="(\w+)-0">', first)
+    assert keys == ["increments_val_loss", "forest_val_loss", "seeds", "loss_by_step", "scatter"]
+    assert 'id="waterfall_train_time_s-0"' in rest and 'id="step_time-0"' in rest
+
+
+def test_many_arms_have_the_colour_of_their_verdict_and_a_label_of_their_own(tmp_path):
+    long = (
+        "a_name_that_is_far_too_long_for_the_margin_of_a_figure_and_differs_in_its_{}th_part_alone"
+    )
+    arms = [replace(arm, name=long.format(i)) if i else arm for i, arm in enumerate(many_arms(14))]
+    text = page_text(tmp_path, arms=arms, n_seeds=3, design="add-one")
+    forest = re.search(r'<figure id="forest_val_loss-0">.*?</figure>', text, re.S)[0]
+    assert set(re.findall(r'class="series (\S+)"', forest)) <= {
+        "v-good",
+        "v-bad",
+        "v-even",
+        "v-open",
+    }
+    labels = re.findall(
+        r'class="label">([^<]+)<', re.search('<svg class="wide.*?</svg>', forest, re.S)[0]
+    )
+    assert len(labels) == 13 and len(set(labels)) == 13
+    rows = read_page(text).verdicts
+    order = [int(n) for n in re.findall(r'<tr(?: class="baseline")? data-arm="(\d+)"', text)][1:]
+    effects = [rows[0, place]["val_loss.effect"].values[0] for place in order]
+    assert effects == sorted(effects), "those that help most come first"
+
+
+def test_a_term_has_its_meaning_beside_it_and_every_section_its_link(tmp_path):
+    text = page_text(tmp_path)
+    assert re.search(
+        r'<dfn tabindex="0" data-tip="How far the baseline[^"]+">noise floor</dfn>', text
+    )
+    for anchor in re.findall(r'<li><a href="#([^"]+)">', text):
+        assert f'id="{anchor}"' in text
+
+
+def test_two_runs_make_no_noise_floor(tmp_path):
+    said = page_of(tmp_path, n_seeds=2).sentences.values()
+    assert any(words.endswith("too few for a noise floor") for words in said)
+
+
 def test_a_ladder_shows_the_waterfall_and_other_designs_do_not(tmp_path):
     assert ("waterfall_train_time_s-0",) in page_of(tmp_path).drawings
     assert ("waterfall_train_time_s-0",) not in page_of(tmp_path / "small", **SMALL).drawings
 
 
 def test_one_of_a_thing_is_not_spoken_of_as_several(tmp_path):
-    text = page_text(tmp_path, **SMALL)
+    text = re.sub("</?dfn.*?>", "", page_text(tmp_path, **SMALL))
     assert re.search(r"\b1 node\b", text)
     assert re.search(r"\b1 look\b", text)
     several = r"\b1 (?:more |fresh )?(?:seeds|runs|arms|blocks|nodes|looks)\b"

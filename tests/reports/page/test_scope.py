@@ -1,6 +1,7 @@
 """What the headline holds for: size, steps, whose rates; the held-out text; shares; and on the terminal."""
 
 import json
+import re
 
 import pytest
 
@@ -9,7 +10,10 @@ from harness.cli.plan import changes_words
 from harness.experiment.experiment import load_experiment
 from harness.store.store import Store
 from reports.inputs.load import load
+from reports.page.embed import table_rows
 from reports.page.write import write_report
+from reports.verify.headline import check_headline
+from reports.verify.page import read_page
 from reports.verify.verify import verify
 from tests.report_arms import FACTORIAL, LADDER, Arm, many_arms
 from tests.report_fixtures import write_experiment
@@ -25,15 +29,39 @@ def page_of(root):
     return page, page.read_text()
 
 
-def test_size_steps_and_rates_stand_below_the_answer_and_what_does_not_follow(tmp_path):
+def second_path(page):
+    """What the second path alone says of a headline, without the rerun."""
+    read = read_page(page)
+    data = read.data["experiments"][0]
+    return [*check_headline(read, 0, data, table_rows(data["runs"]))]
+
+
+def test_size_steps_and_rates_stand_in_the_answer_and_below_it_what_does_not_follow(tmp_path):
     write_experiment(tmp_path, n_seeds=2)
     edit_plan(tmp_path, departures={"model.n_layer": 8})
     page, text = page_of(tmp_path)
-    assert "All this at 2 layers, 300 steps, r07&#39;s rates for scale tiny, on stdlib." in text
-    assert "Each rung holds every part before it" in text
+    setting = "t 2 layers, 300 steps, r07&#39;s rates for scale tiny, on stdlib: "
+    assert setting in text[text.index('data-key="answer"') :].split("</p>")[0]
+    assert "in another order it can be another number" in text
     assert "It does not follow that an effect, or its sign, is the same at another size" in text
+    assert second_path(page) == []
     page.write_text(text.replace("2 layers, 300 steps, r07", "12 layers, 6200 steps, r07"))
-    assert any("the sentence 0 scope differs" in sentence for sentence in verify(page))
+    assert any("the sentence 0 answer differs" in sentence for sentence in verify(page))
+    assert any("2 layers" in sentence for sentence in second_path(page))
+    assert any("300 steps" in sentence for sentence in second_path(page))
+
+
+@pytest.mark.parametrize("design", ["ladder", "add-one"])
+def test_a_forged_effect_in_the_headline_is_found_by_the_second_path(tmp_path, design):
+    write_experiment(tmp_path, n_seeds=5, design=design)
+    page, text = page_of(tmp_path)
+    assert second_path(page) == []
+    answer = text[text.index('data-key="answer"') :].split("</p>")[0]
+    effect = re.search(r"\((−0\.0\d+) \[", answer)[1]
+    page.write_text(text.replace(answer, answer.replace(effect, "−0.0999", 1)))
+    assert any("−0.0999" in sentence for sentence in second_path(page))
+    page.write_text(text.replace(answer, answer.replace("better", "worse")))
+    assert any("worse" in sentence for sentence in second_path(page))
 
 
 @pytest.mark.parametrize(
@@ -68,14 +96,14 @@ def test_the_held_out_loss_is_in_the_headline(tmp_path):
         worse = "untied_head: true" in (path.parent / "config.yaml").read_text()
         result["heldout_loss"] = result["val_loss"] + 0.5 * worse
         path.write_text(json.dumps(result))
-    assert "worse than r07 in held-out loss" in page_of(tmp_path)[1]
+    assert "worse than r07 in held-out loss (nats per byte)" in page_of(tmp_path)[1]
 
 
 def test_a_shapley_design_begins_with_its_shares(tmp_path):
     write_experiment(tmp_path, arms=FACTORIAL, design="shapley", n_seeds=5)
     page, text = page_of(tmp_path)
     assert "all together, the Shapley shares are: untied_head −0.01" in text
-    assert 'data-key="answer">Exploratory: Of ' in text
+    assert re.search(r'data-key="answer">Exploratory: at 2 layers[^:]*: of ', text)
     assert verify(page) == []
     page.write_text(text.replace("shares are: untied_head −0.01", "shares are: untied_head −0.09"))
     assert verify(page)

@@ -1,0 +1,119 @@
+"""The headline: what the runs answer, and what that holds for."""
+
+from collections.abc import Mapping, Sequence
+
+from reports.analysis.recipe import Recipe
+from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
+from reports.format import effect_kind, interval, show
+from reports.inputs.experiment import Experiment
+from reports.page.cells import METRIC_WORDS
+from reports.page.scope import conditions, shares_answer
+
+EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
+NAMED = 4  # arms that a sentence names; the rest is counted
+
+
+def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> str:
+    """At what size and rates, then the answer; a Shapley design's begins with the shares."""
+    judged = [outcome.judged(arm) for arm in outcome.arms]
+    compared = [c for c in judged if c is not None]
+    if not compared:
+        return without_comparison(outcome)
+    sentences, unit = [], experiment.plan.corpus.unit
+    is_decided = any(c.kind in ("helps", "hurts") for c in compared)
+    if experiment.plan.design == "shapley":
+        shares = shares_answer(experiment)
+        is_decided = is_decided or bool(shares)
+        if shares:
+            sentences.append(shares)
+    sentences.append(sentence_on(outcome, outcome.primary, unit))
+    if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
+        sentences.append(sentence_on(outcome, "heldout_loss", unit))
+    top = outcome.of(outcome.arms[-1], outcome.primary)
+    if outcome.increments and top is not None:
+        sentences.append(
+            f"All parts together: {effect_words(top)} against {top.baseline}, {top.verdict}."
+        )
+    text = " ".join(sentences)
+    setting = conditions(recipe, outcome)
+    if setting:
+        if text.startswith(("Of ", "Undecided ")):  # else it begins with an arm's name
+            text = text[:1].lower() + text[1:]
+        text = f"At {setting}: {text}"
+    if is_decided and any(c.exploratory for c in compared):
+        return EXPLORATORY + text.replace("At ", "at ", bool(setting))
+    return text
+
+
+def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
+    """What the runs say of a metric: what helps, what hurts, what is equal, what is undecided.
+
+    unit: of a loss, named once.
+    """
+    compared: dict[str, Comparison] = {}
+    groups: dict[str, list[str]] = {"helps": [], "hurts": [], "equal": [], "open": []}
+    for arm in outcome.arms:
+        c = outcome.judged(arm, name)
+        if c is not None:
+            compared[arm] = c
+        if c is None or c.kind not in groups:
+            groups["open"].append(arm)
+        else:
+            groups[c.kind].append(arm)
+    metric = METRIC_WORDS[name]
+    other, clauses = outcome.baseline, []
+    if outcome.increments:
+        other = "the rung before"
+    for kind, comparative in (("helps", "better"), ("hurts", "worse")):
+        if groups[kind]:
+            effects = {arm: compared[arm] for arm in groups[kind]}
+            clauses.append(f"{with_effects(effects)} {comparative} than {other} in {metric}")
+    if groups["equal"]:
+        verb = verb_for(groups["equal"], "shows", "show")
+        equal = listing(groups["equal"], most=NAMED)
+        clauses.append(f"{equal} {verb} no difference that matters in {metric}")
+    if groups["open"]:
+        undecided = listing(groups["open"], most=NAMED)
+        if clauses:
+            clauses.append(f"{undecided} {verb_for(groups['open'], 'is', 'are')} undecided")
+        else:
+            clauses.append(f"Undecided in {metric}: {undecided}")
+    text = f"{'; '.join(clauses)}."
+    if name in LOSSES:
+        return text.replace(metric, f"{metric} ({unit})", 1)
+    return text
+
+
+def without_comparison(outcome: Comparisons) -> str:
+    if any(cell.n_finished for cell in outcome.cells.values()):
+        return "No arm can be compared to the baseline yet."
+    return "No run has finished yet, so there is no answer."
+
+
+def with_effects(comparisons: Mapping[str, Comparison]) -> str:
+    """The arms with their effects, the largest first, and the verb."""
+    sizes = {arm: abs(effect(c)[0]) for arm, c in comparisons.items()}
+    arms = sorted(sizes, key=sizes.__getitem__, reverse=True)
+    named = [f"{arm} ({effect_words(comparisons[arm])})" for arm in arms]
+    return f"{listing(named, most=NAMED)} {verb_for(arms, 'is', 'are')}"
+
+
+def verb_for(names: Sequence[str], singular: str, plural: str) -> str:
+    if len(names) == 1:
+        return singular
+    return plural
+
+
+def effect_words(c: Comparison) -> str:
+    value, low, high = effect(c)
+    kind = effect_kind(c.ratio)
+    return f"{show(value, kind)} {interval(low, high, kind)}".strip()
+
+
+def listing(names: Sequence[str], *, most: int) -> str:
+    """Names as a sentence has them; beyond `most` the rest is counted."""
+    if len(names) > most:
+        return ", ".join(names[:most]) + f" and {len(names) - most} more"
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(names[:-1]) + " and " + names[-1]

@@ -1,0 +1,76 @@
+"""The second path for the headline: its numbers are those of the table and of the settings.
+
+It shares no code with the page. Shares of a Shapley design are left to the rerun in rendered.py.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from reports.verify.increments import OWN, planned_rungs
+from reports.verify.page import Embedded, Page, Printed, Row
+from reports.verify.rows import compared_rows, outcomes_of
+from reports.verify.settings import recorded_settings
+
+WORDS = {"better": "better", "faster": "better", "worse": "worse", "slower": "worse"}
+SETTINGS = {"model.n_layer": "{} layers", "model.d_model": "of width {}"}
+PRINTED = re.compile(r"(\d+) layers|of width (\d+)|(\d+) steps")
+
+
+def check_headline(page: Page, index: int, data: Embedded, rows: Sequence[Row]) -> Iterator[str]:
+    """Sentences on what the headline says otherwise than the table and the settings.
+
+    index: of the experiment among those of the page.
+    """
+    plan = data["plan"]
+    answer = page.sentences.get((index, "answer"), "")
+    if plan.get("evidence") or ": " not in answer:
+        return
+    arms = [arm["name"] for arm in plan["arms"]]
+    compared = compared_rows(outcomes_of(data, rows), arms, "loss")
+    yield from check_setting(answer, data, compared)
+    own = OWN if planned_rungs(plan) else ""
+    metric = plan.get("primary") or "val_loss"
+    named = [page.verdicts.get((index, place), {}) for place in range(len(arms))]
+    if not any(f"{metric}.effect" in printed for printed in named):
+        metric = "val_loss"
+
+    for arm, printed in zip(arms, named, strict=True):
+        for clause in re.split(r"[;:]|\.\s", answer):
+            yield from check_clause(clause, arm, printed, f"{own}{metric}")
+
+
+def check_setting(answer: str, data: Embedded, compared: Sequence[Row]) -> Iterator[str]:
+    """The size and the steps that it begins with."""
+    opening = answer.removeprefix("Exploratory: ").split(": ")[0]
+    if not opening.lower().startswith("at "):
+        return
+    settings = recorded_settings(data, compared, data["plan"]["baseline"])
+    expected = []
+    for field, text in SETTINGS.items():
+        values = settings.get(field, [])
+        if len(values) == 1:
+            expected.append(text.format(values[0]))
+    budgets = {row["budget"] for row in compared}
+    if len(budgets) == 1:
+        expected.append(f"{budgets.pop()} steps")
+    for words in expected:
+        if words not in opening:
+            yield f"the headline does not say {words}, as its runs had, but '{opening}'"
+    for found in PRINTED.finditer(opening):
+        if found[0] not in expected:
+            yield f"the headline says {found[0]}, which no compared run had"
+
+
+def check_clause(clause: str, arm: str, printed: Mapping[str, Printed], key: str) -> Iterator[str]:
+    """An arm that a clause on the deciding metric names with its effect."""
+    effect, verdict = printed.get(f"{key}.effect"), printed.get("verdict")
+    if effect is None or verdict is None or "held-out" in clause:
+        return
+    found = re.search(rf"(?:^|[ ,])(?<!\+ ){re.escape(arm)} \(([^ )]+)", clause)
+    if found is None:
+        return
+    if found[1] != effect.text.split()[0]:
+        yield f"the headline says {arm} {found[1]} but the table {effect.text}"
+    said = re.search(r" (?:is|are) (better|worse) than", clause)
+    if said is not None and said[1] != WORDS.get(verdict.text):
+        yield f"the headline calls {arm} {said[1]} but the table {verdict.text}"

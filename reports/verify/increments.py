@@ -1,0 +1,93 @@
+"""The second path for the own parts of a ladder's rungs, each against the rung before it.
+
+From the page's rows: in complete blocks the larger of the two errors by its formulas, at a share of
+the error rate; while runs are to come the ends of each pair's sequence. Ladders with holes have no
+second formula here; their estimates and words are left to the rerun in rendered.py.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+
+import numpy as np
+from scipy import stats
+
+from reports.verify.blocks import errors_of, variances_of_arms
+from reports.verify.page import Embedded, Printed, Row
+from reports.verify.sequences import check_sequences
+from reports.verify.table import ALPHA, Table, agree_p, near, on_scale
+
+OWN = "own_"  # how the keys of an own part begin
+OF_VALUE = 1e-6  # what a page leaves off
+NO_SPREAD = 1e-20
+WHAT = ("effect", "interval", "p")  # is printed of it
+
+
+def planned_rungs(plan: Embedded) -> Sequence[str]:
+    """The names of a ladder's arms from the baseline up; () where no rung has a part of its own."""
+    if plan["design"] != "ladder" or plan.get("evidence") or plan.get("axes"):
+        return ()
+    first = [arm for arm in plan["arms"] if arm["name"] == plan["baseline"]]
+    arms = first + [arm for arm in plan["arms"] if arm["name"] != plan["baseline"]]
+    for below, above in pairwise(arms):
+        more = set(above["changes"])
+        if not more.issuperset(below["changes"]) or len(more) == len(set(below["changes"])):
+            return ()
+    return [arm["name"] for arm in arms] if len(arms) > 2 else ()
+
+
+def check_increments(
+    metric: str,
+    rows: Sequence[Row],
+    printed: Mapping[str, Mapping[str, Printed]],
+    plan: Embedded,
+    *,
+    anytime: bool,
+) -> Iterator[str]:
+    """Sentences on own parts that are printed otherwise than the rows give.
+
+    rows: outcomes compared on this metric, without copies; anytime: whether it shows sequences.
+    """
+    rungs = planned_rungs(plan)
+    if not rungs:
+        return
+    m, key = len(rungs) - 1, f"{OWN}{metric}"
+    if anytime:
+        for below, above in pairwise(rungs):
+            if f"{key}.effect" in printed[above]:
+                table = Table.of(metric, below, rows)
+                shown = {f"{metric}.{what}": printed[above].get(f"{key}.{what}") for what in WHAT}
+                pair = {above: {name: part for name, part in shown.items() if part is not None}}
+                yield from check_sequences(table, [above], pair, m)
+        return
+    table = Table.of(metric, rungs[0], rows)
+    noisy = any(arm.get("alters_noise") for arm in plan["arms"])
+    if noisy or set(table.blocks) != set(rungs) or table.n_blocks() < 2 or not table.complete():
+        return
+    y = np.array([[table.blocks[arm][block] for block in table.blocks[rungs[0]]] for arm in rungs])
+    residuals = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
+    if float((residuals**2).sum()) < NO_SPREAD:
+        return
+    variances = variances_of_arms(residuals)
+    for place, (below, above) in enumerate(pairwise(rungs)):
+        effect = printed[above].get(f"{key}.effect")
+        if effect is None:
+            continue
+        difference = fmean(y[place + 1]) - fmean(y[place])
+        errors = errors_of(residuals, max(variances[place], variances[place + 1]))
+        half = max(float(stats.t.isf(ALPHA / m / 2, e.df)) * e.se for e in errors)
+        if not near(on_scale(effect.values[0], metric), difference, OF_VALUE):
+            yield (
+                f"arm {above!r}: {key}.effect is printed as {effect.text} but it lies"
+                f" {difference:.6g} from {below!r}"
+            )
+        ends = printed[above].get(f"{key}.interval")
+        shown_ends = ends.values if ends is not None else (None, None)
+        for end, sign in zip(shown_ends, (-1, 1)):
+            if not near(on_scale(end, metric), difference + sign * half, OF_VALUE):
+                yield (
+                    f"arm {above!r}: {key}.interval does not end at {difference + sign * half:.5f},"
+                    " as its blocks give"
+                )
+        p = max(float(2 * stats.t.sf(abs(difference) / e.se, e.df)) for e in errors)
+        yield from agree_p(printed[above], key, min(1.0, m * p), above)

@@ -1,0 +1,146 @@
+"""What each rung of a ladder adds to the one before it: of constructed losses, with intervals of its own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from reports.analysis.compare import compare_all
+from reports.analysis.increments import rungs_of
+from reports.inputs.load import load
+from reports.page.embed import table_rows
+from reports.page.write import write_report
+from reports.stats.contrasts import Method, Sample
+from reports.stats.increments import increment_sequences, increments
+from reports.stats.sequential import t_mixture
+from reports.verify.page import read_page
+from reports.verify.verify import check_statistics, verify
+from tests.report_arms import LADDER
+from tests.report_fixtures import write_experiment
+
+
+def chain_of(values):
+    """Rows of losses, a rung each, in blocks."""
+    blocks = tuple(range(values.shape[1]))
+    return {
+        f"rung {i}": Sample(values=row, blocks=blocks) for i, row in enumerate(np.asarray(values))
+    }
+
+
+def drawn(n_rungs=4, n_blocks=6, seed=1):
+    rng = np.random.default_rng(seed)
+    effects = np.array([0.0, 0.1, 0.094, 0.0])[:n_rungs, None]
+    return effects + rng.normal(0, 0.01, (n_rungs, n_blocks)) + rng.normal(0, 0.05, n_blocks)
+
+
+def test_a_rungs_own_part_is_judged_and_not_its_sum_with_those_below():
+    """The second rung lies far above the first one, and yet adds nothing."""
+    found = increments(chain_of(drawn()), level=0.95, m=3)
+    assert [*found] == [("rung 1", "rung 0"), ("rung 2", "rung 1"), ("rung 3", "rung 2")]
+    first, second, third = found.values()
+    assert first.low > 0 and third.high < 0
+    assert second.low < 0 < second.high and abs(second.delta) < 0.03
+
+
+def test_complete_blocks_are_judged_by_the_larger_error_of_the_whole_ladder():
+    y = drawn()
+    k, n = y.shape
+    residuals = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
+    df = (n - 1) * (k - 1)
+    se = np.sqrt(2 * (residuals**2).sum() / df / n)
+    for i, effect in enumerate(increments(chain_of(y), level=0.95, m=3).values()):
+        assert effect.method is Method.TWO_WAY_SHARED
+        assert effect.delta == pytest.approx(y[i + 1].mean() - y[i].mean())
+        assert effect.high - effect.delta >= stats.t.isf(0.05 / 6, df) * se - 1e-12
+        assert (effect.p < 0.05) == (effect.low > 0 or effect.high < 0)
+
+
+def test_all_intervals_of_a_ladder_hold_at_once():
+    """400 ladders of four equal rungs in five blocks: one that leaves zero in at most 5 % and three standard errors."""
+    wrong = 0
+    for seed in range(400):
+        y = np.random.default_rng(seed).normal(size=(4, 5))
+        effects = increments(chain_of(y), level=0.95, m=3)
+        wrong += any(e.low > 0 or e.high < 0 for e in effects.values())
+    assert wrong / 400 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def test_a_rung_with_a_variance_of_its_own_is_compared_alone():
+    chain = chain_of(drawn(n_blocks=8))
+    found = increments(chain, level=0.95, m=3, alters_noise=frozenset({"rung 2"}))
+    d = chain["rung 2"].values - chain["rung 1"].values
+    own = found["rung 2", "rung 1"]
+    half = stats.t.isf(0.05 / 6, 7) * d.std(ddof=1) / np.sqrt(8)
+    assert own.high - own.delta == pytest.approx(half)
+
+
+def test_before_the_planned_runs_are_there_each_pair_has_a_sequence():
+    chain = chain_of(drawn(n_blocks=9))
+    found = increment_sequences(chain, level=0.95, m=3)
+    own = found["rung 2", "rung 1"]
+    low, high, _ = t_mixture(chain["rung 2"].values - chain["rung 1"].values, 0.05 / 3)
+    assert (own.low, own.high) == (low, high) and own.method is Method.SEQUENCE
+
+
+def test_only_a_ladder_has_rungs(tmp_path):
+    write_experiment(tmp_path, n_seeds=3)
+    plan = load("split", tmp_path).plan
+    assert rungs_of(plan) == tuple(arm.name for arm in plan.arms)
+    assert rungs_of(replace(plan, design="add-one")) == ()
+    assert rungs_of(replace(plan, axes={"optim.muon_lr": ("x1", "x2")})) == ()
+    assert rungs_of(replace(plan, arms=plan.arms[:2])) == ()
+    assert rungs_of(replace(plan, arms=(*plan.arms[:2], plan.arms[4], plan.arms[3]))) == ()
+
+
+def test_a_missing_rung_parts_no_other_two(tmp_path):
+    """Without the rung between, the difference of its neighbours is that of two parts."""
+    lost = {(LADDER[2].name, seed): "failed" for seed in range(4)}
+    write_experiment(tmp_path, n_seeds=4, outcome=lost)
+    outcome = compare_all(load("split", tmp_path))
+    has_part = [arm for arm, metric in outcome.increments if metric == "val_loss"]
+    assert has_part == [LADDER[1].name, LADDER[4].name]
+
+
+@pytest.fixture
+def page(tmp_path):
+    write_experiment(tmp_path, budgets=(200, 300, 400), n_seeds=4, target=1.57)
+    return write_report([load("split", tmp_path)], tmp_path / "page.html")
+
+
+def test_the_verdict_and_the_headline_of_a_ladder_are_about_its_rungs_own_parts(page):
+    assert verify(page) == []
+    read = read_page(page)
+    last = read.verdicts[0, 4]
+    assert "own_val_loss.interval" in last and "val_loss.interval" in last
+    assert last["own_val_loss.effect"].values != last["val_loss.effect"].values
+    answer = read.sentences[0, "answer"]
+    assert "the rung before" in answer and "All parts together" in answer
+
+
+def second_path(page):
+    """What the second path of the statistics alone says, without the rerun."""
+    read = read_page(page)
+    data = read.data["experiments"][0]
+    return [*check_statistics(read, 0, data, table_rows(data["runs"]))]
+
+
+TAMPERED = ("own_val_loss.effect", "own_val_loss.interval", "own_val_loss.p")
+
+
+@pytest.mark.parametrize("key", TAMPERED)
+def test_a_forged_own_part_is_found_by_the_second_path(page, key):
+    text = page.read_text()
+    at = text.index(f'data-key="{key}"')
+    begin = text.index('data-v="', at) + len('data-v="')
+    number = text[begin : text.index('"', begin)].split(",")[0]
+    page.write_text(text[:begin] + str(float(number) + 0.02) + text[begin + len(number) :])
+    assert any(key in sentence for sentence in second_path(page)), second_path(page)
+    assert any(key in sentence for sentence in verify(page))
+
+
+def test_a_forged_verdict_of_a_rung_is_found(page):
+    text = page.read_text()
+    assert text.count('data-key="verdict" class="verdict good">better<')
+    page.write_text(text.replace(">better<", ">worse<", 1))
+    assert any("does not follow from the interval" in sentence for sentence in second_path(page))
