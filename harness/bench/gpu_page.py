@@ -33,22 +33,40 @@ class CheckRow:
     figures: Figures = field(default_factory=dict)
 
     @property
-    def is_fine(self) -> bool:
-        """Whether the machine may be accepted with it: one GPU has nothing to gather."""
-        return self.status == "passed" or (self.status == "not run" and self.check == "gather")
+    def is_bad(self) -> bool:
+        """Whether the machine may not be accepted with it."""
+        return self.status in ("failed", "error")
+
+    @property
+    def exception(self) -> str | None:
+        """What is not known of the machine for want of it: one GPU has nothing to gather."""
+        nothing_to_do = self.check == "gather" and "skipped" in self.figures
+        if self.status != "not run" or nothing_to_do:
+            return None
+        return f"{self.check} {self.preset} ({self.reason})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuCheck:
     """gpu-check.json."""
 
-    schema: int = 1
+    schema: int = 2
     dry_run: bool
-    passed: bool
+    passed: bool  # no check failed
+    excepted: Sequence[str]  # what was not run, and why
     wall_s: float
     environment: Figures  # versions and GPUs of the machine
     presets: Sequence[str]
     checks: Sequence[CheckRow]
+
+    @property
+    def verdict(self) -> str:
+        """The machine's, in words."""
+        if not self.passed:
+            return "FAILED"
+        if self.excepted:
+            return f"accepted, except: {', '.join(self.excepted)}"
+        return "accepted"
 
 
 def text(value: Any) -> str:
@@ -106,7 +124,7 @@ def page(result: GpuCheck) -> str:
     title = "GPU check"
     if result.dry_run:
         title += " (dry run: tiny sizes on a CPU, the figures mean nothing)"
-    verdict = "passed" if result.passed else "failed"
+    kind = "passed" if result.passed else "failed"
     summary = []
     for row in result.checks:
         summary.append({key: getattr(row, key) for key in SUMMARY})
@@ -114,7 +132,7 @@ def page(result: GpuCheck) -> str:
     return (
         '<!doctype html><html lang="en"><meta'
         f' charset="utf-8"><title>{title}</title><style>{STYLE}</style><h1>{title}</h1><p>All'
-        f' checks: <span class="{verdict}">{verdict}</span>, {result.wall_s:.0f} s</p>'
+        f' checks: <span class="{kind}">{escape(result.verdict)}</span>, {result.wall_s:.0f} s</p>'
         + table(machine)
         + table(summary)
         + "".join(map(section, result.checks))

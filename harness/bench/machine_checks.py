@@ -1,5 +1,6 @@
 """The checks of a GPU machine, each run by harness/bench/gpu_check.py in a process of its own."""
 
+import importlib.util
 import math
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from harness.bench.breakdown import breakdown
 from harness.bench.gather_check import gather
 from harness.bench.gpu_page import Figures
 from harness.bench.kernel_check import KernelRow, attention, networks
+from harness.bench.runner_check import WORLDS, runner
 from harness.bench.steps import GPT2, Candidate, Text, compare, measure, resolve, synthetic
 from harness.config.run import NewValues, RunConfig
 from harness.corpora.index import prepare
@@ -163,6 +165,21 @@ def check_training(place: Place, preset: str) -> Figures:
     }
 
 
+def check_runner(place: Place, preset: str) -> Figures:
+    """Three steps through the runner on all GPUs, twice in one warm group, then a killed rank."""
+    if importlib.util.find_spec("typer") is None:
+        return {"skipped": "the runner needs the project's dependencies: make install"}
+    prepare("stdlib", place.folder)
+    n_devices = torch.cuda.device_count() if place.device == "cuda" else 2
+    world = max(n for n in WORLDS if n <= n_devices)
+    config = place.config(preset)
+    fields = place.settings(data__val_tokens=config.data.micro_tokens * config.data.ranks)
+    figures = runner(
+        preset, fields, scale=place.scale, device=place.device, world=world, folder=place.folder
+    )
+    return asdict(figures)
+
+
 def _training_fields(place: Place, preset: str, steps: int) -> NewValues:
     """Fields of a training of so many steps, its schedules in the preset's proportions."""
     fields: NewValues = {
@@ -202,12 +219,13 @@ class Check:
         return presets
 
 
-CHECKS = {  # in order of importance: what no longer fits in the time is told as not run
+CHECKS = {  # in order of importance: with less time than the sum of the limits the last are not run
     "attention": Check(run=check_attention, limit_s=120, which="first", beside=True),
     "networks": Check(run=check_network, limit_s=120, which="all", beside=True),
-    "synthetic": Check(run=check_synthetic, limit_s=180, which="all"),
-    "real": Check(run=check_real, limit_s=120, which="all"),
-    "training": Check(run=check_training, limit_s=150, which="all"),
-    "backends": Check(run=check_backends, limit_s=120, which="first"),
-    "gather": Check(run=check_gather, limit_s=90, which="last"),
+    "synthetic": Check(run=check_synthetic, limit_s=150, which="all"),
+    "real": Check(run=check_real, limit_s=60, which="all"),
+    "training": Check(run=check_training, limit_s=120, which="all"),
+    "runner": Check(run=check_runner, limit_s=150, which="all"),
+    "backends": Check(run=check_backends, limit_s=90, which="first"),
+    "gather": Check(run=check_gather, limit_s=60, which="last"),
 }

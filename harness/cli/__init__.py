@@ -45,6 +45,7 @@ SUBJECTS = (
     "rerun",
     "results",
     "run",
+    "site",
     "status",
     "submission",
     "toggles",

@@ -18,7 +18,8 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
         "clean",
     ),
     "Results": (
-        *("report", "compare", "chain", "export", "verify", "submission", "significance", "atlas"),
+        *("report", "compare", "chain", "export", "verify"),
+        *("submission", "significance", "atlas", "site"),
     ),
     "Foreign trainers": ("ab", "import"),
     "What exists": ("toggles", "records", "diff", "bench", "doctor", "parity"),

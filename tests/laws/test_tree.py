@@ -50,7 +50,7 @@ MAY_IMPORT = {
         "harness",
     },
     "runner": {"run", "provenance", "node", "corpora", "config", "store", "training", "harness"},
-    "bench": {"node", "data", "corpora", "config", "training", "model", "optim"},
+    "bench": {"run", "node", "data", "corpora", "config", "training", "model", "optim"},
     "foreign": {"run", "provenance", "node", "config", "store", "experiment", "runner"},
     "cli": {
         *(

@@ -30,6 +30,7 @@ STARTS_PROGRAMS = {
     "harness/node/nvidia.py": "nvidia-smi",
     "harness/bench/doctor.py": "tools whose versions it tells",
     "harness/bench/gpu_check.py": "its own checks",
+    "harness/bench/runner_check.py": "ablate run, on an experiment of its own",
     "harness/bench/traffic.py": "the C++ compiler, and its own process that lowers",
     "harness/store/claims.py": "ps, where there is no /proc",
 }

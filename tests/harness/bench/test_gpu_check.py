@@ -18,7 +18,7 @@ from harness.bench.breakdown import kernel_time
 from harness.bench.gather_check import gather
 from harness.bench.gpu_check import CheckRow, run_check, start, write
 from harness.bench.kernel_check import attention, row
-from harness.bench.machine_checks import Check, Place, check_training
+from harness.bench.machine_checks import Check, Place, check_runner, check_training
 from harness.bench.steps import resolve
 from tests.fake_matrix import DEADLINE_S
 
@@ -99,7 +99,7 @@ def test_a_training_that_learns_nothing_fails(
 
 def test_every_way_a_check_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(device="cpu", dry=True, folder=tmp_path)
-    assert run_check("training", "r08", place, limit_s=5).status == "not run"
+    assert run_check("training", "r08", place, limit_s=99, left_s=5).status == "not run"
 
     def process(code: int, out: str, err: str) -> None:
         monkeypatch.setattr(
@@ -109,20 +109,22 @@ def test_every_way_a_check_ends_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         )
 
     process(1, "", "Traceback\nRuntimeError: no kernel")
-    assert run_check("training", "r08", place, 99).reason == "RuntimeError: no kernel"
+    assert run_check("training", "r08", place, limit_s=99).reason == "RuntimeError: no kernel"
     for figures, status in (
         ({"passed": False}, "failed"),
         ({"a": 1}, "passed"),
         ({"skipped": "one GPU"}, "not run"),
     ):
         process(0, "something printed\n" + json.dumps(figures), "")
-        assert run_check("training", "r08", place, 99).status == status
+        assert run_check("training", "r08", place, limit_s=99).status == status
 
     def late(*a: object, timeout: float, **k: object) -> None:
         raise subprocess.TimeoutExpired("x", timeout)
 
     monkeypatch.setattr(subprocess, "run", late)
-    assert run_check("training", "r08", place, 99).reason == "took more than 99 s"
+    assert run_check("training", "r08", place, limit_s=99).reason == "took more than 99 s"
+    cut = run_check("training", "r08", place, limit_s=99, left_s=50)  # by the end of all time
+    assert (cut.status, cut.reason) == ("not run", "no time left")
 
 
 def test_one_check_that_fails_fails_the_machine_and_the_page_tells(
@@ -131,7 +133,7 @@ def test_one_check_that_fails_fails_the_machine_and_the_page_tells(
     ends = iter(["passed", "error"])
     figures = {"rows": [{"what": "x", "error": 0.5}], "none": None}
 
-    def run_check(name: str, preset: str, *_: object) -> CheckRow:
+    def run_check(name: str, preset: str, *_: object, **__: object) -> CheckRow:
         return CheckRow(
             check=name, preset=preset, status=next(ends), seconds=1.0, reason="<b>", figures=figures
         )
@@ -147,6 +149,56 @@ def test_one_check_that_fails_fails_the_machine_and_the_page_tells(
     page = (tmp_path / "out" / "gpu-check.html").read_text()
     HTMLParser().feed(page)
     assert "&lt;b&gt;" in page and "dry run" in page and "http" not in page and "0.5" in page
+
+
+def test_what_there_was_no_time_for_is_an_exception_and_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = {"quick": "passed", "gather": "not run"}
+    figures: dict[str, object] = {"skipped": "needs more than one GPU"}
+
+    def run_check(name: str, preset: str, *_: object, left_s: float, **__: object) -> CheckRow:
+        if left_s < gpu_check.LEAST_S:
+            return CheckRow(check=name, preset=preset, status="not run", reason="no time left")
+        found = figures if name == "gather" else {}
+        return CheckRow(check=name, preset=preset, status=ends[name], figures=found)
+
+    monkeypatch.setattr(gpu_check, "run_check", run_check)
+    check = Check(run=check_training, limit_s=9, which="first")
+    monkeypatch.setattr(gpu_check, "CHECKS", {"quick": check, "gather": check})
+    place = Place(device="cpu", dry=True, folder=tmp_path)
+    whole = gpu_check.check_machine(["r08"], place)
+    assert (whole.passed, whole.verdict) == (True, "accepted")
+    cut = gpu_check.check_machine(["r08"], place, total_s=5)
+    said = "accepted, except: quick r08 (no time left), gather r08 (no time left)"
+    assert (cut.passed, cut.verdict) == (True, said)
+    write(cut, tmp_path / "out")
+    assert said in (tmp_path / "out" / "gpu-check.html").read_text()
+    ends["quick"] = "failed"
+    assert gpu_check.check_machine(["r08"], place).verdict == "FAILED"
+
+
+def test_every_check_has_the_time_that_its_limit_says() -> None:
+    """Each may take all of its own, and none is left out for it."""
+    presets = ["r08", "r18", "r12"]
+    total, spent = gpu_check.planned_s(presets, dry=False), 0.0
+    limits = [c.limit_s for c in gpu_check.CHECKS.values() if c.beside]
+    spent += max(limits)
+    for check in gpu_check.CHECKS.values():
+        for _ in [] if check.beside else check.presets(presets):
+            assert total - spent >= check.limit_s
+            spent += check.limit_s
+    assert spent == total
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["r08", "r18"])
+def test_the_runner_trains_twice_in_one_group_and_again_after_a_killed_rank(
+    tmp_path: Path, preset: str
+) -> None:
+    figures = check_runner(Place(device="cpu", dry=True, folder=tmp_path), preset)
+    assert figures["passed"] and figures["world"] == 2 and figures["groups"] == 1
+    assert sorted(figures["ends"]) == ["failed finished", "finished", "finished", "finished"]
 
 
 def test_a_second_start_is_held_against_the_first() -> None:
@@ -176,7 +228,7 @@ def test_checks_that_time_nothing_run_side_by_side_and_alone_if_that_fails(
 ) -> None:
     together, at_work, told = threading.Barrier(2), [], []
 
-    def run_check(name: str, preset: str, *_: object) -> CheckRow:
+    def run_check(name: str, preset: str, *_: object, **__: object) -> CheckRow:
         at_work.append(name)
         first = (name, preset) not in told
         if name == "beside" and first:

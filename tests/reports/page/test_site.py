@@ -1,0 +1,105 @@
+"""A site: an index from which every page is reached, links that hold wherever the folder lies, nothing from elsewhere."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+from reports.page.site import write_site
+
+ROOT = Path(__file__).resolve().parents[3]
+LOADS = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src")}
+
+
+class Links(HTMLParser):
+    """Where a page leads, and what it loads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.leads: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if (tag, name) in LOADS and not str(value).startswith("data:"):
+                self.loads.append(str(value))
+            elif (tag, name) == ("a", "href"):
+                self.leads.append(str(value))
+
+
+def findings(folder: Path) -> Path:
+    made = folder / "findings"
+    (made / "one").mkdir(parents=True)
+    (made / "one" / "page.html").write_text("<title>One &amp; only</title>")
+    (made / "one" / "page.yaml").write_text("name: one\n")
+    (made / "README.md").write_text(
+        "# What `was` found\n\n[a page](one/page.html), [the text](one/note.md#end), [outside](../elsewhere.md), "
+        "[far](https://example.org)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n<script>alert(1)</script>\n"
+    )
+    (made / "one" / "note.md").write_text("A note.\n")
+    return made
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["site", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def test_every_page_is_reached_and_every_link_holds(tmp_path: Path) -> None:
+    index = write_site(tmp_path / "site", findings(tmp_path))
+    leads = Links(index.read_text()).leads
+    assert leads == ["findings/README.html", "findings/one/note.html", "findings/one/page.html"]
+    assert "One &amp; only" in index.read_text() and "What was found" in index.read_text()
+    text = (tmp_path / "site" / "findings" / "README.html").read_text()
+    assert Links(text).leads == ["one/page.html", "one/note.html#end", "https://example.org"]
+    assert "<a>outside</a>" in text and "<td>1</td>" in text and "<script>" not in text
+    assert (tmp_path / "site" / "findings" / "one" / "page.yaml").is_file()
+
+
+def test_what_is_gone_from_the_findings_is_gone_from_the_site(tmp_path: Path) -> None:
+    made = findings(tmp_path)
+    write_site(tmp_path / "site", made)
+    (made / "one" / "page.html").unlink()
+    index = write_site(tmp_path / "site", made)
+    assert "page.html" not in index.read_text()
+    assert not (tmp_path / "site" / "findings" / "one" / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_our_own_findings_and_an_experiment_are_a_site_that_loads_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    folder = tmp_path / "site"
+    code, out, err = said(capsys, folder, "published/optimizers_on_r07", "--results", tmp_path)
+    assert (code, err) == (0, "") and out.strip() == str(folder / "index.html")
+    pages = sorted(folder.rglob("*.html"))
+    assert (folder / "findings" / "history" / "history.html") in pages
+    assert any("experiments" in page.parts for page in pages)
+    reached = set()
+    for page in pages:
+        links = Links(page.read_text(encoding="utf-8"))
+        assert links.loads == []
+        for lead in links.leads:
+            name = lead.partition("#")[0]
+            if name and "://" not in name:
+                assert (page.parent / name).is_file(), (page, lead)
+                reached.add((page.parent / name).resolve())
+    assert {page.resolve() for page in pages} - reached == {(folder / "index.html").resolve()}
+
+
+def test_it_writes_into_no_folder_of_somebody_elses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, other = findings(tmp_path), tmp_path / "other"
+    other.mkdir()
+    (other / "index.html").write_text("mine")
+    code, _, err = said(capsys, other, "--findings", made)
+    assert code == 2 and "no site of ours" in err and (other / "index.html").read_text() == "mine"
+    assert said(capsys, tmp_path / "new", "--findings", tmp_path / "absent")[0] == 2
+    for _ in range(2):  # over its own it may
+        assert said(capsys, tmp_path / "new", "--findings", made)[0] == 0
