@@ -1,6 +1,11 @@
 """Logs as each era of the public benchmark printed them, with known numbers, for the tests of the import."""
 
 import random
+from pathlib import Path
+
+from harness.foreign.log_lines import LogError
+from harness.foreign.log_runs import read_logs
+from harness.foreign.logs import Reading
 
 CODE = '''import os
 import sys
@@ -109,3 +114,11 @@ def first_records(final: float, *, steps: int = 512) -> str:
 
 
 ERAS = {"late_2024": late_2024, "year_2025": year_2025, "first_records": first_records}
+
+
+def read_log(path: Path) -> tuple[Reading, str | None]:
+    """The one run of a file, with the digest of its code; raises LogError for several."""
+    runs = read_logs(path)
+    if len(runs) > 1:
+        raise LogError(f"it holds {len(runs)} whole runs: two runs in one file?")
+    return runs[0].reading, runs[0].code

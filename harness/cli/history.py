@@ -110,13 +110,7 @@ def chain(
 
 def _read_parents(path: Path) -> dict[str, str]:
     """Arm -> parent, '' for none; raises UserError for a file that says something else."""
-    import yaml
+    from harness.yamlfile import YamlFile
 
-    cure = "write a mapping of arms to the arms they are held against"
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: cannot be read as YAML ({error}): {cure}") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: holds no mapping: {cure}")
+    content = YamlFile(path).data
     return {str(arm): str(parent or "") for arm, parent in content.items()}

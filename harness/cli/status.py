@@ -63,8 +63,7 @@ def state_rows(experiment: str | None, results: Path) -> list[StateRow]:
         )
     store = Store(results)
     if experiment is None:
-        states = dict(store.states())
-        return [StateRow(run=run_id, state=in_words(states[run_id])) for run_id in sorted(states)]
+        return [StateRow(run=run_id, state=in_words(state)) for run_id, state in store.states()]
     plan = plan_of(experiment, results)
     stale, why = stale_runs(results, plan)
     rows = []

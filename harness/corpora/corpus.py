@@ -7,7 +7,6 @@ fingerprint depends on content alone: runs on different fingerprints are never c
 import json
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from harness.data.shards import count_tokens
 from harness.errors import UserError
 from harness.run.digests import file_digest, spaced_digest
 from harness.run.files import write_text
+from harness.run.guarded import is_name
 
 CORPUS_SCHEMA = 1
 SPLITS = ("train", "val", "heldout")
@@ -29,7 +29,7 @@ def data_root(root: Path | str | None = None) -> Path:
 
 
 def corpus_folder(name: str, root: Path | str | None = None) -> Path:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+    if not is_name(name):
         raise UserError(
             f"corpus name {name!r}: use letters, digits, '.', '_' and '-' only, not starting with "
             "'.' or '-'"

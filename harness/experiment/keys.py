@@ -3,7 +3,6 @@
 Each is read and checked here.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -12,6 +11,7 @@ from harness.config.presets import names
 from harness.errors import UserError, near
 from harness.experiment.file import ExperimentFile, factor_of
 from harness.run.document import Content, Document
+from harness.run.guarded import is_name
 from harness.run.plan import SeedsRule, Target
 
 PRIMARY = ("val_loss", "time_to_target", "step_ms")
@@ -23,7 +23,6 @@ CONFIRM_SEEDS_FROM = MAX_SEEDS
 RETUNED_SEEDS_FROM = 2 * MAX_SEEDS
 MAX_BUDGET = 10**7  # training steps
 PHASE_KEYS = ("gpus_per_run", "seeds")
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # no option of a command
 SEED_STOPS = {  # the rules, what their number must be below, and what it must be in words
     "decide": (1.0, "an error rate between 0 and 1"),
     "half_width": (float("inf"), "a positive half width, in the primary metric's unit"),
@@ -59,7 +58,7 @@ def check_name(name: str, where: str) -> str:
 
     Raises UserError, with `where` in front, for what is no file name.
     """
-    if not NAME.fullmatch(name) or len(name) > 100:
+    if not is_name(name) or len(name) > 100:
         raise UserError(
             f"{where} {name!r} must be a file name of letters, digits, '.', '_' and '-'"
         )

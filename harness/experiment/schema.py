@@ -8,7 +8,8 @@ from pydantic import TypeAdapter
 from harness.config.run import hint_of, toggles
 from harness.experiment.designs import DESIGNS
 from harness.experiment.file import FACTOR, SCALED
-from harness.experiment.keys import ESTIMANDS, NAME, PHASE_KEYS, PRIMARY, ROLES
+from harness.experiment.keys import ESTIMANDS, PHASE_KEYS, PRIMARY, ROLES
+from harness.run.guarded import NAME
 
 Schema = dict[str, Any]
 SCHEMA_BOUNDS = {

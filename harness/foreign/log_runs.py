@@ -127,11 +127,3 @@ def runs_of(lines: Iterable[bytes]) -> list[WholeRun]:
 def read_logs(path: Path) -> list[WholeRun]:
     """The runs of a file, in bounded memory; raises LogError for what is no run's whole log."""
     return runs_of(log_lines(path))
-
-
-def read_log(path: Path) -> tuple[Reading, str | None]:
-    """The one run of a file, with the digest of its code; raises LogError for several."""
-    runs = read_logs(path)
-    if len(runs) > 1:
-        raise LogError(f"it holds {len(runs)} whole runs: two runs in one file?")
-    return runs[0].reading, runs[0].code

@@ -46,5 +46,4 @@ def _renamed(run: PlanRun, source: Source) -> PlanRun:
     present = run_id_of(
         run.intent_id, source_digest=source.digest, environment_digest=run.environment or ""
     )
-    names = dict.fromkeys((run.run_id, *run.older))
-    return replace(run, run_id=present, older=tuple(name for name in names if name != present))
+    return run.renamed(present)

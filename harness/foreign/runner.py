@@ -12,7 +12,7 @@ from harness.errors import UserError
 from harness.foreign.command import ForeignTrainer
 from harness.foreign.trainer import copy_of, environment_of, train
 from harness.node.device_locks import DeviceLocks
-from harness.node.slots import Slot, find_cpus, find_gpus, identifiers_of
+from harness.node.slots import Slot, find_cpus, find_gpus, find_identified_gpus
 from harness.node.stalls import Stalls
 from harness.provenance import interpreters
 from harness.provenance.code import read_code
@@ -79,7 +79,8 @@ class ForeignRunner:
         self.tries: Counter[str] = Counter()
         self.summary = Summary()
         self.lock = threading.Lock()
-        self.locks = DeviceLocks(identifiers_of([gpu for slot in slots for gpu in slot.gpus]))
+        has_gpus = any(slot.gpus for slot in slots)
+        self.locks = DeviceLocks(find_identified_gpus() if has_gpus else {})
         self.stop: str | None = None
         self.error: BaseException | None = None
 

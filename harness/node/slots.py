@@ -40,10 +40,23 @@ def find_gpus() -> list[str]:
 
     Raises UserError where there is a driver that does not tell.
     """
+    return list(find_identified_gpus())
+
+
+def find_identified_gpus() -> dict[str, str]:
+    """This node's visible NVIDIA GPUs, each with what everybody on the node calls it: its UUID.
+
+    The driver is asked once. Raises UserError where there is one that does not tell.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1"):
-        return []
-    count = len(list_gpus())
+        return {}
+    listed = list_gpus()
+    return identifiers_of(_visible(visible, len(listed)), listed)
+
+
+def _visible(visible: str | None, count: int) -> list[str]:
+    """Of so many GPUs those that a variable names."""
     if count == 0 or visible is None:
         return [str(i) for i in range(count)]
     names: list[str] = []
@@ -54,12 +67,10 @@ def find_gpus() -> list[str]:
     return names
 
 
-def identifiers_of(gpus: Sequence[str]) -> dict[str, str]:
-    """What everybody on this node calls these GPUs: their UUIDs, where the driver tells them."""
+def identifiers_of(gpus: Sequence[str], listed: Sequence[str]) -> dict[str, str]:
+    """What everybody on this node calls these GPUs: their UUIDs, where the driver lists them."""
     uuids = {}
-    if not gpus:
-        return {}
-    for line in list_gpus():
+    for line in listed:
         match = LISTED.match(line)
         if match is not None:
             uuids[match[1]] = match[2]
@@ -112,13 +123,8 @@ class Node:
         """This machine, as the processes started now will see it."""
         if device != "cuda":
             return cls(n_cpus=find_cpus(), max_parallel=max_parallel)
-        gpus = find_gpus()
-        return cls(
-            gpus=gpus,
-            n_cpus=find_cpus(),
-            max_parallel=max_parallel,
-            identifiers=identifiers_of(gpus),
-        )
+        gpus = find_identified_gpus()
+        return cls(gpus=list(gpus), n_cpus=find_cpus(), max_parallel=max_parallel, identifiers=gpus)
 
     def check(self, size: int) -> None:
         """Raises UserError where a run of this size can never start.

@@ -6,7 +6,7 @@ Older files lack keys that were added since: each has the default that says noth
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -133,6 +133,14 @@ class PlanRun:
         values = {name: row[name] for name in RUN_FIELDS if name in row}
         values["older"] = tuple(values.get("older", ()))
         return typed(cls(**values))
+
+    def renamed(self, run_id: str) -> Self:
+        """The run under its present name; the one that it had is an older one."""
+        if run_id == self.run_id:
+            return self
+        names = dict.fromkeys((self.run_id, *self.older))
+        names.pop(run_id, None)
+        return replace(self, run_id=run_id, older=tuple(names))
 
 
 RUN_FIELDS = tuple(f.name for f in fields(PlanRun))

@@ -82,7 +82,7 @@ def merge(source: Path, store: Store) -> Merged:
         else:
             plans.append(_joined_plan(store, source, plan))
     done.problems += _no_runs(theirs)
-    for run_id, _ in theirs.states():
+    for run_id in folders_in(theirs.runs, below=IN_ROOT):
         _merge_run(theirs, store, run_id, done)
     for plan in plans:
         save_plan(store.root, plan)
@@ -154,7 +154,11 @@ def _copy_run(run: Path, place: Path) -> list[str]:
         copy.mkdir(parents=True)
         below = IN_FOLDER if folder == run else OF_ATTEMPT
         for name, kind in entries_in(folder, below=below - 1).items():
-            if name.startswith(".") or name in NOT_COPIED or kind == "folder":
+            if name.startswith(".") or name in NOT_COPIED:
+                continue
+            if kind == "folder":
+                if folder == run and name != "attempts":
+                    left_out.append(f"{folder / name}: is a folder: left out")
                 continue
             try:
                 copy_file(folder / name, copy / name, below=below)

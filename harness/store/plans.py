@@ -119,11 +119,7 @@ def up_to_date(results: Path, plan: Plan) -> Plan:
             source_digest=sources.digest,
             environment_digest=run.environment or environment_lock().digest,
         )
-        if current == run.run_id:
-            runs.append(run)
-            continue
-        older = [run_id for run_id in (run.run_id, *run.older) if run_id != current]
-        runs.append(replace(run, run_id=current, older=tuple(older)))
+        runs.append(run.renamed(current))
     return replace(plan, source=dict(sources.files), runs=tuple(runs))
 
 

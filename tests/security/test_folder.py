@@ -26,6 +26,7 @@ from harness.run.parse import parse_json, parse_yaml
 from harness.run.results import result_text, sealed
 from harness.store.clean import KINDS
 from harness.store.errors import ResultsError
+from harness.store.merge import merge
 from harness.store.store import Store
 from harness.yamlfile import parse_value
 from tests.foreign_bench import CPU, ablate, bench
@@ -188,6 +189,14 @@ def test_no_file_of_a_run_leads_elsewhere_or_never_ends(
     assert not [p for p in (place / "ours").rglob("*") if p.is_symlink() or p.is_fifo()]
     assert [run.name for run in ours] == [runs[0].name]  # the one whose sealed files are sound
     assert not (ours[0] / "log.txt").exists()  # left out, as `merge` says
+
+
+def test_a_merge_names_a_folder_that_it_leaves_out(place: Path) -> None:
+    plots = run_in(place) / "plots"
+    plots.mkdir()
+    done = merge(place / "results", Store.create(place / "ours"))
+    assert len(done.copied) == 4
+    assert done.problems == [f"{plots}: is a folder: left out"]
 
 
 @pytest.mark.slow

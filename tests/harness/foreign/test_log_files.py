@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.foreign.log_lines import LogError
-from harness.foreign.log_runs import read_log, read_logs
-from tests.foreign_logs import LINE, first_records, late_2024, year_2025
+from harness.foreign.log_runs import read_logs
+from tests.foreign_logs import LINE, first_records, late_2024, read_log, year_2025
 
 GOOD = "step:0/8 val_loss:10.9000 train_time:1ms step_avg:nanms\nstep:4/8 val_loss:5.0000 train_time:40ms step_avg:10ms\n"
 END = "step:8/8 val_loss:3.2775 train_time:80ms step_avg:10ms"

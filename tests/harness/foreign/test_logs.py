@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.foreign.log_lines import LINE_LIMIT, LogError, read_point
-from harness.foreign.log_runs import read_log
 from harness.foreign.logs import Reading
-from tests.foreign_logs import ERAS, LINE, first_records, late_2024, year_2025
+from tests.foreign_logs import ERAS, LINE, first_records, late_2024, read_log, year_2025
 
 EXAMPLES = {  # the lines that the issue names
     "step:125/6200 val_loss:5.2017 train_time:24564ms step_avg:213.60ms": (

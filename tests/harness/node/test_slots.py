@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness.config.run import RunConfig, with_fields
 from harness.errors import UserError
+from harness.node import slots as slots_module
 from harness.node.slots import Node, Slot, find_gpus
 from harness.run.spec import PlannedRun, is_exclusive
 from harness.runner import local as runner_module
@@ -23,6 +24,7 @@ from harness.runner.local import Runner
 from harness.runner.messages import WorkerEvent
 from harness.runner.process import Worker
 from harness.store.store import Store
+from tests.fake_driver import FakeDriver
 from tests.one_run import SPEC
 
 counts = st.integers(1, 16)
@@ -227,3 +229,20 @@ def test_memory_statistics_begin_anew_with_every_run(monkeypatch: pytest.MonkeyP
     for n in (1, 2, 3):
         runtime.set_runtime(config, "cuda", seed=n)
         assert len(reset) == n
+
+
+def test_the_driver_is_asked_once_for_a_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = FakeDriver(tmp_path, 3)
+    for name, value in driver.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    asked: list[object] = []
+    real = slots_module.list_gpus
+    monkeypatch.setattr(slots_module, "list_gpus", lambda: asked.append(1) or real())
+    node = Node.here("cuda")
+    assert node.gpus == ("2", "0")
+    assert node.locks is not None
+    assert node.locks.identifiers == {"2": "GPU-2", "0": "GPU-0"}
+    assert len(asked) == 1
