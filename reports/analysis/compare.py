@@ -188,9 +188,9 @@ def _with_nodes(
     """Differences of times carry the noise between nodes where they may hold it.
 
     Where nodes are unknown, and where arm and baseline share no block on one node."""
-    alpha, widened = (1 - compared.level) / m, {}
+    widened = {}
     for arm, effect in effects.items():
-        pair = (arm, compared.baseline)
+        alpha, pair = (1 - compared.level) / m, (arm, compared.baseline)
         widened[arm] = with_unknown_nodes(runs, pair, effect, alpha=alpha, m=m)
     return widened
 
