@@ -20,9 +20,11 @@ from harness.training.core import Core
 
 # kernels in bf16 against fp32: 8 bits of mantissa, summed over a row in another order
 BF16_BOUND = 0.03
-COMPILED_BOUND = 0.01  # of a loss: the same mathematics, rounded elsewhere
-POLICY_BOUND = 0.02  # of a loss after some updates, bf16 against fp32
 UPDATES = 5
+# record -> the largest error that roundings alone make of a loss: the record's against fp32 over
+# six seeds, at the small scale on a CPU (r18's peak is its third update; its last error is 0.0008)
+ROUNDING = {"r08": 0.00011, "r18": 0.0079}
+ROOM = 5  # times that error: the bound, on a device that sums in another order
 WINDOWS = (
     (None, "traced"),
     ("token", "traced"),
@@ -107,21 +109,26 @@ def small(preset: str, device: str, **fields: Any) -> RunConfig:
     return with_fields(config, fields)
 
 
-def losses(config: RunConfig, device: str, compiled: Any = None) -> Tensor:
+def loss_bound(preset: str) -> float:
+    """How far losses may be apart that differ by roundings alone; of other records, the wider."""
+    return ROOM * ROUNDING.get(preset, max(ROUNDING.values()))
+
+
+def losses(config: RunConfig, device: str, compiled: Any = None, seed: int = 0) -> Tensor:
     """(UPDATES + 1,) losses of updates on one batch of random tokens, and of what they led to.
 
-    compiled: a compiler's backend.
+    compiled: a compiler's backend. seed: of the weights and the tokens.
     """
     vocab, separator = GPT2 if device == "cuda" else (257, 256)
     core = Core(
         config,
         Tokens(vocab_size=vocab, separator=separator, seq_len=config.data.seq_len),
-        seed=0,
+        seed=seed,
         device=device,
     )
     if compiled is not None:
         core.forward = core.local = torch.compile(core.model, dynamic=False, backend=compiled)
-    draw = torch.Generator().manual_seed(0)
+    draw = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, vocab, (1, 1, config.data.seq_len + 1), generator=draw).to(device)
     batch = ids[..., :-1].contiguous(), ids[..., 1:].contiguous()
     of_updates = [core.update(step, [batch]) for step in range(UPDATES)]
@@ -139,10 +146,12 @@ def networks(device: str, preset: str) -> Iterator[KernelRow]:
         eager |= {"model.attn_kernel": "dense", "model.block_mask": "traced"}
     record = losses(with_fields(config, {**eager, "precision.mode": "record"}), device)
     plain = losses(with_fields(config, {**eager, "precision.mode": "fp32"}), device)
-    yield row(f"{preset}: {config.precision.policy} against fp32", record, plain, POLICY_BOUND)
+    yield row(
+        f"{preset}: {config.precision.policy} against fp32", record, plain, loss_bound(preset)
+    )
     if cuda:
         compiled = losses(with_fields(config, {"system.compile": "on"}), device)
-        yield row(f"{preset}: compiled against eager", compiled, record, COMPILED_BOUND)
+        yield row(f"{preset}: compiled against eager", compiled, record, loss_bound(preset))
     else:
         fp32 = with_fields(config, {**eager, "precision.mode": "fp32"})
         yield row(f"{preset}: traced against eager", losses(fp32, device, "aot_eager"), plain, 1e-5)

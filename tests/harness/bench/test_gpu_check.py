@@ -17,9 +17,10 @@ from harness.bench import gpu_check, machine_checks
 from harness.bench.breakdown import kernel_time
 from harness.bench.gather_check import gather
 from harness.bench.gpu_check import CheckRow, run_check, start, write
-from harness.bench.kernel_check import attention, row
+from harness.bench.kernel_check import attention, loss_bound, losses, row, small
 from harness.bench.machine_checks import Check, Place, check_runner, check_training
 from harness.bench.steps import resolve
+from harness.config.run import with_fields
 from tests.fake_matrix import DEADLINE_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,6 +86,19 @@ def test_attention_kernels_agree_and_a_wrong_one_would_be_told() -> None:
     assert sum("flex" in r.what for r in rows) == 4
     x = torch.ones(3)
     assert not row("wrong", x * 1.1, x, 0.03).passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["r08", "r18"])
+def test_roundings_stay_within_half_of_the_bound_at_other_seeds_too(preset: str) -> None:
+    config, bound = with_fields(small(preset, "cpu"), {"system.compile": "off"}), loss_bound(preset)
+    for seed in (1, 2):
+        plain = losses(with_fields(config, {"precision.mode": "fp32"}), "cpu", seed=seed)
+        record = losses(with_fields(config, {"precision.mode": "record"}), "cpu", seed=seed)
+        assert row("record", record, plain, bound / 2).passed
+        if preset == "r08":
+            other = losses(with_fields(config, {"model.activation": "gelu"}), "cpu", seed=seed)
+            assert not row("another network", other, plain, bound).passed
 
 
 @pytest.mark.slow

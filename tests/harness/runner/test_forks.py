@@ -1,5 +1,6 @@
 """--worker fresh: every run in a fork of a process that has imported the trainer and done nothing; it dies as a process does."""
 
+import json
 import os
 import signal
 import subprocess
@@ -36,6 +37,31 @@ if os.fork() == 0:
     print(len(asked), flush=True)  # files read, programs started: the parent has the answers
     os._exit(0)
 os.wait()
+"""
+
+
+SPY = """
+import json, sys, threading
+asked, threads = set(), []
+begin = threading.Thread.start
+threading.Thread.start = lambda self: (threads.append(self.name), begin(self))
+def look(frame, event, arg):
+    name, caller = str(frame.f_globals.get("__name__")), frame.f_back
+    if event == "call" and (name == "torch.cuda" or name.startswith("torch.cuda.")):
+        by = str(caller.f_globals.get("__name__")) if caller else ""
+        if not by.startswith(("torch.cuda", "importlib")) and frame.f_code.co_name != "<module>":
+            asked.add(frame.f_code.co_name)
+sys.setprofile(look)
+import torch
+from harness.runner.train_run import load_trainer
+from harness.runner.worker import prepare_compiler
+load_trainer("harness.training.train:train")
+prepare_compiler(json.dumps({"cache": sys.argv[1], "spec": {"device": "cuda"}}))
+assert "torch._inductor.compile_fx" in sys.modules
+if sys.argv[2:]:
+    torch.cuda.is_available()
+sys.setprofile(None)
+print(json.dumps([sorted(asked), threads]))
 """
 
 
@@ -103,3 +129,18 @@ def test_the_parent_has_no_thread_no_context_and_no_draws_of_its_own(tmp_path: P
     command = [sys.executable, "-c", PARENT, str(tmp_path / "mark")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "1", "True", "0"]
+
+
+@pytest.mark.slow
+def test_nothing_asks_for_a_gpu_or_starts_a_thread_before_a_fork(tmp_path: Path) -> None:
+    """Not even whether there is one: the driver, once asked, is of no use in a fork."""
+
+    def seen(*more: str) -> tuple[set[str], list[str]]:
+        command = [sys.executable, "-W", "ignore", "-c", SPY, str(tmp_path / "mark"), *more]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        asked, threads = json.loads(done.stdout)
+        return set(asked), threads
+
+    asked, threads = seen()
+    assert asked <= {"_is_compiled"} and threads == []  # a name of the build, looked up
+    assert "is_available" in seen("ask")[0]  # the spy would have seen it

@@ -92,6 +92,23 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_eight_processes_train_as_one(tmp_path: Path) -> None:
+    """A whole node's ranks, each with one of the records' eight."""
+    ranks = ["--set", "data.ranks=8", "--set", "data.micro_tokens=64", "--set", "schedule.steps=5"]
+    ranks += ["--max-parallel", "1"]
+    finished(ablate(tmp_path, *ranks, results="one"))
+    finished(ablate(tmp_path, *ranks, "--gpus-per-run", "8", results="eight"))
+    one, eight = losses(tmp_path, "one"), losses(tmp_path, "eight")
+    assert one.keys() == eight.keys()
+    for arm, rows in one.items():
+        assert [r[:2] for r in rows] == [r[:2] for r in eight[arm]]
+        for a, b in zip(rows, eight[arm], strict=True):
+            assert a[2] == pytest.approx(b[2], abs=1e-5)
+    for run in (tmp_path / "eight" / "runs").iterdir():
+        assert yaml.safe_load((run / "config.yaml").read_text())["world_size"] == 8
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["rank 0", "rank 1", "runner"])
 def test_a_killed_rank_costs_one_attempt_and_a_killed_runner_leaves_no_rank(
     tmp_path: Path, victim: str, monkeypatch: pytest.MonkeyPatch
