@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # the marks of launches are the tests' own: no test touches the key of who runs them
-os.environ["XDG_STATE_HOME"] = os.path.join(tempfile.gettempdir(), f"ablate-tests-{os.getuid()}")
+STATE = tempfile.TemporaryDirectory(prefix="ablate-tests-")
+os.environ["XDG_STATE_HOME"] = STATE.name
 # how long an example takes is the machine's affair
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -19,6 +19,10 @@ class ArmRow:
         """What was measured of it."""
         return self.outcome.cells[self.arm]
 
+    def values(self, metric: str) -> tuple[float, ...]:
+        """What its finished runs measured: a column of runs, at the compared budget."""
+        return self.runs.values.get(metric, ())
+
     @property
     def time(self) -> TimeEstimate | None:
         """Steps and seconds to the target loss."""

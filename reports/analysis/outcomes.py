@@ -1,21 +1,22 @@
 """What became of an arm's runs, and how much the baseline's losses differ by chance."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from reports.analysis import samples
-from reports.analysis.types import LOSSES, ArmOutcomes, NoiseFloor
+from reports.analysis.types import ArmOutcomes, NoiseFloor
 from reports.inputs.experiment import Experiment
 from reports.stats.intervals import Interval
 from reports.stats.outcomes import exact_rate
 from reports.stats.sequential import rate_sequence
 from reports.stats.simultaneous import Array
 
-MEASURED_WITH_LOSSES = (*LOSSES, "bits_per_byte", "steps", "peak_allocated_mib")
-MEASURED_WITH_TIMES = ("step_ms", "train_time_s", "tokens_per_s", "mfu")
+# taken from the timed runs, every other measurement from those whose losses are compared
+OF_TIMED_RUNS = ("step_ms", "step_ms_median", "step_ms_p95", "train_time_s", "tokens_per_s", "mfu")
 
 
 def arm_outcomes(
@@ -39,10 +40,10 @@ def arm_outcomes(
     if n:
         diverged_rate = n_diverged / n
         diverged_low, diverged_high = _rate_interval(n_diverged, n, anytime)
-    mean, sd = _means(finished, timed)
+    values = _measured(finished, timed)
+    mean, sd = _means(values)
     return ArmOutcomes(
         arm=arm,
-        n_planned=len(planned),
         n_finished=len(finished),
         n_diverged=n_diverged,
         n_failed=int((~is_outcome & ~is_pending).sum()),
@@ -51,10 +52,9 @@ def arm_outcomes(
         diverged_rate=diverged_rate,
         diverged_low=diverged_low,
         diverged_high=diverged_high,
+        values=values,
         mean=mean,
         sd=sd,
-        first_crossing_s=tuple(finished["first_crossing_s"].dropna().astype(float)),
-        n_censored=int(finished["censored"].astype(bool).sum()),
         outliers=samples.outliers(losses, arm),
     )
 
@@ -65,20 +65,24 @@ def _rate_interval(count: int, n: int, anytime: bool) -> Interval:
     return exact_rate(count, n)
 
 
-def _means(
-    finished: pd.DataFrame, timed: pd.DataFrame
-) -> tuple[dict[str, float], dict[str, float]]:
-    """(metric -> mean, metric -> sd) of what was measured, without what never was."""
+def _measured(finished: pd.DataFrame, timed: pd.DataFrame) -> dict[str, tuple[float, ...]]:
+    """Column of runs -> what finished runs measured of it, without columns that none did."""
+    values = {}
+    for column in finished.select_dtypes("float"):
+        runs = timed if column in OF_TIMED_RUNS else finished
+        measured = runs[column].to_numpy(float)
+        measured = measured[~np.isnan(measured)]
+        if len(measured):
+            values[str(column)] = tuple(measured.tolist())
+    return values
+
+
+def _means(values: Mapping[str, Sequence[float]]) -> tuple[dict[str, float], dict[str, float]]:
+    """(metric -> mean, metric -> sd, absent for one value)."""
     mean: dict[str, float] = {}
     sd: dict[str, float] = {}
-    tables = [(metric, finished) for metric in MEASURED_WITH_LOSSES]
-    tables += [(metric, timed) for metric in MEASURED_WITH_TIMES]
-    for metric, runs in tables:
-        values = runs[metric].to_numpy(float)
-        values = values[~np.isnan(values)]
-        if not len(values):
-            continue
-        mean[metric], spread = samples.mean_sd(values)
+    for metric, measured in values.items():
+        mean[metric], spread = samples.mean_sd(np.array(measured))
         if spread is not None:
             sd[metric] = spread
     return mean, sd

@@ -32,7 +32,6 @@ class ArmOutcomes:
     """One arm's outcomes: counts of runs at the compared budget, its own mean and sd per metric."""
 
     arm: str
-    n_planned: int  # runs of the arm in the plan, all budgets and roles
     n_finished: int
     n_diverged: int
     n_failed: int  # failed, oom, timeout: no outcome
@@ -41,10 +40,9 @@ class ArmOutcomes:
     diverged_rate: float | None  # diverged / (finished + diverged)
     diverged_low: float | None  # exact 95 % interval (Clopper and Pearson 1934)
     diverged_high: float | None
-    mean: Mapping[str, float]  # metric -> mean over finished runs (val_loss, step_ms, steps, ...)
-    sd: Mapping[str, float]  # metric -> sd; a metric with fewer than two runs is absent, never 0
-    first_crossing_s: tuple[float, ...]  # interpolated time at the target, of runs that reached it
-    n_censored: int  # runs that never reached the target
+    values: Mapping[str, tuple[float, ...]]  # column of runs -> its values over finished runs
+    mean: Mapping[str, float]  # the same -> mean
+    sd: Mapping[str, float]  # the same -> sd; one with fewer than two runs is absent, never 0
     outliers: tuple[str, ...]  # run_ids far from the others of the arm
 
 

@@ -24,6 +24,7 @@ from harness.model.precision import dtypes
 from harness.optim.orthogonalize import FORMS, NORMS, orthogonalize
 from harness.training.core import Core
 from harness.training.runtime import set_runtime
+from tests.graphs import Graphs
 from tests.small_presets import PRESETS, SEPARATOR, TOKENS, core, ids, small
 
 pytestmark = [
@@ -41,21 +42,6 @@ def shallow(name: str, mode: str = "record") -> RunConfig:
         if preset_values(name)[0]["model.value_embed"] == "ends"
         else small(name, mode, n_layer=2)
     )
-
-
-class Graphs:
-    """A compiler backend that runs a graph as it is, counts the graphs and names what they call."""
-
-    def __init__(self) -> None:
-        self.n = 0
-        self.calls: set[str] = set()
-
-    def __call__(self, graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        self.n += 1
-        for node in graph.graph.nodes:
-            if node.op.startswith("call"):
-                self.calls.add(getattr(node.target, "__name__", str(node.target)))
-        return graph.forward
 
 
 @pytest.fixture

@@ -426,10 +426,13 @@ def test_an_owner_that_is_none_holds_nothing(place: Path, pid: object) -> None:
     (run / "attempts" / "1").mkdir(parents=True)
     (run / "attempts" / "1" / "owner.json").write_text(json.dumps({"machine": "x", "pid": pid}))
     (run / "attempts" / "1" / "progress.json").write_text('{"step": [], "steps": {}}')
-    (ran,) = bounded(("status", NAME, "--json", *HERE), cwd=place)
-    assert ran.code == 0
-    states = {row["run_id"]: row["status"] for row in json.loads(ran.out)}
+    ran, told = bounded(("status", NAME, "--json", *HERE), ("status", NAME, *HERE), cwd=place)
+    assert (ran.code, ran.err, told.code, told.err) == (0, "", 0, "")
+    states = {row["run"]: row["status"] for row in json.loads(ran.out)}
     assert states[run.name] != "running"
+    [line] = [line for line in told.out.splitlines() if run.name in line]
+    assert states[run.name] in line.split()
+    assert "running" not in told.out
 
 
 def test_a_terminal_is_commanded_by_nobodys_log(place: Path) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from harness.corpora.corpus import Corpus, read_corpus, write_corpus
 from harness.corpora.verify import verify
 from harness.data.shards import HEADER_BYTES, write_shard
 from harness.errors import UserError
+from tests.fake_matrix import wait_for
 
 
 @pytest.fixture
@@ -37,6 +37,18 @@ def small_corpus(folder: Path) -> Corpus:
     return write_corpus(
         folder, shards, vocab_size=257, separator=256, unit="nats per byte", source="a test"
     )
+
+
+def wait_for_a_tick(folder: Path) -> None:
+    """Until the file system's clock shows more than any of a folder's files was changed at."""
+    newest = max(path.stat().st_ctime_ns for path in folder.iterdir())
+    mark = folder.parent / "tick"
+
+    def ticked() -> bool:
+        mark.write_text("")
+        return mark.stat().st_ctime_ns > newest
+
+    wait_for(ticked)
 
 
 def other_tokens(corpus: Corpus) -> None:
@@ -87,7 +99,7 @@ def test_no_other_content_is_taken_for_the_corpus(
 ) -> None:
     if known:
         verify(corpus)
-        time.sleep(0.01)  # a tick of the file system's clock
+        wait_for_a_tick(corpus.folder)
     harm(corpus)
     words = "the fingerprint in corpus.json" if harm is fingerprint else "its content is not what"
     for _ in range(2):  # what was seen to be wrong is not remembered as sound

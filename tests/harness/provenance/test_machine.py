@@ -14,6 +14,7 @@ from harness.provenance.machine import describe_environment
 from harness.provenance.redact import redact
 from harness.run.measured import Measured
 from harness.run.metrics import Validation
+from harness.run.read import read_lines
 from harness.run.spec import Outcome
 from harness.store.attempt import claim
 from harness.store.store import Store
@@ -233,6 +234,8 @@ def test_an_attempt_that_was_killed_keeps_its_log_without_secrets(tmp_path: Path
     again.metric(Validation(step=10, val_loss=1.5, train_time_s=1.0))
     kept = (store.directory(SPEC.run_id) / "attempts" / "1" / "log.txt").read_text()
     assert (leaks(kept), kept.count("[redacted]")) == ([], len(PLANTED))
+    ends = read_lines(store.directory(SPEC.run_id) / "attempts.jsonl")
+    assert [(e["attempt"], e["status"]) for e in ends if "ended" in e] == [(1, "interrupted")]
     again.finish(Outcome(status="diverged", reason=PLANTED["aws"], final=Measured(val_loss=9.0)))
     result = (store.directory(SPEC.run_id) / "result.json").read_text()
     assert (leaks(result), "[redacted]" in result) == ([], True)

@@ -12,22 +12,12 @@ import torch.distributed as dist
 
 from harness.config.run import with_fields
 from tests.fake_matrix import DEADLINE_S
+from tests.graphs import Graphs
 from tests.small_presets import batch, core, small
 
 WORLD = 2
 ORDERS = {"train_first": ("train", "validate"), "validate_first": ("validate", "train")}
 WIDE = {"d_model": 128}  # 4.7 MB of matrices: DDP's first bucket is 1 MB
-
-
-class Graphs:
-    """Counts the graphs of one compiled function, and runs them as they are."""
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def __call__(self, graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        self.n += 1
-        return graph.forward
 
 
 def train(order: tuple[str, ...], made: list[Graphs]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,19 @@ import pytest
 from harness.__main__ import main
 from harness.foreign.history import table_rows
 from reports.analysis.chain import ChainRow, chain_rows
-from reports.inputs.history import ArmFigures, Link, read_history
+from reports.inputs.history import (
+    HISTORY,
+    HISTORY_KEYS,
+    LINK_KEYS,
+    ArmFigures,
+    Link,
+    read_history,
+)
 from reports.inputs.noise import benchmark_noise
 from tests.foreign_logs import year_2025
 
 NOISE = benchmark_noise()
+CODE = ("import ", "def ", "self.", "val_loss:", "step:", "==", "torch.")
 
 
 @pytest.fixture
@@ -280,6 +289,16 @@ def test_the_published_atlas_is_made_without_the_public_repository(folder: Path)
 
 
 def test_no_file_of_the_atlas_holds_code_or_lines_of_logs() -> None:
+    """Numbers, dates and names in one line each, in the columns that are declared."""
+    name = re.compile(r"[\w./+ ():,-]{0,160}")
+    for file, keys in (("runs.csv", HISTORY_KEYS), ("records.csv", LINK_KEYS)):
+        with (HISTORY / file).open(newline="", encoding="utf-8") as text:
+            header, *rows = csv.reader(text)
+        assert header == [*keys]
+        cells = {cell for row in rows for cell in row}
+        assert [cell for cell in cells if not name.fullmatch(cell)] == []
+        assert not any(word in cell for cell in cells for word in CODE)
+    assert {path.name for path in HISTORY.iterdir()} == {"runs.csv", "records.csv"}
     links, figures = read_history()
     assert {track: len(rows) for track, rows in links.items()}["short"] == 91
     assert sum(len(arms) for arms in figures.values()) > 200

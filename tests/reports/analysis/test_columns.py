@@ -1,5 +1,6 @@
 """Declared statistics: each has one name, one place on the page, and comes out wherever it says."""
 
+import statistics
 from typing import Any
 
 import pandas as pd
@@ -7,12 +8,16 @@ import pytest
 
 from harness.__main__ import main
 from reports.analysis.arm_columns import ARM_COLUMNS
+from reports.analysis.arm_values import ArmRow
+from reports.analysis.compare import compare_all
 from reports.analysis.comparison_columns import COMPARISON_COLUMNS
 from reports.analysis.headings import HEADINGS
 from reports.inputs.columns import Between, Column, flat_row, json_row
+from reports.inputs.load import load
 from reports.inputs.run_columns import RUN_COLUMNS
 from reports.page.cells import EMPTY, cell_of
 from reports.page.published import EVIDENCE_HEADINGS
+from tests.report_fixtures import write_experiment
 
 LISTS = {"run": RUN_COLUMNS, "arm": ARM_COLUMNS, "comparison": COMPARISON_COLUMNS}
 
@@ -29,6 +34,26 @@ def test_whatever_has_a_format_stands_below_a_heading():
     headings = {heading.text for heading in (*HEADINGS, *EVIDENCE_HEADINGS)}
     assert {column.head for column in ARM_COLUMNS if column.format} <= headings
     assert all(column.head for column in RUN_COLUMNS if column.format)
+
+
+def test_a_statistic_of_an_arm_has_all_that_its_runs_measured(tmp_path):
+    write_experiment(tmp_path, n_seeds=4)
+    experiment = load("split", tmp_path)
+    runs = experiment.runs[experiment.runs["arm"] == "r08"]
+    row = ArmRow(arm="r08", outcome=compare_all(experiment))
+    measured = [name for name in runs.select_dtypes("float") if not runs[name].isna().all()]
+    assert {"val_loss", "step_ms", "first_crossing_s"} <= {*measured}
+    for name in measured:
+        assert sorted(row.values(name)) == pytest.approx(sorted(runs[name].dropna()))
+    assert row.values("heldout_loss") == ()
+    median = Column(
+        key="val_loss.median",
+        meaning="A test.",
+        value=lambda row: statistics.median(row.values("val_loss")),
+        format="median {:loss}",
+    )
+    (part,) = cell_of([median], row, "num").parts
+    assert part.text == f"median {runs['val_loss'].median():.4f}"
 
 
 def column(**declared: Any) -> Column[dict[str, Any]]:

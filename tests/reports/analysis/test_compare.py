@@ -107,12 +107,18 @@ def test_a_null_inside_the_margin_is_no_difference_and_a_wide_one_is_undecided(t
         and tight.kind == "equal"
         and tight.next_action == ""
     )
-    wide = compared(tmp_path / "b", arms=NULL, n_seeds=5, sd=0.006).of("same", "val_loss")
-    assert wide.verdict.startswith("undecided, within 0.0") and wide.verdict.endswith(" nats")
-    assert wide.kind == "undecided" and wide.more_seeds is None
-    assert (
-        wide.next_action
-        == f"ablate confirm --detect 0.01: {wide.fresh_seeds} fresh seeds ({2 * wide.fresh_seeds} runs)"
+    for n, sd in ((5, 0.006), (3, 0.006)):
+        wide = compared(tmp_path / f"{n}", arms=NULL, n_seeds=n, sd=sd).of("same", "val_loss")
+        assert wide.verdict.startswith("undecided, within 0.0") and wide.verdict.endswith(" nats")
+        assert wide.kind == "undecided" and wide.more_seeds is None
+        assert (
+            wide.next_action
+            == f"ablate confirm --detect 0.01: {wide.fresh_seeds} fresh seeds ({2 * wide.fresh_seeds} runs)"
+        )
+    noisy = compared(tmp_path / "noisy", arms=NULL, n_seeds=3, sd=0.01).of("same", "val_loss")
+    assert noisy.kind == "undecided" and noisy.fresh_seeds is None  # more than a hundred
+    assert noisy.next_action == (
+        "accept the bound, or ask for a difference that matters: ablate confirm --detect X"
     )
 
 
