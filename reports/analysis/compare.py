@@ -175,7 +175,7 @@ def _compare_samples(
         noisy = frozenset(arm.name for arm in compared.plan.arms if arm.alters_noise)
         effects = analyse(measured, of_baseline, level=compared.level, alters_noise=noisy)
     shared = _shared(compared, metric, runs, m)
-    if metric in MEASURED_TIMES:
+    if effects and metric in MEASURED_TIMES:
         effects = _with_nodes(compared, runs, effects, m)
     for arm, effect in effects.items():
         pair = Pair(arm=arm, effect=effect, of_arm=measured[arm], of_baseline=of_baseline)
