@@ -17,6 +17,7 @@ from harness.errors import UserError, visible
 if TYPE_CHECKING:
     from reports.inputs.experiment import Experiment
 
+PAGES = (".html", ".htm", "")  # what a report's file may be called
 UNFINISHED = ("pending", "running", "interrupted", "preempted")
 WATCHED = ("metrics.jsonl", "attempts.jsonl", "result.json")  # of a run: what a page is made from
 
@@ -42,6 +43,11 @@ def report(
     ] = 5.0,
 ) -> None:
     """Write the HTML report from results alone; while runs are still going too."""
+    if out is not None and out.suffix.lower() not in PAGES:
+        raise UserError(
+            f"-o {out}: a report is one HTML page, so name it {out.with_suffix('.html').name}; "
+            "a browser prints it to PDF"
+        )
     if every <= 0:
         raise UserError(f"--every {every:g}: must be a positive number of seconds")
     if not watch:

@@ -339,3 +339,12 @@ def test_the_command_line_asks_for_seeds_between_blocks(
     assert again.code == 0 and "to do" not in again.out
     rows = ablate("compare", "adaptive", "--results", "r", "--json").json["comparisons"]
     assert all(r["method"].startswith("anytime-valid") for r in rows)
+
+
+def test_a_report_that_would_be_no_page_is_refused_in_one_line(ablate: Any) -> None:
+    recorded(n_seeds=2)
+    refused = ablate("report", "split", "-o", "x.pdf")
+    assert refused.code == 2 and not Path("x.pdf").exists()
+    assert "name it x.html; a browser prints it to PDF" in refused.err
+    assert refused.err.strip().count("\n") == 0
+    assert ablate("report", "split", "-o", "x.html").code == 0
