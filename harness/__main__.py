@@ -1,12 +1,16 @@
 """The command line: `ablate`, also `python -m harness`."""
 
 import sys
+import traceback
+from typing import NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
 from harness.cli import app
 from harness.errors import UserError, visible
+from harness.provenance.own_secrets import printed_without_own
+from harness.provenance.redact import redact
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
@@ -16,7 +20,11 @@ def main(arguments: list[str] | None = None) -> None:
 
     An error is one line on standard error and exit 2; --debug shows where it came from.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    with printed_without_own():
+        _main(sys.argv[1:] if arguments is None else arguments)
+
+
+def _main(arguments: list[str]) -> None:
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
     try:
@@ -24,9 +32,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(code if isinstance(code, int) else 0)
     except (UserError, TyperException) as error:
         if debug:
-            raise
+            _raise_without_secrets()
         text = error.format_message() if hasattr(error, "format_message") else str(error)
-        text = visible(text)
+        text = visible(redact(text))
         print(f"ablate: {text}" if text else "ablate: see `ablate --help`", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
@@ -37,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(0)
     except OSError as error:
         if debug:
-            raise
+            _raise_without_secrets()
         print(
             f"ablate: {error.filename or 'file'}: {error.strerror}: make it writable, free some"
             " space, or choose another folder",
@@ -46,14 +54,22 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(EXIT_BAD_INPUT)
     except Exception as error:
         if debug:
-            raise
+            _raise_without_secrets()
+        said = redact(str(error)).partition(chr(10))[0]
         print(
-            f"ablate: a fault of its own, {type(error).__name__}:"
-            f" {str(error).partition(chr(10))[0]}; nothing was lost; run it again with --debug and"
-            " report what that shows",
+            f"ablate: a fault of its own, {type(error).__name__}: {said}; nothing was lost; run it"
+            " again with --debug and report what that shows",
             file=sys.stderr,
         )
         sys.exit(EXIT_BAD_INPUT)
+
+
+def _raise_without_secrets() -> NoReturn:
+    """Go on with the exception; what Python prints of it holds no secret."""
+    sys.excepthook = lambda *error: print(
+        redact("".join(traceback.format_exception(*error))), end="", file=sys.stderr
+    )
+    raise
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from harness.foreign.command import ForeignTrainer, check_start
 from harness.foreign.commits import CommittedTree, commit_of, patched
 from harness.provenance import interpreters
 from harness.provenance.code import Code
-from harness.provenance.redact import redact
+from harness.provenance.redact import line_with_secret, without_bare_keys
 from harness.run.document import Content, Fields
 from harness.run.foreign import ClockHint, TrainerSpec
 
@@ -51,7 +51,20 @@ def code_of(spec: TrainerSpec, *, where: str) -> Code:
     """A trainer's code as it is now, patched; raises UserError where it is not to be had."""
     tree = tree_of(spec, where=where)
     code = collect(spec.script_name, tree, where=where, extra=spec.extra)
-    return patched(code, spec.patches)
+    code = patched(code, spec.patches)
+    refuse_secrets_in(code, where=where)
+    return code
+
+
+def refuse_secrets_in(code: Code, *, where: str) -> None:
+    """Raises UserError where the code, which results keep, holds a secret."""
+    for name, content in code.files.items():
+        line = line_with_secret(content.decode("utf-8", "replace"))
+        if line is not None:
+            raise UserError(
+                f"{where}: {name}, line {line} holds a secret, and the code of a run is kept with "
+                "its results: let it read an environment variable, a trainer inherits them"
+            )
 
 
 def refuse_secrets(spec: TrainerSpec, *, where: str) -> None:
@@ -59,7 +72,7 @@ def refuse_secrets(spec: TrainerSpec, *, where: str) -> None:
     asked = [f"{name}={value}" for name, value in spec.env.items()]
     asked += [spec.command, " ".join(spec.args), *spec.environment.values()]
     for text in asked:
-        shown = redact(text)
+        shown = without_bare_keys(text)
         if shown != text:
             raise UserError(
                 f"{where}: {shown} holds a secret, and what is asked of a trainer is kept with its "

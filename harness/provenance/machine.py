@@ -19,7 +19,7 @@ from harness.errors import UserError
 from harness.node.nvidia import query_gpus
 from harness.provenance.git import git
 from harness.provenance.lock import environment_lock
-from harness.provenance.redact import redact
+from harness.provenance.redact import redact, without_bare_keys
 from harness.run.document import Content
 
 HERE = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ SHOWN_VARIABLES = re.compile(
 
 def _shown(name: str, value: str) -> str:
     """The value of an environment variable, redacted if its name or its look says so."""
-    return redact(f"{name}={value}").partition("=")[2]
+    return without_bare_keys(f"{name}={value}").partition("=")[2]
 
 
 def _said(*arguments: str) -> str:

@@ -132,7 +132,7 @@ def run(spec: RunSpec, out: RunOutput, train: Trainer, stop: Stop) -> Outcome:
 def _outcome_of(error: Exception) -> Outcome:
     """Of what a trainer raised."""
     first_line = f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0]
-    reason = redact(first_line[:LONGEST_REASON])
+    reason = redact(first_line)[:LONGEST_REASON]
     if isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY):
         return Outcome(status="oom", reason=reason, peak_rss_mib=peak_mib(os.getpid()))
     return Outcome(status="failed", reason=reason)

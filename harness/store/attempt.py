@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from harness.errors import UserError
 from harness.provenance.redact import redact, redact_file
+from harness.provenance.redacted_lines import RedactedLines
 from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.digests import result_digest
 from harness.run.document import Document
@@ -87,7 +88,7 @@ class RunWriter:
             write_text(self.run / "config.yaml", spec.to_yaml(), below=IN_FOLDER)
             self._metrics = self._open("metrics.jsonl")
             self.log_file = self._open("log.txt")
-            self._log = HeadAndTail(self.log_file, redact)
+            self._log = HeadAndTail(self.log_file, RedactedLines())
         except BaseException:
             self.release()
             raise

@@ -3,6 +3,7 @@
 The report reads the first; how an experiment is cancelled stands here, too.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.provenance.lock import environment_lock
+from harness.provenance.own_secrets import own_in
 from harness.provenance.source import changed_files, source_of
 from harness.run.digests import run_id_of
 from harness.run.files import write_json
@@ -91,6 +93,11 @@ def readable_plans(results: Path) -> Iterator[tuple[str, Plan | None, str]]:
 def save_plan(results: Path, plan: Plan) -> None:
     """experiment.json, and plan.lock: every plan that was locked, in order."""
     content = plan.to_mapping()
+    if variable := own_in(json.dumps(content, ensure_ascii=False)):
+        raise UserError(
+            f"{plan.name}: its plan holds the value of ${variable}, and a plan is kept with its "
+            "results: take it out; what is trained inherits the variables of its shell"
+        )
     place = folder(results, plan.name)
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / "plan.lock", content["locks"], below=IN_FOLDER)
