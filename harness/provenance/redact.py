@@ -19,12 +19,14 @@ HIDDEN = "[redacted]"
 # The end of a name. Singular only, for tokens are what this project counts.
 _ENDS = ("token", "secret", "password", "passwd", "pwd", "passphrase", "credential", "auth", "key")
 _BEFORE_KEY = (
-    r"api|access|private|secret|account|signing|encryption|master|shared|sharedaccess|webhook|deploy|"
+    r"api|access|private|secret|account|signing|encryption|master|shared|sharedaccess|"
+    r"webhook|deploy|"
     r"license|subscription|stripe|openai|anthropic|wandb|hf|aws|azure|gcp|s3|slack|bot|ssh|service"
 )
 NAMED = rf"(?:token|secret|passw(?:or)?d|passphrase|credentials?|auth|(?:{_BEFORE_KEY})[-_]?key)"
 _BEFORE = re.compile(  # a name that goes right on: githubtoken, githubToken
-    r"(?:(?:.*[_.-])?(?:hf|gh|github|gitlab|wandb|api|access|auth|bearer|refresh|session|client|secret|"
+    r"(?:(?:.*[_.-])?(?:hf|gh|github|gitlab|wandb|api|access|auth|bearer|refresh|"
+    r"session|client|secret|"
     r"db|sql)?|.*[_.-])",
     re.IGNORECASE,
 )
@@ -164,7 +166,8 @@ RULES = (
     Rule(
         words=("password", "passwd"),
         pattern=re.compile(
-            r"(?i)((?:\b(?:machine|default|login)\s[^\n]{0,200}?\s|^\s*)passw(?:or)?d\s+)(?![=:])\S+"
+            r"(?i)((?:\b(?:machine|default|login)\s[^\n]{0,200}?\s|^\s*)"
+            r"passw(?:or)?d\s+)(?![=:])\S+"
             r"(?=[ \t]*(?:$|account|machine|#))",
             re.MULTILINE,
         ),
@@ -214,7 +217,8 @@ RULES = (
         ),
         sure=True,
         pattern=re.compile(
-            r"(?<![A-Za-z0-9_])(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
+            r"(?<![A-Za-z0-9_])(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|"
+            r"github_pat_\w{20,}|"
             r"sk-[A-Za-z0-9_-]{16,}|[sr]k_(?:live|test)_\w{10,}|whsec_[\w+/=-]{16,}|"
             r"xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16}|"
             r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|AIza[\w-]{30,}|wandb_v\d_\w{20,}|glpat-[\w-]{16,}|"

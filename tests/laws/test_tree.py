@@ -29,7 +29,10 @@ MAX_LINES = 350
 MAY_IMPORT = {
     "model": set(),
     "optim": set(),
-    "harness": {"cli"},  # __main__.py; yamlfile.py and errors.py import nothing of the house
+    "harness": {
+        "cli",
+        "provenance",
+    },  # __main__.py; yamlfile.py and errors.py import nothing of the house
     "run": set(),
     "provenance": {"run", "node"},
     "node": set(),
