@@ -174,6 +174,8 @@ def check_runner(place: Place, preset: str) -> Figures:
     world = max(n for n in WORLDS if n <= n_devices)
     config = place.config(preset)
     fields = place.settings(data__val_tokens=config.data.micro_tokens * config.data.ranks)
+    if config.schedule.cooldown_steps:  # of the record's length: more than there are here
+        fields["schedule.cooldown_steps"] = 1
     figures = runner(
         preset, fields, scale=place.scale, device=place.device, world=world, folder=place.folder
     )

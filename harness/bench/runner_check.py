@@ -77,7 +77,6 @@ def experiment(name: str, preset: str, scale: str, settings: Values) -> dict[str
     short = {
         "data.val_every": STEPS_OF_KILLED,
         "schedule.warmup_steps": 0,
-        "schedule.cooldown_steps": 1,
         "system.checkpoint": "none",
     }
     return {
