@@ -32,10 +32,10 @@ class TimeModel:
     runs: pd.DataFrame  # finished loss runs in the local window of budgets
     step: Mapping[str, Sample]  # log(ms per step)
     comparable: frozenset[str]  # arms timed on the baseline's hardware
-    elsewhere: frozenset[str]  # arms timed on other nodes than the baseline
-    is_cut: bool  # times of one seed come from several nodes
     why_not: str  # '' with a model
     warnings: tuple[Caution, ...]
+    elsewhere: frozenset[str] = frozenset()  # arms timed on other nodes than the baseline
+    is_cut: bool = False  # times of one seed come from several nodes
 
     @classmethod
     def of(
