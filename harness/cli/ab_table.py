@@ -71,7 +71,7 @@ def judge_scripts(
     page = None
     if not no_report:
         page = str(write_page([e.name], results))
-    loaded = load_for_report(e.name, results, look=no_report)
+    loaded = load_for_report(e.name, results, look="ab" if no_report else "")
     outcome = compared(loaded)
     return AbVerdict(
         experiment=e.name,

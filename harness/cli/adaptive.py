@@ -37,7 +37,7 @@ def next_seeds(experiment: "Experiment", most: int, results: Path) -> tuple[int,
     from reports.analysis.adaptive import decide
     from reports.stats.sequential import Continue
 
-    decision = decide(load_for_report(experiment.name, results, look=True))
+    decision = decide(load_for_report(experiment.name, results, look="run"))
     if not isinstance(decision, Continue):
         return ()
     n = min(decision.n, most - len(experiment.seeds))

@@ -48,7 +48,7 @@ def compare(
     from reports.inputs.columns import json_row, terminal_names
 
     check_word(fail_on)
-    loaded = load_for_report(experiment, results, accept_stale, look=True)
+    loaded = load_for_report(experiment, results, accept_stale, look="compare")
     outcome = compared(loaded)
     hours = hours_per_run(loaded)
     rows = [row(c, hours_per_run=hours) for c in outcome.comparisons.values()]

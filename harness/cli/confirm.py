@@ -62,7 +62,8 @@ def confirm(
     n, why = planned_seeds(loaded, outcome, results, detect, len(arms or outcome.arms))
     overrides = parse_overrides(settings, None)
     overrides.pop(KEY, None)  # a file is for any device
-    data = confirmatory(file.data, overrides, explored.plan, arms or [], n=n, margin=margin)
+    seeds = fresh_seeds(explored.plan, results, n) if loaded.grid is None else n
+    data = confirmatory(file.data, overrides, explored.plan, arms or [], seeds=seeds, margin=margin)
     plugins = data.pop("plugins", [])
     if plugins:
         data["plugins"] = [str((file.path.parent / path).resolve()) for path in plugins]
@@ -180,19 +181,31 @@ def planned_seeds(
     return n, why
 
 
+def fresh_seeds(plan: "Plan", results: Path, n: int) -> int | list[int]:
+    """How many seeds from the first confirmatory one on; where those have results, others."""
+    from harness.experiment.keys import CONFIRM_SEEDS_FROM
+    from harness.store.looks import seeds_with_results
+
+    known = seeds_with_results(results, plan)
+    if not any(CONFIRM_SEEDS_FROM <= seed < CONFIRM_SEEDS_FROM + n for seed in known):
+        return n
+    first = max(known) + 1
+    return list(range(first, first + n))
+
+
 def confirmatory(
     data: Document,
     overrides: Fields,
     plan: "Plan",
     arms: list[str],
     *,
-    n: int,
+    seeds: int | list[int],
     margin: float,
 ) -> Content:
     """The new file's keys: the old one's, a name of its own, fresh seeds and the margin.
 
     data: the old file's. overrides: what --set replaced. plan: of the exploratory runs.
-    arms: those to confirm alone; empty: all. n: seeds.
+    arms: those to confirm alone; empty: all. seeds: so many from the first on, or these.
     """
     from harness.experiment.experiment import KEYS
 
@@ -204,7 +217,7 @@ def confirmatory(
     keys |= {
         "name": f"{plan.name}_confirm",
         "question": f"Confirmed on fresh seeds: {plan.question}",
-        "seeds": n,
+        "seeds": seeds,
         "margin": margin,
         "confirm": True,
     }

@@ -93,7 +93,7 @@ def chain(
     except ValueError as error:
         raise UserError(f"{parents}: {error}") from None
     if loaded.plan.evidence is None:
-        keep_if_writable(loaded.plan, results, look=True)
+        keep_if_writable(loaded.plan, results, look="chain")
     noise = benchmark_noise()
     rows = chain_rows(links, figures_of_experiment(loaded), noise)
     page = out or results / "experiments" / loaded.name / "chain.html"

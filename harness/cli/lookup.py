@@ -128,12 +128,12 @@ def refuse_unlaunched_trainers(name: str, results: Path) -> None:
 
 
 def load_for_report(
-    name: str, results: Path, accept_stale: bool = False, *, look: bool = False
+    name: str, results: Path, accept_stale: bool = False, *, look: str = ""
 ) -> "ReportedExperiment":
     """The experiment as the results folder holds it, stale runs known as such.
 
     published/NAME is the benchmark's own evidence, which needs no results folder.
-    look: this counts as a look at its results.
+    look: the command whose look at its results this is; '' where it is none.
     """
     if name.startswith(PUBLISHED):
         return published_evidence(name.removeprefix(PUBLISHED))
@@ -158,7 +158,7 @@ def published_evidence(name: str) -> "ReportedExperiment":
         raise UserError(str(error)) from None
 
 
-def keep_if_writable(plan: "Plan", results: Path, *, look: bool) -> None:
+def keep_if_writable(plan: "Plan", results: Path, *, look: str) -> None:
     """experiment.json as it is now; one that lies in a read-only folder can still be read."""
     from harness.store.plans import count_look, save_plan
 
@@ -169,6 +169,19 @@ def keep_if_writable(plan: "Plan", results: Path, *, look: bool) -> None:
     except OSError:
         if not (results / "experiments" / plan.name).is_dir():
             raise
+    if look:
+        remember_look(plan, results, look)
+
+
+def remember_look(plan: "Plan", results: Path, look: str) -> None:
+    """Note a look in the ledger; of a folder that cannot be written it is said and forgotten."""
+    from harness.store.looks import note_look
+
+    try:
+        note_look(results, plan, look)
+    except OSError as error:
+        reason = error.strerror or error
+        print(f"{results}: cannot be written ({reason}): this look is not noted", file=sys.stderr)
 
 
 def see_who_lives(experiment: "ReportedExperiment", results: Path) -> None:

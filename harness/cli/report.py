@@ -118,12 +118,12 @@ def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[
     """The experiments of a page, with the rate grids that retuned ones were chosen from."""
     from harness.store.plans import read_plan
 
-    loaded = [load_for_report(name, results, accept_stale, look=True) for name in names]
+    loaded = [load_for_report(name, results, accept_stale, look="report") for name in names]
     there = {experiment.name for experiment in loaded}
     for experiment in list(loaded):
         grid = experiment.plan.grid
         if grid and grid not in there and read_plan(results, grid):
-            loaded.append(load_for_report(grid, results, accept_stale, look=True))
+            loaded.append(load_for_report(grid, results, accept_stale, look="report"))
     return loaded
 
 
@@ -189,10 +189,9 @@ def export(options: ExportOptions) -> None:
 
     if options.curves + options.arms + options.comparisons > 1:
         raise UserError("export: --curves, --arms and --comparisons are different tables: name one")
-    is_look = options.arms or options.comparisons
     loaded = []
     for name in options.experiments:
-        loaded.append(load_for_report(name, options.results, options.accept_stale, look=is_look))
+        loaded.append(load_for_report(name, options.results, options.accept_stale, look="export"))
     place, results = options.out, options.results
     try:
         if options.arms:

@@ -54,6 +54,8 @@ def rerun(
         print(f"trusted: {line}", file=sys.stderr)
     check_versions(run_id, spec, results)
     plugins.use(plugin_files)
+    if replace and before is not None:
+        note_replaced(results, run_id, memberships)
     again = again_in(store, run_id, aside=before is not None, replace=replace)
     command = redact(shlex.join(["ablate", *sys.argv[1:]]))
     planned = PlannedRun(arm=arm, block=0, place=0, spec=spec)
@@ -76,6 +78,19 @@ def rerun(
         )
         raise typer.Exit(EXIT_FAILED)
     print(f"{after.status}: val_loss {text(after.val_loss, 6)}" + compared(before, after))
+
+
+def note_replaced(results: Path, run_id: str, memberships: "Sequence[Membership]") -> None:
+    """Note in the ledger what the run's result was, and that it is replaced."""
+    from harness.cli.lookup import remember_look
+    from harness.run.ledger import add_rows, gone_row
+    from harness.store.plans import read_plan
+
+    for membership in memberships:
+        plan = read_plan(results, membership.experiment)
+        if plan is not None:
+            remember_look(plan, results, "rerun")
+    add_rows(results, [gone_row("rerun --replace", [run_id])])
 
 
 def spec_of(store: "Store", run_id: str) -> "RunSpec":

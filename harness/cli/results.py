@@ -52,6 +52,14 @@ def merge(
     raise typer.Exit(1 if problems else 0)
 
 
+def note_gone(results: Path, run_ids: list[str], by: str) -> None:
+    """Note in the ledger what is taken away."""
+    from harness.run.ledger import add_rows, gone_row
+
+    if run_ids:
+        add_rows(results, [gone_row(by, run_ids)])
+
+
 @app.command()
 def clean(
     kinds: Annotated[
@@ -88,6 +96,7 @@ def clean(
         paths = [p for p in kind.find(store) if p.exists() or p.is_symlink()]
         size = sum(map(weight, paths))
         if not dry_run:
+            note_gone(results, [p.name for p in paths if p.parent == results / "runs"], "clean")
             for path in paths:
                 remove(path, below=len(path.relative_to(results).parts))
         rows.append({"kind": kind.name, "n": len(paths), "mib": size / MIB, "what": kind.meaning})

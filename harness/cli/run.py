@@ -23,6 +23,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
     from harness.foreign.experiment import ForeignExperiment
+    from harness.run.plan import Plan
     from harness.run.spec import PlannedRun
     from harness.runner.executor import ExecutorOptions, Summary
     from harness.store.store import Store
@@ -272,11 +273,28 @@ def run_part(
     name = part.experiment.name
     before = read_plan(options.results, name)
     plan = describe(part.experiment, part.runs, before=before, command=asked.command)
+    if before is None and plan.confirm:
+        refuse_seen_seeds(plan, options.results)
     # what the report adds to it is no change
     if before is None or not plan.to_mapping().items() <= before.to_mapping().items():
         save_plan(options.results, plan)
     note_launch(options.results, plan)
     return complete(store, part.runs, executor.make, replace(asked, experiment=name))
+
+
+def refuse_seen_seeds(plan: "Plan", results: Path) -> None:
+    """Raises UserError where a confirmatory experiment begins with seeds that have results."""
+    from harness.store.looks import seeds_with_results
+
+    known = seeds_with_results(results, plan)
+    seen = [seed for seed in plan.seeds if seed in known]
+    if seen:
+        first = max([*known, *plan.seeds]) + 1
+        fresh = list(range(first, first + len(plan.seeds)))
+        raise UserError(
+            f"{plan.name}: seeds {', '.join(map(str, seen[:4]))} have results already (in "
+            f"{known[seen[0]]}), and would confirm nothing: set seeds: {fresh}"
+        )
 
 
 def following_part(

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import app
-from harness.cli.lookup import plan_of
+from harness.cli.lookup import plan_of, remember_look
 from harness.cli.options import RESULTS, Exp, Json, Results
 from harness.cli.progress import duration, wall_words
 from harness.cli.table import print_json, print_table, text_table
@@ -63,8 +63,11 @@ def state_rows(experiment: str | None, results: Path) -> list[StateRow]:
         )
     store = Store(results)
     if experiment is None:
-        return [StateRow(run=run_id, state=in_words(state)) for run_id, state in store.states()]
+        states = dict(store.states())
+        note_looks(results, states)
+        return [StateRow(run=run_id, state=in_words(state)) for run_id, state in states.items()]
     plan = plan_of(experiment, results)
+    remember_look(plan, results, "status")
     stale, why = stale_runs(results, plan)
     rows = []
     for run in plan.runs:
@@ -74,6 +77,19 @@ def state_rows(experiment: str | None, results: Path) -> list[StateRow]:
         row = StateRow(run=run.run_id, state=state, arm=run.arm, seed=run.seed, role=run.role)
         rows.append(row)
     return rows
+
+
+def note_looks(results: Path, states: "Mapping[str, RunState]") -> None:
+    """Note a look at all runs of a folder, as far as it can be written."""
+    from harness.run.spec import RESULT_STATUSES
+    from harness.store.looks import note_looks_at
+
+    done = [run_id for run_id, state in states.items() if state.status in RESULT_STATUSES]
+    try:
+        note_looks_at(results, done, "status")
+    except OSError as error:
+        reason = error.strerror or error
+        print(f"{results}: cannot be written ({reason}): this look is not noted", file=sys.stderr)
 
 
 def in_words(state: "RunState") -> "RunState":

@@ -32,6 +32,7 @@ from harness.run.guarded import (
     is_name,
     read_bytes,
 )
+from harness.run.ledger import add_rows, missing_rows
 from harness.run.parse import parse_json
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_config, read_json
@@ -84,6 +85,7 @@ def merge(source: Path, store: Store) -> Merged:
     done.problems += _no_runs(theirs)
     for run_id in folders_in(theirs.runs, below=IN_ROOT):
         _merge_run(theirs, store, run_id, done)
+    add_rows(store.root, missing_rows(store.root, source))
     for plan in plans:
         save_plan(store.root, plan)
         done.experiments.append(plan.name)

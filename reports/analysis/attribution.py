@@ -82,6 +82,8 @@ def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribu
 
     [] where the design has no two ways to compare."""
     plan = experiment.plan
+    if experiment.memory.lost:
+        return []  # a contrast of arms of which one is not judged
     arms = {frozenset(arm.changes): arm.name for arm in samples.arms_off_the_axes(plan)}
     columns = contrasts_of(plan.design, arms)
     ways: Counter[str] = Counter()

@@ -80,6 +80,10 @@ class Caution(enum.Enum):
         "Runs come from different hardware, or of one block from different drivers: their times "
         "are not compared. Run all arms on the same kind of machine."
     )
+    NOT_JUDGED = (
+        "Results that were seen are gone, replaced or left out, as a note says: the rest is chosen "
+        "by them. Ask again on fresh seeds."
+    )
     ZERO_VARIANCE = (
         "The losses of several runs are equal to the last digit: they tell no error. Look for a "
         "copied run or fixed seed."

@@ -3,7 +3,7 @@
 Thin: the mathematics lives in the modules it calls."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -33,7 +33,7 @@ from reports.analysis.types import (
 from reports.inputs.experiment import Experiment
 from reports.inputs.noise import benchmark_noise
 from reports.stats.anytime import sequences
-from reports.stats.contrasts import Effect, Sample, analyse
+from reports.stats.contrasts import Effect, Sample, analyse, difference_only
 from reports.stats.verdicts import Next
 
 MEASURED_TIMES = ("step_ms", "train_time_s")  # beside them time to target is estimated
@@ -51,7 +51,8 @@ class _Compared:
     times_at: pd.DataFrame  # timed runs at the compared budget
     budget: int | None  # of the losses
     anytime: bool
-    level: float
+    level: float  # of these arms together
+    raised: float  # by the family: its changes over these arms
 
     @property
     def plan(self) -> Plan:
@@ -89,7 +90,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
             + time_model.why_not
         )
     published, published_notes = _published(compared, time_model)
-    notes += [f"{sentence}." for sentence in experiment.retired]
+    notes += [*experiment.memory.notes, *(f"{sentence}." for sentence in experiment.retired)]
     notes += [*_environment_notes(compared), *published_notes, *_loss_notes(compared)]
     outcomes = {}
     for arm in use.arms:
@@ -128,7 +129,8 @@ def _compared(experiment: Experiment, use: samples.Usable, level: float) -> _Com
         times_at=cut_by_node(samples.at_budget(times, samples.shared_budget(times, use.arms))),
         budget=budget,
         anytime=samples.watched(experiment),
-        level=level,
+        level=1 - (1 - level) * experiment.memory.share(len(use.arms) - 1),
+        raised=1 / experiment.memory.share(len(use.arms) - 1),
     )
 
 
@@ -178,7 +180,8 @@ def _compare_samples(
     if effects and metric in MEASURED_TIMES:
         effects = _with_nodes(compared, runs, effects, m)
     for arm, effect in effects.items():
-        pair = Pair(arm=arm, effect=effect, of_arm=measured[arm], of_baseline=of_baseline)
+        judged = _as_remembered(compared, arm, effect)
+        pair = Pair(arm=arm, effect=judged, of_arm=measured[arm], of_baseline=of_baseline)
         yield comparison_of(shared, pair)
 
 
@@ -205,7 +208,7 @@ def _times_to_target(
     for arm, effect in effects.items():
         pair = Pair(
             arm=arm,
-            effect=effect,
+            effect=_as_remembered(compared, arm, effect),
             of_arm=time_model.time_sample(arm, estimates[arm].seconds),
             of_baseline=time_model.time_sample(baseline, estimates[baseline].seconds),
         )
@@ -242,12 +245,27 @@ def _shared(compared: _Compared, metric: str, runs: pd.DataFrame, n_arms: int) -
         level=compared.level,
         anytime=compared.anytime,
         follows=_follows(compared),
+        n_family=round(n_arms * compared.raised),
+        lost=frozenset(compared.experiment.memory.lost),
     )
+
+
+def _as_remembered(compared: _Compared, arm: str, effect: Effect) -> Effect:
+    """With p for the whole family; without an interval where results that were seen are missing."""
+    if arm in compared.experiment.memory.lost:
+        return difference_only(
+            effect.delta, n_blocks=effect.n_blocks, correlation=effect.correlation
+        )
+    if effect.p is None or compared.raised == 1:
+        return effect
+    return replace(effect, p=min(1.0, compared.raised * effect.p))
 
 
 def _follows(compared: _Compared) -> Next:
     """Which analysis would judge what is run next."""
     plan = compared.plan
+    if compared.experiment.memory.lost:
+        return Next.FRESH
     if plan.seeds_rule is not None or samples.extended(plan):
         return Next.SEQUENCE
     if samples.pending(compared.experiment) > 0:
@@ -304,6 +322,8 @@ def _published(
     compared: _Compared, time_model: TimeModel
 ) -> tuple[PublishedVerdict | None, list[str]]:
     """(the published delta beside ours, why there is none)."""
+    if compared.experiment.memory.lost:
+        return None, ["No published delta beside ours: results that were seen are missing."]
     try:
         beside = beside_the_published(compared.experiment, time_model, anytime=compared.anytime)
     except ValueError as error:

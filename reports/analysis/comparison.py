@@ -38,6 +38,8 @@ class Metric:
     level: float  # simultaneous over them
     anytime: bool
     follows: Next  # what would be run next
+    n_family: int  # changes that all intervals hold for: these arms, or more of the folder's
+    lost: frozenset[str]  # arms that are not judged
 
     @property
     def is_loss(self) -> bool:
@@ -157,8 +159,8 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
         ratio=scale.to_ratio(effect.delta),
         ratio_low=scale.to_ratio(effect.low),
         ratio_high=scale.to_ratio(effect.high),
-        level=metric.level,
-        n_comparisons=metric.n_arms,
+        level=round(1 - metric.alpha * metric.n_family / metric.n_arms, 12),
+        n_comparisons=metric.n_family,
         method=effect.method,
         p=effect.p,
         p_attainable=effect.p_attainable,
@@ -214,6 +216,8 @@ def _enough(metric: Metric, pair: Pair) -> int:
 def _warnings(metric: Metric, pair: Pair) -> list[Caution]:
     """What is doubtful about the values, then about how they were paired."""
     warnings: list[Caution] = []
+    if pair.arm in metric.lost:
+        warnings.append(Caution.NOT_JUDGED)
     if metric.is_loss:
         warnings += _loss_warnings(metric, pair)
     else:
@@ -229,7 +233,7 @@ def _warnings(metric: Metric, pair: Pair) -> list[Caution]:
         warnings.append(Caution.MISSING_CELLS)
     if metric.anytime:
         warnings += samples.sequence_warnings(*paired(pair.of_arm, pair.of_baseline))
-    no_interval = pair.n >= 2 and pair.effect.low is None
+    no_interval = pair.n >= 2 and pair.effect.low is None and pair.arm not in metric.lost
     if no_interval and not is_refused and not pair.n_diverged:
         warnings.append(Caution.ZERO_VARIANCE)
     return warnings

@@ -208,8 +208,9 @@ def extended(plan: Plan) -> bool:
 def watched(experiment: Experiment) -> bool:
     """Whether intervals must hold however often one looks.
 
-    For a stopping rule, runs still to come, or seeds added since the first launch."""
-    if experiment.plan.seeds_rule is not None:
+    For a stopping rule, runs still to come, seeds added since the first launch, or other seeds that
+    were seen before."""
+    if experiment.plan.seeds_rule is not None or experiment.memory.changed:
         return True
     return pending(experiment) > 0 or extended(experiment.plan)
 

@@ -65,7 +65,7 @@ def sensitivities(experiment: Experiment, *, level: float = 0.95) -> list[Sensit
 
     [] without axes, or before the baseline and an arm have finished at two points."""
     plan = experiment.plan
-    if not plan.axes:
+    if not plan.axes or experiment.memory.lost:
         return []
     use = samples.usable(experiment)
     losses = samples.of_role(use.runs, "loss")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from harness.run.document import Document
 from harness.run.plan import Plan
 from harness.run.results import Result
+from reports.inputs.memory import Memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,7 @@ class Experiment:
     # file of a plug-in and the digest of its code -> its source, where that was kept
     plugins: Mapping[str, str] = field(default_factory=dict)
     retired: tuple[str, ...] = ()  # places that were given no more runs, in words
+    memory: Memory = field(default_factory=Memory)  # of what was seen before
 
 
 def target_loss(plan: Plan) -> float | None:

@@ -14,10 +14,13 @@ import pandas as pd
 
 from harness.run.document import Document
 from harness.run.guarded import IN_ROOT, experiments_in, is_file
+from harness.run.ledger import read_ledger
 from harness.run.plan import Plan, plan_of
+from harness.run.results import result_in
 from harness.run.retired import read_retired
 from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
+from reports.inputs.memory import Memory, Value, remember
 from reports.inputs.recorded import POINT, RecordedRun, read_mapping, read_run
 from reports.inputs.run_columns import RUN_KEYS, row_of
 from reports.inputs.step_times import StepTimes, of_points
@@ -37,6 +40,8 @@ def load(
         raise ValueError(f"{path}: {error}") from None
     root = folder.parent.parent / "runs"
     runs = [read_run(root, plan, planned) for planned in plan.runs]
+    memory, plan, more = remembered(plan, folder.parent.parent, runs)
+    runs += more
     rows = [row_of(run) for run in runs]
     configs = {run.run_id: run.config for run in runs if run.config}
     name_stale_files(rows, configs, plan)
@@ -52,7 +57,26 @@ def load(
         accept_stale=accept_stale,
         plugins=plugin_sources(configs.values(), folder.parent.parent / "code"),
         retired=tuple(retired.words for retired in read_retired(folder)),
+        memory=memory,
     )
+
+
+def remembered(
+    plan: Plan, results: Path, runs: Sequence[RecordedRun]
+) -> tuple[Memory, Plan, list[RecordedRun]]:
+    """(what the folder remembers of the question, the plan by that, runs that count beside it)."""
+    root = results / "runs"
+    read = {run.run_id: run.result for run in runs}
+
+    def value_of(run_id: str) -> Value | None:
+        result = read[run_id] if run_id in read else result_in(f"{root}/{run_id}", run_id)
+        if result is None:
+            return None
+        return (result.val_loss if result.status == "finished" else None,)
+
+    memory, whole = remember(plan, read_ledger(results), root, value_of)
+    more = [read_run(root, whole, planned) for planned in whole.runs[len(plan.runs) :]]
+    return memory, whole, more
 
 
 def experiment_folder(given: Path, results: Path) -> Path:

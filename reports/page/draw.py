@@ -54,7 +54,9 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     plan, runs, curves = experiment.plan, counted(experiment), experiment.curves
     palette, unit, target = palette_of(experiment, outcome), plan.corpus.unit, target_loss(plan)
     finished = at_budget(runs[runs["status"] == "finished"], outcome.budget)
-    effects = interplay(finished, plan, anytime=outcome.anytime)
+    effects = []
+    if not experiment.memory.lost:
+        effects = interplay(finished, plan, anytime=outcome.anytime)
     budgets = None
     if not plan.evidence:
         budgets = budget_figure(runs, outcome, palette, unit=unit, target=target)

@@ -17,6 +17,7 @@ from harness.run.document import Content, Document
 from harness.run.plan import Plan
 from harness.run.results import Result
 from reports.inputs.experiment import Experiment
+from reports.inputs.memory import Memory
 from reports.inputs.step_times import StepTimes
 from reports.page.thin import thinned
 
@@ -156,6 +157,7 @@ def embed_experiment(experiment: Experiment) -> Content:
         "plan": plain(experiment.plan.to_mapping()),
         "accept_stale": experiment.accept_stale,
         "retired": list(experiment.retired),
+        "memory": experiment.memory.to_mapping(),
         "plugins": dict(experiment.plugins),
         "runs": embed_table(experiment.runs),
         **embed_curves(thinned(experiment.curves)),
@@ -198,6 +200,7 @@ def restore_experiment(data: Document) -> Experiment:
         step_times=step_times,
         accept_stale=data["accept_stale"],
         retired=tuple(data.get("retired") or ()),
+        memory=Memory.from_mapping(data.get("memory") or {}),
         plugins=data.get("plugins") or {},
     )
 

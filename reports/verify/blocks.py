@@ -24,7 +24,7 @@ class Spread:
 
 
 def check_blocks(
-    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: int
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: float
 ) -> Iterator[str]:
     """Complete blocks.
 
@@ -100,7 +100,7 @@ def places(end: float | None, difference: float, metric: str) -> tuple[float, ..
 
 
 def wrong_rate(
-    distances: Sequence[float], errors: Sequence[Spread], m: int, alpha: float
+    distances: Sequence[float], errors: Sequence[Spread], m: float, alpha: float
 ) -> float | None:
     """The error rate of the first of these ends; None where alpha lies among their rates.
 
@@ -114,12 +114,12 @@ def wrong_rate(
     return rates[0]
 
 
-def rate_beyond(distance: float, errors: Sequence[Spread], m: int) -> float:
+def rate_beyond(distance: float, errors: Sequence[Spread], m: float) -> float:
     """The error rate of an end so far from the estimate: the largest that an error gives it."""
     return max(beyond(distance / error.se, m, error.df) for error in errors)
 
 
-def beyond(c: float, m: int, df: float) -> float:
+def beyond(c: float, m: float, df: float) -> float:
     """P(max |T| > c) of m contrasts with one baseline in complete blocks, by a grid.
 
     Their correlation is 1/2.

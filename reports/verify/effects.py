@@ -41,12 +41,13 @@ def check_effects(
     printed: Mapping[str, Mapping[str, Printed]],
     plan: Embedded,
     *,
+    memory: Embedded,
     anytime: bool,
 ) -> Iterator[str]:
     """Sentences on what is printed otherwise than the rows give.
 
     rows: outcomes compared on this metric, without copies.
-    metric: whose effects. anytime: intervals hold at every look.
+    metric: whose effects. memory: of what was seen. anytime: intervals hold at every look.
     """
     table = Table.of(metric, plan["baseline"], rows)
     arms = [arm["name"] for arm in plan["arms"] if arm["name"] != plan["baseline"]]
@@ -61,12 +62,15 @@ def check_effects(
                 f"arm {arm!r}: {metric}.effect is printed as {effect.text} but backfitting gives"
                 f" {expected:.6g}"
             )
+    if memory.get("lost"):
+        return  # rendered.py knows which intervals there must not be
+    raised = max(1.0, (memory.get("family") or 0) / max(1, len(arms)))
     if anytime:
-        yield from check_sequences(table, here, printed, len(arms))
+        yield from check_sequences(table, here, printed, len(arms) * raised)
         return
     if table.diverged:
         return
-    m, elsewhere = len(here), arms_elsewhere(rows, here, plan["baseline"])
+    m, elsewhere = len(here) * raised, arms_elsewhere(rows, here, plan["baseline"])
     if metric != "val_loss" and plan.get("imported"):
         yield from check_unknown_nodes(table, here, printed, m)
     elif metric != "val_loss" and any(not table.differences(arm) for arm in elsewhere):
@@ -194,14 +198,15 @@ def fitting_words(
     return NO_DECISION
 
 
-def is_anytime(plan: Embedded, rows: Sequence[Row]) -> bool:
+def is_anytime(plan: Embedded, rows: Sequence[Row], memory: Embedded) -> bool:
     """Whether the page must show sequences.
 
-    A stopping rule, runs still to come, or seeds added after the first launch.
+    A stopping rule, runs still to come, seeds added after the first launch, or other ones that
+    were seen before. memory: of what was seen.
     """
     if plan.get("seeds_rule"):
         return True
-    if any(row["status"] in UNFINISHED for row in rows):
+    if memory.get("changed") or any(row["status"] in UNFINISHED for row in rows):
         return True
     locks = plan.get("locks") or []
     if not locks:

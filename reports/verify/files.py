@@ -7,6 +7,8 @@ from pathlib import Path
 from harness.run.digests import result_digest
 from harness.run.guarded import is_file, is_name, read_bytes, read_text
 from harness.run.parse import parse_json
+from reports.inputs.load import load
+from reports.inputs.memory import Memory
 from reports.inputs.step_times import DIGITS, LEVELS
 from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, short_digest
 from reports.verify.page import Embedded, Row
@@ -49,6 +51,20 @@ def check_results(data: Embedded, rows: Sequence[Row], results: Path) -> Iterato
         curve = curve_of(data, run_id)
         yield from check_curve(
             run_id, curve, steps, folder / "metrics.jsonl", timed=not stood_still(result)
+        )
+
+
+def check_memory(data: Embedded, results: Path) -> Iterator[str]:
+    """Where the folder remembers more of the page's question than the page."""
+    try:
+        now = load(data["plan"]["name"], results).memory
+    except ValueError:
+        return  # the experiment is gone; what is wrong with its runs is said by run
+    then = Memory.from_mapping(data.get("memory") or {})
+    if (now.changed, dict(now.lost), now.family) != (then.changed, dict(then.lost), then.family):
+        yield (
+            "the ledger remembers of its question what the page does not say: "
+            f"{' '.join(now.notes) or 'nothing'} Write the page again"
         )
 
 

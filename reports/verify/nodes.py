@@ -19,7 +19,7 @@ from reports.verify.table import ALPHA, Table, agree_p, near, on_scale
 
 
 def check_unknown_nodes(
-    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: int
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: float
 ) -> Iterator[str]:
     """m intervals at the table's simultaneous level, of each end the further of two.
 
@@ -56,6 +56,6 @@ def across_nodes(difference: Difference) -> Difference:
     return Difference(mean=difference.mean, se=math.sqrt(squared + of_nodes), df=df)
 
 
-def half_of(difference: Difference, m: int) -> float:
+def half_of(difference: Difference, m: float) -> float:
     """Half the width of one of m intervals."""
     return float(stats.t.isf(ALPHA / m / 2, difference.df)) * difference.se

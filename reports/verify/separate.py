@@ -33,7 +33,7 @@ class Difference:
 
 
 def check_separate(
-    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: int
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: float
 ) -> Iterator[str]:
     """Paired t over shared blocks or Welch's, widened; sharpened by Holm where it decides the sign.
 

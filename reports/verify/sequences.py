@@ -36,7 +36,7 @@ class Martingale:
 
 
 def check_sequences(
-    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: int
+    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: float
 ) -> Iterator[str]:
     """At an end of the interval the martingale of the paired differences is m / alpha.
 
@@ -60,7 +60,7 @@ def check_sequences(
         yield from agree_p(printed[arm], table.metric, p, arm)
 
 
-def ends_at(martingale: Martingale, end: float, table: Table, m: int) -> bool:
+def ends_at(martingale: Martingale, end: float, table: Table, m: float) -> bool:
     """Whether the martingale is m / alpha somewhere in what the printed end may stand for."""
     around = [martingale.log_at(at) for at in reach(end, table.metric) if math.isfinite(at)]
     if not around:

@@ -22,7 +22,7 @@ from reports.inputs.published_experiments import published_experiment
 from reports.page.embed import embed_experiment, plain, table_rows
 from reports.page.version import WRITTEN_BY, version
 from reports.verify.effects import check_effects, check_word, is_anytime
-from reports.verify.files import check_results
+from reports.verify.files import check_memory, check_results
 from reports.verify.headline import check_headline
 from reports.verify.increments import check_increments
 from reports.verify.markup import plainly
@@ -84,6 +84,7 @@ def check_data(page: Page, results: Path | None) -> list[str]:
             checks.append(check_headline(page, index, data, rows))
         if results is not None and not data["plan"].get("evidence"):
             checks.append(check_results(data, rows, results))
+            checks.append(check_memory(data, results))
         for check in checks:
             disagreements += [f"{name}: {sentence}" for sentence in check]
     return disagreements
@@ -94,15 +95,15 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
 
     index: of the experiment among those of the page.
     """
-    plan = data["plan"]
+    plan, memory = data["plan"], data.get("memory") or {}
     arms = [arm["name"] for arm in plan["arms"]]
     printed: dict[str, Mapping[str, Printed]] = {}
     for place, arm in enumerate(arms):
         printed[arm] = page.verdicts.get((index, place), {})
     for metric, role in (("val_loss", "loss"), ("step_ms", "timing")):
         compared = compared_rows(outcomes_of(data, rows), arms, role)
-        anytime = is_anytime(plan, rows)
-        yield from check_effects(metric, compared, printed, plan, anytime=anytime)
+        anytime = is_anytime(plan, rows, memory)
+        yield from check_effects(metric, compared, printed, plan, memory=memory, anytime=anytime)
         yield from check_increments(metric, compared, printed, plan, anytime=anytime)
     for arm in arms:
         if arm != plan["baseline"]:

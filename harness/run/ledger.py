@@ -1,0 +1,220 @@
+"""What of a results folder was seen, and when: results/ledger.jsonl, which only grows.
+
+It lies outside the experiments' own folders and outlives them. A row says what one look showed for
+the first time (every arm-and-seed result with its value, and the seeds that were planned then), or
+what was taken away. A line that is torn or says something else is passed over and counted.
+
+{"kind": "look", "at": ISO 8601, "by": "compare", "experiment": NAME, "confirm": false,
+ "baseline": CLAIM, "arms": {CLAIM: name}, "seeds": [0, 1], "results": [[CLAIM, seed, intent_id,
+ run_id, val_loss, train_time_s], ...]}
+{"kind": "gone", "at": ISO 8601, "by": "clean", "runs": [RUN, ...]}
+
+A claim is a digest of a change and of the baseline that it was made to; the baseline's own is one.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from harness.run.digests import short_digest
+from harness.run.document import Content
+from harness.run.files import now_iso
+from harness.run.guarded import IN_ROOT, is_name, open_to_append, read_bytes
+from harness.run.plan import Plan, PlanArm
+
+FILE = "ledger.jsonl"
+WORDS = re.compile(r"[a-z][a-z -]{0,39}")  # of a command
+MOST_SEED = 2**31
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A result that was shown, as it was then."""
+
+    claim: str
+    seed: int | None
+    intent_id: str
+    run_id: str
+    val_loss: float | None  # None: it diverged
+    train_time_s: float | None
+
+    def to_row(self) -> list[object]:
+        return [
+            self.claim,
+            self.seed,
+            self.intent_id,
+            self.run_id,
+            self.val_loss,
+            self.train_time_s,
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What one look showed for the first time."""
+
+    at: str
+    by: str
+    experiment: str
+    confirm: bool
+    baseline: str  # its claim
+    arms: Mapping[str, str]  # claim -> the arm's name; without the baseline's
+    seeds: tuple[int, ...]
+    results: tuple[Seen, ...]
+
+    def to_json(self) -> Content:
+        return {"kind": "look", **vars(self), "results": [seen.to_row() for seen in self.results]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """The rows of a ledger, oldest first."""
+
+    looks: tuple[Look, ...] = ()
+    gone: Mapping[str, str] = field(default_factory=dict)  # run -> what took it away, and when
+    n_passed_over: int = 0  # lines that say nothing
+    unread: str = ""  # why none of it could be read
+
+    @property
+    def words(self) -> str:
+        """What is wrong with it, in a sentence; '' where nothing is."""
+        if self.unread:
+            return f"{FILE} cannot be read ({self.unread}): what was seen before is not known"
+        if self.n_passed_over:
+            return f"{FILE} has {self.n_passed_over} lines that say nothing: they were passed over"
+        return ""
+
+
+def claims_of(plan: Plan) -> dict[str, str]:
+    """Arm -> its claim."""
+    baseline = plan.by_arm.get(plan.baseline)
+    identity = _identity(baseline) if baseline else None
+    of_baseline = short_digest([plan.baseline_config, plan.base, plan.corpus.fingerprint, identity])
+    claims = {}
+    for arm in plan.arms:
+        claims[arm.name] = short_digest([of_baseline, _identity(arm)])
+    claims[plan.baseline] = of_baseline
+    return claims
+
+
+def _identity(arm: PlanArm) -> list[object]:
+    """What an arm is, whatever it is called."""
+    side = arm.side.to_mapping() if arm.side else None
+    return [dict(arm.fields), side, arm.code, arm.environment_effect]
+
+
+def read_ledger(results: Path) -> Ledger:
+    """The ledger of a results folder, empty where there is none."""
+    try:
+        lines = read_bytes(results / FILE, below=IN_ROOT).splitlines()
+    except FileNotFoundError:
+        return Ledger()
+    except OSError as error:
+        return Ledger(unread=str(error.strerror or error))
+    looks, gone, n_passed_over = [], {}, 0
+    for line in lines:
+        try:
+            row = json.loads(line)
+            if row["kind"] == "look":
+                looks.append(_look(row))
+            elif row["kind"] == "gone":
+                words = f"{_command(row['by'])}, {_time(row['at'])[:16]}"
+                gone.update(dict.fromkeys(map(_name, row["runs"]), words))
+            else:
+                n_passed_over += 1
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            n_passed_over += bool(line.strip())
+    return Ledger(looks=tuple(looks), gone=gone, n_passed_over=n_passed_over)
+
+
+def _look(row: Content) -> Look:
+    """Raises what nonsense raises."""
+    results = []
+    for claim, seed, intent_id, run_id, val_loss, train_time_s in row["results"]:
+        seen = Seen(
+            claim=_name(claim),
+            seed=None if seed is None else _seed(seed),
+            intent_id=str(intent_id),
+            run_id=_name(run_id),
+            val_loss=None if val_loss is None else float(val_loss),
+            train_time_s=None if train_time_s is None else float(train_time_s),
+        )
+        results.append(seen)
+    return Look(
+        at=_time(row["at"]),
+        by=_command(row["by"]),
+        experiment=_name(row["experiment"]),
+        confirm=bool(row["confirm"]),
+        baseline=_name(row["baseline"]),
+        arms={_name(claim): str(name) for claim, name in row["arms"].items()},
+        seeds=tuple(map(_seed, row["seeds"])),
+        results=tuple(results),
+    )
+
+
+def _name(value: object) -> str:
+    """The name of a run, an experiment or a claim: nothing else of a stranger's reaches a page."""
+    if not is_name(value):
+        raise ValueError(value)
+    return str(value)
+
+
+def _seed(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < MOST_SEED:
+        raise ValueError(value)
+    return value
+
+
+def _time(value: str) -> str:
+    return datetime.fromisoformat(value).isoformat(timespec="milliseconds")
+
+
+def _command(value: str) -> str:
+    if not WORDS.fullmatch(value):
+        raise ValueError(value)
+    return value
+
+
+def add_rows(results: Path, rows: Sequence[Content]) -> None:
+    """Add rows at the end, whole, whoever else adds some; raises OSError where nothing can be."""
+    if not rows:
+        return
+    descriptor = open_to_append(results / FILE, below=IN_ROOT)
+    try:
+        with suppress(OSError):  # without locks a write at the end is one all the same
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        lines = [json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows]
+        content = (b"\n" if torn else b"") + b"".join(lines)
+        if os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(results / FILE))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def gone_row(by: str, runs: Iterable[str]) -> Content:
+    """That runs were deleted or replaced."""
+    return {"kind": "gone", "at": now_iso(), "by": by, "runs": list(runs)}
+
+
+def missing_rows(results: Path, others: Path) -> list[Content]:
+    """The rows of another folder's ledger that this one lacks; what is none is left there."""
+    here = set()
+    for look in read_ledger(results).looks:
+        here.add(short_digest(look.to_json()))
+    rows = []
+    for look in read_ledger(others).looks:
+        row = json.loads(json.dumps(look.to_json()))
+        if short_digest(row) not in here:
+            here.add(short_digest(row))
+            rows.append(row)
+    return rows

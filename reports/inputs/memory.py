@@ -1,0 +1,326 @@
+"""What the results folder remembers of an experiment's question, and what follows from it.
+
+A look that came before the present list of seeds was first shown had another choice: what it showed
+counts, too, and intervals are sequences, which hold however seeds were chosen one after another. In
+the order of the seeds a sequence may end early, so that results that are gone leave those before
+them; where results are gone from between, were replaced, or seeds were picked among those whose
+baseline was seen, nothing is judged. Changes to one baseline are one family. docs/statistics.md
+tells it for users.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from harness.run.document import Content, Document
+from harness.run.guarded import is_name
+from harness.run.ledger import Ledger, Look, Seen, claims_of
+from harness.run.plan import Plan, PlanRun
+from harness.run.read import read_config
+
+NAMED = 4  # experiments or seeds that a sentence names
+Value = tuple[float | None]  # of a run with a result: its loss, None where it diverged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What a page must hold to of what was seen before."""
+
+    changed: bool = False  # other seeds were planned and seen: intervals are sequences
+    lost: Mapping[str, str] = field(default_factory=dict)  # arm -> why it is not judged
+    family: int = 0  # changes that were asked about this baseline, these among them
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_mapping(cls, content: Document) -> Self:
+        return cls(**{**content, "notes": tuple(content.get("notes") or ())})
+
+    def to_mapping(self) -> Content:
+        return {**asdict(self), "notes": list(self.notes), "lost": dict(self.lost)}
+
+    def share(self, n_arms: int) -> float:
+        """Of the error rate of the whole family, what falls to so many of its changes."""
+        return min(1.0, n_arms / self.family) if self.family else 1.0
+
+
+@dataclass(kw_only=True)
+class _Question:
+    """An experiment among the looks at its question."""
+
+    plan: Plan
+    looks: Sequence[Look]  # at the same baseline, as exploratory or confirmatory as the plan
+    names: Mapping[str, str]  # claim -> arm
+    baseline: str  # its claim
+
+    def is_own(self, look: Look) -> bool:
+        """Whether a look was at a change of this experiment."""
+        return any(claim in self.names for claim in look.arms)
+
+    @cached_property
+    def begins(self) -> str:
+        """When a change of it was first shown with the present seeds; later than all looks else."""
+        present = set(self.plan.seeds)
+        times = [look.at for look in self.looks if self.is_own(look) and set(look.seeds) == present]
+        return min(times, default="~")
+
+    def other_plans(self) -> list[Look]:
+        """Looks at its changes with other seeds, before; what a rule of its own added is none."""
+        found = []
+        for look in self.looks:
+            by_rule = (
+                self.plan.seeds_rule is not None
+                and look.experiment == self.plan.name
+                and self.plan.seeds[: len(look.seeds)] == look.seeds
+            )
+            differs = set(look.seeds) != set(self.plan.seeds)
+            if self.is_own(look) and differs and look.at < self.begins and not by_rule:
+                found.append(look)
+        return found
+
+    @cached_property
+    def first_seen(self) -> dict[str, tuple[str, Seen]]:
+        """Intent -> (when, what) was first seen of its arms' results."""
+        found: dict[str, tuple[str, Seen]] = {}
+        for look in sorted(self.looks, key=lambda look: look.at):
+            for seen in look.results:
+                if seen.claim in self.names and seen.seed is not None:
+                    found.setdefault(seen.intent_id, (look.at, seen))
+        return found
+
+    def picked(self, first: Mapping[str, tuple[str, Seen]], counted: set[int]) -> list[int]:
+        """Seeds whose baseline was seen before and that are left out before others that count."""
+        cutoff = min([self.begins, *(lock.locked for lock in self.plan.locks[:1])])
+        known = set()
+        for at, seen in first.values():
+            if seen.claim == self.baseline and at < cutoff and seen.seed is not None:
+                known.add(seen.seed)
+        chosen = known & set(self.plan.seeds)
+        return sorted(s for s in known - counted if chosen and s < max(chosen))
+
+
+def remember(
+    plan: Plan,
+    ledger: Ledger,
+    runs_folder: Path,
+    value_of: Callable[[str], Value | None],
+) -> tuple[Memory, Plan]:
+    """(what is remembered, the plan with what counts beside its own runs).
+
+    value_of: of a run by its name, None without a result."""
+    if plan.imported or plan.evidence or not ledger.looks:
+        return Memory(notes=_sentences([ledger.words])), plan
+    claims = claims_of(plan)
+    looks = [look for look in ledger.looks if look.baseline == claims[plan.baseline]]
+    question = _Question(
+        plan=plan,
+        looks=[look for look in looks if look.confirm == plan.confirm],
+        names={claim: arm for arm, claim in claims.items()},
+        baseline=claims[plan.baseline],
+    )
+    stale = _seen_before_the_lock(plan, looks, question.names)
+    more, missing, replaced, n_other = _sorted_out(question, runs_folder, value_of)
+    counted = {*plan.seeds, *(run.seed for run in more if run.seed is not None)}
+    first = question.first_seen
+    picked = question.picked(first, counted)
+    lost = _not_judged(question, missing, replaced, picked, counted, ledger)
+    others = question.other_plans()
+    changes = {claim for look in question.looks for claim in look.arms}
+    changes |= {claim for claim in question.names if claim != question.baseline}
+    notes = [
+        ledger.words,
+        _stale_words(stale),
+        _changed_words(others, more),
+        *(f"{arm} is not judged: {why}." for arm, why in lost.items()),
+        _family_words(question, len(changes)),
+    ]
+    if n_other:
+        notes.append(f"{n_other} results of these arms were seen under other code: not counted.")
+    memory = Memory(
+        changed=bool(others or more or missing),
+        lost=lost,
+        family=len(changes),
+        notes=_sentences(notes),
+    )
+    return memory, _with(plan, more, confirm=plan.confirm and not stale)
+
+
+def _sentences(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sentence for sentence in words if sentence))
+
+
+def _with(plan: Plan, more: Sequence[PlanRun], *, confirm: bool) -> Plan:
+    seeds = sorted({run.seed for run in more if run.seed is not None} - set(plan.seeds))
+    return replace(plan, runs=(*plan.runs, *more), seeds=(*plan.seeds, *seeds), confirm=confirm)
+
+
+def _seen_before_the_lock(
+    plan: Plan, looks: Sequence[Look], names: Mapping[str, str]
+) -> dict[int, str]:
+    """Of a confirmatory plan: seed -> the experiment that showed a result there before it began."""
+    found: dict[int, str] = {}
+    if not plan.confirm or not plan.locks:
+        return found
+    for look in looks:
+        for seen in look.results:
+            mine = seen.claim in names and seen.seed in plan.seeds
+            if mine and seen.seed is not None and look.at < plan.locks[0].locked:
+                found.setdefault(seen.seed, look.experiment)
+    return found
+
+
+def _sorted_out(
+    question: _Question, runs_folder: Path, value_of: Callable[[str], Value | None]
+) -> tuple[list[PlanRun], dict[str, set[int]], dict[str, set[int]], int]:
+    """(runs that count beside the planned ones; arm -> seeds whose result is gone; arm -> seeds
+    whose result is another one now; how many results were of other code)."""
+    planned = {run.intent_id: run for run in question.plan.runs}
+    missing: dict[str, set[int]] = {}
+    replaced: dict[str, set[int]] = {}
+    more: list[PlanRun] = []
+    n_other, code = 0, _code_of(question.plan.runs, runs_folder)
+    for intent, (at, seen) in question.first_seen.items():
+        assert seen.seed is not None
+        arm, run = question.names[seen.claim], planned.get(intent)
+        value = value_of(seen.run_id) if is_name(seen.run_id) else None
+        if run is not None and run.run_id != seen.run_id:
+            n_other += seen.run_id not in run.older or value_of(run.run_id) is not None
+        elif run is not None or at < question.begins:
+            if value is None:
+                missing.setdefault(arm, set()).add(seen.seed)
+            elif value != (seen.val_loss,):
+                replaced.setdefault(arm, set()).add(seen.seed)
+            elif run is None:
+                row = _as_planned(question, seen, arm, runs_folder)
+                if row is not None and _code_of([row], runs_folder) == code:
+                    more.append(row)
+                else:
+                    n_other += 1
+    with_arm = {run.seed for run in more if run.arm != question.plan.baseline}
+    more = [run for run in more if run.seed in with_arm]
+    if question.plan.baseline in missing:  # a seed that no arm had decides nothing
+        planned_seeds = {*question.plan.seeds, *with_arm}
+        missing[question.plan.baseline] &= {s for s in planned_seeds if s is not None}
+    missing = {arm: seeds for arm, seeds in missing.items() if seeds}
+    return more, missing, replaced, n_other
+
+
+def _code_of(runs: Iterable[PlanRun], runs_folder: Path) -> str | None:
+    """The digest of the code that the first of the runs with a record was made by."""
+    for run in runs:
+        try:
+            return str(read_config(runs_folder / run.run_id)["source"]["digest"])
+        except (OSError, KeyError, TypeError, ValueError):
+            continue
+    return None
+
+
+def _as_planned(question: _Question, seen: Seen, arm: str, runs_folder: Path) -> PlanRun | None:
+    """The run of a result that was seen, as a plan would have it; None where no record says so."""
+    plan = question.plan
+    try:
+        config = read_config(runs_folder / seen.run_id)
+        budget, role, replicate = int(config["budget"]), str(config["role"]), config["replicate"]
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+    if budget not in plan.budgets or role not in {run.role for run in plan.runs}:
+        return None
+    blocks = [run.block for run in plan.runs if run.block is not None]
+    assert seen.seed is not None
+    return PlanRun(
+        arm=arm,
+        seed=seen.seed,
+        replicate=int(replicate),
+        budget=budget,
+        role=role,
+        block=max(blocks, default=0) + 1 + seen.seed,
+        run_id=seen.run_id,
+        intent_id=seen.intent_id,
+    )
+
+
+def _not_judged(
+    question: _Question,
+    missing: Mapping[str, set[int]],
+    replaced: Mapping[str, set[int]],
+    picked: Sequence[int],
+    counted: set[int],
+    ledger: Ledger,
+) -> dict[str, str]:
+    """Arm -> why nothing is said of it."""
+    baseline = question.plan.baseline
+    lost = {}
+    for arm in question.names.values():
+        if arm == baseline:
+            continue
+        gone = missing.get(arm, set()) | missing.get(baseline, set())
+        other = replaced.get(arm, set()) | replaced.get(baseline, set())
+        left = counted - gone
+        if picked:
+            lost[arm] = (
+                f"the baseline's results at {_seeds(picked)} were seen before and are left out; "
+                "run these seeds too, or seeds of which nothing was seen"
+            )
+        elif other:
+            lost[arm] = (
+                f"the results at {_seeds(other)} are other ones than were seen{_how(ledger)}; "
+                "ask again on fresh seeds"
+            )
+        elif gone and left and max(left) > min(gone):
+            lost[arm] = (
+                f"the results at {_seeds(gone)} were seen and are gone{_how(ledger)}; "
+                "ask again on fresh seeds"
+            )
+    return lost
+
+
+def _how(ledger: Ledger) -> str:
+    """What took results away last, where that was noted."""
+    return f" ({[*ledger.gone.values()][-1]})" if ledger.gone else ""
+
+
+def _seeds(seeds: Iterable[int]) -> str:
+    ordered = sorted(seeds)
+    named = ", ".join(map(str, ordered[:NAMED]))
+    if len(ordered) > NAMED:
+        named += f" and {len(ordered) - NAMED} more"
+    return f"seed{'s' if len(ordered) > 1 else ''} {named}"
+
+
+def _experiments(looks: Iterable[Look]) -> str:
+    names = sorted({look.experiment for look in looks})
+    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + rest
+
+
+def _stale_words(stale: Mapping[int, str]) -> str:
+    if not stale:
+        return ""
+    return (
+        f"Nothing is confirmed here: results at {_seeds(stale)} were seen before this plan was "
+        f"locked (in {', '.join(sorted(set(stale.values()))[:NAMED])})."
+    )
+
+
+def _changed_words(others: Sequence[Look], more: Sequence[PlanRun]) -> str:
+    if not others and not more:
+        return ""
+    first = min(others, key=lambda look: look.at, default=None)
+    said = "These changes were seen before at other seeds than are planned now"
+    if first is not None:
+        said += f" ({_experiments(others)}; {len(first.seeds)} seeds from {first.at[:16]} on)"
+    if more:
+        said += f"; what was seen at {_seeds({run.seed or 0 for run in more})} counts"
+    return f"{said}: intervals are anytime-valid."
+
+
+def _family_words(question: _Question, n: int) -> str:
+    own = len(question.names) - 1
+    if n <= own:
+        return ""
+    return (
+        f"{n} changes were asked about {question.plan.baseline} in this results folder "
+        f"({_experiments(question.looks)}): the intervals and p of these {own} hold for all {n} "
+        "at once."
+    )

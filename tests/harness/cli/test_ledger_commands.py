@@ -1,0 +1,79 @@
+"""The memory of a results folder, as commands keep it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+from harness.cli.confirm import fresh_seeds
+from harness.cli.run import refuse_seen_seeds
+from harness.errors import UserError
+from harness.run.ledger import FILE, read_ledger
+from harness.store.merge import merge
+from harness.store.plans import read_plan
+from harness.store.store import Store
+from tests.report_fixtures import Arm, write_experiment
+
+ARMS = (Arm(name="base"), Arm(name="same", fields=(("model.untied_head", True),)))
+COMMANDS = {
+    "status": ["status"],
+    "status EXP": ["status", "split"],
+    "compare": ["compare", "split"],
+    "export": ["export", "split", "-o", "runs.csv"],
+    "report": ["report", "split"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_experiment(Path("results"), arms=ARMS, n_seeds=2)
+
+
+def ablate(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments])
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_whatever_shows_results_is_a_look(command: str, folder: Path) -> None:
+    for _ in range(2):  # the second shows nothing new
+        assert ablate(*COMMANDS[command]) == 0
+    (look,) = read_ledger(folder).looks
+    assert (look.by, look.experiment, len(look.results)) == (command.split()[0], "split", 4)
+    assert {seen.val_loss is None for seen in look.results} == {False}
+
+
+def test_where_nothing_can_be_written_a_look_is_forgotten_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / FILE).mkdir()
+    assert ablate("compare", "split") == 0
+    said = capsys.readouterr()
+    (line,) = [line for line in said.err.splitlines() if "not noted" in line]
+    assert line.startswith("results: cannot be written (")
+    assert "ledger.jsonl cannot be read" in said.out
+
+
+def test_merging_brings_the_looks_of_the_other_folder(folder: Path) -> None:
+    assert ablate("compare", "split") == 0
+    shutil.copytree(folder, "theirs")
+    (folder / FILE).unlink()
+    store = Store.create(folder)
+    for _ in range(2):
+        merge(Path("theirs"), store)
+    assert read_ledger(folder).looks == read_ledger(Path("theirs")).looks
+
+
+def test_confirmatory_seeds_that_have_results_are_refused_and_fresh_ones_named(
+    folder: Path,
+) -> None:
+    plan = read_plan(folder, "split")
+    assert plan is not None
+    assert fresh_seeds(plan, folder, 3) == 3  # seeds 0 and 1 are no confirmatory ones
+    with pytest.raises(UserError, match=r"seeds 0, 1 have results already .*set seeds: \[2, 3\]"):
+        refuse_seen_seeds(plan, folder)
+    shutil.rmtree(folder / "experiments" / "split")
+    refuse_seen_seeds(plan, folder)  # nobody saw them

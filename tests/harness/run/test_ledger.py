@@ -1,0 +1,116 @@
+"""The memory of a results folder: whole lines whoever writes, nothing read that is none, nothing lost but a look where nobody may write."""
+
+import json
+import multiprocessing
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.run.ledger import FILE, Look, Seen, add_rows, missing_rows, read_ledger
+
+
+def a_look(
+    experiment: str = "split", n: int = 3, at: str = "2026-01-05T08:00:00.000+00:00"
+) -> Look:
+    results = []
+    for seed in range(n):
+        name = f"{experiment}{seed}"
+        results.append(Seen(claim="c0", seed=seed, intent_id=f"i{name}", run_id=f"r{name}", val_loss=1.5 + seed, train_time_s=4.0))  # fmt: skip
+    return Look(at=at, by="compare", experiment=experiment, confirm=False, baseline="c0", arms={"c1": "an arm"},
+                seeds=(0, 1), results=tuple(results))  # fmt: skip
+
+
+def write(folder: str, writer: int) -> None:
+    for i in range(20):
+        add_rows(Path(folder), [a_look(f"by{writer}.{i}", n=200).to_json()])
+
+
+def test_what_is_added_is_read(tmp_path: Path) -> None:
+    assert read_ledger(tmp_path).looks == ()
+    add_rows(tmp_path, [a_look().to_json(), a_look("other").to_json()])
+    ledger = read_ledger(tmp_path)
+    assert ledger.looks == (a_look(), a_look("other")) and ledger.words == ""
+
+
+def test_two_people_write_whole_lines(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=write, args=(str(tmp_path), i)) for i in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    ledger = read_ledger(tmp_path)
+    assert ledger.n_passed_over == 0
+    names = sorted(look.experiment for look in ledger.looks)
+    assert names == sorted(f"by{w}.{i}" for w in range(2) for i in range(20))
+
+
+def test_a_torn_last_line_is_passed_over_and_spoils_no_other(tmp_path: Path) -> None:
+    add_rows(tmp_path, [a_look().to_json()])
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"kind": "look", "at": "2026')
+    assert read_ledger(tmp_path).looks == (a_look(),)
+    add_rows(tmp_path, [a_look("next").to_json()])
+    ledger = read_ledger(tmp_path)
+    assert ledger.looks == (a_look(), a_look("next"))
+    assert ledger.words == "ledger.jsonl has 1 lines that say nothing: they were passed over"
+
+
+NONSENSE: dict[str, Any] = {
+    "no object": [1, 2],
+    "another kind": {"kind": "x"},
+    "without results": {"kind": "look", "at": "2026-01-01"},
+    "a name that leads out": a_look().to_json() | {"experiment": "../../x"},
+    "a name with markup": a_look().to_json() | {"experiment": "<b>"},
+    "a command with an escape": a_look().to_json() | {"by": "\x1b[31m"},
+    "no time": a_look().to_json() | {"at": "soon"},
+    "a seed beyond all": a_look().to_json() | {"seeds": [10**30]},
+    "results of nothing": a_look().to_json() | {"results": [[1]]},
+    "a run beyond the folder": a_look().to_json() | {"results": [["c0", 0, "i", "../../etc", 1.0, 1.0]]},
+    "runs that are none": {"kind": "gone", "at": "2026-01-01", "by": "clean", "runs": 7},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_strangers_nonsense_is_passed_over(what: str, tmp_path: Path) -> None:
+    text = json.dumps(NONSENSE[what]) + "\n" + "[" * 100_000 + "\n\xff\n"
+    (tmp_path / FILE).write_bytes(text.encode("latin-1"))
+    ledger = read_ledger(tmp_path)
+    assert ledger.looks == () and ledger.gone == {} and ledger.n_passed_over == 3
+    assert "\n" not in ledger.words
+
+
+def test_a_ledger_that_may_not_be_read_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("{}")
+    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
+    assert "links in a results folder are not followed" in read_ledger(tmp_path).words
+    with pytest.raises(OSError, match="not followed"):
+        add_rows(tmp_path, [a_look().to_json()])
+    assert (tmp_path / "elsewhere").read_text() == "{}"
+    (tmp_path / FILE).unlink()
+    with (tmp_path / FILE).open("wb") as file:
+        file.truncate(65 << 20)
+    assert "larger than the 64 MiB" in read_ledger(tmp_path).words
+
+
+def test_merging_brings_what_is_missing_once(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    theirs.mkdir()
+    add_rows(ours, [a_look().to_json()])
+    add_rows(theirs, [a_look().to_json(), a_look("more").to_json(), a_look("more").to_json()])
+    for _ in range(2):
+        add_rows(ours, missing_rows(ours, theirs))
+    assert read_ledger(ours).looks == (a_look(), a_look("more"))
+
+
+def test_ten_thousand_results_are_read_in_no_time(tmp_path: Path) -> None:
+    add_rows(tmp_path, [a_look(n=10_000).to_json()])
+    began = time.process_time()
+    (look,) = read_ledger(tmp_path).looks
+    took_s = time.process_time() - began
+    assert len(look.results) == 10_000
+    assert took_s < 0.5, took_s  # a tenth of the status of so many runs, on a slow machine
+    print(took_s)
