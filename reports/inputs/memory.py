@@ -20,7 +20,7 @@ from harness.run.ledger import Ledger, Look, Seen, claims_of
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_config
 
-NAMED = 4  # experiments or seeds that a sentence names
+MOST_NAMED = 4  # experiments or seeds that a sentence names
 Value = tuple[float | None]  # of a run with a result: its loss, None where it diverged
 
 
@@ -143,14 +143,14 @@ def remember(
         family=len(changes),
         notes=_sentences(notes),
     )
-    return memory, _with(plan, more, confirm=plan.confirm and not stale)
+    return memory, _with_more(plan, more, confirm=plan.confirm and not stale)
 
 
 def _sentences(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sentence for sentence in words if sentence))
 
 
-def _with(plan: Plan, more: Sequence[PlanRun], *, confirm: bool) -> Plan:
+def _with_more(plan: Plan, more: Sequence[PlanRun], *, confirm: bool) -> Plan:
     seeds = sorted({run.seed for run in more if run.seed is not None} - set(plan.seeds))
     return replace(plan, runs=(*plan.runs, *more), seeds=(*plan.seeds, *seeds), confirm=confirm)
 
@@ -173,8 +173,10 @@ def _seen_before_the_lock(
 def _sorted_out(
     question: _Question, runs_folder: Path, value_of: Callable[[str], Value | None]
 ) -> tuple[list[PlanRun], dict[str, set[int]], dict[str, set[int]], int]:
-    """(runs that count beside the planned ones; arm -> seeds whose result is gone; arm -> seeds
-    whose result is another one now; how many results were of other code)."""
+    """What was seen, sorted out.
+
+    (runs that count beside the planned ones; arm -> seeds whose result is gone; arm -> seeds whose
+    result is another one now; how many results were of other code)."""
     planned = {run.intent_id: run for run in question.plan.runs}
     missing: dict[str, set[int]] = {}
     replaced: dict[str, set[int]] = {}
@@ -259,17 +261,17 @@ def _not_judged(
         left = counted - gone
         if picked:
             lost[arm] = (
-                f"the baseline's results at {_seeds(picked)} were seen before and are left out; "
+                f"the baseline's results at {_at(picked)} were seen before and are left out; "
                 "run these seeds too, or seeds of which nothing was seen"
             )
         elif other:
             lost[arm] = (
-                f"the results at {_seeds(other)} are other ones than were seen{_how(ledger)}; "
+                f"the results at {_at(other)} are other ones than were seen{_how(ledger)}; "
                 "ask again on fresh seeds"
             )
         elif gone and left and max(left) > min(gone):
             lost[arm] = (
-                f"the results at {_seeds(gone)} were seen and are gone{_how(ledger)}; "
+                f"the results at {_at(gone)} were seen and are gone{_how(ledger)}; "
                 "ask again on fresh seeds"
             )
     return lost
@@ -280,26 +282,26 @@ def _how(ledger: Ledger) -> str:
     return f" ({[*ledger.gone.values()][-1]})" if ledger.gone else ""
 
 
-def _seeds(seeds: Iterable[int]) -> str:
+def _at(seeds: Iterable[int]) -> str:
     ordered = sorted(seeds)
-    named = ", ".join(map(str, ordered[:NAMED]))
-    if len(ordered) > NAMED:
-        named += f" and {len(ordered) - NAMED} more"
+    named = ", ".join(map(str, ordered[:MOST_NAMED]))
+    if len(ordered) > MOST_NAMED:
+        named += f" and {len(ordered) - MOST_NAMED} more"
     return f"seed{'s' if len(ordered) > 1 else ''} {named}"
 
 
 def _experiments(looks: Iterable[Look]) -> str:
     names = sorted({look.experiment for look in looks})
-    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + rest
+    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + rest
 
 
 def _stale_words(stale: Mapping[int, str]) -> str:
     if not stale:
         return ""
     return (
-        f"Nothing is confirmed here: results at {_seeds(stale)} were seen before this plan was "
-        f"locked (in {', '.join(sorted(set(stale.values()))[:NAMED])})."
+        f"Nothing is confirmed here: results at {_at(stale)} were seen before this plan was "
+        f"locked (in {', '.join(sorted(set(stale.values()))[:MOST_NAMED])})."
     )
 
 
@@ -311,7 +313,7 @@ def _changed_words(others: Sequence[Look], more: Sequence[PlanRun]) -> str:
     if first is not None:
         said += f" ({_experiments(others)}; {len(first.seeds)} seeds from {first.at[:16]} on)"
     if more:
-        said += f"; what was seen at {_seeds({run.seed or 0 for run in more})} counts"
+        said += f"; what was seen at {_at({run.seed or 0 for run in more})} counts"
     return f"{said}: intervals are anytime-valid."
 
 
