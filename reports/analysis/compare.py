@@ -80,7 +80,8 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         comparisons[comparison.arm, "time_to_target"] = comparison
     increments = {}
     for comparison in _increments(compared, time_model, estimates):
-        increments[comparison.arm, comparison.metric] = comparison
+        if not experiment.memory.lost:
+            increments[comparison.arm, comparison.metric] = _of_the_family(compared, comparison)
     primary, notes = experiment.plan.primary, []
     is_resolved = any(metric == "time_to_target" for _, metric in comparisons)
     if primary == "time_to_target" and not is_resolved:
@@ -248,6 +249,13 @@ def _shared(compared: _Compared, metric: str, runs: pd.DataFrame, n_arms: int) -
         n_family=round(n_arms * compared.raised),
         lost=frozenset(compared.experiment.memory.lost),
     )
+
+
+def _of_the_family(compared: _Compared, comparison: Comparison) -> Comparison:
+    """A rung's comparison with p for the whole family, as its interval is."""
+    if comparison.p is None or compared.raised == 1:
+        return comparison
+    return replace(comparison, p=min(1.0, compared.raised * comparison.p))
 
 
 def _as_remembered(compared: _Compared, arm: str, effect: Effect) -> Effect:
