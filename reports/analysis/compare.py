@@ -3,7 +3,7 @@
 Thin: the mathematics lives in the modules it calls."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -21,6 +21,7 @@ from reports.analysis.machines import (
 from reports.analysis.node_times import with_unknown_nodes
 from reports.analysis.outcomes import arm_outcomes, noise_floor
 from reports.analysis.published import beside_the_published
+from reports.analysis.remembered import as_remembered, of_the_family
 from reports.analysis.time_estimates import decompositions, time_effects, time_estimates
 from reports.analysis.time_model import TimeModel
 from reports.analysis.types import (
@@ -33,7 +34,7 @@ from reports.analysis.types import (
 from reports.inputs.experiment import Experiment
 from reports.inputs.noise import benchmark_noise
 from reports.stats.anytime import sequences
-from reports.stats.contrasts import Effect, Sample, analyse, difference_only
+from reports.stats.contrasts import Effect, Sample, analyse
 from reports.stats.verdicts import Next
 
 MEASURED_TIMES = ("step_ms", "train_time_s")  # beside them time to target is estimated
@@ -81,7 +82,9 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     increments = {}
     for comparison in _increments(compared, time_model, estimates):
         if not experiment.memory.lost:
-            increments[comparison.arm, comparison.metric] = _of_the_family(compared, comparison)
+            increments[comparison.arm, comparison.metric] = of_the_family(
+                comparison, compared.raised
+            )
     primary, notes = experiment.plan.primary, []
     is_resolved = any(metric == "time_to_target" for _, metric in comparisons)
     if primary == "time_to_target" and not is_resolved:
@@ -181,7 +184,7 @@ def _compare_samples(
     if effects and metric in MEASURED_TIMES:
         effects = _with_nodes(compared, runs, effects, m)
     for arm, effect in effects.items():
-        judged = _as_remembered(compared, arm, effect)
+        judged = as_remembered(compared.experiment.memory, arm, effect, compared.raised)
         pair = Pair(arm=arm, effect=judged, of_arm=measured[arm], of_baseline=of_baseline)
         yield comparison_of(shared, pair)
 
@@ -209,7 +212,7 @@ def _times_to_target(
     for arm, effect in effects.items():
         pair = Pair(
             arm=arm,
-            effect=_as_remembered(compared, arm, effect),
+            effect=as_remembered(compared.experiment.memory, arm, effect, compared.raised),
             of_arm=time_model.time_sample(arm, estimates[arm].seconds),
             of_baseline=time_model.time_sample(baseline, estimates[baseline].seconds),
         )
@@ -249,24 +252,6 @@ def _shared(compared: _Compared, metric: str, runs: pd.DataFrame, n_arms: int) -
         n_family=round(n_arms * compared.raised),
         lost=frozenset(compared.experiment.memory.lost),
     )
-
-
-def _of_the_family(compared: _Compared, comparison: Comparison) -> Comparison:
-    """A rung's comparison with p for the whole family, as its interval is."""
-    if comparison.p is None or compared.raised == 1:
-        return comparison
-    return replace(comparison, p=min(1.0, compared.raised * comparison.p))
-
-
-def _as_remembered(compared: _Compared, arm: str, effect: Effect) -> Effect:
-    """With p for the whole family; without an interval where results that were seen are missing."""
-    if arm in compared.experiment.memory.lost:
-        return difference_only(
-            effect.delta, n_blocks=effect.n_blocks, correlation=effect.correlation
-        )
-    if effect.p is None or compared.raised == 1:
-        return effect
-    return replace(effect, p=min(1.0, compared.raised * effect.p))
 
 
 def _follows(compared: _Compared) -> Next:
