@@ -263,10 +263,12 @@ def plan_of(name: str, results: Path) -> "Plan":
         if plan is None:
             return plan_of_file(experiment, f"ablate run {name}")
     if plan.foreign:
+        from harness.foreign.plan import with_steps
         from harness.foreign.present import with_present_scripts
         from harness.store.launches import is_launched
 
-        return with_present_scripts(plan) if is_launched(results, plan) else plan
+        present = with_present_scripts(plan) if is_launched(results, plan) else plan
+        return with_steps(results, present)
     return up_to_date(results, plan)
 
 

@@ -249,9 +249,12 @@ def code_now(results: Path, arm: PlanArm) -> Code:
 
 
 def with_steps(results: Path, plan: Plan) -> Plan:
-    """The plan with the number of steps that each run turned out to have."""
+    """The plan with the number of steps that each run turned out to have, maybe elsewhere."""
     rows = []
     for run in plan.runs:
-        result = read_result(results / "runs" / run.run_id)
-        rows.append(replace(run, budget=(result and result.budget) or run.budget))
+        if run.budget == UNKNOWN_STEPS:
+            result = read_result(results / "runs" / run.run_id)
+            rows.append(replace(run, budget=(result and result.budget) or UNKNOWN_STEPS))
+        else:
+            rows.append(run)
     return replace(plan, runs=tuple(rows))

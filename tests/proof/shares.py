@@ -88,6 +88,40 @@ def shares(r: int) -> Iterator[Row]:
                 )  # fmt: skip
 
 
+def ladders(r: int) -> Iterator[Row]:
+    """Four rungs in blocks, each against the one before, the intervals at once; the truth is 0."""
+    r = min(50 * r, AT_MOST // 2)
+    rungs = np.diff(np.eye(5), axis=0)
+    noises = {
+        "equal": np.ones(5),
+        "first 2 x": np.array([2, 1, 1, 1, 1.0]),
+        "a rung in the middle 2 x": np.array([1, 1, 2, 1, 1.0]),
+        "last 2 x": np.array([1, 1, 1, 1, 2.0]),
+    }
+    for n in SIZES:
+        for noise, sd in noises.items():
+            found = []
+            for rng, size in chunks([24, n, len(noise)], r, n * 5):
+                y = rng.normal(size=(size, n, 5)) * sd + rng.normal(size=(size, n, 1))
+                half = np.array([contrast_half(y, c, 0.05 / len(rungs)) for c in rungs]).T
+                covers = np.abs(y.mean(1) @ rungs.T) <= half
+                oracle = stats.t.isf(0.05 / len(rungs) / 2, (n - 1) * 4) * np.sqrt(
+                    rungs**2 @ sd**2 / n
+                )
+                found.append((covers.mean(0), covers.all(1).mean(), np.median(half / oracle)))
+            each, whole, width = (np.mean(column, axis=0) for column in zip(*found, strict=True))
+            yield Row(
+                kind="rung against the one before, of 4",
+                n=str(n),
+                noise=noise,
+                replications=r,
+                coverage=float(each.min()),
+                simultaneous=float(whole),
+                family_error=float(1 - whole),
+                width=float(width),
+            )
+
+
 def anytime_shares(r: int) -> Iterator[Row]:
     """The same looked at after every block up to 20: the share of experiments in which every interval held."""
     n = np.arange(2, 21)

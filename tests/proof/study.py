@@ -28,7 +28,7 @@ from tests.proof.next_step import next_steps
 from tests.proof.nodes import nodes
 from tests.proof.patterns import far_noise, power_by_n
 from tests.proof.row import AT_MOST, BEYOND, SIZES, Row
-from tests.proof.shares import anytime_shares, shares, time_shares
+from tests.proof.shares import anytime_shares, ladders, shares, time_shares
 from tests.proof.times import anytime_times, times
 from tests.proof.tricks import tricks
 
@@ -401,6 +401,6 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
 
 
 PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
-    families, far_noise, power_by_n, next_steps, ragged, unblocked, axes, ratios, nodes, shares, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
+    families, far_noise, power_by_n, next_steps, ragged, unblocked, axes, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
     anytime_shares, diverged, equivalence, packed, published_deltas, descriptions,
 )  # fmt: skip

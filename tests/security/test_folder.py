@@ -69,7 +69,10 @@ def run_in(place: Path) -> Path:
     return sorted((place / "results" / "runs").iterdir())[0]
 
 
-@pytest.mark.parametrize("command", ["chain", "report", "export"])
+NAMES = {"chain": "chain.html", "report": "page.html", "export": "table.csv"}
+
+
+@pytest.mark.parametrize("command", NAMES)
 def test_no_page_is_written_through_a_link_in_a_results_folder(
     place: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -77,7 +80,7 @@ def test_no_page_is_written_through_a_link_in_a_results_folder(
     monkeypatch.chdir(place)
     as_imported(place)
     folder, key = place / "results" / "experiments" / NAME, place / "outside" / "key"
-    out = folder / f"{command}.csv"
+    out = folder / NAMES[command]
     out.symlink_to(key)
     assert ablate(command, NAME, "-o", out) == 0
     assert key.read_text() == SECRET
@@ -101,7 +104,7 @@ def as_imported(place: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"imported": True}))
 
 
-@pytest.mark.parametrize("command", ["chain", "report", "export"])
+@pytest.mark.parametrize("command", NAMES)
 def test_a_page_is_written_through_the_users_own_links(
     place: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -109,7 +112,7 @@ def test_a_page_is_written_through_the_users_own_links(
     as_imported(place)
     (place / "home").symlink_to("outside")
     (place / "ours").symlink_to("results")
-    name = f"{command}.csv"
+    name = NAMES[command]
     for results, out in (
         ("results", f"home/new/{name}"),
         ("ours", f"ours/experiments/{NAME}/new/{name}"),

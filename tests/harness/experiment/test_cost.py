@@ -51,7 +51,8 @@ def test_without_runs_the_flops_and_the_card_give_the_time(
     planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cost, "card", lambda: "H100")
-    monkeypatch.setattr(slots, "find_gpus", lambda: [str(i) for i in range(8)])
+    monkeypatch.setattr(slots, "list_gpus", lambda: [f"GPU {i}: H100" for i in range(8)])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     on_gpus = [replace(p, spec=replace(p.spec, device="cuda", world_size=2)) for p in planned]
     got = estimate(on_gpus, set(), Path("nowhere"))
     run_s = cost.by_flops(on_gpus[0].spec)

@@ -162,6 +162,20 @@ def test_nothing_to_judge_is_told_and_is_no_pass(
     )
 
 
+def test_a_run_that_finishes_in_another_experiment_brings_its_number_of_steps(folder: Path) -> None:
+    (folder / "marks").mkdir()
+    turns = ("--env", f"MARKS={folder / 'marks'}", "-n", 1, *CPU)
+    script = Path("old.py").read_text()
+    Path("late.py").write_text(
+        f"import os\nassert os.path.exists({str(folder / 'go')!r})\n{script}"
+    )
+    assert ablate("ab", "old.py", "late.py", "--experiment", "first", *turns) == 1
+    (folder / "go").touch()
+    assert ablate("ab", "old.py", "late.py", "--experiment", "second", *turns) == 0
+    assert ablate("report", "first") == 0
+    assert {run.budget for run in load("first", results="results").plan.runs} == {20}
+
+
 # ---------------------------------------------------------------- how runs end
 
 ENDS = {

@@ -16,6 +16,7 @@ from reports.stats.increments import increment_sequences, increments
 from reports.stats.sequential import t_mixture
 from reports.verify.page import read_page
 from reports.verify.verify import check_statistics, verify
+from tests.proof.batch import contrast_half
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
 
@@ -54,6 +55,17 @@ def test_complete_blocks_are_judged_by_the_larger_error_of_the_whole_ladder():
         assert effect.delta == pytest.approx(y[i + 1].mean() - y[i].mean())
         assert effect.high - effect.delta >= stats.t.isf(0.05 / 6, df) * se - 1e-12
         assert (effect.p < 0.05) == (effect.low > 0 or effect.high < 0)
+
+
+@pytest.mark.parametrize("noisy", [0, 2, 3])
+def test_the_study_computes_the_same_intervals(noisy):
+    y = drawn(n_blocks=5)
+    y[noisy] += np.array([0.3, -0.2, 0.1, -0.4, 0.2])
+    for (i, rung), effect in zip(
+        enumerate(np.diff(np.eye(4), axis=0)), increments(chain_of(y), level=0.95, m=3).values()
+    ):
+        half = contrast_half(y.T[None], rung, 0.05 / 3)[0]
+        assert effect.high - effect.delta == pytest.approx(half), i
 
 
 def test_all_intervals_of_a_ladder_hold_at_once():

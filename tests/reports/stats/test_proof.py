@@ -99,6 +99,7 @@ ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
 )  # fmt: skip
 METHODS = {  # every analysis that gives an interval -> a kind that proves it
     "two-way model, max-t": "difference, simultaneous over 4 arms",
+    "two-way model, Bonferroni": "rung against the one before, of 4",
     "paired t, Holm": "difference, simultaneous over 4 arms",  # of arms declared to alter the noise
     "Welch t, Holm": "difference, not blocked",
     "permuted worst-rank trimmed mean, Holm": "worst-rank trimmed mean",

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import reports.analysis.compare
+import reports.analysis.node_times
 from harness.__main__ import main
 from reports.inputs.load import load
 from reports.page.embed import table_rows
@@ -55,7 +55,7 @@ def test_a_page_of_unknown_nodes_is_confirmed(folder: Path, name: str) -> None:
 def test_an_interval_without_the_nodes_is_found(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports.analysis.compare, "with_nodes", lambda effect, *_, **__: effect)
+    monkeypatch.setattr(reports.analysis.node_times, "with_nodes", lambda effect, *_, **__: effect)
     assert any("step_ms.interval is printed as" in said for said in found(folder, "quiet"))
 
 
@@ -65,5 +65,5 @@ def test_a_p_value_without_the_nodes_is_found(
     def interval_alone(effect, *args, **keywords):  # type: ignore[no-untyped-def]
         return replace(with_nodes(effect, *args, **keywords), p=effect.p)
 
-    monkeypatch.setattr(reports.analysis.compare, "with_nodes", interval_alone)
+    monkeypatch.setattr(reports.analysis.node_times, "with_nodes", interval_alone)
     assert any("step_ms.p is printed as" in said for said in found(folder, "three arms"))
