@@ -8,6 +8,7 @@ from harness.run.attempts import AttemptRow, joined
 from harness.run.disturbed import Disturbance
 from harness.run.document import Content, Document
 from harness.run.results import Result
+from harness.run.spec import RESULT_STATUSES
 from harness.run.typed import typed
 
 
@@ -77,9 +78,15 @@ class RunState:
         if not rows:
             return cls(status="pending")
         last = joined([row for row in rows if row.attempt == rows[-1].attempt])
+        status, reason = last.status or "interrupted", last.reason
+        if status in RESULT_STATUSES:
+            status, reason = (
+                "interrupted",
+                f"it had {status}, and its result.json is gone or damaged",
+            )
         return cls(
-            status=last.status or "interrupted",
-            reason=last.reason,
+            status=status,
+            reason=reason,
             attempt=last.attempt,
             host=last.host,
         )

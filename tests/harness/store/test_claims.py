@@ -95,6 +95,19 @@ def test_a_finished_run_is_never_claimed_again_and_leaves_no_claim(store: Store)
     ]
 
 
+def test_a_run_whose_result_is_gone_is_not_finished(store: Store) -> None:
+    out = claim(store, SPEC)
+    assert out is not None
+    finish(out)
+    assert store.state(SPEC.run_id).status == "finished"
+    (out.run / "result.json").unlink()
+    state = store.state(SPEC.run_id)
+    assert (state.status, state.reason) == (
+        "interrupted",
+        "it had finished, and its result.json is gone or damaged",
+    )
+
+
 def test_a_run_that_was_finished_while_we_looked_is_left_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
