@@ -12,6 +12,9 @@ FAST := $(addprefix tests/,harness/experiment/test_file.py harness/config harnes
 	optim/test_schedule.py optim/test_orthogonalize.py harness/data/test_shards.py reports/stats/test_rules.py \
 	reports/stats/test_simultaneous.py reports/page/test_page.py)
 
+# on two cores a third session fills the quarter of the time in which tests wait for processes they started
+SESSIONS := $(if $(filter 2,$(shell getconf _NPROCESSORS_ONLN)),3,auto)
+
 .PHONY: help install ablate report check test test-all proof mutation bench-runner bench traffic gpu-check docs clean
 
 help:  ## list the commands
@@ -43,7 +46,7 @@ check: install  ## format, lint, types and the fast tests, about a minute
 	$(BIN)/pytest -m "not slow and not gpu and not browser" $(FAST)
 
 test: install  ## all tests but the slow ones, at most 5 minutes on 2 cores
-	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not gpu and not browser and not slurm"
+	$(BIN)/pytest -n $(SESSIONS) --dist loadfile -m "not slow and not gpu and not browser and not slurm"
 
 test-all: install  ## the slow tests and those that need a browser too, at most 20 minutes
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not gpu"

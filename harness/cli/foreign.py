@@ -37,7 +37,8 @@ def run_foreign(
     """
     from harness.cli.executors import EXECUTORS
     from harness.experiment.cost import check_limit, estimate_foreign
-    from harness.foreign.plan import describe_foreign, keep_code, plan_foreign, with_steps
+    from harness.foreign.plan import describe_foreign, keep_code, plan_foreign
+    from harness.foreign.present import with_steps
     from harness.runner.executor import ExecutorOptions, RunLimits, Summary
     from harness.store.launches import note_launch
     from harness.store.plans import read_plan, save_plan

@@ -263,8 +263,7 @@ def plan_of(name: str, results: Path) -> "Plan":
         if plan is None:
             return plan_of_file(experiment, f"ablate run {name}")
     if plan.foreign:
-        from harness.foreign.plan import with_steps
-        from harness.foreign.present import with_present_scripts
+        from harness.foreign.present import with_present_scripts, with_steps
         from harness.store.launches import is_launched
 
         present = with_present_scripts(plan) if is_launched(results, plan) else plan

@@ -11,16 +11,15 @@ from harness.experiment.record import locks_with
 from harness.foreign.arm import ForeignArm, code_of, make_arm
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.experiment import ForeignExperiment
+from harness.foreign.present import UNKNOWN_STEPS
 from harness.provenance.code import Code, read_code
 from harness.provenance.interpreters import difference, lock_of
 from harness.run.document import Content
 from harness.run.foreign import TrainerLimits, TrainerSpec
 from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun
-from harness.run.results import read_result
 from harness.run.spec import PlannedRun, RunSpec
 from harness.store.store import Store
 
-UNKNOWN_STEPS = 0  # the budget of a run whose script alone knows its number of steps
 UNKNOWN_CORPUS = PlanCorpus(name="the script's own", fingerprint="not recorded")
 SELF_REPORTED = "self-reported: the script's own clock"
 
@@ -246,15 +245,3 @@ def code_now(results: Path, arm: PlanArm) -> Code:
     except UserError:
         archive = results / "code" / f"{arm.code}.zip"
         return read_code(archive, written.script_name, digest=arm.code)
-
-
-def with_steps(results: Path, plan: Plan) -> Plan:
-    """The plan with the number of steps that each run turned out to have, maybe elsewhere."""
-    rows = []
-    for run in plan.runs:
-        if run.budget == UNKNOWN_STEPS:
-            result = read_result(results / "runs" / run.run_id)
-            rows.append(replace(run, budget=(result and result.budget) or UNKNOWN_STEPS))
-        else:
-            rows.append(run)
-    return replace(plan, runs=tuple(rows))

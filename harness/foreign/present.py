@@ -1,12 +1,16 @@
 """Whether foreign scripts are still what ran: seen by reading them, nothing is started for it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from harness.errors import UserError
 from harness.foreign.collect import Tree, collect
 from harness.provenance.source import Source
 from harness.run.digests import run_id_of
 from harness.run.plan import Plan, PlanArm, PlanRun
+from harness.run.results import read_result
+
+UNKNOWN_STEPS = 0  # the budget of a run whose script alone knows its number of steps
 
 
 def with_present_scripts(plan: Plan) -> Plan:
@@ -47,3 +51,15 @@ def _renamed(run: PlanRun, source: Source) -> PlanRun:
         run.intent_id, source_digest=source.digest, environment_digest=run.environment or ""
     )
     return run.renamed(present)
+
+
+def with_steps(results: Path, plan: Plan) -> Plan:
+    """The plan with the number of steps that each run turned out to have, maybe elsewhere."""
+    rows = []
+    for run in plan.runs:
+        if run.budget == UNKNOWN_STEPS:
+            result = read_result(results / "runs" / run.run_id)
+            rows.append(replace(run, budget=(result and result.budget) or UNKNOWN_STEPS))
+        else:
+            rows.append(run)
+    return replace(plan, runs=tuple(rows))
