@@ -26,6 +26,9 @@ def nothing_goes_on():
         sys.modules["tests.fake_matrix"].end_started()
 
 
+LONGEST = ("test_kills.py", "test_proof.py")
+
+
 def pytest_collection_modifyitems(items):
-    """The hundred kills first: a file is one process's, and its eight minutes at the end would leave the others idle."""
-    items.sort(key=lambda item: item.path.name != "test_kills.py")
+    """The longest files first: a file is one process's, and one of eight minutes at the end would leave the others idle."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)

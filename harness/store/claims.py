@@ -121,7 +121,7 @@ class Owner:
     @classmethod
     def from_json(cls, content: Document) -> Self:
         """Raises ValueError where the content is none."""
-        owner = cls(
+        read = cls(
             host=content.get("host"),
             machine=content.get("machine"),
             pid=content.get("pid", 0),
@@ -130,7 +130,10 @@ class Owner:
             mark=content.get("mark"),
             dead_after_s=content.get("dead_after_s"),
         )
-        return typed(owner)
+        owner = typed(read)
+        if owner.pid < 0:
+            raise ValueError(f"pid {owner.pid} is no process")
+        return owner
 
     def to_json(self) -> Content:
         return asdict(self)

@@ -116,8 +116,8 @@ def test_a_sequence_that_is_too_narrow_is_found(tmp_path, monkeypatch):
 def test_estimates_that_drop_a_run_are_found(tmp_path, monkeypatch):
     real = reports.stats.contrasts.two_way
 
-    def without_the_last(values, arm, block):
-        return real(values[:-1], arm[:-1], block[:-1])
+    def without_the_last(values, arm, block, contrasts=None):
+        return real(values[:-1], arm[:-1], block[:-1], contrasts)
 
     monkeypatch.setattr(reports.stats.contrasts, "two_way", without_the_last)
     assert any("but backfitting gives" in s for s in found(tmp_path, **HOLES))
