@@ -12,9 +12,6 @@ FAST := $(addprefix tests/,harness/experiment/test_file.py harness/config harnes
 	optim/test_schedule.py optim/test_orthogonalize.py harness/data/test_shards.py reports/stats/test_rules.py \
 	reports/stats/test_simultaneous.py reports/page/test_page.py)
 
-# on two cores a third session fills the quarter of the time in which tests wait for processes they started
-SESSIONS := $(if $(filter 2,$(shell getconf _NPROCESSORS_ONLN)),3,auto)
-
 .PHONY: help install ablate report check test test-all proof mutation bench-runner bench traffic gpu-check docs clean
 
 help:  ## list the commands
@@ -45,8 +42,8 @@ check: install  ## format, lint, types and the fast tests, about a minute
 	$(BIN)/mypy
 	$(BIN)/pytest -m "not slow and not gpu and not browser" $(FAST)
 
-test: install  ## all tests but the slow ones, at most 5 minutes on 2 cores
-	$(BIN)/pytest -n $(SESSIONS) --dist loadfile -m "not slow and not gpu and not browser and not slurm"
+test: install  ## all tests but the slow ones, about 5 minutes on 2 cores
+	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not gpu and not browser and not slurm"
 
 test-all: install  ## the slow tests and those that need a browser too, at most 20 minutes
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not gpu"

@@ -307,6 +307,7 @@ assert torch.equal(off[1][:3], on[1][:3]) and not torch.equal(off[1], on[1]), (o
 """
 
 
+@pytest.mark.slow
 def test_the_toggle_of_the_page_is_listed_and_trains(tree):
     assert '"model.mlp_gain"' in python(tree, "-m", "harness", "toggles", "--json")
     python(tree, "-c", TRAINING)

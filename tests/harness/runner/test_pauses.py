@@ -35,7 +35,13 @@ def send(number: int, pids: list[int]) -> None:
         os.kill(pid, number)
 
 
-@pytest.mark.parametrize("options", [(), ("--worker", "fresh")], ids=["warm", "fresh"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="warm"),
+        pytest.param(("--worker", "fresh"), id="fresh", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("wakes", ["to finish", "in training"])
 def test_a_paused_host_overwrites_nothing(
     tmp_path: Path, wakes: str, options: tuple[str, ...]

@@ -35,6 +35,7 @@ def test_ends_and_extremes_stay() -> None:
     assert {0, 30_003, 70_001, 99_999} <= set(kept)
 
 
+@pytest.mark.slow
 def test_a_page_of_long_curves_is_small_and_verified(tmp_path: Path) -> None:
     results = write_experiment(
         tmp_path / "results", n_seeds=2, n_points=5 * MOST, budgets=(200_000,), single_steps=False
