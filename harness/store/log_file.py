@@ -59,7 +59,7 @@ class HeadAndTail:
 
     def _write_tail(self) -> None:
         """Add what is fresh; cut the file to head and tail where that is too much."""
-        if self.n_in_file + self.n_fresh > 2 * self.tail:
+        if self.n_fresh > self.tail or self.n_in_file + self.n_fresh > 2 * self.tail:
             self._cut()
         else:
             self.file.write(self.clean("".join(self.fresh)))

@@ -1,5 +1,6 @@
 """Whatever a foreign trainer prints: memory and disk stay bounded, its head and tail are kept, a limit ends it with a reason."""
 
+import math
 import os
 import signal
 import subprocess
@@ -92,7 +93,8 @@ file = Path(sys.argv[1]).open("w", encoding="utf-8")
 log = HeadAndTail(file, str, head=200, tail=200)
 for i in range(1000):
     log.write(f"line {i:03}\\n")
-time.sleep(0.1)
+while time.monotonic() < log.next_s:
+    time.sleep(0.001)
 log.write("why it ends\\n")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -124,6 +126,22 @@ def test_an_attempt_that_is_given_up_leaves_the_end_of_its_log(
     assert lines[0] == "line 000"
     assert sum("left out here" in line for line in lines) == 1
     assert lines[-5:] == [f"line {i:03}" for i in range(95, 100)]
+
+
+@pytest.mark.parametrize("n_lines", [1, 15, 25, 100])
+def test_what_came_while_nothing_was_written_is_there_at_the_next_write(n_lines: int) -> None:
+    """A flood of less than a tail, of one to two, of more: the file ends as the log does, before it is ended."""
+    file = StringIO()
+    log = HeadAndTail(file, str, head=20, tail=100)
+    for i in range(3):
+        log.write(f"head {i:03}\n")
+    log.next_s = math.inf
+    for i in range(n_lines):
+        log.write(f"line {i:03}\n")
+    log.next_s = 0.0
+    log.write("why it ends\n")
+    tail = [f"line {i:03}" for i in range(n_lines)][-8:]
+    assert file.getvalue().splitlines()[-len(tail) - 1 :] == [*tail, "why it ends"]
 
 
 def test_of_a_long_log_head_and_tail_are_kept() -> None:
