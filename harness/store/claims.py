@@ -121,7 +121,7 @@ class Owner:
     @classmethod
     def from_json(cls, content: Document) -> Self:
         """Raises ValueError where the content is none."""
-        read = cls(
+        owner = cls(
             host=content.get("host"),
             machine=content.get("machine"),
             pid=content.get("pid", 0),
@@ -130,8 +130,7 @@ class Owner:
             mark=content.get("mark"),
             dead_after_s=content.get("dead_after_s"),
         )
-        owner = typed(read)
-        if owner.pid < 0:
+        if typed(owner).pid < 0:
             raise ValueError(f"pid {owner.pid} is no process")
         return owner
 

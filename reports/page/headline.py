@@ -39,9 +39,11 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
     if setting:
         if text.startswith(("Of ", "Undecided ")):  # else it begins with an arm's name
             text = text[:1].lower() + text[1:]
-        text = f"At {setting}: {text}"
+        text = f"at {setting}: {text}"
     if is_decided and any(c.exploratory for c in compared):
-        return EXPLORATORY + text.replace("At ", "at ", bool(setting))
+        return EXPLORATORY + text
+    if setting:
+        text = text[:1].upper() + text[1:]
     return text
 
 
