@@ -211,7 +211,7 @@ def test_the_owner_shows_that_it_lives_while_nothing_else_moves(
     out = claimed(store)
     owner = out.folder / "owner.json"
     os.utime(owner, (0, 0))
-    wait_for(lambda: owner.stat().st_mtime > time.time() - 3600)
+    assert wait_for(lambda: owner.stat().st_mtime > time.time() - 3600)
 
 
 def test_others_may_read_what_a_claim_makes(store: Store) -> None:

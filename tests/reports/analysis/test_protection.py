@@ -90,13 +90,13 @@ def run_of(root: Path, arm: str, seed: int) -> Path:
     return root / "runs" / run.run_id
 
 
-def is_sequence(outcome: Comparisons, n: int, told: str) -> None:
+def assert_sequence(outcome: Comparisons, n: int, told: str) -> None:
     c = loss(outcome)
     assert outcome.anytime and c.method is Method.SEQUENCE and c.n_blocks == n
     assert any(told in note for note in outcome.notes)
 
 
-def is_not_judged(outcome: Comparisons, told: str, arm: str = "same") -> None:
+def assert_not_judged(outcome: Comparisons, told: str, arm: str = "same") -> None:
     c = loss(outcome, arm)
     assert (c.low, c.high, c.p) == (None, None, None) and c.kind == "none"
     assert Caution.NOT_JUDGED in c.warnings and Caution.ZERO_VARIANCE not in c.warnings
@@ -118,14 +118,14 @@ def test_fewer_seeds(tmp_path: Path) -> None:
     made(tmp_path, seeds=8)
     look(tmp_path)
     with_seeds(tmp_path, 0, 1, 2)
-    is_sequence(judged(tmp_path), 8, "what was seen at seeds 3, 4, 5, 6 and 1 more counts")
+    assert_sequence(judged(tmp_path), 8, "what was seen at seeds 3, 4, 5, 6 and 1 more counts")
 
 
 def test_dropped_seeds(tmp_path: Path) -> None:
     made(tmp_path, seeds=5)
     look(tmp_path)
     with_seeds(tmp_path, 0, 2, 4)
-    is_sequence(judged(tmp_path), 5, "what was seen at seeds 1, 3 counts")
+    assert_sequence(judged(tmp_path), 5, "what was seen at seeds 1, 3 counts")
 
 
 def test_swapped_seeds(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_swapped_seeds(tmp_path: Path) -> None:
     made(rest, seeds=10)  # the same runs: the fixture's draws are fixed
     shutil.copytree(folder(rest, "split"), folder(tmp_path, "split"))
     with_seeds(tmp_path, *range(5, 10))
-    is_sequence(judged(tmp_path), 10, "what was seen at seeds 0, 1, 2, 3 and 1 more counts")
+    assert_sequence(judged(tmp_path), 10, "what was seen at seeds 0, 1, 2, 3 and 1 more counts")
 
 
 def test_a_stop_in_a_longer_plan(tmp_path: Path) -> None:
@@ -147,14 +147,14 @@ def test_a_stop_in_a_longer_plan(tmp_path: Path) -> None:
     edit(tmp_path, "split", lambda plan: plan.update(seeds=list(range(20))))
     look(tmp_path)
     with_seeds(tmp_path, *range(8))
-    is_sequence(judged(tmp_path), 8, "(split; 20 seeds from")
+    assert_sequence(judged(tmp_path), 8, "(split; 20 seeds from")
 
 
 def test_a_renamed_copy(tmp_path: Path) -> None:
     made(tmp_path, seeds=5)
     look(tmp_path)
     made(tmp_path, name="copy", seeds=5, first=5, seed=1)
-    is_sequence(judged(tmp_path, "copy"), 10, "(split; 5 seeds from")
+    assert_sequence(judged(tmp_path, "copy"), 10, "(split; 5 seeds from")
 
 
 def test_one_experiment_split_in_fifteen(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_deleted_experiment_folder(tmp_path: Path) -> None:
     shutil.move(folder(tmp_path, "split"), kept)
     shutil.copytree(kept, folder(tmp_path, "split"))
     with_seeds(tmp_path, 0, 1, 2)
-    is_sequence(judged(tmp_path), 8, "split; 8 seeds from")
+    assert_sequence(judged(tmp_path), 8, "split; 8 seeds from")
 
 
 def test_a_result_that_is_replaced(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_result_that_is_replaced(tmp_path: Path) -> None:
     path.write_text(json.dumps(result))
     add_rows(tmp_path, [gone_row("rerun --replace", [path.parent.name])])
     outcome = compare_all(load("split", tmp_path))
-    is_not_judged(outcome, "seed 2 are other ones than were seen (rerun --replace, ")
+    assert_not_judged(outcome, "seed 2 are other ones than were seen (rerun --replace, ")
     assert loss(outcome, "more").low is not None  # whose results are what they were
 
 
@@ -208,7 +208,7 @@ def test_results_that_are_deleted(tmp_path: Path) -> None:
     look(tmp_path)
     shutil.rmtree(run_of(tmp_path, "same", 1))
     with_seeds(tmp_path, 0, 2, 3, 4)
-    is_not_judged(judged(tmp_path), "seed 1 were seen and are gone")
+    assert_not_judged(judged(tmp_path), "seed 1 were seen and are gone")
 
 
 def test_results_that_are_deleted_at_the_end_leave_a_sequence(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_results_that_are_deleted_at_the_end_leave_a_sequence(tmp_path: Path) ->
     look(tmp_path)
     shutil.rmtree(run_of(tmp_path, "same", 8))
     with_seeds(tmp_path, *range(8))
-    is_sequence(judged(tmp_path), 8, "other seeds than are planned now")
+    assert_sequence(judged(tmp_path), 8, "other seeds than are planned now")
 
 
 def test_seeds_picked_by_the_baseline(tmp_path: Path) -> None:
@@ -232,7 +232,9 @@ def test_seeds_picked_by_the_baseline(tmp_path: Path) -> None:
     whole["locks"][0]["locked"] = "2999-01-01T00:00:00+00:00"
     (folder(tmp_path, "picked") / "experiment.json").write_text(json.dumps(whole))
     with_seeds(tmp_path, 1, 3, 5, name="picked")
-    is_not_judged(judged(tmp_path, "picked"), "the baseline's results at seeds 0, 2, 4 were seen")
+    assert_not_judged(
+        judged(tmp_path, "picked"), "the baseline's results at seeds 0, 2, 4 were seen"
+    )
     edit(tmp_path, "picked", lambda plan: plan.update(whole))
     with_seeds(tmp_path, 0, 1, 2, name="picked")
     assert (
@@ -245,7 +247,7 @@ def test_a_confirmatory_file_run_twice_is_one_sequence(tmp_path: Path) -> None:
     look(tmp_path, "first")
     assert not loss(judged(tmp_path, "first")).exploratory
     made(tmp_path, name="again", seeds=5, first=1005, seed=1, confirm=True)
-    is_sequence(judged(tmp_path, "again"), 10, "(first; 5 seeds from")
+    assert_sequence(judged(tmp_path, "again"), 10, "(first; 5 seeds from")
 
 
 def test_a_confirmation_on_seeds_that_were_seen_confirms_nothing(tmp_path: Path) -> None:
