@@ -26,7 +26,16 @@ def nothing_goes_on():
         sys.modules["tests.fake_matrix"].end_started()
 
 
-LONGEST = ("test_kills.py", "test_proof.py")
+LONGEST = (
+    "test_kills.py",
+    "test_proof.py",
+    "test_processors.py",
+    "test_faults.py",
+    "test_run_commands.py",
+    "test_folder.py",
+    "test_digits.py",
+    "test_shared_gpus.py",
+)
 
 
 def pytest_collection_modifyitems(items):

@@ -37,6 +37,7 @@ class Page:
     verdicts[(experiment, arm)][key], and texts by (experiment, ...).
     """
 
+    text: str = ""  # all of it
     data: Embedded = field(default_factory=dict)
     verdicts: dict[tuple[int, int], dict[str, Printed]] = field(default_factory=dict)
     sentences: dict[tuple[Any, ...], str] = field(default_factory=dict)
@@ -181,6 +182,7 @@ def read_page(report: Path | str) -> Page:
         reader.feed(text)
         reader.close()
         page = reader.page
+        page.text = text
         page.data = parse_json(reader.json)
         if page.data["format"] != 2:
             raise ValueError
