@@ -40,6 +40,7 @@ SUBJECTS = (
     "history",
     "imports",
     "log",
+    "noise",
     "plan",
     "report",
     "rerun",

@@ -19,7 +19,7 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
     ),
     "Results": (
         *("report", "compare", "chain", "export", "verify"),
-        *("submission", "significance", "atlas", "site"),
+        *("submission", "significance", "atlas", "noise", "site"),
     ),
     "Foreign trainers": ("ab", "import"),
     "What exists": ("toggles", "records", "diff", "bench", "doctor", "parity"),

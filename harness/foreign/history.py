@@ -71,6 +71,13 @@ def rows_of_history(
     return runs, records
 
 
+def runs_as_figures(track: str, root: Path, plan: Plan) -> list[dict[str, Any]]:
+    """The finished runs of imported logs, a row a run.
+
+    track: what they are called. root: the results folder."""
+    return _runs(track, _results(root, plan))
+
+
 def table_rows(text: str, track: str) -> Iterator[TableRow]:
     """The rows of a track's table, in order; of the optimization track those that were records."""
     folder = TRACKS[track][0]
@@ -228,6 +235,7 @@ def _runs(track: str, results: Mapping[str, Mapping[str, Any]]) -> list[dict[str
                 "cuda": environment.get("cuda", ""),
                 "torch": environment.get("torch", ""),
                 "program": result["program"] or "",
+                "recipe": result.get("recipe") or "",
             }
         )
     rows.sort(key=lambda row: (row["arm"], row["run"], str(row["val_loss"])))

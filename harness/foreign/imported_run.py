@@ -116,6 +116,7 @@ def _outcome(log: ReadLog, found: FoundFile) -> Outcome:
         log=origin(log, found),
         code=log.code,
         program=log.program,
+        recipe=log.recipe,
         seed_of_log=seed_of(log, found),
     )
     return Outcome(status=status, reason=reason, final=reading.final(), marks=marks)

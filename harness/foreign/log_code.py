@@ -1,7 +1,11 @@
-"""The code at the head of a log: as it is written, and as a program that comments do not move."""
+"""The code at the head of a log: its letters, its program, and its recipe.
+
+Comments move no program, whole numbers and words in quotes no recipe.
+"""
 
 import ast
 import hashlib
+import re
 from functools import lru_cache
 
 from harness.foreign.log_lines import SEPARATOR
@@ -9,6 +13,10 @@ from harness.foreign.logs import DIGEST_DIGITS, is_code
 from harness.provenance.source import in_words
 
 CODE_LIMIT = 512 * 1024  # bytes: a longer text is known by its letters alone
+# What two programs of one recipe may differ in: comments, words in quotes, whole numbers
+COMMENT = re.compile(rb"#[^\n]*")
+QUOTED = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'")
+WHOLE = re.compile(rb"(?<![\w.])\d[\d_]*(?![\w.])")
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -18,6 +26,7 @@ class CodeDigest:
     def __init__(self) -> None:
         self.digest: str | None = None  # of its letters
         self.program: str | None = None  # that comments, docstrings and annotations do not move
+        self.recipe: str | None = None  # that whole numbers do not move, such as its steps
         self._begin()
 
     def _begin(self) -> None:
@@ -32,6 +41,7 @@ class CodeDigest:
             if self.is_code:
                 self.digest = self.section.hexdigest()[:DIGEST_DIGITS]
                 self.program = self._program(self.digest)
+                self.recipe = self._recipe(self.digest)
             self._begin()
             return
         whole = line.rstrip(b"\r\n") + b"\n"
@@ -48,6 +58,11 @@ class CodeDigest:
         if self.size > CODE_LIMIT:
             return digest
         return program_of(b"".join(self.text), digest)
+
+    def _recipe(self, digest: str) -> str:
+        if self.size > CODE_LIMIT:
+            return digest
+        return recipe_of(b"".join(self.text))
 
 
 @lru_cache(maxsize=256)
@@ -69,3 +84,13 @@ def program_of(text: bytes, digest: str) -> str:
     except RecursionError:
         return digest
     return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_DIGITS]
+
+
+@lru_cache(maxsize=256)
+def recipe_of(text: bytes) -> str:
+    """Digest of a text without comments, quoted words, white space and whole numbers.
+
+    Equal for a program at two lengths of its schedule. It goes by the letters, so that what is no
+    whole Python has one, too."""
+    plain = WHOLE.sub(b"N", QUOTED.sub(b"''", COMMENT.sub(b"", text)))
+    return hashlib.sha256(b"".join(plain.split())).hexdigest()[:DIGEST_DIGITS]

@@ -48,6 +48,7 @@ class ReadLog:
     reading: Reading
     code: str | None  # digest of the code at its head
     program: str | None = None  # digest that comments do not move
+    recipe: str | None = None  # digest that whole numbers do not move
     refused: str | None = None
     number: int | None = None  # of several runs in one file
 
@@ -135,6 +136,7 @@ def read_one(path: Path) -> list[ReadLog]:
             reading=run.reading,
             code=run.code,
             program=run.program,
+            recipe=run.recipe,
             number=number if len(runs) > 1 else None,
         )
         logs.append(log)

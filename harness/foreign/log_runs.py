@@ -27,6 +27,7 @@ class WholeRun:
     reading: Reading
     code: str | None  # digest of the code at its head, by its letters
     program: str | None  # the same, by its syntax tree
+    recipe: str | None  # the same, but for whole numbers
 
 
 class LogRuns:
@@ -102,7 +103,12 @@ class LogRuns:
         self._head = self._headed = self._barrier = False
 
     def _run(self) -> WholeRun:
-        return WholeRun(reading=self.reading, code=self.code.digest, program=self.code.program)
+        return WholeRun(
+            reading=self.reading,
+            code=self.code.digest,
+            program=self.code.program,
+            recipe=self.code.recipe,
+        )
 
     def runs(self) -> list[WholeRun]:
         """Every run of the file; raises LogError where the last one is no whole run."""

@@ -55,6 +55,7 @@ class ImportMarks:
     log: str  # its name
     code: str | None  # digest of the code at its head
     program: str | None  # digest of it that comments do not move
+    recipe: str | None  # digest of it that whole numbers do not move, such as its steps
     seed_of_log: int | None  # that the log prints, or its path names
     imported: bool = field(default=True, init=False)
     self_reported: bool = field(default=True, init=False)

@@ -193,13 +193,13 @@ def _learning(arm: ArmFigures, parent: ArmFigures, loss: Gain, noise: BenchmarkN
     """log of steps at the parent's loss over the parent's steps.
 
     The slope's own error goes into the half width in proportion to what it carries."""
-    slope = noise.nats_per_log_step
+    slope = noise.slope.nats_per_log_step
     steps = math.log(arm.steps / parent.steps)
     value = steps + loss.value / slope
     if loss.low is None or loss.high is None:
         return Gain(value=value)
     half = (loss.high - loss.low) / 2 / slope
-    of_slope = 1.96 * noise.nats_per_log_step_se / slope * abs(loss.value) / slope
+    of_slope = 1.96 * noise.slope.se / slope * abs(loss.value) / slope
     half = math.hypot(half, of_slope)
     return Gain(value=value, low=value - half, high=value + half)
 
@@ -238,7 +238,7 @@ def _settling(
     """Runs that resolve the gain as it was measured, in blocks on one node, with 80 % power."""
     if not gain.value < 0:
         return None
-    sd = noise.era_of(arm.track, arm.date).sd / noise.nats_per_log_step
+    sd = noise.era_of(arm.track, arm.date).sd / noise.slope.nats_per_log_step
     n = max(3, math.ceil(2 * (POWER_Z * sd / gain.value) ** 2) + 1)
     if len(arm.log_times) and len(parent.log_times):
         seconds = float(np.exp(arm.log_times).mean() + np.exp(parent.log_times).mean())

@@ -16,7 +16,7 @@ from reports.stats.simultaneous import Array
 HISTORY = PUBLISHED / "history"
 HISTORY_KEYS = (
     *("track", "arm", "date", "run", "steps", "val_loss", "train_time_s", "step_ms"),
-    *("peak_mib", "gpu", "n_gpus", "driver", "cuda", "torch", "program"),
+    *("peak_mib", "gpu", "n_gpus", "driver", "cuda", "torch", "program", "recipe"),
 )
 STEPS_TRACK = "optimization"  # whose records are steps
 LINK_KEYS = ("track", "record", "date", "published", "arm", "parent", "beside")
@@ -67,6 +67,11 @@ def read_history(
         links_of(read_table(folder / "records.csv")),
         figures_of(read_table(folder / "runs.csv")),
     )
+
+
+def published_runs(folder: Path = HISTORY) -> list[dict[str, str]]:
+    """Every run of every track that has a final loss."""
+    return [row for row in read_table(folder / "runs.csv") if row["val_loss"]]
 
 
 def links_of(rows: Iterable[Mapping[str, str]]) -> dict[str, list[Link]]:

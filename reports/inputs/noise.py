@@ -1,9 +1,11 @@
 """The noise of the public benchmark by era, as fitted from its logs: one file of constants."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -16,7 +18,7 @@ TRACK = "short"  # of the records whose era an experiment may name
 
 @dataclass(frozen=True, kw_only=True)
 class EraNoise:
-    """One era of a track: the sd of one run's final loss, and the slope of the loss."""
+    """One era of a track: the sd of one run's final loss."""
 
     track: str
     name: str
@@ -28,14 +30,26 @@ class EraNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HistorySlope:
+    """Loss that a longer schedule gains, d loss / d log steps, near the target."""
+
+    nats_per_log_step: float
+    se: float
+    n_pairs: int  # of one recipe's arms at two lengths
+    name: str = ""  # of the era that it is of
+
+
+@dataclass(frozen=True, kw_only=True)
 class BenchmarkNoise:
     """All that was fitted, with its date and source."""
 
     date: str
     source: str
     eras: tuple[EraNoise, ...]
-    nats_per_log_step: float
-    nats_per_log_step_se: float
+    slope: HistorySlope  # of the pairs up to a date
+    slope_until: str  # that date: later pairs judge the slope and did not make it
+    slope_later: HistorySlope | None  # of the pairs since then; None without one
+    slope_by_era: tuple[HistorySlope, ...]
     nodes: NodeNoise
 
     @property
@@ -63,14 +77,62 @@ def benchmark_noise(path: Path = NOISE) -> BenchmarkNoise:
     cure = "restore it from the repository"
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        eras = [EraNoise(**era) for era in content["loss"]]
+        slope = content["slope"]
+        later = slope["later"]
         return BenchmarkNoise(
             date=str(content["date"]),
             source=content["source"],
-            eras=tuple(eras),
-            nats_per_log_step=content["slope"]["nats_per_log_step"],
-            nats_per_log_step_se=content["slope"]["se"],
+            eras=tuple(EraNoise(**era) for era in content["loss"]),
+            slope=HistorySlope(
+                **{name: slope[name] for name in ("nats_per_log_step", "se", "n_pairs")}
+            ),
+            slope_until=str(slope["until"]),
+            slope_later=None if later is None else HistorySlope(**later),
+            slope_by_era=tuple(HistorySlope(**era) for era in slope["by_era"]),
             nodes=NodeNoise(**content["nodes"]),
         )
     except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: no constants of noise ({error}): {cure}") from None
+
+
+def noise_text(noise: BenchmarkNoise) -> str:
+    """The file of constants, as `benchmark_noise` reads it."""
+    slope, later = noise.slope, noise.slope_later
+    lines = [
+        "# The public benchmark's noise by era, fitted from its own logs (`ablate noise`). df: "
+        "degrees of freedom",
+        "# within arms of one program, one number of steps and one environment.",
+        f"date: {_flow(noise.date)}",
+        f"source: {_flow(noise.source)}",
+        "loss:  # sd of one run's final validation loss, nats",
+        *_entries(noise.eras),
+        "slope:  # loss that a longer schedule gains, d loss / d log steps, near the target: arms "
+        "of one recipe at two lengths",
+        f"  nats_per_log_step: {slope.nats_per_log_step}",
+        f"  se: {slope.se}  # widened for what the pairs differ by",
+        f"  n_pairs: {slope.n_pairs}",
+        f"  until: {_flow(noise.slope_until)}  # later pairs judge the slope and did not make it",
+        f"  later: {'null' if later is None else _flow(_filled(later))}",
+        "  by_era:",
+        *[f"  {entry}" for entry in _entries(noise.slope_by_era)],
+        "nodes:  # sd of log(training time) over nodes: one program, GPU and build of torch, in "
+        "other folders or under other drivers",
+        *[f"  {name}: {value}" for name, value in asdict(noise.nodes).items()],
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _entries(rows: Sequence[EraNoise] | Sequence[HistorySlope]) -> list[str]:
+    return [f"  - {_flow(_filled(row))}" for row in rows]
+
+
+def _filled(row: EraNoise | HistorySlope) -> dict[str, Any]:
+    return {name: value for name, value in asdict(row).items() if value != ""}
+
+
+def _flow(value: Any) -> str:
+    """One line of YAML."""
+    text = yaml.safe_dump(
+        value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True
+    )
+    return text.removesuffix("...\n").strip()

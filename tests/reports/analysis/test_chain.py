@@ -79,7 +79,7 @@ def test_a_gain_in_steps_is_learning_and_resolved() -> None:
 
 def test_a_worse_loss_at_fewer_steps_is_turned_into_steps() -> None:
     """Fewer steps that cost all that they save in loss are no gain."""
-    lost = NOISE.nats_per_log_step * -np.log(0.9)
+    lost = NOISE.slope.nats_per_log_step * -np.log(0.9)
     row = judged(arm("old", 3.27, n=40), arm("new", 3.27 + lost, steps=1800, n=40))
     assert row.learning is not None
     assert row.learning.value == pytest.approx(0, abs=0.004)

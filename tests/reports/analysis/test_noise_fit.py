@@ -1,0 +1,111 @@
+"""The constants of noise from logs of our own making, whose noise, slope and nodes are known."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reports.analysis.noise_fit import NoiseFit, fit_noise
+from reports.inputs.history import HISTORY_KEYS
+from reports.inputs.noise import benchmark_noise
+from tests.foreign_bench import ablate
+from tests.foreign_logs import year_2025
+
+SD, SLOPE, NODE = 0.002, 0.15, 0.03
+FOLDERS = 12  # each a node, of the same program
+RUNS = 5
+STEPS = (400, 440)
+
+
+def write_logs(root: Path) -> None:
+    """One recipe at two lengths: the longer in every folder, the shorter in the first four."""
+    rng = np.random.default_rng(7)
+    for i in range(FOLDERS):
+        node = float(rng.normal(0, NODE))
+        folder = root / f"2025-03-{i + 1:02d}_node"
+        for steps in STEPS if i < 4 else STEPS[1:]:
+            (folder / str(steps)).mkdir(parents=True)
+            mean = 3.28 - SLOPE * math.log(steps / STEPS[0])
+            for run in range(RUNS):
+                loss = mean + float(rng.normal(0, SD))
+                log = year_2025(loss, steps=steps, ms=150 * math.exp(node), seed=run)
+                (folder / str(steps) / f"{run}.txt").write_text(log)
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("noise")
+    write_logs(root / "logs")
+    results = ["--results", str(root / "results")]
+    assert ablate("import", str(root / "logs"), "--experiment", "own", *results) == 0
+    return root
+
+
+def test_the_noise_that_made_the_logs_is_found(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the file that is written is the one that is read."""
+    results, out = ["--results", str(logs / "results")], logs / "noise.yaml"
+    assert ablate("noise", "own", "-o", str(out), "--until", "2025-12-31", *results) == 0
+    noise = benchmark_noise(out)
+    (era,) = noise.eras
+    n_arms = FOLDERS + 4
+    assert (era.name, era.n_runs, era.df) == ("2025", n_arms * RUNS, n_arms * (RUNS - 1))
+    assert era.sd == pytest.approx(SD, rel=0.3)
+    assert noise.slope.n_pairs == 1
+    assert noise.slope.nats_per_log_step == pytest.approx(SLOPE, abs=3 * noise.slope.se)
+    assert 0 < noise.slope.se < SLOPE / 10
+    assert noise.slope_later is None
+    assert (noise.nodes.df, noise.nodes.n_programs) == (FOLDERS - 1 + 3, 2)
+    assert noise.nodes.sd == pytest.approx(NODE, rel=0.5)
+    assert "80 imported logs of own" in noise.source
+    printed = capsys.readouterr().out
+    line = next(line for line in printed.splitlines() if line.startswith("sd of a loss, 2025"))
+    assert line.split()[5:] == ["0.00152", f"{era.sd:.5f}", f"{era.df}", "df,", "80", "runs"]
+
+
+def test_a_slope_is_made_by_pairs_up_to_its_date_alone(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = ["--results", str(logs / "results")]
+    assert ablate("noise", "own", "--until", "2025-02-28", *results) == 2
+    assert "no program ran at two lengths up to 2025-02-28" in capsys.readouterr().err
+
+
+def test_the_published_constants_are_those_of_the_published_figures(tmp_path: Path) -> None:
+    """What judges records is what the command makes of the figures beside it."""
+    out = tmp_path / "noise.yaml"
+    assert ablate("noise", "-o", str(out)) == 0
+    made, kept = benchmark_noise(out), benchmark_noise()
+    assert made.eras == kept.eras
+    assert (made.slope, made.slope_later) == (kept.slope, kept.slope_later)
+    assert (made.slope_by_era, made.nodes) == (kept.slope_by_era, kept.nodes)
+
+
+def test_a_name_without_imported_logs_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ablate("noise", "nobody", "--results", str(tmp_path)) == 2
+    assert "nobody: no imported logs of this name" in capsys.readouterr().err
+
+
+def test_another_gpu_or_build_of_torch_is_no_node() -> None:
+    for differs in ({"gpu": "NVIDIA H200"}, {"torch": "2.10.0+cu128"}, {"n_gpus": "1"}):
+        rows = [figures("2025-03-01_a", val_loss=loss) for loss in ("3.280", "3.281")]
+        rows += [{**figures("2025-03-02_b"), **differs}]
+        rows += [figures("2025-03-01_a", steps="2200", val_loss="3.27")]
+        with pytest.raises(ValueError, match="no program ran on several nodes"):
+            fitted(rows)
+        assert fitted([*rows, figures("2025-03-03_c")]).noise.nodes.df == 1
+
+
+def figures(arm: str, **differs: str) -> dict[str, str]:
+    """A run as a row of figures."""
+    row = dict.fromkeys(HISTORY_KEYS, "one")
+    row |= {"arm": arm, "date": arm[:10], "steps": "2000", "val_loss": "3.28"}
+    return {**row, "train_time_s": "90.0", **differs}
+
+
+def fitted(rows: list[dict[str, str]]) -> NoiseFit:
+    return fit_noise(rows, benchmark_noise(), slope_until="2025-12-31", date="", source="")
