@@ -40,6 +40,10 @@ def compare(
         ),
     ] = None,
     json: Json = False,
+    written: Annotated[
+        str | None,
+        typer.Option("--format", help="the page's table: markdown, latex or csv"),
+    ] = None,
 ) -> None:
     """The verdicts as a table."""
     from reports.analysis.comparison_columns import COMPARISON_COLUMNS
@@ -48,6 +52,7 @@ def compare(
     from reports.inputs.columns import json_row, terminal_names
 
     check_word(fail_on)
+    check_format(written, json=json)
     loaded = load_for_report(experiment, results, accept_stale, look="compare")
     outcome = compared(loaded)
     hours = hours_per_run(loaded)
@@ -55,6 +60,8 @@ def compare(
     if json:
         recipe = json_row(RECIPE_COLUMNS, Recipe.of(loaded, outcome.budget))
         print_json(comparisons_json(loaded.name, outcome, rows, recipe))
+    elif written is not None:
+        print(in_format(written, loaded, outcome))
     else:
         print_table(rows, terminal_names(COMPARISON_COLUMNS))
         if outcome.increments:
@@ -65,6 +72,26 @@ def compare(
             print(note)
     if fail_on is not None and is_said(fail_on, outcome):
         raise typer.Exit(1)
+
+
+def check_format(written: str | None, *, json: bool) -> None:
+    """Refuse a --format that there is not, and one beside --json."""
+    from reports.paper.table import PAPER_FORMATS
+
+    if written is None:
+        return
+    if json:
+        raise UserError("compare: --json and --format are different outputs: name one")
+    if written not in PAPER_FORMATS:
+        names = [*PAPER_FORMATS]
+        raise UserError(f"--format {written}: there is {', '.join(names)}{near(written, names)}")
+
+
+def in_format(written: str, loaded: "Experiment", outcome: "Comparisons") -> str:
+    """The page's table for a paper."""
+    from reports.paper.table import PAPER_FORMATS, PaperTable
+
+    return PAPER_FORMATS[written](PaperTable.of(loaded, outcome))
 
 
 def comparisons_json(

@@ -18,7 +18,7 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
         "clean",
     ),
     "Results": (
-        *("report", "compare", "chain", "export", "verify"),
+        *("report", "compare", "figures", "chain", "export", "verify"),
         *("submission", "significance", "atlas", "noise", "site"),
     ),
     "Foreign trainers": ("ab", "import"),

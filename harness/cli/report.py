@@ -127,6 +127,28 @@ def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[
     return loaded
 
 
+@app.command()
+def figures(
+    experiment: Annotated[str, typer.Argument(metavar="EXP")],
+    out: Annotated[Path, typer.Option("-o", help="the folder to write them into")],
+    narrow: Annotated[
+        bool, typer.Option("--narrow", help="for a column of 3.5 inches, not for 8 inches")
+    ] = False,
+    results: Results = RESULTS,
+    accept_stale: AcceptStale = False,
+) -> None:
+    """Every figure of the page as SVG, PDF and PNG."""
+    from reports.paper.figures import write_figures
+
+    if out.exists() and not out.is_dir():
+        raise UserError(f"-o {out}: a file lies there; name a folder")
+    loaded = load_for_report(experiment, results, accept_stale, look="figures")
+    written = write_figures(loaded, compared(loaded), out, narrow=narrow, results=results)
+    if len(written) == 1:
+        raise UserError(f"{experiment}: nothing to draw yet, no run has finished")
+    print(f"{out}: {len(written)} files, captions in {written[-1].name}")
+
+
 @app.command(
     help=(
         "Recompute every number on a page from its embedded rows; exit 1 if one is not what the "

@@ -68,7 +68,7 @@ MAY_IMPORT = {
             "bench",
             "foreign",
         ),
-        *("harness", "inputs", "analysis", "stats", "page", "submission", "verify"),
+        *("harness", "inputs", "analysis", "stats", "page", "paper", "submission", "verify"),
     },
     "reports": {"stats", "inputs", "analysis"},  # what `from reports import ...` offers
     "stats": set(),
@@ -76,6 +76,7 @@ MAY_IMPORT = {
     "analysis": {"run", "stats", "inputs"},
     "figures": {"run", "stats", "inputs", "analysis", "reports"},
     "page": {"run", "stats", "inputs", "analysis", "figures", "reports"},
+    "paper": {"inputs", "analysis", "figures", "page", "reports"},
     "submission": {"run", "stats", "inputs", "reports"},
     "verify": {"run", "stats", "inputs", "page"},
 }

@@ -22,6 +22,7 @@ COMMANDS = {
     "compare": ["compare", "split"],
     "export": ["export", "split", "-o", "runs.csv"],
     "report": ["report", "split"],
+    "compare --format": ["compare", "split", "--format", "latex"],
 }
 
 

@@ -1,0 +1,137 @@
+"""The page's figures as files: the same marks at the same places, in the page's colours, its texts as texts."""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import PathPatch
+
+from harness.__main__ import main
+from reports.analysis.compare import compare_all
+from reports.figures.base import NARROW, WIDE, Figure, dot, dots, line, path_of, text
+from reports.inputs.load import load
+from reports.page.draw import draw_all
+from reports.paper import figures as written
+from reports.paper.drawing import MARGIN, PX_PER_INCH, paper_figure
+from reports.paper.style import page_style
+from tests.report_arms import LADDER
+from tests.report_fixtures import write_experiment
+
+SHAPES = ("path", "line", "rect", "circle")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An experiment, what was judged of it, and the page's figures."""
+    folder = write_experiment(tmp_path_factory.mktemp("r"), arms=LADDER[:3], n_seeds=2, n_points=8)
+    experiment = load("split", folder)
+    outcome = compare_all(experiment)
+    return experiment, outcome, draw_all(experiment, outcome)
+
+
+def figure_of(inner: str, **facts) -> Figure:
+    """A figure of this markup."""
+    return Figure(
+        **{"key": "k", "title": "t", "caption": "c", "alt": "a", "columns": (), "rows": ()},
+        draw=lambda width: (inner, 100.0),
+        **facts,
+    )
+
+
+def patches(drawn) -> list[PathPatch]:
+    return [p for p in drawn.axes[0].patches if isinstance(p, PathPatch)]
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_every_figure_of_the_page_has_all_its_texts_and_marks_in_the_papers(made, width):
+    for figure in made[2]:
+        inner, height = figure.draw(width)
+        root = ET.fromstring(f"<svg>{inner}</svg>")
+        drawn = paper_figure(figure, width)
+        texts = [t.text or "" for t in root.iter("text")]
+        assert [t.get_text() for t in drawn.axes[0].texts][: len(texts)] == texts, figure.key
+        named = [arm for arm, _ in figure.legend]
+        assert len(drawn.axes[0].texts) == len(texts) + len(named)
+        shapes = sum(len([*root.iter(tag)]) for tag in SHAPES)
+        haloes = sum(
+            not {"tick", "axis"} & {*t.get("class", "").split()} for t in root.iter("text")
+        )
+        assert len(patches(drawn)) == shapes + haloes + 2 * len(named), figure.key
+        size = drawn.get_size_inches() * PX_PER_INCH
+        assert size[0] == pytest.approx(width + 2 * MARGIN)
+        assert size[1] >= height
+
+
+def test_marks_lie_where_the_page_has_them_in_its_colours():
+    inner = (
+        f'<g class="series c2">{dot(30, 40, r=5, css="center")}{dots([(10, 20, 0), (50, 60, 1)], r=3)}</g>'
+        + line(1, 2, 3, 4, "grid")
+        + f'<path class="mean" d="{path_of([(0, 1), (2, 3), (4, 5)])}" stroke-dasharray="7 3"/>'
+    )
+    ring, runs, grid, mean = patches(paper_figure(figure_of(inner), WIDE))
+    box = ring.get_path().get_extents()
+    assert (box.x0, box.y0, box.x1, box.y1) == pytest.approx((25, 35, 35, 45))
+    assert to_hex(ring.get_facecolor()) == "#c2500c"
+    box = runs.get_path().get_extents()
+    assert (box.x0, box.y0, box.x1, box.y1) == pytest.approx((7, 17, 53, 63), abs=0.01)
+    assert runs.get_facecolor()[3] == pytest.approx(0.55)
+    assert grid.get_path().vertices.tolist() == [[1, 2], [3, 4]]
+    assert to_hex(grid.get_edgecolor()) == "#e8ebee"
+    assert mean.get_path().vertices.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert mean.get_linewidth() == pytest.approx(1.5)  # 2 px
+    assert mean.get_linestyle() != "solid"
+
+
+def test_colours_of_arms_are_those_of_the_style_sheet_on_white_paper():
+    css = (Path(__file__).parents[3] / "reports/page/templates/report.css").read_text()
+    for name in (f"c{n}" for n in range(9)):
+        declared = re.search(rf"--{name}: (#\w+)", css)
+        found = page_style().of("circle", [name, "center"], page_style().root)
+        assert declared is not None
+        assert found["fill"] == declared[1]
+    assert page_style().of("path", ["band", "c1"], page_style().root)["opacity"] == "0.14"
+    dimmed = page_style().of("g", ["series"], page_style().root)
+    assert "opacity" not in dimmed  # as it is under a touch alone
+
+
+def test_no_text_is_taken_for_mathematics_or_for_markup():
+    hostile = "$\\frac{a}$ <b> \ufffe & \u202e中"
+    drawn = paper_figure(figure_of(text(5, 6, hostile), legend=((hostile, "c1"),)), WIDE)
+    found = [t.get_text() for t in drawn.axes[0].texts]
+    assert all(t.startswith("$\\frac{a}$ <b>") and "\u202e" not in t for t in found)
+    assert not any(t.get_parse_math() for t in drawn.axes[0].texts)
+
+
+def test_files_of_every_kind_are_written_and_are_the_same_again(made, tmp_path, monkeypatch):
+    experiment, outcome, figures = made
+    few = [figure for figure in figures if figure.key in ("forest_val_loss", "loss_by_step")]
+    monkeypatch.setattr(written, "draw_all", lambda *_: few)
+    folders = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        paths = written.write_figures(
+            experiment, outcome, folder, narrow=name == "two", results=tmp_path
+        )
+        assert len(paths) == 2 * 3 + 1
+        folders.append(folder)
+    again = tmp_path / "again"
+    written.write_figures(experiment, outcome, again, narrow=False, results=tmp_path)
+    for path in folders[0].iterdir():
+        assert path.read_bytes() == (again / path.name).read_bytes(), path.name
+    svg = (folders[0] / "forest_val_loss.svg").read_text()
+    assert "untied_head" in "".join(ET.fromstring(svg).itertext())
+    assert (folders[0] / "forest_val_loss.pdf").read_bytes().startswith(b"%PDF")
+    wide, narrow = (ET.parse(f / "loss_by_step.svg").getroot().get("width", "") for f in folders)
+    assert float(wide.removesuffix("pt")) == pytest.approx(0.75 * (WIDE + 2 * MARGIN))
+    assert float(narrow.removesuffix("pt")) == pytest.approx(0.75 * (NARROW + 2 * MARGIN))
+    assert "Effect on the loss" in (folders[0] / "captions.md").read_text()
+
+
+def test_a_file_where_the_folder_should_be_is_refused_in_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as end:
+        main(["figures", "split", "-o", str(tmp_path / "file")])
+    assert end.value.code == 2
+    assert "a file lies there" in capsys.readouterr().err
