@@ -3,6 +3,7 @@
 Fresh seeds, as many as its noise asks for, a margin.
 """
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -145,7 +146,7 @@ def planned_seeds(
     n_arms: how many are compared with the baseline.
     results: the results folder. difference: in the metric's unit.
     """
-    from harness.cli.power import known_of
+    from harness.cli.power import known_of, prior_of
     from reports.stats.planning import seeds_needed, upper_sd
 
     cell, assumed = outcome.cells[outcome.baseline], known_of(e, results)
@@ -155,8 +156,12 @@ def planned_seeds(
             "its noise plans the seeds"
         )
     unit, sd, worth = "of loss", assumed.sd, difference
+    prior = prior_of(e) if e.primary == "val_loss" else None
     if e.primary == "step_ms":
         unit, sd = "ms a step", upper_sd(cell.sd["step_ms"], cell.n_finished)
+        paired = paired_step_sd(outcome)
+        if paired < cell.sd["step_ms"]:
+            sd = paired
     elif e.primary == "time_to_target":
         if assumed.step_ms is None:
             raise UserError(
@@ -165,7 +170,7 @@ def planned_seeds(
             )
         unit, worth = "s to target", difference / (assumed.step_ms / 1e3) * assumed.slope.per_step
     try:
-        n = seeds_needed(worth, sd=sd, n_arms=n_arms)
+        n = seeds_needed(worth, sd=sd, n_arms=n_arms, prior=prior)
     except ValueError as error:
         raise UserError(f"--detect: {error}") from None
     if n is None:
@@ -191,6 +196,29 @@ def fresh_seeds(plan: "Plan", results: Path, n: int) -> int | list[int]:
         return n
     first = max(known) + 1
     return list(range(first, first + n))
+
+
+def paired_step_sd(outcome: "Comparisons") -> float:
+    """One run's sd of the step time beside its block, in ms: of the arm that pairs worst.
+
+    Infinite where an arm shares fewer than two blocks with the baseline.
+    """
+    import numpy as np
+
+    from reports.stats.contrasts import paired
+    from reports.stats.planning import upper_sd
+
+    worst = 0.0
+    for arm in outcome.arms:
+        comparison = outcome.of(arm, "step_ms")
+        if comparison is None:
+            return math.inf
+        differences = np.subtract(*paired(comparison.of_arm, comparison.of_baseline))
+        if len(differences) < 2 or not np.ptp(differences):
+            return math.inf
+        of_difference = upper_sd(float(differences.std(ddof=1)), len(differences))
+        worst = max(worst, comparison.mean_baseline * of_difference / math.sqrt(2))
+    return worst
 
 
 def confirmatory(

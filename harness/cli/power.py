@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
     from harness.run.spec import PlannedRun
     from reports.analysis.assumptions import Known
+    from reports.stats.moderated import Prior
 
 ALPHA = 0.05
 
@@ -97,6 +98,14 @@ def known_of(e: "Experiment", results: Path) -> "Known":
         raise UserError(str(error)) from None
 
 
+def prior_of(e: "Experiment") -> "Prior | None":
+    """The noise of a loss that the experiment declares beforehand."""
+    from reports.stats.moderated import Prior
+
+    declared = e.prior_noise
+    return None if declared is None else Prior(sd=declared.sd, df=declared.df)
+
+
 def power_of(
     e: "Experiment",
     planned: "list[PlannedRun]",
@@ -110,7 +119,7 @@ def power_of(
     """
     from reports.stats.planning import plan_detectable, seeds_needed
 
-    n_arms = len(e.arms) - 1
+    n_arms, prior = len(e.arms) - 1, prior_of(e)
     n, alpha, anytime = len(e.seeds), ALPHA, False
     if e.seeds_rule:
         n, alpha, anytime = e.seeds_rule.most, e.seeds_rule.stop.get("decide", ALPHA), True
@@ -123,11 +132,14 @@ def power_of(
         slope=assumed.slope,
         step_ms=assumed.step_ms,
         anytime=anytime,
+        prior=prior,
     )
     seeds = needed = None
     if detect is not None:
         try:
-            seeds = seeds_needed(detect, sd=assumed.sd, n_arms=n_arms, level=level, anytime=anytime)
+            seeds = seeds_needed(
+                detect, sd=assumed.sd, n_arms=n_arms, level=level, anytime=anytime, prior=prior
+            )
         except ValueError as error:
             raise UserError(f"--detect: {error}") from None
         needed = _needed(seeds, e, planned, cost)
@@ -149,7 +161,7 @@ def power_of(
         budgets=_budgets(e, assumed),
         words=[],
     )
-    power.words.extend(_words(power, anytime))
+    power.words.extend([*_words(power, anytime), *_prior_words(prior)])
     return power
 
 
@@ -162,6 +174,13 @@ def _words(power: Power, anytime: bool) -> list[str]:
         least, most = power.budgets
         lines.append(f"budgets that would bracket the target: {least}, {most}")
     return lines
+
+
+def _prior_words(prior: "Prior | None") -> list[str]:
+    if prior is None:
+        return []
+    moderated = f"variance moderated by a declared sd of {prior.sd:.2g}"
+    return [f"{moderated} that counts for {prior.df:g} degrees of freedom"]
 
 
 def _detectable_words(power: Power, anytime: bool) -> list[str]:

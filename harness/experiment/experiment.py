@@ -25,6 +25,7 @@ from harness.experiment.keys import (
     read_margin,
     read_name,
     read_phases,
+    read_prior_noise,
     read_published,
     read_seeds,
     read_slope,
@@ -32,7 +33,7 @@ from harness.experiment.keys import (
 )
 from harness.provenance.redact import redact
 from harness.run.document import Document, Fields
-from harness.run.plan import SeedsRule, Target
+from harness.run.plan import PriorNoise, SeedsRule, Target
 
 KEYS = (
     "name",
@@ -58,6 +59,7 @@ KEYS = (
     "phases",
     "alters_noise",
     "slope",
+    "prior_noise",
 )
 MIN_POINTS = 3  # of a grid through which a quadratic goes
 
@@ -88,6 +90,7 @@ class Experiment:
     left_out: tuple[str, ...]  # what could not become an arm, in words
     alters_noise: tuple[str, ...]  # changes whose arms are not pooled with others
     slope: GivenSlope | None
+    prior_noise: PriorNoise | None
     device: str
     path: Path
 
@@ -140,6 +143,12 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         left_out=tuple(resolver.left_out),
         alters_noise=read_alters_noise(file),
         slope=read_slope(file),
+        prior_noise=read_prior_noise(
+            file,
+            rule,
+            resolver.design,
+            crossed=bool(resolver.axes) and estimand == "at-rate",
+        ),
         device=device,
         path=file.path,
     )

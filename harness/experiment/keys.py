@@ -3,6 +3,7 @@
 Each is read and checked here.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -12,7 +13,7 @@ from harness.errors import UserError, near
 from harness.experiment.file import ExperimentFile, factor_of
 from harness.run.document import Content, Document
 from harness.run.guarded import is_name
-from harness.run.plan import SeedsRule, Target
+from harness.run.plan import PriorNoise, SeedsRule, Target
 
 PRIMARY = ("val_loss", "time_to_target", "step_ms")
 ESTIMANDS = ("at-rate", "retuned")
@@ -37,6 +38,10 @@ class Phase:
 
     gpus_per_run: int = 1
     seeds: int | None = None
+
+
+MOST_PRIOR_DF = 4.0  # of noise that was seen elsewhere: more, and runs noisier than it fool it
+UNMODERATED = ("ladder", "factorial", "shapley")  # what they are about is judged by the runs alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +254,46 @@ def _is_slope(value: Any) -> bool:
         if type(value.get(key)) not in (int, float):
             return False
     return bool(value["per_step"] > 0 <= value["se"])
+
+
+def read_prior_noise(
+    file: ExperimentFile, rule: SeedsRule | None, design: str, *, crossed: bool
+) -> PriorNoise | None:
+    """One run's noise as other runs of the same era and scale have it; at most MOST_PRIOR_DF.
+
+    crossed: whether axes cross the arms.
+    """
+    value = file.data.get("prior_noise")
+    if value is None:
+        return None
+    if not _is_prior_noise(value):
+        example = "{sd: 0.0018, df: 4, source: where it was seen}, with 1 to 4 df"
+        raise file.fail(f"prior_noise is {value!r}, but must be such as {example}", "prior_noise")
+    if rule is not None:
+        raise file.fail(
+            "prior_noise has no place beside a rule for seeds: sequences use none; "
+            "give a number of seeds, or leave it out",
+            "prior_noise",
+        )
+    if crossed or design in UNMODERATED:
+        beside = "axes" if crossed else f"design {design}"
+        raise file.fail(
+            f"prior_noise has no place beside {beside}: what that is about is judged by the runs "
+            "alone; choose add-one, leave-one-out or explicit arms without axes, or leave it out",
+            "prior_noise",
+        )
+    df = float(value.get("df", MOST_PRIOR_DF))
+    return PriorNoise(sd=float(value["sd"]), df=df, source=value["source"])
+
+
+def _is_prior_noise(value: Any) -> bool:
+    if not isinstance(value, dict) or set(value) - {"sd", "df", "source"}:
+        return False
+    df = value.get("df", MOST_PRIOR_DF)
+    numbers = type(value.get("sd")) in (int, float) and type(df) in (int, float)
+    if not numbers or not isinstance(value.get("source"), str):
+        return False
+    return bool(0 < value["sd"] < math.inf and 1 <= df <= MOST_PRIOR_DF)
 
 
 def read_published(file: ExperimentFile) -> str | None:

@@ -32,7 +32,7 @@ def locked_plan(e: Experiment) -> Content:
     if e.seeds_rule:
         seeds = seeds[: e.seeds_rule.least]  # what a rule adds is no change of plan
         rule = e.seeds_rule.to_mapping()
-    return {
+    locked = {
         "question": e.question,
         "base": e.base,
         "scale": e.scale,
@@ -56,6 +56,9 @@ def locked_plan(e: Experiment) -> Content:
         "alters_noise": list(e.alters_noise),
         "slope": asdict(e.slope) if e.slope else None,
     }
+    if e.prior_noise:  # plans without it stay what they were
+        locked["prior_noise"] = asdict(e.prior_noise)
+    return locked
 
 
 def _plain_fields(arm: Arm) -> Fields:
@@ -111,6 +114,7 @@ def describe(
         published=e.published,
         alters_noise=e.alters_noise,
         slope=locked["slope"],
+        prior_noise=e.prior_noise,
         protocol=e.baseline.config.timing.protocol,
         corpus=_plan_corpus(e),
         command=command,

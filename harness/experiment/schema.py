@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from harness.config.run import hint_of, toggles
 from harness.experiment.designs import DESIGNS
 from harness.experiment.file import FACTOR, SCALED
-from harness.experiment.keys import ESTIMANDS, PHASE_KEYS, PRIMARY, ROLES
+from harness.experiment.keys import ESTIMANDS, MOST_PRIOR_DF, PHASE_KEYS, PRIMARY, ROLES
 from harness.run.guarded import NAME
 
 Schema = dict[str, Any]
@@ -101,6 +101,19 @@ def slope_schema() -> Schema:
     }
 
 
+def prior_noise_schema() -> Schema:
+    return {
+        "type": "object",
+        "required": ["sd", "source"],
+        "additionalProperties": False,
+        "properties": {
+            "sd": POSITIVE,
+            "df": {"type": "number", "minimum": 1, "maximum": MOST_PRIOR_DF},
+            "source": TEXT,
+        },
+    }
+
+
 def phases_schema() -> Schema:
     phase = {
         "type": "object",
@@ -147,6 +160,7 @@ def key_schemas() -> dict[str, Schema]:
         "estimand": one_of(ESTIMANDS),
         "alters_noise": NAMES,
         "slope": slope_schema(),
+        "prior_noise": prior_noise_schema(),
         "phases": phases_schema(),
         "gpu_only": described(NAMES, "changes that a machine without CUDA leaves out"),
     }

@@ -53,6 +53,19 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PriorNoise:
+    """What is known of one run's noise from other runs of the same era and scale."""
+
+    sd: float  # of the final loss
+    df: float  # that it counts for, however many are behind it
+    source: str
+
+    @classmethod
+    def from_mapping(cls, content: Document) -> Self:
+        return typed(cls(sd=content["sd"], df=content["df"], source=content["source"]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanCorpus:
     """The text that the arms train on."""
 
@@ -184,6 +197,7 @@ class Plan:
     published: str | None = None  # the record whose delta this reproduces
     alters_noise: tuple[str, ...] = ()
     slope: Mapping[str, float | str] | None = None  # {per_step, se, source} of the loss
+    prior_noise: PriorNoise | None = None
     protocol: str = ""  # of timing
     corpus: PlanCorpus = PlanCorpus()
     command: str = ""
@@ -217,6 +231,8 @@ class Plan:
         values["seeds_rule"] = SeedsRule.from_mapping(rule) if rule else None
         target = content.get("target")
         values["target"] = Target.from_mapping(target) if target else None
+        prior = content.get("prior_noise")
+        values["prior_noise"] = PriorNoise.from_mapping(prior) if prior else None
         limits = content.get("limits")
         values["limits"] = TrainerLimits.from_mapping(limits) if limits else None
         return typed(cls(**values))
@@ -236,6 +252,7 @@ class Plan:
         content["seeds_rule"] = self.seeds_rule.to_mapping() if self.seeds_rule else None
         content["target"] = self.target.to_mapping() if self.target else None
         content["limits"] = asdict(self.limits) if self.limits else None
+        content["prior_noise"] = asdict(self.prior_noise) if self.prior_noise else None
         return _without_none(_listed(content), OF_SOME_KINDS)
 
     @cached_property
@@ -264,7 +281,16 @@ def plan_of(content: Any, name: str) -> Plan:
 
 
 OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd")
-OF_SOME_KINDS = ("source", "foreign", "imported", "limits", "evidence", "remarks", "device")
+OF_SOME_KINDS = (
+    "source",
+    "foreign",
+    "imported",
+    "limits",
+    "evidence",
+    "remarks",
+    "device",
+    "prior_noise",
+)
 
 
 def _plain_run(run: PlanRun) -> Content:

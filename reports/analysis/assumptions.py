@@ -17,6 +17,7 @@ from harness.run.plan import Plan, plan_of
 from harness.run.read import read_json
 from harness.run.results import read_result
 from reports.analysis import samples
+from reports.analysis.prior import sd_beside_blocks
 from reports.analysis.time_estimates import time_estimates
 from reports.analysis.time_model import TimeModel
 from reports.inputs.experiment import Experiment
@@ -127,7 +128,9 @@ def noise_at_scale(results: Path, plans: Iterable[Plan], scale: str) -> Noise | 
 class Known:
     """Each number with its source in words; None where there is none."""
 
-    sd: float  # of one run's loss: the 80 % upper bound of what was seen, or the era's published
+    # of one run's loss, beside its block where that was seen to help: the 80 % upper bound of what
+    # was seen, or the era's published
+    sd: float
     sd_source: str
     slope: Slope  # loss per step near `steps`
     step_ms: float | None = None
@@ -212,6 +215,10 @@ def _with_runs(assumed: Known, experiment: Experiment, steps: int, where: str) -
     if df >= 1:
         source = f"{len(losses)} runs of the baseline{where}"
         assumed = _with_noise(assumed, Noise(sd=sd, df=df, source=source))
+    paired, df = sd_beside_blocks(samples.of_role(use.runs, "loss"), use.arms)
+    if df >= 1 and upper_sd(paired, df + 1) < sd:
+        source = f"runs of {len(use.arms)} arms beside their blocks{where}, {df} df: pairing helped"
+        assumed = _with_noise(assumed, Noise(sd=paired, df=df, source=source))
     step_ms = _finished(samples.of_role(use.runs, "timing"), baseline)["step_ms"].dropna()
     if len(step_ms):
         assumed = replace(

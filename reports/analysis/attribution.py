@@ -92,6 +92,7 @@ def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribu
     # A ladder knows its first change alone and its last one left out: nothing to compare.
     if max(ways.values(), default=0) < 2:
         return []
+    level = experiment.memory.level(level, len(plan.arms) - 1)
     tables = []
     for judged in _judged_metrics(experiment, [*arms.values()]):
         if judged.judge is not None:
@@ -206,7 +207,7 @@ def contrast_of(y: Array, c: Array, alpha: float, *, anytime: bool = False) -> S
         arm, block = [*range(k)] * n, np.repeat(np.arange(n), k).tolist()
         halves = []
         for error in two_way(y.ravel(), arm, block, c[None, :]).errors:
-            halves.append(float(stats.t.isf(alpha / 2, error.df) * error.se[0]))
+            halves.append(float(stats.t.isf(alpha / 2, error.df[0]) * error.se[0]))
         half = max(halves, default=math.nan)
     return share(value, value - half, value + half)
 

@@ -93,8 +93,17 @@ class Caution(enum.Enum):
         "at its log."
     )
     UNEQUAL_NOISE = (
-        "The arms' own sd differ by more than chance allows: the quieter arms' intervals are wider "
-        "than they need be. In a new experiment declare alters_noise for the noisy change."
+        "The arms' own sd differ by more than chance allows: the quieter arms' intervals hold, "
+        "wider than they need be. More seeds narrow them; alters_noise is for what is known "
+        "before any run."
+    )
+    PRIOR_TOO_SMALL = (
+        "The runs are noisier than the declared prior_noise: intervals of losses may be too "
+        "narrow. Plan a new experiment without it, or with one that fits."
+    )
+    PRIOR_DECLARED_LATE = (
+        "prior_noise was declared or changed after the first launch: intervals are anytime-valid, "
+        "without it. Plan a new experiment to use it."
     )
     SKEWED = (
         "The differences are skewed by more than 2: a sequence may err more often than it says. "

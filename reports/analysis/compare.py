@@ -20,6 +20,7 @@ from reports.analysis.machines import (
 )
 from reports.analysis.node_times import with_unknown_nodes
 from reports.analysis.outcomes import arm_outcomes, noise_floor
+from reports.analysis.prior import prior_cautions, prior_is_late, prior_note, prior_of
 from reports.analysis.published import beside_the_published
 from reports.analysis.remembered import as_remembered, of_the_family
 from reports.analysis.time_estimates import decompositions, time_effects, time_estimates
@@ -133,7 +134,7 @@ def _compared(experiment: Experiment, use: samples.Usable, level: float) -> _Com
         times_at=cut_by_node(samples.at_budget(times, samples.shared_budget(times, use.arms))),
         budget=budget,
         anytime=samples.watched(experiment),
-        level=1 - (1 - level) * experiment.memory.share(len(use.arms) - 1),
+        level=experiment.memory.level(level, len(use.arms) - 1),
         raised=1 / experiment.memory.share(len(use.arms) - 1),
     )
 
@@ -179,7 +180,10 @@ def _compare_samples(
     else:
         m = len(measured)
         noisy = frozenset(arm.name for arm in compared.plan.arms if arm.alters_noise)
-        effects = analyse(measured, of_baseline, level=compared.level, alters_noise=noisy)
+        prior = prior_of(compared.plan) if metric == "val_loss" else None
+        effects = analyse(
+            measured, of_baseline, level=compared.level, alters_noise=noisy, prior=prior
+        )
     shared = _shared(compared, metric, runs, m)
     if effects and metric in MEASURED_TIMES:
         effects = _with_nodes(compared, runs, effects, m)
@@ -257,9 +261,10 @@ def _shared(compared: _Compared, metric: str, runs: pd.DataFrame, n_arms: int) -
 def _follows(compared: _Compared) -> Next:
     """Which analysis would judge what is run next."""
     plan = compared.plan
+    late = samples.extended(plan) or prior_is_late(plan)
     if compared.experiment.memory.lost:
         return Next.FRESH
-    if plan.seeds_rule is not None or samples.extended(plan):
+    if plan.seeds_rule is not None or late:
         return Next.SEQUENCE
     if samples.pending(compared.experiment) > 0:
         return Next.PLANNED
@@ -274,6 +279,7 @@ def _experiment_warnings(compared: _Compared, runs: pd.DataFrame) -> list[Cautio
         warnings.append(Caution.UNFINISHED)
     if samples.extended(plan) and plan.seeds_rule is None:  # a rule adds seeds as planned
         warnings.append(Caution.EXTENDED)
+    warnings += prior_cautions(plan, compared.losses_at, compared.all_arms)
     if not samples.two_phase_verified(experiment, runs, compared.baseline):
         warnings.append(Caution.TWO_PHASE_UNVERIFIED)
     if not plan.confirm:
@@ -326,7 +332,7 @@ def _published(
 
 def _loss_notes(compared: _Compared) -> list[str]:
     """On arms without a loss, and on losses at different steps."""
-    notes = []
+    notes = [] if compared.anytime else prior_note(compared.plan)
     for arm in compared.arms:
         status = compared.losses_at.loc[compared.losses_at["arm"] == arm, "status"]
         if len(status) and (status == "diverged").all():

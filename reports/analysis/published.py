@@ -9,9 +9,10 @@ from harness.run.plan import Plan, PlanArm
 from reports.analysis.time_model import TimeModel
 from reports.analysis.types import PublishedVerdict, PublishedWord
 from reports.inputs.experiment import Experiment
-from reports.inputs.published import POWER, predecessor, published_record
+from reports.inputs.published import predecessor, published_record
 from reports.stats.digits import settled
 from reports.stats.intervals import Estimate
+from reports.stats.repetition import WITHIN_SHARE, gate, of_ratio
 
 # Turns a sequence's reach into the se of which two one-sided tests ask so much
 ONE_SIDED = float(stats.norm.isf(0.05))
@@ -34,60 +35,54 @@ def difference(a: Estimate, b: Estimate) -> Estimate:
     return Estimate(value=a.value - b.value, se=math.hypot(a.se, b.se), df=min(a.df, b.df))
 
 
-def too_uncertain(published: Estimate, margin: float, alpha: float = 0.05) -> bool:
-    """Whether even a perfect measurement of the same effect would seldom pass.
+def too_uncertain(published: Estimate) -> bool:
+    """Whether even a measurement without error would seldom show the same effect.
 
-    The two one-sided tests, less often than POWER."""
-    if not published.se > 0:
-        return False
-    reach = margin / published.se - stats.norm.isf(alpha)
-    return bool(2 * stats.norm.cdf(reach) - 1 < POWER)
+    Seldom: in less than POWER of all cases."""
+    return abs(published.value) < gate() * published.se
 
 
 def judge(
     ours: Estimate,
     published: Estimate,
     *,
-    margin: float,
     alpha: float = 0.05,
     say: Callable[[float], str] = in_percent,
 ) -> Judgement:
     """(verdict, why): the verdicts of PublishedVerdict but the one about testability.
 
-    margin: the largest difference that still is a repetition; say: words a size.
+    say: words a size.
     alpha: of the two tests.
     """
-    if margin <= 0:
-        raise ValueError(
-            f"margin is {margin}, but an equivalence margin must be positive: "
-            "half the published delta is the default"
-        )
-    if too_uncertain(published, margin, alpha):
+    if too_uncertain(published):
         return (
             "published delta too uncertain to test",
-            f"the published effect's own standard error is {say(published.se)}, "
-            f"against a margin of {say(margin)}: even a perfect repetition would seldom pass",
+            f"the published effect's own standard error is {say(published.se)}, and it is "
+            f"{say(abs(published.value))}: even a perfect repetition would seldom pass",
         )
-    d = difference(ours, published)
-    one_sided, two_sided = stats.t.isf(alpha, d.df) * d.se, stats.t.isf(alpha / 2, d.df) * d.se
-    if abs(d.value) + one_sided < margin:
+    most = of_ratio(ours, published, 1 + WITHIN_SHARE)
+    least = of_ratio(ours, published, 1 - WITHIN_SHARE)
+    if most.less < alpha and least.more < alpha:
         return (
             "reproduced",
-            f"two one-sided tests at {alpha:g} place the difference within {say(margin)}",
+            f"two one-sided tests at {alpha:g} place the effect within {WITHIN_SHARE:.0%} of the "
+            "published one",
         )
     our_half = stats.t.isf(alpha / 2, ours.df) * ours.se
     if abs(ours.value) > our_half and ours.value * published.value < 0:
         return "opposite", "the interval of our effect lies wholly on the other side of zero"
-    if abs(d.value) > two_sided:
-        is_smaller = d.value * published.value < 0
+    same = of_ratio(ours, published, 1.0)
+    d = difference(ours, published)
+    if min(same.less, same.more) < alpha / 2:
         return (
-            "smaller" if is_smaller else "larger",
+            "smaller" if same.less < same.more else "larger",
             f"the effects differ by {say(abs(d.value))}, more than their common error allows",
         )
+    two_sided = stats.t.isf(alpha / 2, d.df) * d.se
     return (
         "not resolved",
-        f"the effects differ by {say(d.value)} with a 95 % error of {say(two_sided)}, "
-        f"against a margin of {say(margin)}",
+        f"the effects differ by {say(d.value)} with a 95 % error of {say(two_sided)}, and a "
+        f"repetition's may by {WITHIN_SHARE:.0%} of the published one",
     )
 
 
@@ -111,20 +106,17 @@ def published_verdict(
     *,
     ours: Estimate | None,
     not_testable: str = "",
-    margin: float | None = None,
 ) -> PublishedVerdict:
     """Beside the published delta of `record` against `against`.
 
     ours: the log ratio of times to target, None where not resolved; not_testable: why nothing can
-    be said here; margin: in log time, by default half the published delta.
+    be said here.
     arm: whose figures these are.
     """
     new, old = published_record(record), published_record(against)
     delta = math.log(new.time_s / old.time_s)
     published = Estimate(value=delta, se=math.hypot(new.log_time_se, old.log_time_se))
-    if margin is None:
-        margin = abs(delta) / 2
-    verdict, why = _testable_verdict(ours, published, not_testable, margin)
+    verdict, why = _testable_verdict(ours, published, not_testable)
     percent, percent_low, percent_high = None, None, None
     if ours is not None:
         our_half = stats.t.isf(0.025, ours.df) * ours.se
@@ -147,19 +139,17 @@ def published_verdict(
         published_s=new.time_s - old.time_s,
         published_s_error=1.96 * error_s,
         n_published=(new.n, old.n),
-        margin_percent=100 * margin,
+        margin_percent=100 * WITHIN_SHARE * abs(delta),
     )
 
 
-def _testable_verdict(
-    ours: Estimate | None, published: Estimate, not_testable: str, margin: float
-) -> Judgement:
+def _testable_verdict(ours: Estimate | None, published: Estimate, not_testable: str) -> Judgement:
     if not_testable:
         return "not testable here", not_testable
     if ours is not None:
-        return judge(ours, published, margin=margin)
-    if too_uncertain(published, margin):
-        return judge(Estimate(value=0.0, se=0.0), published, margin=margin)
+        return judge(ours, published)
+    if too_uncertain(published):
+        return judge(Estimate(value=0.0, se=0.0), published)
     return "not resolved", "the time to target of arm or baseline is not resolved here"
 
 
@@ -181,7 +171,6 @@ def beside_the_published(
         arm,
         ours=_own_effect(time_model, arm, anytime=anytime),
         not_testable=not_testable,
-        margin=_margin_in_log_time(plan, time_model),
     )
 
 
@@ -226,20 +215,6 @@ def _own_effect(time_model: TimeModel, arm: str, *, anytime: bool) -> Estimate |
         reach = max(ends[1] - ours.value, ours.value - ends[0])
         ours = Estimate(value=ours.value, se=reach / ONE_SIDED)
     return ours if math.isfinite(ours.se) else None
-
-
-def _margin_in_log_time(plan: Plan, time_model: TimeModel) -> float | None:
-    """The plan's margin in seconds as one in log time.
-
-    None where it is of another metric than time and says nothing here, or where the baseline's time
-    is not known: half the published delta then."""
-    if plan.margin is None or plan.primary != "time_to_target" or time_model.model is None:
-        return None
-    log_step = time_model.log_step(time_model.arms[0])
-    if log_step is None:
-        return None
-    log_steps = time_model.model.log_steps(0)
-    return plan.margin / math.exp(log_steps.value + log_step.value - math.log(1e3))
 
 
 def _percent(log_ratio: float) -> float:

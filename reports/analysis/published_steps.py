@@ -104,7 +104,7 @@ def _step(
     metric: Literal["val_loss", "step_ms"],
     runs: pd.DataFrame,
 ) -> Step:
-    """The rung on a metric; the margin is half the published effect."""
+    """The rung on a metric."""
     published = rung.loss if metric == "val_loss" else rung.log_step
     say = in_nats if metric == "val_loss" else in_percent
     ours, missing = own_effect(runs, (rung.after, rung.before), metric)
@@ -118,8 +118,7 @@ def _step(
     elif ours is None:
         verdict, why = "not resolved", missing
     else:
-        margin = max(abs(published.value) / 2, 1e-9)
-        verdict, why = judge(ours, published, margin=margin, say=say)
+        verdict, why = judge(ours, published, say=say)
     return Step(
         change=rung.change,
         metric=metric,

@@ -19,6 +19,7 @@ from reports.analysis.machines import (
     nodes_unknown,
     same_machine,
 )
+from reports.analysis.prior import prior_is_late
 from reports.analysis.types import LOSSES
 from reports.inputs.experiment import Experiment
 from reports.stats.contrasts import Sample
@@ -208,11 +209,12 @@ def extended(plan: Plan) -> bool:
 def watched(experiment: Experiment) -> bool:
     """Whether intervals must hold however often one looks.
 
-    For a stopping rule, runs still to come, seeds added since the first launch, or other seeds that
-    were seen before."""
-    if experiment.plan.seeds_rule is not None or experiment.memory.changed:
+    For a stopping rule, runs still to come, seeds or a noise added since the first launch, or other
+    seeds that were seen before."""
+    plan = experiment.plan
+    if plan.seeds_rule is not None or experiment.memory.changed or prior_is_late(plan):
         return True
-    return pending(experiment) > 0 or extended(experiment.plan)
+    return pending(experiment) > 0 or extended(plan)
 
 
 def outliers(runs: pd.DataFrame, arm: str) -> tuple[str, ...]:

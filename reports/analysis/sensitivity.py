@@ -73,6 +73,7 @@ def sensitivities(experiment: Experiment, *, level: float = 0.95) -> list[Sensit
     design = plan.by_arm[plan.baseline].of
     points = _arms_by_point(plan, design)
     noisy = frozenset(arm.of for arm in plan.arms if arm.alters_noise)
+    level = experiment.memory.level(level, len(plan.arms) - 1)
     effects: dict[str, list[PointEffect]] = {}
     for point, arms in points.items():
         share = 1 - (1 - level) / len(points)

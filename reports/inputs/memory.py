@@ -44,6 +44,10 @@ class Memory:
         """Of the error rate of the whole family, what falls to so many of its changes."""
         return min(1.0, n_arms / self.family) if self.family else 1.0
 
+    def level(self, level: float, n_arms: int) -> float:
+        """Of so many changes together, where those of the whole family are to hold at `level`."""
+        return 1 - (1 - level) * self.share(n_arms)
+
 
 @dataclass(kw_only=True)
 class _Question:

@@ -16,8 +16,6 @@ import numpy as np
 from reports.inputs.noise import PUBLISHED, benchmark_noise
 
 RUNS = PUBLISHED / "official_runs.csv"
-# A published delta that a perfect measurement would confirm less often is too uncertain to test.
-POWER = 0.8
 ERA_SD = ((14, 0.004), (18, 0.002))  # up to this record: one run's sd of the final loss, from logs
 # The slope of late 2024 as d loss / d log N: 0.19; recipes of 2026 (0.0145 per 100 at 1300) agree.
 NATS_PER_LOG_STEP = 0.0037 / 100 * 5100

@@ -56,7 +56,8 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     finished = at_budget(runs[runs["status"] == "finished"], outcome.budget)
     effects = []
     if not experiment.memory.lost:
-        effects = interplay(finished, plan, anytime=outcome.anytime)
+        level = experiment.memory.level(0.95, len(plan.arms) - 1)
+        effects = interplay(finished, plan, level=level, anytime=outcome.anytime)
     budgets = None
     if not plan.evidence:
         budgets = budget_figure(runs, outcome, palette, unit=unit, target=target)

@@ -65,8 +65,8 @@ GENERAL_WORDS = (
     (
         "look",
         (
-            "Each time results were judged before all planned runs were there; more looks make "
-            "intervals wider."
+            "Each time results were judged before all planned runs were there; after the first the "
+            "intervals are sequences, which are wider and hold for any number of looks."
         ),
     ),
     (

@@ -2,7 +2,8 @@
 
 `analyse` chooses by the design and by what the plan declares, never by the values:
     blocks          two-way model arm + block, the larger of two errors (reports/stats/two_way.py),
-                    max-t over the arms, at every number of blocks from 2 on
+                    max-t over the arms, at every number of blocks from 2 on; variances moderated
+                    where the plan declares a prior (reports/stats/moderated.py)
     no blocks       Welch's t per arm, widened (reports/stats/unblocked.py), Holm
     alters_noise    an arm declared so is not pooled: paired t, and its share of the error rate
     diverged runs   permuted worst-rank trimmed mean (reports/stats/outcomes.py), and its share
@@ -18,6 +19,7 @@ import numpy as np
 from scipy import stats
 
 from reports.stats.intervals import Estimate
+from reports.stats.moderated import Prior
 from reports.stats.outcomes import permuted_effect
 from reports.stats.simultaneous import Array, agree_with_holm, holm, max_t_p, max_t_quantile
 from reports.stats.two_way import Errors, TwoWay, two_way
@@ -29,6 +31,7 @@ class Method(enum.StrEnum):
 
     TWO_WAY = "two-way model, max-t"
     TWO_WAY_SHARED = "two-way model, Bonferroni"
+    MODERATED = "two-way model with moderated variance, max-t"
     PAIRED = "paired t, Holm"
     WELCH = "Welch t, Holm"
     PERMUTED = "permuted worst-rank trimmed mean, Holm"
@@ -128,15 +131,17 @@ def analyse(
     *,
     level: float = 0.95,
     alters_noise: frozenset[str] = frozenset(),
+    prior: Prior | None = None,
 ) -> dict[str, Effect]:
     """Effect of every arm that has a value, by the declared analysis at simultaneous `level`.
 
-    alters_noise: arms that are declared to have a variance of their own."""
+    alters_noise: arms that are declared to have a variance of their own; prior: what the plan
+    declares of one run's noise, by which the two-way model's variances are moderated."""
     if not arms:
         return {}
     alpha, m = 1 - level, len(arms)
     pooled = _names_to_pool(arms, baseline, alters_noise)
-    effects = _pooled(arms, baseline, pooled, alpha * len(pooled) / m)
+    effects = _pooled(arms, baseline, pooled, alpha * len(pooled) / m, prior)
     rest = {name: sample for name, sample in arms.items() if name not in effects}
     effects |= _separate(rest, baseline, alpha, m)
     return {name: effects[name] for name in arms}
@@ -170,18 +175,26 @@ class _Judged:
     half: Array
     p: Array
     se: Array
-    df: float
+    df: Array
 
 
 def _pooled(
-    arms: Mapping[str, Sample], baseline: Sample, names: Sequence[str], alpha: float
+    arms: Mapping[str, Sample],
+    baseline: Sample,
+    names: Sequence[str],
+    alpha: float,
+    prior: Prior | None,
 ) -> dict[str, Effect]:
     """The named arms by the two-way model at simultaneous `alpha`."""
     if not names:
         return {}
     fitted = two_way_of([_blocked(baseline), *(arms[name] for name in names)])
     share = len(arms) / len(names)
-    answers = [_judged(fitted, errors, 1 - alpha, share) for errors in fitted.errors]
+    errors, method = fitted.errors, Method.TWO_WAY
+    if prior is not None:
+        errors = tuple(prior.moderated(error, fitted.scale) for error in errors)
+        method = Method.MODERATED
+    answers = [_judged(fitted, error, 1 - alpha, share) for error in errors]
     effects = {}
     for i, name in enumerate(names):
         delta = float(fitted.delta[i])
@@ -192,10 +205,10 @@ def _pooled(
             continue
         wider = _widest(answers, i)
         effects[name] = effect_of(
-            Estimate(value=delta, se=float(wider.se[i]), df=wider.df),
+            Estimate(value=delta, se=float(wider.se[i]), df=float(wider.df[i])),
             float(wider.half[i]),
             float(max(answer.p[i] for answer in answers)),
-            Method.TWO_WAY,
+            method,
             n_blocks=n_blocks,
             correlation=r,
         )
@@ -217,9 +230,12 @@ def two_way_of(samples: Sequence[Sample], contrasts: Array | None = None) -> Two
 
 def _judged(fitted: TwoWay, errors: Errors, level: float, share: float) -> _Judged:
     """share: of the whole family's arms to those that are pooled, by which p is raised."""
-    half = max_t_quantile(level, fitted.corr, errors.df) * errors.se
     t = fitted.delta / np.maximum(errors.se, 1e-300)
-    p = np.minimum(1, share * max_t_p(t, fitted.corr, errors.df))
+    half, p = np.empty_like(t), np.empty_like(t)
+    for df in np.unique(errors.df):
+        of_it = errors.df == df
+        half[of_it] = max_t_quantile(level, fitted.corr, float(df)) * errors.se[of_it]
+        p[of_it] = np.minimum(1, share * max_t_p(t[of_it], fitted.corr, float(df)))
     return _Judged(half=half, p=p, se=errors.se, df=errors.df)
 
 

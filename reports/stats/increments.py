@@ -56,10 +56,10 @@ def increments(
         delta = float(fitted.delta[i])
         answers = []
         for error in fitted.errors:
-            se = float(error.se[i])
-            half = float(stats.t.isf(alpha / 2, error.df)) * se
-            p = min(1.0, m * float(2 * stats.t.sf(abs(delta) / max(se, 1e-300), error.df)))
-            answers.append((half, p, Estimate(value=delta, se=se, df=error.df)))
+            se, df = float(error.se[i]), float(error.df[i])
+            half = float(stats.t.isf(alpha / 2, df)) * se
+            p = min(1.0, m * float(2 * stats.t.sf(abs(delta) / max(se, 1e-300), df)))
+            answers.append((half, p, Estimate(value=delta, se=se, df=df)))
         if not answers:
             effects[arm, before] = difference_only(delta, n_blocks=n_blocks, correlation=r)
             continue

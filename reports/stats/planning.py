@@ -7,7 +7,7 @@ law, and drawn experiments stand for it.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy import optimize, stats
 from scipy.special import ndtr
 
 from reports.stats.loss_model import Slope
+from reports.stats.moderated import Prior
 from reports.stats.sequential import critical_t
 from reports.stats.simultaneous import Array, max_t_quantile, power_of_t
 from reports.stats.two_way import drawn_squares, split_variances
@@ -75,15 +76,24 @@ def _shared_baseline(n_arms: int) -> Array:
 
 
 @lru_cache(maxsize=1024)
-def _drawn_detectable(n: int, n_arms: int, power: float, level: float) -> float:
+def _drawn_detectable(
+    n: int, n_arms: int, power: float, level: float, prior: Prior | None = None
+) -> float:
     """Difference in sds of one run that the two-way model finds in one of several arms.
 
     By its half widths in drawn experiments: they come from residuals, independent of the means."""
-    critical, _ = planned_critical(n, n_arms, level)
+    critical, own_df = planned_critical(n, n_arms, level)
     drawn = drawn_squares(np.random.default_rng(20250101), DRAWN, n, n_arms + 1)
     one, own, rest = split_variances(*drawn, n, n_arms + 1)
-    pooled = max_t_quantile(level, _shared_baseline(n_arms), float((n - 1) * n_arms))
-    by_one, by_own = pooled * np.sqrt(2 * one), critical * np.sqrt((own + rest).max(1))
+    df, either = float((n - 1) * n_arms), (own + rest).max(1)
+    if prior is not None:
+        one, either = prior.variance(one, df), prior.variance(either, own_df, math.sqrt(2))
+        df = df + prior.df
+        critical = max_t_quantile(level, _shared_baseline(n_arms), own_df + prior.df)
+    pooled = max_t_quantile(level, _shared_baseline(n_arms), df)
+    by_one, by_own = pooled * np.sqrt(2 * one), critical * np.sqrt(either)
+    if n_arms == 1:
+        by_own = by_one  # one error: the paired t test
     half = np.maximum(by_one, by_own) / math.sqrt(2)
 
     def lack(shift: float) -> float:
@@ -97,21 +107,24 @@ def plan_detectable(
     sd: float,
     n: int,
     n_arms: int,
-    power: float = 0.8,
     level: float = 0.95,
     slope: Slope | None = None,
     step_ms: float | None = None,
     anytime: bool = False,
+    prior: Prior | None = None,
 ) -> Detectable:
     """The smallest difference of an experiment with its own analysis.
 
-    Independent runs are assumed, pairing can only help.
+    Independent runs are assumed, but for what `sd` knows of pairing.
     sd: of one run's loss; n: seeds per arm; slope, step_ms: what turns a loss into steps and
     seconds; anytime: n is the most an adaptive design may reach, and what it decides by then
     counts.
-    n_arms: compared with the baseline. power: of finding it. level: of the intervals.
+    n_arms: compared with the baseline. level: of the intervals. prior: noise of a loss that the
+    plan declares.
     """
-    loss = _detectable_loss(sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime)
+    loss = _detectable_loss(
+        sd=sd, n=n, n_arms=n_arms, power=0.8, level=level, anytime=anytime, prior=prior
+    )
     steps, seconds = None, None
     if loss is not None and slope is not None and slope.per_step > 0:
         steps = loss / slope.per_step
@@ -129,11 +142,21 @@ def plan_detectable(
 
 
 def _detectable_loss(
-    *, sd: float, n: int, n_arms: int, power: float, level: float, anytime: bool
+    *,
+    sd: float,
+    n: int,
+    n_arms: int,
+    power: float,
+    level: float,
+    anytime: bool,
+    prior: Prior | None,
 ) -> float | None:
     """None where so few seeds decide nothing."""
     if n < 2:
         return None
+    if not anytime and prior is not None:
+        of_this_sd = replace(prior, sd=prior.sd / sd)
+        return sd * _drawn_detectable(n, n_arms, power, level, of_this_sd)
     if not anytime and n_arms > 1:
         return sd * _drawn_detectable(n, n_arms, power, level)
     of_one = _t_detectable(n, n_arms, power, level, anytime)
@@ -159,11 +182,13 @@ def seeds_needed(
     power: float = 0.8,
     level: float = 0.95,
     anytime: bool = False,
+    prior: Prior | None = None,
 ) -> int | None:
     """Smallest n that detects `difference`; None above MAX_SEEDS.
 
     sd: of one run, in the unit of `difference`. n_arms: compared with the baseline. power: of
     finding it. level: of the intervals. anytime: n is the most an adaptive design may reach.
+    prior: noise of a loss that the plan declares.
     """
     if not 0 < difference < math.inf:
         raise ValueError(
@@ -172,7 +197,7 @@ def seeds_needed(
 
     def enough(n: int) -> bool:
         loss = _detectable_loss(
-            sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime
+            sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime, prior=prior
         )
         return loss is not None and loss <= difference
 

@@ -22,10 +22,10 @@ from reports.stats.simultaneous import Array
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Standard errors (m,) with their df; in ragged designs the least certain contrast's."""
+    """Standard errors of contrasts with their df, (m,) each: a missing run is its arm's alone."""
 
     se: Array
-    df: float
+    df: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,7 @@ class TwoWay:
 
     delta: Array
     corr: Array
+    scale: Array  # (m,) of a contrast's standard error to one run's sd, at equal noise
     errors: tuple[Errors, ...]
 
 
@@ -70,7 +71,7 @@ def two_way(
     rounding = 1e-24 * df * max(1.0, float(np.abs(values).max()) ** 2)
     errors: tuple[Errors, ...] = ()
     if df >= 1 and rss > rounding:
-        one = Errors(se=scale * np.sqrt(rss / df), df=float(df))
+        one = Errors(se=scale * np.sqrt(rss / df), df=np.full(len(scale), float(df)))
         second = _second_error(
             holds=contrasts != 0,
             weights=to_contrast**2 @ member.T,
@@ -82,6 +83,7 @@ def two_way(
     return TwoWay(
         delta=to_contrast @ values,
         corr=unscaled / np.outer(scale, scale),
+        scale=scale,
         errors=errors,
     )
 
@@ -100,11 +102,11 @@ def _second_error(
         answer = _with_its_own_variance(arm, holds[:, arm], weights, kept, rss)
         if answer is not None:
             variances.append(answer[0])
-            dfs.append(answer[1].min())
+            dfs.append(answer[1])
     if not variances:
         return None
-    least_df = min(float(min(dfs)), df * noisy_share(k))
-    return Errors(se=np.sqrt(np.max(variances, axis=0)), df=round(least_df, 9))
+    least_df = np.minimum(np.min(dfs, axis=0), df * noisy_share(k))
+    return Errors(se=np.sqrt(np.max(variances, axis=0)), df=np.round(least_df, 9))
 
 
 def noisy_share(k: int) -> float:

@@ -24,12 +24,18 @@ class Spread:
 
 
 def check_blocks(
-    table: Table, here: Sequence[str], printed: Mapping[str, Mapping[str, Printed]], m: float
+    table: Table,
+    here: Sequence[str],
+    printed: Mapping[str, Mapping[str, Printed]],
+    m: float,
+    prior: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
     """Complete blocks.
 
     The errors by their formulas, the printed half width must have the level at the largest one.
     m: arms of the family, of which those here spend their share of the error.
+    prior: the noise that the plan declares beforehand, of these values.
+    printed: what the page shows of each arm.
     """
     if not here:
         return
@@ -46,6 +52,8 @@ def check_blocks(
     differences = y[1:].mean(1) - y[0].mean()
     for arm, difference, variance in zip(here, differences, variances[1:], strict=True):
         errors = errors_of(residuals, max(variances[0], variance))
+        if prior is not None:
+            errors = [averaged(error, prior, len(shared)) for error in errors]
         ends: tuple[float | None, ...] = (None, None)
         part = printed[arm].get(f"{table.metric}.interval")
         if part is not None:
@@ -90,6 +98,13 @@ def errors_of(residuals: np.ndarray[Any, Any], variance: float) -> list[Spread]:
     if variance > 0:
         errors.append(Spread(se=math.sqrt(variance / n), df=4.0 * (n - 1) * (k - 1) / (k + 2)))
     return errors
+
+
+def averaged(error: Spread, prior: Mapping[str, Any], n: int) -> Spread:
+    """With the prior's variance of a difference over n blocks, weighted by degrees of freedom."""
+    df = error.df + prior["df"]
+    square = error.df * error.se**2 + prior["df"] * 2 * prior["sd"] ** 2 / n
+    return Spread(se=math.sqrt(square / df), df=df)
 
 
 def places(end: float | None, difference: float, metric: str) -> tuple[float, ...]:

@@ -64,7 +64,7 @@ def check_effects(
             )
     if memory.get("lost"):
         return  # rendered.py knows which intervals there must not be
-    raised = max(1.0, (memory.get("family") or 0) / max(1, len(arms)))
+    raised = raised_by(memory, len(arms))
     if anytime:
         yield from check_sequences(table, here, printed, len(arms) * raised)
         return
@@ -79,8 +79,15 @@ def check_effects(
     elif not table.n_blocks():
         yield from check_separate(table, here, printed, m)
     elif table.n_blocks() >= 2 and table.complete():
-        yield from check_blocks(table, [arm for arm in here if arm not in noisy], printed, m)
+        prior = plan.get("prior_noise") if metric == "val_loss" else None
+        pooled = [arm for arm in here if arm not in noisy]
+        yield from check_blocks(table, pooled, printed, m, prior)
         yield from check_separate(table, [arm for arm in here if arm in noisy], printed, m)
+
+
+def raised_by(memory: Embedded, n_arms: int) -> float:
+    """How many changes the family has for each of these."""
+    return max(1.0, (memory.get("family") or 0) / max(1, n_arms))
 
 
 def estimate(table: Table, arm: str, *, anytime: bool) -> float | None:
@@ -201,8 +208,8 @@ def fitting_words(
 def is_anytime(plan: Embedded, rows: Sequence[Row], memory: Embedded) -> bool:
     """Whether the page must show sequences.
 
-    A stopping rule, runs still to come, seeds added after the first launch, or other ones that
-    were seen before. memory: of what was seen.
+    A stopping rule, runs still to come, seeds or a noise added after the first launch, or other
+    seeds that were seen before. memory: of what was seen.
     """
     if plan.get("seeds_rule"):
         return True
@@ -211,5 +218,8 @@ def is_anytime(plan: Embedded, rows: Sequence[Row], memory: Embedded) -> bool:
     locks = plan.get("locks") or []
     if not locks:
         return False
-    first = (locks[0].get("plan") or {}).get("seeds")
+    declared = locks[0].get("plan") or {}
+    if declared.get("prior_noise") != plan.get("prior_noise"):
+        return True
+    first = declared.get("seeds")
     return first is not None and len(plan.get("seeds") or ()) > len(first)

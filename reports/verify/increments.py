@@ -42,16 +42,18 @@ def check_increments(
     printed: Mapping[str, Mapping[str, Printed]],
     plan: Embedded,
     *,
+    raised: float,
     anytime: bool,
 ) -> Iterator[str]:
     """Sentences on own parts that are printed otherwise than the rows give.
 
-    rows: outcomes compared on this metric, without copies; anytime: whether it shows sequences.
+    rows: outcomes compared on this metric, without copies; raised: by how much the family of the
+    memory is larger than the ladder; anytime: whether it shows sequences.
     """
     rungs = planned_rungs(plan)
     if not rungs:
         return
-    m, key = len(rungs) - 1, f"{OWN}{metric}"
+    m, key = (len(rungs) - 1) * raised, f"{OWN}{metric}"
     if anytime:
         for below, above in pairwise(rungs):
             if f"{key}.effect" in printed[above]:

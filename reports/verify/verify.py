@@ -21,7 +21,7 @@ from harness.errors import UserError
 from reports.inputs.published_experiments import published_experiment
 from reports.page.embed import embed_experiment, plain, table_rows
 from reports.page.version import WRITTEN_BY, version
-from reports.verify.effects import check_effects, check_word, is_anytime
+from reports.verify.effects import check_effects, check_word, is_anytime, raised_by
 from reports.verify.files import check_memory, check_results
 from reports.verify.headline import check_headline
 from reports.verify.increments import check_increments
@@ -104,8 +104,11 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
         compared = compared_rows(outcomes_of(data, rows), arms, role)
         anytime = is_anytime(plan, rows, memory)
         yield from check_effects(metric, compared, printed, plan, memory=memory, anytime=anytime)
-        if (memory.get("family") or 0) < len(arms):  # else rendered.py makes them again
-            yield from check_increments(metric, compared, printed, plan, anytime=anytime)
+        if not memory.get("lost"):  # else rendered.py knows that there must be none
+            raised = raised_by(memory, len(arms) - 1)
+            yield from check_increments(
+                metric, compared, printed, plan, raised=raised, anytime=anytime
+            )
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)

@@ -1,6 +1,7 @@
 """python -m tests.proof [replications [part ...]]: run the study and write its table into docs/statistics.md.
 
-Between the markers; with the names of parts (tests/proof/study.py) their rows alone are made again."""
+Between the markers; with the names of parts (tests/proof/study.py) their rows alone are made again. The numbers of seeds for the
+same power follow from its rows (tests/proof/sizes.py)."""
 
 import re
 import sys
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.proof.row import Row, falls
+from tests.proof.sizes import SIZES_BEGIN, SIZES_END, sizes_table
 from tests.proof.study import PARTS
 
 DOCS = Path(__file__).parents[2] / "docs" / "statistics.md"
@@ -75,6 +77,13 @@ def main(replications: int = 10_000, *names: str) -> int:
         return 2
     body = re.sub(
         f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{table(rows)}\n{END}", text, flags=re.DOTALL
+    )
+    sizes = sizes_table(rows)
+    body = re.sub(
+        f"{SIZES_BEGIN}.*?{SIZES_END}",
+        lambda _: f"{SIZES_BEGIN}\n{sizes}\n{SIZES_END}",
+        body,
+        flags=re.DOTALL,
     )
     DOCS.write_text(body, encoding="utf-8")
     missed = [(row, row.misses()) for row in rows if row.misses()]

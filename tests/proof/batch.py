@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from reports.stats.moderated import Prior
 from reports.stats.sequential import MOST_REACH, critical_t
 from reports.stats.simultaneous import max_t_quantile
 from reports.stats.two_way import noisy_share, split_variances
@@ -77,7 +78,11 @@ def running_ends(d_RN: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray
 
 
 def declared_analysis(
-    y_RNK: np.ndarray, *, level: float = 0.95, noisy: frozenset[int] = frozenset()
+    y_RNK: np.ndarray,
+    *,
+    level: float = 0.95,
+    noisy: frozenset[int] = frozenset(),
+    prior: Prior | None = None,
 ) -> Batch:
     """Blocked experiments; `noisy` numbers the arms (from 0) declared alters_noise."""
     _, n, k = y_RNK.shape
@@ -92,10 +97,14 @@ def declared_analysis(
         corr, level = 0.5 * (np.eye(m_in) + 1), 1 - alpha * m_in / m
         one, by_arm = drawn_variances(whole)
         either = np.maximum(by_arm[:, :1], by_arm[:, 1:])
-        half = np.maximum(
-            max_t_quantile(level, corr, (n - 1) * m_in) * np.sqrt(2 * one[:, None] / n),
-            max_t_quantile(level, corr, 4 * (n - 1) * m_in / (m_in + 3)) * np.sqrt(either / n),
-        )
+        df, own_df, more = (n - 1) * m_in, 4 * (n - 1) * m_in / (m_in + 3), 0.0
+        if prior is not None:
+            one, either = prior.variance(one, df), prior.variance(either, own_df, np.sqrt(2))
+            more = prior.df
+        half = max_t_quantile(level, corr, df + more) * np.sqrt(2 * one[:, None] / n)
+        if m_in > 1 or prior is None:  # of two arms there is one error
+            own_half = max_t_quantile(level, corr, own_df + more) * np.sqrt(either / n)
+            half = np.maximum(half, own_half)
         low[:, pooled], high[:, pooled] = delta[:, pooled] - half, delta[:, pooled] + half
     if len(own):
         part = _separate(d_RNM[:, :, own], delta[:, own], alpha, m, np.arange(len(own)))

@@ -9,7 +9,9 @@ COVERAGE, FAMILY, WIDTH, POWER = 0.93, 0.05, 1.5, 0.80
 FAR = "noise far from equal"  # kinds that show what is lost far outside of what is promised
 FAR_FAMILY = {"3": 0.075}  # by blocks
 FAR_FAMILY_ELSE = 0.06
-BEYOND = "no noise in the baseline: beyond the condition"  # is shown, and has no bar
+BEYOND_CONDITION = "beyond the condition"  # is shown, with a bar of what it costs at most
+BEYOND_FAMILY = {"difference": 0.10, "anytime-valid, 1 arm": 0.15, "anytime-valid, 4 arms": 0.30}
+BEYOND = f"no noise in the baseline: {BEYOND_CONDITION}"
 POWER_ROWS = (
     "power, "  # kinds that begin so show how power grows with n, and have no bar but that it does
 )
@@ -31,8 +33,8 @@ class Row:
     power: float | None = None
 
     def _family_bar(self) -> float:
-        if BEYOND in self.noise:
-            return 1.0
+        if BEYOND_CONDITION in self.noise:
+            return next(bar for kind, bar in BEYOND_FAMILY.items() if self.kind.startswith(kind))
         return FAR_FAMILY.get(self.n, FAR_FAMILY_ELSE) if FAR in self.kind else FAMILY
 
     def misses(self) -> list[str]:

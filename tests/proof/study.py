@@ -7,11 +7,8 @@ import numpy as np
 from scipy import stats
 
 from reports.analysis.outcomes import noise_floor
-from reports.analysis.published import judge
 from reports.analysis.samples import TWO_PHASE_MARGIN, equivalent
 from reports.inputs.published import NATS_PER_LOG_STEP, PublishedRecord, era_sd
-from reports.stats.contrasts import Sample, analyse
-from reports.stats.intervals import Estimate
 from reports.stats.outcomes import exact_rate, labels, permuted_effect, trimmed_differences
 from reports.stats.planning import planned_critical
 from reports.stats.sequential import critical_t, rate_sequence
@@ -24,9 +21,12 @@ from tests.proof.batch import (
     running_h,
     unblocked_interval,
 )
+from tests.proof.missing import missing
+from tests.proof.moderated import moderated
 from tests.proof.next_step import next_steps
 from tests.proof.nodes import nodes
 from tests.proof.patterns import far_noise, power_by_n
+from tests.proof.repetitions import repetitions
 from tests.proof.row import AT_MOST, BEYOND, SIZES, Row
 from tests.proof.shares import anytime_shares, ladders, shares, time_shares
 from tests.proof.times import anytime_times, times
@@ -97,29 +97,6 @@ def _oracle_half(n: int, sd: np.ndarray) -> np.ndarray:
     corr = sd[0] ** 2 / np.sqrt(np.outer(variance, variance))
     np.fill_diagonal(corr, 1.0)
     return max_t_quantile(0.95, corr, (n - 1) * m) * np.sqrt(variance / n)
-
-
-def ragged(r: int) -> Iterator[Row]:
-    """A run is missing from two to five blocks: three arms without effect, by production code."""
-    r = max(r // 5, 200)
-    for n in (3, 5):
-        for noise, sd in (
-            ("equal, a run missing", np.ones(4)),
-            ("baseline 2 x, a run missing", np.array([2, 1, 1, 1.0])),
-        ):
-            rng, held = np.random.default_rng([15, n, len(noise)]), np.zeros((r, 3), bool)
-            for k in range(r):
-                y = rng.normal(size=(n, 4)) * sd
-                samples = [
-                    Sample(values=y[j == 3 :, j], blocks=tuple(range(j == 3, n))) for j in range(4)
-                ]
-                found = analyse({f"a{j}": samples[j] for j in (1, 2, 3)}, samples[0])
-                held[k] = [
-                    e.low is not None and e.high is not None and e.low <= 0 <= e.high
-                    for e in found.values()
-                ]
-            yield Row(kind="difference, simultaneous over 3 arms", n=str(n), noise=noise, replications=r,
-                      coverage=float(held.mean(0).min()), simultaneous=float(held.all(1).mean()))  # fmt: skip
 
 
 UNBLOCKED = (
@@ -299,31 +276,6 @@ def diverged(r: int) -> Iterator[Row]:
                   coverage=covered / r)  # fmt: skip
 
 
-def equivalence(r: int) -> Iterator[Row]:
-    """'reproduced' printed although the true difference is the margin: at most 5 %."""
-    r = max(r, 5_000)  # its error is so near 5 % that fewer do not tell
-    for n in SIZES:
-        rng = np.random.default_rng([10, n])
-        margin, se = 0.05, 0.05 / 8
-        own = rng.normal(-0.10 + margin, se, r)
-        scale = np.sqrt(rng.chisquare(2 * n - 2, r) / (2 * n - 2))
-        published = rng.normal(-0.10, se, r)
-        said = [
-            judge(
-                Estimate(value=o, se=se * s, df=2 * n - 2), Estimate(value=p, se=se), margin=margin
-            )[0]
-            == "reproduced"
-            for o, s, p in zip(own, scale, published, strict=True)
-        ]
-        yield Row(
-            kind="'reproduced' at the margin",
-            n=str(n),
-            noise="equal",
-            replications=r,
-            family_error=float(np.mean(said)),
-        )
-
-
 def packed(r: int) -> Iterator[Row]:
     """'verified' printed although whole-node losses differ from packed ones by the margin: at most 5 %."""
     r = max(r // 4, 200)
@@ -401,6 +353,6 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
 
 
 PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
-    families, far_noise, power_by_n, next_steps, ragged, unblocked, axes, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
-    anytime_shares, diverged, equivalence, packed, published_deltas, descriptions,
+    families, far_noise, power_by_n, moderated, next_steps, missing, unblocked, axes, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
+    anytime_shares, diverged, repetitions, packed, published_deltas, descriptions,
 )  # fmt: skip

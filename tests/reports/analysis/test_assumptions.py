@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -16,6 +17,7 @@ from reports.analysis.assumptions import (
     same_baseline,
 )
 from reports.analysis.compare import compare_all
+from reports.analysis.prior import sd_beside_blocks
 from reports.inputs.load import load
 from reports.inputs.published import era_sd
 from reports.stats.loss_model import Slope
@@ -117,7 +119,8 @@ def test_an_experiment_with_the_same_baseline_lends_noise_slope_and_step_time(tm
     )
     assert (lent.sd, lent.slope.per_step, lent.step_ms) == (own.sd, own.slope.per_step, own.step_ms)
     assert (
-        all("of the baseline in explored" in s for s in (lent.sd_source, lent.step_source))
+        "runs of 2 arms beside their blocks in explored" in lent.sd_source
+        and "of the baseline in explored" in lent.step_source
         and "explored" in lent.slope.source
     )
     assert lent.n_star == () and not lent.bracketed and own.bracketed  # targets may differ
@@ -138,13 +141,18 @@ def test_own_runs_take_their_place(tmp_path):
     experiment = load("split", tmp_path)
     k = nearest_known(experiment, **PLACE)
     base = experiment.runs[experiment.runs["arm"] == "base"]
+    losses = experiment.runs.pivot_table(
+        index="block", columns=["arm", "budget"], values="val_loss"
+    )
     within = math.sqrt(
-        base.groupby("budget")["val_loss"].var().mean()
+        (losses["good"] - losses["base"]).var().mean() / 2
     )  # equal sizes: pooled is the mean
     assert (
         k.sd == pytest.approx(within * math.sqrt(9 / stats.chi2.ppf(0.2, 9)))
-        and "from 12 runs" in k.sd_source
+        and "runs of 2 arms beside their blocks, 9 df: pairing helped" in k.sd_source
     )
+    # the fixture's runs of a block share half of their variance
+    assert k.sd < math.sqrt(base.groupby("budget")["val_loss"].var().mean())
     assert k.step_ms == pytest.approx(stats.gmean(base["step_ms"])) and "measured" in k.step_source
     fitted = compare_all(experiment).times["base"]
     assert (
@@ -152,6 +160,23 @@ def test_own_runs_take_their_place(tmp_path):
     )
     assert k.bracketed and k.n_star == pytest.approx(
         [t.n_star for t in compare_all(experiment).times.values()]
+    )
+
+
+def test_the_noise_of_ones_own_baseline_is_pooled_within_budgets(tmp_path):
+    waiting = {("good", seed): "pending" for seed in range(4)}
+    write_experiment(
+        tmp_path, arms=ARMS, n_seeds=4, budgets=(250, 300, 350), sd=0.002, outcome=waiting
+    )
+    experiment = load("split", tmp_path)
+    k = nearest_known(experiment, **PLACE)
+    base = experiment.runs[experiment.runs["arm"] == "base"]
+    within = math.sqrt(
+        base.groupby("budget")["val_loss"].var().mean()
+    )  # equal sizes: pooled is the mean
+    assert (
+        k.sd == pytest.approx(within * math.sqrt(9 / stats.chi2.ppf(0.2, 9)))
+        and "from 12 runs" in k.sd_source
     )
 
 
@@ -177,3 +202,21 @@ def test_one_run_of_ones_own_leaves_the_noise_of_the_scale(tmp_path):
         and "elsewhere" in k.sd_source
         and "measured in 1 runs" in k.step_source
     )
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_noise_that_arms_share_in_a_block_is_not_planned_with(together):
+    """Runs of a seed that scatter together by 0.01 and apart by 0.0003; and apart altogether."""
+    rng = np.random.default_rng(2)
+    y = rng.normal(0, 0.0003 if together else 0.01, (6, 2)) + rng.normal(0, 0.01, (6, 1)) * together
+    runs = pd.DataFrame(
+        [
+            {"block": i, "arm": arm, "budget": 300, "status": "finished", "val_loss": y[i, j]}
+            for i in range(6)
+            for j, arm in enumerate(("base", "good"))
+        ]
+    )
+    sd, df = sd_beside_blocks(runs, ("base", "good"))
+    assert df == 5 and sd == pytest.approx((y[:, 1] - y[:, 0]).std(ddof=1) / math.sqrt(2))
+    assert (sd < 0.0006) == together
+    assert sd_beside_blocks(runs[runs["block"] == 0], ("base", "good"))[1] == 0

@@ -1,5 +1,6 @@
 """Shapley shares: exact, uniform over the possible orders, with intervals that hold; the table beside add-one and the rest."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, permutations
 from pathlib import Path
@@ -11,13 +12,18 @@ from hypothesis import given, settings
 from scipy import stats
 
 from reports.analysis.attribution import attributions, contrast_of
+from reports.analysis.compare import compare_all
+from reports.analysis.interactions import interplay
 from reports.analysis.set_contrasts import (
     Subset,
     alone_contrasts,
     left_out_contrasts,
     shapley_contrasts,
 )
+from reports.figures.interactions import interaction_figure
 from reports.inputs.load import load
+from reports.inputs.memory import Memory
+from reports.page.draw import draw_all
 from tests.report_arms import Arm
 from tests.report_fixtures import write_experiment
 
@@ -219,3 +225,19 @@ def test_with_a_diverged_run_there_is_no_share_of_the_loss(tmp_path: Path) -> No
         outcome={("a", 1): "diverged"},
     )
     assert "val_loss" not in {t.metric for t in attributions(load("split", tmp_path))}
+
+
+def test_shares_hold_for_the_family_that_the_memory_knows(tmp_path: Path) -> None:
+    """Of 30 changes asked about this baseline three are these: a tenth of the error rate."""
+    made = arms({"a": -0.04, "b": -0.02})
+    write_experiment(tmp_path, arms=made, n_seeds=4, design="shapley", sd=1e-3, target=None)
+    alone = load("split", tmp_path)
+    remembered = replace(alone, memory=Memory(family=30))
+    tenth = {t.metric: t for t in attributions(alone, level=0.995)}
+    for table in attributions(remembered):
+        assert table.shares == tenth[table.metric].shares
+        assert table.total == tenth[table.metric].total
+    outcome = compare_all(alone)
+    (found,) = (f for f in draw_all(remembered, outcome) if f.title == "Do the changes add up?")
+    at_a_tenth = interplay(alone.runs, alone.plan, level=0.995)
+    assert found.rows == interaction_figure(at_a_tenth, alone.plan.corpus.unit).rows

@@ -9,6 +9,7 @@ from scipy import stats
 from reports.analysis.compare import compare_all
 from reports.analysis.increments import rungs_of
 from reports.inputs.load import load
+from reports.inputs.memory import Memory
 from reports.page.embed import table_rows
 from reports.page.write import write_report
 from reports.stats.contrasts import Method, Sample
@@ -156,3 +157,19 @@ def test_a_forged_verdict_of_a_rung_is_found(page):
     assert text.count('data-key="verdict" class="verdict good">better<')
     page.write_text(text.replace(">better<", ">worse<", 1))
     assert any("does not follow from the interval" in sentence for sentence in second_path(page))
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_the_second_path_knows_the_family_of_the_memory(tmp_path, pending):
+    """Own parts hold for 40 changes at once; a page that says 20 is found."""
+    waiting = {(LADDER[4].name, 8): "pending"} if pending else {}
+    write_experiment(tmp_path, n_seeds=9, target=None, outcome=waiting)
+    made = load("split", tmp_path)
+    written = write_report([replace(made, memory=Memory(family=40))], tmp_path / "page.html")
+    read = read_page(written)
+    data = read.data["experiments"][0]
+    rows = table_rows(data["runs"])
+    assert [*check_statistics(read, 0, data, rows)] == []
+    fewer = data | {"memory": data["memory"] | {"family": 20}}
+    found = [*check_statistics(read, 0, fewer, rows)]
+    assert any("own_val_loss.interval" in sentence or "sequence" in sentence for sentence in found)

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from reports.stats.contrasts import Sample, analyse, correlation
+from reports.stats.moderated import Prior
 from reports.stats.outcomes import exact_rate, permuted_effect
 from reports.stats.simultaneous import max_t_quantile
 from reports.stats.two_way import two_way
@@ -33,10 +34,10 @@ def test_two_way_is_the_randomised_block_anova_by_hand():
     assert fitted.delta == pytest.approx([2.0, 4.0]) and fitted.corr == pytest.approx(
         np.array([[1, 0.5], [0.5, 1]])
     )
-    assert one.df == 4 and one.se == pytest.approx([math.sqrt(2 / 3)] * 2)
+    assert one.df.tolist() == [4, 4] and one.se == pytest.approx([math.sqrt(2 / 3)] * 2)
     # residuals (0, -1, 1), (0, 1, -1), (0, 0, 0), sums of squares 0, 2, 2 by arm. Of an arm's own variance v and that of the two
     # others w they hold (8 v + 4 w)/9, of the others' (4 v + 20 w)/9: baseline v = -1, w = 2; either arm v = 2, w = 1/2
-    assert own.df == pytest.approx(4 * 2 * 2 / 5) and own.se == pytest.approx(
+    assert own.df == pytest.approx([4 * 2 * 2 / 5] * 2) and own.se == pytest.approx(
         [math.sqrt(max(-1 + 2, 2 + 1 / 2) / 3)] * 2
     )
 
@@ -54,7 +55,7 @@ def test_a_variance_of_its_own_is_the_textbooks_in_complete_blocks(noisy):
         1 - 1 / m
     )
     own = fitted.errors[1]
-    assert own.df == pytest.approx(4 * (n - 1) * m / (m + 3))
+    assert own.df == pytest.approx([4 * (n - 1) * m / (m + 3)] * m)
     assert own.se[noisy - 1] == pytest.approx(math.sqrt(variance / n))
     assert (own.se == pytest.approx(own.se[0])) == (noisy == 0)
 
@@ -85,9 +86,21 @@ def test_two_way_with_a_missing_cell_is_least_squares():
     se = np.sqrt(rss[0] / 3 * np.diag(np.linalg.inv(x.T @ x))[1:3])
     assert (
         fitted.delta == pytest.approx(beta[1:3])
-        and fitted.errors[0].df == 3
+        and fitted.errors[0].df.tolist() == [3, 3]
         and fitted.errors[0].se == pytest.approx(se)
     )
+
+
+def test_a_missing_run_of_another_arm_costs_an_arm_next_to_nothing():
+    """It once lent everybody the few df of the arm that lacks it: 1.9 times the width at 3 blocks."""
+    rng = np.random.default_rng(5)
+    base, a, b, c = (rng.normal(size=3) for _ in range(4))
+    arms = {"a": blocked(a), "b": blocked(b), "c": blocked(c)}
+    whole = analyse(arms, blocked(base))["a"]
+    holed = analyse(arms | {"c": Sample(values=c[1:], blocks=(1, 2))}, blocked(base))
+    assert holed["a"].high - holed["a"].low < 1.15 * (whole.high - whole.low)
+    assert holed["c"].df < 2 < 3 < holed["a"].df
+    assert holed["c"].high - holed["c"].low > 1.5 * (holed["a"].high - holed["a"].low)
 
 
 def test_two_way_refuses_an_arm_without_shared_blocks():
@@ -214,7 +227,7 @@ def test_replicates_of_the_baseline_in_a_block_sharpen_it():
         [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2],
         [0, 0, 1, 1, 2, 2] + [0, 1, 2] * 2,
     )
-    assert [e.df for e in twice.errors] == pytest.approx([12 - 2 - 3, effects["a"].df])
+    assert [e.df[0] for e in twice.errors] == pytest.approx([12 - 2 - 3, effects["a"].df])
     assert effects["a"].delta == pytest.approx(effects["a"].low / 2 + effects["a"].high / 2)
 
 
@@ -282,3 +295,26 @@ def test_the_inverted_interval_holds_what_the_test_does_not_reject():
 def test_too_few_runs_for_the_level_say_so():
     r = permuted_effect(np.array([1.0, 2.0]), 1, np.array([1.0, 2.0, 3.0]), 0, alpha=0.05)
     assert r.p_attainable == pytest.approx(2 / 20) and r.low is None
+
+
+def test_a_declared_noise_is_averaged_with_the_runs_own_and_its_df_are_added():
+    """One arm at three seeds: differences 1, 2, 6 have variance 7, two of sd 1 have 2 with 4 df."""
+    base = np.array([0.3, -1.0, 0.4])
+    arm, prior = blocked(base + [1.0, 2.0, 6.0]), Prior(sd=1.0, df=4.0)
+    e = analyse({"a": arm}, blocked(base), prior=prior)["a"]
+    se = math.sqrt((2 * 7 + 4 * 2) / 6 / 3)
+    assert (e.method, e.df) == ("two-way model with moderated variance, max-t", 6)
+    assert e.se == pytest.approx(se) and e.high - e.delta == pytest.approx(
+        stats.t.isf(0.025, 6) * se
+    )
+    assert e.p == pytest.approx(2 * stats.t.sf(3 / se, 6))
+
+
+def test_a_declared_noise_is_told_to_be_too_small():
+    prior = Prior(sd=0.001, df=4.0)
+    assert not prior.is_too_small(0.001, 8) and prior.is_too_small(0.0015, 8)
+    assert not prior.is_too_small(math.nan, 0) and not prior.is_too_small(0.0001, 8)
+    drawn = np.sqrt(np.random.default_rng(1).chisquare(8, 2000) / 8)
+    assert np.mean([prior.is_too_small(0.001 * s, 8) for s in drawn]) == pytest.approx(
+        0.05, abs=0.015
+    )

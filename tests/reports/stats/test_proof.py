@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from dataclasses import replace
 from functools import partial
 from types import FunctionType
 
@@ -10,12 +11,19 @@ import pytest
 
 from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.attribution import contrast_of
+from reports.analysis.published import judge
 from reports.page.published import EVIDENCE_HEADINGS
 from reports.stats.contrasts import Sample, analyse
+from reports.stats.intervals import Estimate
+from reports.stats.moderated import Prior
 from tests.proof.__main__ import DOCS, table, written_rows
 from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
+from tests.proof.missing import PATTERNS, missing_analysis, with_holes
+from tests.proof.patterns import STEPS
+from tests.proof.repetitions import FALSE, verdicts
 from tests.proof.row import Row, falls
 from tests.proof.shares import FAMILIES
+from tests.proof.sizes import needed, sizes_table
 from tests.proof.study import PARTS, published_deltas, ratios
 
 
@@ -34,6 +42,35 @@ def test_the_batch_is_the_production_analysis(n, noisy):
         )
         for j in range(3):
             e = effects[f"a{j}"]
+            assert (e.delta, e.low, e.high) == pytest.approx(
+                (batch.delta[r, j], batch.low[r, j], batch.high[r, j])
+            )
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 1), (3, 3), (7, 2)])
+def test_the_batch_with_a_prior_is_the_production_analysis(n, m):
+    y, prior = np.random.default_rng(n).normal(size=(5, n, m + 1)), Prior(sd=0.8, df=3)
+    batch = declared_analysis(y, prior=prior)
+    for r in range(5):
+        samples = [Sample(values=y[r, :, j], blocks=tuple(range(n))) for j in range(m + 1)]
+        arms = {f"a{j}": samples[j] for j in range(1, m + 1)}
+        for j, e in enumerate(analyse(arms, samples[0], prior=prior).values()):
+            assert (e.low, e.high) == pytest.approx((batch.low[r, j], batch.high[r, j]))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize(("n", "m"), [(3, 3), (4, 2)])
+def test_the_batch_of_missing_runs_is_the_production_analysis(name, n, m):
+    has = with_holes(n, m, PATTERNS[name])
+    y = np.random.default_rng(n).normal(size=(4, n, m + 1)) * [2, *(1 for _ in range(m))]
+    batch = missing_analysis(y, has)
+    for r in range(4):
+        samples = [
+            Sample(values=y[r, has[:, j], j], blocks=tuple(np.flatnonzero(has[:, j]).tolist()))
+            for j in range(m + 1)
+        ]
+        effects = analyse({f"a{j}": samples[j] for j in range(1, m + 1)}, samples[0])
+        for j, e in enumerate(effects.values()):
             assert (e.delta, e.low, e.high) == pytest.approx(
                 (batch.delta[r, j], batch.low[r, j], batch.high[r, j])
             )
@@ -63,6 +100,19 @@ def test_the_batch_of_unblocked_runs_is_the_production_analysis(n, n0):
         assert (e.low, e.high) == pytest.approx((delta[r] - half[r], delta[r] + half[r]), rel=1e-5)
 
 
+def test_the_batch_of_repetitions_is_the_production_verdict():
+    rng = np.random.default_rng(4)
+    published, ours = rng.uniform(7.5, 15, 60), rng.uniform(2, 25, 60)
+    se = rng.uniform(0.1, 2, 60)
+    reproduced, apart = verdicts(ours, se, published, 5)
+    assert 5 < reproduced.sum() < 40 and 5 < apart.sum() < 50
+    for i in range(60):
+        word, _ = judge(
+            Estimate(value=-ours[i], se=se[i], df=5), Estimate(value=-published[i], se=1.0)
+        )
+        assert (word == "reproduced", word in ("smaller", "larger")) == (reproduced[i], apart[i])
+
+
 def test_a_bar_is_held_by_the_number_as_printed():
     row = Row(
         kind="x",
@@ -87,7 +137,7 @@ INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove
     "target.interval": ("steps to target N*", "time to target", "time to target, anytime-valid"),
     "n.diverged": ("rate of diverged runs", "rate of diverged runs, anytime-valid"),
     "published.ours_interval": ("time to target, ratio",),
-    "published.interval": ("published delta", "'reproduced' at the margin"),
+    "published.interval": ("published delta", "'reproduced', half again the published effect"),
     "evidence.loss_interval": ("published delta",),
     "evidence.time_interval": ("published delta",),
 }  # fmt: skip
@@ -96,10 +146,13 @@ ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
     "difference, 4 arms, noise far from equal", "difference, 15 arms, noise far from equal",
     "difference, 2 arms at 3 points of an axis", "noise floor",
     "two phases 'verified' at the margin", "difference, simultaneous over 3 arms",
+    "difference, simultaneous over 15 arms", "difference, 1 arm, moderated variance",
+    *FALSE, "'reproduced', the published effect, of 12 of its standard errors",
 )  # fmt: skip
 METHODS = {  # every analysis that gives an interval -> a kind that proves it
     "two-way model, max-t": "difference, simultaneous over 4 arms",
     "two-way model, Bonferroni": "rung against the one before, of 4",
+    "two-way model with moderated variance, max-t": "difference, 4 arms, moderated variance",
     "paired t, Holm": "difference, simultaneous over 4 arms",  # of arms declared to alter the noise
     "Welch t, Holm": "difference, not blocked",
     "permuted worst-rank trimmed mean, Holm": "worst-rank trimmed mean",
@@ -118,12 +171,24 @@ def test_every_row_of_the_docs_meets_its_bar():
 def test_power_rises_with_every_block():
     rows = written_rows()
     assert falls(rows) == []
-    assert sum(row.kind == "power, 15 arms, effect 2.5 sd" for row in rows) == 10
+    assert sum(row.kind == "power, 15 arms, effect 2.5 sd" for row in rows) == len(STEPS)
     a, b = (
         Row(kind="power, x", n=n, noise="equal", replications=9, power=p)
         for n, p in (("5", 0.65), ("6", 0.38))
     )
     assert falls([a, b]) == ["power, x: 0.650 at 5, 0.380 at 6"]
+
+
+def test_the_seeds_for_the_same_power_are_those_of_the_rows():
+    assert sizes_table(written_rows()) in DOCS.read_text(encoding="utf-8")
+    assert needed({5: 0.81, 6: 0.5, 7: 0.7996, 8: 0.9}) == "7" and needed({5: 0.5}) == ""
+
+
+def test_what_is_beyond_a_condition_has_a_bar_too():
+    rows = [row for row in written_rows() if "beyond the condition" in row.noise]
+    assert len(rows) > 20 and all(row.misses() == [] for row in rows)
+    worse = replace(rows[-1], family_error=0.101)
+    assert worse.misses() == ["family error 0.101"]
 
 
 def test_the_tables_rows_are_those_of_the_study():
