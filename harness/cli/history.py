@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reports.inputs.history import Link
 
 ATLAS_PAGE = Path("docs/findings/history/history.html")
+ATLAS = "ablate atlas CHECKOUT"
 ATLAS_TITLE = "The public benchmark's history, record by record"
 
 
@@ -36,9 +37,11 @@ def atlas(
 ) -> None:
     """Judge every public record against the one before, from figures or from the logs."""
     from reports.analysis.chain import chain_rows
+    from reports.inputs.files import write_page
     from reports.inputs.history import HISTORY, read_history
-    from reports.inputs.noise import benchmark_noise
+    from reports.inputs.noise import TRACK, benchmark_noise
     from reports.page.history import write_history
+    from reports.page.history_pairs import pairs_text
 
     folder = data or HISTORY
     if checkout is not None:
@@ -48,17 +51,21 @@ def atlas(
     chains = {}
     for track, of_track in links.items():
         chains[track] = chain_rows(of_track, figures.get(track, {}), noise)
-    print(write_history(chains, noise, out, title=ATLAS_TITLE, command="ablate atlas CHECKOUT"))
+    print(write_history(chains, noise, out, title=ATLAS_TITLE, command=ATLAS))
+    if any(row.link.earlier for row in chains[TRACK]):
+        pairs = pairs_text(chains[TRACK], command=ATLAS)
+        print(write_page(out.with_name("pairs.md"), pairs))
 
 
 def _write_figures(checkout: Path, folder: Path) -> None:
     from harness.foreign.history import rows_of_history
-    from reports.inputs.history import HISTORY_KEYS, LINK_KEYS, write_rows
+    from reports.inputs.history import HISTORY_KEYS, LINK_KEYS, PRINTED_KEYS, write_rows
 
     with TemporaryDirectory(prefix="ablate-atlas-") as scratch:
-        runs, records = rows_of_history(checkout, Path(scratch))
-    write_rows(folder / "runs.csv", HISTORY_KEYS, runs)
-    write_rows(folder / "records.csv", LINK_KEYS, records)
+        read = rows_of_history(checkout, Path(scratch))
+    write_rows(folder / "runs.csv", HISTORY_KEYS, read.runs)
+    write_rows(folder / "records.csv", LINK_KEYS, read.records)
+    write_rows(folder / "printed.csv", PRINTED_KEYS, read.printed)
 
 
 @app.command()

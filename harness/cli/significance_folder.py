@@ -10,14 +10,12 @@ from typing import Any
 from harness.errors import UserError
 from harness.foreign.log_arms import ArmBy, name_arms
 from harness.foreign.log_files import files_under, read_all
+from harness.foreign.printed import pages_of, printed_losses
 
-PAGES = ("README.md", "statistics.md")
 CLAIM = re.compile(
     r"\bp(?:[ -]?val(?:ue)?)?[`* ]{0,3}(?P<sign>[=:<])[`* ]{0,3}(?P<value>\d\.\d+(?:e-?\d+)?)",
     re.IGNORECASE,
 )
-LIST = re.compile(r"\[([\d.,\s]{10,20000})\]")
-NEAR_TARGET = 0.1  # nats: numbers of a list that lie closer are losses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,27 +55,6 @@ def claims_of(folder: Path) -> Iterator[Claim]:
                     n_decimals=len(text.lower().partition("e")[0].partition(".")[2]),
                     is_bound=match["sign"] == "<",
                 )
-
-
-def pages_of(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The pages of a folder and of those in it, with their text."""
-    for path in sorted(folder.rglob("*")):
-        if path.name in PAGES and path.is_file():
-            yield path, path.read_text(encoding="utf-8", errors="replace")
-
-
-def printed_losses(folder: Path, target: float) -> Iterator[tuple[str, list[float]]]:
-    """(page and line, losses) of every list of losses that a page prints."""
-    for path, text in pages_of(folder):
-        for match in LIST.finditer(text):
-            words = match[1].replace(",", " ").split()
-            try:
-                values = [float(word) for word in words]
-            except ValueError:
-                continue
-            if len(values) > 1 and all(abs(value - target) < NEAR_TARGET for value in values):
-                line = text.count("\n", 0, match.start()) + 1
-                yield f"list in {path}:{line}", values
 
 
 def losses_of_folder(folder: Path) -> dict[str, list[float]]:

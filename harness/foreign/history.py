@@ -6,11 +6,12 @@ Only figures are taken: numbers, dates, names of folders, the ids of runs and ve
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.foreign.history_pages import printed_rows
 from harness.foreign.imports import import_logs
 from harness.foreign.log_arms import BASELINE, LogPlace
 from harness.run.plan import Plan
@@ -47,12 +48,18 @@ class TableRow:
     log: str | None  # the path of its log, or of its folder, from the repository's root
 
 
-def rows_of_history(
-    checkout: Path, scratch: Path
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(rows of runs, rows of records) of every track; scratch: a folder for the import."""
-    runs: list[dict[str, Any]] = []
-    records: list[dict[str, Any]] = []
+@dataclass(frozen=True, kw_only=True)
+class HistoryRows:
+    """The tables of figures of a checkout, every track's."""
+
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    printed: list[dict[str, Any]] = field(default_factory=list)  # losses on records' own pages
+
+
+def rows_of_history(checkout: Path, scratch: Path) -> HistoryRows:
+    """scratch: a folder for the import."""
+    read = HistoryRows()
     for track, (folder, page) in TRACKS.items():
         logs, table = checkout / folder, checkout / page
         if not logs.is_dir() or not table.is_file():
@@ -66,9 +73,11 @@ def rows_of_history(
         aliases = {**imported.copies, **imported.twins}
         of_log = _arms_of_logs(results, aliases)
         rows = list(table_rows(table.read_text(encoding="utf-8"), track))
-        records += _records(track, rows, of_log, results)
-        runs += _runs(track, results)
-    return runs, records
+        read.records.extend(_records(track, rows, of_log, results))
+        runs = _runs(track, results)
+        read.runs.extend(runs)
+        read.printed.extend(printed_rows(logs, runs))
+    return read
 
 
 def runs_as_figures(track: str, root: Path, plan: Plan) -> list[dict[str, Any]]:

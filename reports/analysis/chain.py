@@ -23,6 +23,7 @@ LEVEL = 0.95  # of one row's interval; a chain of k rows has k chances to err
 POWER_Z = float(stats.norm.isf(0.025) + stats.norm.isf(0.2))  # 80 % power at 95 %
 GPUS = 8  # of a node, where no log says how many
 PRICE_PER_GPU_HOUR = 2.5  # US dollars, of a rented H100 in 2026
+COMPILE_MINUTES = 7  # of an arm's first start, by the benchmark's README; later ones find kernels
 
 
 class ChainVerdict(enum.StrEnum):
@@ -60,8 +61,9 @@ class Settling:
     """What would settle an unresolved row: runs of both arms in turn on one node."""
 
     runs: int  # of both arms together
-    gpu_hours: float
-    price: float  # US dollars
+    gpu_hours: float  # of training
+    compiling: float  # GPU-hours of both arms' first starts
+    price: float  # US dollars, of both
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,15 +237,19 @@ def _why(verdict: ChainVerdict, learning: Gain, systems: Gain | None, n: int) ->
 def _settling(
     arm: ArmFigures, parent: ArmFigures, gain: Gain, noise: BenchmarkNoise
 ) -> Settling | None:
-    """Runs that resolve the gain as it was measured, in blocks on one node, with 80 % power."""
-    if not gain.value < 0:
+    """Runs that tell the gain, or loss, as it was measured, from zero.
+
+    In blocks on one node, with 80 % power."""
+    if gain.value == 0:
         return None
     sd = noise.era_of(arm.track, arm.date).sd / noise.slope.nats_per_log_step
     n = max(3, math.ceil(2 * (POWER_Z * sd / gain.value) ** 2) + 1)
     if len(arm.log_times) and len(parent.log_times):
         seconds = float(np.exp(arm.log_times).mean() + np.exp(parent.log_times).mean())
     else:
-        return Settling(runs=2 * n, gpu_hours=math.nan, price=math.nan)
+        return Settling(runs=2 * n, gpu_hours=math.nan, compiling=math.nan, price=math.nan)
     n_gpus = max(arm.n_gpus, parent.n_gpus) or GPUS
     hours = n * seconds * n_gpus / 3600
-    return Settling(runs=2 * n, gpu_hours=hours, price=hours * PRICE_PER_GPU_HOUR)
+    compiling = 2 * COMPILE_MINUTES / 60 * n_gpus
+    price = (hours + compiling) * PRICE_PER_GPU_HOUR
+    return Settling(runs=2 * n, gpu_hours=hours, compiling=compiling, price=price)

@@ -4,7 +4,7 @@ import csv
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,8 @@ HISTORY_KEYS = (
     *("track", "arm", "date", "run", "steps", "val_loss", "train_time_s", "step_ms"),
     *("peak_mib", "gpu", "n_gpus", "driver", "cuda", "torch", "program", "recipe"),
 )
+PRINTED_KEYS = ("track", "folder", "arm", "n", "n_in_logs", "mean", "sd")
+EARLIER_NUMBERS = ("seconds", "low", "high")
 STEPS_TRACK = "optimization"  # whose records are steps
 LINK_KEYS = ("track", "record", "date", "published", "arm", "parent", "beside")
 
@@ -37,11 +39,32 @@ class ArmFigures:
     n_gpus: int = 0  # 0 where unknown
     n_diverged: int = 0  # beside the runs whose losses these are
     environment: Mapping[str, str] = field(default_factory=dict)  # driver, cuda, torch
+    printed: "PrintedLosses | None" = None  # by its own page
 
     @property
     def n(self) -> int:
         """Runs."""
         return len(self.losses)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedLosses:
+    """A list of losses on a record's own page."""
+
+    n: int
+    n_in_logs: int  # of them, that the arm's logs hold
+    mean: float
+    sd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """What the same logs said of a record before arms, machines and nodes were told apart."""
+
+    seconds: float | None  # its time less that of the folder before
+    low: float | None
+    high: float | None
+    verdict: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +80,20 @@ class Link:
     parent: str
     beside: bool = False  # the parent is a baseline that its own authors ran beside it
     by_steps: bool = False  # the track counts steps and no time
+    subject: str = ""  # what it changed, in our words
+    earlier: Earlier | None = None
 
 
 def read_history(
     folder: Path = HISTORY,
 ) -> tuple[dict[str, list[Link]], dict[str, dict[str, ArmFigures]]]:
     """(track -> its records in order, track -> arm -> its figures)."""
+    printed = folder / "printed.csv"
     return (
         links_of(read_table(folder / "records.csv")),
-        figures_of(read_table(folder / "runs.csv")),
+        figures_of(
+            read_table(folder / "runs.csv"), read_table(printed) if printed.is_file() else ()
+        ),
     )
 
 
@@ -77,6 +105,8 @@ def published_runs(folder: Path = HISTORY) -> list[dict[str, str]]:
 def links_of(rows: Iterable[Mapping[str, str]]) -> dict[str, list[Link]]:
     """The records of every track."""
     links: dict[str, list[Link]] = defaultdict(list)
+    subjects = {_key(row): row["subject"] for row in read_table(HISTORY / "subjects.csv")}
+    earlier = {_key(row): _earlier(row) for row in read_table(HISTORY / "before.csv")}
     before: dict[str, float | None] = {}
     for row in rows:
         track = row["track"]
@@ -94,20 +124,48 @@ def links_of(rows: Iterable[Mapping[str, str]]) -> dict[str, list[Link]]:
             parent=row["parent"],
             beside=row["beside"] == "yes",
             by_steps=track == STEPS_TRACK,
+            subject=subjects.get(_key(row), ""),
+            earlier=earlier.get(_key(row)),
         )
         links[track].append(link)
     return dict(links)
 
 
-def figures_of(rows: Iterable[Mapping[str, str]]) -> dict[str, dict[str, ArmFigures]]:
-    """The arms of every track; a run without a final loss is none."""
+def _key(row: Mapping[str, str]) -> tuple[str, str, str]:
+    """A row of a table of records: one number may stand in several."""
+    return row["track"], row["record"], row["date"]
+
+
+def _earlier(row: Mapping[str, str]) -> Earlier:
+    seconds, low, high = (float(row[key]) if row[key] else None for key in EARLIER_NUMBERS)
+    return Earlier(seconds=seconds, low=low, high=high, verdict=row["verdict"])
+
+
+def figures_of(
+    rows: Iterable[Mapping[str, str]], printed: Iterable[Mapping[str, str]] = ()
+) -> dict[str, dict[str, ArmFigures]]:
+    """The arms of every track; a run without a final loss is none.
+
+    printed: the lists of losses on the records' own pages."""
+    lists: dict[tuple[str, str], PrintedLosses] = {}
+    for row in printed:
+        found = PrintedLosses(
+            n=int(row["n"]),
+            n_in_logs=int(row["n_in_logs"]),
+            mean=float(row["mean"]),
+            sd=float(row["sd"]),
+        )
+        known = lists.get((row["track"], row["arm"]))
+        if row["arm"] and (known is None or known.n_in_logs < found.n_in_logs):
+            lists[row["track"], row["arm"]] = found
     of_arm: dict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
     for row in rows:
         if row["val_loss"]:
             of_arm[row["track"], row["arm"]].append(row)
     figures: dict[str, dict[str, ArmFigures]] = defaultdict(dict)
     for (track, name), runs in of_arm.items():
-        figures[track][name] = _arm_figures(track, name, runs)
+        arm = _arm_figures(track, name, runs)
+        figures[track][name] = replace(arm, printed=lists.get((track, name)))
     return dict(figures)
 
 

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import jinja2
 
-from reports.analysis.chain import PRICE_PER_GPU_HOUR, ChainRow, ChainVerdict, Gain
+from reports.analysis.chain import (
+    COMPILE_MINUTES,
+    PRICE_PER_GPU_HOUR,
+    ChainRow,
+    ChainVerdict,
+    Gain,
+)
 from reports.inputs.files import write_page
+from reports.inputs.history import ArmFigures
 from reports.inputs.noise import BenchmarkNoise
 
 TITLES = {
@@ -48,6 +55,7 @@ def write_history(
         tracks=tracks,
         noise=noise,
         price=PRICE_PER_GPU_HOUR,
+        compile_minutes=COMPILE_MINUTES,
         css=resources.files("reports.page").joinpath("templates/report.css").read_text("utf-8"),
     )
     return write_page(out, text, results=results)
@@ -74,16 +82,15 @@ def cells(row: ChainRow) -> dict[str, str]:
     unit = " steps" if link.by_steps else " s"
     shown = {
         "anchor": f"{link.track}-{link.record}",
+        "subject": link.subject,
         "record": link.record,
         "date": link.date,
-        "arm": link.arm or "none",
+        "arm": link.arm or "no log",
         "parent": link.parent or "none",
         "beside": "beside it" if link.beside else "before it",
-        "n": "" if arm is None else str(arm.n),
-        "n_parent": "" if parent is None else str(parent.n),
+        "n": _n_words(arm, parent),
         "mean": "",
         "sd": "",
-        "steps": "",
         "loss": _gain(row.loss, 4),
         "time": _gain(row.time_s, 1),
         "learning": _gain_percent(row.learning),
@@ -95,27 +102,46 @@ def cells(row: ChainRow) -> dict[str, str]:
         "why": row.why,
         "changed": _changed(row),
         "settling": _settling_words(row),
+        "printed": _printed_words(row),
     }
     if arm is not None and arm.n > 0:
         shown["mean"] = f"{arm.losses.mean():.4f}"
     if arm is not None and arm.n > 1:
         shown["sd"] = f"{arm.losses.std(ddof=1):.4f}"
-    if arm is not None and parent is not None:
-        shown["steps"] = f"{parent.steps} to {arm.steps}"
     return shown
 
 
+def _n_words(arm: ArmFigures | None, parent: ArmFigures | None) -> str:
+    if arm is None or parent is None:
+        return "" if arm is None else str(arm.n)
+    return f"{arm.n} against {parent.n}"
+
+
 def _changed(row: ChainRow) -> str:
-    """What is known to differ: the steps and the environment; the code always does."""
+    """What is known to differ beside the code: the steps and the environment."""
     arm, parent = row.arm, row.parent
     if arm is None or parent is None:
         return ""
-    parts = ["code"]
+    parts = []
     if arm.steps != parent.steps:
         parts.append(f"steps {parent.steps} to {arm.steps}")
     if row.environment is not None:
         parts.append(row.environment)
     return "; ".join(parts)
+
+
+def _printed_words(row: ChainRow) -> str:
+    """The losses that the record's own page prints, beside those of its logs."""
+    arm, parent = row.arm, row.parent
+    if arm is None or arm.printed is None:
+        return ""
+    printed = arm.printed
+    words = f"its page prints {printed.n}, mean {printed.mean:.4f}"
+    if printed.n_in_logs < printed.n:
+        words += f" ({printed.n_in_logs} of them in the logs)"
+    if parent is not None and parent.printed is not None:
+        words += f", {_signed(printed.mean - parent.printed.mean, 4)} to its parent's"
+    return words
 
 
 def _settling_words(row: ChainRow) -> str:
@@ -124,8 +150,12 @@ def _settling_words(row: ChainRow) -> str:
         return ""
     runs = f"{needed.runs} runs, both arms in turn on one node"
     if math.isnan(needed.gpu_hours):
-        return runs
-    return f"{runs}: {needed.gpu_hours:.1f} GPU-hours, ${needed.price:.0f}"
+        return f"{runs}; no times in the logs, so no price"
+    digits = 1 if needed.gpu_hours < 100 else 0
+    return (
+        f"{runs}: {needed.gpu_hours:.{digits}f} GPU-hours of training and {needed.compiling:.1f} "
+        f"of compilation, ${needed.price:.0f}"
+    )
 
 
 def _signed(value: float | None, digits: int) -> str:
@@ -148,6 +178,6 @@ def _gain_percent(gain: Gain | None) -> str:
         return ""
     text = _signed(100 * math.expm1(gain.value), 1)
     if gain.low is None or gain.high is None:
-        return f"{text} %"
+        return text
     low, high = 100 * math.expm1(gain.low), 100 * math.expm1(gain.high)
-    return f"{text} [{_signed(low, 1)}, {_signed(high, 1)}] %"
+    return f"{text} [{_signed(low, 1)}, {_signed(high, 1)}]"

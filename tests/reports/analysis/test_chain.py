@@ -12,11 +12,13 @@ import pytest
 
 from harness.__main__ import main
 from harness.foreign.history import table_rows
-from reports.analysis.chain import ChainRow, chain_rows
+from harness.foreign.history_pages import printed_rows
+from reports.analysis.chain import COMPILE_MINUTES, ChainRow, chain_rows
 from reports.inputs.history import (
     HISTORY,
     HISTORY_KEYS,
     LINK_KEYS,
+    PRINTED_KEYS,
     ArmFigures,
     Link,
     read_history,
@@ -25,6 +27,7 @@ from reports.inputs.noise import benchmark_noise
 from tests.foreign_logs import year_2025
 
 NOISE = benchmark_noise()
+TABLES = {"runs.csv": HISTORY_KEYS, "records.csv": LINK_KEYS, "printed.csv": PRINTED_KEYS}
 CODE = ("import ", "def ", "self.", "val_loss:", "step:", "==", "torch.")
 
 
@@ -96,10 +99,19 @@ def test_a_shorter_step_is_systems_and_within_the_noise_of_nodes_unresolved() ->
     assert row.systems.high - row.systems.low > 4 * NOISE.nodes.sd
     assert "the node is unknown" in row.why
     assert row.settling is not None
-    assert row.settling.price == pytest.approx(2.5 * row.settling.gpu_hours)
+    both_compile = 2 * COMPILE_MINUTES / 60
+    assert row.settling.compiling == pytest.approx(8 * both_compile)
+    assert row.settling.price == pytest.approx(2.5 * (row.settling.gpu_hours + 8 * both_compile))
     one_gpu = judged(arm("old", 3.278, gpus=1), arm("new", 3.278, ms=49.0, gpus=1)).settling
     assert one_gpu is not None
     assert one_gpu.gpu_hours == pytest.approx(row.settling.gpu_hours / 8)
+
+
+def test_a_loss_that_is_not_told_from_zero_says_what_would_settle_it_too() -> None:
+    row = judged(arm("old", 3.278), arm("new", 3.278, ms=51.0))
+    assert row.verdict == "unresolved"
+    assert row.settling is not None
+    assert row.settling.runs == judged(arm("old", 3.278), arm("new", 3.278, ms=49.0)).settling.runs
 
 
 def test_what_got_slower_is_contradicted() -> None:
@@ -171,11 +183,11 @@ def test_arms_of_an_experiment_are_held_against_their_predecessors_or_named_pare
     assert "4 against 4" in page
     assert "http" not in page
     assert page.index('id="x-0"') < page.index('id="x-1"') < page.index('id="x-2"')
-    assert [row_of(page, i)[-2].split("<br>")[0] for i in range(3)] == ["none", "a", "b"]
+    assert parents_on(page) == ["none", "a", "b"]
     Path("parents.yaml").write_text("c: a\n")
     assert run("chain", "x", "--parents", "parents.yaml", "-o", "chain.html") == 0
     page = Path("chain.html").read_text()
-    assert [row_of(page, i)[-2].split("<br>")[0] for i in range(3)] == ["none", "a", "a"]
+    assert parents_on(page) == ["none", "a", "a"]
     plan = Path("results/experiments/x/experiment.json")
     assert json.loads(plan.read_text())["looks"] == 1  # both at the same runs
     Path("parents.yaml").write_text("c: d\n")
@@ -208,13 +220,22 @@ def test_the_name_of_an_experiment_makes_no_track_of_it(folder: Path) -> None:
     assert run("import", "logs", "--experiment", "optimization") == 0
     assert run("chain", "optimization", "-o", "chain.html") == 0
     page = Path("chain.html").read_text()
-    assert row_of(page, 1, of="optimization")[5] != ""  # systems: its times are compared
+    assert row_of(page, 1, of="optimization")["time, s"] != ""
 
 
-def row_of(page: str, number: int, *, of: str = "x") -> list[str]:
-    """The cells of a row."""
+def parents_on(page: str) -> list[str]:
+    """What each of the first three rows is held against."""
+    return [row_of(page, i)["held against"].split()[-1] for i in range(3)]
+
+
+def row_of(page: str, number: int, *, of: str = "x") -> dict[str, str]:
+    """The cells of a row by their labels, without marks."""
     text = page.split(f'<tr id="{of}-{number}">')[1].split("</tr>")[0]
-    return [cell.split("</td>")[0] for cell in text.split("<td>")[1:]]
+    cells = {}
+    for cell in text.split("<td ")[1:]:
+        label = cell.split('data-label="')[1].split('"')[0]
+        cells[label] = re.sub(r"<[^>]*>", " ", cell.split(">", 1)[1]).strip()
+    return cells
 
 
 TABLE = """
@@ -291,14 +312,46 @@ def test_the_published_atlas_is_made_without_the_public_repository(folder: Path)
 def test_no_file_of_the_atlas_holds_code_or_lines_of_logs() -> None:
     """Numbers, dates and names in one line each, in the columns that are declared."""
     name = re.compile(r"[\w./+ ():,-]{0,160}")
-    for file, keys in (("runs.csv", HISTORY_KEYS), ("records.csv", LINK_KEYS)):
+    for file, keys in TABLES.items():
         with (HISTORY / file).open(newline="", encoding="utf-8") as text:
             header, *rows = csv.reader(text)
         assert header == [*keys]
         cells = {cell for row in rows for cell in row}
         assert [cell for cell in cells if not name.fullmatch(cell)] == []
         assert not any(word in cell for cell in cells for word in CODE)
-    assert {path.name for path in HISTORY.iterdir()} == {"runs.csv", "records.csv"}
+    ours = {"subjects.csv", "before.csv"}  # in our words, and by our earlier reading
+    assert {path.name for path in HISTORY.iterdir()} == {*TABLES, *ours}
     links, figures = read_history()
     assert {track: len(rows) for track, rows in links.items()}["short"] == 91
     assert sum(len(arms) for arms in figures.values()) > 200
+
+
+def test_every_record_of_the_short_track_says_what_it_changed_in_a_short_phrase() -> None:
+    links, _ = read_history()
+    subjects = [link.subject for link in links["short"]]
+    assert len(set(subjects)) == 91
+    assert all(5 <= len(subject) <= 120 for subject in subjects)
+
+
+def test_the_kept_pages_are_those_that_the_figures_make(folder: Path) -> None:
+    assert run("atlas", "-o", "history.html") == 0
+    kept = Path(__file__).parents[3] / "docs/findings/history"
+    for name in ("history.html", "pairs.md"):
+        assert Path(name).read_text() == (kept / name).read_text(), "ablate atlas"
+
+
+def test_a_list_of_losses_is_of_the_arm_whose_logs_hold_it(tmp_path: Path) -> None:
+    """Figures alone are kept; a list that no logs hold is of no arm."""
+    (tmp_path / "2025-01-01_x").mkdir()
+    (tmp_path / "2025-01-01_x/README.md").write_text(
+        "ours: [3.2781, 3.2791, 3.2801]\nelsewhere: [3.2701, 3.2702]\n"
+    )
+    runs = []
+    for name, losses in (("candidate", (3.2781, 3.2791, 3.2766)), ("baseline", (3.2801, 3.2811))):
+        for loss in losses:
+            runs.append({"track": "short", "arm": f"2025-01-01_x/{name}", "val_loss": loss})
+    elsewhere, ours = printed_rows(tmp_path, runs)
+    assert (elsewhere["arm"], elsewhere["n_in_logs"]) == ("", 0)
+    assert (ours["arm"], ours["n"], ours["n_in_logs"]) == ("2025-01-01_x/candidate", 3, 2)
+    assert ours["mean"] == pytest.approx(3.2791)
+    assert set(ours) == set(PRINTED_KEYS)

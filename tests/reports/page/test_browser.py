@@ -18,6 +18,7 @@ from tests.report_arms import FACTORIAL, HOSTILE, LADDER, Arm, many_arms
 from tests.report_browser import Browser, chromium
 from tests.report_fixtures import write_experiment
 
+HISTORY = Path(__file__).parents[3] / "docs" / "findings" / "history" / "history.html"
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 FORMULAS = tuple(
@@ -357,3 +358,24 @@ def test_the_page_prints_with_its_tables_whole(browser, pages, tmp_path, name):
     browser.send("Emulation.setEmulatedMedia", media="")
     assert cut == []
     assert kept == 0, "Chromium repeats no table head with a button in it"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (360, False)])
+def test_the_history_fits_its_window_and_finds_a_record(browser, width, dark):
+    browser.open(HISTORY, width=width, dark=dark)
+    assert browser.complaints() == []
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate(CONTRAST) == []
+    overlapping = """[...document.querySelectorAll(".history i")].filter((i) => i.offsetParent
+      && i.getBoundingClientRect().right > i.closest("td").getBoundingClientRect().right).length"""
+    assert browser.evaluate(overlapping) == 0
+    browser.evaluate(
+        """(() => { const find = document.getElementById("find"); find.value = "smear";
+        find.dispatchEvent(new Event("input")); })()"""
+    )
+    shown = """[...document.querySelectorAll(".history tbody tr")].filter((r) => r.offsetParent)
+      .map((r) => r.id)"""
+    assert "short-34" in browser.evaluate(shown)
+    assert len(browser.evaluate(shown)) <= 3
+    top = 'document.getElementById("short-34").getBoundingClientRect().top'
+    assert browser.evaluate(top) < 900
