@@ -105,8 +105,8 @@ def published_runs(folder: Path = HISTORY) -> list[dict[str, str]]:
 def links_of(rows: Iterable[Mapping[str, str]]) -> dict[str, list[Link]]:
     """The records of every track."""
     links: dict[str, list[Link]] = defaultdict(list)
-    subjects = {_key(row): row["subject"] for row in read_table(HISTORY / "subjects.csv")}
-    earlier = {_key(row): _earlier(row) for row in read_table(HISTORY / "before.csv")}
+    subjects = {_record_key(row): row["subject"] for row in read_table(HISTORY / "subjects.csv")}
+    earlier = {_record_key(row): _earlier_of(row) for row in read_table(HISTORY / "before.csv")}
     before: dict[str, float | None] = {}
     for row in rows:
         track = row["track"]
@@ -124,19 +124,19 @@ def links_of(rows: Iterable[Mapping[str, str]]) -> dict[str, list[Link]]:
             parent=row["parent"],
             beside=row["beside"] == "yes",
             by_steps=track == STEPS_TRACK,
-            subject=subjects.get(_key(row), ""),
-            earlier=earlier.get(_key(row)),
+            subject=subjects.get(_record_key(row), ""),
+            earlier=earlier.get(_record_key(row)),
         )
         links[track].append(link)
     return dict(links)
 
 
-def _key(row: Mapping[str, str]) -> tuple[str, str, str]:
+def _record_key(row: Mapping[str, str]) -> tuple[str, str, str]:
     """A row of a table of records: one number may stand in several."""
     return row["track"], row["record"], row["date"]
 
 
-def _earlier(row: Mapping[str, str]) -> Earlier:
+def _earlier_of(row: Mapping[str, str]) -> Earlier:
     seconds, low, high = (float(row[key]) if row[key] else None for key in EARLIER_NUMBERS)
     return Earlier(seconds=seconds, low=low, high=high, verdict=row["verdict"])
 

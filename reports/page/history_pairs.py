@@ -6,14 +6,14 @@ from reports.analysis.chain import ChainRow, Gain
 from reports.inputs.history import Earlier
 from reports.page.history import MINUS, cells
 
-HEAD = """# The pairs of successive records, before and after
+PAIRS_HEAD = """# The pairs of successive records, before and after
 
 *Before*: one arm a folder, whatever it held; times compared across any number of GPUs; no noise
 between nodes. *After*: the rows of [the page](history.html). Both from the same logs; `{command}`
 writes both. Differences in time are seconds, below zero faster.
 
 """
-COLUMNS = (
+PAIRS_COLUMNS = (
     *("record", "published", "before: time, verdict", "after: time", "gain in all, %"),
     *("verdict", "why it changed", "loss", "loss by their pages"),
 )
@@ -23,20 +23,25 @@ MOVED = 0.5  # seconds by which a difference is another one
 def pairs_text(rows: Sequence[ChainRow], *, command: str) -> str:
     """The table of one track's records that were compared before, with its counts."""
     paired = [row for row in rows if row.link.earlier is not None]
-    lines = [*_counts(paired), "", f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    lines += [f"| {' | '.join(_cells(row))} |" for row in paired]
-    return HEAD.format(command=command) + "\n".join(lines).replace(MINUS, "-") + "\n"
+    lines = [
+        *_pair_counts(paired),
+        "",
+        f"| {' | '.join(PAIRS_COLUMNS)} |",
+        "|" + "---|" * len(PAIRS_COLUMNS),
+    ]
+    lines += [f"| {' | '.join(_pair_cells(row))} |" for row in paired]
+    return PAIRS_HEAD.format(command=command) + "\n".join(lines).replace(MINUS, "-") + "\n"
 
 
-def _counts(rows: Sequence[ChainRow]) -> Iterator[str]:
+def _pair_counts(rows: Sequence[ChainRow]) -> Iterator[str]:
     earlier = [row.link.earlier for row in rows if row.link.earlier is not None]
     faster = sum(one.verdict == "faster" for one in earlier)
     slower = sum(one.verdict == "slower" for one in earlier)
     times = [row for row in rows if row.time_s is not None and row.time_s.low is not None]
-    compared = [row for row in rows if _printed(row) is not None]
+    compared = [row for row in rows if _printed_difference(row) is not None]
     held = sum(_held_before(row) for row in rows)
     holding = sum(_holds(row.time_s, row.link.published_delta) for row in times)
-    borne_out = sum(_holds(row.loss, _printed(row)) for row in compared)
+    borne_out = sum(_holds(row.loss, _printed_difference(row)) for row in compared)
     yield (
         f"{len(rows)} pairs. Before: {faster} faster, {slower} slower; the published difference "
         f"lies in {held} of {sum(one.low is not None for one in earlier)} intervals of time. "
@@ -48,24 +53,24 @@ def _counts(rows: Sequence[ChainRow]) -> Iterator[str]:
     )
 
 
-def _cells(row: ChainRow) -> list[str]:
+def _pair_cells(row: ChainRow) -> list[str]:
     shown, earlier = cells(row), row.link.earlier
     assert earlier is not None
-    printed = _printed(row)
+    printed = _printed_difference(row)
     return [
         row.link.record,
         shown["published_delta"],
-        _before(earlier),
+        _earlier_words(earlier),
         shown["time"],
         shown["total"],
         shown["verdict"],
-        "; ".join(_why(row, earlier)),
+        "; ".join(_why_changed(row, earlier)),
         shown["loss"],
         "" if printed is None else f"{printed:+.4f}",
     ]
 
 
-def _before(earlier: Earlier) -> str:
+def _earlier_words(earlier: Earlier) -> str:
     if earlier.seconds is None:
         return earlier.verdict
     text = f"{earlier.seconds:+.1f}"
@@ -74,7 +79,7 @@ def _before(earlier: Earlier) -> str:
     return f"{text} {earlier.verdict}"
 
 
-def _why(row: ChainRow, earlier: Earlier) -> Iterator[str]:
+def _why_changed(row: ChainRow, earlier: Earlier) -> Iterator[str]:
     """What became of the earlier verdict, and by what."""
     time = row.time_s
     if time is None:
@@ -97,7 +102,7 @@ def _why(row: ChainRow, earlier: Earlier) -> Iterator[str]:
     yield row.why.removesuffix("; the node is unknown")
 
 
-def _printed(row: ChainRow) -> float | None:
+def _printed_difference(row: ChainRow) -> float | None:
     """The difference of the losses that both records' own pages print."""
     arm, parent = row.arm, row.parent
     if arm is None or parent is None or arm.printed is None or parent.printed is None:
