@@ -42,18 +42,20 @@ WAITS = (
 
 def kill_in_write() -> None:
     """Die between writing and flushing, with half of what was to be written, if the test asks for it now. Says who died."""
-    flush, mark = os.fsync, Path(os.environ["KILL_IN_WRITE"])
-    who = (
-        "rank"
-        if "RANK" in os.environ
-        else "worker"
-        if Path(sys.argv[0]).name == "worker.py"
-        else "runner"
-    )
+    flush, mark, began_as = os.fsync, Path(os.environ["KILL_IN_WRITE"]), os.getpid()
+
+    def who() -> str:
+        if "RANK" in os.environ:
+            return "rank"
+        if Path(sys.argv[0]).name != "worker.py":
+            return "runner"
+        if sys.argv[-1] != "forks":
+            return "worker"
+        return "parent" if os.getpid() == began_as else "fork"
 
     def fsync(fd: int) -> None:
         try:
-            mark.rename(f"{mark}.{who}")
+            mark.rename(f"{mark}.{who()}")
         except OSError:
             return flush(fd)
         os.ftruncate(fd, os.fstat(fd).st_size // 2) if os.fstat(fd).st_mode & 0o100000 else None

@@ -193,6 +193,7 @@ class ForeignRunner:
                     outcome = replace(outcome, disturbed=(stood_still(still_s),))
             except OSError as error:
                 outcome = Outcome(status="failed", reason=f"its clean copy cannot be made: {error}")
+            outcome = out.checked(outcome)
             if not out.finish(outcome):
                 return None
         except TakenOverError:

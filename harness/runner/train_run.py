@@ -196,7 +196,7 @@ def lead(
             ForeignLoad() as load,
         ):
             outcome = run(trained, out, train, asked)
-        outcome = check_data(data, outcome)
+        outcome = out.checked(check_data(data, outcome))
         if outcome.status == "failed":
             peers.wait_after_failure()
         total_s = wall.get("import_s", 0.0) + time.perf_counter() - began

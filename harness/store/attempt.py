@@ -13,14 +13,13 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import IO, Any
 
-from harness.errors import UserError
 from harness.provenance.redact import redact, redact_file
 from harness.provenance.redacted_lines import RedactedLines
 from harness.run.attempts import AttemptRow, note_attempt, read_attempts
 from harness.run.digests import result_digest
 from harness.run.document import Document
 from harness.run.files import now_iso, write_json, write_new, write_text, write_whole
-from harness.run.guarded import IN_FOLDER, MIB, MOST
+from harness.run.guarded import IN_FOLDER
 from harness.run.metrics import MetricRow, Validation
 from harness.run.results import DIGESTED, Result, finite, result_text, sealed
 from harness.run.spec import RESULT_STATUSES, SCHEMA, Outcome, RunSpec
@@ -30,6 +29,7 @@ from harness.store.log_file import HeadAndTail
 from harness.store.shown import ShownProgress
 from harness.store.state import Progress
 from harness.store.store import Store
+from harness.store.written import WrittenFiles
 
 LEFT_BEHIND = (*DIGESTED, "log.txt", "checkpoint.pt")
 
@@ -69,7 +69,7 @@ class RunWriter:
         self._released, self._writing = threading.Event(), threading.Lock()
         self._last_val = None
         self._log: HeadAndTail | None = None
-        self._n_metrics = 0  # characters of metrics.jsonl
+        self._written = WrittenFiles(self.run)
         self._shown = ShownProgress(self.folder, self.still_mine)
         try:
             self._refuse_lost()
@@ -86,6 +86,7 @@ class RunWriter:
             note_attempt(self.run, begun)
             self._refuse_lost()
             write_text(self.run / "config.yaml", spec.to_yaml(), below=IN_FOLDER)
+            self._written.note("config.yaml")
             self._metrics = self._open("metrics.jsonl")
             self.log_file = self._open("log.txt")
             self._log = HeadAndTail(self.log_file, RedactedLines())
@@ -140,8 +141,10 @@ class RunWriter:
 
     def _holds_metrics(self) -> bool:
         """Whether the run's curve is the one that this attempt has written."""
-        own = os.fstat(self._metrics.fileno())
-        return os.path.samestat(own, os.stat(self.run / "metrics.jsonl"))
+        with suppress(FileNotFoundError):
+            own = os.fstat(self._metrics.fileno())
+            return os.path.samestat(own, os.stat(self.run / "metrics.jsonl"))
+        return False
 
     @_reported
     def describe(self, environment: Document) -> None:
@@ -151,6 +154,7 @@ class RunWriter:
         """
         self._refuse_lost()
         write_json(self.run / "environment.json", environment, below=IN_FOLDER)
+        self._written.note("environment.json")
         spec = self.spec
         steps = f"{spec.budget} steps" if spec.budget else "its own number of steps"
         for line in (
@@ -167,13 +171,8 @@ class RunWriter:
         """
         line = json.dumps(finite(row.to_json())) + "\n"
         with self._writing:  # the GPUs are read in the background
-            if self._n_metrics + len(line) > MOST["metrics.jsonl"]:
-                raise UserError(
-                    f"it measured more than the {MOST['metrics.jsonl'] // MIB} MiB that a"
-                    " metrics.jsonl may have: let it print or validate less often"
-                )
+            self._written.add_metrics(line)
             self._metrics.write(line)
-            self._n_metrics += len(line)
         if isinstance(row, Validation):
             self._metrics.flush()
             os.fsync(self._metrics.fileno())
@@ -190,7 +189,7 @@ class RunWriter:
         with self._writing:
             self._metrics.seek(0)
             self._metrics.truncate()
-            self._n_metrics = 0
+            self._written.forget_metrics()
 
     @_reported
     def log(self, line: str) -> None:
@@ -210,6 +209,12 @@ class RunWriter:
             write_whole(self.run / name, write, below=IN_FOLDER)
 
     @_reported
+    def checked(self, outcome: Outcome) -> Outcome:
+        """How the run ended: a failure where its files do not hold what this attempt wrote."""
+        self._metrics.flush()
+        return self._written.checked(outcome)
+
+    @_reported
     def finish(self, outcome: Outcome) -> bool:
         """End the attempt; a run that finished or diverged gets its result, written last.
 
@@ -221,11 +226,12 @@ class RunWriter:
             for file in self._files:
                 file.flush()
                 os.fsync(file.fileno())
-            if not (self.still_mine() and self._holds_metrics()):
+            has_result = outcome.status in RESULT_STATUSES
+            if not self.still_mine() or (has_result and not self._holds_metrics()):
                 return False
             redact_file(self.run / "log.txt")
             ended = now_iso()
-            if outcome.status in RESULT_STATUSES:
+            if has_result:
                 result = result_of(
                     self.run,
                     self.spec,
@@ -240,7 +246,7 @@ class RunWriter:
                 except FileExistsError:
                     return False
             note_attempt(self.run, self._end_of(outcome, ended))
-            if outcome.status in RESULT_STATUSES:
+            if has_result:
                 self._bury()
             return True
         finally:

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -189,6 +189,14 @@ def read_run(root: Path, plan: Plan, planned: PlanRun) -> RecordedRun:
         status, reason = result.status, result.reason
     else:
         status, reason = last_attempt(folder)
+    # what an attempt without a result left may be anything
+    excused = suppress(ValueError) if result is None else nullcontext()
+    config: Document = {}
+    environment: Document = {}
+    with excused:
+        config = read_config_if_any(folder / "config.yaml")
+    with excused:
+        environment = read_mapping_if_any(folder / "environment.json")
     return RecordedRun(
         plan=plan,
         planned=planned,
@@ -197,8 +205,8 @@ def read_run(root: Path, plan: Plan, planned: PlanRun) -> RecordedRun:
         status=status,
         reason=reason,
         result=result,
-        config=read_config_if_any(folder / "config.yaml"),
-        environment=read_mapping_if_any(folder / "environment.json"),
+        config=config,
+        environment=environment,
         validations=read_validations(folder / "metrics.jsonl"),
     )
 

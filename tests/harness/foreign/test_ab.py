@@ -226,6 +226,22 @@ def test_a_hanging_script_is_ended_and_leaves_nothing_behind(
     assert not any(psutil.pid_exists(int((folder / child).read_text())) for child in "ab")
 
 
+def test_a_script_whose_run_was_changed_beside_it_has_no_result(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    harm = f"""
+from pathlib import Path
+for run in Path({str(folder / "results" / "runs")!r}).iterdir():
+    if not (run / "result.json").exists():
+        (run / "environment.json").write_text("")
+"""
+    script = (TRAINERS / "faulty.py").read_text().replace('os.environ["KIND"]', '"none"')
+    Path("harmed.py").write_text(script + harm)
+    assert ablate("ab", "old.py", "harmed.py", "-n", 1, *CPU, "--experiment", "x") == 1
+    assert "its files changed while it ran (environment.json)" in capsys.readouterr().out
+    assert sorted(statuses("x").values()) == ["failed", "finished"]
+
+
 def test_a_run_that_failed_is_tried_again_as_often_as_asked(folder: Path) -> None:
     shutil.copy(TRAINERS / "faulty.py", "faulty.py")
     trainer = {

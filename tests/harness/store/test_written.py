@@ -1,0 +1,64 @@
+"""A result vouches for what its attempt wrote: files that somebody changed while the run was made are under no seal."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.run.metrics import Validation
+from harness.store.store import Store
+from tests.fake_matrix import Matrix
+from tests.one_run import DONE, SPEC, claimed, finish
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def another_digit(path: Path) -> None:
+    path.write_text(path.read_text().replace("3", "4", 1))
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "environment.json", "metrics.jsonl"])
+@pytest.mark.parametrize("harm", [cut, another_digit, Path.unlink])
+def test_files_that_changed_while_a_run_was_made_give_no_result(
+    tmp_path: Path, name: str, harm: Any
+) -> None:
+    store = Store.create(tmp_path / "results")
+    out = claimed(store)
+    out.describe({"host": "here 3"})
+    out.metric(Validation(step=3, val_loss=2.5, train_time_s=0.3))
+    out.forget_metrics()
+    out.metric(Validation(step=3, val_loss=1.5, train_time_s=1.0))
+    assert out.checked(DONE) == DONE
+    harm(out.run / name)
+    failed = out.checked(DONE)
+    assert (failed.status, failed.reason) == (
+        "failed",
+        f"its files changed while it ran ({name})",
+    )
+    out.finish(failed)
+    assert not (out.run / "result.json").exists()
+    finish(claimed(store))
+    assert store.repair(SPEC.run_id)[1] is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), pytest.param(("--worker", "fresh"), marks=pytest.mark.slow)],
+)
+def test_a_worker_whose_files_changed_says_so_and_its_run_is_made_again(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    matrix = Matrix(tmp_path, n_seeds=1, FAKE={"0": "hold once"})
+    process = matrix.start("--max-parallel", "1", *options)
+    matrix.at("hold", 1)
+    (mark,) = tmp_path.glob("at hold *")
+    cut(matrix.results / "runs" / mark.name.split()[2] / "metrics.jsonl")
+    (tmp_path / "go").touch()
+    out, err = process.communicate()
+    assert (process.returncode, err) == (1, "")
+    assert "failed: its files changed while it ran (metrics.jsonl)" in out
+    assert matrix.run()[0] == 0
+    assert sorted(matrix.ends(0)) == [["failed", "finished"], ["finished"]]
+    assert matrix.trailing() == []
