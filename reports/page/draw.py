@@ -12,6 +12,7 @@ from reports.figures.base import Figure, Palette
 from reports.figures.budgets import budget_figure
 from reports.figures.curves import curve_figures
 from reports.figures.effects import effect_figures
+from reports.figures.heat import heat_map
 from reports.figures.interactions import interaction_figure
 from reports.figures.runs import run_figures
 from reports.figures.seeds import seeds
@@ -19,7 +20,7 @@ from reports.figures.steps import step_distribution
 from reports.inputs.experiment import Experiment, target_loss
 from reports.page.cells import TONES
 
-LEADING = ("interactions", "seeds", "loss_by_step", "scatter", "budgets")
+LEADING = ("heat", "interactions", "seeds", "loss_by_step", "scatter", "budgets")
 UNTIMED_PROTOCOL = "skip10"  # its clock does not count the first steps
 
 
@@ -65,6 +66,7 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     steps = step_distribution(curves, runs, experiment.step_times, palette, skip_first=skip_first)
     figures = [
         *effect_figures(plan, outcome, palette),
+        heat_map(at_budget(runs, outcome.budget), plan, unit=unit),
         interaction_figure(effects, unit),
         seeds(at_budget(runs, outcome.budget), palette, unit=unit) if not plan.evidence else None,
         budgets,

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from reports.analysis.optimum import optima
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
 from reports.format import effect_kind, interval, show
 from reports.inputs.experiment import Experiment
 from reports.page.cells import METRIC_WORDS
+from reports.page.places import optimum_answer
 from reports.page.scope import conditions, shares_answer
 
 EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
@@ -14,7 +16,10 @@ NAMED = 4  # arms that a sentence names; the rest is counted
 
 
 def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> str:
-    """At what size and rates, then the answer; a Shapley design's begins with the shares."""
+    """At what size and rates, then the answer.
+
+    A Shapley design's begins with the shares, an axis's with the place of the lowest loss.
+    """
     judged = [outcome.judged(arm) for arm in outcome.arms]
     compared = [c for c in judged if c is not None]
     if not compared:
@@ -26,6 +31,10 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
         is_decided = is_decided or bool(shares)
         if shares:
             sentences.append(shares)
+    found = optima(experiment)
+    if found:
+        is_decided = is_decided or any(optimum.is_resolved for optimum in found)
+        sentences.append(optimum_answer(found))
     sentences.append(sentence_on(outcome, outcome.primary, unit))
     if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
         sentences.append(sentence_on(outcome, "heldout_loss", unit))
@@ -37,7 +46,7 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
     text = " ".join(sentences)
     setting = conditions(recipe, outcome)
     if setting:
-        if text.startswith(("Of ", "Undecided ")):  # else it begins with an arm's name
+        if text.startswith(("Of ", "Undecided ", "The loss ")):  # else it begins with an arm's name
             text = text[:1].lower() + text[1:]
         text = f"at {setting}: {text}"
     if is_decided and any(c.exploratory for c in compared):

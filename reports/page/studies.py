@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from harness.run.document import Document
 from harness.run.plan import Plan
 from reports.analysis.attribution import Attribution, Share, attributions
+from reports.analysis.optimum import Optimum, optima
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity, sensitivities
 from reports.format import interval, show
 from reports.inputs.experiment import Experiment
+from reports.page.places import place_words
 from reports.page.tables import TableCell
 from reports.stats.digits import kept
 from reports.stats.intervals import Estimate
@@ -41,6 +43,9 @@ def studies(experiment: Experiment) -> list[Study]:
     """The tables there are to show, [] for most experiments."""
     plan = experiment.plan
     tables = [attribution_table(a) for a in attributions(experiment)]
+    found = optima(experiment)
+    if found:
+        tables.append(optimum_table(found))
     effects = sensitivities(experiment)
     if effects:
         tables.append(sensitivity_table(effects))
@@ -94,6 +99,43 @@ def attribution_table(a: Attribution) -> Study:
         heads=[HEADS[column] for column in columns],
         rows=rows,
     )
+
+
+def optimum_table(found: Sequence[Optimum]) -> Study:
+    rows: list[StudyRow] = []
+    for o in found:
+        what = o.where.value
+        if o.value is not None and not o.is_resolved:
+            what += ", but the curvature is not told apart from zero: more seeds or a wider grid"
+        if o.left_out:
+            what += f"; without {', '.join(o.left_out)}, where not every run finished"
+        cells = [
+            TableCell(text=place_words(o), v=",".join(map(carried_end, (o.value, o.low, o.high)))),
+            TableCell(text=what),
+            TableCell(text=str(o.n_blocks), css="num"),
+        ]
+        rows.append((f"{o.arm}, {o.axis.name}", cells))
+    return Study(
+        key="optimum",
+        title="Where the loss is lowest",
+        lead=(
+            "The lowest point of a quadratic through an arm's mean losses along an axis, "
+            "logarithmic where all its points are above zero, and where that point lies with 95 % "
+            "confidence for all arms and axes at once (Fieller's interval). Of two axes the one is "
+            "averaged over the other. The error is that of the noise, not of the quadratic."
+        ),
+        first="arm and axis",
+        heads=["lowest at", "where", "blocks"],
+        rows=rows,
+    )
+
+
+def carried_end(value: float | None) -> str:
+    """A number as a page carries it; '' for none."""
+    rounded = kept(value)
+    if rounded is None:
+        return ""
+    return repr(rounded)
 
 
 def sensitivity_table(of_arms: Sequence[Sensitivity]) -> Study:

@@ -136,9 +136,10 @@ class Pen:
         if path is None:
             return
         dashes = dashes_of(element.get("stroke-dasharray") or found.get("stroke-dasharray"))
+        fill_opacity = element.get("fill-opacity") or found.get("fill-opacity", "1")
         patch = PathPatch(
             path,
-            facecolor=colour(found["fill"], opacity * float(found.get("fill-opacity", "1"))),
+            facecolor=colour(found["fill"], opacity * float(fill_opacity)),
             edgecolor=colour(found["stroke"], opacity),
             linewidth=pixels(found.get("stroke-width", "1")) * PT_PER_PX,
             linestyle=dashes,

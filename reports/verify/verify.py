@@ -26,6 +26,7 @@ from reports.verify.files import check_memory, check_results
 from reports.verify.headline import check_headline
 from reports.verify.increments import check_increments
 from reports.verify.markup import plainly
+from reports.verify.optimum import check_optima
 from reports.verify.page import Embedded, Page, Printed, Row, read_page
 from reports.verify.rendered import check_rendered
 from reports.verify.rows import check_aggregates, check_rows, compared_rows, outcomes_of
@@ -109,6 +110,8 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
             yield from check_increments(
                 metric, compared, printed, plan, raised=raised, anytime=anytime
             )
+            if metric == "val_loss":
+                yield from check_optima(page, index, plan, compared, anytime=anytime)
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)

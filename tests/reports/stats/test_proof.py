@@ -19,6 +19,7 @@ from reports.stats.moderated import Prior
 from tests.proof.__main__ import DOCS, table, written_rows
 from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
 from tests.proof.missing import PATTERNS, missing_analysis, with_holes
+from tests.proof.optimum import CURVATURES, KIND
 from tests.proof.patterns import STEPS
 from tests.proof.repetitions import FALSE, verdicts
 from tests.proof.row import Row, falls
@@ -141,10 +142,11 @@ INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove
     "evidence.loss_interval": ("published delta",),
     "evidence.time_interval": ("published delta",),
 }  # fmt: skip
+LOWEST = tuple(f"{KIND}, {k} points, {words}" for k in (3, 5) for words in CURVATURES)
 ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
     *FAMILIES, *(f"{kind}, anytime-valid" for kind in FAMILIES), "Shapley share of steps", "Shapley share of seconds",
     "difference, 4 arms, noise far from equal", "difference, 15 arms, noise far from equal",
-    "difference, 2 arms at 3 points of an axis", "noise floor",
+    "difference, 2 arms at 3 points of an axis", "noise floor", *LOWEST,
     "two phases 'verified' at the margin", "difference, simultaneous over 3 arms",
     "difference, simultaneous over 15 arms", "difference, 1 arm, moderated variance",
     *FALSE, "'reproduced', the published effect, of 12 of its standard errors",

@@ -1,0 +1,247 @@
+"""Where along an axis the loss is lowest, with an interval (Fieller 1954).
+
+A quadratic in the logarithm of the axis (in its value, where one is not above zero) through an
+arm's mean losses has its lowest point where its slope is zero. For each place x the slope there is
+a contrast of the arm's points, judged as shares are (reports/analysis/attribution.py: the larger
+error of the two-way model, or the t-mixture where a page needs sequences); the places whose slope
+is not told apart from zero are the interval. That is bounded where the curvature is told apart
+from zero, else the place is not resolved. With more axes than one the losses are averaged over the
+points of the others. Bonferroni over arms and axes. The error is that of the noise alone: how far
+a loss is from a quadratic is not in it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pandas as pd
+from scipy import optimize
+
+from harness.run.plan import PlanArm
+from reports.analysis import samples
+from reports.analysis.attribution import Share, contrast_of
+from reports.inputs.experiment import Experiment
+from reports.stats.simultaneous import Array
+
+LEAST_POINTS = 3  # points that a quadratic goes through
+Ends = tuple[float, float]
+
+
+class Lowest(Enum):
+    """What the quadratic says of its lowest point."""
+
+    INSIDE = "inside the grid"
+    FIRST = "at the first point of the grid or before it"
+    LAST = "at the last point of the grid or beyond it"
+    NOWHERE = "no minimum: the losses do not curve upwards"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridAxis:
+    """An axis as numbers: its points in order, and whether they are factors and logarithmic."""
+
+    name: str
+    words: tuple[str, ...]  # of its points, by their value
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return tuple(number_of(word) for word in self.words)
+
+    @property
+    def is_logarithmic(self) -> bool:
+        return min(self.values) > 0
+
+    @property
+    def places(self) -> Array:
+        """The points on the scale of the quadratic."""
+        if self.is_logarithmic:
+            return np.log(self.values)
+        return np.array(self.values)
+
+    def value_at(self, place: float) -> float:
+        """The axis's value at a place of the scale."""
+        if self.is_logarithmic:
+            return math.exp(place)
+        return place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimum:
+    """Where an arm of the design has its lowest loss along an axis."""
+
+    arm: str
+    axis: GridAxis
+    where: Lowest
+    value: float | None  # of the axis, where it is inside the grid
+    low: float | None  # None: beyond the grid, or where nothing is resolved
+    high: float | None
+    is_resolved: bool  # whether there is an interval
+    n_blocks: int
+    left_out: tuple[str, ...]  # points at which not every run finished
+
+
+def number_of(word: str) -> float:
+    """A point of an axis as a number: its factor, or its value."""
+    return float(word.removeprefix("x"))
+
+
+def optima(experiment: Experiment, *, level: float = 0.95) -> list[Optimum]:
+    """One for every arm of the design and every axis of three points, the baseline first.
+
+    [] without such an axis, or before an arm has finished at three points of it."""
+    plan = experiment.plan
+    if not plan.axes or experiment.memory.lost:
+        return []
+    use = samples.usable(experiment)
+    losses = samples.of_role(use.runs, "loss")
+    losses = samples.at_budget(losses, samples.shared_budget(losses, use.arms))
+    of_design: dict[str, list[PlanArm]] = {plan.by_arm[plan.baseline].of: []}
+    for arm in plan.arms:
+        of_design.setdefault(arm.of, []).append(arm)
+    asked = []
+    for arms in of_design.values():
+        whole = [arm for arm in arms if has_finished(losses, arm.name)]
+        for axis in plan.axes:
+            asked.append((axis, arms, whole))
+    anytime, found = samples.watched(experiment), []
+    for axis, arms, whole in asked:
+        optimum = _optimum(losses, axis, (arms, whole), (1 - level) / len(asked), anytime=anytime)
+        if optimum is not None:
+            found.append(optimum)
+    return found
+
+
+def has_finished(losses: pd.DataFrame, arm: str) -> bool:
+    """Whether an arm has runs with an outcome, and all have a loss."""
+    runs = losses[losses["arm"] == arm]
+    return bool(len(runs) and (runs["status"] == "finished").all())
+
+
+def _optimum(
+    losses: pd.DataFrame,
+    name: str,
+    of_arm: tuple[Sequence[PlanArm], Sequence[PlanArm]],
+    alpha: float,
+    *,
+    anytime: bool,
+) -> Optimum | None:
+    """Of an arm along an axis; of_arm: its points, and those whose runs have all finished.
+
+    With several axes every point of this one must have the same points of the others."""
+    arms, whole = of_arm
+    by_point: dict[str, dict[str, str]] = {}
+    for arm in whole:
+        others = ", ".join(f"{k} {v}" for k, v in arm.point.items() if k != name)
+        by_point.setdefault(arm.point[name], {})[others] = arm.name
+    most = max((len(found) for found in by_point.values()), default=0)
+    words = sorted((w for w, found in by_point.items() if len(found) == most), key=number_of)
+    if len(words) < LEAST_POINTS:
+        return None
+    y = _losses_along(losses, [by_point[word] for word in words])
+    if not len(y):
+        return None
+    axis = GridAxis(name=name, words=tuple(words))
+    found = lowest(y, axis.places, alpha, anytime=anytime)
+    left_out = {arm.point[name] for arm in arms} - {*words}
+    return _told(axis, arms[0].of, found, len(y), tuple(sorted(left_out, key=number_of)))
+
+
+def _losses_along(losses: pd.DataFrame, points: Sequence[Mapping[str, str]]) -> Array:
+    """Losses (n, points, others) over the blocks in which every arm of the points has finished.
+
+    points: along the axis, each with the arms at it."""
+    names = [name for point in points for name in point.values()]
+    done = losses[losses["arm"].isin(names) & losses["block"].notna()]
+    table = done.pivot_table(index="block", columns="arm", values="val_loss", aggfunc="mean")
+    if not set(names) <= set(table):
+        return np.empty((0, len(points), 1))
+    return table[names].dropna().to_numpy(float).reshape(-1, len(points), len(points[0]))
+
+
+def slope_weights(places: Array, x: float) -> Array:
+    """Weights (k,) of the points whose sum is the slope at x of the quadratic through them."""
+    centre = float(places.mean())
+    basis = np.stack([np.ones(len(places)), places - centre, (places - centre) ** 2], axis=1)
+    of_mean = np.linalg.pinv(basis)  # (3, k)
+    weights: Array = of_mean[1] + 2 * (x - centre) * of_mean[2]
+    return weights
+
+
+def lowest(
+    losses: Array, places: Array, alpha: float, *, anytime: bool = False
+) -> tuple[float | None, Ends | None]:
+    """(the place of the lowest point, the interval's ends inside the points' range).
+
+    losses: (n, k, others) in complete blocks; places: (k,). None where the quadratic has no lowest
+    point; no ends where its curvature is not told apart from zero, or that place is beyond the
+    points; an end beyond them is infinite."""
+    n, k, others = losses.shape
+    y = losses.reshape(n, k * others)
+
+    def slope_at(x: float) -> Share:
+        weights = np.repeat(slope_weights(places, x) / others, others)
+        return contrast_of(y, weights, alpha, anytime=anytime)
+
+    first, last = float(places.min()), float(places.max())
+    before, behind = slope_at(first).value, slope_at(last).value
+    if not behind > before:
+        return None, None
+    place = first - before * (last - first) / (behind - before)
+    curves = np.repeat((slope_weights(places, 1.0) - slope_weights(places, 0.0)) / others, others)
+    curvature = contrast_of(y, curves, alpha, anytime=anytime)
+    if curvature.low is None or curvature.low <= 0 or not first <= place <= last:
+        return place, None
+
+    def beyond(x: float) -> float:
+        """Above zero where the slope is told apart from zero."""
+        slope = slope_at(x)
+        if slope.low is None or slope.high is None:
+            return -math.inf
+        return max(slope.low, -slope.high)
+
+    ends = [-math.inf, math.inf]
+    for side, end in enumerate((first, last)):
+        if beyond(end) > 0:
+            ends[side] = float(optimize.brentq(beyond, place, end, xtol=1e-14, rtol=1e-14))
+    return place, (ends[0], ends[1])
+
+
+def _told(
+    axis: GridAxis,
+    arm: str,
+    found: tuple[float | None, Ends | None],
+    n: int,
+    left_out: tuple[str, ...],
+) -> Optimum:
+    """found: the place of the lowest point, and its ends."""
+    place, ends = found
+    first, last = axis.places[0], axis.places[-1]
+    where = Lowest.INSIDE
+    if place is None:
+        where = Lowest.NOWHERE
+    elif place < first:
+        where = Lowest.FIRST
+    elif place > last:
+        where = Lowest.LAST
+    low, high = None, None
+    if ends is not None:
+        if math.isfinite(ends[0]):
+            low = axis.value_at(ends[0])
+        if math.isfinite(ends[1]):
+            high = axis.value_at(ends[1])
+    value = None
+    if place is not None and where is Lowest.INSIDE:
+        value = axis.value_at(place)
+    return Optimum(
+        arm=arm,
+        axis=axis,
+        where=where,
+        value=value,
+        low=low,
+        high=high,
+        is_resolved=ends is not None,
+        n_blocks=n,
+        left_out=left_out,
+    )

@@ -1,0 +1,109 @@
+"""The second path for the places of the lowest loss along the axes.
+
+By the parabola's vertex through the mean losses, and, in complete blocks of planned seeds, by the
+slope at each printed end against the two-way model's common error: an end may stand no closer than
+that gives. Which places have an interval, and all words, are left to the rerun in rendered.py.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from reports.verify.page import Embedded, Page, Row, numbers
+from reports.verify.table import ALPHA
+
+OF_PLACE = 1e-4  # of the logarithm: what a page leaves off, and what a fit may be off
+CLOSER = 1e-3  # of a half width
+
+
+def check_optima(
+    page: Page, index: int, plan: Embedded, rows: Sequence[Row], *, anytime: bool
+) -> Iterator[str]:
+    """Sentences on places that are printed otherwise than the rows give.
+
+    rows: compared ones of the loss. index: of the experiment on the page. anytime: it shows
+    sequences.
+    """
+    printed = [numbers(v) for k, v in page.carried.items() if k[:2] == (index, "optimum")]
+    found = [fit for fit in fitted(plan, rows)]
+    if len(printed) != len(found):
+        if plan.get("axes") and (printed or found):
+            yield f"{len(printed)} lowest places are printed but the rows give {len(found)}"
+        return
+    for (who, places, y), (value, *ends) in zip(found, printed, strict=True):
+        logarithmic = places[0] == "log"
+        x = np.array(places[1:], float)
+        bend, tilt, _ = np.polyfit(x, y.mean(0), 2)
+        if value is not None and abs(vertex(bend, tilt) - on_axis(value, logarithmic)) > OF_PLACE:
+            yield f"{who}: the lowest loss is printed at {value:g}, the rows give another place"
+        if anytime:
+            continue
+        for end in ends:
+            if end is not None and is_too_close(y, x, on_axis(end, logarithmic), len(found)):
+                yield f"{who}: the end {end:g} of the lowest place is closer than its error gives"
+
+
+def vertex(bend: float, tilt: float) -> float:
+    """Where a parabola turns."""
+    return -tilt / (2 * bend)
+
+
+def on_axis(value: float, logarithmic: bool) -> float:
+    return math.log(value) if logarithmic else value
+
+
+def is_too_close(y: Any, x: Any, end: float, m: int) -> bool:
+    """Whether the slope at an end is told from zero less than Student's t asks.
+
+    y: losses (n, k); m: of the family."""
+    n, k = y.shape
+    residuals = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
+    variance = float((residuals**2).sum()) / ((n - 1) * (k - 1))
+    slopes = np.array([np.polyval(np.polyder(np.polyfit(x, unit, 2)), end) for unit in np.eye(k)])
+    half = stats.t.isf(ALPHA / m / 2, (n - 1) * (k - 1)) * math.sqrt(variance * slopes @ slopes / n)
+    return abs(float(y.mean(0) @ slopes)) < half * (1 - CLOSER)
+
+
+def fitted(plan: Embedded, rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Any], Any]]:
+    """(arm and axis, scale and places, losses (n, k)) of every axis of three finished points."""
+    first = next(a["of"] for a in plan["arms"] if a["name"] == plan["baseline"])
+    designs = dict.fromkeys([first, *(arm.get("of") or arm["name"] for arm in plan["arms"])])
+    for design in designs:
+        arms = [arm for arm in plan["arms"] if (arm.get("of") or arm["name"]) == design]
+        for axis in plan.get("axes") or {}:
+            fit = along(axis, arms, rows)
+            if fit is not None:
+                yield (f"{design}, {axis}", *fit)
+
+
+def along(
+    axis: str, arms: Sequence[Mapping[str, Any]], rows: Sequence[Row]
+) -> tuple[Sequence[Any], Any] | None:
+    """The places of an axis, one for each point of the others, and the losses (n, k) there."""
+    at: dict[str, list[dict[Any, float]]] = {}
+    for arm in arms:
+        mine = [row for row in rows if row["arm"] == arm["name"]]
+        if mine and all(row["status"] == "finished" for row in mine):
+            blocks: dict[Any, list[float]] = {}
+            for row in mine:
+                if row["block"] is not None:
+                    blocks.setdefault(row["block"], []).append(row["val_loss"])
+            means = {block: sum(losses) / len(losses) for block, losses in blocks.items()}
+            at.setdefault(arm["point"][axis], []).append(means)
+    most = max((len(found) for found in at.values()), default=0)
+    whole = {float(word.removeprefix("x")): f for word, f in at.items() if len(f) == most}
+    if len(whole) < 3:
+        return None
+    values = sorted(whole)
+    shared = set.intersection(*(set(b) for value in values for b in whole[value]))
+    if not shared:
+        return None
+    cells = [(value, losses) for value in values for losses in whole[value]]
+    y = np.array([[losses[block] for _, losses in cells] for block in sorted(shared)])
+    places = [value for value, _ in cells]
+    if values[0] > 0:
+        return ["log", *map(math.log, places)], y
+    return ["linear", *places], y

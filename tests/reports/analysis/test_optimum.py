@@ -1,0 +1,162 @@
+"""Along an axis: where the loss is lowest and how sure that is, on the page and in its headline; the heat map of two axes."""
+
+import itertools
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reports.analysis.compare import compare_all
+from reports.analysis.optimum import Lowest, lowest, optima, slope_weights
+from reports.figures.heat import heat_map
+from reports.inputs.experiment import Experiment
+from reports.inputs.load import load
+from reports.page.draw import draw_all
+from reports.page.places import place_words
+from reports.page.write import write_report
+from reports.verify.page import read_page
+from reports.verify.verify import check_data, verify
+from tests.proof.optimum import PLACE, each, grid_of
+from tests.report_arms import Arm
+from tests.report_fixtures import write_experiment
+
+RATES, DECAYS = ("x0.5", "x1", "x2"), ("x0.5", "x1", "x2")
+PLACES = {"x0.5": -1.0, "x1": 0.0, "x2": 1.0}
+
+
+def bowl(folder: Path, lowest_at: dict[str, float], *, two: bool = False, **facts) -> Experiment:
+    """Arms of a design over one axis or two, their losses a bowl around a place (in doublings)."""
+    points = [*itertools.product(RATES, DECAYS)] if two else [(rate, "x1") for rate in RATES]
+    arms, place = [], {}
+    for of, at in lowest_at.items():
+        for rate, decay in points:
+            name = of if (rate, decay) == ("x1", "x1") else f"{of} @ {rate} {decay}"
+            loss = 0.05 * (PLACES[rate] - at) ** 2 + 0.02 * PLACES[decay] ** 2
+            arms.append(Arm(name=name, loss_effect=loss, fields=(("plugin.arm", name),)))
+            point = {"optim.muon_lr": rate} | ({"optim.adam_lr": decay} if two else {})
+            place[name] = {"of": of, "point": point}
+    base = next(iter(lowest_at))
+    arms.sort(key=lambda arm: arm.name != base)
+    how = {"n_seeds": 4, "sd": 1e-3, "target": None, "n_points": 3, "design": "add-one", **facts}
+    write_experiment(folder, arms=arms, **how)
+    made = load("split", folder)
+    axes = {"optim.muon_lr": list(RATES)} | ({"optim.adam_lr": list(DECAYS)} if two else {})
+    placed = tuple(replace(arm, **place[arm.name]) for arm in made.plan.arms)
+    return replace(made, plan=replace(made.plan, axes=axes, arms=placed))
+
+
+def test_the_place_of_the_lowest_loss_is_found_with_its_interval(tmp_path):
+    base, arm = optima(bowl(tmp_path, {"base": 0.3, "a": -0.4}))
+    for found, at in ((base, 2**0.3), (arm, 2**-0.4)):
+        assert found.where is Lowest.INSIDE
+        assert found.low < at < found.high
+        assert found.value == pytest.approx(at, rel=0.05)
+        assert found.n_blocks == 4
+    assert re.fullmatch(r"x1\.\d\d \[x1\.\d\d, x1\.\d\d\]", place_words(base))
+
+
+def test_a_lowest_loss_beyond_the_grid_or_nowhere_has_no_number(tmp_path):
+    found = {o.arm: o for o in optima(bowl(tmp_path, {"base": 2.5, "a": -2.5}))}
+    assert (found["base"].where, place_words(found["base"])) == (Lowest.LAST, "x2 or beyond")
+    assert (found["a"].where, place_words(found["a"])) == (Lowest.FIRST, "x0.5 or beyond")
+    assert not found["a"].is_resolved
+    flat = np.zeros((3, 3, 1)) + np.array([0.0, 1.0, 0.0])[None, :, None]
+    assert lowest(flat, np.log([0.5, 1.0, 2.0]), 0.05) == (None, None)
+
+
+def test_an_end_that_the_grid_does_not_show_is_beyond_it():
+    rng = np.random.default_rng(0)
+    places = grid_of(3)
+    y = 8 * (places - 0.6) ** 2 + rng.normal(0, 0.5, (6, 3))
+    place, ends = lowest(y[:, :, None], places, 0.05)
+    assert ends is not None
+    assert np.isfinite(ends[0])
+    assert ends[1] == np.inf
+    assert ends[0] < place
+
+
+def test_noise_alone_gives_no_interval(tmp_path):
+    noisy = bowl(tmp_path, {"base": 0.3, "a": 0.0}, sd=0.2, n_seeds=3)
+    assert [o.is_resolved for o in optima(noisy)] == [False, False]
+    assert "not resolved" in place_words(optima(noisy)[0]) or optima(noisy)[0].value is None
+
+
+def test_a_point_with_a_diverged_run_is_left_out_and_named(tmp_path):
+    lost = {("base @ x2 x1", 1): "diverged"}
+    (only,) = optima(bowl(tmp_path, {"base": 0.0, "a": 0.0}, outcome=lost))
+    assert only.arm == "a"  # two points make no quadratic
+
+
+def test_two_axes_are_each_averaged_over_the_other(tmp_path):
+    found = optima(bowl(tmp_path, {"base": 0.3}, two=True))
+    assert [o.axis.name for o in found] == ["optim.muon_lr", "optim.adam_lr"]
+    assert found[0].value == pytest.approx(2**0.3, rel=0.05)
+    assert found[1].value == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize("k", [3, 5])
+@pytest.mark.parametrize("n", [3, 7])
+def test_the_studys_batch_is_the_production_interval(n, k):
+    places = grid_of(k)
+    rng = np.random.default_rng([n, k])
+    y = 8 * (places - PLACE) ** 2 + rng.normal(size=(12, n, k))
+    holds, resolved = each(y, places)
+    for r in range(12):
+        _, ends = lowest(y[r][:, :, None], places, 0.05)
+        assert (ends is not None) == resolved[r]
+        if ends is not None:
+            assert (ends[0] <= PLACE <= ends[1]) == holds[r]
+
+
+def test_the_slope_of_a_parabola_is_its_slope():
+    places = np.array([0.0, 1.0, 3.0, 4.0])
+    y = 2 + 3 * places + 5 * places**2
+    assert [float(slope_weights(places, x) @ y) for x in (0.0, 2.0)] == pytest.approx([3.0, 23.0])
+
+
+def test_the_headline_begins_with_the_place_and_verify_recomputes_it(tmp_path):
+    made = bowl(tmp_path / "r", {"base": 0.3}, two=True, n_seeds=3)
+    page = write_report([made], tmp_path / "page.html")
+    assert check_data(read_page(page), None) == []
+    text = page.read_text()
+    answer = re.search(r'data-key="answer">(.*?)</p>', text)[1]
+    assert re.search(r": the loss along optim\.muon_lr is lowest at x1\.\d+ \[x", answer)
+    place = re.search(r'<td data-v="([\d.]+),([\d.]+),([\d.]+)" data-label="lowest at">', text)
+    value, low, _ = place.groups()
+    for old, new, said in (
+        (f'"{value},', f'"{float(value) + 0.01:.6f},', "the rows give another place"),
+        (f",{low},", f",{(float(low) + float(value)) / 2:.6f},", "closer than its error gives"),
+    ):
+        page.write_text(text.replace(old, new, 1))
+        forged = read_page(page)
+        assert any(said in line for line in check_data(forged, None)), said
+
+
+@pytest.mark.slow
+def test_a_forged_cell_of_the_heat_map_is_found(tmp_path):
+    made = bowl(tmp_path / "r", {"base": 0.3}, two=True, n_seeds=3)
+    page = write_report([made], tmp_path / "page.html")
+    assert verify(page) == []
+    text = page.read_text()
+    cell = re.search(r">(1\.\d{4})</text><text[^>]*>n 3<", text)[1]
+    page.write_text(text.replace(f">{cell}</text>", ">1.0000</text>", 1))
+    assert any("heat" in line for line in verify(page))
+
+
+def test_the_heat_map_has_every_point_with_its_runs_and_its_lowest_in_bold(tmp_path):
+    made = bowl(tmp_path, {"base": 0.3, "a": -0.6}, two=True, outcome={("a", 1): "diverged"})
+    (heat,) = [f for f in draw_all(made, compare_all(made)) if f.key == "heat"]
+    assert len(heat.rows) == 18
+    for width in (760, 328):
+        drawn, _ = heat.draw(width)
+        assert drawn.count("<rect") == 18
+        assert drawn.count(">n 4<") == 17
+        assert drawn.count("n 3, 1 div.") == 1
+        assert drawn.count('class="value plain"') == 2
+        xs = [float(x) for x in re.findall(r'rect x="([\d.]+)"', drawn)]
+        widths = [float(w) for w in re.findall(r'width="([\d.]+)"', drawn)]
+        assert max(x + w for x, w in zip(xs, widths)) <= width
+    one = bowl(tmp_path / "one", {"base": 0.3})
+    assert heat_map(one.runs, one.plan, unit="nats") is None
