@@ -199,6 +199,7 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
         margin=None,
         confirm=False,
         published=None,
+        prior_noise=None,
         phases={"loss": e.phases["loss"]},
     )
     fresh = tuple(seed + RETUNED_SEEDS_FROM for seed in e.seeds)

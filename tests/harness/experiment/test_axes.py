@@ -93,3 +93,30 @@ def test_gpu_only_changes_are_left_out_without_cuda_alone(tmp_path: Path) -> Non
         UserError, match="arms 'untied_head' and 'untied_head \\+ cudnn' are one and the same"
     ):
         load(tmp_path, text.replace("gpu_only: [cudnn]\n", ""))
+
+
+NOISE = "prior_noise: {sd: 0.02, source: 38 runs of this scale}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "beside"),
+    [
+        ("design: ladder\n", "design ladder"),
+        ("design: factorial\n", "design factorial"),
+        ("design: shapley\n", "design shapley"),
+        ("axes: {optim.muon_lr: [x0.5, x1]}\n", "axes"),
+    ],
+)
+def test_a_declared_noise_is_refused_where_the_question_is_judged_without_it(
+    tmp_path: Path, more: str, beside: str
+) -> None:
+    with pytest.raises(UserError, match=f"prior_noise has no place beside {beside}"):
+        load(tmp_path, GOOD + NOISE + more)
+
+
+def test_a_declared_noise_is_for_the_measurement_of_a_retuned_experiment(tmp_path: Path) -> None:
+    """Its grid only finds the rates."""
+    rates = "estimand: retuned\naxes: {optim.*_lr: [x0.5, x1, x2]}\n"
+    e = load(tmp_path, GOOD + NOISE + rates)
+    assert e.prior_noise is not None and (e.prior_noise.sd, e.prior_noise.df) == (0.02, 4.0)
+    assert e.grid is not None and e.grid.prior_noise is None

@@ -16,9 +16,10 @@ from reports.page.published import EVIDENCE_HEADINGS
 from reports.stats.contrasts import Sample, analyse
 from reports.stats.intervals import Estimate
 from reports.stats.moderated import Prior
+from reports.stats.simultaneous import max_t_quantile
 from tests.proof.__main__ import DOCS, table, written_rows
 from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
-from tests.proof.missing import PATTERNS, missing_analysis, with_holes
+from tests.proof.missing import PATTERNS, errors_of, missing_analysis, with_holes
 from tests.proof.optimum import CURVATURES, KIND
 from tests.proof.patterns import STEPS
 from tests.proof.repetitions import FALSE, verdicts
@@ -75,6 +76,19 @@ def test_the_batch_of_missing_runs_is_the_production_analysis(name, n, m):
             assert (e.delta, e.low, e.high) == pytest.approx(
                 (batch.delta[r, j], batch.low[r, j], batch.high[r, j])
             )
+
+
+@pytest.mark.parametrize(("n", "wider"), [(3, 1.8), (5, 1.05)])
+def test_df_of_ones_own_beat_the_least_of_all_arms(n, wider):
+    """Of the arms that have all their runs, beside one that lacks one: median widths, and errors of the family."""
+    has = with_holes(n, 3, PATTERNS["a run missing"])
+    y = np.random.default_rng(1).normal(size=(4000, n, 4))
+    _, corr, errors = errors_of(y, has)
+    least = np.maximum(*(max_t_quantile(0.95, corr, float(e.df.min())) * e.se for e in errors))
+    own, whole = missing_analysis(y, has), missing_analysis(y, np.ones_like(has))
+    half, of_whole = (np.median((b.high - b.low)[:, 0]) / 2 for b in (own, whole))
+    assert np.median(least[:, 0]) > wider * half and half < 1.08 * of_whole
+    assert ((own.low > 0) | (own.high < 0)).any(1).mean() < 0.05
 
 
 @pytest.mark.parametrize("n", [2, 4, 7])
