@@ -12,7 +12,7 @@ FAST := $(addprefix tests/,harness/experiment/test_file.py harness/config harnes
 	optim/test_schedule.py optim/test_orthogonalize.py harness/data/test_shards.py reports/stats/test_rules.py \
 	reports/stats/test_simultaneous.py reports/page/test_page.py)
 
-.PHONY: help install ablate report check test test-all proof mutation bench-runner bench traffic gpu-check docs clean
+.PHONY: help install ablate report check test test-all proof mutation bench-runner bench traffic versions gpu-check docs clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /\1\t/' | expand -t 18
@@ -70,6 +70,9 @@ gpu-check:  ## accept a GPU machine: kernels, speed, memory, 200 steps; one JSON
 traffic: install  ## an H100's generated code, no GPU needed: bytes against the records' own, launches, binaries; every preset (installs triton)
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[traffic]'
 	OMP_NUM_THREADS=1 ABLATE_REQUIRE_TRITON=1 $(BIN)/pytest -n 2 --dist load tests/harness/bench/test_traffic.py
+
+versions:  ## the core, compilation, training and gpu-check dry with the oldest packages that pyproject.toml allows, and with the newest
+	PYTHON=$(PYTHON) .ci/versions
 
 bench-runner: install  ## what a run costs beside its training: warm and fresh workers, a shell loop, hydra; 10,000 finished runs
 	$(BIN)/python -m tests.bench_runner --many 10000
