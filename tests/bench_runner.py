@@ -201,7 +201,13 @@ def many(folder: Path, n: int) -> dict[str, float]:
     planned = plan_runs(load_experiment(str(file), device="cpu"))
     texts = {
         name: (model / name).read_bytes()
-        for name in ("metrics.jsonl", "environment.json", "config.yaml")
+        for name in (
+            "metrics.jsonl",
+            "environment.json",
+            "config.yaml",
+            "log.txt",
+            "attempts.jsonl",
+        )
     }
     for p in planned:
         run = results / "runs" / p.spec.run_id

@@ -11,7 +11,7 @@ import typer
 from harness.cli import app
 from harness.cli.command import takes
 from harness.cli.lookup import compared, load_for_report
-from harness.cli.options import RESULTS, AcceptStale, Json, Results
+from harness.cli.options import RESULTS, AcceptStale, Json, Results, Verify
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError, near
 
@@ -33,6 +33,7 @@ def compare(
     experiment: Annotated[str, typer.Argument(metavar="EXP")],
     results: Results = RESULTS,
     accept_stale: AcceptStale = False,
+    verify: Verify = False,
     fail_on: Annotated[
         str | None,
         typer.Option(
@@ -53,7 +54,7 @@ def compare(
 
     check_word(fail_on)
     check_format(written, json=json)
-    loaded = load_for_report(experiment, results, accept_stale, look="compare")
+    loaded = load_for_report(experiment, results, accept_stale, look="compare", verify=verify)
     outcome = compared(loaded)
     hours = hours_per_run(loaded)
     rows = [row(c, hours_per_run=hours) for c in outcome.comparisons.values()]

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cli.looks import remember_look
 from harness.errors import UserError
 from harness.run.document import Content
 
@@ -128,23 +129,36 @@ def refuse_unlaunched_trainers(name: str, results: Path) -> None:
 
 
 def load_for_report(
-    name: str, results: Path, accept_stale: bool = False, *, look: str = ""
+    name: str,
+    results: Path,
+    accept_stale: bool = False,
+    *,
+    look: str = "",
+    verify: bool = False,
 ) -> "ReportedExperiment":
     """The experiment as the results folder holds it, stale runs known as such.
 
     published/NAME is the benchmark's own evidence, which needs no results folder.
-    look: the command whose look at its results this is; '' where it is none.
+    name: a YAML path or a name in the results folder. accept_stale: runs of an older source count.
+    look: the command whose look at its results this is; '' where it is none. verify: every file of
+    it is looked at.
     """
     if name.startswith(PUBLISHED):
         return published_evidence(name.removeprefix(PUBLISHED))
+    from harness.store.deep import wrong_in
     from reports.inputs.load import load
 
     plan = plan_of(name, results)
+    if verify:
+        for words in dict.fromkeys(wrong_in(results, plan)):
+            print(words, file=sys.stderr)
     keep_if_writable(plan, results, look=look)
     try:
-        experiment = load(plan.name, results=results, accept_stale=accept_stale)
+        experiment = load(plan.name, results=results, accept_stale=accept_stale, verify=verify)
     except ValueError as error:
         raise UserError(str(error)) from None
+    for words in experiment.unsound:
+        print(words, file=sys.stderr)
     see_who_lives(experiment, results)
     return experiment
 
@@ -171,17 +185,6 @@ def keep_if_writable(plan: "Plan", results: Path, *, look: str) -> None:
             raise
     if look:
         remember_look(plan, results, look)
-
-
-def remember_look(plan: "Plan", results: Path, look: str) -> None:
-    """Note a look in the ledger; of a folder that cannot be written it is said and forgotten."""
-    from harness.store.looks import note_look
-
-    try:
-        note_look(results, plan, look)
-    except OSError as error:
-        reason = error.strerror or error
-        print(f"{results}: cannot be written ({reason}): this look is not noted", file=sys.stderr)
 
 
 def see_who_lives(experiment: "ReportedExperiment", results: Path) -> None:

@@ -13,6 +13,13 @@ AcceptStale = Annotated[
     bool, typer.Option("--accept-stale", help="count runs of an older source; the page says so")
 ]
 
+Verify = Annotated[
+    bool,
+    typer.Option(
+        "--verify",
+        help="look at every file and digest, code and environments too; what is not sound is named",
+    ),
+]
 RESULTS = Path("results")
 Exp = Annotated[
     str,

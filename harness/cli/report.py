@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ import typer
 from harness.cli import app
 from harness.cli.command import takes
 from harness.cli.lookup import compared, load_for_report
-from harness.cli.options import RESULTS, AcceptStale, Results
+from harness.cli.options import RESULTS, AcceptStale, Results, Verify
 from harness.errors import UserError, visible
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def report(
     ] = None,
     results: Results = RESULTS,
     accept_stale: AcceptStale = False,
+    verify: Verify = False,
     watch: Annotated[
         bool,
         typer.Option(
@@ -51,13 +53,15 @@ def report(
     if every <= 0:
         raise UserError(f"--every {every:g}: must be a positive number of seconds")
     if not watch:
-        print(write_page(experiments, results, out=out, accept_stale=accept_stale))
+        loaded = load_page(experiments, results, accept_stale, verify=verify)
+        print(write_loaded(loaded, results, out))
         return
     seen: object = None
     while True:
         now = watched_files(experiments, results)
         if now != seen:
-            loaded, seen = load_page(experiments, results, accept_stale), now
+            loaded = load_page(experiments, results, accept_stale, verify=verify)
+            seen = now
             to_come = sum(int(e.runs["status"].isin(UNFINISHED).sum()) for e in loaded)
             if not to_come:
                 print(write_loaded(loaded, results, out), flush=True)
@@ -114,16 +118,19 @@ def write_loaded(
     return write_report(loaded, out, refresh_s=refresh_s, results=results)
 
 
-def load_page(names: Sequence[str], results: Path, accept_stale: bool) -> "list[Experiment]":
+def load_page(
+    names: Sequence[str], results: Path, accept_stale: bool, *, verify: bool = False
+) -> "list[Experiment]":
     """The experiments of a page, with the rate grids that retuned ones were chosen from."""
     from harness.store.plans import read_plan
 
-    loaded = [load_for_report(name, results, accept_stale, look="report") for name in names]
+    load = partial(load_for_report, results=results, accept_stale=accept_stale, verify=verify)
+    loaded = [load(name, look="report") for name in names]
     there = {experiment.name for experiment in loaded}
     for experiment in list(loaded):
         grid = experiment.plan.grid
         if grid and grid not in there and read_plan(results, grid):
-            loaded.append(load_for_report(grid, results, accept_stale, look="report"))
+            loaded.append(load(grid, look="report"))
     return loaded
 
 
@@ -199,6 +206,7 @@ class ExportOptions:
     ] = False
     results: Results = RESULTS
     accept_stale: AcceptStale = False
+    verify: Verify = False
 
 
 @app.command(help="Tidy table of runs, of validation points, of arms or of comparisons.")
@@ -213,7 +221,10 @@ def export(options: ExportOptions) -> None:
         raise UserError("export: --curves, --arms and --comparisons are different tables: name one")
     loaded = []
     for name in options.experiments:
-        loaded.append(load_for_report(name, options.results, options.accept_stale, look="export"))
+        experiment = load_for_report(
+            name, options.results, options.accept_stale, look="export", verify=options.verify
+        )
+        loaded.append(experiment)
     place, results = options.out, options.results
     try:
         if options.arms:

@@ -38,6 +38,7 @@ def rerun(
     from harness.foreign.runner import run_again
     from harness.node.slots import Node
     from harness.provenance.redact import redact
+    from harness.provenance.source import refuse_secrets_in
     from harness.run.results import read_result
     from harness.run.spec import PlannedRun
     from harness.runner.executor import ExecutorOptions
@@ -53,6 +54,7 @@ def rerun(
     for line in check_trust(run_id, spec, plugin_files, memberships, results, trust=trust):
         print(f"trusted: {line}", file=sys.stderr)
     check_versions(run_id, spec, results)
+    refuse_secrets_in(plugin_files)
     plugins.use(plugin_files)
     if replace and before is not None:
         note_replaced(results, run_id, memberships)
@@ -82,7 +84,7 @@ def rerun(
 
 def note_replaced(results: Path, run_id: str, memberships: "Sequence[Membership]") -> None:
     """Note in the ledger what the run's result was, and that it is replaced."""
-    from harness.cli.lookup import remember_look
+    from harness.cli.looks import remember_look
     from harness.run.ledger import add_rows, gone_row
     from harness.store.plans import read_plan
 

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import app
-from harness.cli.lookup import plan_of, remember_look
-from harness.cli.options import RESULTS, Exp, Json, Results
+from harness.cli.looks import note_looks, remember_look
+from harness.cli.lookup import plan_of
+from harness.cli.options import RESULTS, Exp, Json, Results, Verify
 from harness.cli.progress import duration, wall_words
 from harness.cli.table import print_json, print_table, text_table
 from harness.errors import UserError
@@ -79,19 +80,6 @@ def state_rows(experiment: str | None, results: Path) -> list[StateRow]:
     return rows
 
 
-def note_looks(results: Path, states: "Mapping[str, RunState]") -> None:
-    """Note a look at all runs of a folder, as far as it can be written."""
-    from harness.run.spec import RESULT_STATUSES
-    from harness.store.looks import note_looks_at
-
-    done = [run_id for run_id, state in states.items() if state.status in RESULT_STATUSES]
-    try:
-        note_looks_at(results, done, "status")
-    except OSError as error:
-        reason = error.strerror or error
-        print(f"{results}: cannot be written ({reason}): this look is not noted", file=sys.stderr)
-
-
 def in_words(state: "RunState") -> "RunState":
     """The state with what disturbed the run's time as its reason, where it has no other."""
     return replace(state, reason=state.reason or disturbed_words(state.disturbed))
@@ -130,11 +118,14 @@ def status(
     ] = 2.0,
     results: Results = RESULTS,
     json: Json = False,
+    verify: Verify = False,
 ) -> None:
     """Every run: state, step, loss, time, host, attempts."""
     if every <= 0:
         raise UserError(f"--every {every:g}: must be a positive number of seconds")
     rows, shown = state_rows(experiment, results), ""
+    if verify:
+        name_unsound(experiment, results)
     columns = list(COLUMNS)
     if experiment:
         columns = ["arm", "seed", "role", *COLUMNS]
@@ -157,6 +148,21 @@ def status(
         print(summary(rows))
         for words in retired_words(experiment, results):
             print(words)
+
+
+def name_unsound(experiment: str | None, results: Path) -> None:
+    """Say on standard error what is not sound of an experiment, or of all of the folder's."""
+    from harness.store.deep import wrong_in
+    from harness.store.plans import readable_plans
+
+    lines: list[str] = []
+    if experiment is not None:
+        lines += wrong_in(results, plan_of(experiment, results))
+    else:
+        for _, plan, wrong in readable_plans(results):
+            lines += [wrong] if plan is None else wrong_in(results, plan)
+    for line in dict.fromkeys(lines):
+        print(line, file=sys.stderr)
 
 
 def retired_words(experiment: str | None, results: Path) -> list[str]:

@@ -32,6 +32,7 @@ from harness.experiment.keys import (
     read_target,
 )
 from harness.provenance.redact import redact
+from harness.provenance.source import refuse_secrets_in
 from harness.run.document import Document, Fields
 from harness.run.plan import PriorNoise, SeedsRule, Target
 
@@ -106,8 +107,10 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
     """
     file = ExperimentFile(experiment_path(text), KEYS, overrides or {})
     _check_keys(file)
+    plugged = [(file.path.parent / path) for path in file.items("plugins", str)]
     try:
-        plugins.use([(file.path.parent / path) for path in file.items("plugins", str)])
+        refuse_secrets_in(plugged)
+        plugins.use(plugged)
     except UserError as error:
         raise file.fail(str(error), "plugins") from None
     resolver = Resolver(file, device)

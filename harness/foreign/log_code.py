@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from harness.foreign.log_lines import SEPARATOR
 from harness.foreign.logs import DIGEST_DIGITS, is_code
-from harness.provenance.source import in_words
+from harness.run.code import in_words
 
 CODE_LIMIT = 512 * 1024  # bytes: a longer text is known by its letters alone
 # What two programs of one recipe may differ in: comments, words in quotes, whole numbers

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.provenance.source import Source, code_digest, zipped
+from harness.provenance.source import Source, zipped
 from harness.run.archive import check_size, unpacked
+from harness.run.code import code_digest
 from harness.run.digests import short_digest
 from harness.run.guarded import KEPT, MIB, MOST_OF_OTHERS, read_bytes
 

@@ -3,17 +3,18 @@
 A run is stale when this digest changed; the per-file digests name the file that did it.
 """
 
-import ast
 import io
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
-from harness.run.digests import short_digest, text_digest
+from harness.provenance.redact import line_with_secret
+from harness.run.code import code_digest
+from harness.run.digests import short_digest
+from harness.run.versions import ARCHIVE
 
 HARNESS = Path(__file__).resolve().parents[1]
 # What can change a result: the network, the update rules, the training part of the harness. The
@@ -27,13 +28,6 @@ TRAINING_PART = (
     "config/run.py",
     "config/plugins.py",
 )
-# what may begin with a docstring
-DOCUMENTED = (
-    ast.Module,
-    ast.ClassDef,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,38 +39,6 @@ class Source:
 
     digest: str
     files: Mapping[str, str]
-
-
-def in_words(node: object) -> str:
-    """A syntax tree as text, without docstrings.
-
-    What `ast.dump` of Python 3.11 says, whatever the version (3.12 added type_params, 3.13 leaves
-    empty lists out).
-    """
-    if isinstance(node, list):
-        return f"[{', '.join(map(in_words, node))}]"
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = []
-    for name in node._fields:
-        value: Any = getattr(node, name, None)
-        if (value is None and getattr(type(node), name, ...) is None) or (
-            name == "type_params" and not value
-        ):
-            continue
-        if (
-            name == "body"
-            and isinstance(node, DOCUMENTED)
-            and ast.get_docstring(node, clean=False) is not None
-        ):
-            value = value[1:]
-        fields.append(f"{name}={in_words(value)}")
-    return f"{type(node).__name__}({', '.join(fields)})"
-
-
-def code_digest(text: str) -> str:
-    """16 hex digits that comments, docstrings and layout do not move, nor the version of Python."""
-    return text_digest(in_words(ast.parse(text)))
 
 
 def source_files(plugins: Iterable[Path] = (), root: Path = HARNESS) -> dict[str, Path]:
@@ -120,10 +82,25 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
         for name, content in sorted(files.items()):
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+        archive.comment = f"schema {ARCHIVE}".encode()
     return buffer.getvalue()
 
 
+def refuse_secrets_in(plugins: Iterable[Path]) -> None:
+    """Raises UserError where a plug-in, whose code results keep, holds a secret."""
+    for path in plugins:
+        line = None
+        if path.is_file():
+            line = line_with_secret(path.read_text(encoding="utf-8", errors="replace"))
+        if line is not None:
+            raise UserError(
+                f"plug-in {path}, line {line} holds a secret, and the code of a run is kept with "
+                "its results: let it read an environment variable, a run inherits them"
+            )
+
+
 def snapshot(plugins: Iterable[Path] = (), root: Path = HARNESS) -> bytes:
-    """A zip of the source as it is."""
+    """A zip of the source as it is; raises UserError where a plug-in holds a secret."""
+    refuse_secrets_in(plugins)
     files = source_files(plugins, root)
     return zipped({name: path.read_bytes() for name, path in files.items()})

@@ -1,20 +1,27 @@
 """Kept code, unpacked in bounded memory: a small archive can ask for a great deal."""
 
 import io
+import re
 import zipfile
 import zlib
 
+from harness.run.versions import ARCHIVE, check_version
+
 MAX_FILES = 20_000  # in an archive of code
 MAX_BYTES = 1 << 28  # that they may unpack to
+_VERSION = re.compile(rb"schema ([1-9][0-9]{0,8})")  # the comment of an archive
 
 
 def unpacked(content: bytes) -> dict[str, bytes]:
     """The files of an archive by name, in bounded memory; raises ValueError where it is none.
 
-    No name leads out of the folder that it is unpacked in.
+    No name leads out of the folder that it is unpacked in. Raises NewerError.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as zipped:
+            version = _VERSION.fullmatch(zipped.comment)
+            if version is not None:
+                check_version({"schema": int(version[1])}, ARCHIVE, "an archive of code")
             listed = zipped.infolist()
             check_size(len(listed), sum(entry.file_size for entry in listed))
             files = {}

@@ -86,6 +86,11 @@ def _place_new(folder: int, beside: str, path: Path) -> None:
 
 def write_json(path: Path, value: Any, *, below: int = IN_ROOT) -> None:
     """A mapping or a list, one entry a line."""
+    write_text(path, json_text(value), below=below)
+
+
+def json_text(value: Any) -> str:
+    """A mapping or a list as text, one entry a line."""
 
     def lines(v: Any) -> str:
         if isinstance(v, Mapping) and v:
@@ -99,7 +104,7 @@ def write_json(path: Path, value: Any, *, below: int = IN_ROOT) -> None:
             return "[\n" + ",\n".join(f"  {json.dumps(x, ensure_ascii=False)}" for x in v) + "\n ]"
         return json.dumps(v, ensure_ascii=False)
 
-    write_text(path, lines(value) + "\n", below=below)
+    return lines(value) + "\n"
 
 
 def append_row(path: Path, *rows: Document, below: int = IN_ROOT) -> None:

@@ -2,12 +2,13 @@
 
 It lies outside the experiments' own folders and outlives them. A row says what one look showed for
 the first time (every arm-and-seed result with its value, and the seeds that were planned then), or
-what was taken away. A line that is torn or says something else is passed over and counted.
+what was taken away. Each has a seal, a digest of all the text before it. A line that is torn, was
+changed or says something else is passed over and counted; the first format had no seals.
 
-{"kind": "look", "at": ISO 8601, "by": "compare", "experiment": NAME, "confirm": false,
+{"schema": 2, "kind": "look", "at": ISO 8601, "by": "compare", "experiment": NAME, "confirm": false,
  "baseline": CLAIM, "arms": {CLAIM: name}, "seeds": [0, 1], "results": [[CLAIM, seed, intent_id,
- run_id, val_loss, train_time_s], ...]}
-{"kind": "gone", "at": ISO 8601, "by": "clean", "runs": [RUN, ...]}
+ run_id, val_loss, train_time_s], ...], "digest": SEAL}
+{"schema": 2, "kind": "gone", "at": ISO 8601, "by": "clean", "runs": [RUN, ...], "digest": SEAL}
 
 A claim is a digest of a change and of the baseline that it was made to; the baseline's own is one.
 """
@@ -22,16 +23,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from harness.run.digests import short_digest
+from harness.run.digests import short_digest, text_digest
 from harness.run.document import Content
 from harness.run.files import now_iso
 from harness.run.guarded import IN_ROOT, is_name, open_to_append, read_bytes
 from harness.run.plan import Plan, PlanArm
+from harness.run.versions import FIRST, LEDGER, check_version
 
 FILE = "ledger.jsonl"
 WORDS = re.compile(r"[a-z][a-z -]{0,39}")  # of a command
 MOST_SEED = 2**31
+SEAL = ',"digest":"'  # the last entry of a line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +115,7 @@ def _identity(arm: PlanArm) -> list[object]:
 
 
 def read_ledger(results: Path) -> Ledger:
-    """The ledger of a results folder, empty where there is none."""
+    """The ledger of a results folder, empty where there is none; raises NewerError."""
     try:
         lines = read_bytes(results / FILE, below=IN_ROOT).splitlines()
     except FileNotFoundError:
@@ -121,7 +125,7 @@ def read_ledger(results: Path) -> Ledger:
     looks, gone, n_passed_over = [], {}, 0
     for line in lines:
         try:
-            row = json.loads(line)
+            row = _unsealed(line.decode())
             if row["kind"] == "look":
                 looks.append(_look(row))
             elif row["kind"] == "gone":
@@ -132,6 +136,22 @@ def read_ledger(results: Path) -> Ledger:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             n_passed_over += bool(line.strip())
     return Ledger(looks=tuple(looks), gone=gone, n_passed_over=n_passed_over)
+
+
+def _sealed(row: Content) -> str:
+    """A row as its line holds it."""
+    text = json.dumps({"schema": LEDGER, **row}, separators=(",", ":"))[:-1]
+    return f'{text}{SEAL}{text_digest(text)}"}}'
+
+
+def _unsealed(line: str) -> Any:
+    """What a line says; raises NewerError, or what nonsense raises."""
+    row = json.loads(line)
+    if check_version(row, LEDGER, FILE) > FIRST:
+        text, _, seal = line.rpartition(SEAL)
+        if seal != f'{text_digest(text)}"}}':
+            raise ValueError(line)
+    return row
 
 
 def _look(row: Content) -> Look:
@@ -192,8 +212,8 @@ def add_rows(results: Path, rows: Sequence[Content]) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        lines = [json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows]
-        content = (b"\n" if torn else b"") + b"".join(lines)
+        lines = [f"{_sealed(row)}\n" for row in rows]
+        content = "".join(["\n" * torn, *lines]).encode()
         if os.write(descriptor, content) != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(results / FILE))
         os.fsync(descriptor)

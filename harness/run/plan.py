@@ -15,8 +15,7 @@ from harness.run.foreign import ClockHint, TrainerLimits, TrainerSpec
 from harness.run.guarded import is_name
 from harness.run.renamed import columns_today, value_today
 from harness.run.typed import typed
-
-PLAN_SCHEMA = 1
+from harness.run.versions import PLAN, check_version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +241,7 @@ class Plan:
 
         What concerns one kind of experiment alone is left out of the others.
         """
-        content = {"schema": PLAN_SCHEMA} | {f.name: getattr(self, f.name) for f in fields(self)}
+        content = {"schema": PLAN} | {f.name: getattr(self, f.name) for f in fields(self)}
         content["arms"] = [arm.to_mapping() for arm in self.arms]
         content["runs"] = [
             _without_none(_plain_run(r), ("self_reported", "imported")) for r in self.runs
@@ -266,8 +265,9 @@ def plan_of(content: Any, name: str) -> Plan:
 
     No name in it leads out of the results folder.
     """
-    if not isinstance(content, dict) or content.get("schema") != PLAN_SCHEMA:
-        raise ValueError("damaged, or of another version")
+    if not isinstance(content, dict):
+        raise ValueError("damaged: no mapping")
+    check_version(content, PLAN, f"experiment '{name}'")
     try:
         plan = Plan.from_mapping(content)
     except (KeyError, TypeError, AttributeError) as error:

@@ -1,5 +1,6 @@
 """result.json: what it holds, how it is sealed, and whether it can be believed."""
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -7,18 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from harness.run.digests import _encode, result_digest, short_digest, text_digest
+from harness.run.digests import _encode, result_digest, short_digest
 from harness.run.disturbed import Disturbance, disturbances_of
 from harness.run.document import Document
-from harness.run.guarded import facts_of, is_file, read_bytes
+from harness.run.guarded import chunks_of, facts_of, is_file, read_bytes
 from harness.run.measured import Measured
 from harness.run.parse import parse_json
-from harness.run.read import read_json
-from harness.run.spec import RESULT_STATUSES, SCHEMA
+from harness.run.spec import RESULT_STATUSES
 from harness.run.typed import typed
+from harness.run.versions import RESULT, check_version
 
 DIGESTED = ("config.yaml", "environment.json", "metrics.jsonl")
-FILES = ("result.json", *DIGESTED)
+GROWING = ("log.txt", "attempts.jsonl")  # sealed as far as they went when the result was written
+SEALED = (*DIGESTED, *GROWING)
+UNSEALED = 1  # the last format whose seal, where it has one, is over DIGESTED alone
+NOTED_WITHIN_NS = 60 * 10**9  # after a result its attempt's end is noted
 # key of a result's `wall` -> words, in the order a run passes through them; its total_s holds them
 # all
 PHASES = {
@@ -65,6 +69,16 @@ class Result(Measured):
         return self.content
 
     @property
+    def schema(self) -> int:
+        """The version of its format."""
+        return int(self.content.get("schema", 1))
+
+    @property
+    def vouches_for(self) -> tuple[str, ...]:
+        """The files of its run that are under its seal."""
+        return DIGESTED if self.schema <= UNSEALED else SEALED
+
+    @property
     def stood_still(self) -> bool:
         """Whether the run's clock ran while nothing else did: its times are then none."""
         return any(disturbance.kind == "still" for disturbance in self.disturbed)
@@ -99,9 +113,9 @@ def where_time_went(walls: Sequence[Mapping[str, float]]) -> tuple[dict[str, flo
 
 
 def read_result(run: Path) -> Result | None:
-    """result.json of a run directory, None where there is none or it is damaged.
+    """result.json of a run directory, None where there is none or its seal does not hold.
 
-    Its digests are not looked at.
+    The other files are not looked at.
     """
     return result_in(str(run), run.name)
 
@@ -111,13 +125,34 @@ def result_in(folder: str, run_id: str) -> Result | None:
 
     Text, not a Path, since ten thousand runs are looked at in a second.
     """
-    return _valid(read_json(f"{folder}/result.json"), run_id)
+    result, wrong = read_known(folder, run_id)
+    return None if wrong else result
 
 
-def _valid(content: Any, run_id: str) -> Result | None:
+def read_known(folder: Path | str, run_id: str) -> tuple[Result | None, str | None]:
+    """A run's result, None if it has none or it cannot be read, and what is wrong with it alone.
+
+    Raises NewerError.
+    """
+    path, result = f"{folder}/result.json", None
+    try:
+        raw = read_bytes(path)
+        result = _valid(parse_json(raw), run_id, path)
+    except FileNotFoundError:
+        return None, None
+    except (OSError, ValueError):
+        pass
+    if result is None:
+        return None, f"{path} is damaged" if is_file(path) else None
+    if not _seal_holds(raw, result):
+        return result, f"{path} is not the file that the run wrote"
+    return result, None
+
+
+def _valid(content: Any, run_id: str, path: str) -> Result | None:
     good = (
         isinstance(content, dict)
-        and content.get("schema") == SCHEMA
+        and check_version(content, RESULT, path)
         and content.get("run_id") == run_id
         and content.get("status") in RESULT_STATUSES
         and isinstance(content.get("digests"), dict)
@@ -144,53 +179,83 @@ def result_text(result: Result) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _seal_holds(text: str, result: Result) -> bool:
+def _seal_holds(raw: bytes, result: Result) -> bool:
     """Whether a result has the digest that it says.
 
-    Of its text, which is quick, or of its content in another layout.
+    Of its text, which is quick, or of its content in another layout. The first results had none.
     """
     seal = result.digest
-    content = text.replace("\n", "").replace(f'"digest":"{seal}",', "", 1)
-    if text_digest(content) == seal:
+    if seal is None:
+        return result.schema <= UNSEALED
+    content = raw.replace(b"\n", b"").replace(f'"digest":"{seal}",'.encode(), b"", 1)
+    if hashlib.sha256(content).hexdigest()[:16] == seal:
         return True
     return short_digest({k: v for k, v in result.to_json().items() if k != "digest"}) == seal
 
 
-def stats_of(folder: str) -> list[os.stat_result]:
-    """The facts of a finished run's FILES; raises OSError where one is missing."""
-    return facts_of(folder, FILES)
+def part_digest(path: Path | str, size: int | None) -> str:
+    """sha256 of the first bytes of a file of a results folder; size: None for all of them."""
+    if size is None:
+        return result_digest(path)
+    digest = hashlib.sha256()
+    for piece in chunks_of(path):
+        digest.update(piece[:size])
+        size -= len(piece)
+        if size <= 0:
+            break
+    return digest.hexdigest()
+
+
+Facts = Mapping[str, os.stat_result]  # file of a finished run -> what the system says of it
+
+
+def stats_of(folder: str) -> Facts:
+    """The facts of a finished run's files; raises OSError where one is missing.
+
+    The first results vouch for fewer files than there may be.
+    """
+    names: tuple[str, ...] = ("result.json", *SEALED)
+    try:
+        return dict(zip(names, facts_of(folder, names)))
+    except FileNotFoundError:
+        names = ("result.json", *DIGESTED)
+        return dict(zip(names, facts_of(folder, names)))
 
 
 def examine(
-    folder: Path | str, run_id: str, *, stats: Sequence[os.stat_result] | None = None
+    folder: Path | str, run_id: str, *, stats: Facts | None = None
 ) -> tuple[Result | None, str | None]:
     """A run's result, None if it has none or it cannot be read.
 
-    And what is wrong with it or the files that it vouches for.
+    And what is wrong with it or the files that it vouches for. Raises NewerError.
 
     With stats of its files, one that kept its size and is no newer than the result is taken for
     untouched.
     """
-    path = f"{folder}/result.json"
+    result, wrong = read_known(folder, run_id)
+    if result is None or wrong:
+        return result, wrong
     try:
-        raw = read_bytes(path)
-        text, result = raw.decode(), _valid(parse_json(raw), run_id)
-    except (OSError, ValueError):
-        result = None
-    if result is None:
-        return None, f"{path} is damaged" if is_file(path) else None
-    if not _seal_holds(text, result):
-        return result, f"{path} is not the file that the run wrote"
-    try:
-        for i, name in enumerate(DIGESTED, start=1):
-            if (
-                stats
-                and stats[i].st_size == result.bytes.get(name)
-                and stats[i].st_mtime_ns <= stats[0].st_mtime_ns
-            ):
+        for name in result.vouches_for:
+            if stats and _untouched(name, result, stats):
                 continue
-            if result_digest(f"{folder}/{name}") != result.digests.get(name):
+            size = result.bytes.get(name) if name in GROWING else None
+            if part_digest(f"{folder}/{name}", size) != result.digests.get(name):
                 return result, f"{folder}/{name} is not the file that the run wrote"
     except OSError as error:
         return result, f"{error.filename}: {error.strerror}"
     return result, None
+
+
+def _untouched(name: str, result: Result, stats: Facts) -> bool:
+    """Whether a file looks as it did when the result was written; the end of an attempt is later.
+
+    By its size and its time.
+    """
+    if name not in stats:
+        return False
+    size, sealed_size = stats[name].st_size, result.bytes.get(name)
+    late_ns = stats[name].st_mtime_ns - stats["result.json"].st_mtime_ns
+    if name == "attempts.jsonl":
+        return sealed_size is not None and size >= sealed_size and late_ns <= NOTED_WITHIN_NS
+    return size == sealed_size and late_ns <= 0

@@ -16,8 +16,8 @@ from harness.run.digests import digests_by, run_id_of, short_digest
 from harness.run.disturbed import Disturbance
 from harness.run.document import Content, Document
 from harness.run.measured import Marks, Measured
+from harness.run.versions import CONFIG, check_version
 
-SCHEMA = 1
 Status = Literal["finished", "diverged", "oom", "timeout", "failed", "preempted", "interrupted"]
 # what result.json may hold; the others live in attempts.jsonl alone
 RESULT_STATUSES = (
@@ -92,7 +92,7 @@ class RunSpec:
     def to_mapping(self) -> Content:
         """What config.yaml holds."""
         return {
-            "schema": SCHEMA,
+            "schema": CONFIG,
             **self.asked(),
             "source": {"digest": self.source_digest, "files": dict(self.source_files)},
             "environment": {"digest": self.environment_digest},
@@ -104,10 +104,9 @@ class RunSpec:
     def from_mapping(cls, m: Document) -> "RunSpec":
         """The inverse of to_mapping.
 
-        Raises ValueError for another schema, KeyError for missing parts.
+        Raises KeyError for missing parts, NewerError for what a later release wrote.
         """
-        if m["schema"] != SCHEMA:
-            raise ValueError(f"schema {m['schema']}, this program reads {SCHEMA}")
+        check_version(m, CONFIG, "config.yaml")
         return cls(
             config=m["config"],
             seed=m["seed"],

@@ -17,7 +17,8 @@ STOPS = {
     signal.SIGHUP: "interrupted",
     signal.SIGTERM: "preempted",
 }
-ENDED = (*RESULT_STATUSES, *FAILED)  # of a run that is not tried again in the same call
+# of a run that is not tried again in the same call
+ENDED = (*RESULT_STATUSES, *FAILED, "damaged")
 
 
 @dataclass(frozen=True, kw_only=True)

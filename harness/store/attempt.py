@@ -16,13 +16,13 @@ from typing import IO, Any
 from harness.provenance.redact import redact, redact_file
 from harness.provenance.redacted_lines import RedactedLines
 from harness.run.attempts import AttemptRow, note_attempt, read_attempts
-from harness.run.digests import result_digest
 from harness.run.document import Document
 from harness.run.files import now_iso, write_json, write_new, write_text, write_whole
 from harness.run.guarded import IN_FOLDER
 from harness.run.metrics import MetricRow, Validation
-from harness.run.results import DIGESTED, Result, finite, result_text, sealed
-from harness.run.spec import RESULT_STATUSES, SCHEMA, Outcome, RunSpec
+from harness.run.results import DIGESTED, SEALED, Result, finite, part_digest, result_text, sealed
+from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
+from harness.run.versions import RESULT
 from harness.store.claims import SIGNS, bury, dead_after_s, owns, read_owner, take
 from harness.store.errors import ResultsError
 from harness.store.log_file import HeadAndTail
@@ -327,9 +327,11 @@ def result_of(
 
     started, ended: ISO 8601. attempt: its number among the run's.
     """
+    sizes = {name: (run / name).stat().st_size for name in SEALED}
+    digests = {name: part_digest(run / name, size) for name, size in sizes.items()}
     return sealed(
         {
-            "schema": SCHEMA,
+            "schema": RESULT,
             "run_id": spec.run_id,
             "intent_id": spec.intent_id,
             "status": outcome.status,
@@ -344,7 +346,7 @@ def result_of(
             "environment_effect": None,
             **({} if outcome.marks is None else outcome.marks.to_json()),
             **({"disturbed": [asdict(d) for d in outcome.disturbed]} if outcome.disturbed else {}),
-            "digests": {name: result_digest(run / name) for name in DIGESTED},
-            "bytes": {name: (run / name).stat().st_size for name in DIGESTED},
+            "digests": digests,
+            "bytes": sizes,
         }
     )

@@ -28,6 +28,7 @@ from harness.run.guarded import IN_FOLDER, OF_ATTEMPT, folders_in, read_bytes
 from harness.run.parse import parse_json
 from harness.run.read import read_json
 from harness.run.typed import typed
+from harness.run.versions import CLAIM, check_version
 
 DEAD_AFTER_S = 120.0  # an owner on another machine counts as dead after this silence
 LIMIT = "ABLATE_DEAD_AFTER_S"  # instead, for the owners of this environment
@@ -135,15 +136,16 @@ class Owner:
         return owner
 
     def to_json(self) -> Content:
-        return asdict(self)
+        return {"schema": CLAIM, **asdict(self)}
 
 
 def read_owner(path: Path) -> Owner | None:
-    """The owner that a file names; None where it is gone or damaged."""
+    """The owner that a file names; None where it is gone or damaged. Raises NewerError."""
     content = read_json(path, below=OF_ATTEMPT)
     if not isinstance(content, dict):
         return None
     try:
+        check_version(content, CLAIM, path)
         return Owner.from_json(content)
     except ValueError:
         return None

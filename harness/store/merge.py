@@ -3,7 +3,6 @@
 Every digest is verified, on the copy too, before a run counts as here.
 """
 
-import hashlib
 import os
 import shutil
 import uuid
@@ -15,30 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.provenance.code import Code
-from harness.provenance.source import code_digest
-from harness.run.archive import unpacked
-from harness.run.digests import short_digest
 from harness.run.document import Content
 from harness.run.guarded import (
     IN_FOLDER,
     IN_ROOT,
-    KEPT,
     OF_ATTEMPT,
     RefusedFileError,
     copy_file,
     entries_in,
     folders_in,
     is_name,
-    read_bytes,
 )
+from harness.run.identity import wrong_identity
 from harness.run.ledger import add_rows, missing_rows
-from harness.run.parse import parse_json
 from harness.run.plan import Plan, PlanRun
-from harness.run.read import read_config, read_json
 from harness.run.results import examine
-from harness.run.spec import RunSpec
+from harness.run.versions import NewerError
 from harness.store.claims import TOMBSTONE
+from harness.store.kept import kept_of
 from harness.store.plans import read_plan, readable_plans, save_plan
 from harness.store.store import Store
 
@@ -104,19 +97,19 @@ def _no_runs(theirs: Store) -> list[str]:
 def what_is_wrong(run: Path) -> str | None:
     """Why a run directory with a result is not sound.
 
-    A digest that does not hold, or another run's identity.
+    A digest that does not hold, another run's identity, a later release's format.
     """
+    try:
+        return _wrong_result(run)
+    except NewerError as error:
+        return str(error)
+
+
+def _wrong_result(run: Path) -> str | None:
     result, wrong = examine(run, run.name)
     if wrong or result is None:
         return wrong or f"{run / 'result.json'} is missing"
-    if not result.imported:
-        try:
-            spec = RunSpec.from_mapping(read_config(run))
-        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-            return f"{run / 'config.yaml'} is not the configuration of a run ({error})"
-        if spec.run_id != run.name:
-            return f"{run / 'config.yaml'} is the configuration of run {spec.run_id}"
-    return None
+    return None if result.imported else wrong_identity(run, result)
 
 
 def _merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
@@ -184,53 +177,16 @@ def _make_room(store: Store, run_id: str) -> str | None:
     return None
 
 
-# ---------------------------------------------------------------- what runs name by digest
-
-
-def _zip_digest(content: bytes, script: str | None) -> str:
-    files = unpacked(content)
-    if script is not None:
-        return Code(script=script, files=files).source.digest
-    return short_digest({name: code_digest(text.decode()) for name, text in files.items()})
-
-
-DIGESTS = {  # suffix of a kept file -> what its name must be; script: of a foreign trainer
-    ".zip": _zip_digest,
-    ".diff": lambda content, script: hashlib.sha256(content).hexdigest(),
-    ".json": lambda content, script: short_digest(parse_json(content)),
-}
-
-
 def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
     """The code, diff and environment that a run names."""
-    config, environment = read_config(run), read_json(run / "environment.json")
-    script = _inside(config, "config", "trainer", "script")
-    named = [
-        ("code", _inside(config, "source", "digest"), ".zip"),
-        ("code", _inside(environment, "git", "diff_sha256"), ".diff"),
-        ("environments", _inside(config, "environment", "digest"), ".json"),
-    ]
-    for kind, digest, suffix in named:
-        path = theirs.root / kind / f"{digest}{suffix}"
-        if digest is None or not is_name(digest) or not os.path.lexists(path):
+    for kept in kept_of(run):
+        if not os.path.lexists(kept.path(theirs.root)):
             continue
-        content = b""
-        try:
-            content = read_bytes(path, below=KEPT)
-            sound = DIGESTS[suffix](content, script) == digest
-        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-            sound = False
-        if sound:
-            store.keep_once(kind, digest, suffix, partial(bytes, content))
-        elif f"{path} is not what its name says" not in done.problems:
-            done.problems.append(f"{path} is not what its name says")
-
-
-def _inside(content: Any, *keys: str) -> str | None:
-    """The text that stands under these keys, None where there is none."""
-    for key in keys:
-        content = content.get(key) if isinstance(content, Mapping) else None
-    return content if isinstance(content, str) else None
+        content = kept.read(theirs.root)
+        if content is not None:
+            store.keep_once(kept.kind, kept.digest, kept.suffix, partial(bytes, content))
+        elif kept.wrong(theirs.root) not in done.problems:
+            done.problems.append(kept.wrong(theirs.root))
 
 
 # ---------------------------------------------------------------- experiments

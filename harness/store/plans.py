@@ -3,7 +3,6 @@
 The report reads the first; how an experiment is cancelled stands here, too.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,10 +13,10 @@ from harness.provenance.lock import environment_lock
 from harness.provenance.own_secrets import own_in
 from harness.provenance.source import changed_files, source_of
 from harness.run.digests import run_id_of
-from harness.run.files import write_json
-from harness.run.guarded import IN_FOLDER, RefusedFileError, experiments_in, is_name, read_bytes
-from harness.run.parse import parse_json
-from harness.run.plan import Plan, PlanRun, plan_of
+from harness.run.files import write_json, write_text
+from harness.run.guarded import IN_FOLDER, RefusedFileError, experiments_in, is_name
+from harness.run.plan import Plan, PlanRun
+from harness.run.plan_file import lock_text, plan_text, read_plan_file
 from harness.run.read import read_config
 from harness.store.store import Store
 
@@ -70,7 +69,7 @@ def read_plan(results: Path, name: str) -> Plan | None:
     if not is_name(name):
         return None
     try:
-        return plan_of(parse_json(read_bytes(path)), name)
+        return read_plan_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except RefusedFileError:
@@ -92,16 +91,16 @@ def readable_plans(results: Path) -> Iterator[tuple[str, Plan | None, str]]:
 
 def save_plan(results: Path, plan: Plan) -> None:
     """experiment.json, and plan.lock: every plan that was locked, in order."""
-    content = plan.to_mapping()
-    if variable := own_in(json.dumps(content, ensure_ascii=False)):
+    text = plan_text(plan)
+    if variable := own_in(text):
         raise UserError(
             f"{plan.name}: its plan holds the value of ${variable}, and a plan is kept with its "
             "results: take it out; what is trained inherits the variables of its shell"
         )
     place = folder(results, plan.name)
     place.mkdir(parents=True, exist_ok=True)
-    write_json(place / "plan.lock", content["locks"], below=IN_FOLDER)
-    write_json(place / "experiment.json", content, below=IN_FOLDER)
+    write_text(place / "plan.lock", lock_text(plan), below=IN_FOLDER)
+    write_text(place / "experiment.json", text, below=IN_FOLDER)
 
 
 def up_to_date(results: Path, plan: Plan) -> Plan:

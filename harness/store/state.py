@@ -38,7 +38,7 @@ class Progress:
 class RunState:
     """How a run stands, with what else is known of it.
 
-    status: finished, diverged, running, pending, or how the last attempt ended.
+    status: finished, diverged, running, pending, damaged, or how the last attempt ended.
     """
 
     status: str

@@ -7,7 +7,7 @@ results/runs/<run_id>/      config.yaml metrics.jsonl environment.json log.txt a
 results/code/<digest>.zip   results/environments/<digest>.json   results/experiments/<name>/
 results/aside/              damaged runs
 results/reruns/             a results folder of its own: finished runs done again
-results/cache/              compiled kernels, and sound.json (verified.py)
+results/cache/              compiled kernels, and sound.json (run/remembered.py)
 """
 
 import os
@@ -32,7 +32,7 @@ from harness.run.guarded import (
     is_file,
 )
 from harness.run.read import read_json
-from harness.run.results import Result, examine, result_in, stats_of
+from harness.run.results import Result, examine, read_known, stats_of
 from harness.store.claims import bury, last_attempt, owner_of, read_owner, take
 from harness.store.errors import ResultsError
 from harness.store.state import Progress, RunState
@@ -162,7 +162,9 @@ class Store:
 
     def state(self, run_id: str) -> RunState:
         """How a run stands, by its files and by who lives."""
-        result = result_in(f"{self.runs}/{run_id}", run_id)
+        result, wrong = read_known(f"{self.runs}/{run_id}", run_id)
+        if wrong:
+            return RunState(status="damaged", reason=wrong)
         if result is not None:
             return RunState.of_result(result)
         run = self.directory(run_id)
@@ -193,7 +195,10 @@ class Store:
         n = next((row.attempt for row in rows if row.token == token), None)
         try:
             if n is not None and not any(row.attempt == n and row.is_end for row in rows):
-                redact_file(run / "log.txt")
+                if not self.is_done(
+                    run_id
+                ):  # else it is under the result's seal, and was looked at
+                    redact_file(run / "log.txt")
                 note_attempt(run, ended_now(n, status, reason))
             for number in folders_in(run / "attempts", below=IN_FOLDER):
                 path = run / "attempts" / number / "owner.json"

@@ -13,8 +13,8 @@ import pandas as pd
 
 from harness.run.document import Document
 from harness.run.guarded import experiments_in
-from harness.run.plan import Plan, plan_of
-from harness.run.read import read_json
+from harness.run.plan import Plan
+from harness.run.plan_file import read_plan_file
 from harness.run.results import read_result
 from reports.analysis import samples
 from reports.analysis.prior import sd_beside_blocks
@@ -57,12 +57,9 @@ def other_plans(results: Path, name: str) -> list[Plan]:
     for other in experiments_in(results):
         if other == name:
             continue
-        content = read_json(results / "experiments" / other / "experiment.json")
-        if not isinstance(content, dict) or "baseline_config" not in content:
-            continue
-        with suppress(ValueError):  # a damaged one says nothing
-            plan = plan_of(content, other)
-            if not plan.foreign and not plan.imported:
+        with suppress(OSError, ValueError):  # a damaged one says nothing
+            plan = read_plan_file(results / "experiments" / other / "experiment.json")
+            if plan.baseline_config and not plan.foreign and not plan.imported:
                 plans.append(plan)
     return plans
 

@@ -95,7 +95,8 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
             + time_model.why_not
         )
     published, published_notes = _published(compared, time_model)
-    notes += [*experiment.memory.notes, *(f"{sentence}." for sentence in experiment.retired)]
+    notes += experiment.memory.notes
+    notes += [f"{sentence}." for sentence in (*experiment.retired, *experiment.unsound)]
     notes += [*_environment_notes(compared), *published_notes, *_loss_notes(compared)]
     outcomes = {}
     for arm in use.arms:

@@ -37,6 +37,7 @@ class Experiment:
     plugins: Mapping[str, str] = field(default_factory=dict)
     retired: tuple[str, ...] = ()  # places that were given no more runs, in words
     memory: Memory = field(default_factory=Memory)  # of what was seen before
+    unsound: tuple[str, ...] = ()  # runs that are left out: which, and what of them is not sound
 
 
 def target_loss(plan: Plan) -> float | None:

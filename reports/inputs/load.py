@@ -5,23 +5,26 @@ has its status and empty numbers. Raises ValueError in one line for what cannot 
 """
 
 import math
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from harness.run.archive import unpacked
+from harness.run.code import code_digest
 from harness.run.document import Document
-from harness.run.guarded import IN_ROOT, experiments_in, is_file
+from harness.run.guarded import IN_ROOT, KEPT, experiments_in, is_file, read_bytes
 from harness.run.ledger import read_ledger
-from harness.run.plan import Plan, plan_of
+from harness.run.plan import Plan
+from harness.run.plan_file import read_plan_file
+from harness.run.remembered import Remembered
 from harness.run.results import result_in
 from harness.run.retired import read_retired
 from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
 from reports.inputs.memory import Memory, Value, remember
-from reports.inputs.recorded import POINT, RecordedRun, read_mapping, read_run
+from reports.inputs.recorded import POINT, RecordedRun, read_run
 from reports.inputs.run_columns import RUN_KEYS, row_of
 from reports.inputs.step_times import StepTimes, of_points
 
@@ -29,19 +32,28 @@ CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", *POINT)
 
 
 def load(
-    name_or_dir: str | Path, results: str | Path = "results", *, accept_stale: bool = False
+    name_or_dir: str | Path,
+    results: str | Path = "results",
+    *,
+    accept_stale: bool = False,
+    verify: bool = False,
 ) -> Experiment:
-    """An experiment by name in R/experiments, or by its folder there."""
+    """An experiment by name in R/experiments, or by its folder there.
+
+    verify: every file is looked at, whatever was found sound before.
+    """
     folder = experiment_folder(Path(name_or_dir), Path(results))
     path = folder / "experiment.json"
     try:
-        plan = plan_of(read_mapping(path), folder.name)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        plan = read_plan_file(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}: run the experiment again") from None
     root = folder.parent.parent / "runs"
-    runs = [read_run(root, plan, planned) for planned in plan.runs]
-    memory, plan, more = remembered(plan, folder.parent.parent, runs)
+    known = Remembered(root.parent, forget=verify)
+    runs = [read_run(root, plan, planned, known) for planned in plan.runs]
+    memory, plan, more = remembered(plan, root, runs, known)
     runs += more
+    known.save()
     rows = [row_of(run) for run in runs]
     configs = {run.run_id: run.config for run in runs if run.config}
     name_stale_files(rows, configs, plan)
@@ -57,15 +69,18 @@ def load(
         accept_stale=accept_stale,
         plugins=plugin_sources(configs.values(), folder.parent.parent / "code"),
         retired=tuple(retired.words for retired in read_retired(folder)),
+        unsound=tuple(unsound_words(run) for run in runs if run.status == "damaged"),
         memory=memory,
     )
 
 
 def remembered(
-    plan: Plan, results: Path, runs: Sequence[RecordedRun]
+    plan: Plan, root: Path, runs: Sequence[RecordedRun], known: Remembered
 ) -> tuple[Memory, Plan, list[RecordedRun]]:
-    """(what the folder remembers of the question, the plan by that, runs that count beside it)."""
-    root = results / "runs"
+    """(what the folder remembers of the question, the plan by that, runs that count beside it).
+
+    root: the folder of all runs. known: which results were found sound before.
+    """
     read = {run.run_id: run.result for run in runs}
 
     def value_of(run_id: str) -> Value | None:
@@ -74,9 +89,16 @@ def remembered(
             return None
         return (result.val_loss if result.status == "finished" else None,)
 
-    memory, whole = remember(plan, read_ledger(results), root, value_of)
-    more = [read_run(root, whole, planned) for planned in whole.runs[len(plan.runs) :]]
+    memory, whole = remember(plan, read_ledger(root.parent), root, value_of)
+    more = [read_run(root, whole, planned, known) for planned in whole.runs[len(plan.runs) :]]
     return memory, whole, more
+
+
+def unsound_words(run: RecordedRun) -> str:
+    """Which run does not count, and why, by its folder in the results folder."""
+    where = f"{run.planned.arm}, seed {run.planned.seed}"
+    what = str(run.reason).partition(f"{run.run_id}/")[2] or run.reason
+    return f"{where}: run {run.run_id} is left out: {what}"
 
 
 def experiment_folder(given: Path, results: Path) -> Path:
@@ -140,7 +162,7 @@ def name_stale_files(rows: Sequence[Cells], configs: Mapping[str, Document], pla
 def plugin_sources(configs: Iterable[Document], kept: Path) -> dict[str, str]:
     """File of a plug-in and digest of its code -> its source; kept: the folder of kept code.
 
-    Without those whose kept code is gone or cannot be read.
+    Without those whose kept code is gone, cannot be read or is another.
     """
     wanted: dict[str, dict[str, str]] = {}  # digest of all code -> file, the plug-in's name
     for config in configs:
@@ -151,10 +173,12 @@ def plugin_sources(configs: Iterable[Document], kept: Path) -> dict[str, str]:
     sources: dict[str, str] = {}
     for digest, files in wanted.items():
         try:
-            with zipfile.ZipFile(kept / f"{digest}.zip") as archive:
-                for file, name in files.items():
-                    sources.setdefault(name, archive.read(file).decode("utf-8", "replace"))
-        except (OSError, KeyError, zipfile.BadZipFile):
+            archive = unpacked(read_bytes(kept / f"{digest}.zip", below=KEPT))
+            for file, name in files.items():
+                text = archive[file].decode()
+                if name == f"{file} {code_digest(text)}":
+                    sources.setdefault(name, text)
+        except (OSError, KeyError, ValueError, SyntaxError, RecursionError, MemoryError):
             continue
     return sources
 

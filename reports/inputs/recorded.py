@@ -5,11 +5,10 @@ Raises ValueError in one line for what cannot be read.
 
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,18 @@ from harness.run.disturbed import disturbed_words
 from harness.run.document import Content, Document
 from harness.run.guarded import facts_of, is_file, open_file, read_bytes, read_text
 from harness.run.metrics import VALIDATION, Validation
-from harness.run.parse import parse_json, parse_yaml
+from harness.run.parse import parse_json
 from harness.run.plan import Plan, PlanRun
+from harness.run.read import parse_config
+from harness.run.remembered import Remembered
 from harness.run.results import Result
 from reports.inputs.experiment import target_loss
+from reports.inputs.sound import sound_result
 
 NO_RESULT = Result(status="none")  # every number of it unknown
 MIB = 1024**2  # bytes
 POINT = ("step", "val_loss", "train_time_s")
 LINES_AT_ONCE = 10_000  # of a log, so that memory stays bounded
-OWN_LINES = re.compile(r"^(seed|replicate): (\d+)$", re.MULTILINE)  # tell the runs of one arm apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,12 +180,29 @@ class RecordedRun:
         return self.measured.digests.get("metrics.jsonl")
 
 
-def read_run(root: Path, plan: Plan, planned: PlanRun) -> RecordedRun:
-    """One of the plan's runs; root: the folder of all runs."""
+def read_run(
+    root: Path, plan: Plan, planned: PlanRun, known: Remembered | None = None
+) -> RecordedRun:
+    """One of the plan's runs; root: the folder of all runs.
+
+    known: which results were found sound before. What is not sound says that alone.
+    """
     run_id, stale = existing_run(root, planned)
     folder = root / run_id
-    content = read_mapping_if_any(folder / "result.json")
-    result = Result.from_json(content) if content else None
+    result, wrong = sound_result(folder, plan, planned, known)
+    if wrong:
+        return RecordedRun(
+            plan=plan,
+            planned=planned,
+            run_id=run_id,
+            stale=stale,
+            status="damaged",
+            reason=wrong,
+            result=None,
+            config={},
+            environment={},
+            validations=(),
+        )
     if result is not None:
         status, reason = result.status, result.reason
     else:
@@ -230,22 +248,6 @@ def read_config_if_any(path: Path) -> Document:
     if not is_file(path):
         return {}
     return parse_config(read_text(path))
-
-
-def parse_config(text: str) -> Content:
-    """A config.yaml, of which most runs differ in a line or two: the rest is parsed once."""
-    content = dict(parse_shared(OWN_LINES.sub("", text)))
-    for key, value in OWN_LINES.findall(text):
-        content[key] = int(value)
-    return content
-
-
-@lru_cache(maxsize=256)
-def parse_shared(text: str) -> Content:
-    content = parse_yaml(text)
-    if not isinstance(content, dict):
-        raise ValueError("a config.yaml holds no mapping")
-    return content
 
 
 def read_mapping_if_any(path: Path) -> Content:

@@ -158,6 +158,7 @@ def embed_experiment(experiment: Experiment) -> Content:
         "accept_stale": experiment.accept_stale,
         "retired": list(experiment.retired),
         "memory": experiment.memory.to_mapping(),
+        "unsound": list(experiment.unsound),
         "plugins": dict(experiment.plugins),
         "runs": embed_table(experiment.runs),
         **embed_curves(thinned(experiment.curves)),
@@ -201,6 +202,7 @@ def restore_experiment(data: Document) -> Experiment:
         accept_stale=data["accept_stale"],
         retired=tuple(data.get("retired") or ()),
         memory=Memory.from_mapping(data.get("memory") or {}),
+        unsound=tuple(data.get("unsound") or ()),
         plugins=data.get("plugins") or {},
     )
 

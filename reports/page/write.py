@@ -16,6 +16,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from harness.run.document import Content, Document
+from harness.run.versions import PAGE
 from reports.analysis.compare import compare_all
 from reports.analysis.types import Comparisons
 from reports.figures.base import Figure
@@ -87,7 +88,7 @@ def draw_page(experiments: Sequence[PageSource], *, refresh_s: float | None = No
         title=f"{names}: ablation report",
         css=Markup(asset("report.css")),
         js=Markup(asset("report.js")),
-        data=Markup(script_json({"format": 2, WRITTEN_BY: version(), "experiments": data})),
+        data=Markup(script_json({"format": PAGE, WRITTEN_BY: version(), "experiments": data})),
         experiments=views,
         refresh_s=refresh_s,
         footer=FOOTER,

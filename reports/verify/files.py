@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.run.digests import result_digest
 from harness.run.guarded import is_file, is_name, read_bytes, read_text
+from harness.run.identity import wrong_identity
 from harness.run.parse import parse_json
+from harness.run.plan_file import read_plan_file
+from harness.run.results import UNSEALED, examine
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
 from reports.inputs.step_times import DIGITS, LEVELS
@@ -39,11 +41,23 @@ def check_results(data: Embedded, rows: Sequence[Row], results: Path) -> Iterato
         there = [i for i in ids if is_name(i) and is_file(results / "runs" / i / "result.json")]
         if there and not any(i in data["results"] for i in there):
             yield f"run {there[0]} has a result in {results} that the page does not show"
+    path = results / "experiments" / data["plan"]["name"] / "experiment.json"
+    if is_file(path):
+        try:
+            read_plan_file(path)
+        except (OSError, ValueError) as error:
+            yield f"{path}: {error}"
     by_id = {row["run_id"]: row for row in rows}
     for run_id in data["results"]:
         folder = results / "runs" / run_id
         if not is_name(run_id) or not is_file(folder / "result.json"):
             yield f"run {run_id}: {folder / 'result.json'} is missing"
+            continue
+        recorded, wrong = examine(folder, run_id)
+        if recorded is not None and recorded.schema > UNSEALED and not recorded.imported:
+            wrong = wrong or wrong_identity(folder, recorded)
+        if recorded is None or wrong:
+            yield f"run {run_id}: {wrong}"
             continue
         result = parse_json(read_bytes(folder / "result.json"))
         yield from check_result(data, run_id, by_id.get(run_id, {}), folder, result)
@@ -82,9 +96,6 @@ def check_result(
     """
     if short_digest(result) != data["result_digests"].get(run_id):
         yield f"run {run_id}: result.json is not the one this page was made from"
-    for name, recorded in (result.get("digests") or {}).items():
-        if not has_digest(folder / name, recorded):
-            yield f"run {run_id}: {name} does not have the digest that result.json recorded"
     untimed = TIMES if stood_still(result) else ()
     for key in RECORDED:
         if key in untimed and row.get(key) is None:
@@ -94,11 +105,6 @@ def check_result(
                 f"run {run_id}: {key} is {row.get(key)} on the page and {result.get(key)} in"
                 " result.json"
             )
-
-
-def has_digest(path: Path, recorded: str) -> bool:
-    """Whether the file is there and has this SHA-256."""
-    return is_name(path.name) and is_file(path) and result_digest(path) == recorded
 
 
 def curve_of(data: Embedded, run_id: str) -> Embedded:

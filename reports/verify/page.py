@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.run.parse import parse_json
+from harness.run.versions import PAGE, check_version
 
 DATA = '<script type="application/json" id="data">'  # what it holds stands up to the next </script>
 REFRESH = re.compile(r'\n<meta http-equiv="refresh" content="(\d+\.\d+)">\n')
@@ -184,7 +185,7 @@ def read_page(report: Path | str) -> Page:
         page = reader.page
         page.text = text
         page.data = parse_json(reader.json)
-        if page.data["format"] != 2:
+        if check_version({"schema": page.data["format"]}, PAGE, name) < PAGE:
             raise ValueError
     except (ValueError, KeyError, TypeError, AssertionError):
         raise ValueError(

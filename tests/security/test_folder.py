@@ -31,6 +31,7 @@ from harness.store.store import Store
 from harness.yamlfile import parse_value
 from tests.foreign_bench import CPU, ablate, bench
 from tests.hostile import bounded
+from tests.sealing import write_plan
 
 NAME = "ab-old-new"
 READ = (
@@ -101,7 +102,7 @@ def test_no_page_is_written_through_a_link_in_a_results_folder(
 def as_imported(place: Path) -> None:
     """The experiment as if its runs had been logs: what a chain is for."""
     path = place / "results" / "experiments" / NAME / "experiment.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"imported": True}))
+    write_plan(path, json.loads(path.read_text()) | {"imported": True})
 
 
 @pytest.mark.parametrize("command", NAMES)
@@ -172,17 +173,22 @@ def as_vast(path: Path, place: Path) -> None:
         file.truncate(1 << 40)
 
 
+BROKEN = (  # files of four runs
+    ("log.txt", "config.yaml"),
+    ("metrics.jsonl",),
+    ("result.json", "environment.json", "attempts.jsonl"),
+    ("extra",),
+)
+
+
 @pytest.mark.parametrize("harm", [as_link, as_device, as_pipe, as_folder, as_vast])
 def test_no_file_of_a_run_leads_elsewhere_or_never_ends(
     place: Path, harm: Callable[[Path, Path], None]
 ) -> None:
     runs = sorted((place / "results" / "runs").iterdir())
-    for run, name in zip(
-        runs, ("log.txt", "metrics.jsonl", "result.json", "config.yaml"), strict=True
-    ):
-        harm(run / name, place)
-    harm(runs[1] / "environment.json", place)
-    harm(runs[1] / "extra", place)
+    for run, names in zip(runs, BROKEN, strict=True):  # each file is opened by a command
+        for name in names:
+            harm(run / name, place)
     for kept in (place / "results" / "code").iterdir():
         harm(kept, place)
     before = content_of(place / "outside")
@@ -190,8 +196,8 @@ def test_no_file_of_a_run_leads_elsewhere_or_never_ends(
     assert content_of(place / "outside") == before
     ours = sorted((place / "ours" / "runs").iterdir())
     assert not [p for p in (place / "ours").rglob("*") if p.is_symlink() or p.is_fifo()]
-    assert [run.name for run in ours] == [runs[0].name]  # the one whose sealed files are sound
-    assert not (ours[0] / "log.txt").exists()  # left out, as `merge` says
+    assert [run.name for run in ours] == [runs[3].name]  # the one whose sealed files are sound
+    assert not (ours[0] / "extra").exists()  # left out, as `merge` says
 
 
 def test_a_merge_names_a_folder_that_it_leaves_out(place: Path) -> None:
@@ -254,7 +260,7 @@ def test_no_stale_run_goes_while_an_experiment_cannot_be_read(place: Path) -> No
         if planned["run_id"] == run.name:
             planned.update(run_id="0123456789abcdef", older=[run.name])
     (experiments / "later").mkdir()
-    (experiments / "later" / "experiment.json").write_text(json.dumps(plan | {"name": "later"}))
+    write_plan(experiments / "later" / "experiment.json", plan | {"name": "later"})
     (experiments / NAME).rename(outside / NAME)
     (experiments / NAME).symlink_to(outside / NAME)
     stale, store = KINDS[0], Store(place / "results")

@@ -15,7 +15,10 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from harness.__main__ import main
+from harness.run.ledger import read_ledger
 from harness.run.parse import parse_yaml
+from harness.store.looks import note_look
+from harness.store.plans import read_plan
 from reports.inputs.load import load
 from reports.page.write import write_report
 from tests.report_arms import LADDER
@@ -74,6 +77,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A results folder with two arms and its page."""
     root = tmp_path_factory.mktemp("fuzzed") / "results"
     write_experiment(root, arms=LADDER[:2], n_seeds=2, n_points=3)
+    plan = read_plan(root, "split")
+    assert plan is not None
+    note_look(root, plan, "compare")
+    [look] = read_ledger(root).looks
+    (root / "ledger.jsonl").write_text(json.dumps(look.to_json()) + "\n")  # as before seals
     write_report([load("split", results=root)], root / "experiments" / "split" / "report.html")
     return root
 

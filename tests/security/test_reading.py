@@ -16,6 +16,7 @@ from harness.provenance.git import run_git
 from harness.provenance.launches import is_mark_of, key_file, mark_of
 from tests.foreign_bench import CPU, ablate, bench
 from tests.hostile import evil_repository, program, watched
+from tests.sealing import write_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTS_GIT = ("harness/foreign/commits.py", "harness/provenance/machine.py")
@@ -58,7 +59,7 @@ def strange(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
         arm["side"]["patches"] = [str(folder / "evil" / "evil.sh")]
     plan["plugins"] = [str(folder / "evil" / "plugin.py")]
     (folder / "evil" / "plugin.py").write_text(f"open({str(mark)!r}, 'a').write('plugin')\n")
-    path.write_text(json.dumps(plan))
+    write_plan(path, plan)
     capsys.readouterr()
     Path("results").rename("strange")
     return Path("strange")
@@ -117,7 +118,7 @@ def test_an_experiment_that_was_launched_here_goes_on_without_a_word(
     path = Path("results/experiments/ab-old-new/experiment.json")
     plan = json.loads(path.read_text())
     plan["arms"][0]["side"]["command"] = "python -X dev {script}"
-    path.write_text(json.dumps(plan))
+    write_plan(path, plan)
     capsys.readouterr()
     assert ablate("run", "ab-old-new", "--seeds", 3, "--no-report") == 2
     assert "it would execute `python -X dev {script}`" in capsys.readouterr().err

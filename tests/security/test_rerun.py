@@ -16,6 +16,7 @@ from tests.fake_matrix import Matrix
 from tests.fake_matrix import ablate as of_matrix
 from tests.foreign_bench import CPU, ablate, bench
 from tests.hostile import program, watched
+from tests.sealing import write_plan
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_a_plug_in_of_a_stranger_is_imported_only_when_trusted(tmp_path: Path) -
     evil = tmp_path / "evil" / "louder.py"
     evil.parent.mkdir()
     evil.write_text(f"open({str(mark)!r}, 'w').close()\n" + (tmp_path / "louder.py").read_text())
-    path.write_text(json.dumps({**plan, "plugins": [str(evil)]}))
+    write_plan(path, {**plan, "plugins": [str(evil)]})
     for trust in ((), ("--trust",)):
         said = watched("rerun", run.name, *trust, "--results", matrix.results, cwd=tmp_path)
         assert said.code == 2
@@ -118,7 +119,7 @@ def test_a_plug_in_of_a_stranger_is_imported_only_when_trusted(tmp_path: Path) -
     config["source"] = {"digest": source.digest, "files": dict(source.files)}
     name = renamed(matrix.results, run, config)
     plan["runs"][0]["run_id"] = name
-    path.write_text(json.dumps({**plan, "plugins": [str(evil)]}))
+    write_plan(path, {**plan, "plugins": [str(evil)]})
     said = watched("rerun", name, "--results", matrix.results, cwd=tmp_path)
     assert said.code == 2
     assert f"it would execute the plug-in {evil}" in said.err

@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import UserError
+from harness.experiment.experiment import load_experiment
+from harness.experiment.scaffold import new_change
 from harness.provenance.machine import describe_environment
 from harness.provenance.own_secrets import own_in, without_own
 from harness.provenance.redact import line_with_secret, redact, without_bare_keys
 from harness.provenance.redacted_lines import RedactedLines
+from harness.provenance.source import snapshot
+from harness.run.archive import unpacked
 from tests.fake_matrix import DEADLINE_S, ROOT
 from tests.foreign_bench import CPU, ablate, bench
 from tests.foreign_logs import late_2024
@@ -34,6 +39,10 @@ NEEDED = [  # what a log needs, to the letter
     "SEPARATOR_TOKEN = 256, eos_token=50256, token: str = None",
     "2024-11-12T03:22:58Z rank0 192.168.1.17:29500 docker run -u 1000:1000",
 ]
+IN_CODE = (  # places of the corpus whose secrets stand in a program as they are
+    *("its own variable", "its own variable in a URL", "its own variable in JSON"),
+    *("a line of its own key", "a private key", "a web hook", "a key of a service", "Python"),
+)
 TELLING = """
 import json, os, sys
 for text in json.load(open(os.environ["TELLS"])):
@@ -195,6 +204,24 @@ def test_a_script_that_holds_a_secret_is_refused_with_its_line(
     assert line_with_secret("token = f'{job}/{attempt}12'\nself.token = token\nEOS = 'a'\n") is None
     ours = [p for p in ROOT.glob("[bhmor]*/**/*.py") if "tests" not in p.parts]
     assert {str(p): line for p in ours if (line := line_with_secret(p.read_text()))} == {}
+
+
+@pytest.mark.usefixtures("variables")
+def test_a_plug_in_that_holds_a_secret_is_neither_run_nor_kept(tmp_path: Path) -> None:
+    new_change("louder", tmp_path)
+    plug = tmp_path / "louder.py"
+    harmless, n_lines = plug.read_text(), plug.read_text().count("\n")
+    planted_in_code = [s for s in SECRETS if s.place in IN_CODE]
+    assert all(line_with_secret(f"# {s.printed}") == 1 for s in planted_in_code)
+    for planted in {s.place: s for s in planted_in_code}.values():
+        plug.write_text(f"{harmless}# {planted.printed}\n")
+        with pytest.raises(UserError, match=f"louder.py, line {n_lines + 1} holds a secret"):
+            snapshot([plug])
+    plug.write_text(f"raise AssertionError('it was run')\n{harmless}# {planted.printed}\n")
+    with pytest.raises(UserError, match=f"louder.py, line {n_lines + 2} holds a secret"):
+        load_experiment(str(tmp_path / "experiments" / "louder.yaml"), device="cpu")
+    plug.write_text(harmless)
+    assert harmless.encode() in unpacked(snapshot([plug])).values()
 
 
 def test_a_plan_with_the_value_of_a_variable_is_refused(

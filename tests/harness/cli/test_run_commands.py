@@ -18,6 +18,7 @@ from harness.run.read import read_lines
 from harness.run.results import read_result, where_time_went
 from harness.store.store import Store
 from tests.fake_matrix import DEADLINE_S, Matrix, ablate
+from tests.sealing import write_plan
 
 
 def copy_of(matrix: Matrix, folder: Path) -> Matrix:
@@ -351,7 +352,7 @@ def test_clean_removes_what_may_go_and_nothing_else(tmp_path: Path) -> None:
     stale = matrix.results / "runs" / "0123456789abcdef"
     shutil.copytree(run_of(matrix, 1), stale)
     text["runs"][0]["older"] = [stale.name]
-    plan.write_text(json.dumps(text))
+    write_plan(plan, text)
     (matrix.results / "cache" / "kernels").mkdir(parents=True)
     (matrix.results / "cache" / "kernels" / "one").write_bytes(b"x" * 5000)
     assert ablate(matrix, "rerun", run_of(matrix).name).code == 0

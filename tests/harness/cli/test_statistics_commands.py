@@ -11,6 +11,7 @@ from scipy import stats
 from harness.__main__ import main
 from harness.cli.compare import RULE_KEYS
 from tests.report_fixtures import Arm, write_experiment
+from tests.sealing import seal_again
 
 ON = (("model.untied_head", True),)
 ARMS = (
@@ -153,6 +154,7 @@ def test_mixed_data_is_refused_in_one_line(ablate: Any, command: list[str]) -> N
     path = root / "runs" / plan["runs"][0]["run_id"] / "config.yaml"
     config = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump({**config, "data": {**config["data"], "fingerprint": "0" * 64}}))
+    seal_again(path.parent)
     ran = ablate(*command)
     assert ran.code == 2 and ran.err.count("\n") == 1
     assert "mixes runs of 2 different data sets" in ran.err and "fault" not in ran.err
@@ -189,6 +191,7 @@ def test_a_copied_run_counts_once_and_is_spoken_of(ablate: Any) -> None:
     one, two = [root / "runs" / r["run_id"] for r in plan["runs"] if r["arm"] == "good"][:2]
     for file in ("metrics.jsonl", "result.json"):
         (two / file).write_bytes((one / file).read_bytes())
+    seal_again(two, run_id=two.name)
     said = ablate("significance", "split", "--arm", "good", "--json")
     assert said.json["n"] == 4 and "The same run appears twice and is counted once" in said.err
 

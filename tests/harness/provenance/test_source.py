@@ -18,16 +18,14 @@ from hypothesis import strategies as st
 
 from harness.errors import UserError
 from harness.provenance.source import (
-    DOCUMENTED,
     HARNESS,
     TRAINING_PART,
     changed_files,
-    code_digest,
-    in_words,
     snapshot,
     source_files,
     source_of,
 )
+from harness.run.code import DOCUMENTED, code_digest, in_words
 from harness.run.digests import run_id_of
 from harness.run.spec import RunSpec
 from tests.fake_matrix import Matrix
@@ -57,6 +55,8 @@ OUTSIDE = {  # what harness.training.train imports beside the training part, and
     "harness.corpora.shard_writer": "prepares a corpus, under the fingerprint",
     "harness.config.values": "refuses values, of which only the resolved ones reach training",
     "harness.run.digests": "makes the names of runs",
+    "harness.run.code": "makes this digest",
+    "harness.run.versions": "refuses what later releases wrote; changes none of it",
     "harness.run.document": "names for types",
     "harness.run.measured": "the form of what is measured",
     "harness.run.metrics": "the form of what is measured",

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from harness.run.ledger import FILE, Look, Seen, add_rows, missing_rows, read_ledger
+from harness.run.ledger import (
+    FILE,
+    Ledger,
+    Look,
+    Seen,
+    add_rows,
+    gone_row,
+    missing_rows,
+    read_ledger,
+)
 
 
 def a_look(
@@ -32,6 +41,19 @@ def test_what_is_added_is_read(tmp_path: Path) -> None:
     add_rows(tmp_path, [a_look().to_json(), a_look("other").to_json()])
     ledger = read_ledger(tmp_path)
     assert ledger.looks == (a_look(), a_look("other")) and ledger.words == ""
+
+
+def test_a_row_of_the_first_format_is_read(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(json.dumps(a_look().to_json()) + "\n")
+    assert read_ledger(tmp_path) == Ledger(looks=(a_look(),))
+
+
+def test_a_line_in_which_a_digit_was_changed_says_nothing(tmp_path: Path) -> None:
+    add_rows(tmp_path, [a_look().to_json(), gone_row("clean", ["r1"])])
+    path = tmp_path / FILE
+    path.write_text(path.read_text().replace("1.5", "1.4").replace('"r1"', '"r2"'))
+    ledger = read_ledger(tmp_path)
+    assert (ledger.looks, ledger.gone, ledger.n_passed_over) == ((), {}, 2)
 
 
 def test_two_people_write_whole_lines(tmp_path: Path) -> None:

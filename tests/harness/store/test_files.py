@@ -16,7 +16,7 @@ import pytest
 
 from harness.cli.complete import complete
 from harness.errors import UserError
-from harness.run import results
+from harness.run import remembered, results
 from harness.run.digests import short_digest
 from harness.run.files import append_row, write_text
 from harness.run.metrics import Validation
@@ -24,7 +24,6 @@ from harness.run.read import read_lines
 from harness.run.results import DIGESTED, Result, examine, read_result, result_text
 from harness.run.spec import PlannedRun
 from harness.runner.executor import ExecutorOptions, Summary
-from harness.store import verified
 from harness.store.attempt import claim
 from harness.store.store import Store
 from harness.store.verified import VerifiedResults
@@ -61,9 +60,7 @@ def flip(path: Path) -> None:
     path.write_text(text.replace("1.5", "1.4") if "1.5" in text else text.replace("3", "4", 1))
 
 
-@pytest.mark.parametrize(
-    "name", ["metrics.jsonl", "result.json", "config.yaml", "environment.json"]
-)
+@pytest.mark.parametrize("name", ["result.json", *DIGESTED, "log.txt"])
 @pytest.mark.parametrize("harm", [cut, flip, Path.unlink, lambda p: p.write_bytes(b"\xff\xfe\x00")])
 def test_a_damaged_run_is_set_aside_and_can_be_run_again(
     store: Store, name: str, harm: Any
@@ -202,12 +199,12 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
         json.loads((place / "results/experiments/fake/experiment.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["result.json", *DIGESTED])
+@pytest.mark.parametrize("name", ["result.json", *DIGESTED, "log.txt"])
 def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
     store: Store, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verified, "WORTH_WRITING", 1)
-    monkeypatch.setattr(verified, "FRESH_NS", 0)
+    monkeypatch.setattr(remembered, "WORTH_WRITING", 1)
+    monkeypatch.setattr(remembered, "FRESH_NS", 0)
     run = store.directory(SPEC.run_id)
     out = claimed(store)
     out.describe({"host": "here"})
@@ -266,32 +263,32 @@ def test_a_result_as_it_was_written_is_found_sound_without_encoding_it_again(
 def test_what_was_found_sound_is_no_more_than_a_cache(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verified, "WORTH_WRITING", 1)
+    monkeypatch.setattr(remembered, "WORTH_WRITING", 1)
     finish(claimed(store))
     fresh = VerifiedResults(store)
     monkeypatch.setattr(
-        verified, "FRESH_NS", 3600 * 10**9
+        remembered, "FRESH_NS", 3600 * 10**9
     )  # however long it takes from there to here
     assert fresh.status(SPEC.run_id) == ("finished", None)
-    assert fresh.learned == {}  # it could change within the grain of the clock
-    monkeypatch.setattr(verified, "FRESH_NS", 0)
+    assert fresh.known.learned == {}  # it could change within the grain of the clock
+    monkeypatch.setattr(remembered, "FRESH_NS", 0)
     for content in ("", "[]", "{", f'{{"{SPEC.run_id}": 3}}'):
-        fresh.path.parent.mkdir(exist_ok=True)
-        fresh.path.write_text(content)
+        fresh.known.path.parent.mkdir(exist_ok=True)
+        fresh.known.path.write_text(content)
         assert VerifiedResults(store).status(SPEC.run_id) == ("finished", None)
-    shutil.rmtree(fresh.path.parent)
-    fresh.path.parent.write_text("in the way: nothing can be written")
+    shutil.rmtree(fresh.known.path.parent)
+    fresh.known.path.parent.write_text("in the way: nothing can be written")
     again = VerifiedResults(store)
     assert again.status(SPEC.run_id) == ("finished", None)
     again.save()
-    assert len(again.learned) == 1
+    assert len(again.known.learned) == 1
 
 
 def test_what_a_call_has_run_is_not_read_by_the_next(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verified, "WORTH_WRITING", 1)
-    monkeypatch.setattr(verified, "FRESH_NS", 0)
+    monkeypatch.setattr(remembered, "WORTH_WRITING", 1)
+    monkeypatch.setattr(remembered, "FRESH_NS", 0)
 
     class OneRun:
         def __init__(

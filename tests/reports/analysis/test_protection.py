@@ -6,6 +6,7 @@ question in many experiments is judged at the share of all of them (*split in 15
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from reports.page.write import write_report
 from reports.stats.contrasts import Method
 from reports.verify.verify import verify
 from tests.report_fixtures import Arm, write_experiment
+from tests.sealing import seal_again
 
 ARMS = (
     Arm(name="base"),
@@ -40,9 +42,16 @@ def made(root: Path, name: str = "split", seeds: int = 5, first: int = 0, **how:
         for run in plan["runs"]:
             run["seed"] += first
             run["block"] += first
+            give_seed(root / "runs" / run["run_id"], run["seed"])
         plan["locks"][0]["plan"]["seeds"] = plan["seeds"]
 
     edit(root, name, move)
+
+
+def give_seed(run: Path, seed: int) -> None:
+    path = run / "config.yaml"
+    path.write_text(re.sub(r"^seed: \d+$", f"seed: {seed}", path.read_text(), flags=re.MULTILINE))
+    seal_again(run)
 
 
 def edit(root: Path, name: str, change: Any) -> None:

@@ -258,7 +258,7 @@ def test_changed_files_are_found(made):
     (finished[1] / "result.json").write_text(json.dumps(result | {"val_loss": 1.0}))
     (finished[2] / "result.json").unlink()
     found = verify(page, results)
-    assert any("metrics.jsonl does not have the digest" in f for f in found)
+    assert any("metrics.jsonl is not the file that the run wrote" in f for f in found)
     assert any("result.json is not the one" in f for f in found)
     assert any("is missing" in f for f in found)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from harness.run.code import code_digest
 from reports.analysis.compare import compare_all
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_columns import RECIPE_COLUMNS
@@ -21,6 +22,7 @@ from reports.verify.verify import verify
 from tests.findings import PAGES
 from tests.report_arms import many_arms
 from tests.report_fixtures import write_experiment
+from tests.sealing import seal_again
 
 
 def recipe_of(experiment):
@@ -33,6 +35,8 @@ def edit_runs(root, change):
         document = yaml.safe_load(path.read_text())
         change(document)
         path.write_text(yaml.safe_dump(document, sort_keys=False))
+        if (path.parent / "result.json").exists():
+            seal_again(path.parent)
 
 
 def second_path(page):
@@ -108,7 +112,7 @@ def test_parameters_and_tokens_are_on_the_page(tmp_path):
 
     edit_runs(tmp_path, widen)
     for path in (tmp_path / "runs").glob("*/result.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": 123456}))
+        seal_again(path.parent, parameters=123456)
     text = write_report([load("split", tmp_path)], tmp_path / "page.html").read_text()
     assert 'data-key="recipe.parameters">123456<' in text
     assert f'data-key="recipe.tokens">{300 * 4096}<' in text
@@ -127,15 +131,17 @@ def test_another_size_than_the_records_is_said(tmp_path):
 def test_a_plug_ins_source_is_on_the_page(tmp_path):
     write_experiment(tmp_path, n_seeds=2)
 
+    source = "GAIN = '<2>'\n"
+
     def plug(document):
-        document["source"]["files"]["plugin/mine.py"] = "b" * 16
+        document["source"]["files"]["plugin/mine.py"] = code_digest(source)
 
     edit_runs(tmp_path, plug)
     (tmp_path / "code").mkdir()
     with zipfile.ZipFile(tmp_path / "code" / f"{'c1' * 8}.zip", "w") as archive:
-        archive.writestr("plugin/mine.py", "GAIN = '<2>'\n")
+        archive.writestr("plugin/mine.py", source)
     page = write_report([load("split", tmp_path)], tmp_path / "page.html")
-    assert "Source of plugin/mine.py bbbbbbbbbbbbbbbb" in page.read_text()
+    assert f"Source of plugin/mine.py {code_digest(source)}" in page.read_text()
     assert "GAIN = &#39;&lt;2&gt;&#39;" in page.read_text()
     assert verify(page) == []
 
@@ -146,6 +152,7 @@ def test_untracked_files_count_as_dirty(tmp_path):
         environment = json.loads(path.read_text())
         environment["git"] |= {"dirty": True, "untracked": 2, "diff_sha256": None}
         path.write_text(json.dumps(environment))
+        seal_again(path.parent)
     facts = json_row(RECIPE_COLUMNS, recipe_of(load("split", tmp_path)))
     assert facts["commit"] == "1d3c0ffee1d3, with 2 untracked files"
 

@@ -1,0 +1,34 @@
+"""Looks that a command takes are noted in the ledger, as far as the folder can be written."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.run.plan import Plan
+    from harness.store.state import RunState
+
+
+def remember_look(plan: "Plan", results: Path, look: str) -> None:
+    """Note a look in the ledger; of a folder that cannot be written it is said and forgotten."""
+    from harness.store.looks import note_look
+
+    try:
+        note_look(results, plan, look)
+    except OSError as error:
+        reason = error.strerror or error
+        print(f"{results}: cannot be written ({reason}): this look is not noted", file=sys.stderr)
+
+
+def note_looks(results: Path, states: "Mapping[str, RunState]") -> None:
+    """Note a look at all runs of a folder, as far as it can be written."""
+    from harness.run.spec import RESULT_STATUSES
+    from harness.store.looks import note_looks_at
+
+    done = [run_id for run_id, state in states.items() if state.status in RESULT_STATUSES]
+    try:
+        note_looks_at(results, done, "status")
+    except OSError as error:
+        reason = error.strerror or error
+        print(f"{results}: cannot be written ({reason}): this look is not noted", file=sys.stderr)

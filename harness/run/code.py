@@ -1,0 +1,46 @@
+"""Code as a digest that comments, docstrings and layout do not move."""
+
+import ast
+from typing import Any
+
+from harness.run.digests import text_digest
+
+# what may begin with a docstring
+DOCUMENTED = (
+    ast.Module,
+    ast.ClassDef,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+)
+
+
+def in_words(node: object) -> str:
+    """A syntax tree as text, without docstrings.
+
+    What `ast.dump` of Python 3.11 says, whatever the version (3.12 added type_params, 3.13 leaves
+    empty lists out).
+    """
+    if isinstance(node, list):
+        return f"[{', '.join(map(in_words, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = []
+    for name in node._fields:
+        value: Any = getattr(node, name, None)
+        if (value is None and getattr(type(node), name, ...) is None) or (
+            name == "type_params" and not value
+        ):
+            continue
+        if (
+            name == "body"
+            and isinstance(node, DOCUMENTED)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            value = value[1:]
+        fields.append(f"{name}={in_words(value)}")
+    return f"{type(node).__name__}({', '.join(fields)})"
+
+
+def code_digest(text: str) -> str:
+    """16 hex digits that comments, docstrings and layout do not move, nor the version of Python."""
+    return text_digest(in_words(ast.parse(text)))

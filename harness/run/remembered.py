@@ -1,0 +1,74 @@
+"""Results that were found sound, remembered by the facts of their files.
+
+results/cache/sound.json, run_id -> its status and the facts. It is never the truth: without it, or
+where it cannot be written, every result is read. The facts hold the time at which the system
+itself noted a file's last change, which nobody can set back.
+"""
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from harness.run.files import write_text
+from harness.run.guarded import KEPT
+from harness.run.read import read_json
+from harness.run.results import Facts, Result, examine, read_known, stats_of
+from harness.run.spec import RESULT_STATUSES
+
+WORTH_WRITING = 100  # new entries: fewer results are read in no time
+# a file that changed so lately is not remembered: file systems' clocks are coarse, and may differ
+FRESH_NS = 5_000_000_000
+
+
+class Remembered:
+    """What a results folder's cache knows, and what was learned since."""
+
+    def __init__(self, results: Path, *, forget: bool = False) -> None:
+        """forget: begin with nothing."""
+        self.path = results / "cache" / "sound.json"
+        content = {} if forget else read_json(self.path, below=KEPT)
+        self.remembered: dict[str, str] = content if isinstance(content, dict) else {}
+        self.learned: dict[str, str] = {}
+
+    def status(self, run_id: str, stats: Facts) -> str | None:
+        """The status of a result whose files are what they were when it was found sound."""
+        status, _, facts_then = str(self.remembered.get(run_id)).partition(" ")
+        if status in RESULT_STATUSES and facts_then == _words(stats):
+            return status
+        return None
+
+    def learn(self, run_id: str, status: str, stats: Facts) -> None:
+        """A result was found sound. stats: taken before its files were read."""
+        if max([s.st_ctime_ns for s in stats.values()]) < time.time_ns() - FRESH_NS:
+            self.learned[run_id] = f"{status} {_words(stats)}"
+
+    def save(self) -> None:
+        """Write down what was learned, if it is worth it and the folder can be written."""
+        if len(self.learned) >= WORTH_WRITING:
+            with suppress(OSError):
+                self.path.parent.mkdir(exist_ok=True)
+                write_text(self.path, json.dumps({**self.remembered, **self.learned}), below=KEPT)
+
+
+def _words(stats: Facts) -> str:
+    return " ".join(
+        [f"{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}" for s in stats.values()]
+    )
+
+
+def examine_known(folder: Path, run_id: str, known: Remembered) -> tuple[Result | None, str | None]:
+    """`examine`, every file looked at but where the result was found sound before.
+
+    Raises NewerError.
+    """
+    try:
+        stats = stats_of(str(folder))
+    except OSError:  # without all its files: which one it lacks, if it has a result at all
+        return examine(folder, run_id)
+    if known.status(run_id, stats) is not None:
+        return read_known(folder, run_id)
+    result, wrong = examine(folder, run_id)
+    if result is not None and wrong is None:
+        known.learn(run_id, result.status, stats)
+    return result, wrong
