@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from harness.run.digests import _encode, result_digest, short_digest
 from harness.run.disturbed import Disturbance, disturbances_of
-from harness.run.document import Document
+from harness.run.document import Content, Document
 from harness.run.guarded import chunks_of, facts_of, is_file, read_bytes
 from harness.run.measured import Measured
 from harness.run.parse import parse_json
@@ -204,6 +204,13 @@ def part_digest(path: Path | str, size: int | None) -> str:
         if size <= 0:
             break
     return digest.hexdigest()
+
+
+def digests_of(run: Path) -> Content:
+    """`digests` and `bytes` of a result: what it vouches for, as it is now."""
+    sizes = {name: (run / name).stat().st_size for name in SEALED}
+    digests = {name: part_digest(run / name, size) for name, size in sizes.items()}
+    return {"digests": digests, "bytes": sizes}
 
 
 Facts = Mapping[str, os.stat_result]  # file of a finished run -> what the system says of it

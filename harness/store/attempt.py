@@ -20,7 +20,7 @@ from harness.run.document import Document
 from harness.run.files import now_iso, write_json, write_new, write_text, write_whole
 from harness.run.guarded import IN_FOLDER
 from harness.run.metrics import MetricRow, Validation
-from harness.run.results import DIGESTED, SEALED, Result, finite, part_digest, result_text, sealed
+from harness.run.results import DIGESTED, Result, digests_of, finite, result_text, sealed
 from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
 from harness.run.versions import RESULT
 from harness.store.claims import SIGNS, bury, dead_after_s, owns, read_owner, take
@@ -327,8 +327,6 @@ def result_of(
 
     started, ended: ISO 8601. attempt: its number among the run's.
     """
-    sizes = {name: (run / name).stat().st_size for name in SEALED}
-    digests = {name: part_digest(run / name, size) for name, size in sizes.items()}
     return sealed(
         {
             "schema": RESULT,
@@ -346,7 +344,6 @@ def result_of(
             "environment_effect": None,
             **({} if outcome.marks is None else outcome.marks.to_json()),
             **({"disturbed": [asdict(d) for d in outcome.disturbed]} if outcome.disturbed else {}),
-            "digests": digests,
-            "bytes": sizes,
+            **digests_of(run),
         }
     )
