@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.__main__ import main as ablate
 from harness.errors import UserError
 from harness.run.read import read_lines
-from harness.run.results import FILES, examine
+from harness.run.results import DIGESTED, examine
 from harness.store.plans import read_plan
 from tests.fake_matrix import wait_for
 
@@ -117,7 +117,7 @@ class Seen:
 def seals(run: Path) -> Seals:
     """The digests of a finished run's files; of those that are not there, none."""
     found = {}
-    for name in (*FILES, "log.txt"):
+    for name in ("result.json", *DIGESTED, "log.txt"):
         with suppress(FileNotFoundError):
             found[name] = hashlib.sha256((run / name).read_bytes()).hexdigest()
     return found
