@@ -9,6 +9,7 @@ from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
 from reports.inputs.load import load
 from tests.report_fixtures import Arm, write_experiment
+from tests.sealing import seal_again
 
 ARMS = (
     Arm(name="base"),
@@ -26,6 +27,7 @@ def copied(experiment, root):
     first, second = runs.loc[runs["arm"] == "good", "run_id"].iloc[:2]
     for file in ("metrics.jsonl", "result.json"):
         shutil.copy(root / "runs" / first / file, root / "runs" / second / file)
+    seal_again(root / "runs" / second, run_id=second)
     return load("split", root)
 
 

@@ -25,6 +25,7 @@ from reports.inputs.history import (
 )
 from reports.inputs.noise import benchmark_noise
 from tests.foreign_logs import year_2025
+from tests.sealing import write_plan
 
 NOISE = benchmark_noise()
 TABLES = {"runs.csv": HISTORY_KEYS, "records.csv": LINK_KEYS, "printed.csv": PRINTED_KEYS}
@@ -204,7 +205,7 @@ def test_a_chain_of_runs_with_blocks_of_their_own_is_refused(
     plan = Path("results/experiments/x/experiment.json")
     of_logs = json.loads(plan.read_text())
     of_logs.pop("imported")
-    plan.write_text(json.dumps(of_logs))
+    write_plan(plan, of_logs)
     capsys.readouterr()
     assert run("chain", "x") == 2
     assert capsys.readouterr().err == (
