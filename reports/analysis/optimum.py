@@ -11,7 +11,7 @@ a loss is from a quadratic is not in it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -129,23 +129,47 @@ def _optimum(
 ) -> Optimum | None:
     """Of an arm along an axis; of_arm: its points, and those whose runs have all finished.
 
-    With several axes every point of this one must have the same points of the others."""
+    With several axes the losses are those at the points of the others that every point of this
+    one has."""
     arms, whole = of_arm
     by_point: dict[str, dict[str, str]] = {}
     for arm in whole:
-        others = ", ".join(f"{k} {v}" for k, v in arm.point.items() if k != name)
-        by_point.setdefault(arm.point[name], {})[others] = arm.name
-    most = max((len(found) for found in by_point.values()), default=0)
-    words = sorted((w for w, found in by_point.items() if len(found) == most), key=number_of)
+        by_point.setdefault(arm.point[name], {})[others_of(arm, name)] = arm.name
+    words = sorted(by_point, key=number_of)
     if len(words) < LEAST_POINTS:
         return None
-    y = _losses_along(losses, [by_point[word] for word in words])
+    shared = set.intersection(*map(set, by_point.values()))
+    if not shared:
+        return None
+    points = []
+    for word in words:
+        points.append({others: by_point[word][others] for others in sorted(shared)})
+    y = _losses_along(losses, points)
     if not len(y):
         return None
     axis = GridAxis(name=name, words=tuple(words))
     found = lowest(y, axis.places, alpha, anytime=anytime)
-    left_out = {arm.point[name] for arm in arms} - {*words}
-    return _told(axis, arms[0].of, found, len(y), tuple(sorted(left_out, key=number_of)))
+    left_out = _left_out(name, arms, (words, shared))
+    return _told(axis, arms[0].of, found, len(y), left_out)
+
+
+def _left_out(
+    name: str, arms: Sequence[PlanArm], counted: tuple[Sequence[str], Collection[str]]
+) -> tuple[str, ...]:
+    """The points of an axis and of the others that do not count, in the order of the arms."""
+    words, shared = counted
+    found: dict[str, None] = {}
+    for arm in arms:
+        if arm.point[name] not in words:
+            found[arm.point[name]] = None
+        elif others_of(arm, name) not in shared:
+            found[others_of(arm, name)] = None
+    return tuple(found)
+
+
+def others_of(arm: PlanArm, name: str) -> str:
+    """An arm's point on the other axes, in words."""
+    return ", ".join(f"{axis} {word}" for axis, word in arm.point.items() if axis != name)
 
 
 def _losses_along(losses: pd.DataFrame, points: Sequence[Mapping[str, str]]) -> Array:

@@ -4,9 +4,11 @@ import pandas as pd
 
 from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.arm_values import ArmRow
+from reports.analysis.compare import compare_all
 from reports.analysis.comparison_columns import COMPARISON_COLUMNS
 from reports.analysis.types import Comparisons
 from reports.inputs.columns import flat_row
+from reports.inputs.experiment import Experiment
 
 
 def arm_table(experiment: str, outcome: Comparisons) -> pd.DataFrame:
@@ -29,3 +31,8 @@ def comparison_table(experiment: str, outcome: Comparisons) -> pd.DataFrame:
         if column.json_name is not None and not column.is_nested:
             names.append(column.json_name)
     return pd.DataFrame(rows, columns=names)
+
+
+def comparison_frame(experiment: Experiment) -> pd.DataFrame:
+    """Every arm against the baseline on every metric, as the page has it: a row each."""
+    return comparison_table(experiment.name, compare_all(experiment))

@@ -184,7 +184,7 @@ class NoiseFloor:
     high: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Comparisons:
     """Everything the page prints; a metric that cannot be compared is absent."""
 
@@ -203,6 +203,13 @@ class Comparisons:
     budget: int | None  # at which losses and times are compared: the longest that all arms share
     warnings: tuple[Caution, ...]  # of the experiment as a whole
     notes: tuple[str, ...]  # sentences about the analysis that belong above the table
+
+    def __repr__(self) -> str:
+        """What it holds, in one line."""
+        return (
+            f"<Comparisons: {len(self.arms)} arms against {self.baseline!r}, "
+            f"{len(self.comparisons)} comparisons, judged by {self.primary}>"
+        )
 
     def of(self, arm: str, metric: str) -> Comparison | None:
         """The comparison of an arm on a metric."""

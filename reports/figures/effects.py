@@ -184,7 +184,7 @@ def row_words(palette: Palette, arm: str, label: str, y: float, at: ForestLayout
     palette: of all arms; label: the effect; y: of the row; at: where things are.
     """
     if at.above:
-        name = text(0, y - 13, palette.label(arm, 150), css="label")
+        name = text(0, y - 13, palette.label(arm, 136), css="label")
         return [name, text(at.width, y - 13, label, anchor="end", css="tick")]
     name = text(at.left - 14, y + 4, palette.label(arm, 214), anchor="end", css="label")
     return [name, text(at.width, y + 4, label, anchor="end", css="tick")]

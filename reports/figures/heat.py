@@ -108,7 +108,7 @@ class HeatMap:
         return [
             mark(f'rect {place} {size} fill-opacity="{shade:.3f}"', css="heat"),
             text(middle, y + 19, show(cell.loss, "loss"), anchor="middle", css=css),
-            text(middle, y + 34, cell.below, anchor="middle", css="tick plain tight"),
+            text(middle, y + 34, cell.below, anchor="middle", css="label plain tight"),
         ]
 
 

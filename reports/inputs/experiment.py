@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reports.inputs.step_times import StepTimes
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Experiment:
     """A results directory's view of one experiment; made by reports.inputs.load.
 
@@ -38,6 +38,14 @@ class Experiment:
     retired: tuple[str, ...] = ()  # places that were given no more runs, in words
     memory: Memory = field(default_factory=Memory)  # of what was seen before
     unsound: tuple[str, ...] = ()  # runs that are left out: which, and what of them is not sound
+
+    def __repr__(self) -> str:
+        """What it holds, in one line."""
+        finished = int((self.runs["status"] == "finished").sum())
+        return (
+            f"<Experiment {self.name!r}: {len(self.plan.arms)} arms, {len(self.runs)} runs, "
+            f"{finished} finished, {len(self.curves)} validation points>"
+        )
 
 
 def target_loss(plan: Plan) -> float | None:

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 WRITTEN_BY = "written_by"  # its key in the data of a page
+VERSION = "0.1.0"  # of the project, as pyproject.toml and CITATION.cff have it
 REPORTS = Path(__file__).resolve().parents[1]
 MAKE_PAGES = (".py", ".j2", ".css", ".js")
 

@@ -12,6 +12,7 @@ from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure, Palette
 from reports.inputs.experiment import Experiment
 from reports.page.cells import METRIC_WORDS, Part
+from reports.page.citation import citation
 from reports.page.draw import leading, palette_of
 from reports.page.headline import headline
 from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
@@ -204,6 +205,7 @@ class View:
     environment: Sequence[EnvironmentFact]
     hints: Sequence[tuple[str, ClockHint]]  # of an arm's script
     commands: Sequence[str]
+    citation: str  # BibTeX; '' where there is none
     run_columns: Sequence[RunColumn]
     run_rows: Sequence[tuple[str, str, str, Sequence[TableCell]]]  # run_id, arm, css, cells
     definitions: Sequence[tuple[str, str]]
@@ -247,6 +249,7 @@ def view(
         environment=how_it_was_run(experiment),
         hints=[(arm.name, hint) for arm in plan.arms for hint in arm.hints],
         commands=commands(experiment.name, plan),
+        citation=citation(recipe),
         run_columns=columns,
         run_rows=rows,
         definitions=definitions(verdicts.heads, columns),

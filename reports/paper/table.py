@@ -19,10 +19,11 @@ from reports.format import visible
 from reports.inputs.columns import Between
 from reports.inputs.experiment import Experiment
 from reports.inputs.export import as_text
+from reports.latex import escaped
 from reports.page.cells import VerdictCell
 from reports.page.verdicts import VerdictRow
 from reports.page.view import evidence_of, verdicts_of
-from reports.paper.latex import escaped, latex_table
+from reports.paper.latex import latex_table
 
 NOT_IN_A_PAPER = ("next_action", "unfinished")
 TIME_UNITS = {"step_ms": "ms", "time_to_target": "s", "train_time_s": "s"}  # losses: of the corpus

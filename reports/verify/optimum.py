@@ -83,7 +83,7 @@ def along(
     axis: str, arms: Sequence[Mapping[str, Any]], rows: Sequence[Row]
 ) -> tuple[Sequence[Any], Any] | None:
     """The places of an axis, one for each point of the others, and the losses (n, k) there."""
-    at: dict[str, list[dict[Any, float]]] = {}
+    at: dict[float, dict[str, dict[Any, float]]] = {}
     for arm in arms:
         mine = [row for row in rows if row["arm"] == arm["name"]]
         if mine and all(row["status"] == "finished" for row in mine):
@@ -92,16 +92,17 @@ def along(
                 if row["block"] is not None:
                     blocks.setdefault(row["block"], []).append(row["val_loss"])
             means = {block: sum(losses) / len(losses) for block, losses in blocks.items()}
-            at.setdefault(arm["point"][axis], []).append(means)
-    most = max((len(found) for found in at.values()), default=0)
-    whole = {float(word.removeprefix("x")): f for word, f in at.items() if len(f) == most}
-    if len(whole) < 3:
+            others = str({k: v for k, v in arm["point"].items() if k != axis})
+            value = float(arm["point"][axis].removeprefix("x"))
+            at.setdefault(value, {})[others] = means
+    if len(at) < 3:
         return None
-    values = sorted(whole)
-    shared = set.intersection(*(set(b) for value in values for b in whole[value]))
+    values = sorted(at)
+    everywhere = sorted(set.intersection(*map(set, at.values())))
+    cells = [(value, at[value][others]) for value in values for others in everywhere]
+    shared = set.intersection(*(set(losses) for _, losses in cells)) if cells else set()
     if not shared:
         return None
-    cells = [(value, losses) for value in values for losses in whole[value]]
     y = np.array([[losses[block] for _, losses in cells] for block in sorted(shared)])
     places = [value for value, _ in cells]
     if values[0] > 0:

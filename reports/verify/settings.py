@@ -44,7 +44,19 @@ def check_settings(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
         text = printed.get(key, "nothing")
         if len(values) == 1 and text != values[0]:
             yield f"what was trained: {key} is printed as {text} but the runs had {values[0]}"
+    yield from check_citation(printed, rows)
     yield from check_differences(printed, arms, of_arms, data["plan"]["baseline"])
+
+
+def check_citation(printed: Mapping[str, str], rows: Sequence[Row]) -> Iterator[str]:
+    """The data that the page's citation names, where its runs have one fingerprint."""
+    cited = printed.get("citation")
+    fingerprints = {row["fingerprint"] for row in rows if row.get("fingerprint")}
+    if cited is None or "data digest" not in cited or len(fingerprints) != 1:
+        return
+    (fingerprint,) = fingerprints
+    if f"data digest {fingerprint}" not in cited:
+        yield f"the citation does not name the data of the runs, {fingerprint}"
 
 
 def check_differences(

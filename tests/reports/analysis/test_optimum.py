@@ -15,7 +15,7 @@ from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.page.draw import draw_all
 from reports.page.places import place_words
-from reports.page.write import write_report
+from reports.page.write import render, write_report
 from reports.verify.page import read_page
 from reports.verify.verify import check_data, verify
 from tests.proof.optimum import PLACE, each, grid_of
@@ -94,6 +94,17 @@ def test_two_axes_are_each_averaged_over_the_other(tmp_path):
     assert [o.axis.name for o in found] == ["optim.muon_lr", "optim.adam_lr"]
     assert found[0].value == pytest.approx(2**0.3, rel=0.05)
     assert found[1].value == pytest.approx(1.0, rel=0.05)
+
+
+def test_where_a_corner_diverged_the_average_is_over_the_other_points(tmp_path):
+    lost = {("base @ x2 x2", 1): "diverged"}
+    made = bowl(tmp_path, {"base": 0.3}, two=True, outcome=lost)
+    found = optima(made)
+    assert [o.left_out for o in found] == [("optim.adam_lr x2",), ("optim.muon_lr x2",)]
+    assert found[0].value == pytest.approx(2**0.3, rel=0.05)
+    page = read_page(render([made]))
+    assert check_data(page, None) == []
+    assert "without optim.adam_lr x2, where not every run finished" in page.markup
 
 
 @pytest.mark.parametrize("k", [3, 5])

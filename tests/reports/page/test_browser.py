@@ -256,6 +256,25 @@ def test_a_mark_tells_its_run_on_hover(browser, pages):
     assert re.fullmatch(r"r07, seed \d: loss \d\.\d{4}, \d\d\.\d\d ms a step", said)
 
 
+def test_the_link_at_a_heading_shows_at_the_keyboards_focus_and_leads_there(browser, pages):
+    browser.open(pages["small"])
+    sign = "document.querySelector('#runs-0 .anchor')"
+    assert browser.evaluate(f"getComputedStyle({sign}).opacity") == "0"
+    for kind in ("keyDown", "keyUp"):  # so that focus is the keyboard's
+        browser.send(
+            "Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9
+        )
+    browser.evaluate(f"{sign}.focus()")
+    assert browser.evaluate(f"getComputedStyle({sign}).opacity") == "1"
+    for kind in ("keyDown", "keyUp"):
+        facts = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+        browser.send("Input.dispatchKeyEvent", type=kind, **facts)
+    assert browser.evaluate("location.hash") == "#runs-0"
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    assert browser.evaluate(f"getComputedStyle({sign}).display") == "none"
+    browser.send("Emulation.setEmulatedMedia", media="")
+
+
 def test_print_from_a_dark_screen_is_dark_ink_on_white(browser, pages):
     browser.open(pages["ladder"], dark=True)
     browser.send(

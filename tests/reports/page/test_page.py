@@ -12,6 +12,7 @@ import pytest
 from reports.format import interval, show, significant, visible
 from reports.inputs.load import load
 from reports.page.embed import plain, restore_experiment, script_json
+from reports.page.version import VERSION
 from reports.page.write import render, write_report
 from reports.verify.page import Page, read_page
 from tests.report_arms import HOSTILE, LADDER, many_arms
@@ -128,6 +129,34 @@ def test_a_page_asks_no_network_for_anything(tmp_path):
     assert not re.search(r"url\(\s*[\"']?(?!data:)", text)
     assert "@import" not in text
     assert "default-src 'none'" in text
+
+
+def test_every_heading_below_the_first_has_a_link_to_itself(tmp_path):
+    text = page_text(tmp_path, **SMALL)
+    headings = re.findall(r"<(h[23])[^>]*>(.*?)</\1>", text, re.DOTALL)
+    assert len(headings) > 10
+    ids = set(re.findall(r' id="([^"]+)"', text))
+    targets = [
+        re.search(r'<a class="anchor" href="#([^"]+)" aria-label=', h)[1] for _, h in headings
+    ]
+    assert set(targets) <= ids
+    assert len(set(targets)) == len(targets)
+
+
+def test_the_citation_names_version_date_code_and_data(tmp_path):
+    cited = page_of(tmp_path, **SMALL).sentences[0, "citation"]
+    for part in (
+        "@misc{split, title = {Which part of record 8 made it faster?}",
+        f"version = {{{VERSION}}}",
+        "date = {2026-01-05}, year = {2026}",
+        f"data digest {'f' * 64}",
+        f"source digest {'c1' * 8}",
+    ):
+        assert part in cited, part
+    assert cited.count("{") == cited.count("}")
+    root = Path(__file__).resolve().parents[3]
+    assert f'version = "{VERSION}"' in (root / "pyproject.toml").read_text()
+    assert f"version: {VERSION}\n" in (root / "CITATION.cff").read_text()
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from harness.__main__ import main
 from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.compare import compare_all
 from reports.inputs.load import load
+from reports.latex import escaped
 from reports.page.write import render
-from reports.paper.latex import escaped
 from reports.paper.table import OF_KEY, PAPER_FORMATS, WORDS, PaperTable, column_names
 from reports.verify.page import read_page
 from tests.report_arms import HOSTILE, LADDER

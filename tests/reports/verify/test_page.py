@@ -189,6 +189,14 @@ def test_a_changed_verdict_word_is_found(made):
 
 
 @pytest.mark.slow
+def test_a_citation_of_other_data_is_found_by_both_paths(made):
+    page, _ = made
+    with_markup(page, f"data digest {'f' * 64}", f"data digest {'f' * 63}e")
+    said = verify(page)
+    assert any("does not name the data of the runs" in line for line in said)
+    assert any("the sentence" in line and "citation" in line for line in said)
+
+
 def test_a_changed_headline_is_found(made):
     page, _ = made
     found = verify(
