@@ -33,6 +33,7 @@ def ab_experiment(options: AbOptions) -> "ForeignExperiment":
         question=f"Is {new_name} better than {old_name}?",
         design="explicit",
         arms=(old, new),
+        parents={},
         seeds=tuple(range(options.n)),
         target=Target(val_loss=options.target),
         primary="val_loss",

@@ -66,7 +66,8 @@ def compare(
     else:
         print_table(rows, terminal_names(COMPARISON_COLUMNS))
         if outcome.increments:
-            print("each rung against the one before it:")
+            own = outcome.own_words
+            print(f"each {own.arm} against {own.before}:")
             rungs = [row(c, hours_per_run=hours) for c in outcome.increments.values()]
             print_table(rungs, [*terminal_names(COMPARISON_COLUMNS), "baseline"])
         for note in (*outcome.notes, *doubts(outcome)):

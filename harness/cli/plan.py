@@ -36,6 +36,7 @@ class ArmFacts:
     """A row of the table of arms."""
 
     arm: str
+    against: str | None  # of a chain: its parent
     runs: int
     done: int
     steps: int | list[int]  # several where the experiment has budgets
@@ -199,6 +200,7 @@ def arm_facts(
         run_ids = [run.spec.run_id for run in planned if run.arm == arm.name]
         row = ArmFacts(
             arm=arm.name,
+            against=e.parents.get(arm.name),
             runs=len(run_ids),
             done=sum(run_id in done for run_id in run_ids),
             steps=list(e.budgets) or arm.config.schedule.steps,
@@ -271,7 +273,8 @@ def print_plan(
     rows = []
     for arm in facts.arms:
         rows.append(vars(arm) | {"changes": changes_words(arm.names, e)})
-    print_table(rows, ["arm", "runs", "done", "steps", "changes"])
+    against = ["against"] if e.parents else []
+    print_table(rows, ["arm", *against, "runs", "done", "steps", "changes"])
     print_notes(e)
     if facts.follows:
         print(f"a grid of rates; when it is complete, {facts.follows} on fresh seeds")

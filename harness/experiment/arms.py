@@ -15,7 +15,7 @@ from harness.config.validate import check_config
 from harness.errors import UserError, near
 from harness.experiment.axes import Point, arm_name, at_point, grid, read_axes
 from harness.experiment.changes import read_changes, read_fixed
-from harness.experiment.designs import BASELINE, DESIGNS, Changes, NamedSets, most_changes
+from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, NamedSets, most_changes
 from harness.experiment.file import ExperimentFile
 from harness.experiment.values import check_values
 from harness.run.document import Fields
@@ -152,7 +152,7 @@ class Resolver:
 
     def _sets(self) -> Mapping[str, Changes]:
         """Arm name -> its changes."""
-        if self.design == "explicit":
+        if self.design == "explicit" or (self.design == CHAIN and "arms" in self.file.data):
             return self._explicit()
         order = self._present(self.changes)
         limit = most_changes(self.design)

@@ -12,6 +12,7 @@ Changes = tuple[str, ...]
 Feasible = Callable[[Changes], bool]
 NamedSets = dict[str, Changes]  # arm name -> its changes, no two alike
 BASELINE = "baseline"
+CHAIN = "chain"  # a ladder whose arms the file may list, each with a parent
 MAX_SUBSETS = 10  # changes of a factorial design; shapley stays exact up to five
 
 
@@ -103,6 +104,7 @@ DESIGNS: Mapping[str, Callable[[Changes, Feasible], NamedSets]] = {
     "add-one": add_one,
     "leave-one-out": leave_one_out,
     "ladder": ladder,
+    CHAIN: ladder,
     "factorial": factorial,
     "shapley": shapley,
 }

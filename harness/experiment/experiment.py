@@ -31,6 +31,7 @@ from harness.experiment.keys import (
     read_slope,
     read_target,
 )
+from harness.experiment.parents import read_parents
 from harness.provenance.redact import redact
 from harness.provenance.source import refuse_secrets_in
 from harness.run.document import Document, Fields
@@ -45,6 +46,7 @@ KEYS = (
     "changes",
     "design",
     "arms",
+    "parents",
     "seeds",
     "budgets",
     "target",
@@ -74,6 +76,7 @@ class Experiment:
     departures: Fields  # what the record has at this scale, where `set` makes it something else
     design: str
     arms: tuple[Arm, ...]  # the baseline first
+    parents: Mapping[str, str]  # of a chain: arm -> the arm it is held against
     seeds: tuple[int, ...]
     seeds_rule: SeedsRule | None  # seeds are added by whole blocks
     phases: Mapping[Role, Phase]  # role -> how its runs are made; the loss runs first
@@ -128,6 +131,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         departures=resolver.departures(),
         design=resolver.design,
         arms=arms,
+        parents=read_parents(file, resolver.design, list(dict.fromkeys(arm.of for arm in arms))),
         seeds=seeds,
         seeds_rule=rule,
         phases=read_phases(file),

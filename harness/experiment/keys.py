@@ -41,7 +41,8 @@ class Phase:
 
 
 MOST_PRIOR_DF = 4.0  # of noise that was seen elsewhere: more, and runs noisier than it fool it
-UNMODERATED = ("ladder", "factorial", "shapley")  # what they are about is judged by the runs alone
+# Designs whose own question is judged by the runs alone
+UNMODERATED = ("ladder", "chain", "factorial", "shapley")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,6 +58,8 @@ def locked_plan(e: Experiment) -> Content:
     }
     if e.prior_noise:  # plans without it stay what they were
         locked["prior_noise"] = asdict(e.prior_noise)
+    if e.parents:
+        locked["parents"] = dict(e.parents)
     return locked
 
 
@@ -97,6 +99,7 @@ def describe(
         baseline=e.baseline.name,
         design=e.design,
         arms=tuple(_plan_arm(e, arm) for arm in e.arms),
+        parents=e.parents,
         baseline_config=locked["baseline_config"],
         departures={name: plain_value(value) for name, value in e.departures.items()},
         primary=e.primary,

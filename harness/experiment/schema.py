@@ -148,6 +148,7 @@ def key_schemas() -> dict[str, Schema]:
         "changes": changes_schema(),
         "design": one_of([*DESIGNS, "explicit"]),
         "arms": any_of(list_of(NAMES), mapping_to(NAMES)),
+        "parents": described(mapping_to(TEXT), "of a chain: arm -> the arm it is held against"),
         "seeds": seeds_schema(),
         "budgets": list_of(COUNT, FACTORS),
         "target": target_schema(),

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, near
-from harness.experiment.designs import BASELINE, DESIGNS, Changes, most_changes
+from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, most_changes
 from harness.experiment.file import ExperimentFile
 from harness.experiment.keys import PRIMARY, read_margin, read_name, read_seeds, read_target
+from harness.experiment.parents import read_parents
 from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_arm
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.command import COMMAND
@@ -31,6 +32,7 @@ FOREIGN_KEYS = (
     "changes",
     "design",
     "arms",
+    "parents",
     "seeds",
     "target",
     "primary",
@@ -79,6 +81,7 @@ class ForeignExperiment:
     question: str
     design: str
     arms: tuple[ForeignArm, ...]  # the baseline first
+    parents: Mapping[str, str]  # of a chain: arm -> the arm it is held against
     seeds: tuple[int, ...]
     target: Target | None
     primary: str
@@ -163,6 +166,7 @@ class _Reader:
             question=file.value("question", str, "", "text"),
             design=design,
             arms=arms,
+            parents=read_parents(file, design, [arm.name for arm in arms]),
             seeds=seeds,
             target=read_target(file),
             primary=file.choice(
@@ -189,7 +193,7 @@ class _Reader:
 
     def _sets_of_changes(self, design: str) -> Mapping[str, Changes]:
         """The changes of every arm but the baseline, by the arm's name."""
-        if design == "explicit":
+        if design == "explicit" or (design == CHAIN and "arms" in self.file.data):
             chosen: Mapping[str, Changes] = self._explicit()
         else:
             most = most_changes(design)

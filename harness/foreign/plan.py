@@ -93,6 +93,7 @@ def describe_foreign(
         baseline=e.baseline.name,
         design=e.design,
         arms=tuple(_plan_arm(arm, e.baseline) for arm in e.arms),
+        parents=e.parents,
         primary=e.primary,
         seeds=e.seeds,
         target=e.target,
@@ -172,7 +173,7 @@ def _decided(e: ForeignExperiment) -> Content:
     arms = {}
     for arm in e.arms:
         arms[arm.name] = {"trainer": arm.trainer.to_mapping(), "code": arm.code.source.digest}
-    return {
+    decided: Content = {
         "question": e.question,
         "baseline": e.baseline.name,
         "arms": arms,
@@ -182,6 +183,9 @@ def _decided(e: ForeignExperiment) -> Content:
         "margin": e.margin,
         "confirm": e.confirm,
     }
+    if e.parents:
+        decided["parents"] = dict(e.parents)
+    return decided
 
 
 def keep_code(e: ForeignExperiment, store: Store) -> None:
@@ -220,6 +224,7 @@ def restored(results: Path, plan: Plan) -> ForeignExperiment:
         question=plan.question,
         design=plan.design,
         arms=tuple(arms),
+        parents=plan.parents,
         seeds=plan.seeds,
         target=plan.target,
         primary=plan.primary,

@@ -178,6 +178,8 @@ class Plan:
     baseline: str = ""
     design: str = "explicit"
     arms: tuple[PlanArm, ...] = ()
+    # of a chain: arm -> the arm it is held against
+    parents: Mapping[str, str] = field(default_factory=dict)
     baseline_config: Document = field(default_factory=dict)
     # dotted field -> what the record has at this scale, where the baseline has something else
     departures: Fields | None = None  # None: an older plan, or not ours
@@ -282,6 +284,7 @@ def plan_of(content: Any, name: str) -> Plan:
 
 OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd")
 OF_SOME_KINDS = (
+    "parents",
     "source",
     "foreign",
     "imported",

@@ -47,8 +47,8 @@ HEADINGS = (
     Heading(
         text="own part",
         meaning=(
-            "What the rung adds: it minus the rung before it, in the metric that decides. The "
-            "interval holds for all rungs at once, p is adjusted for their number."
+            "What the {own.arm} adds: it minus {own.before}, in the metric that decides. The "
+            "interval holds for all {own.arm}s at once, p is adjusted for their number."
         ),
         is_filled=has_increments,
     ),

@@ -1,4 +1,4 @@
-"""A ladder's rungs, each against the one before it: what every part adds on top of those below."""
+"""A ladder's rungs, each against the one before it, and a chain's arms, each against its parent."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,41 +10,63 @@ from reports.analysis.comparison import Metric, Pair, comparison_of
 from reports.analysis.node_times import with_unknown_nodes
 from reports.analysis.time_estimates import time_effects_of
 from reports.analysis.time_model import TimeModel
-from reports.analysis.types import Comparison, TimeEstimate
-from reports.stats.increments import increment_sequences, increments
+from reports.analysis.types import Comparison, OwnWords, TimeEstimate
+from reports.stats.increments import Neighbours, increment_sequences, increments
 
 
-def rungs_of(plan: Plan) -> tuple[str, ...]:
-    """The arms of a ladder from the baseline up, each with all changes of the one before and more.
+def judged_pairs(plan: Plan) -> tuple[Neighbours, ...]:
+    """(arm, the arm that it is held against) of a ladder or a chain, in the plan's order.
 
-    () for other designs, along axes, and where there is but one rung, which is the comparison."""
-    if plan.design != "ladder" or plan.evidence or plan.axes:
+    () for other designs, along axes, and where all are held against the baseline, which is the
+    comparison. A ladder's rung has all changes of the one before and more."""
+    if plan.evidence or plan.axes:
         return ()
     others = [arm.name for arm in plan.arms if arm.name != plan.baseline]
-    names = (plan.baseline, *others)
-    for before, arm in pairwise(names):
-        if not {*plan.by_arm[before].changes} < {*plan.by_arm[arm].changes}:
-            return ()
-    return names if len(names) > 2 else ()
+    links: list[Neighbours] = []
+    if plan.design == "chain":
+        for arm in others:
+            if plan.parents.get(arm) in plan.by_arm:
+                links.append((arm, plan.parents[arm]))
+    elif plan.design == "ladder":
+        for before, arm in pairwise((plan.baseline, *others)):
+            if not {*plan.by_arm[before].changes} < {*plan.by_arm[arm].changes}:
+                return ()
+            links.append((arm, before))
+    if all(before == plan.baseline for _, before in links):
+        return ()
+    return tuple(links)
 
 
-def measured_increments(shared: Metric, rungs: Sequence[str]) -> Iterator[Comparison]:
-    """Of a metric that runs measure; shared: its n_arms are the rungs above the baseline."""
+def own_words(plan: Plan) -> OwnWords:
+    """How the parts of a ladder's rungs, or of a chain's arms, are told."""
+    if plan.design == "chain":
+        return OwnWords(arm="arm", before="its parent")
+    return OwnWords()
+
+
+def arms_of(links: Sequence[Neighbours]) -> tuple[str, ...]:
+    """The arms that links join, each once."""
+    return tuple(dict.fromkeys(name for arm, before in links for name in (before, arm)))
+
+
+def measured_increments(shared: Metric, links: Sequence[Neighbours]) -> Iterator[Comparison]:
+    """Of a metric that runs measure; shared: its n_arms are the links.
+
+    Where an arm has no value, the ones held against it have no part of their own."""
     chain = {}
-    for arm in rungs:
+    for arm in arms_of(links):
         of_arm = samples.sample(shared.runs, arm, shared.name)
         if len(of_arm.values):
             chain[arm] = of_arm
-    if len(chain) < 2:
+    pairs = [(arm, before) for arm, before in links if arm in chain and before in chain]
+    if not pairs:
         return
     if shared.anytime:
-        effects = increment_sequences(chain, level=shared.level, m=shared.n_arms)
+        effects = increment_sequences(chain, pairs, level=shared.level, m=shared.n_arms)
     else:
         noisy = frozenset(arm.name for arm in shared.plan.arms if arm.alters_noise)
-        effects = increments(chain, level=shared.level, m=shared.n_arms, alters_noise=noisy)
+        effects = increments(chain, pairs, level=shared.level, m=shared.n_arms, alters_noise=noisy)
     for (arm, before), effect in effects.items():
-        if rungs[rungs.index(arm) - 1] != before:
-            continue  # a rung without a value lies between: their difference is not one part's
         if not shared.is_loss:
             alpha, m = shared.alpha / shared.n_arms, shared.n_arms
             effect = with_unknown_nodes(shared.runs, (arm, before), effect, alpha=alpha, m=m)
@@ -54,14 +76,13 @@ def measured_increments(shared: Metric, rungs: Sequence[str]) -> Iterator[Compar
 
 def timed_increments(
     shared: Metric,
-    rungs: Sequence[str],
+    links: Sequence[Neighbours],
     time_model: TimeModel,
     estimates: dict[str, TimeEstimate],
 ) -> Iterator[Comparison]:
     """Of the time to target, which is estimated."""
-    pairs = [(arm, before) for before, arm in pairwise(rungs)]
     effects = time_effects_of(
-        time_model, pairs, m=shared.n_arms, level=shared.level, anytime=shared.anytime
+        time_model, links, m=shared.n_arms, level=shared.level, anytime=shared.anytime
     )
     for (arm, before), effect in effects.items():
         pair = Pair(

@@ -184,6 +184,14 @@ class NoiseFloor:
     high: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class OwnWords:
+    """What a page calls an arm that has a part of its own, and what that is held against."""
+
+    arm: str = "rung"
+    before: str = "the rung before it"
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Comparisons:
     """Everything the page prints; a metric that cannot be compared is absent."""
@@ -194,6 +202,7 @@ class Comparisons:
     cells: Mapping[str, ArmOutcomes]  # every arm, the baseline first
     comparisons: Mapping[tuple[str, str], Comparison]  # (arm, metric)
     increments: Mapping[tuple[str, str], Comparison]  # a ladder's rung against the one before it
+    own_words: OwnWords
     times: Mapping[str, TimeEstimate]  # every arm, where the experiment has a target
     decompositions: Mapping[str, Decomposition]
     noise: NoiseFloor

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.run.plan import Plan
-from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
+from reports.analysis.types import LOSSES, Comparison, Comparisons, OwnWords, effect
 from reports.figures.base import (
     WIDE,
     AxisScale,
@@ -204,16 +204,17 @@ def forest(
     palette: Palette,
     margin: float | None,
     *,
-    own: bool = False,
+    own: OwnWords | None = None,
 ) -> Figure:
     """Estimate and simultaneous interval per arm; unbounded ends run to the edge.
 
     comparisons: of the metric; palette: of all arms; margin: of the plan, for this metric; own:
-    each arm of a ladder against the one before it.
+    of each arm against the one that it is held against.
     """
     title, against, key = FOREST_TITLES[metric][0], palette.baseline, f"forest_{metric}"
     if own:
-        title, against, key = "What each rung adds", "the rung before it", f"increments_{metric}"
+        title, against = f"What each {own.arm} adds", own.before
+        key = f"increments_{metric}"
     effects = {arm: drawn_effect(c) for arm, c in comparisons.items()}
     drawing = Forest(
         metric=metric,
@@ -276,7 +277,7 @@ def forests(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figure]:
     parts = {arm: c for (arm, metric), c in outcome.increments.items() if metric == outcome.primary}
     if parts and outcome.primary in FORESTS:
         of_loss = plan.margin if outcome.primary == "val_loss" else None
-        figures.append(forest(outcome.primary, parts, palette, of_loss, own=True))
+        figures.append(forest(outcome.primary, parts, palette, of_loss, own=outcome.own_words))
     for metric in metrics:
         found = [outcome.of(arm, metric) for arm in outcome.arms]
         by_size = sorted((c for c in found if c is not None), key=lambda c: effect(c)[0])

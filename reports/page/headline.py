@@ -39,7 +39,7 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
     if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
         sentences.append(sentence_on(outcome, "heldout_loss", unit))
     top = outcome.of(outcome.arms[-1], outcome.primary)
-    if outcome.increments and top is not None:
+    if outcome.increments and experiment.plan.design == "ladder" and top is not None:
         sentences.append(
             f"All parts together: {effect_words(top)} against {top.baseline}, {top.verdict}."
         )
@@ -74,7 +74,7 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
     metric = METRIC_WORDS[name]
     other, clauses = outcome.baseline, []
     if outcome.increments:
-        other = "the rung before"
+        other = outcome.own_words.before.removesuffix(" it")
     for kind, comparative in (("helps", "better"), ("hurts", "worse")):
         if groups[kind]:
             effects = {arm: compared[arm] for arm in groups[kind]}

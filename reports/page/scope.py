@@ -20,7 +20,11 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
     sentences = []
     if plan.imported or plan.foreign:
         sentences.append("Size and rates are the scripts' own and not known here.")
-    if outcome.increments:
+    if outcome.increments and plan.design == "chain":
+        sentences.append(
+            "An arm's part is what it adds to its parent; on another one it can be another number."
+        )
+    elif outcome.increments:
         sentences.append(
             "A rung's part is what it adds on top of those before it; in another order it can be "
             "another number."

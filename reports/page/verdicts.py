@@ -70,10 +70,12 @@ def heads(outcome: Comparisons, unit: str) -> list[Head]:
         "run, and what to do next."
     )
     if outcome.increments:
-        judgement += " It is about what the rung adds to the one before it."
+        own = outcome.own_words
+        held = "the one before it" if own.arm == "rung" else own.before
+        judgement += f" It is about what the {own.arm} adds to {held}."
     heads = [Head(text="verdict", meaning=judgement)]
     for heading in headings_of(outcome):
-        meaning = heading.meaning.format(base=outcome.baseline, unit=unit)
+        meaning = heading.meaning.format(base=outcome.baseline, unit=unit, own=outcome.own_words)
         css = ""
         if heading.css == "num":
             css = "num"

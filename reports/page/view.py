@@ -263,13 +263,29 @@ def definitions(heads: Sequence[Head], columns: Sequence[RunColumn]) -> list[tup
     return [*of_verdicts, *GENERAL_WORDS, *of_runs]
 
 
+def held_against(outcome: Comparisons) -> Sequence[str]:
+    """Each arm with its parent."""
+    held = []
+    for arm in outcome.arms:
+        own = outcome.increments.get((arm, outcome.primary))
+        if own is not None:
+            held.append(f"{arm} against {own.baseline}")
+    return held
+
+
 def lead(plan: Plan, outcome: Comparisons) -> str:
     """One sentence on what was compared and by which metric the verdict goes."""
     metric = METRIC_WORDS[outcome.primary]
     if outcome.budget and outcome.primary == "val_loss":
         metric += f" after {outcome.budget} steps"
     text = f"Every arm against {outcome.baseline}, judged by {metric}."
-    if outcome.increments:
+    if plan.design == "chain" and outcome.increments:
+        text = (
+            f"The verdict is about what an arm adds to its parent, judged by {metric}:"
+            f" {', '.join(held_against(outcome))}. Differences to {outcome.baseline} are of all"
+            " parts up to there together."
+        )
+    elif outcome.increments:
         text = (
             f"The verdict is about a rung's own part: the rung against the one before it, judged by"
             f" {metric}. Differences to {outcome.baseline} are of all parts up to there together."

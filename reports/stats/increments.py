@@ -1,4 +1,4 @@
-"""Each arm of a chain against the one before it, on arrays.
+"""Each arm of a chain against the one before it, or against its parent, on arrays.
 
 In blocks: differences of neighbours in the two-way model arm + block of the whole chain, by the
 larger of its two errors (reports/stats/two_way.py), each at its share of the error rate
@@ -7,9 +7,8 @@ away). Where the chain is not all in blocks, has diverged runs, or an arm with a
 own, every pair is analysed alone at that share. Before the planned runs are there: sequences.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from scipy import stats
@@ -27,18 +26,23 @@ from reports.stats.contrasts import (
     two_way_of,
 )
 from reports.stats.intervals import Estimate
+from reports.stats.simultaneous import Array
 
-Neighbours = tuple[str, str]  # an arm, and the one before it
+Neighbours = tuple[str, str]  # an arm, and the one that it is held against
 
 
 def increments(
-    chain: Mapping[str, Sample], *, level: float, m: int, alters_noise: frozenset[str] = frozenset()
+    chain: Mapping[str, Sample],
+    pairs: Sequence[Neighbours],
+    *,
+    level: float,
+    m: int,
+    alters_noise: frozenset[str] = frozenset(),
 ) -> dict[Neighbours, Effect]:
-    """Every arm's difference to the one before, at simultaneous `level` over m of them.
+    """Every pair's difference, at simultaneous `level` over m of them.
 
     chain: the arms that have values, in their order; alters_noise: those that are declared to have
     a variance of their own."""
-    pairs = [(arm, before) for before, arm in pairwise(chain)]
     alpha = (1 - level) / m
     if not _is_one_model(chain, alters_noise):
         effects = {}
@@ -47,7 +51,7 @@ def increments(
             alone = analyse({arm: chain[arm]}, chain[before], level=1 - alpha, alters_noise=noisy)
             effects[arm, before] = _of_many(alone[arm], m)
         return effects
-    contrasts = np.diff(np.eye(len(chain)), axis=0)
+    contrasts = contrasts_between([*chain], pairs)
     fitted = two_way_of([*chain.values()], contrasts)
     effects = {}
     for i, (arm, before) in enumerate(pairs):
@@ -71,12 +75,21 @@ def increments(
     return effects
 
 
+def contrasts_between(names: Sequence[str], pairs: Sequence[Neighbours]) -> Array:
+    """A row a pair: the arm less the one that it is held against."""
+    rows = np.zeros((len(pairs), len(names)))
+    for i, (arm, before) in enumerate(pairs):
+        rows[i, names.index(arm)] = 1.0
+        rows[i, names.index(before)] = -1.0
+    return rows
+
+
 def increment_sequences(
-    chain: Mapping[str, Sample], *, level: float, m: int
+    chain: Mapping[str, Sample], pairs: Sequence[Neighbours], *, level: float, m: int
 ) -> dict[Neighbours, Effect]:
     """The same while runs are to come: they hold however often one looks."""
     effects = {}
-    for before, arm in pairwise(chain):
+    for arm, before in pairs:
         alone = sequences({arm: chain[arm]}, chain[before], m=m, level=level)
         effects[arm, before] = alone[arm]
     return effects

@@ -16,7 +16,7 @@ from typing import Any
 
 from reports.stats.digits import room, unit
 from reports.verify.blocks import check_blocks
-from reports.verify.increments import OWN, planned_rungs
+from reports.verify.increments import OWN, planned_pairs
 from reports.verify.nodes import check_unknown_nodes
 from reports.verify.page import Embedded, Printed, Row
 from reports.verify.separate import check_separate
@@ -157,7 +157,7 @@ def check_word(printed: Mapping[str, Printed], plan: Embedded, arm: str) -> Iter
     """
     primary = plan.get("primary") or "val_loss"
     metric = OLD_WORDS.get(primary, primary)
-    own = OWN if planned_rungs(plan) else ""
+    own = OWN if planned_pairs(plan) else ""
     if f"{metric}.effect" not in printed:
         metric = "val_loss"
     word = printed.get("verdict")

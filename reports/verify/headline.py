@@ -6,7 +6,7 @@ It shares no code with the page. Shares of a Shapley design are left to the reru
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from reports.verify.increments import OWN, planned_rungs
+from reports.verify.increments import OWN, planned_pairs
 from reports.verify.page import Embedded, Page, Printed, Row
 from reports.verify.rows import compared_rows, outcomes_of
 from reports.verify.settings import recorded_settings
@@ -28,7 +28,7 @@ def check_headline(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
     arms = [arm["name"] for arm in plan["arms"]]
     compared = compared_rows(outcomes_of(data, rows), arms, "loss")
     yield from check_setting(answer, data, compared)
-    own = OWN if planned_rungs(plan) else ""
+    own = OWN if planned_pairs(plan) else ""
     metric = plan.get("primary") or "val_loss"
     named = [page.verdicts.get((index, place), {}) for place in range(len(arms))]
     if not any(f"{metric}.effect" in printed for printed in named):

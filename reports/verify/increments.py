@@ -1,4 +1,4 @@
-"""The second path for the own parts of a ladder's rungs, each against the rung before it.
+"""The second path for own parts: a ladder's rungs against the one before, a chain's arms too.
 
 From the page's rows: in complete blocks the larger of the two errors by its formulas, at a share of
 the error rate; while runs are to come the ends of each pair's sequence. Ladders with holes have no
@@ -23,9 +23,17 @@ NO_SPREAD = 1e-20
 WHAT = ("effect", "interval", "p")  # is printed of it
 
 
-def planned_rungs(plan: Embedded) -> Sequence[str]:
-    """The names of a ladder's arms from the baseline up; () where no rung has a part of its own."""
-    if plan["design"] != "ladder" or plan.get("evidence") or plan.get("axes"):
+def planned_pairs(plan: Embedded) -> Sequence[tuple[str, str]]:
+    """(held against, arm) of a ladder or chain; () where no arm has a part of its own."""
+    if plan.get("evidence") or plan.get("axes"):
+        return ()
+    if plan["design"] == "chain":
+        parents = plan.get("parents") or {}
+        named = [arm["name"] for arm in plan["arms"] if arm["name"] != plan["baseline"]]
+        known = {*named, plan["baseline"]}
+        pairs = [(parents[name], name) for name in named if parents.get(name) in known]
+        return pairs if {below for below, _ in pairs} - {plan["baseline"]} else ()
+    if plan["design"] != "ladder":
         return ()
     first = [arm for arm in plan["arms"] if arm["name"] == plan["baseline"]]
     arms = first + [arm for arm in plan["arms"] if arm["name"] != plan["baseline"]]
@@ -33,7 +41,8 @@ def planned_rungs(plan: Embedded) -> Sequence[str]:
         more = set(above["changes"])
         if not more.issuperset(below["changes"]) or len(more) == len(set(below["changes"])):
             return ()
-    return [arm["name"] for arm in arms] if len(arms) > 2 else ()
+    names = [arm["name"] for arm in arms]
+    return [*pairwise(names)] if len(names) > 2 else ()
 
 
 def check_increments(
@@ -50,12 +59,13 @@ def check_increments(
     rows: outcomes compared on this metric, without copies; raised: by how much the family of the
     memory is larger than the ladder; anytime: whether it shows sequences.
     """
-    rungs = planned_rungs(plan)
-    if not rungs:
+    pairs = planned_pairs(plan)
+    if not pairs:
         return
-    m, key = (len(rungs) - 1) * raised, f"{OWN}{metric}"
+    rungs = [*dict.fromkeys(name for pair in pairs for name in pair)]
+    m, key = len(pairs) * raised, f"{OWN}{metric}"
     if anytime:
-        for below, above in pairwise(rungs):
+        for below, above in pairs:
             if f"{key}.effect" in printed[above]:
                 table = Table.of(metric, below, rows)
                 shown = {f"{metric}.{what}": printed[above].get(f"{key}.{what}") for what in WHAT}
@@ -71,12 +81,13 @@ def check_increments(
     if float((residuals**2).sum()) < NO_SPREAD:
         return
     variances = variances_of_arms(residuals)
-    for place, (below, above) in enumerate(pairwise(rungs)):
+    for below, above in pairs:
         effect = printed[above].get(f"{key}.effect")
         if effect is None:
             continue
-        difference = fmean(y[place + 1]) - fmean(y[place])
-        errors = errors_of(residuals, max(variances[place], variances[place + 1]))
+        first, second = rungs.index(below), rungs.index(above)
+        difference = fmean(y[second]) - fmean(y[first])
+        errors = errors_of(residuals, max(variances[first], variances[second]))
         half = max(float(stats.t.isf(ALPHA / m / 2, e.df)) * e.se for e in errors)
         if not near(on_scale(effect.values[0], metric), difference, OF_VALUE):
             yield (

@@ -50,6 +50,17 @@ def test_a_ladder_adds_one_change_after_the_other(tmp_path: Path) -> None:
     assert arms[2].changes == ("untied_head", "zero_head")
 
 
+def test_a_chain_is_a_ladder_or_what_the_file_lists_each_arm_with_a_parent(tmp_path: Path) -> None:
+    ladder = load(tmp_path, GOOD + "design: chain\n")
+    assert ladder.parents == {"+untied_head": "baseline", "+zero_head": "+untied_head"}
+    listed = "arms: {a: [untied_head], b: [untied_head, zero_head], c: [softcap]}\n"
+    text = GOOD + "  softcap: r09.softcap\ndesign: chain\n" + listed
+    assert load(tmp_path, text).parents == {"a": "baseline", "b": "a", "c": "b"}
+    named = load(tmp_path, text + "parents: {c: baseline, a: c}\n")
+    assert named.parents == {"a": "c", "b": "a", "c": "baseline"}
+    assert load(tmp_path, GOOD).parents == {}
+
+
 def test_a_records_change_is_scaled_and_an_own_value_is_not(tmp_path: Path) -> None:
     text = GOOD.replace("r08.zero_head", "r08.muon_scale") + "  mine: {optim.muon_lr: 0.011}\n"
     arms = {a.name: a.config for a in load(tmp_path, text).arms}
@@ -138,6 +149,13 @@ BAD = {  # text -> what the line must say
     GOOD + "primary: loss\n": "primary 'loss' is not one of val_loss",
     GOOD + "margin: -1\n": "margin is -1, but must be positive",
     GOOD + "design: lader\n": "design 'lader' is unknown; did you mean 'ladder'?",
+    GOOD
+    + "parents: {zero_head: untied_head}\n": "design add-one has no parents: `design: chain` has",
+    GOOD
+    + "design: chain\nparents: {+zero_head: +softcap}\n": "parents: '+softcap' is no arm; there is: baseline, +untied_head, +zero_head",
+    GOOD + "design: chain\nparents: {baseline: +zero_head}\n": "parents: 'baseline' has none",
+    GOOD
+    + "design: chain\nparents: {+untied_head: +zero_head}\n": "parents go in a circle: +untied_head -> +zero_head -> +untied_head",
     GOOD + "design: explicit\n": "an explicit design needs `arms`",
     GOOD
     + "design: explicit\narms: [[untied_haed]]\n": "unknown change 'untied_haed'; did you mean 'untied_head'?",

@@ -211,6 +211,31 @@ def test_every_end_is_an_outcome_like_any_other(
     assert "2 of 8 runs have a result" in capsys.readouterr().out
 
 
+def test_a_chain_is_run_and_judged_against_the_parents_that_the_file_names(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {name: {"env": {"BETTER": str(i / 10)}} for i, name in enumerate("abc", start=1)}
+    path = write(
+        folder,
+        changes=changes,
+        design="chain",
+        arms={name: [name] for name in "abc"},
+        parents={"c": "a"},
+        seeds=2,
+    )
+    assert ablate("run", path, "--no-report") == 0
+    plan = load("foreign").plan
+    assert plan.parents == {"a": "baseline", "b": "a", "c": "a"}
+    capsys.readouterr()
+    assert ablate("compare", "foreign", "--json") == 0
+    parts = json.loads(capsys.readouterr().out)["increments"]
+    losses = {(c["arm"], c["baseline"]): c["delta"] for c in parts if c["metric"] == "val_loss"}
+    assert [*losses] == [("a", "baseline"), ("b", "a"), ("c", "a")]
+    assert losses["c", "a"] == pytest.approx(2 * losses["b", "a"], abs=0.05)
+    assert ablate("report", "foreign") == 0
+    assert ablate("verify", "results/experiments/foreign/report.html") == 0
+
+
 def test_a_hanging_script_is_ended_and_leaves_nothing_behind(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,15 @@
 """What each rung of a ladder adds to the one before it: of constructed losses, with intervals of its own."""
 
+import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from reports.analysis.compare import compare_all
-from reports.analysis.increments import rungs_of
+from reports.analysis.increments import judged_pairs
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
 from reports.page.embed import table_rows
@@ -20,6 +22,8 @@ from reports.verify.verify import check_statistics, verify
 from tests.proof.batch import contrast_half
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
+
+PAIRS = [(f"rung {i + 1}", f"rung {i}") for i in range(3)]
 
 
 def chain_of(values):
@@ -38,7 +42,7 @@ def drawn(n_rungs=4, n_blocks=6, seed=1):
 
 def test_a_rungs_own_part_is_judged_and_not_its_sum_with_those_below():
     """The second rung lies far above the first one, and yet adds nothing."""
-    found = increments(chain_of(drawn()), level=0.95, m=3)
+    found = increments(chain_of(drawn()), PAIRS, level=0.95, m=3)
     assert [*found] == [("rung 1", "rung 0"), ("rung 2", "rung 1"), ("rung 3", "rung 2")]
     first, second, third = found.values()
     assert first.low > 0 and third.high < 0
@@ -51,7 +55,7 @@ def test_complete_blocks_are_judged_by_the_larger_error_of_the_whole_ladder():
     residuals = y - y.mean(0) - y.mean(1, keepdims=True) + y.mean()
     df = (n - 1) * (k - 1)
     se = np.sqrt(2 * (residuals**2).sum() / df / n)
-    for i, effect in enumerate(increments(chain_of(y), level=0.95, m=3).values()):
+    for i, effect in enumerate(increments(chain_of(y), PAIRS, level=0.95, m=3).values()):
         assert effect.method is Method.TWO_WAY_SHARED
         assert effect.delta == pytest.approx(y[i + 1].mean() - y[i].mean())
         assert effect.high - effect.delta >= stats.t.isf(0.05 / 6, df) * se - 1e-12
@@ -63,7 +67,8 @@ def test_the_study_computes_the_same_intervals(noisy):
     y = drawn(n_blocks=5)
     y[noisy] += np.array([0.3, -0.2, 0.1, -0.4, 0.2])
     for (i, rung), effect in zip(
-        enumerate(np.diff(np.eye(4), axis=0)), increments(chain_of(y), level=0.95, m=3).values()
+        enumerate(np.diff(np.eye(4), axis=0)),
+        increments(chain_of(y), PAIRS, level=0.95, m=3).values(),
     ):
         half = contrast_half(y.T[None], rung, 0.05 / 3)[0]
         assert effect.high - effect.delta == pytest.approx(half), i
@@ -74,14 +79,14 @@ def test_all_intervals_of_a_ladder_hold_at_once():
     wrong = 0
     for seed in range(400):
         y = np.random.default_rng(seed).normal(size=(4, 5))
-        effects = increments(chain_of(y), level=0.95, m=3)
+        effects = increments(chain_of(y), PAIRS, level=0.95, m=3)
         wrong += any(e.low > 0 or e.high < 0 for e in effects.values())
     assert wrong / 400 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
 
 
 def test_a_rung_with_a_variance_of_its_own_is_compared_alone():
     chain = chain_of(drawn(n_blocks=8))
-    found = increments(chain, level=0.95, m=3, alters_noise=frozenset({"rung 2"}))
+    found = increments(chain, PAIRS, level=0.95, m=3, alters_noise=frozenset({"rung 2"}))
     d = chain["rung 2"].values - chain["rung 1"].values
     own = found["rung 2", "rung 1"]
     half = stats.t.isf(0.05 / 6, 7) * d.std(ddof=1) / np.sqrt(8)
@@ -90,7 +95,7 @@ def test_a_rung_with_a_variance_of_its_own_is_compared_alone():
 
 def test_before_the_planned_runs_are_there_each_pair_has_a_sequence():
     chain = chain_of(drawn(n_blocks=9))
-    found = increment_sequences(chain, level=0.95, m=3)
+    found = increment_sequences(chain, PAIRS, level=0.95, m=3)
     own = found["rung 2", "rung 1"]
     low, high, _ = t_mixture(chain["rung 2"].values - chain["rung 1"].values, 0.05 / 3)
     assert (own.low, own.high) == (low, high) and own.method is Method.SEQUENCE
@@ -99,11 +104,12 @@ def test_before_the_planned_runs_are_there_each_pair_has_a_sequence():
 def test_only_a_ladder_has_rungs(tmp_path):
     write_experiment(tmp_path, n_seeds=3)
     plan = load("split", tmp_path).plan
-    assert rungs_of(plan) == tuple(arm.name for arm in plan.arms)
-    assert rungs_of(replace(plan, design="add-one")) == ()
-    assert rungs_of(replace(plan, axes={"optim.muon_lr": ("x1", "x2")})) == ()
-    assert rungs_of(replace(plan, arms=plan.arms[:2])) == ()
-    assert rungs_of(replace(plan, arms=(*plan.arms[:2], plan.arms[4], plan.arms[3]))) == ()
+    names = [arm.name for arm in plan.arms]
+    assert judged_pairs(plan) == tuple((arm, before) for before, arm in pairwise(names))
+    assert judged_pairs(replace(plan, design="add-one")) == ()
+    assert judged_pairs(replace(plan, axes={"optim.muon_lr": ("x1", "x2")})) == ()
+    assert judged_pairs(replace(plan, arms=plan.arms[:2])) == ()
+    assert judged_pairs(replace(plan, arms=(*plan.arms[:2], plan.arms[4], plan.arms[3]))) == ()
 
 
 def test_a_missing_rung_parts_no_other_two(tmp_path):
@@ -173,3 +179,71 @@ def test_the_second_path_knows_the_family_of_the_memory(tmp_path, pending):
     fewer = data | {"memory": data["memory"] | {"family": 20}}
     found = [*check_statistics(read, 0, fewer, rows)]
     assert any("own_val_loss.interval" in sentence or "sequence" in sentence for sentence in found)
+
+
+BRANCHED = [("rung 1", "rung 0"), ("rung 2", "rung 1"), ("rung 3", "rung 1")]
+
+
+def test_an_arm_of_a_chain_is_held_against_its_parent():
+    """Two arms on one parent: each its own difference, by the errors of the whole chain."""
+    y = drawn()
+    found = increments(chain_of(y), BRANCHED, level=0.95, m=3)
+    assert [*found] == BRANCHED
+    assert found["rung 3", "rung 1"].delta == pytest.approx(y[3].mean() - y[1].mean())
+    neighbours = increments(chain_of(y), PAIRS, level=0.95, m=3)
+    for pair in BRANCHED[:2]:
+        assert found[pair].low == pytest.approx(neighbours[pair].low)
+
+
+def test_all_intervals_of_a_branched_chain_hold_at_once():
+    wrong = 0
+    for seed in range(400):
+        y = np.random.default_rng(seed).normal(size=(4, 5))
+        effects = increments(chain_of(y), BRANCHED, level=0.95, m=3)
+        wrong += any(e.low > 0 or e.high < 0 for e in effects.values())
+    assert wrong / 400 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def chain_written(root, **case):
+    """A chain: the third and the fifth arm stand on the second, the fourth on the third."""
+    write_experiment(root, design="chain", **case)
+    path = root / "experiments/split/experiment.json"
+    plan = json.loads(path.read_text())
+    names = [arm["name"] for arm in plan["arms"]]
+    plan["parents"] = dict(zip(names[1:], (names[0], names[1], names[2], names[1])))
+    path.write_text(json.dumps(plan))
+    return names
+
+
+def test_a_chain_is_judged_by_named_parents_and_its_page_recomputed(tmp_path):
+    names = chain_written(tmp_path)
+    page = write_report([load("split", tmp_path)], tmp_path / "page.html")
+    assert verify(page) == []
+    outcome = compare_all(load("split", tmp_path))
+    own = outcome.increments[names[4], "val_loss"]
+    assert own.baseline == names[1]
+    sums = [outcome.comparisons[names[i], "val_loss"].delta for i in (1, 4)]
+    assert own.delta == pytest.approx(sums[1] - sums[0])
+    read = read_page(page)
+    assert "its parent" in read.sentences[0, "answer"]
+    assert "rung" not in read.sentences[0, "answer"]
+    assert f"{names[4]} against {names[1]}" in page.read_text()
+
+
+def test_another_parent_is_noticed_by_the_second_path(tmp_path):
+    names = chain_written(tmp_path)
+    experiment = load("split", tmp_path)
+    page = read_page(write_report([experiment], tmp_path / "page.html"))
+    data = page.data["experiments"][0]
+    data["plan"]["parents"][names[4]] = names[2]
+    lines = [*check_statistics(page, 0, data, table_rows(data["runs"]))]
+    assert any(f"{names[4]!r}: own_val_loss" in line for line in lines)
+
+
+def test_a_chain_whose_parents_are_all_the_baseline_is_the_comparison(tmp_path):
+    chain_written(tmp_path, n_seeds=3)
+    plan = load("split", tmp_path).plan
+    assert len(judged_pairs(plan)) == 4
+    assert judged_pairs(replace(plan, parents=dict.fromkeys(plan.parents, plan.baseline))) == ()
+    unknown = replace(plan, parents={**plan.parents, plan.arms[4].name: "nobody"})
+    assert len(judged_pairs(unknown)) == 3
