@@ -8,16 +8,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.run.plan import Plan
+from reports.analysis import increments as parts
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
 from reports.analysis.comparison import Metric, Pair, comparison_of
-from reports.analysis.increments import (
-    arms_of,
-    judged_pairs,
-    measured_increments,
-    own_words,
-    timed_increments,
-)
 from reports.analysis.machines import (
     cut_by_node,
     environment_change,
@@ -117,7 +111,7 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         cells=outcomes,
         comparisons=comparisons,
         increments=increments,
-        own_words=own_words(experiment.plan),
+        own_words=parts.own_words(experiment.plan),
         times=estimates,
         decompositions=decompositions(time_model, estimates, compared.times_at, compared.budget),
         noise=noise_floor(baseline_losses, anytime=compared.anytime),
@@ -235,21 +229,19 @@ def _increments(
     compared: _Compared, time_model: TimeModel, estimates: dict[str, TimeEstimate]
 ) -> Iterator[Comparison]:
     """Every arm of a ladder or chain against the one it is held against, on every metric."""
-    links = judged_pairs(compared.plan)
+    links = parts.judged_pairs(compared.plan)
     if not links:
         return
     m, times = len(links), compared.times_at
     for metric in LOSSES:
         shared = _shared(compared, metric, compared.losses_at, m)
-        yield from measured_increments(shared, links)
-    arms = arms_of(links)
-    timed = [arm for arm in arms if samples.same_hardware(times, arm, compared.baseline)]
-    if timed != [*arms]:
+        yield from parts.measured_increments(shared, links)
+    if not parts.on_one_machine(times, links, compared.baseline):
         return
     for metric in MEASURED_TIMES:
-        yield from measured_increments(_shared(compared, metric, times, m), links)
+        yield from parts.measured_increments(_shared(compared, metric, times, m), links)
     shared = _shared(compared, "time_to_target", times, m)
-    yield from timed_increments(shared, links, time_model, estimates)
+    yield from parts.timed_increments(shared, links, time_model, estimates)
 
 
 def _shared(compared: _Compared, metric: str, runs: pd.DataFrame, n_arms: int) -> Metric:

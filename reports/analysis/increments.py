@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import pandas as pd
+
 from harness.run.plan import Plan
 from reports.analysis import samples
 from reports.analysis.comparison import Metric, Pair, comparison_of
@@ -47,6 +49,11 @@ def own_words(plan: Plan) -> OwnWords:
 def arms_of(links: Sequence[Neighbours]) -> tuple[str, ...]:
     """The arms that links join, each once."""
     return tuple(dict.fromkeys(name for arm, before in links for name in (before, arm)))
+
+
+def on_one_machine(times: pd.DataFrame, links: Sequence[Neighbours], baseline: str) -> bool:
+    """Whether all arms of the links ran on hardware like the baseline's."""
+    return all(samples.same_hardware(times, arm, baseline) for arm in arms_of(links))
 
 
 def measured_increments(shared: Metric, links: Sequence[Neighbours]) -> Iterator[Comparison]:
