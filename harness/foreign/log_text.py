@@ -6,6 +6,7 @@ A file's last line may be cut inside a number; what is kept of the lines before 
 import bz2
 import gzip
 import lzma
+import math
 import os
 import re
 import stat
@@ -29,6 +30,7 @@ PACKED: dict[bytes, Callable[[Path], Any]] = {  # how a file opens -> what unpac
     b"BZh": bz2.open,
 }
 DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
+MOST_UNPACKED = 1 << 28  # bytes: a packed file of a few kB can hold terabytes
 COLOUR = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 # torchrun and c10d write it before what a process prints
 RANK = re.compile(rb"\[(?:rank|default)?(\d{1,5})\]:?[ \t]?")
@@ -69,15 +71,19 @@ def _unpacked(path: Path) -> Iterator[bytes]:
 def _of_packed(path: Path, unpack: Callable[[Path], Any]) -> Iterator[bytes]:
     try:
         with unpack(path) as file:
-            yield from _raw_lines(file)
+            yield from _raw_lines(file, MOST_UNPACKED)
     except DAMAGED:
         raise LogError("it is compressed, and damaged: pack it again") from None
 
 
-def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines, cut at LINE_LIMIT; raises LogError where the file is no text."""
+def _raw_lines(file: IO[bytes], most: float = math.inf) -> Iterator[bytes]:
+    """Lines, cut at LINE_LIMIT; raises LogError where the file is no text, or has more bytes."""
     ended, is_first = True, True  # the last piece ended its line
+    n_bytes = 0
     for piece in iter(partial(file.readline, LINE_LIMIT), b""):
+        n_bytes += len(piece)
+        if n_bytes > most:
+            raise LogError("it is compressed, and holds more than 256 MiB: unpack it first")
         if b"\0" in piece:
             raise LogError("it is binary, or damaged: it holds zero bytes")
         begins, ended = ended, piece.endswith(b"\n")

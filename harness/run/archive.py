@@ -1,7 +1,9 @@
 """Kept code, unpacked in bounded memory: a small archive can ask for a great deal."""
 
 import io
+import lzma
 import re
+import struct
 import zipfile
 import zlib
 
@@ -10,6 +12,10 @@ from harness.run.versions import ARCHIVE, check_version
 MAX_FILES = 20_000  # in an archive of code
 MAX_BYTES = 1 << 28  # that they may unpack to
 _VERSION = re.compile(rb"schema ([1-9][0-9]{0,8})")  # the comment of an archive
+DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, OverflowError),
+)
 
 
 def unpacked(content: bytes) -> dict[str, bytes]:
@@ -29,7 +35,7 @@ def unpacked(content: bytes) -> dict[str, bytes]:
                 _check_name(entry.filename)
                 files[entry.filename] = zipped.read(entry)
             return files
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except DAMAGED as error:
         raise ValueError(f"no archive: {error}") from None
 
 

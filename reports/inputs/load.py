@@ -14,7 +14,7 @@ import pandas as pd
 from harness.run.archive import unpacked
 from harness.run.code import code_digest
 from harness.run.document import Document
-from harness.run.guarded import IN_ROOT, KEPT, experiments_in, is_file, read_bytes
+from harness.run.guarded import IN_ROOT, KEPT, experiments_in, is_file, is_name, read_bytes
 from harness.run.ledger import read_ledger
 from harness.run.plan import Plan
 from harness.run.plan_file import read_plan_file
@@ -168,7 +168,7 @@ def plugin_sources(configs: Iterable[Document], kept: Path) -> dict[str, str]:
     for config in configs:
         source = config.get("source") or {}
         for name, digest in (source.get("files") or {}).items():
-            if name.startswith("plugin/"):
+            if name.startswith("plugin/") and is_name(source.get("digest")):
                 wanted.setdefault(source["digest"], {})[name] = f"{name} {digest}"
     sources: dict[str, str] = {}
     for digest, files in wanted.items():

@@ -1,75 +1,27 @@
 """Whatever a file of a results folder holds, a command that reads ends with 0, 1 or 2 and few lines."""
 
-import contextlib
-import io
 import json
 import resource
 import shutil
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from harness.__main__ import main
 from harness.run.ledger import read_ledger
 from harness.run.parse import parse_yaml
 from harness.store.looks import note_look
 from harness.store.plans import read_plan
 from reports.inputs.load import load
 from reports.page.write import write_report
+from tests.fuzzing import changed, damaged, said_by
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
 
 EXAMPLES = 60
 MOST_S, MOST_MIB = 10.0, 1500  # of one command; of the process, more than before
-NASTY = (
-    *(
-        None,
-        True,
-        "",
-        "a",
-        [],
-        {},
-        [[]],
-        {"a": []},
-        0,
-        -1,
-        1,
-        2**63,
-        10**400,
-        1e308,
-        -1e308,
-        1e-320,
-    ),
-    *(
-        "1:30",
-        "-rf",
-        "--help",
-        "../../..",
-        "/dev/zero",
-        "\x1b[2J\x1b]0;x\x07",
-        "x" * 5000,
-        "\u202e",
-    ),
-)
-VALUE = st.one_of(
-    st.sampled_from(NASTY),
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats(allow_nan=False)
-        | st.text(max_size=8),
-        lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-        ),
-        max_leaves=5,
-    ),
-)
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +38,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def changed(value: Any, data: st.DataObject) -> Any:
-    """The value with something else at one place, which is drawn on the way down."""
-    if isinstance(value, dict | list) and value and data.draw(st.integers(0, 9)):
-        inner = dict(value) if isinstance(value, dict) else list(value)
-        keys = sorted(inner) if isinstance(inner, dict) else range(len(inner))
-        key = data.draw(st.sampled_from(list(keys)))
-        inner[key] = changed(inner[key], data)
-        return inner
-    return data.draw(VALUE)
-
-
 def fuzzed(path: Path, data: st.DataObject) -> bytes:
     """Another content of a file."""
     content = path.read_bytes()
@@ -110,24 +51,7 @@ def fuzzed(path: Path, data: st.DataObject) -> bytes:
         at = data.draw(st.integers(0, len(lines) - 1))
         lines[at] = json.dumps(changed(json.loads(lines[at]), data))
         return "\n".join(lines).encode()
-    at = data.draw(st.integers(0, len(content)))
-    if way == "cut":
-        return content[:at]
-    if way == "twice":
-        return content + content[at:]
-    return content[:at] + data.draw(st.binary(max_size=40)) + content[at + 4 :]
-
-
-def said_by(words: tuple[object, ...]) -> tuple[Any, str, float]:
-    """A command's exit code, its last words, and its seconds of processor."""
-    out, err, began, code = io.StringIO(), io.StringIO(), time.process_time(), None
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            main([str(word) for word in words])
-        except SystemExit as ended:
-            code = ended.code or 0
-    assert "\x1b" not in out.getvalue() + err.getvalue(), words
-    return code, err.getvalue(), time.process_time() - began
+    return damaged(content, data, "bytes" if way == "place" else way)
 
 
 @pytest.mark.slow
