@@ -19,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from harness.run.read import read_lines
+from harness.run.results import read_result
 from tests.assassin import Assassin
 from tests.fake_matrix import EXPERIMENT, Matrix, end_started
 from tests.fault_loop.faults import FAULTS, MOST_CALLS, OF_A_DISK, WAYS, Round, Way
@@ -139,12 +139,9 @@ class FaultLoop:
         yield from (f"left over: {path}" for path in leftovers(self.results))
 
     def n_lost_attempts(self, now: Round) -> int:
-        rows = [
-            r
-            for i in now.runs().values()
-            for r in read_lines(self.results / "runs" / i / "attempts.jsonl")
-        ]
-        return sum(row.get("status", "finished") != "finished" for row in rows)
+        """Attempts beside those that gave the results: they are counted from 1."""
+        results = [read_result(self.results / "runs" / run_id) for run_id in now.runs().values()]
+        return sum((result.attempt or 1) - 1 for result in results if result is not None)
 
     def table(self) -> str:
         """By fault: rounds, how often it was made, what it cost, what was lost."""
@@ -189,9 +186,8 @@ class FaultLoop:
         self.disk.give_back()
 
     def matrix(self, name: str, place: Path, results: Path, way: Way) -> Matrix:
-        matrix = Matrix(
-            place, results=results, FAULT_LOOP=self.mark, FAKE_STEP_S="0.02", **way.fake
-        )
+        fake = {"FAULT_LOOP": self.mark, "FAKE_STEP_S": "0.02", **way.fake}
+        matrix = Matrix(place, results=results, **fake)
         content = yaml.safe_load(EXPERIMENT) | {"name": name, "seeds": self.n_seeds}
         content["set"] |= {"optim.adam_eps": 1e-10 + self.n_rounds * 1e-14}  # a question of its own
         matrix.file = place / f"{name}.yaml"
