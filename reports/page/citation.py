@@ -7,7 +7,7 @@ from reports.analysis.recipe import Recipe
 from reports.latex import escaped
 from reports.page.version import VERSION
 
-UNTOLD = "unknown"  # what a plan says of a corpus that nobody fingerprinted
+UNTOLD = ("unknown", "not recorded")  # what a plan says of a corpus without a fingerprint
 
 
 def citation(recipe: Recipe) -> str:
@@ -21,7 +21,7 @@ def citation(recipe: Recipe) -> str:
         ("source digest", recipe_facts.code_digests(recipe)),
         ("data digest", plan.corpus.fingerprint),
     ):
-        if value is not None and value != UNTOLD:
+        if value is not None and value not in UNTOLD:
             notes.append(f"{what} {told(value)}")
     if plan.locks:
         notes.append(f"plan.lock {plan.locks[-1].digest}")
