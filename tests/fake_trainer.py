@@ -28,7 +28,7 @@ from harness.errors import UserError
 from harness.run.digests import canonical
 from harness.run.measured import Measured
 from harness.run.metrics import TrainingLoss, Validation
-from harness.run.spec import Outcome, RunSpec
+from harness.run.spec import TRUNK_FILE, Outcome, RunSpec
 
 STEP_S = float(os.environ.get("FAKE_STEP_S", "0.003"))
 N_STEPS = 20
@@ -111,6 +111,9 @@ def loss_of(spec: RunSpec, step: int) -> float:
 
 def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> Outcome:
     kind = kind_of(spec)
+    if spec.branch is not None:
+        kind = "train"  # it happened to the trunk
+        assert out.trunk_file.read_text() == trunk_text(spec)
     out.log("x" * int(os.environ.get("FAKE_LOG_BYTES", "0")))
     for step in range(N_STEPS + 1):
         if step % 5 == 0:
@@ -118,7 +121,9 @@ def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> 
             out.metric(Validation(step=step, val_loss=loss, train_time_s=step * 0.01))
             if loss != loss:
                 return outcome("diverged", step, loss, "the loss was not finite")
-        if step == N_STEPS:
+        if step == spec.until:
+            out.save(TRUNK_FILE, lambda file: file.write(trunk_text(spec).encode()))
+        if step in (N_STEPS, spec.until):
             return outcome("finished", step, loss, None)
         if stop():
             return Outcome(status="interrupted")
@@ -130,6 +135,10 @@ def train(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> 
         out.heartbeat(step, N_STEPS)
         time.sleep(STEP_S)
     raise AssertionError
+
+
+def trunk_text(spec: RunSpec) -> str:
+    return f"the trunk of seed {spec.seed}"
 
 
 def train_for_real(spec: RunSpec, *, out: Any, device: str, stop: Callable[[], bool]) -> Outcome:

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from harness.run.metrics import MetricRow
@@ -15,6 +16,7 @@ class Recorder:
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
+        self.trunk_file = Path()
 
     def metric(self, row: MetricRow) -> None:
         self.rows.append(row.to_json())

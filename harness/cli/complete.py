@@ -30,6 +30,7 @@ def complete(
     from harness.cli.progress import ProgressDisplay
     from harness.run.spec import RESULT_STATUSES
     from harness.runner.executor import Summary
+    from harness.runner.trunks import trunks_to_make
     from harness.store.plans import cancel_mark
     from harness.store.verified import VerifiedResults
 
@@ -51,9 +52,16 @@ def complete(
     def cancelled() -> bool:
         return cancel_mark(store.root, options.experiment) != mark
 
-    display = ProgressDisplay(len(had_result), len(runs))
-    executor = make(missing, store, replace(options, cancelled=cancelled, on_end=display.on_end))
-    print(f"{len(missing)} of {len(runs)} runs to do, {executor.at_once()} at a time", flush=True)
+    trunks, wrongs = trunks_to_make(missing, store)
+    for wrong in wrongs:
+        print(f"{wrong}: set aside, it is run again", flush=True)
+    display = ProgressDisplay(len(had_result), len(trunks) + len(runs))
+    executor = make(
+        [*trunks, *missing], store, replace(options, cancelled=cancelled, on_end=display.on_end)
+    )
+    first = f", and first {len(trunks)} trunks" if trunks else ""
+    at_once = executor.at_once()
+    print(f"{len(missing)} of {len(runs)} runs to do{first}, {at_once} at a time", flush=True)
     summary = run_watched(executor, display)
     for run_id, status in summary.statuses.items():
         if status in RESULT_STATUSES:
@@ -94,12 +102,16 @@ def finish(
 
     name: of the experiment. report: whether its page is written.
     """
-    from harness.run.spec import RESULT_STATUSES
+    from harness.run.spec import RESULT_STATUSES, trunks_of
 
-    outcomes = {**summary.had_result, **summary.statuses}
+    planned = {run.spec.run_id for run in runs}
+    outcomes = {**summary.had_result}
+    for run_id, status in summary.statuses.items():
+        if run_id in planned:  # and no trunk
+            outcomes[run_id] = status
     done = [run_id for run_id, status in outcomes.items() if status in RESULT_STATUSES]
     n_done, n_all = len(done), len(runs)
-    say_failures(runs, store, summary)
+    say_failures([*trunks_of(runs), *runs], store, summary)
     if summary.stopped:
         print(
             f"{summary.stopped}: {n_done} of {n_all} runs are done; "

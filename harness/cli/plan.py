@@ -275,6 +275,8 @@ def print_plan(
         rows.append(vars(arm) | {"changes": changes_words(arm.names, e)})
     against = ["against"] if e.parents else []
     print_table(rows, ["arm", *against, "runs", "done", "steps", "changes"])
+    if e.branch_at:
+        print(f"all arms go on from one trunk a seed, the baseline before update {e.branch_at}")
     print_notes(e)
     if facts.follows:
         print(f"a grid of rates; when it is complete, {facts.follows} on fresh seeds")

@@ -43,6 +43,7 @@ def rerun(
     from harness.run.spec import PlannedRun
     from harness.runner.executor import ExecutorOptions
     from harness.runner.local import Runner
+    from harness.runner.trunks import trunks_to_make
 
     store, run_id = open_run(run, results)
     before = read_result(store.directory(run_id))
@@ -67,7 +68,8 @@ def rerun(
     )
     if spec.config.get("trainer") is None:
         options = ExecutorOptions(command=command)
-        summary = Runner([planned], again, Node.here(spec.device), options).run()
+        trunks, _ = trunks_to_make([planned], again)
+        summary = Runner([*trunks, planned], again, Node.here(spec.device), options).run()
     else:
         summary = run_again(planned, store, again)
     if summary.stopped:

@@ -73,7 +73,7 @@ def clean(
 ) -> None:
     """Disk use, and remove what may go.
 
-    Stale runs, what failed attempts left, damaged runs set aside, caches.
+    Stale runs, trunks, what failed attempts left, damaged runs set aside, caches.
     """
     from harness.errors import near
     from harness.run.guarded import remove

@@ -251,10 +251,14 @@ def check_cost(part: PlannedPart, options: RunOptions, *, already: float = 0.0) 
 def hours_of(part: PlannedPart, summary: "Summary", options: RunOptions) -> float:
     """GPU-hours that this call's runs of a part took, on a CPU hours of one slot."""
     from harness.experiment.cost import spent
+    from harness.run.spec import trunks_of
 
     if options.max_gpu_hours is None:  # nobody asks
         return 0.0
-    ran = [planned for planned in part.runs if planned.spec.run_id in summary.statuses]
+    ran = []
+    for planned in [*trunks_of(part.runs), *part.runs]:
+        if planned.spec.run_id in summary.statuses:
+            ran.append(planned)
     return spent(ran, options.results)
 
 

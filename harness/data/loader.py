@@ -220,14 +220,24 @@ class TrainLoader(Iterator[list[Batch]]):
         step = [self.memory.empty(*shape) for _ in self.cursors]
         reads = [zip(x.view(-1, self.read_tokens), y.view(-1, self.read_tokens)) for x, y in step]
         for _ in range(self.draws_per_step):
-            if self.first_batch_twice and self.n_drawn == 1:
-                for cursor in self.cursors:
-                    cursor.reset()
-            self.n_drawn += 1
+            self._begin_draw()
             for cursor, places in zip(self.cursors, reads):
                 for _ in range(self.reads_per_draw):
                     fill(*next(places), self.stream.read(*next(cursor), self.read_tokens + 1))
         return step
+
+    def _begin_draw(self) -> None:
+        if self.first_batch_twice and self.n_drawn == 1:
+            for cursor in self.cursors:
+                cursor.reset()
+        self.n_drawn += 1
+
+    def skip(self, n_steps: int) -> None:
+        """As after so many steps, of which nothing is read."""
+        for _ in range(n_steps * self.draws_per_step):
+            self._begin_draw()
+            for cursor in self.cursors:
+                cursor.skip(self.reads_per_draw)
 
     def state_dict(self) -> LoaderState:
         """Where the next step begins."""
@@ -266,6 +276,12 @@ class Prefetcher(Iterator[list[Batch]]):
     def reset(self) -> None:
         self._ahead.result()
         self.loader.reset()
+        self._restart()
+
+    def skip(self, n_steps: int) -> None:
+        self._ahead.result()
+        self.loader.load_state_dict(self._state)
+        self.loader.skip(n_steps)
         self._restart()
 
     def state_dict(self) -> LoaderState:

@@ -113,6 +113,10 @@ class PerRank(Iterator[Read]):
             self.shard, self.pos = (self.shard + 1) % len(self.lengths), self.start
         return read
 
+    def skip(self, n_reads: int) -> None:
+        for _ in range(n_reads):
+            next(self)
+
     @property
     def state(self) -> list[int]:
         return [self.shard, self.pos]
@@ -174,6 +178,9 @@ class Shuffled(Iterator[Read]):
         return locate(
             self.lengths, int(permutation(self.seed, epoch, self.n_chunks)[turn]) * self.read_tokens
         )
+
+    def skip(self, n_reads: int) -> None:
+        self.n_read += n_reads
 
     @property
     def state(self) -> list[int]:

@@ -15,7 +15,7 @@ from harness.node.nvidia import query_gpus
 from harness.node.slots import Node
 from harness.run.document import Content
 from harness.run.results import read_result
-from harness.run.spec import PlannedRun, RunSpec, is_exclusive
+from harness.run.spec import PlannedRun, RunSpec, is_exclusive, trunks_of
 from harness.training.flops import flops_per_token
 
 # dense bf16 FLOP/s of a card, from its maker's data sheet; the first name found in the device's
@@ -93,8 +93,8 @@ def by_flops(spec: RunSpec) -> float:
     d = config.data
     vocabulary = BYTE_VOCABULARY if d.corpus == "stdlib" else GPT2_VOCABULARY
     flops = flops_per_token(config, vocabulary)
-    n_validations = spec.budget // d.val_every + 1
-    training = (flops.model + flops.optimizer) * spec.budget * d.batch_tokens
+    n_validations = spec.own_steps // d.val_every + 1
+    training = (flops.model + flops.optimizer) * spec.own_steps * d.batch_tokens
     validation = flops.model / 3 * n_validations * d.val_tokens
     device_flops = CPU_FLOPS
     if spec.device == "cuda":
@@ -126,8 +126,11 @@ def wall_of(run: PlannedRun, results: Path) -> Mapping[str, float]:
 
 
 def _kind(spec: RunSpec) -> str:
-    """Equal for runs that take the same time: one configuration on as many processes."""
-    return f"{spec.seedless.config_digest} {spec.world_size}"
+    """Equal for runs that take the same time.
+
+    As many updates of one configuration on as many processes.
+    """
+    return f"{spec.seedless.config_digest} {spec.world_size} {spec.own_steps}"
 
 
 def seconds_by_kind(
@@ -153,12 +156,17 @@ def seconds_by_kind(
 def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path) -> Cost:
     """Runs, tokens and hours that are still to do, and from what that is known."""
     missing = [run for run in planned if run.spec.run_id not in done]
+    trunks = trunks_of(planned)
+    made = {t.spec.run_id for t in trunks if read_result(results / "runs" / t.spec.run_id)}
+    of_missing = {t.spec.run_id for t in trunks_of(missing)}
+    to_make = [t for t in trunks if t.spec.run_id in of_missing - made]
+    planned, done = [*trunks, *planned], {*made, *done}
     measured_s = measured(planned, done, results)
     seconds = seconds_by_kind(planned, measured_s)
     slot_s = gpu_s = wall_s = 0.0
     if missing:
         node = Node.here(missing[0].spec.device)
-        for run in missing:
+        for run in [*to_make, *missing]:
             size = run.spec.world_size
             run_s = seconds[_kind(run.spec)]
             exclusive = is_exclusive(run.spec)
@@ -167,8 +175,13 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
             wall_s += run_s / node.at_once(size, exclusive=exclusive)
     on_gpus = bool(planned) and planned[0].spec.device == "cuda"
     source = _source(measured_s, on_gpus)
-    tokens = sum(run.spec.budget * run.spec.config["data"]["batch_tokens"] for run in missing)
-    sentence = f"to do: {len(missing)} runs, {tokens / 1e6:.1f}M training tokens"
+    tokens = 0
+    for run in [*to_make, *missing]:
+        tokens += run.spec.own_steps * run.spec.config["data"]["batch_tokens"]
+    sentence = f"to do: {len(missing)} runs"
+    if to_make:
+        sentence += f" and {len(to_make)} trunks that they go on from"
+    sentence += f", {tokens / 1e6:.1f}M training tokens"
     if missing:
         amount = f"{slot_s / 3600:.2f} h of one slot"
         if on_gpus:

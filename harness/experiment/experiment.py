@@ -12,6 +12,7 @@ from harness.config import plugins
 from harness.errors import UserError
 from harness.experiment.arms import Arm, Resolver, differences
 from harness.experiment.axes import Axis, at_point
+from harness.experiment.branch import read_branch_at
 from harness.experiment.file import ExperimentFile, experiment_path
 from harness.experiment.keys import (
     ESTIMANDS,
@@ -63,6 +64,7 @@ KEYS = (
     "alters_noise",
     "slope",
     "prior_noise",
+    "branch_at",
 )
 MIN_POINTS = 3  # of a grid through which a quadratic goes
 
@@ -95,6 +97,7 @@ class Experiment:
     alters_noise: tuple[str, ...]  # changes whose arms are not pooled with others
     slope: GivenSlope | None
     prior_noise: PriorNoise | None
+    branch_at: int | None  # the update before which all arms are one trunk
     device: str
     path: Path
 
@@ -156,6 +159,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
             resolver.design,
             crossed=bool(resolver.axes) and estimand == "at-rate",
         ),
+        branch_at=read_branch_at(file, arms),
         device=device,
         path=file.path,
     )

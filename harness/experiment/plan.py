@@ -20,7 +20,7 @@ from harness.experiment.experiment import Experiment
 from harness.experiment.keys import Phase, Role
 from harness.provenance.interpreters import lock_of
 from harness.provenance.source import Source, source_of
-from harness.run.spec import PlannedRun, RunSpec
+from harness.run.spec import Branch, PlannedRun, RunSpec
 from harness.yamlfile import YamlFile
 
 NO_DATA = "not prepared"  # the fingerprint of a corpus that is not here, in a plan to look at
@@ -134,7 +134,7 @@ def _resolve(
 ) -> list[DesignCell]:
     """Every arm at every budget; raises UserError where its ranks or its text do not fit."""
     source = source_of(plugins.paths())
-    cells = []
+    cells: list[DesignCell] = []
     for arm in e.arms:
         for config in _at_budgets(arm.config, e.budgets):
             for phase in phases:
@@ -145,6 +145,9 @@ def _resolve(
                 place = YamlFile(e.path).where("set", "data.corpus")
                 raise UserError(f"{place}: {error}") from None
             spec = _spec_of(arm, config, source, corpus, heldout, device=e.device)
+            if e.branch_at:
+                baseline = cells[0].spec if cells else spec
+                spec = replace(spec, branch=Branch(at=e.branch_at, config=baseline.config))
             cells.append(DesignCell(arm=arm.name, spec=spec))
     return cells
 

@@ -55,6 +55,7 @@ def locked_plan(e: Experiment) -> Content:
         "published": e.published,
         "alters_noise": list(e.alters_noise),
         "slope": asdict(e.slope) if e.slope else None,
+        **({"branch_at": e.branch_at} if e.branch_at else {}),
     }
     if e.prior_noise:  # plans without it stay what they were
         locked["prior_noise"] = asdict(e.prior_noise)
@@ -118,6 +119,7 @@ def describe(
         alters_noise=e.alters_noise,
         slope=locked["slope"],
         prior_noise=e.prior_noise,
+        branch_at=e.branch_at,
         protocol=e.baseline.config.timing.protocol,
         corpus=_plan_corpus(e),
         command=command,
@@ -183,6 +185,7 @@ def _plan_runs(runs: Sequence[PlannedRun], before: Plan) -> tuple[PlanRun, ...]:
             intent_id=spec.intent_id,
             run_id=spec.run_id,
             environment=spec.environment_digest,
+            trunk=spec.trunk.run_id if spec.trunk else None,
             older=tuple(name for name in names if name != spec.run_id),
         )
         rows.append(row)

@@ -162,6 +162,7 @@ def key_schemas() -> dict[str, Schema]:
         "alters_noise": NAMES,
         "slope": slope_schema(),
         "prior_noise": prior_noise_schema(),
+        "branch_at": any_of(COUNT, FACTORS),
         "phases": phases_schema(),
         "gpu_only": described(NAMES, "changes that a machine without CUDA leaves out"),
     }

@@ -33,6 +33,7 @@ MOST = {  # bytes of a file by its name
     "metrics.jsonl": 256 * MIB,
     "log.txt": 1024 * MIB,
     "checkpoint.pt": 64 * 1024 * MIB,
+    "trunk.pt": 512 * 1024 * MIB,
 }
 MOST_OF_OTHERS = 64 * MIB
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")

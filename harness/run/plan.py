@@ -136,6 +136,7 @@ class PlanRun:
     intent_id: str = ""
     environment: str | None = None  # digest of the lock it was planned in
     older: tuple[str, ...] = ()  # names of the same intent under older code, the newest first
+    trunk: str | None = None  # name of the run that it goes on from
     self_reported: bool = False  # its time is its script's own
     imported: bool = False
 
@@ -199,6 +200,7 @@ class Plan:
     alters_noise: tuple[str, ...] = ()
     slope: Mapping[str, float | str] | None = None  # {per_step, se, source} of the loss
     prior_noise: PriorNoise | None = None
+    branch_at: int | None = None  # the update before which all arms are one trunk
     protocol: str = ""  # of timing
     corpus: PlanCorpus = PlanCorpus()
     command: str = ""
@@ -246,7 +248,7 @@ class Plan:
         content = {"schema": PLAN} | {f.name: getattr(self, f.name) for f in fields(self)}
         content["arms"] = [arm.to_mapping() for arm in self.arms]
         content["runs"] = [
-            _without_none(_plain_run(r), ("self_reported", "imported")) for r in self.runs
+            _without_none(_plain_run(r), ("trunk", "self_reported", "imported")) for r in self.runs
         ]
         content["locks"] = [asdict(lock) for lock in self.locks]
         content["corpus"] = asdict(self.corpus)
@@ -277,7 +279,7 @@ def plan_of(content: Any, name: str) -> Plan:
     if plan.name != name or not is_name(name):
         raise ValueError(f"the plan of an experiment named {plan.name!r}")
     for run in plan.runs:
-        if not is_name(run.run_id) or not all(map(is_name, run.older)):
+        if not all(map(is_name, (run.run_id, *run.older, *filter(None, [run.trunk])))):
             raise ValueError(f"with a run named {run.run_id!r}")
     return plan
 
@@ -293,6 +295,7 @@ OF_SOME_KINDS = (
     "remarks",
     "device",
     "prior_noise",
+    "branch_at",
 )
 
 

@@ -14,7 +14,7 @@ from harness.run.document import Content, Document
 from harness.run.guarded import chunks_of, facts_of, is_file, read_bytes
 from harness.run.measured import Measured
 from harness.run.parse import parse_json
-from harness.run.spec import RESULT_STATUSES
+from harness.run.spec import RESULT_STATUSES, TRUNK_FILE
 from harness.run.typed import typed
 from harness.run.versions import RESULT, check_version
 
@@ -76,7 +76,9 @@ class Result(Measured):
     @property
     def vouches_for(self) -> tuple[str, ...]:
         """The files of its run that are under its seal."""
-        return DIGESTED if self.schema <= UNSEALED else SEALED
+        if self.schema <= UNSEALED:
+            return DIGESTED
+        return (*SEALED, TRUNK_FILE) if TRUNK_FILE in self.digests else SEALED
 
     @property
     def stood_still(self) -> bool:
@@ -208,7 +210,8 @@ def part_digest(path: Path | str, size: int | None) -> str:
 
 def digests_of(run: Path) -> Content:
     """`digests` and `bytes` of a result: what it vouches for, as it is now."""
-    sizes = {name: (run / name).stat().st_size for name in SEALED}
+    names = (*SEALED, TRUNK_FILE) if is_file(run / TRUNK_FILE) else SEALED
+    sizes = {name: (run / name).stat().st_size for name in names}
     digests = {name: part_digest(run / name, size) for name, size in sizes.items()}
     return {"digests": digests, "bytes": sizes}
 
@@ -242,7 +245,11 @@ def examine(
     result, wrong = read_known(folder, run_id)
     if result is None or wrong:
         return result, wrong
+    if TRUNK_FILE in result.vouches_for and not is_file(f"{folder}/{TRUNK_FILE}"):
+        return result, f"{folder}/{TRUNK_FILE} is gone"
     try:
+        if stats and TRUNK_FILE in result.vouches_for:
+            stats = {**stats, TRUNK_FILE: facts_of(folder, [TRUNK_FILE])[0]}
         for name in result.vouches_for:
             if stats and _untouched(name, result, stats):
                 continue

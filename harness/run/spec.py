@@ -6,8 +6,8 @@ A run is one directory, results/runs/<run_id>/. It has a result if and only if i
 exists and validates. No torch here: reports share this module with the harness.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, fields, replace
 from typing import Literal
 
 import yaml
@@ -18,6 +18,8 @@ from harness.run.document import Content, Document
 from harness.run.measured import Marks, Measured
 from harness.run.versions import CONFIG, check_version
 
+TRUNK = "trunk"  # for an arm's name, of the runs that arms go on from
+TRUNK_FILE = "trunk.pt"  # what a trunk leaves to those that go on from it
 Status = Literal["finished", "diverged", "oom", "timeout", "failed", "preempted", "interrupted"]
 # what result.json may hold; the others live in attempts.jsonl alone
 RESULT_STATUSES = (
@@ -26,6 +28,14 @@ RESULT_STATUSES = (
 )
 _Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YamlDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """Where a run begins that continues another one."""
+
+    at: int  # the first update of its own
+    config: Document  # of the trunk, resolved: the baseline's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +56,8 @@ class RunSpec:
     device: str = "cpu"  # or cuda
     # {python: PATH} or {container: COMMAND}; empty: this environment
     runs_in: Mapping[str, str] = field(default_factory=dict)
+    until: int | None = None  # a trunk: it ends before this update, with all that goes on from it
+    branch: Branch | None = None  # it goes on from a trunk
     # path -> digest, to name what changed
     source_files: Mapping[str, str] = field(default_factory=dict)
     toggles: tuple[str, ...] = ()  # in words, for the log; no part of the identity
@@ -73,6 +85,8 @@ class RunSpec:
             "world_size": self.world_size,
             "device": self.device,
             **({"runs_in": dict(self.runs_in)} if self.runs_in else {}),
+            **({"until": self.until} if self.until else {}),
+            **({"branch": vars(self.branch)} if self.branch else {}),
         }
 
     def __post_init__(self, shared: "Seedless | None") -> None:
@@ -84,6 +98,25 @@ class RunSpec:
         object.__setattr__(self, "seedless", seedless)
         object.__setattr__(self, "intent_id", intent_id)
         object.__setattr__(self, "run_id", run_id)
+
+    @property
+    def trunk(self) -> "RunSpec | None":
+        """The run that this one goes on from."""
+        if self.branch is None:
+            return None
+        return replace(
+            self,
+            config=self.branch.config,
+            budget=self.branch.config["schedule"]["steps"],
+            until=self.branch.at,
+            branch=None,
+            toggles=(f"a trunk: the baseline before update {self.branch.at}",),
+        )
+
+    @property
+    def own_steps(self) -> int:
+        """Updates that the run makes itself."""
+        return (self.until or self.budget) - (self.branch.at if self.branch else 0)
 
     def at_seed(self, seed: int) -> "RunSpec":
         """replace(self, seed=seed), where what all seeds share is computed once."""
@@ -119,6 +152,8 @@ class RunSpec:
             world_size=m["world_size"],
             device=m["device"],
             runs_in=m.get("runs_in", {}),
+            until=m.get("until"),
+            branch=Branch(**m["branch"]) if m.get("branch") else None,
             source_digest=m["source"]["digest"],
             source_files=m["source"]["files"],
             environment_digest=m["environment"]["digest"],
@@ -175,6 +210,16 @@ class PlannedRun:
     block: int
     place: int
     spec: RunSpec
+
+
+def trunks_of(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """The trunks that runs go on from, each once, in the order of the runs."""
+    trunks: dict[str, PlannedRun] = {}
+    for run in runs:
+        trunk = run.spec.trunk
+        if trunk is not None and trunk.run_id not in trunks:
+            trunks[trunk.run_id] = replace(run, arm=TRUNK, spec=trunk)
+    return list(trunks.values())
 
 
 def is_exclusive(spec: RunSpec) -> bool:

@@ -1,9 +1,10 @@
 """The local runner: fills this node's devices with what is missing of a matrix, and loses nothing.
 
 Runs start in the order of the plan, block after block: the next one waits until it fits, and none
-overtakes it. A run that another runner has is passed over and looked at again at the end. Whatever
-happens to a worker becomes the outcome of its attempt; only a results folder that cannot be
-written, a source that changed meanwhile, or a worker that cannot start ends the whole call.
+overtakes it. What goes on from a trunk waits for that. A run that another runner has is passed over
+and looked at again at the end. Whatever happens to a worker becomes the outcome of its attempt;
+only a results folder that cannot be written, a source that changed meanwhile, or a worker that
+cannot start ends the whole call.
 """
 
 import socket
@@ -31,6 +32,7 @@ from harness.runner.health import Finding, Health, fits_without, tell_retired
 from harness.runner.kernels import kernel_cache
 from harness.runner.messages import WorkerEvent
 from harness.runner.process import Worker
+from harness.runner.trunks import coming, waits_for, without_trunk
 from harness.store.store import Store
 
 ELSEWHERE_S = 1.0  # between two looks at runs that another runner has
@@ -96,7 +98,8 @@ class Runner:
         if self.stop is not None:
             return bool(self.running)
         long_ago = time.monotonic() - self.looked > ELSEWHERE_S
-        if not self.todo and self.elsewhere and long_ago:
+        stuck = not self.todo or waits_for(self.todo[0], self.store) is not None
+        if stuck and self.elsewhere and long_ago:
             self._look_elsewhere()
         while self.todo and self._start(self.todo[0]):
             self.todo.popleft()
@@ -120,11 +123,25 @@ class Runner:
             elif state.status == "running":
                 self.elsewhere.append(planned)
             else:
-                self.todo.append(planned)
+                self._try_again(planned)
+
+    def _try_again(self, planned: PlannedRun) -> None:
+        """At the end of the line; before it a trunk, which others wait for."""
+        if planned.spec.until is None:
+            self.todo.append(planned)
+        else:
+            self.todo.appendleft(planned)
 
     def _start(self, planned: PlannedRun) -> bool:
-        """Start a run if it fits now."""
+        """Start a run if it fits now; one whose trunk nobody makes any more has ended."""
         spec = planned.spec
+        trunk = waits_for(planned, self.store)
+        if trunk is not None:
+            if trunk in coming(self.todo, self.running.values(), self.elsewhere):
+                return False
+            reason = without_trunk(trunk, self.summary, self.store)
+            self._settle(planned, WorkerEvent(status="failed", reason=reason))
+            return True
         cache = kernel_cache(spec)
         if cache is not None and cache in self.filling:
             return False
@@ -226,7 +243,7 @@ class Runner:
             self.elsewhere.append(planned)
             return
         if event.status == "preempted" and self.stop is None:  # the worker alone was told to go
-            self.todo.append(planned)
+            self._try_again(planned)
         ended = RunEnded(
             run=planned,
             status=event.status,

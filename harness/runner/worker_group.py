@@ -57,9 +57,11 @@ class RankGroup:
         attempt = self.share(None)
         if attempt is None:
             return
-        outcome = run(trained, Silent(), train, StopRequest())  # no signal asks a rank to stop
+        store = Store(request.results)
+        out = Silent(trunk_file=store.trunk_file(request.spec))
+        outcome = run(trained, out, train, StopRequest())  # no signal asks a rank to stop
         if outcome.status not in RESULT_STATUSES:
-            attempts = Store(request.results).directory(request.spec.run_id) / "attempts"
+            attempts = store.directory(request.spec.run_id) / "attempts"
             reason = f"rank {self.rank}: {outcome.reason}"
             left = attempts / str(attempt) / f"rank{self.rank}.json"
             told = {"status": outcome.status, "reason": reason}

@@ -21,7 +21,7 @@ from harness.run.files import now_iso, write_json, write_new, write_text, write_
 from harness.run.guarded import IN_FOLDER
 from harness.run.metrics import MetricRow, Validation
 from harness.run.results import DIGESTED, Result, digests_of, finite, result_text, sealed
-from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
+from harness.run.spec import RESULT_STATUSES, TRUNK_FILE, Outcome, RunSpec
 from harness.run.versions import RESULT
 from harness.store.claims import SIGNS, bury, dead_after_s, owns, read_owner, take
 from harness.store.errors import ResultsError
@@ -31,7 +31,7 @@ from harness.store.state import Progress
 from harness.store.store import Store
 from harness.store.written import WrittenFiles
 
-LEFT_BEHIND = (*DIGESTED, "log.txt", "checkpoint.pt")
+LEFT_BEHIND = (*DIGESTED, "log.txt", "checkpoint.pt", TRUNK_FILE)
 
 
 class TakenOverError(Exception):
@@ -63,7 +63,7 @@ class RunWriter:
         """mark: of the claim. Raises TakenOverError."""
         self.store, self.spec, self.attempt, self.mark = store, spec, attempt, mark
         self.lost = False  # another process has the run
-        self.run = store.directory(spec.run_id)
+        self.run, self.trunk_file = store.directory(spec.run_id), store.trunk_file(spec)
         self.folder = self.run / "attempts" / str(attempt)
         self._files: list[IO[str]] = []
         self._released, self._writing = threading.Event(), threading.Lock()
@@ -207,6 +207,8 @@ class RunWriter:
         """A further file of the run (a checkpoint), whole or not at all."""
         if self.still_mine():
             write_whole(self.run / name, write, below=IN_FOLDER)
+            if name == TRUNK_FILE:
+                self._written.note(name)
 
     @_reported
     def checked(self, outcome: Outcome) -> Outcome:
@@ -241,8 +243,7 @@ class RunWriter:
                     attempt=self.attempt,
                 )
                 try:
-                    text = result_text(result)
-                    write_new(self.run / "result.json", text, below=IN_FOLDER)
+                    write_new(self.run / "result.json", result_text(result), below=IN_FOLDER)
                 except FileExistsError:
                     return False
             note_attempt(self.run, self._end_of(outcome, ended))

@@ -9,7 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.run.guarded import IN_FOLDER, IN_ROOT, KEPT, RefusedFileError, entries_in, folders_in
+from harness.run.guarded import (
+    IN_FOLDER,
+    IN_ROOT,
+    KEPT,
+    RefusedFileError,
+    entries_in,
+    folders_in,
+    is_file,
+)
+from harness.run.spec import TRUNK_FILE
 from harness.store.claims import last_attempt
 from harness.store.plans import readable_plans, up_to_date
 from harness.store.store import Store
@@ -36,6 +45,19 @@ def _stale(store: Store) -> Iterator[Path]:
     there = set(folders_in(store.runs, below=IN_ROOT))
     for run_id in sorted(older - current):
         if run_id in there and store.state(run_id).status != "running":
+            yield store.directory(run_id)
+
+
+def _trunks(store: Store) -> Iterator[Path]:
+    """Trunks that no planned run without a result goes on from."""
+    needed: set[str | None] = set()
+    for _, plan, _ in readable_plans(store.root):
+        if plan is None:
+            return  # what cannot be read may need any trunk
+        needed.update(run.trunk for run in plan.runs if not store.is_done(run.run_id))
+    for run_id, state in store.states():
+        there = is_file(store.directory(run_id) / TRUNK_FILE)
+        if there and run_id not in needed and state.status != "running":
             yield store.directory(run_id)
 
 
@@ -86,6 +108,7 @@ def _caches(store: Store) -> Iterator[Path]:
 
 KINDS = (
     Kind(name="stale", meaning="runs whose code is no longer the present one", find=_stale),
+    Kind(name="trunks", meaning="trunks that every run has gone on from", find=_trunks),
     Kind(
         name="attempts", meaning="what attempts left that did not give the result", find=_attempts
     ),

@@ -1,7 +1,7 @@
 """The results folder: runs are claimed, finished and set aside here, and nowhere else.
 
 results/runs/<run_id>/      config.yaml metrics.jsonl environment.json log.txt attempts.jsonl,
-                            result.json (written last)
+                            result.json (written last); trunk.pt, checkpoint.pt where asked
     attempts/<n>/           owner.json progress.json while somebody works on it; what earlier
                             attempts left
 results/code/<digest>.zip   results/environments/<digest>.json   results/experiments/<name>/
@@ -33,6 +33,7 @@ from harness.run.guarded import (
 )
 from harness.run.read import read_json
 from harness.run.results import Result, examine, read_known, stats_of
+from harness.run.spec import TRUNK_FILE, RunSpec
 from harness.store.claims import bury, last_attempt, owner_of, read_owner, take
 from harness.store.errors import ResultsError
 from harness.store.state import Progress, RunState
@@ -72,6 +73,10 @@ class Store:
 
     def directory(self, run_id: str) -> Path:
         return self.runs / run_id
+
+    def trunk_file(self, spec: RunSpec) -> Path:
+        """What a run's trunk leaves to it; no file where it has none."""
+        return Path() if spec.trunk is None else self.directory(spec.trunk.run_id) / TRUNK_FILE
 
     # ------------------------------------------------------------ what is done
 

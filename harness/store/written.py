@@ -41,11 +41,12 @@ class WrittenFiles:
         if outcome.status not in RESULT_STATUSES:
             return outcome
         digests = {**self._whole, "metrics.jsonl": self._metrics.hexdigest()}
-        changed = [name for name in DIGESTED if self._digest(name) != digests.get(name)]
+        names = dict.fromkeys((*DIGESTED, *digests))
+        changed = [name for name in names if self._digest(name) != digests.get(name)]
         if not changed:
             return outcome
-        names = ", ".join(changed)
-        return Outcome(status="failed", reason=f"its files changed while it ran ({names})")
+        listed = ", ".join(changed)
+        return Outcome(status="failed", reason=f"its files changed while it ran ({listed})")
 
     def _digest(self, name: str) -> str:
         try:

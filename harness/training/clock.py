@@ -3,9 +3,19 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What a clock has counted while it stands."""
+
+    elapsed_s: float
+    step_ms: list[float]
+    n_told: int  # steps that a validation has told
 
 
 class Clock:
@@ -23,6 +33,7 @@ class Clock:
         self.step_ms: list[float] = []  # one entry for each step since the last reset
         self.spans: list[tuple[float, float]] = []  # when it ran, since the last reset
         self._n_told = 0
+        self._n_before = 0  # steps that another process counted
         self._since: float | None = None
         self._marks: list[Any] = []  # device events, or the host's seconds
 
@@ -60,7 +71,20 @@ class Clock:
         """Forget what was counted so far, and go on."""
         self.stop()
         self.elapsed_s, self.step_ms, self.spans, self._n_told = 0.0, [], [], 0
+        self._n_before = 0
         self.start()
+
+    def counted(self) -> Counted:
+        return Counted(elapsed_s=self.elapsed_s, step_ms=self.step_ms, n_told=self._n_told)
+
+    def go_on(self, before: Counted) -> None:
+        """Count on from where another process's clock stood."""
+        self.elapsed_s, self.step_ms = before.elapsed_s, list(before.step_ms)
+        self._n_told, self._n_before = before.n_told, len(before.step_ms)
+
+    def own_step_ms(self) -> list[float]:
+        """The steps that this process counted."""
+        return self.step_ms[self._n_before :]
 
     def new_step_ms(self) -> list[float]:
         """The steps counted since this was last asked, while the clock stands."""

@@ -17,12 +17,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from harness.config import plugins
 from harness.config.run import RunConfig
+from harness.config.schedule import schedule_at, window_at
 from harness.data.loader import Batch
 from harness.model.gpt import GPT, Tokens
 from harness.model.parameters import parameters_by_role
 from harness.model.precision import FP32, dtypes
 from harness.optim.build import build_optimizers, normalize_gradients, set_schedule
-from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
 
 # losses of a validation in one tensor: each by itself would lie between two passes, and hold their
 # memory apart
@@ -80,20 +80,8 @@ class Core:
 
         Returns the attention window, in tokens or blocks.
         """
-        s, o = self.config.schedule, self.config.optim
-        factor = lr_factor(
-            step,
-            steps=s.steps,
-            warmup_steps=s.warmup_steps,
-            cooldown_steps=s.cooldown_steps,
-            cooldown_frac=s.cooldown_frac,
-            floor=s.lr_floor,
-        )
-        set_schedule(
-            self.optimizers,
-            factor,
-            muon_momentum(step, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps),
-        )
+        values = schedule_at(self.config, step)
+        set_schedule(self.optimizers, values.lr_factor, values.momentum)
         return self.set_window(step)
 
     def set_window(self, step: int) -> Tensor | None:
@@ -102,16 +90,9 @@ class Core:
         One tensor, refilled, so that nothing recompiles.
         """
         if self._window is not None:
-            s = self.config.schedule
-            self._window.fill_(
-                window_tokens(
-                    step,
-                    steps=s.steps,
-                    end=s.window_tokens,
-                    kind=str(self.config.model.attn_window),
-                    warmup=s.window_warmup,
-                )
-            )
+            window = window_at(self.config, step)
+            assert window is not None
+            self._window.fill_(window)
         return self._window
 
     def _sync(self, last: bool) -> AbstractContextManager[None]:

@@ -16,11 +16,13 @@ from harness.corpora.verify import verify
 from harness.data.loader import Batch, Prefetcher, ValLoader
 from harness.errors import UserError
 from harness.model.gpt import Tokens
+from harness.run.document import Document
 from harness.run.measured import Measured
-from harness.run.metrics import HeldoutLoss, TrainingLoss, Validation
+from harness.run.metrics import HeldoutLoss, MetricRow, TrainingLoss, Validation
 from harness.run.spec import Outcome, RunSpec, Status
 from harness.training.clock import Clock, Stopwatch
 from harness.training.core import Core, compiles
+from harness.training.fork import go_on_from, save_trunk
 from harness.training.loaders import loaders, val_loader
 from harness.training.output import RunOutput
 from harness.training.runtime import join_group, set_runtime
@@ -46,6 +48,10 @@ class Training:
 
     def __init__(self, spec: RunSpec, *, device: str, out: RunOutput) -> None:
         self.config, self.out = from_plain(spec.config), out
+        self.first = spec.branch.at if spec.branch else 0  # update
+        self.until = spec.until  # a trunk ends before this update
+        self.rows: list[Document] = []  # of a trunk's curve
+        self.trunk_s = 0.0  # training time of the trunk that it goes on from
         self.stopwatch = Stopwatch()
         with self.stopwatch.phase("build_s"):
             self.rank = join_group(spec.world_size, device)
@@ -159,7 +165,7 @@ class Training:
         """Write what is known at a validation; True if the run has diverged."""
         train = self.training_losses()
         for i, loss in enumerate(train):
-            self.out.metric(TrainingLoss(step=step - len(train) + i, train_loss=loss))
+            self.note(TrainingLoss(step=step - len(train) + i, train_loss=loss))
         times = []
         if step > self.untimed_steps:
             times = [round(ms, 2) for ms in self.clock.new_step_ms()]
@@ -169,11 +175,17 @@ class Training:
             train_time_s=self.clock.elapsed_s,
             step_times_ms=times,
         )
-        self.out.metric(point)
+        self.note(point)
         self.last_val = val_loss
         if step == 0:
             self.first_val = val_loss
         return not all(map(math.isfinite, train)) or self.has_exploded(val_loss)
+
+    def note(self, row: MetricRow) -> None:
+        """Write a point of the curve; what goes on from a trunk has it too."""
+        self.out.metric(row)
+        if self.until:
+            self.rows.append(row.to_json())
 
     def training_losses(self) -> list[float]:
         """The mean loss of every update since the last validation, over all processes."""
@@ -197,8 +209,9 @@ class Training:
         n_steps, every = self.config.schedule.steps, self.config.data.val_every
         self.clock.start()
         # one more than the updates, so that the last validation sees the last weights
-        for step in range(n_steps + 1):
-            validates = step % every == 0 or step == n_steps
+        for step in range(self.first, n_steps + 1):
+            goes_on = step == self.first > 0  # the trunk validated here
+            validates = (step % every == 0 or step == n_steps) and not goes_on
             if self.is_checkpoint(step, validates=validates):
                 self.clock.stop()
                 self.checkpoint(step)
@@ -212,12 +225,20 @@ class Training:
                 if diverged or step == n_steps:
                     return step, "diverged" if diverged else "finished"
                 self.clock.start()
+            if step == self.until:
+                self.clock.stop()
+                save_trunk(self, step)
+                return step, "finished"
             if stop():
                 self.clock.stop()
                 return step, "interrupted"
             if step == self.untimed_steps > 0:
                 self.clock.restart()
-            if step == GUARDED_STEPS and self.config.system.skip_guards and self.compiled:
+            if (
+                step - self.first == GUARDED_STEPS
+                and self.config.system.skip_guards
+                and self.compiled
+            ):
                 torch.compiler.set_stance("default", skip_guard_eval_unsafe=True)
             self.losses.append(self.core.update(step, self.on_device(next(self.stream))))
             self.clock.mark()
@@ -291,8 +312,11 @@ def train(spec: RunSpec, *, out: RunOutput, device: str, stop: Callable[[], bool
     training: Training | None = None
     try:
         training = Training(spec, device=device, out=out)
-        if training.config.timing.protocol == "warmup-restore":
+        # steps of a trunk's own were untimed: what goes on from it compiles before the clock
+        if training.config.timing.protocol == "warmup-restore" or spec.branch:
             training.warm_up()
+        if spec.branch:
+            go_on_from(training, out.trunk_file)
         step, status = training.run(stop)
     except torch.OutOfMemoryError as error:
         peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else None
@@ -302,7 +326,9 @@ def train(spec: RunSpec, *, out: RunOutput, device: str, stop: Callable[[], bool
     finally:
         if training is not None and isinstance(training.stream, Prefetcher):
             training.stream.close()
-    wall = {**training.stopwatch.seconds, "train_s": sum(training.clock.step_ms) / 1000}
+    wall = {**training.stopwatch.seconds, "train_s": sum(training.clock.own_step_ms()) / 1000}
+    if spec.branch:
+        wall["trunk_s"] = training.trunk_s
     reason = f"the loss was not finite or exploded at step {step}" if status == "diverged" else None
     return Outcome(
         status=status,

@@ -77,8 +77,9 @@ class Caution(enum.Enum):
         "program's time differs by from node to node. Run both arms on one node."
     )
     MIXED_HARDWARE = (
-        "Runs come from different hardware, or of one block from different drivers: their times "
-        "are not compared. Run all arms on the same kind of machine."
+        "Runs come from different hardware, or of one block from different drivers or from two "
+        "makings of its trunk: their times are not compared. Run all arms on the same kind of "
+        "machine."
     )
     NOT_JUDGED = (
         "Results that were seen are gone, replaced or left out, as a note says: the rest is chosen "

@@ -46,6 +46,18 @@ def same_machine(runs: pd.DataFrame, arms: Sequence[str]) -> bool:
     return True
 
 
+def differs_in_a_block(runs: pd.DataFrame, arms: Sequence[str], column: str) -> bool:
+    """Whether runs of a block have several known values in a column."""
+    if column not in runs:
+        return False
+    values_of: dict[str, set[str]] = {}
+    for arm in arms:
+        for block, value in zip(*columns_of(runs, arm, "block", column), strict=True):
+            if not pd.isna(block) and not pd.isna(value):
+                values_of.setdefault(str(block), set()).add(str(value))
+    return any(len(values) > 1 for values in values_of.values())
+
+
 def environment_of(runs: pd.DataFrame, arm: str) -> dict[str, str]:
     """What is known of the driver, CUDA and torch of an arm's runs, by column."""
     known = {}

@@ -12,6 +12,7 @@ from harness.run.plan import Plan, PlanArm
 from reports.analysis.cautions import Caution
 from reports.analysis.machines import (
     columns_of,
+    differs_in_a_block,
     environment_change,
     environment_of,
     is_cut,
@@ -324,20 +325,9 @@ def any_imported(runs: pd.DataFrame, *arms: str) -> bool:
 def same_hardware(runs: pd.DataFrame, *arms: str) -> bool:
     """Whether all runs of the arms were made on the same kind of machine.
 
-    GPUs, their number and memory; within a block the driver too."""
-    return same_machine(runs, arms) and not _drivers_differ_in_a_block(runs, arms)
-
-
-def _drivers_differ_in_a_block(runs: pd.DataFrame, arms: Sequence[str]) -> bool:
-    if "driver" not in runs:
-        return False
-    drivers: dict[str, set[str]] = {}
-    for arm in arms:
-        blocks, names = columns_of(runs, arm, "block", "driver")
-        for block, name in zip(blocks, names, strict=True):
-            if not pd.isna(block) and not pd.isna(name):
-                drivers.setdefault(str(block), set()).add(str(name))
-    return any(len(names) > 1 for names in drivers.values())
+    GPUs, their number and memory; within a block the driver too, and the making of a trunk."""
+    differs = any(differs_in_a_block(runs, arms, name) for name in ("driver", "trunk_s"))
+    return same_machine(runs, arms) and not differs
 
 
 def mean_sd(values: Array) -> tuple[float, float | None]:

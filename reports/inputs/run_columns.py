@@ -279,6 +279,11 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
         ),
     ),
     Column(
+        key="trunk_s",
+        json_name="trunk_s",
+        meaning="Seconds of its training time that are its trunk's; empty where it has none.",
+    ),
+    Column(
         key="disturbed",
         json_name="disturbed",
         head="disturbed",

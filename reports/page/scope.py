@@ -29,6 +29,13 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
             "A rung's part is what it adds on top of those before it; in another order it can be "
             "another number."
         )
+    if plan.branch_at:
+        sentences.append(
+            "At each seed all arms went on from one trunk, the baseline's training before update "
+            f"{plan.branch_at}: the same weights, optimizer state and order of the data. An effect "
+            f"is that of the change from update {plan.branch_at} on, given such a trunk. A run's "
+            "training time is its trunk's and its own."
+        )
     sentences.append(
         "It does not follow that an effect, or its sign, is the same at another size, budget, "
         "learning rate or text."

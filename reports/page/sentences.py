@@ -45,6 +45,7 @@ def facts(
     return [
         standing(plan),
         *estimand_facts(recipe),
+        *branch_fact(plan),
         Fact(text=f"{len(plan.arms)} arms, {counted_seeds(plan, runs)}"),
         looks(outcome),
         where_run(runs),
@@ -81,6 +82,12 @@ def estimand_facts(recipe: Recipe) -> list[Fact]:
         but_for = f" but {listing(setters, most=NAMED)}, which {verb} other ones"
     estimands = sorted({arm.estimand for arm in plan.arms})
     return [Fact(text=ESTIMANDS.get(e, e).format(but_for=but_for)) for e in estimands]
+
+
+def branch_fact(plan: Plan) -> list[Fact]:
+    if not plan.branch_at:
+        return []
+    return [Fact(text=f"effects from update {plan.branch_at} on, given one trunk a seed")]
 
 
 def looks(outcome: Comparisons) -> Fact:

@@ -28,6 +28,7 @@ from harness.runner.slurm.cluster import Cluster
 from harness.runner.slurm.nodes import excluded_nodes, keep_off, last_try, n_nodes_of, without
 from harness.runner.slurm.queue import ALIVE, GONE, cancel_jobs, job_states
 from harness.runner.slurm.sent import jobs_folder, last_jobs, note_sent
+from harness.runner.trunks import ready_and_lost
 from harness.store.store import FAILED, Store
 
 QUEUE_LOOK_S = 2.0  # between two looks at the queue
@@ -104,7 +105,7 @@ class SlurmRunner:
         with stop_signals(self._stop_as):
             self._adopt()
             if self.stop is None:
-                self._send([p for run_id, p in self.left.items() if run_id not in self.jobs])
+                self._send_ready()
             while self.left and self.stop is None:
                 if self.options.cancelled():
                     cancel_jobs(self._jobs_left())
@@ -167,14 +168,25 @@ class SlurmRunner:
             self.jobs.update(jobs)
             self.sent.update(jobs.keys())
 
+    def _send_ready(self) -> None:
+        """Runs that have no job yet, once the trunks are there that they go on from."""
+        unsent = [p for run_id, p in self.left.items() if run_id not in self.jobs]
+        ready, lost = ready_and_lost(unsent, self.left, self.summary, self.store)
+        for ended in lost:
+            self._settle(ended)
+        self._send(ready)
+
     def _look(self) -> None:
         """Note what has ended, send again what was lost.
 
         What has a result has it, whether Slurm answers or not.
         """
-        states = job_states(self.jobs[run_id] for run_id in self.left)
+        self._send_ready()
+        states = job_states(self._jobs_left())
         again: dict[str, PlannedRun] = {}
         for run_id, planned in list(self.left.items()):
+            if run_id not in self.jobs:
+                continue
             state = self.store.state(run_id)
             if state.status in RESULT_STATUSES:
                 ended = RunEnded(

@@ -363,6 +363,7 @@ def test_clean_removes_what_may_go_and_nothing_else(tmp_path: Path) -> None:
     would = ablate(matrix, "clean", "--dry-run", "--json").json
     assert {k["kind"]: k["n"] for k in would["kinds"]} == {
         "stale": 1,
+        "trunks": 0,
         "attempts": 3,  # what the kill left, the tombstone of the attempt after it, the torn lock
         "aside": 0,
         "reruns": 1,

@@ -10,6 +10,7 @@ from reports.analysis.compare import compare_all
 from reports.inputs.load import load
 from reports.inputs.noise import benchmark_noise
 from tests.foreign_logs import SMI, year_2025
+from tests.report_fixtures import write_experiment
 
 GPU_1 = "|   1  NVIDIA H100"
 
@@ -92,3 +93,17 @@ def test_a_loss_has_no_node(folder: Path) -> None:
     loss = compared(folder, SMI, SMI).of("new", "val_loss")
     assert loss is not None
     assert Caution.NODE_UNKNOWN not in loss.warnings
+
+
+def test_times_of_two_makings_of_a_trunk_are_no_comparison(tmp_path: Path) -> None:
+    write_experiment(tmp_path)
+    experiment = load("split", tmp_path)
+    runs = experiment.runs
+    runs["trunk_s"] = runs["block"] + 100.0  # another trunk at each seed
+    assert compare_all(experiment).of("untied_head", "train_time_s") is not None
+    arm = runs["arm"] == "untied_head"
+    runs.loc[arm & (runs["block"] == 1), "trunk_s"] = 90.0
+    result = compare_all(experiment)
+    assert result.of("untied_head", "train_time_s") is None
+    assert result.of("untied_head", "val_loss") is not None
+    assert Caution.MIXED_HARDWARE in result.warnings

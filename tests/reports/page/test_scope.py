@@ -126,3 +126,15 @@ def test_a_plan_names_changes_and_not_settings():
     assert "all" in words.values() and "all but softcap" in words.values()
     small = load_experiment("quickstart", device="cpu")
     assert changes_words(["untied_head"], small) == "untied_head"
+
+
+def test_a_page_of_branches_says_what_it_estimates(tmp_path):
+    write_experiment(tmp_path, n_seeds=2)
+    said = "from update 200 on"
+    assert said not in page_of(tmp_path)[1]
+    edit_plan(tmp_path, branch_at=200)
+    page, text = page_of(tmp_path)
+    assert f"effects {said}, given one trunk a seed" in text
+    assert f"An effect is that of the change {said}, given such a trunk." in text
+    assert "training time is its trunk&#39;s and its own" in text
+    assert verify(page) == []
