@@ -63,11 +63,6 @@ class RecordedRun:
         return self.measured.stood_still
 
     @property
-    def trunk_s(self) -> float:
-        """Of its training time its trunk's, nan where it went on from none."""
-        return float_or_nan((self.measured.wall or {}).get("trunk_s"))
-
-    @property
     def disturbed(self) -> str:
         """What disturbed the run's time, '' for nothing."""
         return disturbed_words(self.measured.disturbed) or ""

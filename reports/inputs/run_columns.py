@@ -20,6 +20,11 @@ def recorded_time(run: RecordedRun, *, key: str) -> float:
     return recorded(run, key=key)
 
 
+def time_of_trunk(run: RecordedRun) -> float:
+    """The part of a training time that is its trunk's, nan where it has none."""
+    return float_or_nan((run.measured.wall or {}).get("trunk_s"))
+
+
 RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
     Column(
         key="experiment",
@@ -281,6 +286,7 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
     Column(
         key="trunk_s",
         json_name="trunk_s",
+        value=time_of_trunk,
         meaning="Seconds of its training time that are its trunk's; empty where it has none.",
     ),
     Column(
