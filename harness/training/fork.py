@@ -22,7 +22,7 @@ from harness.training.core import Core
 from harness.training.output import RunOutput
 
 
-class Training(Protocol):
+class ForkedRun(Protocol):
     """A run in progress on this process (harness/training/train.py)."""
 
     core: Core
@@ -58,7 +58,7 @@ def copied(value: Any) -> Any:
     return each_tensor(value, torch.clone)
 
 
-def save_trunk(training: Training, step: int) -> None:
+def save_trunk(training: ForkedRun, step: int) -> None:
     """Everything that goes on at update `step`, on the first process; called on all of them."""
     ranks = _gathered(training.core, _state_of_rank(training))
     if training.rank == 0:
@@ -74,7 +74,7 @@ def save_trunk(training: Training, step: int) -> None:
         training.out.save(TRUNK_FILE, lambda file: torch.save(state, file))
 
 
-def _state_of_rank(training: Training) -> dict[str, Any]:
+def _state_of_rank(training: ForkedRun) -> dict[str, Any]:
     core = training.core
     random = {"cpu": torch.get_rng_state()}
     if core.device.type == "cuda":
@@ -95,7 +95,7 @@ def _gathered(core: Core, state: dict[str, Any]) -> list[Any]:
     return states or []
 
 
-def go_on_from(training: Training, path: Path) -> None:
+def go_on_from(training: ForkedRun, path: Path) -> None:
     """Put a trunk's end in place of this run's beginning. path: of its file.
 
     Raises UserError where that cannot be read, or is another update's.
