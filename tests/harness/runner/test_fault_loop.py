@@ -26,11 +26,12 @@ def test_rounds_of_random_faults_lose_nothing(
     """One of every kind that has no test of its own, with workers that need no torch."""
     quick = {name: (made, ("warm",)) for name, (made, _) in faults.FAULTS.items()}
     monkeypatch.setattr("tests.fault_loop.__main__.FAULTS", quick)
-    loop = FaultLoop(tmp_path, seed=17, n_seeds=1)
+    loop = FaultLoop(tmp_path, seed=17, n_seeds=2)
     try:
         for name in quick:
             if name in ALONE and (loop.disk.own or name not in faults.OF_A_DISK):
-                assert loop.round(name) == [], loop.table()
-                assert loop.hits[name] > 0, loop.table()
+                while loop.hits[name] == 0:  # a moment that is drawn may come when all is done
+                    assert loop.round(name) == [], loop.table()
+                    assert loop.rounds[name] < 6, loop.table()
     finally:
         loop.end()
