@@ -160,7 +160,7 @@ def say_failures(runs: "list[PlannedRun]", store: "Store", summary: "Summary") -
     for planned in runs:
         run_id = planned.spec.run_id
         status = summary.statuses.get(run_id)
-        if status in FAILED:
+        if status in (*FAILED, "damaged"):
             log = store.directory(run_id) / "log.txt"
             reason = summary.reasons.get(run_id)
             print(f"{planned.arm}, seed {planned.spec.seed}: {status}: {reason} ({log})")

@@ -52,9 +52,10 @@ def atlas(
     for track, of_track in links.items():
         chains[track] = chain_rows(of_track, figures.get(track, {}), noise)
     print(write_history(chains, noise, out, title=ATLAS_TITLE, command=ATLAS))
-    if any(row.link.earlier for row in chains[TRACK]):
-        pairs = pairs_text(chains[TRACK], command=ATLAS)
-        print(write_page(out.with_name("pairs.md"), pairs))
+    of_track = chains.get(TRACK, ())
+    if any(row.link.earlier for row in of_track):
+        pairs = pairs_text(of_track, command=ATLAS)
+        print(write_page(out.with_suffix(".pairs.md"), pairs))
 
 
 def _write_figures(checkout: Path, folder: Path) -> None:

@@ -200,9 +200,7 @@ class Store:
         n = next((row.attempt for row in rows if row.token == token), None)
         try:
             if n is not None and not any(row.attempt == n and row.is_end for row in rows):
-                if not self.is_done(
-                    run_id
-                ):  # else it is under the result's seal, and was looked at
+                if not self.is_done(run_id):  # a sealed log was looked at
                     redact_file(run / "log.txt")
                 note_attempt(run, ended_now(n, status, reason))
             for number in folders_in(run / "attempts", below=IN_FOLDER):

@@ -181,7 +181,8 @@ class SlurmRunner:
 
         What has a result has it, whether Slurm answers or not.
         """
-        self._send_ready()
+        if self.stop is None:
+            self._send_ready()
         states = job_states(self._jobs_left())
         again: dict[str, PlannedRun] = {}
         for run_id, planned in list(self.left.items()):

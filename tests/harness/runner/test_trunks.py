@@ -224,6 +224,32 @@ def test_a_job_is_sent_once_its_trunk_is_there(
     )
 
 
+def test_nothing_is_sent_any_more_once_the_jobs_are_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trunk that is there just before does not send what waited for it."""
+    runs, store = planned(tmp_path), Store.create(tmp_path / "results")
+    trunks = trunks_of(runs)
+    sent: list[list[str]] = []
+
+    def send(array: Any, *_: Any) -> list[str]:
+        sent.append([run.arm for run in array])
+        return [f"{len(sent)}_{i}" for i in range(len(array))]
+
+    def cancelled() -> bool:
+        if not store.is_done(trunks[0].spec.run_id):
+            made(store, trunks[0])
+        return True
+
+    options = ExecutorOptions(experiment="fake", cancelled=cancelled)
+    monkeypatch.setattr(executor, "QUEUE_LOOK_S", 0)
+    monkeypatch.setattr(executor, "cancel_jobs", lambda jobs: None)
+    monkeypatch.setattr(executor, "job_states", lambda jobs: dict.fromkeys(jobs, "CANCELLED"))
+    summary = SlurmRunner([*trunks, *runs], store, send, options).run()
+    assert summary.stopped == "interrupted"
+    assert sent == [["trunk", "trunk"]]
+
+
 def test_clean_keeps_a_trunk_that_a_missing_run_goes_on_from(tmp_path: Path) -> None:
     runs, store = planned(tmp_path), Store.create(tmp_path / "results")
     trunk = trunks_of(runs)[0]

@@ -337,7 +337,7 @@ def test_every_record_of_the_short_track_says_what_it_changed_in_a_short_phrase(
 def test_the_kept_pages_are_those_that_the_figures_make(folder: Path) -> None:
     assert run("atlas", "-o", "history.html") == 0
     kept = Path(__file__).parents[3] / "docs/findings/history"
-    for name in ("history.html", "pairs.md"):
+    for name in ("history.html", "history.pairs.md"):
         made, found = (without_style(path) for path in (Path(name), kept / name))
         assert made == found, "ablate atlas"
 
