@@ -11,6 +11,7 @@ changed or says something else is passed over and counted; the first format had 
 {"schema": 2, "kind": "gone", "at": ISO 8601, "by": "clean", "runs": [RUN, ...], "digest": SEAL}
 
 A claim is a digest of a change and of the baseline that it was made to; the baseline's own is one.
+From a branch on, the update at which the arms part belongs to all of them.
 """
 
 import errno
@@ -100,7 +101,10 @@ def claims_of(plan: Plan) -> dict[str, str]:
     """Arm -> its claim."""
     baseline = plan.by_arm.get(plan.baseline)
     identity = _identity(baseline) if baseline else None
-    of_baseline = short_digest([plan.baseline_config, plan.base, plan.corpus.fingerprint, identity])
+    asked = [plan.baseline_config, plan.base, plan.corpus.fingerprint, identity]
+    if plan.branch_at is not None:  # claims of whole runs stay what they were
+        asked.append(plan.branch_at)
+    of_baseline = short_digest(asked)
     claims = {}
     for arm in plan.arms:
         claims[arm.name] = short_digest([of_baseline, _identity(arm)])

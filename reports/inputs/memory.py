@@ -199,7 +199,9 @@ def _sorted_out(
                 replaced.setdefault(arm, set()).add(seen.seed)
             elif run is None:
                 row = _as_planned(question, seen, arm, runs_folder)
-                if row is not None and _code_of([row], runs_folder) == code:
+                if row is None:
+                    continue  # of another length or role
+                if _code_of([row], runs_folder) == code:
                     more.append(row)
                 else:
                     n_other += 1
@@ -223,14 +225,14 @@ def _code_of(runs: Iterable[PlanRun], runs_folder: Path) -> str | None:
 
 
 def _as_planned(question: _Question, seen: Seen, arm: str, runs_folder: Path) -> PlanRun | None:
-    """The run of a result that was seen, as a plan would have it; None where no record says so."""
+    """The run of a result that was seen, as the plan would have it; None for other lengths."""
     plan = question.plan
     try:
         config = read_config(runs_folder / seen.run_id)
         budget, role, replicate = int(config["budget"]), str(config["role"]), config["replicate"]
     except (OSError, KeyError, TypeError, ValueError):
         return None
-    if budget not in plan.budgets or role not in {run.role for run in plan.runs}:
+    if (role, budget) not in {(run.role, run.budget) for run in plan.runs if run.arm == arm}:
         return None
     blocks = [run.block for run in plan.runs if run.block is not None]
     assert seen.seed is not None
