@@ -101,7 +101,7 @@ def claims_of(plan: Plan) -> dict[str, str]:
     """Arm -> its claim."""
     baseline = plan.by_arm.get(plan.baseline)
     identity = _identity(baseline) if baseline else None
-    asked = [plan.baseline_config, plan.base, plan.corpus.fingerprint, identity]
+    asked: list[object] = [plan.baseline_config, plan.base, plan.corpus.fingerprint, identity]
     if plan.branch_at is not None:  # claims of whole runs stay what they were
         asked.append(plan.branch_at)
     of_baseline = short_digest(asked)
