@@ -52,9 +52,9 @@ def atlas(
     for track, of_track in links.items():
         chains[track] = chain_rows(of_track, figures.get(track, {}), noise)
     print(write_history(chains, noise, out, title=ATLAS_TITLE, command=ATLAS))
-    of_track = chains.get(TRACK, ())
-    if any(row.link.earlier for row in of_track):
-        pairs = pairs_text(of_track, command=ATLAS)
+    rows = chains.get(TRACK, [])
+    if any(row.link.earlier for row in rows):
+        pairs = pairs_text(rows, command=ATLAS)
         print(write_page(out.with_suffix(".pairs.md"), pairs))
 
 
