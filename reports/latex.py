@@ -6,8 +6,8 @@ from reports.format import visible
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
+    "{": r"\textbraceleft{}",  # BibTeX counts braces, those after a backslash too
+    "}": r"\textbraceright{}",
     "$": r"\$",
     "&": r"\&",
     "#": r"\#",
@@ -37,7 +37,6 @@ SPECIAL = {
     "≥": r"\ensuremath{\ge}",
     "µ": r"\ensuremath{\mu}",
     "→": r"\ensuremath{\rightarrow}",
-    "\N{NO-BREAK SPACE}": "~",
 }
 ACCENTS = {
     "\u0300": "`",

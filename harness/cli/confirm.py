@@ -146,7 +146,8 @@ def planned_seeds(
     n_arms: how many are compared with the baseline.
     results: the results folder. difference: in the metric's unit.
     """
-    from harness.cli.power import known_of, prior_of
+    from harness.cli.power import known_of
+    from reports.analysis.prior import prior_of
     from reports.stats.planning import seeds_needed, upper_sd
 
     cell, assumed = outcome.cells[outcome.baseline], known_of(e, results)
@@ -156,7 +157,7 @@ def planned_seeds(
             "its noise plans the seeds"
         )
     unit, sd, worth = "of loss", assumed.sd, difference
-    prior = prior_of(e) if e.primary == "val_loss" else None
+    prior = prior_of(e.prior_noise) if e.primary == "val_loss" else None
     if e.primary == "step_ms":
         unit, sd = "ms a step", upper_sd(cell.sd["step_ms"], cell.n_finished)
         paired = paired_step_sd(outcome)

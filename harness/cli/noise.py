@@ -42,6 +42,7 @@ def noise(
 ) -> None:
     """Fit the noise of losses by era, the slope of steps, and the noise between nodes."""
     from reports.analysis.noise_fit import fit_noise
+    from reports.inputs.files import write_page
     from reports.inputs.history import HISTORY, published_runs
     from reports.inputs.noise import TRACK, benchmark_noise, noise_text
 
@@ -52,6 +53,8 @@ def noise(
     else:
         rows = [row for row in published_runs(data or HISTORY) if row["track"] == TRACK]
         said = source or was.source
+        if data is not None and source is None:  # what the file says is of the published figures
+            said = f"{len(rows)} runs of the tables of figures in {data}"
     try:
         fit = fit_noise(
             rows,
@@ -66,8 +69,7 @@ def noise(
     print()
     print_table(_changes(was, fit.noise), digits=5)
     if out is not None:
-        out.write_text(noise_text(fit.noise), encoding="utf-8")
-        print(out)
+        print(write_page(out, noise_text(fit.noise)))
 
 
 def _pairs(fit: "NoiseFit") -> list[Cells]:

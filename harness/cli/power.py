@@ -75,10 +75,11 @@ def known_of(e: "Experiment", results: Path) -> "Known":
         slope = Slope(**asdict(e.slope))
     try:
         launched = alike = None
-        if read_plan(results, e.name) is not None:
+        plan = read_plan(results, e.name)
+        if plan is not None and plan.branch_at == e.branch_at:
             launched = load(e.name, results=results)
         others = other_plans(results, e.name)
-        nearest = same_baseline(results, others, plain(e.baseline.config))
+        nearest = same_baseline(results, others, plain(e.baseline.config), branch_at=e.branch_at)
         recorded = load_scale(e.scale).noise
         if nearest is not None:
             alike = load(nearest, results=results)
@@ -98,14 +99,6 @@ def known_of(e: "Experiment", results: Path) -> "Known":
         raise UserError(str(error)) from None
 
 
-def prior_of(e: "Experiment") -> "Prior | None":
-    """The noise of a loss that the experiment declares beforehand."""
-    from reports.stats.moderated import Prior
-
-    declared = e.prior_noise
-    return None if declared is None else Prior(sd=declared.sd, df=declared.df)
-
-
 def power_of(
     e: "Experiment",
     planned: "list[PlannedRun]",
@@ -117,9 +110,10 @@ def power_of(
 
     detect: a difference in loss; how many seeds it needs, and what they cost.
     """
+    from reports.analysis.prior import prior_of
     from reports.stats.planning import plan_detectable, seeds_needed
 
-    n_arms, prior = len(e.arms) - 1, prior_of(e)
+    n_arms, prior = len(e.arms) - 1, prior_of(e.prior_noise)
     n, alpha, anytime = len(e.seeds), ALPHA, False
     if e.seeds_rule:
         n, alpha, anytime = e.seeds_rule.most, e.seeds_rule.stop.get("decide", ALPHA), True

@@ -86,11 +86,16 @@ def _final_loss(run: Path) -> float | None:
     return float(result.val_loss)
 
 
-def same_baseline(results: Path, plans: Iterable[Plan], config: Document) -> str | None:
-    """The experiment with the same baseline that has most finished runs of it."""
+def same_baseline(
+    results: Path, plans: Iterable[Plan], config: Document, *, branch_at: int | None = None
+) -> str | None:
+    """The experiment with the same baseline that has most finished runs of it.
+
+    branch_at: where its arms part; arms that share a trunk differ by less than those that do not.
+    """
     name, most = None, 0
     for plan in plans:
-        if plan.baseline_config == config:
+        if plan.baseline_config == config and plan.branch_at == branch_at:
             n = len(baseline_losses(results, plan))
             if n > most:
                 name, most = plan.name, n

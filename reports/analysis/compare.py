@@ -97,7 +97,8 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     published, published_notes = _published(compared, time_model)
     notes += experiment.memory.notes
     notes += [f"{sentence}." for sentence in (*experiment.retired, *experiment.unsound)]
-    notes += [*_environment_notes(compared), *published_notes, *_loss_notes(compared)]
+    notes += [*_environment_notes(compared), *published_notes]
+    notes += [*prior_note(experiment.plan, comparisons.values()), *_loss_notes(compared)]
     outcomes = {}
     for arm in use.arms:
         outcomes[arm] = arm_outcomes(
@@ -182,7 +183,7 @@ def _compare_samples(
     else:
         m = len(measured)
         noisy = frozenset(arm.name for arm in compared.plan.arms if arm.alters_noise)
-        prior = prior_of(compared.plan) if metric == "val_loss" else None
+        prior = prior_of(compared.plan.prior_noise) if metric == "val_loss" else None
         effects = analyse(
             measured, of_baseline, level=compared.level, alters_noise=noisy, prior=prior
         )
@@ -333,7 +334,7 @@ def _published(
 
 def _loss_notes(compared: _Compared) -> list[str]:
     """On arms without a loss, and on losses at different steps."""
-    notes = [] if compared.anytime else prior_note(compared.plan)
+    notes = []
     for arm in compared.arms:
         status = compared.losses_at.loc[compared.losses_at["arm"] == arm, "status"]
         if len(status) and (status == "diverged").all():

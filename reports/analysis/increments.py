@@ -42,7 +42,7 @@ def judged_pairs(plan: Plan) -> tuple[Neighbours, ...]:
 def own_words(plan: Plan) -> OwnWords:
     """How the parts of a ladder's rungs, or of a chain's arms, are told."""
     if plan.design == "chain":
-        return OwnWords(arm="arm", before="its parent")
+        return OwnWords(arm="arm", before="its parent", briefly="its parent")
     return OwnWords()
 
 

@@ -1,20 +1,20 @@
 """The noise of a loss that a plan declares: what it says, whether in time, whether it fits."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 import pandas as pd
 
-from harness.run.plan import Plan
+from harness.run.plan import Plan, PriorNoise
 from reports.analysis.cautions import Caution
+from reports.analysis.types import Comparison
 from reports.stats.contrasts import Method
 from reports.stats.moderated import Prior
 
 
-def prior_of(plan: Plan) -> Prior | None:
-    """As the statistics take it; None where the plan declares none."""
-    declared = plan.prior_noise
+def prior_of(declared: PriorNoise | None) -> Prior | None:
+    """As the statistics take it; None where none is declared."""
     return None if declared is None else Prior(sd=declared.sd, df=declared.df)
 
 
@@ -27,23 +27,28 @@ def prior_is_late(plan: Plan) -> bool:
 
 
 def prior_cautions(plan: Plan, losses: pd.DataFrame, arms: Sequence[str]) -> list[Caution]:
-    """What is doubtful about it; losses: of these arms, as they are compared."""
+    """What is doubtful about it; losses: of these arms, as they are compared.
+
+    An arm that alters the noise is not moderated by it, and says nothing against it.
+    """
     if prior_is_late(plan):
         return [Caution.PRIOR_DECLARED_LATE]
-    prior = prior_of(plan)
-    if prior is not None and prior.is_too_small(*sd_beside_blocks(losses, arms)):
+    prior = prior_of(plan.prior_noise)
+    pooled = [arm for arm in arms if not plan.by_arm[arm].alters_noise]
+    if prior is not None and prior.is_too_small(*sd_beside_blocks(losses, pooled)):
         return [Caution.PRIOR_TOO_SMALL]
     return []
 
 
-def prior_note(plan: Plan) -> list[str]:
-    """The analysis of losses by name, with what it adds to the runs."""
+def prior_note(plan: Plan, comparisons: Iterable[Comparison]) -> list[str]:
+    """The analysis of losses by name where one is moderated, with what it adds to the runs."""
     prior = plan.prior_noise
-    if prior is None:
+    if prior is None or all(c.method != Method.MODERATED for c in comparisons):
         return []
     return [
-        f"Losses by the {Method.MODERATED}: the runs' variance is averaged with that of an sd of "
-        f"{prior.sd:.2g}, which counts for {prior.df:g} degrees of freedom ({prior.source})."
+        f"Validation loss by the {Method.MODERATED}: the runs' variance is averaged with that "
+        f"of an sd of {prior.sd:.2g}, which counts for {prior.df:g} degrees of freedom "
+        f"({prior.source})."
     ]
 
 

@@ -12,10 +12,10 @@ from reports.inputs.experiment import Experiment
 from reports.inputs.published import predecessor, published_record
 from reports.stats.digits import settled
 from reports.stats.intervals import Estimate
-from reports.stats.repetition import WITHIN_SHARE, gate, of_ratio
+from reports.stats.repetition import ALPHA, WITHIN_SHARE, gate, of_ratio
 
 # Turns a sequence's reach into the se of which two one-sided tests ask so much
-ONE_SIDED = float(stats.norm.isf(0.05))
+ONE_SIDED = float(stats.norm.isf(ALPHA))
 ENVIRONMENT_RECORDS = {
     "r07": "record 7 is a change of torch version: it needs an arm with that environment"
 }
@@ -43,16 +43,11 @@ def too_uncertain(published: Estimate) -> bool:
 
 
 def judge(
-    ours: Estimate,
-    published: Estimate,
-    *,
-    alpha: float = 0.05,
-    say: Callable[[float], str] = in_percent,
+    ours: Estimate, published: Estimate, *, say: Callable[[float], str] = in_percent
 ) -> Judgement:
     """(verdict, why): the verdicts of PublishedVerdict but the one about testability.
 
     say: words a size.
-    alpha: of the two tests.
     """
     if too_uncertain(published):
         return (
@@ -62,23 +57,23 @@ def judge(
         )
     most = of_ratio(ours, published, 1 + WITHIN_SHARE)
     least = of_ratio(ours, published, 1 - WITHIN_SHARE)
-    if most.less < alpha and least.more < alpha:
+    if most.less < ALPHA and least.more < ALPHA:
         return (
             "reproduced",
-            f"two one-sided tests at {alpha:g} place the effect within {WITHIN_SHARE:.0%} of the "
+            f"two one-sided tests at {ALPHA:g} place the effect within {WITHIN_SHARE:.0%} of the "
             "published one",
         )
-    our_half = stats.t.isf(alpha / 2, ours.df) * ours.se
+    our_half = stats.t.isf(ALPHA / 2, ours.df) * ours.se
     if abs(ours.value) > our_half and ours.value * published.value < 0:
         return "opposite", "the interval of our effect lies wholly on the other side of zero"
     same = of_ratio(ours, published, 1.0)
     d = difference(ours, published)
-    if min(same.less, same.more) < alpha / 2:
+    if min(same.less, same.more) < ALPHA / 2:
         return (
             "smaller" if same.less < same.more else "larger",
             f"the effects differ by {say(abs(d.value))}, more than their common error allows",
         )
-    two_sided = stats.t.isf(alpha / 2, d.df) * d.se
+    two_sided = stats.t.isf(ALPHA / 2, d.df) * d.se
     return (
         "not resolved",
         f"the effects differ by {say(d.value)} with a 95 % error of {say(two_sided)}, and a "

@@ -190,6 +190,7 @@ class OwnWords:
 
     arm: str = "rung"
     before: str = "the rung before it"
+    briefly: str = "the one before it"  # beside a sentence that names the arm
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -201,7 +202,7 @@ class Comparisons:
     primary: str  # metric that decides (falls back to val_loss, see `notes`)
     cells: Mapping[str, ArmOutcomes]  # every arm, the baseline first
     comparisons: Mapping[tuple[str, str], Comparison]  # (arm, metric)
-    increments: Mapping[tuple[str, str], Comparison]  # a ladder's rung against the one before it
+    increments: Mapping[tuple[str, str], Comparison]  # rung - rung before, arm - parent
     own_words: OwnWords
     times: Mapping[str, TimeEstimate]  # every arm, where the experiment has a target
     decompositions: Mapping[str, Decomposition]
@@ -225,7 +226,7 @@ class Comparisons:
         return self.comparisons.get((arm, metric))
 
     def judged(self, arm: str, metric: str = "") -> Comparison | None:
-        """What the verdict is about: a ladder's increment, else the comparison."""
+        """What the verdict is about: a ladder's or chain's increment, else the comparison."""
         return (self.increments or self.comparisons).get((arm, metric or self.primary))
 
 

@@ -17,7 +17,8 @@ from reports.inputs.noise import PUBLISHED, benchmark_noise
 
 RUNS = PUBLISHED / "official_runs.csv"
 ERA_SD = ((14, 0.004), (18, 0.002))  # up to this record: one run's sd of the final loss, from logs
-# The slope of late 2024 as d loss / d log N: 0.19; recipes of 2026 (0.0145 per 100 at 1300) agree.
+# d loss / d log N, 0.19: "late 2024" of PUBLISHED_SLOPES (stats/loss_model.py; its error a guess)
+# at record 7's 5100 steps. No fit: noise_by_era.yaml has 0.143 of late 2024, 0.188 of early 2026.
 NATS_PER_LOG_STEP = 0.0037 / 100 * 5100
 
 

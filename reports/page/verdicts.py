@@ -71,8 +71,7 @@ def heads(outcome: Comparisons, unit: str) -> list[Head]:
     )
     if outcome.increments:
         own = outcome.own_words
-        held = "the one before it" if own.arm == "rung" else own.before
-        judgement += f" It is about what the {own.arm} adds to {held}."
+        judgement += f" It is about what the {own.arm} adds to {own.briefly}."
     heads = [Head(text="verdict", meaning=judgement)]
     for heading in headings_of(outcome):
         meaning = heading.meaning.format(base=outcome.baseline, unit=unit, own=outcome.own_words)

@@ -10,7 +10,7 @@ so the published figure's error enters the margin as well.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -18,18 +18,19 @@ from scipy import optimize, special, stats
 from reports.stats.intervals import Estimate
 from reports.stats.simultaneous import Array
 
+ALPHA = 0.05  # of each of the two one-sided tests
 WITHIN_SHARE = 0.5  # a repetition's effect is within this share of the published one
 POWER = 0.8  # a published effect that a perfect measurement would confirm less often is not tested
 
 
-@lru_cache(maxsize=8)
-def gate(alpha: float = 0.05) -> float:
+@cache
+def gate() -> float:
     """The least size of a published effect, in its standard errors, that is tested.
 
     From it on a measurement without error would pass two one-sided tests with POWER."""
 
     def lack(size: float) -> float:
-        z = stats.norm.isf(alpha)
+        z = stats.norm.isf(ALPHA)
         too_small = stats.norm.sf(size - z)  # the figure so large that ours looks below half of it
         too_large = stats.norm.cdf(z - size * WITHIN_SHARE / (1 + WITHIN_SHARE))
         return float(1 - too_small - too_large - POWER)
@@ -45,10 +46,10 @@ class Ratio:
     more: Array  # small where it is above
 
 
-def of_ratio(ours: Estimate, published: Estimate, ratio: float, alpha: float = 0.05) -> Ratio:
+def of_ratio(ours: Estimate, published: Estimate, ratio: float) -> Ratio:
     """p of a ratio, given the sign of the published effect and that it passed the gate."""
     values = [np.asarray(x, float) for x in (ours.value, ours.se, published.value)]
-    return ratio_p(*values, df=ours.df, published_se=published.se, ratio=ratio, alpha=alpha)
+    return ratio_p(*values, df=ours.df, published_se=published.se, ratio=ratio)
 
 
 def ratio_p(
@@ -59,11 +60,10 @@ def ratio_p(
     df: float,
     published_se: float,
     ratio: float,
-    alpha: float = 0.05,
 ) -> Ratio:
     """The same of many experiments, each with its own estimate `ours`, `se` and `published` figure.
 
-    df: of se; published_se: of the figure; ratio: of the true effects; alpha: of the gate. Both
+    df: of se; published_se: of the figure; ratio: of the true effects. Both
     errors are judged with our df: with Satterthwaite's a ratio of 1.5 would pass in 6 %."""
     size = np.abs(published)
     d = np.sign(published) * ours - ratio * size
@@ -73,7 +73,7 @@ def ratio_p(
         return Ratio(less=below, more=above)
     share = ratio * published_se**2 / root**2  # of D that the published figure holds
     # D beyond it would have failed the gate
-    most = d + (size - gate(alpha) * published_se) / share
+    most = d + (size - gate() * published_se) / share
     tested, beyond = _t_cdf(most / root, df), _t_cdf(-most / root, df)
     tested = np.maximum(tested, 1e-300)
     return Ratio(

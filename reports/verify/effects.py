@@ -216,8 +216,8 @@ def is_anytime(plan: Embedded, rows: Sequence[Row], memory: Embedded) -> bool:
     if memory.get("changed") or any(row["status"] in UNFINISHED for row in rows):
         return True
     locks = plan.get("locks") or []
-    if not locks:
-        return False
+    if not locks:  # nothing tells that a noise was declared in time
+        return plan.get("prior_noise") is not None
     declared = locks[0].get("plan") or {}
     if declared.get("prior_noise") != plan.get("prior_noise"):
         return True

@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from harness.cli.power import known_of
+from harness.experiment.experiment import load_experiment
 from reports.analysis.assumptions import (
     Noise,
     nearest_known,
@@ -124,6 +126,28 @@ def test_an_experiment_with_the_same_baseline_lends_noise_slope_and_step_time(tm
         and "explored" in lent.slope.source
     )
     assert lent.n_star == () and not lent.bracketed and own.bracketed  # targets may differ
+
+
+def test_arms_of_one_trunk_lend_nothing_to_arms_without(tmp_path):
+    """Beside their blocks they differ by less: nearly all of a run is its trunk's."""
+    launched(tmp_path, "branched", "r07", n_seeds=6)
+    launched(tmp_path, "whole", "r07", n_seeds=3)
+    path = tmp_path / "experiments" / "branched" / "experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"branch_at": 200}))
+    plans = other_plans(tmp_path, "mine")
+    found = {}
+    for at in (None, 200, 100):
+        found[at] = same_baseline(tmp_path, plans, {"of": "r07"}, branch_at=at)
+    assert found == {None: "whole", 200: "branched", 100: None}
+
+
+def test_own_runs_lend_nothing_where_arms_part_elsewhere(tmp_path):
+    e = load_experiment("quickstart", device="cpu")
+    launched(tmp_path, e.name, "r07", n_seeds=4)
+    assert "runs of the baseline" in known_of(e, tmp_path).step_source
+    path = tmp_path / "experiments" / e.name / "experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"branch_at": 200}))
+    assert known_of(e, tmp_path).step_source == "known after one run"
 
 
 def test_damaged_and_foreign_plans_lend_nothing(tmp_path):

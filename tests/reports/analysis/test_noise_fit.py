@@ -1,13 +1,14 @@
 """The constants of noise from logs of our own making, whose noise, slope and nodes are known."""
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from reports.analysis.noise_fit import NoiseFit, fit_noise
-from reports.inputs.history import HISTORY_KEYS
+from reports.inputs.history import HISTORY, HISTORY_KEYS
 from reports.inputs.noise import benchmark_noise
 from tests.foreign_bench import ablate
 from tests.foreign_logs import year_2025
@@ -81,6 +82,21 @@ def test_the_published_constants_are_those_of_the_published_figures(tmp_path: Pa
     assert made.eras == kept.eras
     assert (made.slope, made.slope_later) == (kept.slope, kept.slope_later)
     assert (made.slope_by_era, made.nodes) == (kept.slope_by_era, kept.nodes)
+    assert made.source == kept.source
+
+
+def test_constants_of_other_figures_name_their_folder(tmp_path: Path) -> None:
+    """They are written beside their place: a link that lies there is replaced, not followed."""
+    theirs, out = tmp_path / "theirs.yaml", tmp_path / "noise.yaml"
+    theirs.write_text("theirs")
+    out.symlink_to(theirs)
+    figures = tmp_path / "figures"
+    shutil.copytree(HISTORY, figures)
+    assert ablate("noise", "--data", str(figures), "-o", str(out)) == 0
+    source = benchmark_noise(out).source
+    assert source.endswith(f"runs of the tables of figures in {figures}")
+    assert int(source.split()[0]) > 1000
+    assert theirs.read_text() == "theirs"
 
 
 def test_a_name_without_imported_logs_is_refused_in_one_line(

@@ -1,6 +1,7 @@
 """A noise that the plan declares beforehand: it tightens, it is named, and it is refused where it came late."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -41,8 +42,18 @@ def test_a_noise_declared_beforehand_narrows_and_is_named(tmp_path, n_arms):
     assert c.method == "two-way model with moderated variance, max-t" and not outcome.anytime
     assert c.df == p.df + 4
     assert outcome.of(arm, "step_ms").df == plain.of(arm, "step_ms").df
-    assert any("moderated variance" in note and NOISE["source"] in note for note in outcome.notes)
+    (note,) = [note for note in outcome.notes if "moderated variance" in note]
+    assert note.startswith("Validation loss by the two-way model") and NOISE["source"] in note
     assert Caution.PRIOR_TOO_SMALL not in outcome.warnings
+
+
+def test_a_noise_that_no_comparison_uses_is_not_named(tmp_path):
+    """Runs in no blocks are judged by Welch's t."""
+    experiment = declared(tmp_path, {"seeds": [0, 1, 2], "prior_noise": NOISE})
+    experiment.runs["block"] = None
+    outcome = compare_all(experiment)
+    assert outcome.of(outcome.arms[0], "val_loss").method == "Welch t, Holm"
+    assert not any("moderated variance" in note for note in outcome.notes)
 
 
 def test_a_noise_declared_after_the_launch_makes_sequences(tmp_path):
@@ -63,6 +74,25 @@ def test_runs_noisier_than_the_declared_noise_are_told(tmp_path):
         declared(tmp_path, {"seeds": [0, 1, 2], "prior_noise": quiet}, noise=quiet)
     )
     assert Caution.PRIOR_TOO_SMALL in outcome.warnings
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+def test_an_arm_that_alters_the_noise_says_nothing_against_the_declared(tmp_path, noisy):
+    experiment = declared(tmp_path, {"seeds": [0, 1, 2], "prior_noise": NOISE})
+    arms = list(experiment.plan.arms)
+    arms[2] = replace(arms[2], alters_noise=noisy)
+    of_it = experiment.runs["arm"] == arms[2].name
+    experiment.runs.loc[of_it, "val_loss"] += [0.05, 0.0, -0.05]
+    outcome = compare_all(replace(experiment, plan=replace(experiment.plan, arms=tuple(arms))))
+    assert (Caution.PRIOR_TOO_SMALL in outcome.warnings) != noisy
+
+
+def test_both_paths_take_a_noise_without_a_locked_plan_for_late(tmp_path):
+    experiment = declared(tmp_path)
+    assert not experiment.plan.locks and compare_all(experiment).anytime
+    page = read_page(render([experiment]))
+    data = page.data["experiments"][0]
+    assert list(check_statistics(page, 0, data, table_rows(data["runs"]))) == []
 
 
 @pytest.mark.parametrize("n_arms", [2, 3])

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from reports.analysis.recipe import Recipe
 from reports.format import interval, show, significant, visible
 from reports.inputs.load import load
+from reports.page.citation import citation
 from reports.page.embed import plain, restore_experiment, script_json
 from reports.page.version import VERSION
 from reports.page.write import render, write_report
@@ -157,6 +159,18 @@ def test_the_citation_names_version_date_code_and_data(tmp_path):
     root = Path(__file__).resolve().parents[3]
     assert f'version = "{VERSION}"' in (root / "pyproject.toml").read_text()
     assert f"version: {VERSION}\n" in (root / "CITATION.cff").read_text()
+
+
+def test_no_brace_of_a_question_ends_a_field_of_the_citation(tmp_path):
+    """BibTeX counts them without heed of a backslash."""
+    write_experiment(tmp_path, **SMALL)
+    experiment = load("split", results=tmp_path)
+    asked = replace(experiment.plan, question=r"Is {it} }, note = {x faster \} {{ 100 % _?")
+    cited = citation(Recipe.of(replace(experiment, plan=asked), None)).splitlines()
+    (title,) = [line for line in cited if line.startswith("  title = {")]
+    text = title.removeprefix("  title = ").removesuffix(",")
+    depths = [*itertools.accumulate({"{": 1, "}": -1}.get(one, 0) for one in text)]
+    assert min(depths[:-1]) > 0 == depths[-1]
 
 
 @pytest.mark.slow

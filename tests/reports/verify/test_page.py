@@ -197,6 +197,7 @@ def test_a_citation_of_other_data_is_found_by_both_paths(made):
     assert any("the sentence" in line and "citation" in line for line in said)
 
 
+@pytest.mark.slow
 def test_a_changed_headline_is_found(made):
     page, _ = made
     found = verify(
