@@ -26,6 +26,7 @@ TRAINING_PART = (
     "training/*.py",
     "data/*.py",
     "config/run.py",
+    "config/schedule.py",
     "config/plugins.py",
 )
 

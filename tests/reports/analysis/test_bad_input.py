@@ -61,7 +61,7 @@ def as_it_is(experiment, root):
             other_hardware,
             {},
             Caution.MIXED_HARDWARE,
-            "Runs come from different hardware, or of one block from different drivers: their times",
+            "Runs come from different hardware, or of one block from different drivers or from two makings",
         ),
         (
             equal,
