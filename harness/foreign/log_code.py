@@ -1,6 +1,7 @@
 """The code at the head of a log: its letters, its program, and its recipe.
 
-Comments move no program, whole numbers and words in quotes no recipe.
+Comments move no program, whole numbers and words in quotes no recipe. A text beyond CODE_LIMIT is
+known by its letters alone.
 """
 
 import ast
@@ -10,9 +11,8 @@ from functools import lru_cache
 
 from harness.foreign.log_lines import SEPARATOR
 from harness.foreign.logs import DIGEST_DIGITS, is_code
-from harness.run.code import in_words
+from harness.run.code import CODE_LIMIT, in_words
 
-CODE_LIMIT = 512 * 1024  # bytes: a longer text is known by its letters alone
 # What two programs of one recipe may differ in: comments, words in quotes, whole numbers
 COMMENT = re.compile(rb"#[^\n]*")
 QUOTED = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'")

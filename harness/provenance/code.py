@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.provenance.source import Source, zipped
 from harness.run.archive import check_size, unpacked
-from harness.run.code import code_digest
+from harness.run.code import CODE_LIMIT, code_digest
 from harness.run.digests import short_digest
 from harness.run.guarded import KEPT, MIB, MOST_OF_OTHERS, read_bytes
 
@@ -99,7 +99,7 @@ def archived(archive: Path) -> dict[str, bytes]:
 
 
 def _digest(name: str, content: bytes) -> str:
-    if name.endswith(".py"):
+    if name.endswith(".py") and len(content) <= CODE_LIMIT:
         with suppress(SyntaxError, ValueError, RecursionError):  # of another Python, or not text
             return code_digest(content.decode("utf-8"))
     return short_digest(content.hex())  # every byte counts

@@ -5,6 +5,8 @@ from typing import Any
 
 from harness.run.digests import text_digest
 
+# bytes of somebody else's code that are parsed: a tree can take 600 times as many
+CODE_LIMIT = 512 * 1024
 # what may begin with a docstring
 DOCUMENTED = (
     ast.Module,

@@ -1,8 +1,9 @@
 """Results that were found sound, remembered by the facts of their files.
 
-results/cache/sound.json, run_id -> its status and the facts. It is never the truth: without it, or
-where it cannot be written, every result is read. The facts hold the time at which the system
-itself noted a file's last change, which nobody can set back.
+results/cache/sound.json, run_id -> its status, `whole` where every file of it was read, and the
+facts. It is never the truth: without it, or where it cannot be written, every result is read. The
+facts hold the time at which the system itself noted a file's last change, which nobody can set
+back; a result that was taken for sound by its files' sizes and times is not `whole`.
 """
 
 import json
@@ -19,6 +20,7 @@ from harness.run.spec import RESULT_STATUSES
 WORTH_WRITING = 100  # new entries: fewer results are read in no time
 # a file that changed so lately is not remembered: file systems' clocks are coarse, and may differ
 FRESH_NS = 5_000_000_000
+WHOLE = "whole "  # before the facts of a result of which every file was read
 
 
 class Remembered:
@@ -31,17 +33,23 @@ class Remembered:
         self.remembered: dict[str, str] = content if isinstance(content, dict) else {}
         self.learned: dict[str, str] = {}
 
-    def status(self, run_id: str, stats: Facts) -> str | None:
-        """The status of a result whose files are what they were when it was found sound."""
-        status, _, facts_then = str(self.remembered.get(run_id)).partition(" ")
+    def status(self, run_id: str, stats: Facts, *, whole: bool) -> str | None:
+        """The status of a result whose files are what they were when it was found sound.
+
+        whole: only of one whose files were all read then.
+        """
+        status, _, then = str(self.remembered.get(run_id)).partition(" ")
+        facts_then = then.removeprefix(WHOLE)
+        if whole and facts_then == then:
+            return None
         if status in RESULT_STATUSES and facts_then == _words(stats):
             return status
         return None
 
-    def learn(self, run_id: str, status: str, stats: Facts) -> None:
-        """A result was found sound. stats: taken before its files were read."""
+    def learn(self, run_id: str, status: str, stats: Facts, *, whole: bool) -> None:
+        """A result was found sound. stats: taken before its files were read, whole: all of them."""
         if max([s.st_ctime_ns for s in stats.values()]) < time.time_ns() - FRESH_NS:
-            self.learned[run_id] = f"{status} {_words(stats)}"
+            self.learned[run_id] = f"{status} {WHOLE if whole else ''}{_words(stats)}"
 
     def save(self) -> None:
         """Write down what was learned, if it is worth it and the folder can be written."""
@@ -66,9 +74,9 @@ def examine_known(folder: Path, run_id: str, known: Remembered) -> tuple[Result 
         stats = stats_of(str(folder))
     except OSError:  # without all its files: which one it lacks, if it has a result at all
         return examine(folder, run_id)
-    if known.status(run_id, stats) is not None:
+    if known.status(run_id, stats, whole=True) is not None:
         return read_known(folder, run_id)
     result, wrong = examine(folder, run_id)
     if result is not None and wrong is None:
-        known.learn(run_id, result.status, stats)
+        known.learn(run_id, result.status, stats, whole=True)
     return result, wrong

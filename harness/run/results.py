@@ -22,7 +22,6 @@ DIGESTED = ("config.yaml", "environment.json", "metrics.jsonl")
 GROWING = ("log.txt", "attempts.jsonl")  # sealed as far as they went when the result was written
 SEALED = (*DIGESTED, *GROWING)
 UNSEALED = 1  # the last format whose seal, where it has one, is over DIGESTED alone
-NOTED_WITHIN_NS = 60 * 10**9  # after a result its attempt's end is noted
 # key of a result's `wall` -> words, in the order a run passes through them; its total_s holds them
 # all
 PHASES = {
@@ -262,14 +261,11 @@ def examine(
 
 
 def _untouched(name: str, result: Result, stats: Facts) -> bool:
-    """Whether a file looks as it did when the result was written; the end of an attempt is later.
+    """Whether a file looks as it did when the result was written, by its size and its time.
 
-    By its size and its time.
+    attempts.jsonl never does: the end of an attempt is noted later.
     """
-    if name not in stats:
+    if name not in stats or name == "attempts.jsonl":
         return False
-    size, sealed_size = stats[name].st_size, result.bytes.get(name)
     late_ns = stats[name].st_mtime_ns - stats["result.json"].st_mtime_ns
-    if name == "attempts.jsonl":
-        return sealed_size is not None and size >= sealed_size and late_ns <= NOTED_WITHIN_NS
-    return size == sealed_size and late_ns <= 0
+    return stats[name].st_size == result.bytes.get(name) and late_ns <= 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.provenance.code import Code
 from harness.run.archive import unpacked
-from harness.run.code import code_digest
+from harness.run.code import CODE_LIMIT, code_digest
 from harness.run.digests import short_digest
 from harness.run.guarded import KEPT, is_name, read_bytes
 from harness.run.parse import parse_json
@@ -44,6 +44,8 @@ def _zip_digest(content: bytes, script: str | None) -> str:
     files = unpacked(content)
     if script is not None:
         return Code(script=script, files=files).source.digest
+    if sum(map(len, files.values())) > CODE_LIMIT:
+        raise ValueError("more code than a run of ours has")
     return short_digest({name: code_digest(text.decode()) for name, text in files.items()})
 
 

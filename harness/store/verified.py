@@ -22,13 +22,13 @@ class VerifiedResults:
             stats = stats_of(run)  # before the files are read: a change meanwhile makes them others
         except OSError:
             return self._repaired(run_id)
-        status = self.known.status(run_id, stats)
+        status = self.known.status(run_id, stats, whole=False)
         if status is not None:
             return status, None
         result, wrong = examine(run, run_id, stats=stats)
         if result is None or wrong:
             return self._repaired(run_id)
-        self.known.learn(run_id, result.status, stats)
+        self.known.learn(run_id, result.status, stats, whole=False)
         return result.status, None
 
     def _repaired(self, run_id: str) -> tuple[str | None, str | None]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.run.digests import result_digest
-from harness.run.guarded import MIB, MOST
-from harness.run.results import DIGESTED
+from harness.run.guarded import MIB, MOST, is_file
+from harness.run.results import DIGESTED, GROWING
 from harness.run.spec import RESULT_STATUSES, Outcome
 
 
@@ -37,12 +37,16 @@ class WrittenFiles:
         self._metrics, self._n_bytes = hashlib.sha256(), 0
 
     def checked(self, outcome: Outcome) -> Outcome:
-        """The outcome, or a failure: a result is not made of files that somebody else changed."""
+        """The outcome, or a failure: a result is not made of files that somebody else changed.
+
+        Of those that others may write into too, only that they are there is looked at.
+        """
         if outcome.status not in RESULT_STATUSES:
             return outcome
         digests = {**self._whole, "metrics.jsonl": self._metrics.hexdigest()}
         names = dict.fromkeys((*DIGESTED, *digests))
         changed = [name for name in names if self._digest(name) != digests.get(name)]
+        changed += [name for name in GROWING if not is_file(self.run / name)]
         if not changed:
             return outcome
         listed = ", ".join(changed)

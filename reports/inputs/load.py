@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from harness.run.archive import unpacked
-from harness.run.code import code_digest
+from harness.run.code import CODE_LIMIT, code_digest
 from harness.run.document import Document
 from harness.run.guarded import IN_ROOT, KEPT, experiments_in, is_file, is_name, read_bytes
 from harness.run.ledger import read_ledger
@@ -162,7 +162,7 @@ def name_stale_files(rows: Sequence[Cells], configs: Mapping[str, Document], pla
 def plugin_sources(configs: Iterable[Document], kept: Path) -> dict[str, str]:
     """File of a plug-in and digest of its code -> its source; kept: the folder of kept code.
 
-    Without those whose kept code is gone, cannot be read or is another.
+    Without those whose kept code is gone, cannot be read, is another or longer than what is parsed.
     """
     wanted: dict[str, dict[str, str]] = {}  # digest of all code -> file, the plug-in's name
     for config in configs:
@@ -174,6 +174,8 @@ def plugin_sources(configs: Iterable[Document], kept: Path) -> dict[str, str]:
     for digest, files in wanted.items():
         try:
             archive = unpacked(read_bytes(kept / f"{digest}.zip", below=KEPT))
+            if sum(len(archive[file]) for file in files) > CODE_LIMIT:
+                continue
             for file, name in files.items():
                 text = archive[file].decode()
                 if name == f"{file} {code_digest(text)}":

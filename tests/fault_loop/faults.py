@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.run.results import DIGESTED
+from harness.run.results import SEALED
 from tests.assassin import VICTIMS, Assassin, below, of_kind
 from tests.fake_matrix import DEADLINE_S, Matrix, kill, workers_of
 from tests.fault_loop.folder import HARMS, Disk, Seen, cut, remove, runs_of
@@ -242,7 +242,7 @@ def a_file_of_a_finished_run(now: Round) -> int:
         run = now.rng.choice(found)
         now.seen.harm(run)
         with suppress(FileNotFoundError):  # it was set aside, or is harmed already
-            now.rng.choice(HARMS)(run / now.rng.choice(("result.json", *DIGESTED)), now.rng)
+            now.rng.choice(HARMS)(run / now.rng.choice(("result.json", *SEALED)), now.rng)
         return 1
 
     return now.through(during, n=2)

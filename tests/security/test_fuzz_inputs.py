@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from harness.corpora.text import prepare_text
 from harness.foreign import log_text
-from harness.run.code import code_digest
+from harness.run.code import CODE_LIMIT, code_digest
 from tests.foreign_bench import CPU, ablate, bench
 from tests.foreign_logs import ERAS
 from tests.fuzzing import changed, damaged, said_by
@@ -79,9 +79,9 @@ def test_the_archive_of_a_plug_in_may_be_anything(ours: Path, tmp_path: Path) ->
         assert check("report", "split", "-o", path, "--results", ours) == 0
         return path.read_text()
 
-    def write(path: Path, n_mib: int) -> None:
+    def write(path: Path, n_mib: int, more: str = "") -> None:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
-            made.writestr("plugin/a.py", PLUGIN)
+            made.writestr("plugin/a.py", PLUGIN + more)
             with made.open("more.py", "w") as file:
                 for _ in range(n_mib):
                     file.write(bytes(1 << 20))
@@ -90,6 +90,8 @@ def test_the_archive_of_a_plug_in_may_be_anything(ours: Path, tmp_path: Path) ->
     assert "GAIN = 2" in page()
     sound = kept.read_bytes()
     write(kept, 257)
+    assert "GAIN = 2" not in page()
+    write(kept, 1, "#" * CODE_LIMIT)  # no more is parsed
     assert "GAIN = 2" not in page()
     kept.write_bytes(sound.replace(b"\x08\0", b"\x63\0"))  # a way to pack that nobody has
     assert "GAIN = 2" not in page()

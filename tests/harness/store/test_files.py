@@ -21,7 +21,7 @@ from harness.run.digests import short_digest
 from harness.run.files import append_row, write_text
 from harness.run.metrics import Validation
 from harness.run.read import read_lines
-from harness.run.results import DIGESTED, Result, examine, read_result, result_text
+from harness.run.results import DIGESTED, SEALED, Result, examine, read_result, result_text
 from harness.run.spec import PlannedRun
 from harness.runner.executor import ExecutorOptions, Summary
 from harness.store.attempt import claim
@@ -199,7 +199,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
         json.loads((place / "results/experiments/fake/experiment.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["result.json", *DIGESTED, "log.txt"])
+@pytest.mark.parametrize("name", ["result.json", *SEALED])
 def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
     store: Store, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,21 +2,32 @@
 
 import json
 import math
+import os
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness.__main__ import main
+from harness.cli.complete import complete
 from harness.errors import UserError
+from harness.provenance.code import Code
 from harness.provenance.source import zipped
+from harness.run import remembered
 from harness.run.archive import unpacked
+from harness.run.code import CODE_LIMIT, code_digest
+from harness.run.digests import short_digest
 from harness.run.ledger import read_ledger
 from harness.run.plan_file import read_plan_file
 from harness.run.versions import ARCHIVE, CLAIM, LEDGER, LOCK, PLAN, RESULT
+from harness.runner.executor import ExecutorOptions
 from harness.store.claims import read_owner
 from harness.store.deep import wrong_in
+from harness.store.kept import Kept
 from harness.store.merge import merge
 from harness.store.plans import read_plan, save_plan
 from harness.store.store import Store
@@ -147,6 +158,29 @@ def test_a_run_with_a_changed_file_is_left_out_with_a_line(
     assert Store(results).state(run.name).status == expected
 
 
+def test_what_a_call_of_run_took_for_sound_a_report_reads_itself(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose time somebody set back looks untouched to `ablate run`, which looks at sizes and times."""
+    monkeypatch.setattr(remembered, "WORTH_WRITING", 1)
+    monkeypatch.setattr(remembered, "FRESH_NS", 0)
+    run_ids = sorted(run.name for run in (results / "runs").iterdir())
+    metrics = results / "runs" / run_ids[0] / "metrics.jsonl"
+    flip(metrics)
+    for run_id in run_ids:
+        for path in (results / "runs" / run_id).iterdir():
+            os.utime(path, ns=(1, 1))
+    runs: list[Any] = [SimpleNamespace(spec=SimpleNamespace(run_id=name)) for name in run_ids]
+    nobody: Any = None
+    had = complete(Store(results), runs, nobody, ExecutorOptions(experiment="small")).had_result
+    assert list(had) == run_ids and (results / "cache" / "sound.json").exists()
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            main(["compare", "small", "--results", str(results)])
+        told = capsys.readouterr()
+        assert "metrics.jsonl is not the file that the run wrote" in told.out + told.err
+
+
 @pytest.mark.parametrize("name", ["experiment.json", "plan.lock"])
 @pytest.mark.parametrize("harm", [flip, cut])
 def test_a_changed_plan_is_refused_or_named(
@@ -170,6 +204,20 @@ def test_a_changed_ledger_is_told(results: Path, harm: Callable[[Path], None]) -
     harm(results / "ledger.jsonl")
     [note] = load("small", results).memory.notes
     assert note == "ledger.jsonl has 1 lines that say nothing: they were passed over"
+
+
+def test_more_code_than_a_run_of_ours_has_is_not_parsed(tmp_path: Path) -> None:
+    """A small archive may hold what takes gigabytes to parse."""
+    digest = short_digest({"model/a.py": code_digest("GAIN = 2")})
+    kept = Kept(kind="code", digest=digest, suffix=".zip", script=None)
+    foreign = Code(script="a.py", files={"a.py": b"x=1\n" * 10})
+    long = Code(script="a.py", files={"a.py": b"x=1\n" + b"#" * CODE_LIMIT})
+    assert long.source.digest != replace(long, files={"a.py": b"x=1\n"}).source.digest
+    assert foreign.source.digest == replace(foreign, files={"a.py": b"x=1;" * 10}).source.digest
+    kept.path(tmp_path).parent.mkdir()
+    for n, sound in ((0, True), (CODE_LIMIT, False)):
+        kept.path(tmp_path).write_bytes(zipped({"model/a.py": b"GAIN = 2\n" + b"#" * n}))
+        assert (kept.read(tmp_path) is not None) is sound
 
 
 def test_a_shuffled_plan_is_no_plan(results: Path) -> None:

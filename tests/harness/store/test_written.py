@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harness.run.metrics import Validation
+from harness.run.results import GROWING
 from harness.store.store import Store
 from tests.fake_matrix import Matrix
 from tests.one_run import DONE, SPEC, claimed, finish
@@ -38,6 +39,22 @@ def test_files_that_changed_while_a_run_was_made_give_no_result(
         f"its files changed while it ran ({name})",
     )
     out.finish(failed)
+    assert not (out.run / "result.json").exists()
+    finish(claimed(store))
+    assert store.repair(SPEC.run_id)[1] is None
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_file_that_others_write_into_must_be_there_at_the_end(tmp_path: Path, name: str) -> None:
+    store = Store.create(tmp_path / "results")
+    out = claimed(store)
+    out.describe({"host": "here"})
+    out.log("a word")
+    out.metric(Validation(step=10, val_loss=1.5, train_time_s=1.0))
+    (out.run / name).unlink()
+    failed = out.checked(DONE)
+    assert (failed.status, failed.reason) == ("failed", f"its files changed while it ran ({name})")
+    assert out.finish(failed)
     assert not (out.run / "result.json").exists()
     finish(claimed(store))
     assert store.repair(SPEC.run_id)[1] is None
