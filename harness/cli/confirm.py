@@ -254,6 +254,7 @@ def confirmatory(
         keys["set"] = {**(keys.get("set") or {}), **fields}
     if arms:
         keys |= {"design": "explicit", "arms": chosen_arms(plan, arms)}
+        keys.pop("parents", None)  # of a chain
     scale = str(keys.get("scale", "gpt2"))
     if scale in (keys.get("at_scale") or {}):
         # what was explored at this scale is what is confirmed

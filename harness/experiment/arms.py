@@ -3,7 +3,7 @@
 Its `base`, `scale`, `set`, `changes`, `design` and `axes` say what they are.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -17,6 +17,7 @@ from harness.experiment.axes import Point, arm_name, at_point, grid, read_axes
 from harness.experiment.changes import read_changes, read_fixed
 from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, NamedSets, most_changes
 from harness.experiment.file import ExperimentFile
+from harness.experiment.parents import read_parents
 from harness.experiment.values import check_values
 from harness.run.document import Fields
 
@@ -149,6 +150,23 @@ class Resolver:
         if self.device == "cpu":
             return tuple(listed)
         return ()
+
+    def parents(self, arms: Sequence[Arm]) -> Mapping[str, str]:
+        """Of a chain: arm -> the arm that it is held against."""
+        present = list(dict.fromkeys(arm.of for arm in arms))
+        return read_parents(self.file, self.design, present, self._listed(arms))
+
+    def _listed(self, arms: Sequence[Arm]) -> tuple[str, ...]:
+        """The arms of a chain as the file has them, those too that this machine leaves out."""
+        if self.design != CHAIN:
+            return ()
+        if "arms" in self.file.data:
+            return (BASELINE, *map(str, self._listed_arms()))
+        order = list(self.changes)
+        places = {f"+{name}": order.index(name) for name in self.absent}
+        for arm in arms:
+            places[arm.of] = order.index(arm.changes[-1]) if arm.changes else -1
+        return tuple(sorted(places, key=places.__getitem__))
 
     def _sets(self) -> Mapping[str, Changes]:
         """Arm name -> its changes."""

@@ -32,7 +32,6 @@ from harness.experiment.keys import (
     read_slope,
     read_target,
 )
-from harness.experiment.parents import read_parents
 from harness.provenance.redact import redact
 from harness.provenance.source import refuse_secrets_in
 from harness.run.document import Document, Fields
@@ -134,7 +133,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         departures=resolver.departures(),
         design=resolver.design,
         arms=arms,
-        parents=read_parents(file, resolver.design, list(dict.fromkeys(arm.of for arm in arms))),
+        parents=resolver.parents(arms),
         seeds=seeds,
         seeds_rule=rule,
         phases=read_phases(file),

@@ -193,7 +193,17 @@ def _merge_kept(theirs: Store, store: Store, run: Path, done: Merged) -> None:
 
 
 NOT_COPIED = ("owner.json", "progress.json", TOMBSTONE)
-SAME_QUESTION = ("arms", "baseline_config", "primary", "target", "margin", "confirm")
+SAME_QUESTION = (
+    "arms",
+    "parents",
+    "baseline_config",
+    "primary",
+    "target",
+    "margin",
+    "prior_noise",
+    "branch_at",
+    "confirm",
+)
 
 
 def _joined_plan(store: Store, source: Path, theirs: Plan) -> Plan:

@@ -6,8 +6,11 @@ import pytest
 import yaml
 
 from harness.__main__ import main
+from harness.cli.confirm import confirmatory
+from harness.corpora.index import prepare
 from harness.experiment.experiment import at_rates, load_experiment
 from harness.experiment.plan import plan_runs
+from harness.experiment.record import describe
 from harness.run.read import read_json
 
 MINI = """
@@ -63,6 +66,22 @@ def test_confirming_a_retuned_experiment_tunes_again_on_seeds_of_its_own(tmp_pat
     e = load_experiment(str(tmp_path / "mini.yaml"), device="cpu")
     assert e.grid is not None
     assert (e.seeds, e.grid.seeds) == ((3000, 3001), (1000, 1001))
+
+
+def test_one_arm_of_a_chain_is_confirmed_by_a_file_that_can_be_planned(tmp_path: Path) -> None:
+    explored = tmp_path / "mini.yaml"
+    explored.write_text(
+        MINI + "design: chain\nparents: {+post_embed_norm: baseline, +untied_head: baseline}\n"
+    )
+    prepare("stdlib")
+    e = load_experiment(str(explored), device="cpu")
+    plan = describe(e, plan_runs(e), before=None, command="ablate run")
+    data = yaml.safe_load(explored.read_text())
+    keys = confirmatory(data, {}, plan, ["+post_embed_norm"], seeds=3, margin=0.01)
+    written = tmp_path / "mini_confirm.yaml"
+    written.write_text(yaml.safe_dump(keys))
+    planned = plan_runs(load_experiment(str(written), device="cpu"))
+    assert {run.arm for run in planned} == {"baseline", "+post_embed_norm"}
 
 
 @pytest.mark.slow

@@ -95,6 +95,38 @@ def test_gpu_only_changes_are_left_out_without_cuda_alone(tmp_path: Path) -> Non
         load(tmp_path, text.replace("gpu_only: [cudnn]\n", ""))
 
 
+CHAIN = (
+    GOOD
+    + "  cudnn: r08.cudnn_attention\ngpu_only: [cudnn]\ndesign: chain\n"
+    + "arms: {a: [untied_head], b: [cudnn], c: [cudnn, untied_head], d: [post_embed_norm]}\n"
+)
+
+
+def test_a_parent_that_needs_cuda_leaves_its_place_to_its_own(tmp_path: Path) -> None:
+    text = CHAIN + "parents: {b: baseline, d: c, c: b}\n"
+    with_cuda = {"a": "baseline", "b": "baseline", "c": "b", "d": "c"}
+    assert load(tmp_path, text, device="cuda").parents == with_cuda
+    assert load(tmp_path, text).parents == {"a": "baseline", "d": "baseline"}
+    assert load(tmp_path, CHAIN).parents == {"a": "baseline", "d": "a"}
+    with pytest.raises(UserError, match="'e' is no arm; there is: baseline, a, b, c, d"):
+        load(tmp_path, CHAIN + "parents: {d: e}\n")
+
+
+def test_a_ladders_rung_that_needs_cuda_may_be_a_parent(tmp_path: Path) -> None:
+    text = GOOD.replace("changes:", "changes:\n  cudnn: r08.cudnn_attention")
+    text += "gpu_only: [cudnn]\ndesign: chain\nparents: {+post_embed_norm: +cudnn}\n"
+    expected = {"+untied_head": "baseline", "+post_embed_norm": "baseline"}
+    assert load(tmp_path, text).parents == expected
+
+
+def test_a_chain_has_no_axes_but_those_of_its_rates(tmp_path: Path) -> None:
+    text = GOOD + "design: chain\naxes: {optim.*_lr: [x0.5, x1, x2]}\n"
+    with pytest.raises(UserError, match=r"exp\.yaml:9: design chain and axes do not go together"):
+        load(tmp_path, text)
+    retuned = load(tmp_path, text + "estimand: retuned\n")
+    assert retuned.parents["+post_embed_norm"] == "+untied_head"
+
+
 NOISE = "prior_noise: {sd: 0.02, source: 38 runs of this scale}\n"
 
 

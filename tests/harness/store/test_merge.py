@@ -1,0 +1,38 @@
+"""Merging: two experiments of one name are one where they ask the same question, and refused where they do not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.store.merge import merge
+from harness.store.plans import folder
+from harness.store.store import Store
+from tests.report_fixtures import Arm, write_experiment
+
+ARMS = (Arm(name="base"), Arm(name="same", fields=(("model.untied_head", True),)))
+QUESTIONS: dict[str, tuple[Any, Any]] = {
+    "parents": ({"same": "base"}, {"same": "same"}),
+    "prior_noise": (None, {"sd": 0.0018, "source": "38 runs", "df": 4}),
+    "branch_at": (100, None),
+    "margin": (0.01, 0.02),
+    "confirm": (False, True),
+}
+
+
+def made(root: Path, **keys: Any) -> Path:
+    write_experiment(root, arms=ARMS, n_seeds=1)
+    path = folder(root, "split") / "experiment.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **keys}))
+    return root
+
+
+@pytest.mark.parametrize("key", QUESTIONS)
+def test_what_asks_something_else_is_another_experiment(key: str, tmp_path: Path) -> None:
+    ours, theirs = QUESTIONS[key]
+    here = Store.create(made(tmp_path / "here", **{key: ours}))
+    merge(made(tmp_path / "same", **{key: ours}), here)
+    with pytest.raises(UserError, match=f"'split' in .* has another {key} than in "):
+        merge(made(tmp_path / "there", **{key: theirs}), here)
