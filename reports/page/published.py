@@ -7,7 +7,7 @@ of loss over steps: a record's steps were tuned until its loss just met the targ
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.run.plan import Plan
@@ -89,29 +89,34 @@ class EvidenceRow(ArmRow):
     is_tuned: bool  # both step counts were tuned to the target loss
 
 
+def compared_rows(experiment: Experiment, outcome: Comparisons) -> Iterator[EvidenceRow]:
+    """The arms in the plan's order, each with the one that the page sets it against."""
+    plan = experiment.plan
+    is_tuned = experiment.name == "published/ladder"
+    first: Logged | None = None
+    above: Logged | None = None
+    for arm, logs in logged_arms(plan, outcome).items():
+        other = first
+        if plan.evidence == "above":
+            other = above
+        yield EvidenceRow(arm=arm, outcome=outcome, logs=logs, other=other, is_tuned=is_tuned)
+        first = first or logs
+        above = logs
+
+
 def evidence_rows(
     experiment: Experiment, outcome: Comparisons, css: Mapping[str, str]
 ) -> list[VerdictRow]:
     """One row per arm in the plan's order; css: of every arm."""
-    plan = experiment.plan
     rows = []
-    logged = logged_arms(plan, outcome)
-    is_tuned = experiment.name == "published/ladder"
-    first: Logged | None = None
-    above: Logged | None = None
-    for place, (arm, logs) in enumerate(logged.items()):
-        other = first
-        if plan.evidence == "above":
-            other = above
-        row = EvidenceRow(arm=arm, outcome=outcome, logs=logs, other=other, is_tuned=is_tuned)
+    for place, row in enumerate(compared_rows(experiment, outcome)):
         cells = []
         for heading in EVIDENCE_HEADINGS:
             cells.append(cell_of(heading.columns, row, heading.css))
+        of_arm = css[row.arm]
         rows.append(
-            VerdictRow(arm=arm, place=place, css=css[arm], baseline=place == 0, cells=cells)
+            VerdictRow(arm=row.arm, place=place, css=of_arm, baseline=place == 0, cells=cells)
         )
-        first = first or logs
-        above = logs
     return rows
 
 

@@ -11,16 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.analysis.arm_columns import ARM_COLUMNS, ArmColumn
+from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.arm_values import ArmRow
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons
 from reports.format import visible
-from reports.inputs.columns import Between
+from reports.inputs.columns import Between, Column
 from reports.inputs.experiment import Experiment
 from reports.inputs.export import as_text
 from reports.latex import escaped
 from reports.page.cells import VerdictCell
+from reports.page.published import EVIDENCE_HEADINGS, compared_rows
 from reports.page.verdicts import VerdictRow
 from reports.page.view import evidence_of, verdicts_of
 from reports.paper.latex import latex_table
@@ -42,6 +43,14 @@ OF_KEY = {  # statistics that are of no metric, or several values
     "learning.percent": ("gain_learning_percent",),
     "systems.percent": ("gain_systems_percent",),
     "gain.seconds": ("gain_learning_s", "gain_systems_s"),
+    "evidence.step": ("delta_step_time_ms",),
+}
+AS_COMPARED = {  # a statistic of published evidence -> that of a comparison whose name it has
+    "evidence.loss": "val_loss.effect",
+    "evidence.loss_interval": "val_loss.interval",
+    "evidence.step_ratio": "step_ms.effect",
+    "evidence.time": "train_time_s.effect",
+    "evidence.time_interval": "train_time_s.interval",
 }
 WORDS = ("target.reason", "target.extrapolated", "gain.none")
 
@@ -138,11 +147,14 @@ def csv_text(table: PaperTable) -> str:
     arms, verdicts = [], []
     for row in table.rows:
         arms.append(as_text(visible(row.arm)))
-        verdicts += [part.text for part in row.cells[0].parts if part.key == "verdict"]
-    filled: dict[str, Sequence[Any]] = {"arm": arms, "verdict": verdicts}
-    for column in ARM_COLUMNS:
-        if column.format and column.head in table.heads and column.key not in WORDS:
-            filled |= numbers_below(column, table, unit)
+        said = [part.text for part in row.cells[0].parts if part.key == "verdict"]
+        verdicts.append("".join(said))
+    filled: dict[str, Sequence[Any]] = {"arm": arms}
+    if any(verdicts):  # published evidence is not judged
+        filled["verdict"] = verdicts
+    columns, rows = statistics_of(table)
+    for column in columns:
+        filled |= numbers_below(column, rows, unit)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(filled)
@@ -150,10 +162,23 @@ def csv_text(table: PaperTable) -> str:
     return file.getvalue().removesuffix("\n")
 
 
-def numbers_below(column: ArmColumn, table: PaperTable, unit: str) -> dict[str, list[float | None]]:
+def statistics_of(table: PaperTable) -> tuple[Sequence[Column[Any]], Sequence[ArmRow]]:
+    """The declared statistics below the headings, and the rows that have them."""
+    if table.experiment.plan.evidence:
+        columns = [column for heading in EVIDENCE_HEADINGS for column in heading.columns]
+        return columns, [*compared_rows(table.experiment, table.outcome)]
+    printed = []
+    for column in ARM_COLUMNS:
+        if column.format and column.head in table.heads and column.key not in WORDS:
+            printed.append(column)
+    return printed, [ArmRow(arm=row.arm, outcome=table.outcome) for row in table.rows]
+
+
+def numbers_below(
+    column: Column[Any], rows: Sequence[ArmRow], unit: str
+) -> dict[str, list[float | None]]:
     """Name -> a statistic's number of every row, where any row has one; unit: of a loss."""
     names = column_names(column, unit)
-    rows = [ArmRow(arm=row.arm, outcome=table.outcome) for row in table.rows]
     numbers = [plain_numbers(column, row, len(names)) for row in rows]
     by_name = {}
     for name, of_rows in zip(names, zip(*numbers, strict=True), strict=True):
@@ -162,11 +187,11 @@ def numbers_below(column: ArmColumn, table: PaperTable, unit: str) -> dict[str, 
     return by_name
 
 
-def column_names(column: ArmColumn, unit: str) -> tuple[str, ...]:
+def column_names(column: Column[Any], unit: str) -> tuple[str, ...]:
     """What a statistic's numbers are called, with their unit; unit: of a loss."""
     if column.key in OF_KEY:
         return OF_KEY[column.key]
-    metric, _, what = column.key.rpartition(".")
+    metric, _, what = AS_COMPARED.get(column.key, column.key).rpartition(".")
     prefix = "delta_"
     if metric.startswith("own_"):
         prefix, metric = "own_part_", metric.removeprefix("own_")
@@ -181,7 +206,7 @@ def column_names(column: ArmColumn, unit: str) -> tuple[str, ...]:
     }[what]
 
 
-def plain_numbers(column: ArmColumn, row: ArmRow, n: int) -> list[float | None]:
+def plain_numbers(column: Column[Any], row: ArmRow, n: int) -> list[float | None]:
     """The numbers of a statistic, n of them; None for each that is not known."""
     value = column.of(row)
     if value is None:
@@ -191,6 +216,8 @@ def plain_numbers(column: ArmColumn, row: ArmRow, n: int) -> list[float | None]:
         parts = list(value)
     numbers: list[float | None] = []
     for part in parts:
+        if isinstance(part, str):  # says a number in words
+            continue
         numbers += list(part) if isinstance(part, Between) else [part]
     if "percent}" not in column.format:
         return numbers

@@ -14,6 +14,7 @@ from harness.__main__ import main
 from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.compare import compare_all
 from reports.inputs.load import load
+from reports.inputs.published_experiments import published_experiment
 from reports.latex import escaped
 from reports.page.write import render
 from reports.paper.table import OF_KEY, PAPER_FORMATS, WORDS, PaperTable, column_names
@@ -29,6 +30,8 @@ HOW = {
 }
 
 ON_PAGE = "trouble"
+WITH_ENDS = "ladder"  # its page has intervals of losses and step times
+PUBLISHED = ("ladder", "r09_ladder", "optimizers_on_r07")
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +68,22 @@ def test_markdown_prints_every_number_of_the_pages_table(tables, page):
                 assert part.text in said, key
 
 
-def test_csv_has_the_numbers_that_the_page_carries_with_their_units(tables, page):
-    table = tables[ON_PAGE]
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        (ON_PAGE, {"val_loss.mean"}),
+        (WITH_ENDS, {"val_loss.mean", "val_loss.interval", "step_ms.effect"}),
+    ],
+)
+def test_csv_has_the_numbers_that_the_page_carries_with_their_units(tables, name, seen):
+    table = tables[name]
+    page = read_page(render([table.experiment]))
     rows = rows_of(PAPER_FORMATS["csv"](table))
     assert [row["verdict"] for row in rows] == [
         page.verdicts[0, row.place]["verdict"].text for row in table.rows
     ]
-    for row, printed in zip(rows, table.rows):
+    assert seen <= {key for row in table.rows for key in page.verdicts[0, row.place]}
+    for row, printed in zip(rows, table.rows, strict=True):
         parts = page.verdicts[0, printed.place]
         loss = parts.get("val_loss.mean")
         if loss is not None:
@@ -79,11 +91,34 @@ def test_csv_has_the_numbers_that_the_page_carries_with_their_units(tables, page
         delta, time = parts.get("val_loss.interval"), parts.get("step_ms.effect")
         if delta is not None:
             ends = row["delta_val_loss_low_nats_per_byte"], row["delta_val_loss_high_nats_per_byte"]
-            assert [float(end) for end in ends] == pytest.approx(delta.values, rel=1e-5)
+            assert [float(end) for end in ends] == pytest.approx(delta.values, rel=1e-5, abs=1e-7)
         if time is not None:
             shown = float(row["delta_step_time_percent"])
             assert shown == pytest.approx(100 * time.values[0], rel=1e-5)
         assert int(row["n_finished"]) == parts["n.finished"].values[0]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_evidence_is_printed_in_every_format_as_its_page_compares_it(name):
+    experiment = published_experiment(name)
+    table = PaperTable.of(experiment, compare_all(experiment))
+    printed = {kind: write(table) for kind, write in PAPER_FORMATS.items()}
+    assert len(printed["markdown"].splitlines()) == 2 + len(table.rows)
+    assert printed["latex"].count(r"\tabularnewline") == len(table.rows)
+    rows, n_compared = rows_of(printed["csv"]), 0
+    assert "verdict" not in rows[0]  # nothing is judged
+    for row, of_page in zip(rows, table.rows, strict=True):
+        carried = {part.key: part.v for cell in of_page.cells for part in cell.parts}
+        assert float(row["val_loss_nats_per_token"]) == pytest.approx(carried["val_loss.mean"])
+        if "evidence.loss_interval" not in carried:
+            continue
+        n_compared += 1
+        ends = row["delta_val_loss_low_nats_per_token"], row["delta_val_loss_high_nats_per_token"]
+        of_interval = [float(end) for end in carried["evidence.loss_interval"].split(",")]
+        assert [float(end) for end in ends] == pytest.approx(of_interval, abs=1e-8)
+        step = float(row["delta_step_time_percent"]) / 100
+        assert step == pytest.approx(carried["evidence.step_ratio"], abs=1e-8)
+    assert n_compared == len(rows) - 1
 
 
 def test_every_statistic_of_the_page_has_a_name_of_its_own_with_a_unit():
