@@ -5,14 +5,17 @@ arm's mean losses has its lowest point where its slope is zero. For each place x
 a contrast of the arm's points, judged as shares are (reports/analysis/attribution.py: the larger
 error of the two-way model, or the t-mixture where a page needs sequences); the places whose slope
 is not told apart from zero are the interval. That is bounded where the curvature is told apart
-from zero, else the place is not resolved. With more axes than one the losses are averaged over the
-points of the others. Bonferroni over arms and axes. The error is that of the noise alone: how far
-a loss is from a quadratic is not in it.
+from zero, else the place is not resolved. That the loss is lowest at an end of the grid is said
+where the slopes at both ends are told apart from zero with one sign, that there is no minimum where
+the curvature is told below zero, both at half the error rate. With more axes than one the losses
+are averaged over the points of the others. Bonferroni over arms and axes, and over the family that
+the results folder remembers. The error is that of the noise alone: how far a loss is from a
+quadratic is not in it.
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -30,12 +33,17 @@ Ends = tuple[float, float]
 
 
 class Lowest(Enum):
-    """What the quadratic says of its lowest point."""
+    """What is told of the lowest point of the quadratic."""
 
     INSIDE = "inside the grid"
     FIRST = "at the first point of the grid or before it"
     LAST = "at the last point of the grid or beyond it"
     NOWHERE = "no minimum: the losses do not curve upwards"
+    UNTOLD = "not told apart from the noise: more seeds or a wider grid"
+    TOO_FEW = "too few whole points: a quadratic goes through three in one block"
+
+
+TOLD_AT_ONCE = (Lowest.FIRST, Lowest.LAST, Lowest.NOWHERE)  # and a place inside by its interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +85,7 @@ class Optimum:
     value: float | None  # of the axis, where it is inside the grid
     low: float | None  # None: beyond the grid, or where nothing is resolved
     high: float | None
-    is_resolved: bool  # whether there is an interval
+    is_resolved: bool  # whether the runs tell it apart from the noise
     n_blocks: int
     left_out: tuple[str, ...]  # points at which not every run finished
 
@@ -88,15 +96,18 @@ def number_of(word: str) -> float:
 
 
 def optima(experiment: Experiment, *, level: float = 0.95) -> list[Optimum]:
-    """One for every arm of the design and every axis of three points, the baseline first.
+    """One for every arm of the design and every axis, the baseline first.
 
-    [] without such an axis, or before an arm has finished at three points of it."""
+    [] without an axis, or before a run has an outcome."""
     plan = experiment.plan
     if not plan.axes or experiment.memory.lost:
         return []
     use = samples.usable(experiment)
     losses = samples.of_role(use.runs, "loss")
     losses = samples.at_budget(losses, samples.shared_budget(losses, use.arms))
+    if not len(losses):
+        return []
+    level = experiment.memory.level(level, len(plan.arms) - 1)
     of_design: dict[str, list[PlanArm]] = {plan.by_arm[plan.baseline].of: []}
     for arm in plan.arms:
         of_design.setdefault(arm.of, []).append(arm)
@@ -107,9 +118,8 @@ def optima(experiment: Experiment, *, level: float = 0.95) -> list[Optimum]:
             asked.append((axis, arms, whole))
     anytime, found = samples.watched(experiment), []
     for axis, arms, whole in asked:
-        optimum = _optimum(losses, axis, (arms, whole), (1 - level) / len(asked), anytime=anytime)
-        if optimum is not None:
-            found.append(optimum)
+        alpha = (1 - level) / len(asked)
+        found.append(_optimum(losses, axis, (arms, whole), alpha, anytime=anytime))
     return found
 
 
@@ -126,7 +136,7 @@ def _optimum(
     alpha: float,
     *,
     anytime: bool,
-) -> Optimum | None:
+) -> Optimum:
     """Of an arm along an axis; of_arm: its points, and those whose runs have all finished.
 
     With several axes the losses are those at the points of the others that every point of this
@@ -136,21 +146,21 @@ def _optimum(
     for arm in whole:
         by_point.setdefault(arm.point[name], {})[others_of(arm, name)] = arm.name
     words = sorted(by_point, key=number_of)
-    if len(words) < LEAST_POINTS:
-        return None
-    shared = set.intersection(*map(set, by_point.values()))
-    if not shared:
-        return None
+    shared = set.intersection(*map(set, by_point.values())) if by_point else set()
     points = []
     for word in words:
         points.append({others: by_point[word][others] for others in sorted(shared)})
-    y = _losses_along(losses, points)
-    if not len(y):
-        return None
-    axis = GridAxis(name=name, words=tuple(words))
-    found = lowest(y, axis.places, alpha, anytime=anytime)
     left_out = _left_out(name, arms, (words, shared))
-    return _told(axis, arms[0].of, found, len(y), left_out)
+    y = np.empty((0, len(words), 1))
+    if len(words) >= LEAST_POINTS and shared:
+        y = _losses_along(losses, points)
+    if not len(y):
+        planned = sorted({arm.point[name] for arm in arms}, key=number_of)
+        axis = GridAxis(name=name, words=tuple(planned))
+        return _optimum_of(axis, arms[0].of, (Lowest.TOO_FEW, None, None), 0, left_out)
+    axis = GridAxis(name=name, words=tuple(words))
+    found = told(Slopes(losses=y, places=axis.places, alpha=alpha, anytime=anytime))
+    return _optimum_of(axis, arms[0].of, found, len(y), left_out)
 
 
 def _left_out(
@@ -193,34 +203,71 @@ def slope_weights(places: Array, x: float) -> Array:
     return weights
 
 
-def lowest(
-    losses: Array, places: Array, alpha: float, *, anytime: bool = False
-) -> tuple[float | None, Ends | None]:
+@dataclass(frozen=True, kw_only=True)
+class Slopes:
+    """The slopes of the quadratic through losses (n, k, others) in complete blocks."""
+
+    losses: Array
+    places: Array  # (k,)
+    alpha: float
+    anytime: bool = False
+
+    def at(self, x: float) -> Share:
+        return self._judged(slope_weights(self.places, x))
+
+    @property
+    def curvature(self) -> Share:
+        """What a slope grows by over one unit of the scale."""
+        return self._judged(slope_weights(self.places, 1.0) - slope_weights(self.places, 0.0))
+
+    def _judged(self, weights: Array) -> Share:
+        n, k, others = self.losses.shape
+        y = self.losses.reshape(n, k * others)
+        of_points = np.repeat(weights / others, others)
+        return contrast_of(y, of_points, self.alpha, anytime=self.anytime)
+
+
+def sign_of(share: Share) -> int:
+    """Where it is told apart from zero, else 0."""
+    if share.low is None or share.high is None:
+        return 0
+    return (share.low > 0) - (share.high < 0)
+
+
+def told(slopes: Slopes) -> tuple[Lowest, float | None, Ends | None]:
+    """(what is told of the lowest point, its place inside the points, its interval's ends)."""
+    first, last = float(slopes.places.min()), float(slopes.places.max())
+    place, ends = lowest(slopes)
+    if place is not None and first <= place <= last:
+        return Lowest.INSIDE, place, ends
+    strict = replace(slopes, alpha=slopes.alpha / 2)  # the other half is that of the interval
+    signs = {sign_of(strict.at(first)), sign_of(strict.at(last))}
+    where = Lowest.UNTOLD
+    if signs == {1}:
+        where = Lowest.FIRST
+    elif signs == {-1}:
+        where = Lowest.LAST
+    elif sign_of(strict.curvature) < 0:
+        where = Lowest.NOWHERE
+    return where, None, None
+
+
+def lowest(slopes: Slopes) -> tuple[float | None, Ends | None]:
     """(the place of the lowest point, the interval's ends inside the points' range).
 
-    losses: (n, k, others) in complete blocks; places: (k,). None where the quadratic has no lowest
-    point; no ends where its curvature is not told apart from zero, or that place is beyond the
-    points; an end beyond them is infinite."""
-    n, k, others = losses.shape
-    y = losses.reshape(n, k * others)
-
-    def slope_at(x: float) -> Share:
-        weights = np.repeat(slope_weights(places, x) / others, others)
-        return contrast_of(y, weights, alpha, anytime=anytime)
-
-    first, last = float(places.min()), float(places.max())
-    before, behind = slope_at(first).value, slope_at(last).value
+    None where the quadratic has no lowest point; no ends where its curvature is not told apart from
+    zero, or that place is beyond the points; an end beyond them is infinite."""
+    first, last = float(slopes.places.min()), float(slopes.places.max())
+    before, behind = slopes.at(first).value, slopes.at(last).value
     if not behind > before:
         return None, None
     place = first - before * (last - first) / (behind - before)
-    curves = np.repeat((slope_weights(places, 1.0) - slope_weights(places, 0.0)) / others, others)
-    curvature = contrast_of(y, curves, alpha, anytime=anytime)
-    if curvature.low is None or curvature.low <= 0 or not first <= place <= last:
+    if sign_of(slopes.curvature) <= 0 or not first <= place <= last:
         return place, None
 
     def beyond(x: float) -> float:
         """Above zero where the slope is told apart from zero."""
-        slope = slope_at(x)
+        slope = slopes.at(x)
         if slope.low is None or slope.high is None:
             return -math.inf
         return max(slope.low, -slope.high)
@@ -232,32 +279,23 @@ def lowest(
     return place, (ends[0], ends[1])
 
 
-def _told(
+def _optimum_of(
     axis: GridAxis,
     arm: str,
-    found: tuple[float | None, Ends | None],
+    found: tuple[Lowest, float | None, Ends | None],
     n: int,
     left_out: tuple[str, ...],
 ) -> Optimum:
-    """found: the place of the lowest point, and its ends."""
-    place, ends = found
-    first, last = axis.places[0], axis.places[-1]
-    where = Lowest.INSIDE
-    if place is None:
-        where = Lowest.NOWHERE
-    elif place < first:
-        where = Lowest.FIRST
-    elif place > last:
-        where = Lowest.LAST
-    low, high = None, None
+    """found: what is told, the place, and its ends."""
+    where, place, ends = found
+    value, low, high = None, None, None
+    if place is not None:
+        value = axis.value_at(place)
     if ends is not None:
         if math.isfinite(ends[0]):
             low = axis.value_at(ends[0])
         if math.isfinite(ends[1]):
             high = axis.value_at(ends[1])
-    value = None
-    if place is not None and where is Lowest.INSIDE:
-        value = axis.value_at(place)
     return Optimum(
         arm=arm,
         axis=axis,
@@ -265,7 +303,7 @@ def _told(
         value=value,
         low=low,
         high=high,
-        is_resolved=ends is not None,
+        is_resolved=ends is not None or where in TOLD_AT_ONCE,
         n_blocks=n,
         left_out=left_out,
     )

@@ -32,9 +32,10 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
         if shares:
             sentences.append(shares)
     found = optima(experiment)
-    if found:
+    along_axes = optimum_answer(found)
+    if along_axes:
         is_decided = is_decided or any(optimum.is_resolved for optimum in found)
-        sentences.append(optimum_answer(found))
+        sentences.append(along_axes)
     sentences.append(sentence_on(outcome, outcome.primary, unit))
     if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
         sentences.append(sentence_on(outcome, "heldout_loss", unit))

@@ -16,10 +16,21 @@ def axis_words(axis: GridAxis, value: float) -> str:
     return f"{mark}{significant(settled(value), PLACE_DIGITS)}"
 
 
+PREDICATES = {  # of the loss along an axis, where no place is told
+    Lowest.NOWHERE: "has no lowest point",
+    Lowest.UNTOLD: "has a lowest point that is not resolved",
+    Lowest.TOO_FEW: "has too few whole points",
+}
+
+
 def place_words(o: Optimum) -> str:
-    """The place with its interval."""
+    """The place with its interval, or that there is none."""
     if o.where is Lowest.NOWHERE:
-        return "nowhere inside the grid"
+        return "no lowest point"
+    if o.where is Lowest.UNTOLD:
+        return "not resolved"
+    if o.where is Lowest.TOO_FEW:
+        return "too few points"
     if o.value is None:
         end = o.axis.words[0] if o.where is Lowest.FIRST else o.axis.words[-1]
         return f"{end} or beyond"
@@ -35,16 +46,33 @@ def place_words(o: Optimum) -> str:
 
 
 def optimum_answer(found: Sequence[Optimum]) -> str:
-    """The headline of an axis: where every arm's loss is lowest; '' before there is."""
-    of_axes: dict[str, list[str]] = {}
+    """The headline of an axis: where every arm's loss is lowest; '' before that can be said."""
+    of_axes: dict[str, list[Optimum]] = {}
     for optimum in found:
-        of_axes.setdefault(optimum.axis.name, []).append(
-            f"{place_words(optimum)} for {optimum.arm}"
-        )
+        of_axes.setdefault(optimum.axis.name, []).append(optimum)
     sentences = []
-    for axis, places in of_axes.items():
-        listed = ", ".join(places[:NAMED_PLACES])
-        if len(places) > NAMED_PLACES:
-            listed += f" and {len(places) - NAMED_PLACES} more"
-        sentences.append(f"The loss along {axis} is lowest at {listed}.")
+    for axis, of_arms in of_axes.items():
+        if any(o.where is not Lowest.TOO_FEW for o in of_arms):
+            sentences.append(f"The loss along {axis} {'; '.join(clauses_of(of_arms))}.")
     return " ".join(sentences)
+
+
+def clauses_of(of_arms: Sequence[Optimum]) -> list[str]:
+    """What is said of the arms along one axis: their places, then those without one."""
+    places = [f"{place_words(o)} for {o.arm}" for o in of_arms if o.where not in PREDICATES]
+    clauses = []
+    if places:
+        clauses.append(f"is lowest at {listed(places)}")
+    for where, predicate in PREDICATES.items():
+        arms = [o.arm for o in of_arms if o.where is where]
+        if arms:
+            clauses.append(f"{predicate} for {listed(arms)}")
+    return clauses
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    text = ", ".join(names[:NAMED_PLACES])
+    if len(names) > NAMED_PLACES:
+        text += f" and {len(names) - NAMED_PLACES} more"
+    return text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from harness.run.document import Document
 from harness.run.plan import Plan
 from reports.analysis.attribution import Attribution, Share, attributions
-from reports.analysis.optimum import Optimum, optima
+from reports.analysis.optimum import Lowest, Optimum, optima
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity, sensitivities
 from reports.format import interval, show
@@ -109,8 +109,11 @@ def optimum_table(found: Sequence[Optimum]) -> Study:
             what += ", but the curvature is not told apart from zero: more seeds or a wider grid"
         if o.left_out:
             what += f"; without {', '.join(o.left_out)}, where not every run finished"
+        carried = None
+        if o.where is not Lowest.TOO_FEW:
+            carried = ",".join(map(carried_end, (o.value, o.low, o.high)))
         cells = [
-            TableCell(text=place_words(o), v=",".join(map(carried_end, (o.value, o.low, o.high)))),
+            TableCell(text=place_words(o), v=carried),
             TableCell(text=what),
             TableCell(text=str(o.n_blocks), css="num"),
         ]

@@ -20,12 +20,18 @@ CLOSER = 1e-3  # of a half width
 
 
 def check_optima(
-    page: Page, index: int, plan: Embedded, rows: Sequence[Row], *, anytime: bool
+    page: Page,
+    index: int,
+    plan: Embedded,
+    rows: Sequence[Row],
+    *,
+    raised: float,
+    anytime: bool,
 ) -> Iterator[str]:
     """Sentences on places that are printed otherwise than the rows give.
 
-    rows: compared ones of the loss. index: of the experiment on the page. anytime: it shows
-    sequences.
+    rows: compared ones of the loss. index: of the experiment on the page. raised: by how much the
+    family of the results folder is larger than the experiment. anytime: it shows sequences.
     """
     printed = [numbers(v) for k, v in page.carried.items() if k[:2] == (index, "optimum")]
     found = [fit for fit in fitted(plan, rows)]
@@ -33,6 +39,7 @@ def check_optima(
         if plan.get("axes") and (printed or found):
             yield f"{len(printed)} lowest places are printed but the rows give {len(found)}"
         return
+    m = len(found) * raised
     for (who, places, y), (value, *ends) in zip(found, printed, strict=True):
         logarithmic = places[0] == "log"
         x = np.array(places[1:], float)
@@ -42,7 +49,7 @@ def check_optima(
         if anytime:
             continue
         for end in ends:
-            if end is not None and is_too_close(y, x, on_axis(end, logarithmic), len(found)):
+            if end is not None and is_too_close(y, x, on_axis(end, logarithmic), m):
                 yield f"{who}: the end {end:g} of the lowest place is closer than its error gives"
 
 
@@ -55,7 +62,7 @@ def on_axis(value: float, logarithmic: bool) -> float:
     return math.log(value) if logarithmic else value
 
 
-def is_too_close(y: Any, x: Any, end: float, m: int) -> bool:
+def is_too_close(y: Any, x: Any, end: float, m: float) -> bool:
     """Whether the slope at an end is told from zero less than Student's t asks.
 
     y: losses (n, k); m: of the family."""

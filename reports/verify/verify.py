@@ -111,7 +111,7 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
                 metric, compared, printed, plan, raised=raised, anytime=anytime
             )
             if metric == "val_loss":
-                yield from check_optima(page, index, plan, compared, anytime=anytime)
+                yield from check_optima(page, index, plan, compared, raised=raised, anytime=anytime)
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)

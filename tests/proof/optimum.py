@@ -11,6 +11,7 @@ from tests.proof.row import AT_MOST, SIZES, Row
 PLACE = 0.3  # of the lowest point, on the logarithmic scale of factors from one half to two
 CURVATURES = {"well curved": 8.0, "hardly curved": 1.0}  # sd per squared unit
 KIND = "lowest point along an axis"
+FLAT = "no lowest point along an axis"
 
 
 def grid_of(k: int) -> np.ndarray:
@@ -55,3 +56,32 @@ def each(y_RNK: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     resolved = curvature > contrast_half(y_RNK, curves, 0.05)
     resolved &= (lowest >= places[0]) & (lowest <= places[-1])
     return np.abs(means @ at) <= contrast_half(y_RNK, at, 0.05), resolved
+
+
+def flat_axes(r: int) -> Iterator[Row]:
+    """Losses that are the same at every point: how often a page says all the same where they are lowest."""
+    r = min(50 * r, AT_MOST // 2)
+    for k in (3, 5):
+        last = np.ones(k)
+        last[-1] = 2.0
+        for n in SIZES:
+            for noise, sd in (("equal", np.ones(k)), ("last point 2 x", last)):
+                n_claims = 0
+                for rng, size in chunks([31, k, n, len(noise)], r, k * n):
+                    y = sd * rng.normal(size=(size, n, k)) + rng.normal(size=(size, n, 1))
+                    n_claims += int(claims(y, grid_of(k)).sum())
+                yield Row(kind=f"{FLAT}, {k} points", n=str(n), noise=noise, replications=r,
+                          family_error=n_claims / r)  # fmt: skip
+
+
+def claims(y_RNK: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Whether a place, an end or that there is none is told without a doubt, (R,)."""
+
+    def sign(weights: np.ndarray) -> np.ndarray:
+        value = y_RNK.mean(1) @ weights
+        return np.sign(value) * (np.abs(value) > contrast_half(y_RNK, weights, 0.025))
+
+    _, resolved = each(y_RNK, places)
+    first, last = (sign(slope_weights(places, x)) for x in (places[0], places[-1]))
+    curves = slope_weights(places, 1.0) - slope_weights(places, 0.0)
+    return resolved | (first * last > 0) | (sign(curves) < 0)

@@ -25,7 +25,7 @@ from tests.proof.missing import missing
 from tests.proof.moderated import moderated
 from tests.proof.next_step import next_steps
 from tests.proof.nodes import nodes
-from tests.proof.optimum import lowest_points
+from tests.proof.optimum import flat_axes, lowest_points
 from tests.proof.patterns import far_noise, power_by_n
 from tests.proof.repetitions import repetitions
 from tests.proof.row import AT_MOST, BEYOND, SIZES, Row
@@ -354,6 +354,7 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
 
 
 PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
-    families, far_noise, power_by_n, moderated, next_steps, missing, unblocked, axes, lowest_points, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
+    families, far_noise, power_by_n, moderated, next_steps, missing, unblocked, axes, lowest_points,
+    flat_axes, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
     anytime_shares, diverged, repetitions, packed, published_deltas, descriptions,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from reports.stats.simultaneous import max_t_quantile
 from tests.proof.__main__ import DOCS, table, written_rows
 from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
 from tests.proof.missing import PATTERNS, errors_of, missing_analysis, with_holes
-from tests.proof.optimum import CURVATURES, KIND
+from tests.proof.optimum import CURVATURES, FLAT, KIND
 from tests.proof.patterns import STEPS
 from tests.proof.repetitions import FALSE, verdicts
 from tests.proof.row import Row, falls
@@ -161,6 +161,7 @@ ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
     *FAMILIES, *(f"{kind}, anytime-valid" for kind in FAMILIES), "Shapley share of steps", "Shapley share of seconds",
     "difference, 4 arms, noise far from equal", "difference, 15 arms, noise far from equal",
     "difference, 2 arms at 3 points of an axis", "noise floor", *LOWEST,
+    f"{FLAT}, 3 points", f"{FLAT}, 5 points",
     "two phases 'verified' at the margin", "difference, simultaneous over 3 arms",
     "difference, simultaneous over 15 arms", "difference, 1 arm, moderated variance",
     *FALSE, "'reproduced', the published effect, of 12 of its standard errors",
