@@ -159,7 +159,7 @@ def _optimum(
         axis = GridAxis(name=name, words=tuple(planned))
         return _optimum_of(axis, arms[0].of, (Lowest.TOO_FEW, None, None), 0, left_out)
     axis = GridAxis(name=name, words=tuple(words))
-    found = told(Slopes(losses=y, places=axis.places, alpha=alpha, anytime=anytime))
+    found = lowest_told(Slopes(losses=y, places=axis.places, alpha=alpha, anytime=anytime))
     return _optimum_of(axis, arms[0].of, found, len(y), left_out)
 
 
@@ -234,7 +234,7 @@ def sign_of(share: Share) -> int:
     return (share.low > 0) - (share.high < 0)
 
 
-def told(slopes: Slopes) -> tuple[Lowest, float | None, Ends | None]:
+def lowest_told(slopes: Slopes) -> tuple[Lowest, float | None, Ends | None]:
     """(what is told of the lowest point, its place inside the points, its interval's ends)."""
     first, last = float(slopes.places.min()), float(slopes.places.max())
     place, ends = lowest(slopes)

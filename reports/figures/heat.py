@@ -8,6 +8,7 @@ import pandas as pd
 
 from harness.run.plan import Plan
 from reports.figures.base import (
+    CHAR_PX,
     MAX_NAMED,
     WIDE,
     Drawing,
@@ -22,7 +23,8 @@ from reports.stats.digits import kept, pixel
 ROW_NAMES, PANEL_GAP = 64, 28  # px: the names of rows beside the cells; between panels
 TITLE, HEAD_ROW, FOOT = 18, 20, 24  # px: an arm's name, the columns' names, the axis's
 CELL_HEIGHT, MOST_WIDE = 44, 96  # px
-MOST_COLUMNS = 8  # beyond which numbers do not fit their cells
+MOST_COLUMNS = 8  # beyond which numbers do not fit the cells of a wide drawing
+TIGHT = 9.5 / 12  # what stands below a number is smaller (report.css)
 DARKEST = 0.5  # the share of colour in the lowest cell, on which ink is read
 
 
@@ -105,11 +107,14 @@ class HeatMap:
         place = f'x="{pixel(x + 1)}" y="{pixel(y + 1)}"'
         size = f'width="{pixel(side - 2)}" height="{CELL_HEIGHT - 2}"'
         middle = x + side / 2
-        return [
-            mark(f'rect {place} {size} fill-opacity="{shade:.3f}"', css="heat"),
-            text(middle, y + 19, show(cell.loss, "loss"), anchor="middle", css=css),
-            text(middle, y + 34, cell.below, anchor="middle", css="label plain tight"),
-        ]
+        number = show(cell.loss, "loss")
+        tip = f"{number}, {cell.below}"
+        drawn = [mark(f'rect {place} {size} fill-opacity="{shade:.3f}"', tip=tip, css="heat")]
+        if len(number) * CHAR_PX <= side:
+            drawn.append(text(middle, y + 19, number, anchor="middle", css=css))
+        if len(cell.below) * CHAR_PX * TIGHT <= side:
+            drawn.append(text(middle, y + 34, cell.below, anchor="middle", css="label plain tight"))
+        return drawn
 
 
 def heat_map(runs: pd.DataFrame, plan: Plan, *, unit: str) -> Figure | None:
@@ -139,7 +144,8 @@ def heat_map(runs: pd.DataFrame, plan: Plan, *, unit: str) -> Figure | None:
         title="Loss over both axes",
         caption=f"Mean final validation loss in {unit} at every point of the grid, and the finished"
         " runs below it; the darker a cell, the lower the loss among those of its arm, the lowest"
-        " in bold. The darkest cell is the lowest of noisy means: see where the loss is lowest.",
+        " in bold; a number wider than its cell stands in the data alone. The darkest cell is the"
+        " lowest of noisy means: see where the loss is lowest.",
         alt=f"Heat map of mean loss, {down} down and {across} across. "
         + "; ".join(lowest_words(arm, grid) for arm, grid in [*grids.items()][:MAX_NAMED]),
         columns=("arm", down, across, "mean_val_loss", "n_finished", "n_diverged"),

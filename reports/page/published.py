@@ -89,7 +89,7 @@ class EvidenceRow(ArmRow):
     is_tuned: bool  # both step counts were tuned to the target loss
 
 
-def compared_rows(experiment: Experiment, outcome: Comparisons) -> Iterator[EvidenceRow]:
+def rows_as_compared(experiment: Experiment, outcome: Comparisons) -> Iterator[EvidenceRow]:
     """The arms in the plan's order, each with the one that the page sets it against."""
     plan = experiment.plan
     is_tuned = experiment.name == "published/ladder"
@@ -109,7 +109,7 @@ def evidence_rows(
 ) -> list[VerdictRow]:
     """One row per arm in the plan's order; css: of every arm."""
     rows = []
-    for place, row in enumerate(compared_rows(experiment, outcome)):
+    for place, row in enumerate(rows_as_compared(experiment, outcome)):
         cells = []
         for heading in EVIDENCE_HEADINGS:
             cells.append(cell_of(heading.columns, row, heading.css))

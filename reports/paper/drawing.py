@@ -135,14 +135,15 @@ class Pen:
         path = shape_of(element)
         if path is None:
             return
-        dashes = dashes_of(element.get("stroke-dasharray") or found.get("stroke-dasharray"))
+        dashes = element.get("stroke-dasharray") or found.get("stroke-dasharray")
+        width = pixels(found.get("stroke-width", "1"))
         fill_opacity = element.get("fill-opacity") or found.get("fill-opacity", "1")
         patch = PathPatch(
             path,
             facecolor=colour(found["fill"], opacity * float(fill_opacity)),
             edgecolor=colour(found["stroke"], opacity),
-            linewidth=pixels(found.get("stroke-width", "1")) * PT_PER_PX,
-            linestyle=dashes,
+            linewidth=width * PT_PER_PX,
+            linestyle=dashes_of(dashes, width),
             capstyle="butt",
             joinstyle=found.get("stroke-linejoin", "miter"),
         )
@@ -204,11 +205,14 @@ def pixels(value: str) -> float:
     return float(value.removesuffix("px"))
 
 
-def dashes_of(value: str | None) -> Any:
-    """A stroke-dasharray as matplotlib's: in widths of lines of one pixel."""
+def dashes_of(value: str | None, width: float) -> Any:
+    """A stroke-dasharray as matplotlib's, which has dashes in widths of their line.
+
+    width: of the line, in pixels.
+    """
     if not value:
         return "solid"
-    return 0, [float(length) * PT_PER_PX for length in value.split()]
+    return 0, [float(length) / width for length in value.split()]
 
 
 def shape_of(element: ET.Element) -> Path | None:

@@ -21,7 +21,7 @@ from reports.inputs.experiment import Experiment
 from reports.inputs.export import as_text
 from reports.latex import escaped
 from reports.page.cells import VerdictCell
-from reports.page.published import EVIDENCE_HEADINGS, compared_rows
+from reports.page.published import EVIDENCE_HEADINGS, rows_as_compared
 from reports.page.verdicts import VerdictRow
 from reports.page.view import evidence_of, verdicts_of
 from reports.paper.latex import latex_table
@@ -166,7 +166,7 @@ def statistics_of(table: PaperTable) -> tuple[Sequence[Column[Any]], Sequence[Ar
     """The declared statistics below the headings, and the rows that have them."""
     if table.experiment.plan.evidence:
         columns = [column for heading in EVIDENCE_HEADINGS for column in heading.columns]
-        return columns, [*compared_rows(table.experiment, table.outcome)]
+        return columns, [*rows_as_compared(table.experiment, table.outcome)]
     printed = []
     for column in ARM_COLUMNS:
         if column.format and column.head in table.heads and column.key not in WORDS:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from reports.analysis.compare import compare_all
-from reports.analysis.optimum import Lowest, Slopes, lowest, optima, slope_weights, told
-from reports.figures.heat import heat_map
+from reports.analysis.optimum import Lowest, Slopes, lowest, lowest_told, optima, slope_weights
+from reports.figures.base import CHAR_PX, NARROW, WIDE
+from reports.figures.heat import MOST_COLUMNS, TIGHT, HeatCell, HeatMap, heat_map
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
@@ -73,13 +74,13 @@ def test_losses_that_curve_downwards_have_no_lowest_point():
     hill = noise + np.array([0.0, 1.0, 0.0])[None, :, None]
     slopes = Slopes(losses=hill, places=np.log([0.5, 1.0, 2.0]), alpha=0.05)
     assert lowest(slopes) == (None, None)
-    assert told(slopes) == (Lowest.NOWHERE, None, None)
+    assert lowest_told(slopes) == (Lowest.NOWHERE, None, None)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_noise_alone_shows_is_not_said_without_a_doubt(seed):
     flat = np.random.default_rng(seed).normal(size=(3, 3, 1))
-    where, place, ends = told(Slopes(losses=flat, places=grid_of(3), alpha=0.05))
+    where, place, ends = lowest_told(Slopes(losses=flat, places=grid_of(3), alpha=0.05))
     assert ends is None
     assert where is Lowest.UNTOLD or (where is Lowest.INSIDE and place is not None)
 
@@ -187,7 +188,7 @@ def test_the_studys_claims_are_what_a_page_says_without_a_doubt(k):
     y = np.concatenate([shape + rng.normal(size=(4, 5, k)) for shape in shapes])
     claimed, found = claims(y, places), []
     for losses in y:
-        where, _, ends = told(Slopes(losses=losses[:, :, None], places=places, alpha=0.05))
+        where, _, ends = lowest_told(Slopes(losses=losses[:, :, None], places=places, alpha=0.05))
         found.append(ends is not None or where in (Lowest.FIRST, Lowest.LAST, Lowest.NOWHERE))
     assert found == claimed.tolist()
     assert 0 < sum(found) < len(found)
@@ -236,10 +237,29 @@ def test_the_heat_map_has_every_point_with_its_runs_and_its_lowest_in_bold(tmp_p
         drawn, _ = heat.draw(width)
         assert drawn.count("<rect") == 18
         assert drawn.count(">n 4<") == 17
-        assert drawn.count("n 3, 1 div.") == 1
+        assert drawn.count(">n 3, 1 div.<") == 1
         assert drawn.count('class="value plain"') == 2
         xs = [float(x) for x in re.findall(r'rect x="([\d.]+)"', drawn)]
         widths = [float(w) for w in re.findall(r'width="([\d.]+)"', drawn)]
         assert max(x + w for x, w in zip(xs, widths)) <= width
+    assert "data-tip" in drawn
     one = bowl(tmp_path / "one", {"base": 0.3})
     assert heat_map(one.runs, one.plan, unit="nats") is None
+
+
+@pytest.mark.parametrize("n", range(3, MOST_COLUMNS + 1))
+@pytest.mark.parametrize("width", [NARROW, WIDE])
+def test_no_number_of_the_heat_map_is_wider_than_its_cell(n, width):
+    words = [f"x{k}" for k in range(n)]
+    cells = {}
+    for row, column in itertools.product(words, words):
+        cells[row, column] = HeatCell(loss=1.5, n_finished=12, n_diverged=int(row == "x0"))
+    heat = HeatMap(axes=("a", "b"), rows=words, columns=words, arms={"base": cells}, unit="nats")
+    drawn, _ = heat.draw(width)
+    (side,) = {float(w) + 2 for w in re.findall(r'<rect [^>]*width="([\d.]+)"', drawn)}
+    found = re.findall(r'class="([^"]*plain[^"]*)">([^<]*)<', drawn)
+    for css, said in found:
+        assert len(said) * CHAR_PX * (TIGHT if "tight" in css else 1) <= side + 1, said
+    assert drawn.count('data-tip="1.5000, n 12') == n * n
+    is_wide_enough = width == WIDE or n <= 6
+    assert (sum(said == "1.5000" for _, said in found) == n * n) == is_wide_enough

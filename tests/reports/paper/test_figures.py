@@ -1,9 +1,11 @@
 """The page's figures as files: the same marks at the same places, in the page's colours, its texts as texts."""
 
+import io
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import matplotlib.figure
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
@@ -81,7 +83,29 @@ def test_marks_lie_where_the_page_has_them_in_its_colours():
     assert to_hex(grid.get_edgecolor()) == "#e8ebee"
     assert mean.get_path().vertices.tolist() == [[0, 1], [2, 3], [4, 5]]
     assert mean.get_linewidth() == pytest.approx(1.5)  # 2 px
-    assert mean.get_linestyle() != "solid"
+    assert dashes_in_px(mean) == pytest.approx([7, 3])
+
+
+def test_dashes_are_as_long_as_on_the_page_whatever_their_line_is_wide():
+    drawn = paper_figure(figure_of(line(1, 2, 30, 4, "target")), WIDE)
+    (target,) = patches(drawn)
+    assert target.get_linewidth() == pytest.approx(0.75)  # 1 px
+    assert dashes_in_px(target) == pytest.approx([4, 3])
+
+
+def dashes_in_px(patch: PathPatch) -> list[float]:
+    """The lengths of a stroke's dashes and gaps as they are written."""
+    figure, file = matplotlib.figure.Figure(), io.StringIO()
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    drawn = PathPatch(
+        patch.get_path(), linewidth=patch.get_linewidth(), linestyle=patch.get_linestyle()
+    )
+    axes.add_patch(drawn)
+    figure.savefig(file, format="svg")
+    found = re.search(r"stroke-dasharray: ([\d., ]+)", file.getvalue())
+    assert found is not None
+    return [float(length) / 0.75 for length in found[1].split(",")]
 
 
 def test_colours_of_arms_are_those_of_the_style_sheet_on_white_paper():
