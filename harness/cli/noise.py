@@ -1,6 +1,8 @@
 """The constants of noise, fitted again from imported runs."""
 
-from datetime import UTC, datetime
+import sys
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,15 +49,17 @@ def noise(
     from reports.inputs.noise import TRACK, benchmark_noise, noise_text
 
     was = benchmark_noise()
-    if experiment is not None:
-        rows = _imported(experiment, results)
-        said = source or f"{len(rows)} imported logs of {experiment}"
-    else:
-        rows = [row for row in published_runs(data or HISTORY) if row["track"] == TRACK]
-        said = source or was.source
-        if data is not None and source is None:  # what the file says is of the published figures
-            said = f"{len(rows)} runs of the tables of figures in {data}"
     try:
+        if until is not None:
+            date.fromisoformat(until)
+        if experiment is not None:
+            rows = _imported(experiment, results)
+            said = source or f"{len(rows)} imported logs of {experiment}"
+        else:
+            rows = [row for row in published_runs(data or HISTORY) if row["track"] == TRACK]
+            said = source or was.source
+            if data is not None and source is None:  # the file's words are of the published figures
+                said = f"{len(rows)} runs of the tables of figures in {data}"
         fit = fit_noise(
             rows,
             was,
@@ -63,6 +67,11 @@ def noise(
             date=datetime.now(UTC).date().isoformat(),
             source=said,
         )
+    except KeyError as error:
+        raise UserError(
+            f"{data or HISTORY}: its tables have no {error}: `ablate atlas CHECKOUT --data DIR`"
+            " writes them anew"
+        ) from None
     except ValueError as error:
         raise UserError(f"{experiment or data or HISTORY}: {error}") from None
     print_table(_pairs(fit))
@@ -93,6 +102,7 @@ def _pairs(fit: "NoiseFit") -> list[Cells]:
 def _imported(experiment: str, results: Path) -> list[dict[str, str]]:
     """The runs of imported logs as rows of figures."""
     from harness.foreign.history import runs_as_figures
+    from harness.run.results import examine
     from harness.store.plans import read_plan
 
     plan = read_plan(results, experiment)
@@ -101,8 +111,16 @@ def _imported(experiment: str, results: Path) -> list[dict[str, str]]:
             f"{experiment}: no imported logs of this name in {results}: "
             f"`ablate import DIR --experiment {experiment}`"
         )
+    sound = []
+    for run in plan.runs:
+        result, wrong = examine(results / "runs" / run.run_id, run.run_id)
+        if result is None or wrong:
+            why = wrong or "it has no result"
+            print(f"{run.arm}: run {run.run_id} is left out: {why}", file=sys.stderr)
+        else:
+            sound.append(run)
     rows = []
-    for row in runs_as_figures(experiment, results, plan):
+    for row in runs_as_figures(experiment, results, replace(plan, runs=tuple(sound))):
         rows.append({name: str(value) for name, value in row.items()})
     return rows
 

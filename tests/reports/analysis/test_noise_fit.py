@@ -1,6 +1,7 @@
 """The constants of noise from logs of our own making, whose noise, slope and nodes are known."""
 
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -104,6 +105,47 @@ def test_a_name_without_imported_logs_is_refused_in_one_line(
 ) -> None:
     assert ablate("noise", "nobody", "--results", str(tmp_path)) == 2
     assert "nobody: no imported logs of this name" in capsys.readouterr().err
+
+
+def test_a_damaged_or_changed_run_is_left_out_with_a_line(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(logs / "results", results)
+    damaged, changed, *_ = sorted((results / "runs").iterdir())
+    (damaged / "result.json").write_text("null")
+    text = (changed / "result.json").read_text()
+    (changed / "result.json").write_text(re.sub(r'("val_loss": ?)3', r"\g<1>2", text))
+    assert ablate("noise", "own", "--results", str(results)) == 0
+    said = capsys.readouterr()
+    for run in (damaged, changed):
+        assert f"run {run.name} is left out: " in said.err
+    assert f"{(4 * 2 + 8) * RUNS - 2} runs" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--data", "none"], "none"),
+        (["--data", "old"], "its tables have no 'track'"),
+        (["--until", "yesterday"], "'yesterday'"),
+    ],
+)
+def test_tables_and_dates_that_are_none_are_refused_in_one_line(
+    arguments: list[str],
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old").mkdir()
+    Path("old/runs.csv").write_text("val_loss\n3.28\n")
+    assert ablate("noise", *arguments) == 2
+    said = capsys.readouterr().err
+    assert named in said
+    assert said.count("\n") == 1
+    assert "fault of its own" not in said
 
 
 def test_another_gpu_or_build_of_torch_is_no_node() -> None:

@@ -64,7 +64,11 @@ TAMPERED = {  # what somebody does -> what of the page, what they put there, wha
     "a command that was used": ("ablate run ", "ablate run --lucky ", "--lucky"),
     "a drawing's element": ("<svg ", '<svg><text x="1" y="1">won</text></svg><svg ', "won"),
     "an entity instead of a letter": ("Every run&nbsp;", "Every&#32;run&nbsp;", "&#32;"),
-    "a letter that looks alike": ("Verdicts&nbsp;", "Verdict\N{CYRILLIC SMALL LETTER DZE}&nbsp;", ""),
+    "a letter that looks alike": (
+        "Verdicts&nbsp;",
+        "Verdict\N{CYRILLIC SMALL LETTER DZE}&nbsp;",
+        "",
+    ),
 }
 
 
