@@ -9,6 +9,7 @@ from harness.config.presets import names, search
 from harness.errors import UserError, near
 from harness.run.document import Content, Fields
 from harness.run.renamed import in_todays_words, lines_in_todays_words
+from harness.run.typed import FARTHEST
 from harness.yamlfile import YamlFile
 
 FACTOR = re.compile(r"x([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)")
@@ -58,13 +59,14 @@ def in_folder(text: str) -> list[str]:
 
 
 def factor_of(value: Any) -> float | None:
-    """0.5 of 'x0.5'; None of what is no factor."""
+    """0.5 of 'x0.5'; None of what is no factor, or one beyond all bounds."""
     if not isinstance(value, str):
         return None
     match = FACTOR.fullmatch(value)
     if match is None:
         return None
-    return float(match[1]) or None
+    factor = float(match[1])
+    return factor if 0 < factor <= FARTHEST else None
 
 
 class ExperimentFile:

@@ -3,7 +3,6 @@
 Each is read and checked here.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -14,6 +13,7 @@ from harness.experiment.file import ExperimentFile, factor_of
 from harness.run.document import Content, Document
 from harness.run.guarded import is_name
 from harness.run.plan import PriorNoise, SeedsRule, Target
+from harness.run.typed import is_number
 
 PRIMARY = ("val_loss", "time_to_target", "step_ms")
 ESTIMANDS = ("at-rate", "retuned")
@@ -79,7 +79,7 @@ def read_margin(file: ExperimentFile) -> float | None:
     margin = file.value("margin", (int, float), None, "a positive number")
     if margin is None:
         return None
-    if not 0 < margin < float("inf"):
+    if not is_number(margin) or margin <= 0:
         raise file.fail(
             f"margin is {margin}, but must be positive: the largest difference that does not "
             "matter",
@@ -203,7 +203,7 @@ def read_target(file: ExperimentFile) -> Target | None:
     value = file.data.get("target")
     if value is None:
         return None
-    sound = isinstance(value, dict) and isinstance(value.get("val_loss"), int | float)
+    sound = isinstance(value, dict) and is_number(value.get("val_loss"))
     if not sound or set(value) - {"val_loss", "reason"}:
         raise file.fail(
             f"target is {value!r}, but must be {{val_loss: 3.28}}, with its reason if you like",
@@ -252,7 +252,7 @@ def _is_slope(value: Any) -> bool:
     if not isinstance(value, dict) or set(value) - {"per_step", "se", "source"}:
         return False
     for key in ("per_step", "se"):
-        if type(value.get(key)) not in (int, float):
+        if not is_number(value.get(key)):
             return False
     return bool(value["per_step"] > 0 <= value["se"])
 
@@ -291,10 +291,10 @@ def _is_prior_noise(value: Any) -> bool:
     if not isinstance(value, dict) or set(value) - {"sd", "df", "source"}:
         return False
     df = value.get("df", MOST_PRIOR_DF)
-    numbers = type(value.get("sd")) in (int, float) and type(df) in (int, float)
+    numbers = is_number(value.get("sd")) and is_number(df)
     if not numbers or not isinstance(value.get("source"), str):
         return False
-    return bool(0 < value["sd"] < math.inf and 1 <= df <= MOST_PRIOR_DF)
+    return bool(value["sd"] > 0 and 1 <= df <= MOST_PRIOR_DF)
 
 
 def read_published(file: ExperimentFile) -> str | None:

@@ -70,7 +70,7 @@ def _check_of(hint: Any) -> Check:
         inner = _check_of(arguments[1])
         return lambda value: _is_mapping(value, inner)
     if hint is float:
-        return _is_number
+        return is_number
     if hint is int:
         return _is_whole
     return lambda value: isinstance(value, hint)
@@ -80,7 +80,8 @@ def _anything(value: Any) -> bool:
     return True
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is a number that can be reckoned with: no truth value, not too far, not nan."""
     return (type(value) is float and abs(value) <= FARTHEST) or _is_whole(value)
 
 

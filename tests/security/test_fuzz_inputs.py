@@ -44,14 +44,19 @@ question: Does it matter?
 base: r07
 scale: tiny
 set: {model.n_layer: 2, schedule.steps: 20, data.micro_tokens: 512, data.batch_tokens: 512, data.ranks: 1}
-design: one_at_a_time
-changes: {untied_head: r08.untied_head, wide: {model.mlp_ratio: 8}}
-seeds: {min: 3, max: 6, stop: {decide: 0.05}}
-budgets: [10, 20]
-target: 3.0
+changes: {untied_head: r08.untied_head, zero_head: r08.zero_head}
+target: {val_loss: 3.0, reason: what the baseline reaches}
 margin: 0.01
 primary: val_loss
 """
+OF_KIND = {
+    "rule": "seeds: {min: 3, max: 6, stop: {decide: 0.05}}\nbudgets: [10, x1]",
+    "noise": "seeds: 3\nprior_noise: {sd: 0.02, df: 4, source: x}\nslope: {per_step: 0.1, se: 0.01, source: y}",
+    "chain": "design: chain\nseeds: [3, 4]\n"
+    "arms: {a: [untied_head], b: [untied_head, zero_head]}\nparents: {b: baseline}",
+    "grid": "axes: {optim.muon_lr: [x0.5, x1]}\nphases: {loss: {gpus_per_run: 1}}",
+    "branch": "branch_at: x0.5\nchanges: {floor: {schedule.lr_floor: 0.3}}",
+}
 
 
 def test_a_small_packed_log_that_holds_a_great_deal_is_refused(
@@ -233,19 +238,23 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.filterwarnings("ignore")
 @fuzz(60)
 def test_no_experiment_file_is_a_fault(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    ours: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
+    """`status` meets runs: the folder holds those of another experiment."""
     folder = tmp_path_factory.mktemp("experiments")
-    file = folder / "fuzz.yaml"
-    content = yaml.safe_load(EXPERIMENT)
+    file, at = folder / "fuzz.yaml", ("--results", ours)
+    kind = data.draw(st.sampled_from(sorted(OF_KIND)))
+    content = {**yaml.safe_load(EXPERIMENT), **yaml.safe_load(OF_KIND[kind])}
+    file.write_text(yaml.safe_dump(content))
+    assert check("plan", file, *at) == 0, kind
     for _ in range(data.draw(st.integers(1, 2))):
         content = changed(content, data)
         if not isinstance(content, dict):
             break
     text = yaml.safe_dump(content).encode()
     file.write_bytes(text if data.draw(st.integers(0, 3)) else damaged(text, data))
-    check("plan", file, "--results", folder / "results")
-    check("status", file, "--results", folder / "results")
+    check("plan", file, *at)
+    check("status", file, *at)
     shutil.rmtree(folder)
 
 

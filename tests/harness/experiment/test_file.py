@@ -146,6 +146,20 @@ BAD = {  # text -> what the line must say
     GOOD + "budgets: [0]\n": "budgets [0] must be different numbers",
     GOOD + "budgets: 300\n": "budgets must be a list of whole numbers",
     GOOD + "target: 3.28\n": "target is 3.28, but must be {val_loss: 3.28}",
+    **{
+        f"{GOOD}{key}: {value}\n": f"{key} is {said}"
+        for key, form, said in (
+            ("target", "{val_loss: #}", "{'val_loss': "),
+            ("margin", "#", ""),
+            ("slope", "{per_step: #, se: 1}", "{'per_step': "),
+            ("prior_noise", "{sd: #, source: x}", "{'sd': "),
+        )
+        for value in (form.replace("#", far) for far in ("1.0e+200", "1" + "0" * 400))
+    },
+    GOOD + "budgets: [x1e400]\n": "budgets ['x1e400'] must be different numbers",
+    GOOD + "budgets: [x1e307]\n": "budgets ['x1e307'] must be different numbers",
+    GOOD + "branch_at: x1e400\n": "branch_at is 'x1e400', but must be a number of training steps",
+    GOOD + "axes: {optim.muon_lr: [x1, x1e400]}\n": "optim.muon_lr",
     GOOD + "primary: loss\n": "primary 'loss' is not one of val_loss",
     GOOD + "margin: -1\n": "margin is -1, but must be positive",
     GOOD + "design: lader\n": "design 'lader' is unknown; did you mean 'ladder'?",
