@@ -69,7 +69,13 @@ def run_of(results: Path) -> str:
     return sorted(p.name for p in (results / "runs").iterdir())[0]
 
 
-@pytest.mark.parametrize("merged", [False, True], ids=["as it lies there", "merged"])
+@pytest.mark.parametrize(
+    "merged",
+    [
+        pytest.param(False, id="as it lies there"),
+        pytest.param(True, id="merged", marks=pytest.mark.slow),
+    ],
+)
 def test_commands_that_read_start_nothing(folder: Path, strange: Path, merged: bool) -> None:
     name, results = "ab-old-new", strange
     if merged:
