@@ -264,7 +264,7 @@ def test_every_analysis_has_its_row():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 def test_every_printed_interval_meets_its_bar(part):
     missed = [
