@@ -118,8 +118,13 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
     if json:
         print_json(story.to_json())
         return
-    for name, value in facts(story):
-        print(f"{name:12} {visible(value)}")
+    try:
+        lines = facts(story)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        what = "its config.yaml or environment.json is not what a run writes"
+        lines = [("run", state_words(story)), ("damaged", what)]
+    for name, value in lines:
+        print(f"{name:12} {visible(str(value))}")
     print()
     rows = [asdict(row) for row in by_attempt(read_attempts(place))]
     print_table(rows, ["attempt", "started", "ended", "host", "status", "reason"])
