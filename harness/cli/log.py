@@ -94,14 +94,19 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
     """One run's story: what it was, how it was made, every attempt, its result, its log."""
     from harness.provenance.redact import redact
     from harness.run.attempts import by_attempt, read_attempts
-    from harness.run.read import read_config, read_json, read_lines
+    from harness.run.environment import read_environment
+    from harness.run.read import read_config, read_lines
     from harness.run.results import read_result
 
     store, run_id = open_run(run, results)
     place = store.directory(run_id)
-    config, log_text = {}, ""
+    config: Document = {}
+    environment: Document = {}
+    log_text = ""
     with suppress(OSError, ValueError):
         config = read_config(place)
+    with suppress(ValueError):
+        environment = read_environment(place / "environment.json")
     with suppress(FileNotFoundError):
         log_text = redact(ends_of_log(place / "log.txt"))
     memberships = experiments_of(results, run_id)
@@ -109,7 +114,7 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
         run=run_id,
         experiments=memberships,
         config=config,
-        environment=read_json(place / "environment.json") or {},
+        environment=environment,
         attempts=read_lines(place / "attempts.jsonl"),
         state=store.state(run_id).status,
         result=read_result(place),
@@ -118,13 +123,8 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
     if json:
         print_json(story.to_json())
         return
-    try:
-        lines = facts(story)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        what = "its config.yaml or environment.json is not what a run writes"
-        lines = [("run", state_words(story)), ("damaged", what)]
-    for name, value in lines:
-        print(f"{name:12} {visible(str(value))}")
+    for name, value in facts(story):
+        print(f"{name:12} {visible(value)}")
     print()
     rows = [asdict(row) for row in by_attempt(read_attempts(place))]
     print_table(rows, ["attempt", "started", "ended", "host", "status", "reason"])

@@ -6,7 +6,7 @@ Raises ValueError in one line for what cannot be read.
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +16,9 @@ import numpy as np
 
 from harness.run.attempts import read_attempts
 from harness.run.disturbed import disturbed_words
-from harness.run.document import Content, Document
-from harness.run.guarded import facts_of, is_file, open_file, read_bytes, read_text
+from harness.run.document import Document
+from harness.run.environment import read_environment
+from harness.run.guarded import facts_of, is_file, open_file, read_text
 from harness.run.metrics import VALIDATION, Validation
 from harness.run.parse import parse_json
 from harness.run.plan import Plan, PlanRun
@@ -190,6 +191,14 @@ def read_run(
     run_id, stale = existing_run(root, planned)
     folder = root / run_id
     result, wrong = sound_result(folder, plan, planned, known)
+    config: Document = {}
+    environment: Document = {}
+    if not wrong:
+        try:
+            config = read_config_if_any(folder / "config.yaml")
+            environment = read_environment(folder / "environment.json")
+        except ValueError as error:  # what an attempt without a result left may be anything
+            wrong = str(error) if result is not None else None
     if wrong:
         return RecordedRun(
             plan=plan,
@@ -207,14 +216,6 @@ def read_run(
         status, reason = result.status, result.reason
     else:
         status, reason = last_attempt(folder)
-    # what an attempt without a result left may be anything
-    excused = suppress(ValueError) if result is None else nullcontext()
-    config: Document = {}
-    environment: Document = {}
-    with excused:
-        config = read_config_if_any(folder / "config.yaml")
-    with excused:
-        environment = read_mapping_if_any(folder / "environment.json")
     return RecordedRun(
         plan=plan,
         planned=planned,
@@ -248,24 +249,6 @@ def read_config_if_any(path: Path) -> Document:
     if not is_file(path):
         return {}
     return parse_config(read_text(path))
-
-
-def read_mapping_if_any(path: Path) -> Content:
-    if not is_file(path):
-        return {}
-    return read_mapping(path)
-
-
-def read_mapping(path: Path) -> Content:
-    """A JSON file's content; raises ValueError where it is none, or no mapping."""
-    cure = "delete the run's folder and run the experiment again"
-    try:
-        value = parse_json(read_bytes(path))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read as JSON ({error}): {cure}") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: holds no mapping: {cure}")
-    return value
 
 
 def existing_run(root: Path, planned: PlanRun) -> tuple[str, bool]:

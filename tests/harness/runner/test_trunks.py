@@ -194,17 +194,23 @@ def test_two_runners_make_one_trunk(tmp_path: Path) -> None:
         assert len([row for row in read_lines(run / "attempts.jsonl") if "ended" in row]) == 1
 
 
-def test_a_job_is_sent_once_its_trunk_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs, store = planned(tmp_path), Store.create(tmp_path / "results")
-    trunks = trunks_of(runs)
+def queue() -> tuple[list[list[str]], Callable[..., list[str]]]:
+    """The arms of every array that was sent, and what sends them."""
     sent: list[list[str]] = []
 
     def send(array: Any, *_: Any) -> list[str]:
         sent.append([run.arm for run in array])
         return [f"{len(sent)}_{i}" for i in range(len(array))]
 
+    return sent, send
+
+
+def test_a_job_is_sent_once_its_trunk_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, store = planned(tmp_path), Store.create(tmp_path / "results")
+    trunks = trunks_of(runs)
+    sent, send = queue()
     runner = SlurmRunner([*trunks, *runs], store, send, ExecutorOptions(experiment="fake"))
     runner.folder.mkdir(parents=True)
     monkeypatch.setattr(executor, "job_states", lambda jobs: dict.fromkeys(jobs, "RUNNING"))
@@ -230,11 +236,7 @@ def test_nothing_is_sent_any_more_once_the_jobs_are_cancelled(
     """A trunk that is there just before does not send what waited for it."""
     runs, store = planned(tmp_path), Store.create(tmp_path / "results")
     trunks = trunks_of(runs)
-    sent: list[list[str]] = []
-
-    def send(array: Any, *_: Any) -> list[str]:
-        sent.append([run.arm for run in array])
-        return [f"{len(sent)}_{i}" for i in range(len(array))]
+    sent, send = queue()
 
     def cancelled() -> bool:
         if not store.is_done(trunks[0].spec.run_id):

@@ -430,6 +430,22 @@ def test_a_broken_result_is_named(tmp_path):
     assert line.endswith(f"seed 0: run {result.parent.name} is left out: result.json is damaged")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("cpu", []), ("gpus", [3]), ("gpus", [{"memory_mib": "80"}]), ("git", "main"), ("lock", 1)],
+)
+def test_an_environment_that_no_run_writes_leaves_its_run_out_though_it_is_sealed(
+    tmp_path, key, value
+):
+    write_experiment(tmp_path, arms=NULL, n_seeds=2)
+    run = next((tmp_path / "runs").iterdir())
+    environment = run / "environment.json"
+    environment.write_text(json.dumps(json.loads(environment.read_text()) | {key: value}))
+    seal_again(run)
+    [line] = load("split", tmp_path).unsound
+    assert f"run {run.name} is left out: environment.json is not what a run writes" in line
+
+
 def test_an_experiment_without_any_result_is_a_table_of_pending_runs(tmp_path):
     write_experiment(
         tmp_path,
