@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from reports.stats.contrasts import Effect, Method, Sample, correlation, difference_only, paired
 from reports.stats.sequential import attainable_p, independent_t_mixture, t_mixture
+from reports.stats.unblocked import welch
 
 
 def sequences(
@@ -21,7 +22,7 @@ def sequences(
         if len(paired(arm, baseline)[0]) >= 2:
             effects[name] = _paired_sequence(arm, baseline, alpha, m)
         else:
-            effects[name] = _independent_sequence(arm, baseline, alpha)
+            effects[name] = _independent_sequence(arm, baseline, alpha, m)
     return effects
 
 
@@ -48,23 +49,21 @@ def _paired_sequence(arm: Sample, baseline: Sample, alpha: float, m: int) -> Eff
     )
 
 
-def _independent_sequence(arm: Sample, baseline: Sample, alpha: float) -> Effect:
-    """A bound on the difference alone: its p and error are those of no single sequence."""
-    delta = float(arm.values.mean() - baseline.values.mean())
-    low, high = independent_t_mixture(arm.values, baseline.values, alpha)
+def _independent_sequence(arm: Sample, baseline: Sample, alpha: float, m: int) -> Effect:
+    delta, se, _ = welch(arm.values, baseline.values)
     r = correlation(arm, baseline)
-    several_each = min(len(arm.values), len(baseline.values)) > 1
-    if not (several_each or math.isfinite(low)):
+    if not se > 0:
         return difference_only(delta, n_blocks=0, correlation=r)
+    low, high, p = independent_t_mixture(arm.values, baseline.values, alpha)
     diverged = bool(arm.n_diverged or baseline.n_diverged)
     return Effect(
         delta=delta,
         low=None if diverged else low,
         high=None if diverged else high,
-        p=None,
+        p=None if diverged else min(1.0, m * p),
         p_attainable=None,
         df=None,
-        se=None,
+        se=se,
         method=Method.SEQUENCE,
         n_blocks=0,
         correlation=r,

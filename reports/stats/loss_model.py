@@ -36,21 +36,6 @@ class Slope:
     source: str = "given"
 
 
-PUBLISHED_SLOPES = {
-    "late 2024": Slope(
-        per_step=0.0037 / 100,
-        se=0.0004 / 100,
-        source="records 3 to 11 of late 2024; the error is a guess of 10 %",
-    ),
-    "track3": Slope(
-        per_step=0.0045 / 100,
-        se=0.0,
-        source="the optimization track's rule, which states no error",
-    ),
-    "2026": Slope(per_step=0.0145 / 100, se=0.0008 / 100, source="public recipes of 2026"),
-}
-
-
 class Uncertainty(Protocol):
     """The uncertainty of z."""
 

@@ -10,11 +10,13 @@ reports/stats/two_way.py each is moderated. Declared in the plan before the firs
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, special, stats
 
 from reports.stats.simultaneous import Array
 from reports.stats.two_way import Errors
 
+MOST_DF = 4.0  # of a prior
+FEWEST_GROUPS = 3  # that tell how groups differ
 DOUBTED = 0.05  # share of experiments with the prior's own noise that look noisier than it
 
 
@@ -39,3 +41,23 @@ class Prior:
     def is_too_small(self, sd: float, df: int) -> bool:
         """Whether runs with this sd are noisier than chance allows, had they the prior's noise."""
         return bool(df and stats.chi2.sf(df * (sd / self.sd) ** 2, df) < DOUBTED)
+
+
+def fitted_prior(variance: Array, df: Array) -> Prior | None:
+    """The prior behind the variances of groups (G,), each seen with its df; None for too few.
+
+    Moments of the logarithms (Smyth 2004), with at most MOST_DF: groups of such a prior have
+    variances with a long upper tail, so that its sd lies below the pooled one of their runs."""
+    if len(variance) < FEWEST_GROUPS:
+        return None
+    logs = np.log(variance) - special.digamma(df / 2) + np.log(df / 2)
+    between = float(logs.var(ddof=1) - special.polygamma(1, df / 2).mean())
+
+    def excess(half_df: float) -> float:
+        return float(special.polygamma(1, half_df)) - between
+
+    half_df = MOST_DF / 2
+    if excess(half_df) < 0:
+        half_df = float(optimize.brentq(excess, 1e-3, half_df))
+    scale = float(logs.mean() + special.digamma(half_df) - np.log(half_df))
+    return Prior(sd=float(np.exp(scale / 2)), df=2 * half_df)

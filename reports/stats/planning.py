@@ -75,17 +75,16 @@ def _shared_baseline(n_arms: int) -> Array:
     return np.asarray(0.5 * (np.eye(n_arms) + 1))
 
 
-@lru_cache(maxsize=1024)
-def _drawn_detectable(
-    n: int, n_arms: int, power: float, level: float, prior: Prior | None = None
-) -> float:
-    """Difference in sds of one run that the two-way model finds in one of several arms.
+@lru_cache(maxsize=64)
+def _drawn_half_widths(n: int, n_arms: int, level: float, prior: Prior | None) -> Array:
+    """Half widths (DRAWN,) of the two-way model's interval for one of several arms.
 
-    By its half widths in drawn experiments: they come from residuals, independent of the means."""
+    In standard errors of a difference of two means; of drawn experiments: they come from
+    residuals, independent of the means."""
     critical, own_df = planned_critical(n, n_arms, level)
     drawn = drawn_squares(np.random.default_rng(20250101), DRAWN, n, n_arms + 1)
     one, own, rest = split_variances(*drawn, n, n_arms + 1)
-    df, either = float((n - 1) * n_arms), (own + rest).max(1)
+    df, either = float((n - 1) * n_arms), np.maximum(*(own + rest).T)
     if prior is not None:
         one, either = prior.variance(one, df), prior.variance(either, own_df, math.sqrt(2))
         df = df + prior.df
@@ -94,10 +93,26 @@ def _drawn_detectable(
     by_one, by_own = pooled * np.sqrt(2 * one), critical * np.sqrt(either)
     if n_arms == 1:
         by_own = by_one  # one error: the paired t test
-    half = np.maximum(by_one, by_own) / math.sqrt(2)
+    return np.asarray(np.maximum(by_one, by_own) / math.sqrt(2))
+
+
+def _drawn_power(shift: float, half: Array) -> float:
+    """How often an interval of these half widths leaves zero out.
+
+    shift: of the difference, in its standard errors, as `half` is.
+    """
+    return float((ndtr(shift - half) + ndtr(-shift - half)).mean())
+
+
+@lru_cache(maxsize=1024)
+def _drawn_detectable(
+    n: int, n_arms: int, power: float, level: float, prior: Prior | None = None
+) -> float:
+    """Difference in sds of one run that the two-way model finds in one of several arms."""
+    half = _drawn_half_widths(n, n_arms, level, prior)
 
     def lack(shift: float) -> float:
-        return float((ndtr(shift - half) + ndtr(-shift - half)).mean()) - power
+        return _drawn_power(shift, half) - power
 
     return math.sqrt(2 / n) * float(optimize.brentq(lack, 0.0, 3 * float(half.max())))
 
@@ -154,13 +169,20 @@ def _detectable_loss(
     """None where so few seeds decide nothing."""
     if n < 2:
         return None
-    if not anytime and prior is not None:
-        of_this_sd = replace(prior, sd=prior.sd / sd)
-        return sd * _drawn_detectable(n, n_arms, power, level, of_this_sd)
-    if not anytime and n_arms > 1:
-        return sd * _drawn_detectable(n, n_arms, power, level)
+    if _is_drawn(n_arms, anytime, prior):
+        return sd * _drawn_detectable(n, n_arms, power, level, _in_sds(prior, sd))
     of_one = _t_detectable(n, n_arms, power, level, anytime)
     return None if of_one is None else sd * of_one
+
+
+def _is_drawn(n_arms: int, anytime: bool, prior: Prior | None) -> bool:
+    """Whether no noncentral t is the law of the analysis: drawn experiments stand for it."""
+    return not anytime and (n_arms > 1 or prior is not None)
+
+
+def _in_sds(prior: Prior | None, sd: float) -> Prior | None:
+    """The prior in a unit in which one run has the sd 1."""
+    return None if prior is None else replace(prior, sd=prior.sd / sd)
 
 
 @lru_cache(maxsize=1024)
@@ -196,6 +218,9 @@ def seeds_needed(
         )
 
     def enough(n: int) -> bool:
+        if n >= 2 and _is_drawn(n_arms, anytime, prior):  # one look, where a loss takes ten
+            half = _drawn_half_widths(n, n_arms, level, _in_sds(prior, sd))
+            return _drawn_power(difference / sd * math.sqrt(n / 2), half) >= power
         loss = _detectable_loss(
             sd=sd, n=n, n_arms=n_arms, power=power, level=level, anytime=anytime, prior=prior
         )

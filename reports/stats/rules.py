@@ -131,6 +131,31 @@ def track3_pair(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LowerMean:
+    """Whether one mean lies below another."""
+
+    gap: float  # the first minus the second
+    p: float  # one-sided, of the hypothesis that it does not
+    n: tuple[int, int]
+
+
+def lower(first: Sequence[float], second: Sequence[float], what: str) -> LowerMean:
+    """Welch's one-sided t test that the first mean is the lower one: independent runs.
+
+    Raises ValueError below 2 runs of each, or without spread. what: the numbers, in words."""
+    x, y = (np.asarray(values, float) for values in (first, second))
+    x, y = x[np.isfinite(x)], y[np.isfinite(y)]
+    if min(len(x), len(y)) < 2:
+        raise ValueError(f"a t test of {what} needs 2 runs of each, got {len(x)} and {len(y)}")
+    spread = math.hypot(float(x.std(ddof=1)), float(y.std(ddof=1)))
+    if spread <= LOSS_ROUNDING * float(np.abs(np.concatenate([x, y])).max()):
+        raise ValueError(f"the {what} of each are all equal: a t test needs a spread")
+    test = stats.ttest_ind(x, y, equal_var=False, alternative="less")
+    gap = float(x.mean() - y.mean())
+    return LowerMean(gap=gap, p=float(test.pvalue), n=(len(x), len(y)))
+
+
 SINGLE = {"track1": track1, "track3": track3}  # rules on one list of losses
 
 

@@ -14,6 +14,12 @@ with G their adjusted skewness. An interval reaches as far as the wider of the t
 though no more than MOST_REACH times as far as the first, and p is the larger: so what holds for
 normal differences goes on holding, and no interval is more than 1.15 times as wide as theirs. From
 FIRST blocks on, where G says something; unbounded before.
+
+Two samples without pairs, of n and n0 runs: the same martingale with N = n n0 / (n + n0) for n, and
+the degrees of freedom for n - 1 (right Haar priors on the common mean and sigma; runs may come in
+any order, all of one sample before the first of the other). By the pooled error, and by both
+samples' own with Satterthwaite's df; the wider interval counts. The second is for unequal noise:
+there the first errs, where the smaller sample is the noisier (13 % at 5 x the sd against 22 runs).
 """
 
 import math
@@ -26,6 +32,7 @@ from scipy.special import betaln
 
 from reports.stats.intervals import Interval
 from reports.stats.simultaneous import Array
+from reports.stats.unblocked import welch
 
 FIRST = 7  # blocks from which there is an interval
 MOST_REACH = 1.3  # times as far from the mean as for normal differences, at the end that skew moves
@@ -49,20 +56,36 @@ class Continue:
 
 def log_e_value(t: float | Array, n: int | Array, g: float = PRIOR_VARIANCE) -> Array:
     """log e_n of a t statistic from n differences; evidence against mu0, 0 at n = 1."""
-    ns = np.asarray(n, float)
-    x = np.square(t) / np.maximum(ns - 1, 1e-300)
-    log_e: Array = -0.5 * np.log1p(ns * g) + ns / 2 * (np.log1p(x) - np.log1p(x / (1 + ns * g)))
+    return log_e_of(t, n, np.maximum(np.asarray(n, float) - 1, 1e-300), g)
+
+
+def log_e_of(
+    t: float | Array, n: float | Array, df: float | Array, g: float = PRIOR_VARIANCE
+) -> Array:
+    """The same of an estimate whose error is sd / sqrt(n), n no whole number, at so many df."""
+    spread, x = 1 + np.asarray(n, float) * g, np.square(t) / df
+    log_e: Array = -0.5 * np.log(spread) + (np.asarray(df) + 1) / 2 * (
+        np.log1p(x) - np.log1p(x / spread)
+    )
     return log_e
 
 
 def critical_t(n: int | Array, alpha: float, g: float = PRIOR_VARIANCE) -> Array:
     """|t| from which the sequence at level 1 - alpha excludes mu0; inf while n is too small."""
     ns = np.asarray(n, float)
-    r = 1 / (1 + ns * g)
-    k = np.exp(2 / ns * (0.5 * np.log1p(ns * g) - np.log(alpha)))
+    critical: Array = np.where(ns >= FIRST, critical_of(ns, ns - 1, alpha, g), np.inf)
+    return critical
+
+
+def critical_of(
+    n: float | Array, df: float | Array, alpha: float, g: float = PRIOR_VARIANCE
+) -> Array:
+    """The same of an estimate whose error is sd / sqrt(n), at so many df, however few."""
+    spread, dfs = 1 + np.asarray(n, float) * g, np.asarray(df, float)
+    k = np.exp(2 / (dfs + 1) * (0.5 * np.log(spread) - np.log(alpha)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        x = np.where((ns >= FIRST) & (k * r < 1), (k - 1) / (1 - k * r), np.inf)
-    critical: Array = np.sqrt((ns - 1) * x)
+        x = np.where(k < spread, (k - 1) / (1 - k / spread), np.inf)
+    critical: Array = np.sqrt(dfs * x)
     return critical
 
 
@@ -118,11 +141,27 @@ def t_mixture(d: Array, alpha: float) -> tuple[float, float, float]:
     return low, high, float(min(1.0, np.exp(-log_e)))
 
 
-def independent_t_mixture(a: Array, b: Array, alpha: float) -> tuple[float, float]:
-    """Interval of mean(a) - mean(b) without pairing: two sequences at alpha / 2 each, combined."""
-    low_a, high_a, _ = t_mixture(a, alpha / 2)
-    low_b, high_b, _ = t_mixture(b, alpha / 2)
-    return low_a - high_b, high_a - low_b
+def independent_t_mixture(a: Array, b: Array, alpha: float) -> tuple[float, float, float]:
+    """(low, high, p) of mean(a) - mean(b) without pairs, by the wider of two errors.
+
+    At every number of runs of either; +-inf while one has fewer than FIRST."""
+    if min(len(a), len(b)) < FIRST:
+        return -math.inf, math.inf, 1.0
+    delta, se, df = welch(a, b)
+    n = len(a) * len(b) / (len(a) + len(b))
+    half, log_e = 0.0, math.inf
+    for error, dfs in ((se, df), (pooled_se(a, b), len(a) + len(b) - 2.0)):
+        if not error > 0:
+            return -math.inf, math.inf, 1.0
+        half = max(half, float(critical_of(n, dfs, alpha)) * error)
+        log_e = min(log_e, float(log_e_of(delta / error, n, dfs)))
+    return delta - half, delta + half, float(min(1.0, np.exp(-log_e)))
+
+
+def pooled_se(a: Array, b: Array) -> float:
+    """Of mean(a) - mean(b), both of one variance."""
+    squares = float(((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum())
+    return math.sqrt(squares / (len(a) + len(b) - 2) * (1 / len(a) + 1 / len(b)))
 
 
 def rate_sequence(count: int, n: int, alpha: float) -> Interval:

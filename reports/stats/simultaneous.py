@@ -6,7 +6,7 @@ P(max |T| <= c) = level, so intervals and p values agree by construction.
 Arrays: m arms. corr is (m, m).
 """
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +45,20 @@ def product_structure(corr: Array) -> Array | None:
     return lam
 
 
+@cache
+def _legendre() -> tuple[Array, Array]:
+    """Nodes and weights of Gauss and Legendre."""
+    return np.polynomial.legendre.leggauss(96)
+
+
 @lru_cache(maxsize=64)
 def grids(df: float) -> tuple[Array, Array, Array, Array]:
-    """Nodes and weights for s = chi_df / sqrt(df) and for a standard normal z (Gauss-Legendre)."""
-    x, w = np.polynomial.legendre.leggauss(96)
-    z, wz = 8.5 * x, 8.5 * w * stats.norm.pdf(8.5 * x)
+    """Nodes and weights for s = chi_df / sqrt(df) and for a standard normal z (Gauss-Legendre).
+
+    Of z the positive half, with both sides' weight: for functions that are even in it."""
+    x, w = _legendre()
+    half = x > 0
+    z, wz = 8.5 * x[half], 2 * 8.5 * w[half] * stats.norm.pdf(8.5 * x[half])
     if np.isinf(df):
         return np.ones(1), np.ones(1), z, wz
     low, high = stats.chi.ppf([1e-12, 1 - 1e-12], df) / np.sqrt(df)
@@ -59,6 +68,7 @@ def grids(df: float) -> tuple[Array, Array, Array, Array]:
 
 
 def _max_t_cdf_product(c: float, lam: Array, df: float) -> float:
+    """The integral over s and z of P(|T_j| <= c for all j), which -z gives as z does."""
     s, ws, z, wz = grids(df)
     root = np.sqrt(1 - lam**2)
     inside = np.ones((len(s), len(z)))
@@ -116,11 +126,12 @@ def _max_t_quantile(level: float, corr_bytes: bytes, m: int, df: float) -> float
     low, high = stats.t.isf((1 - level) / 2, df), stats.t.isf((1 - level) / 2 / m, df)
     if m == 1:
         return float(low)
-    if product_structure(corr) is None:
+    lam = product_structure(corr)
+    if lam is None:
         return float(np.quantile(_max_t_sample(corr_bytes, m, df), level))
 
     def excess(c: float) -> float:
-        return max_t_cdf(c, corr, df) - level
+        return _max_t_cdf_product(c, lam, df) - level
 
     return float(optimize.brentq(excess, low * 0.999, high * 1.001, xtol=1e-12))
 

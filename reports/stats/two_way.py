@@ -163,7 +163,9 @@ def drawn_squares(rng: np.random.Generator, r: int, n: int, k: int) -> tuple[Arr
     drawn = np.zeros((r, 2, 2))
     drawn[:, 0, 0], drawn[:, 1, 0] = first, rng.normal(size=r)
     drawn[:, 1, 1] = second if n > 2 else 0.0
-    whole = (drawn**2).sum((1, 2)) if k > 2 else first**2
+    squares = drawn[:, 0, 0] ** 2 + drawn[:, 1, 0] ** 2 + drawn[:, 1, 1] ** 2
+    whole = squares if k > 2 else first**2
     if k > 3:
         whole = whole + rng.chisquare((n - 1) * (k - 3), r)
-    return ((root @ drawn) ** 2).sum(2), whole
+    of_each = (root @ drawn) ** 2
+    return of_each[:, :, 0] + of_each[:, :, 1], whole

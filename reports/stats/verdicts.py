@@ -32,9 +32,12 @@ SURER = 1.6449  # at 0.95: what an effect exceeds, as one that drew attention lo
 Kind = Literal["helps", "hurts", "equal", "undecided", "none"]
 
 
+OF_OWN = ("better", "worse")  # of a metric of a script's own
+
+
 def words_of(metric: str) -> tuple[str, ...]:
     """The verdicts that a metric can get."""
-    return WORDS[metric] + OF_ANY_METRIC
+    return WORDS.get(metric, OF_OWN) + OF_ANY_METRIC
 
 
 class Next(enum.Enum):
@@ -50,6 +53,7 @@ class Family:
     """What the comparisons of one metric have in common."""
 
     metric: str
+    higher_is_better: bool = False
     unit: str = ""  # of low, high and the margin
     n_arms: int  # compared at once
     level: float = 0.95  # simultaneous over the arms
@@ -98,11 +102,14 @@ def verdict(evidence: Evidence, family: Family) -> Verdict:
             kind="none",
             next_action="see the warnings of this comparison",
         )
-    good, bad = WORDS[family.metric]
+    good, bad = WORDS.get(family.metric, OF_OWN)
+    below, above = Verdict(text=good, kind="helps"), Verdict(text=bad, kind="hurts")
+    if family.higher_is_better:
+        below, above = above, below
     if high < 0 or (high == 0 and evidence.delta < 0):
-        return Verdict(text=good, kind="helps")
+        return below
     if low > 0 or (low == 0 and evidence.delta > 0):
-        return Verdict(text=bad, kind="hurts")
+        return above
     return _around_zero(evidence, family, reach=max(-low, high))
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.proof.decisions import with_tables
 from tests.proof.row import Row, falls
 from tests.proof.sizes import SIZES_BEGIN, SIZES_END, sizes_table
 from tests.proof.study import PARTS
@@ -85,6 +86,8 @@ def main(replications: int = 10_000, *names: str) -> int:
         body,
         flags=re.DOTALL,
     )
+    if not names:
+        body = with_tables(body)
     DOCS.write_text(body, encoding="utf-8")
     missed = [(row, row.misses()) for row in rows if row.misses()]
     for row, why in missed:

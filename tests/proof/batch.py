@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from reports.stats.moderated import Prior
-from reports.stats.sequential import MOST_REACH, critical_t
+from reports.stats.sequential import FIRST, MOST_REACH, critical_of
 from reports.stats.simultaneous import max_t_quantile
 from reports.stats.two_way import noisy_share, split_variances
 from reports.stats.unblocked import widening
@@ -60,21 +60,35 @@ def running_h(d_RNM: np.ndarray, truth: float | np.ndarray = 0.0) -> np.ndarray:
     return np.sqrt(n) * np.minimum(np.abs(u), np.maximum(np.abs(h), np.abs(u) / MOST_REACH))
 
 
-def running_ends(d_RN: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    """The sequence's ends after 2, 3, ..., N values, (R, N - 1) each."""
-    mean, sd, skew = (x[:, :, 0] for x in running_sums(d_RN[:, :, None]))
-    n = np.arange(2, d_RN.shape[1] + 1)
-    a = np.where(np.abs(skew) < 1e-9, 1e-9, skew / 3)
-    ends = []
-    for c in (critical_t(n, alpha), -critical_t(n, alpha)):
-        with np.errstate(invalid="ignore"):
-            u = (np.cbrt(1 + 3 * a * (c / np.sqrt(n) - skew / 6 / n)) - 1) / a
-            half = np.abs(c) / np.sqrt(n)
-            u = np.sign(c) * np.clip(
-                np.where(np.sign(u) == np.sign(c), np.abs(u), 0.0), half, MOST_REACH * half
-            )
-        ends.append(np.where(np.isfinite(c), mean - sd * u, -c))
-    return ends[0], ends[1]
+def running_independent(
+    a_RM: np.ndarray, b_RN: np.ndarray, alpha: float, *, grows: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Differences and half widths (R, M) of two samples without pairs, after each of the arm's runs.
+
+    grows: the baseline has as many runs as the arm, else all of its own from the first on."""
+    m = np.arange(1, a_RM.shape[1] + 1)
+    n = m if grows else np.full_like(m, b_RN.shape[1])
+    mean_a, var_a = _running(a_RM, m)
+    mean_b, var_b = _running(b_RN, n)
+    share = m * n / (m + n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_a, of_b = var_a / m, var_b / n
+        df = (of_a + of_b) ** 2 / (of_a**2 / (m - 1) + of_b**2 / (n - 1))
+        pooled = np.sqrt(((m - 1) * var_a + (n - 1) * var_b) / (m + n - 2) / share)
+        half = np.maximum(
+            critical_of(share, df, alpha) * np.sqrt(of_a + of_b),
+            critical_of(share, m + n - 2.0, alpha) * pooled,
+        )
+    return mean_a - mean_b, np.where(np.minimum(m, n) < FIRST, np.inf, half)
+
+
+def _running(x_RN: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances of the first so many values."""
+    n = np.arange(1, x_RN.shape[1] + 1)
+    mean = x_RN.cumsum(1) / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = ((x_RN**2).cumsum(1) - n * mean**2) / (n - 1)
+    return mean[:, counts - 1], variance[:, counts - 1]
 
 
 def declared_analysis(

@@ -8,7 +8,13 @@ from tests.proof.patterns import PAIRED_FROM
 from tests.proof.row import POWER, POWER_ROWS, Row
 
 SIZES_BEGIN, SIZES_END = "<!-- seeds: begin -->", "<!-- seeds: end -->"
-CASES = (("1 arm", 2.0), ("4 arms", 2.0), ("15 arms", 2.0), ("15 arms", 2.5))
+CASES = (
+    ("1 arm", 2.0),
+    ("1 arm of public runs", 2.0),
+    ("4 arms", 2.0),
+    ("15 arms", 2.0),
+    ("15 arms", 2.5),
+)
 
 
 def powers(rows: Sequence[Row], kind: str) -> dict[int, float]:

@@ -8,7 +8,7 @@ from scipy import stats
 
 from reports.analysis.outcomes import noise_floor
 from reports.analysis.samples import TWO_PHASE_MARGIN, equivalent
-from reports.inputs.published import NATS_PER_LOG_STEP, PublishedRecord, era_sd
+from reports.inputs.published import PublishedRecord, era_sd, nats_per_log_step
 from reports.stats.outcomes import exact_rate, labels, permuted_effect, trimmed_differences
 from reports.stats.planning import planned_critical
 from reports.stats.sequential import critical_t, rate_sequence
@@ -17,8 +17,8 @@ from reports.stats.unblocked import RATIOS, too_few
 from tests.proof.batch import (
     chunks,
     declared_analysis,
-    running_ends,
     running_h,
+    running_independent,
     unblocked_interval,
 )
 from tests.proof.missing import missing
@@ -27,9 +27,11 @@ from tests.proof.next_step import next_steps
 from tests.proof.nodes import nodes
 from tests.proof.optimum import flat_axes, lowest_points
 from tests.proof.patterns import far_noise, power_by_n
+from tests.proof.pool import borrowed_baselines
 from tests.proof.repetitions import repetitions
 from tests.proof.row import AT_MOST, BEYOND, SIZES, Row
 from tests.proof.shares import anytime_shares, ladders, shares, time_shares
+from tests.proof.stream import streams
 from tests.proof.times import anytime_times, times
 from tests.proof.tricks import tricks
 
@@ -240,19 +242,22 @@ def _other_noise(r: int) -> Iterator[Row]:
                   replications=r, family_error=ever)  # fmt: skip
 
 
+NOISES = (("equal", 1.0), ("arm 2 x", 2.0), ("arm 5 x", 5.0), ("baseline 5 x", 0.2))
+
+
 def unpaired_sequences(r: int) -> Iterator[Row]:
-    """Arm and baseline without common blocks, looked at after every run up to 50: two sequences at half of alpha each."""
-    n = np.arange(2, 51)
-    for noise, ratio in (("equal", 1.0), ("arm 2 x", 2.0)):
-        rng, critical = np.random.default_rng([17, int(ratio)]), critical_t(n, 0.05 / 2)
-        low, high = np.zeros((r, 49)), np.zeros((r, 49))
-        for sign, sd in ((1, ratio), (-1, 1.0)):
-            x = rng.normal(size=(r, 50)) * sd
-            below, above = running_ends(sign * x, 0.05 / 2)
-            low, high = low + below, high + above
-        held = ((low <= 0) & (high >= 0)).all(1).mean()
-        yield Row(kind="anytime-valid, not blocked, peeking to 50 runs", n="2 to 50", noise=noise, replications=r,
-                  simultaneous=float(held), family_error=float(1 - held), unbounded=float(np.isinf(critical).mean()))  # fmt: skip
+    """Arm and baseline without common blocks, looked at after every run up to 50; both growing, and against a pool of 22."""
+    for pool, n in ((0, "2 to 50"), (22, "2 to 50 against 22")):
+        for noise, ratio in NOISES:
+            rng = np.random.default_rng([17, pool, int(10 * ratio)])
+            n0 = pool or 50
+            delta, half = running_independent(
+                rng.normal(size=(r, 50)) * ratio, rng.normal(size=(r, n0)), 0.05, grows=not pool
+            )
+            held = (np.abs(delta) <= half).all(1).mean()
+            yield Row(kind="anytime-valid, not blocked, peeking to 50 runs", n=n, noise=noise, replications=r,
+                      simultaneous=float(held), family_error=float(1 - held),
+                      unbounded=float(np.isinf(half).all(0).mean()))  # fmt: skip
 
 
 def diverged(r: int) -> Iterator[Row]:
@@ -293,7 +298,7 @@ def published_deltas(r: int) -> Iterator[Row]:
     for record, n in (("r08", (1, 1)), ("r15", (75, 1)), ("r19", (10, 10))):
         rng, sides = np.random.default_rng([19, *n]), []
         for runs in n:
-            noise = rng.normal(0, era_sd(record), (r, runs)).mean(1) / NATS_PER_LOG_STEP
+            noise = rng.normal(0, era_sd(record), (r, runs)).mean(1) / nats_per_log_step()
             sides.append(
                 (
                     noise,
@@ -356,5 +361,5 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
 PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
     families, far_noise, power_by_n, moderated, next_steps, missing, unblocked, axes, lowest_points,
     flat_axes, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
-    anytime_shares, diverged, repetitions, packed, published_deltas, descriptions,
+    anytime_shares, diverged, repetitions, packed, published_deltas, descriptions, borrowed_baselines, streams,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from reports.stats.contrasts import Sample, analyse, correlation
 from reports.stats.moderated import Prior
 from reports.stats.outcomes import exact_rate, permuted_effect
 from reports.stats.simultaneous import max_t_quantile
-from reports.stats.two_way import two_way
+from reports.stats.two_way import drawn_squares, split_variances, two_way
 from reports.stats.unblocked import welch, widening
 
 
@@ -240,6 +240,23 @@ def test_correlation_is_pearsons_over_shared_blocks():
 def test_welch_of_single_runs_has_no_error():
     delta, se, df = welch(np.array([2.0]), np.array([1.0, 1.2]))
     assert delta == pytest.approx(0.9) and math.isnan(se) and math.isnan(df)
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 2), (5, 2), (2, 3), (4, 3), (3, 4), (2, 6), (4, 6)])
+def test_squares_are_drawn_as_those_of_drawn_runs_and_split_without_bias(n, k):
+    """Means, variances and covariances of two arms' residual squares and of all, against normal runs in blocks."""
+    y = np.random.default_rng(1).normal(size=(40_000, n, k))
+    y = y - y.mean(1, keepdims=True) - y.mean(2, keepdims=True) + y.mean((1, 2), keepdims=True)
+    rss = (y**2).sum(1)
+    expected = np.column_stack([rss[:, :2], rss.sum(1)])
+    of_two, whole = drawn_squares(np.random.default_rng(2), 40_000, n, k)
+    drawn = np.column_stack([of_two, whole])
+    assert drawn.mean(0) == pytest.approx(expected.mean(0), rel=0.03)
+    assert np.cov(drawn.T) == pytest.approx(np.cov(expected.T), rel=0.1, abs=0.05)
+    one, own, rest = split_variances(of_two, whole, n, k)
+    assert one.mean() == pytest.approx(1, rel=0.03)
+    if k > 2:
+        assert [*own.mean(0), *rest.mean(0)] == pytest.approx([1] * 4, rel=0.06)
 
 
 # ---- diverged runs

@@ -19,7 +19,9 @@ from reports.stats.moderated import Prior
 from reports.stats.simultaneous import max_t_quantile
 from tests.proof.__main__ import DOCS, table, written_rows
 from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
+from tests.proof.decisions import rules, tables, until_decided
 from tests.proof.missing import PATTERNS, errors_of, missing_analysis, with_holes
+from tests.proof.moderated import public_groups
 from tests.proof.optimum import CURVATURES, FLAT, KIND
 from tests.proof.patterns import STEPS
 from tests.proof.repetitions import FALSE, verdicts
@@ -185,6 +187,18 @@ def test_every_row_of_the_docs_meets_its_bar():
     ] == []
 
 
+def test_what_right_decisions_take_is_as_the_docs_say():
+    candidates, differences = [*rules()], [*until_decided()]
+    assert tables(candidates, differences) in DOCS.read_text(encoding="utf-8")
+    for row in candidates:
+        if "--stream" in row.rule:
+            assert row.false <= 0.05
+    for row in differences:
+        assert row.wrong <= 0.05
+        if row.difference >= 1:
+            assert row.better >= 0.8
+
+
 def test_power_rises_with_every_block():
     rows = written_rows()
     assert falls(rows) == []
@@ -201,10 +215,29 @@ def test_the_seeds_for_the_same_power_are_those_of_the_rows():
     assert needed({5: 0.81, 6: 0.5, 7: 0.7996, 8: 0.9}) == "7" and needed({5: 0.5}) == ""
 
 
+def test_groups_of_public_runs_and_their_prior_are_as_the_docs_say():
+    """Errors, and half widths in a group's own sds, as its runs are dealt to arm and baseline."""
+    rng = np.random.default_rng(5)
+    for n, n_groups, wider, own in ((3, 114, 3.2, 2.0), (5, 72, 1.7, 1.4)):
+        large = [(losses, prior) for losses, prior in public_groups() if len(losses) >= 2 * n]
+        assert len(large) == n_groups
+        wrong, halves = [], []
+        for losses, prior in large:
+            dealt = rng.permuted(np.tile(losses, (200, 1)), axis=1)[:, : 2 * n]
+            y = dealt.reshape(-1, 2, n).swapaxes(1, 2)
+            given, plain = declared_analysis(y, prior=prior), declared_analysis(y)
+            wrong.append(((given.low > 0) | (given.high < 0)).mean())
+            sd = 2 * losses.std(ddof=1)
+            halves.append([(b.high - b.low).mean() / sd for b in (plain, given)])
+        assert 0.03 < np.mean(wrong) < 0.052
+        assert np.mean(halves, axis=0) == pytest.approx([wider, own], abs=0.06)
+
+
 def test_what_is_beyond_a_condition_has_a_bar_too():
     rows = [row for row in written_rows() if "beyond the condition" in row.noise]
     assert len(rows) > 20 and all(row.misses() == [] for row in rows)
-    worse = replace(rows[-1], family_error=0.101)
+    of_differences = [row for row in rows if row.kind.startswith("difference")]
+    worse = replace(of_differences[-1], family_error=0.101)
     assert worse.misses() == ["family error 0.101"]
 
 

@@ -6,15 +6,21 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
+from reports.analysis.cautions import Caution
+from reports.analysis.sequence_doubts import sequence_warnings
+from reports.stats.anytime import sequences
+from reports.stats.contrasts import Sample
 from reports.stats.sequential import (
     attainable_p,
     critical_t,
     independent_t_mixture,
+    log_e_of,
     log_e_value,
     rate_sequence,
     smallest_alpha,
     t_mixture,
 )
+from tests.proof.batch import running_h, running_independent
 
 
 @pytest.mark.parametrize(("t", "n"), [(0.3, 3), (2.0, 5), (4.0, 12), (-3.0, 30)])
@@ -99,14 +105,62 @@ def test_one_difference_says_nothing():
     assert t_mixture(np.array([0.3]), 0.05) == (-np.inf, np.inf, 1.0)
 
 
-def test_independent_samples_add_two_sequences():
+def test_independent_samples_have_the_wider_of_two_sequences():
+    rng = np.random.default_rng(2)
+    for n, ratio in ((20, 1.0), (8, 3.0), (8, 0.3)):
+        a, b = rng.normal(1, 0.2 * ratio, n), rng.normal(0, 0.2, 22)
+        low, high, p = independent_t_mixture(a, b, 0.05)
+        share = n * 22 / (n + 22)
+        squares = ((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum()
+        welch = stats.ttest_ind(a, b, equal_var=False)
+        errors = (
+            (math.sqrt(squares / (n + 20) / share), n + 20.0),
+            (
+                (a.mean() - b.mean()) / welch.statistic,
+                welch.df,
+            ),
+        )
+        for end in (
+            low,
+            high,
+        ):  # where neither martingale has more than 1 / alpha, and one has that
+            at = [log_e_of((a.mean() - b.mean() - end) / se, share, df) for se, df in errors]
+            assert min(at) == pytest.approx(math.log(20))
+        assert (low > 0) == (p < 0.05)
+    few = independent_t_mixture(a[:6], b, 0.05)
+    assert few == (-math.inf, math.inf, 1.0)
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_the_batch_of_independent_sequences_is_the_production_analysis(grows):
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(size=(3, 30)) * 2, rng.normal(size=(3, 30))
+    delta, half = running_independent(a, b, 0.05, grows=grows)
+    for r, n in ((0, 7), (1, 12), (2, 30)):
+        low, high, _ = independent_t_mixture(a[r, :n], b[r, : n if grows else 30], 0.05)
+        at = delta[r, n - 1], half[r, n - 1]
+        assert (low, high) == pytest.approx((at[0] - at[1], at[0] + at[1]))
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_arms_share_alpha_and_a_divergence_leaves_a_sequence_no_interval(paired):
+    """A diverged run has no loss, so the mean of the others is no estimate of all: its arm is told by outcomes."""
     rng = np.random.default_rng(2)
     a, b = rng.normal(1, 0.1, 20), rng.normal(0, 0.1, 20)
-    low, high = independent_t_mixture(a, b, 0.05)
-    one, other = t_mixture(a, 0.025), t_mixture(b, 0.025)
-    assert (low, high) == pytest.approx(
-        (one[0] - other[1], one[1] - other[0])
-    ) and 0 < low < 1 < high
+
+    def of(values, n_diverged=0):
+        blocks = tuple(range(20)) if paired else (None,) * 20
+        return Sample(values=values, blocks=blocks, n_diverged=n_diverged)
+
+    whole = sequences({"a": of(a)}, of(b), m=3, level=0.95)["a"]
+    expected = (t_mixture(a - b, 0.05 / 3) if paired else independent_t_mixture(a, b, 0.05 / 3))[:2]
+    assert (whole.low, whole.high) == pytest.approx(expected)
+    if paired:
+        assert whole.p == pytest.approx(3 * t_mixture(a - b, 0.05)[2])
+    for of_arm, of_base in ((1, 0), (0, 1)):
+        cut = sequences({"a": of(a, of_arm)}, of(b, of_base), m=3, level=0.95)["a"]
+        assert (cut.low, cut.high, cut.p) == (None, None, None)
+        assert cut.delta == pytest.approx((a - b).mean())
 
 
 def test_the_rates_interval_holds_what_the_mixture_has_no_evidence_against():
@@ -132,3 +186,32 @@ def test_the_smallest_alpha_inverts_a_sequence():
         t_mixture(d, 0.05)[2], rel=1e-4
     )
     assert smallest_alpha(lambda alpha: None) == 1.0
+
+
+def test_a_sequence_that_errs_for_skewed_noise_of_one_arm_warns():
+    """A wrong result comes where the long tail was not seen: the noise betrays it, the skewness does not."""
+    rng = np.random.default_rng(8)
+    arm = rng.exponential(size=(2000, 30)) - 1
+    base = rng.normal(size=(2000, 30)) / 10
+    wrong = np.abs(running_h((arm - base)[:, :, None])[:, :, 0]) > critical_t(
+        np.arange(2, 31), 0.05
+    )
+    said = []
+    for i in np.flatnonzero(wrong.any(1)):
+        n = 2 + int(wrong[i].argmax())
+        said.append(sequence_warnings(arm[i, :n], base[i, :n]))
+    assert len(said) > 2000 * 0.04  # beyond the condition
+    assert np.mean([Caution.UNLIKE_NOISE in doubts for doubts in said]) > 0.7
+    assert np.mean([Caution.SKEWED in doubts for doubts in said]) < 0.2
+
+
+def test_a_sequence_of_noise_that_is_alike_rarely_warns_and_one_that_drifts_does():
+    rng = np.random.default_rng(9)
+    said = [sequence_warnings(*rng.normal(size=(2, 10))) for _ in range(400)]
+    for caution, most in ((Caution.UNLIKE_NOISE, 0.08), (Caution.SKEWED, 0.025), (Caution.DRIFTS, 0.08)):  # fmt: skip
+        assert np.mean([caution in doubts for doubts in said]) < most
+    rising = np.linspace(0, 6, 20)
+    assert Caution.DRIFTS in sequence_warnings(rng.normal(size=20) + rising, rng.normal(size=20))
+    assert sequence_warnings(*rng.exponential(size=(2, 6))) == []  # there is no interval yet
+    tail = np.r_[rng.normal(size=19), 30.0]
+    assert Caution.SKEWED in sequence_warnings(tail, rng.normal(size=20))

@@ -89,8 +89,10 @@ def test_one_arm_is_a_plain_t_and_many_lie_between_t_and_bonferroni():
 def test_far_in_the_tail_p_stays_positive():
     odd = equal(3)
     odd[0, 1] = odd[1, 0] = -0.2
-    p = max_t_p(np.array([30.0, 12.0, 0.5]), odd, 10)
+    t = np.array([-30.0, 12.0, 0.5])
+    p = max_t_p(t, odd, 10)
     assert 0 < p[0] < p[1] < 1e-5 < p[2]
+    assert p[:2] == pytest.approx(3 * stats.t.sf(np.abs(t[:2]), 10) * 2, rel=1e-9)  # Bonferroni's
 
 
 def test_the_last_bits_of_a_correlation_do_not_move_what_is_simulated_from_it():

@@ -118,6 +118,13 @@ def test_slopes_that_differ_are_noticed_and_used():
     model = fit(**data)
     assert not model.common and model.beta == pytest.approx([-0.19, -0.30], abs=0.02)
     assert fit(**runs([0.0, -0.004], (2700, 3300), 6, rng)).common
+    few = {key: data[key][[*range(6), *range(12, 18)]] for key in ("arm", "budget", "loss")}
+    alone = fit(**few, block=[None] * 12, target=3.28)  # each arm by its own line through 6 runs
+    lines = [
+        stats.linregress(np.log(few["budget"][a]), few["loss"][a]) for a in (np.s_[:6], np.s_[6:])
+    ]
+    assert [alone.slope_se(0), alone.slope_se(1)] == pytest.approx([line.stderr for line in lines])
+    assert [alone.log_steps(i).df for i in (0, 1)] == pytest.approx([4, 4])
 
 
 def test_one_budget_needs_a_slope_and_carries_its_error():
@@ -213,6 +220,11 @@ def test_where_a_run_is_missing_fiellers_errors_are_of_the_same_blocks(missing):
     u, v = 3.28 - model.z[1], model.beta[1]
     expected = fieller(u, v, cov[0, 0], cov[1, 1], cov[0, 1], stats.t.isf(0.025, 2))
     assert model.theta_interval(1, 0.05) == pytest.approx(expected, rel=1e-9)
+    of_base = table[0].mean(1)  # it has every block; the other arm is known by its differences
+    added = (level - of_base[whole]).mean()
+    n_stars = [model.log_steps(0).value - model.x0, model.log_steps(1).value - model.x0]
+    u = 3.28 - of_base.mean()
+    assert n_stars == pytest.approx([u / v, (u - added) / v], rel=1e-9)
 
 
 def test_an_error_of_one_df_is_not_lent_the_others():
@@ -232,7 +244,10 @@ def test_an_error_of_one_df_is_not_lent_the_others():
 
 def test_the_window_stays_near_the_target():
     budgets = np.repeat([1000.0, 2000, 2800, 3000, 3200, 5000], 2)
-    assert local_window(budgets, 3.28 - 0.19 * np.log(budgets / 3000), 3.28) == (2800, 3000, 3200)
+    losses = 3.28 - 0.19 * np.log(budgets / 3000)
+    assert local_window(budgets, losses, 3.28) == (2800, 3000, 3200)
+    assert local_window(budgets, losses, losses.min() - 0.01) == (3000, 3200, 5000)
+    assert local_window(budgets, losses, losses.max() + 0.01) == (1000, 2000, 2800)
 
 
 # ---- planning
