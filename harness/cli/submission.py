@@ -25,6 +25,10 @@ def submission(
     arm: Annotated[str, typer.Option(help="the arm to submit")],
     out: Annotated[Path, typer.Option("-o", help="the folder to write; it must be empty or new")],
     target: Annotated[float, typer.Option(help="the benchmark's loss")] = 3.28,
+    systems_only: Annotated[
+        bool,
+        typer.Option("--systems-only", help="the arm leaves the learning as it is: waives the p"),
+    ] = False,
     results: Results = RESULTS,
     accept_stale: AcceptStale = False,
     json: Json = False,
@@ -40,7 +44,15 @@ def submission(
     loaded = load_for_report(experiment, results, accept_stale)
     check_arm(arm, loaded.plan.by_arm, experiment)
     try:
-        checks = write_submission(loaded, arm, out, results=results, redact=redact, target=target)
+        checks = write_submission(
+            loaded,
+            arm,
+            out,
+            results=results,
+            redact=redact,
+            target=target,
+            systems_only=systems_only,
+        )
     except ValueError as error:
         raise UserError(str(error)) from None
     rows = [{"rule": c.rule, "verdict": c.said, "reason": c.reason} for c in checks]

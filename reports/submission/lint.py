@@ -1,16 +1,21 @@
 """The benchmark's rules for a record, held against an arm's runs."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from statistics import fmean
+from typing import Any
 
 import pandas as pd
 
-from harness.run.document import Document
 from reports.format import plural
-from reports.inputs.experiment import Experiment
 from reports.stats import rules
+from reports.submission.case import Case, Finding, RuleCheck, passes_if
+from reports.submission.script_rules import (
+    NOT_KEPT,
+    script_data,
+    script_flags,
+    script_validation,
+)
 
 VAL_TOKENS = 10_485_760
 CLOCK_TOLERANCE = 0.02  # of the clock, between it and the sum of its step times
@@ -18,73 +23,13 @@ COMPILER_VARIABLES = ("TORCHINDUCTOR_", "TORCH_COMPILE", "TORCHDYNAMO_")
 HARMLESS_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR",)  # where compiled kernels are kept
 COORDINATE_DESCENT = "coordinate_descent_tuning (system.coordinate_descent)"
 UNTIMED = {"skip10": 10}  # timing protocol -> first steps that the clock does not count
-Said = Literal["passes", "fails", "cannot be known"]
-Finding = tuple[Said, str]  # what a rule says, and why
-
-
-@dataclass(frozen=True, kw_only=True)
-class RuleCheck:
-    """One rule, what it says of this arm, and why."""
-
-    rule: str
-    said: Said
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """What the rules look at: the arm's runs and the baseline's."""
-
-    experiment: Experiment
-    arm: str
-    planned: pd.DataFrame
-    runs: pd.DataFrame  # finished runs of the arm
-    baseline: pd.DataFrame  # finished runs of the baseline
-    target: float
-
-    @classmethod
-    def of(cls, experiment: Experiment, arm: str, target: float) -> "Case":
-        counted = experiment.runs
-        if not experiment.accept_stale:
-            counted = counted[~counted["stale"].astype(bool)]
-        done = counted[counted["status"] == "finished"]
-        longest = done[done["budget"] == done.groupby("arm")["budget"].transform("max")]
-        runs = longest[longest["arm"] == arm]
-        of_arm = counted[counted["arm"] == arm]
-        return cls(
-            experiment=experiment,
-            arm=arm,
-            planned=of_arm[of_arm["budget"].isin(runs["budget"])],
-            runs=runs,
-            baseline=longest[longest["arm"] == experiment.plan.baseline],
-            target=target,
-        )
-
-    def config(self, run_id: str) -> Document:
-        """A run's config.yaml; empty where there is none."""
-        return self.experiment.configs.get(run_id, {})
-
-    def field(self, dotted: str) -> set[Any]:
-        """The distinct values of a configuration field over the arm's runs, None if unrecorded."""
-        section, _, name = dotted.partition(".")
-        values = set()
-        for config in self.facts("config"):
-            fields = (config or {}).get(section) or {}
-            values.add(fields.get(name))
-        return values
-
-    def facts(self, key: str) -> list[Any]:
-        """A part of each run's record; None where a run has none."""
-        return [self.config(run_id).get(key) for run_id in self.runs["run_id"]]
-
-
-def passes_if(holds: bool) -> Said:
-    if holds:
-        return "passes"
-    return "fails"
 
 
 def data_untouched(case: Case) -> Finding:
+    if case.is_imported:
+        return "cannot be known", "a log does not say which data it read"
+    if case.is_foreign:
+        return script_data(case)
     prints = set(case.runs["fingerprint"].dropna())
     if not prints:
         return "cannot be known", "no fingerprint was recorded"
@@ -113,6 +58,8 @@ def corpus_of(case: Case) -> str:
 
 
 def validation_tokens(case: Case) -> Finding:
+    if case.is_foreign:
+        return script_validation(case, VAL_TOKENS)
     seen = case.field("data.val_tokens")
     if None in seen or not seen:
         return "cannot be known", "the number of validation tokens was not recorded"
@@ -122,18 +69,24 @@ def validation_tokens(case: Case) -> Finding:
 
 
 def flags_of_run(case: Case, run_id: str) -> frozenset[str] | None:
-    """The compiler's flags of a run; None where some were not recorded."""
+    """The compiler's flags of a run of ours; None where some were not recorded."""
     system = (case.config(run_id).get("config") or {}).get("system") or {}
     variables = case.experiment.environments.get(run_id, {}).get("variables")
     if system.get("coordinate_descent") is None or variables is None:
         return None
-    flags = set()
+    flags = compiler_variables(variables)
     if system["coordinate_descent"]:
         flags.add(COORDINATE_DESCENT)
-    for variable in variables:
+    return frozenset(flags)
+
+
+def compiler_variables(names: Iterable[str]) -> set[str]:
+    """Those environment variables that are flags of the compiler."""
+    flags = set()
+    for variable in names:
         if variable.startswith(COMPILER_VARIABLES) and variable not in HARMLESS_VARIABLES:
             flags.add(variable)
-    return frozenset(flags)
+    return flags
 
 
 def flags_of(case: Case, runs: pd.DataFrame) -> list[frozenset[str]] | None:
@@ -153,6 +106,8 @@ def compile_flags(case: Case) -> Finding:
     Records 2 to 17 themselves set coordinate_descent_tuning, so every run's flags are held against
     those of the baseline's runs.
     """
+    if case.is_foreign:
+        return flags_in_code(case)
     flags, base_flags = flags_of(case, case.runs), flags_of(case, case.baseline)
     if flags is None:
         return (
@@ -174,6 +129,38 @@ def compile_flags(case: Case) -> Finding:
     return "passes", f"none beyond the baseline's own: {named} is set in all its runs too"
 
 
+def flags_in_code(case: Case) -> Finding:
+    """The same for scripts: flags in their kept code, and in the variables that they were given."""
+    flags, base = script_flags(case, case.runs), script_flags(case, case.baseline)
+    if flags is None:
+        return "cannot be known", NOT_KEPT
+    flags = {**flags, **_variables_asked(case, case.runs)}
+    if not flags:
+        return "passes", "none in the code or the variables that it is given"
+    if base is None:
+        return "cannot be known", f"set: {_with_places(flags)}; the baseline's code is not kept"
+    before = {**base, **_variables_asked(case, case.baseline)}
+    extra = {flag: place for flag, place in flags.items() if flag not in before}
+    if extra:
+        return "fails", f"set here and not in the baseline: {_with_places(extra)}"
+    return "passes", f"none beyond the baseline's own: {', '.join(sorted(flags))}"
+
+
+def _variables_asked(case: Case, runs: pd.DataFrame) -> dict[str, str]:
+    """Compiler variables that foreign runs were given -> where."""
+    names: set[str] = set()
+    for trainer in case.trainers(runs):
+        names |= compiler_variables(trainer.get("env") or {})
+    for run_id in runs["run_id"]:
+        variables = case.experiment.environments.get(run_id, {}).get("variables")
+        names |= compiler_variables(variables or {})
+    return dict.fromkeys(names, "environment")
+
+
+def _with_places(flags: Mapping[str, str]) -> str:
+    return ", ".join(f"{flag} ({flags[flag]})" for flag in sorted(flags))
+
+
 def significance(case: Case) -> Finding:
     diverged = int((case.planned["status"] == "diverged").sum())
     if diverged:
@@ -184,16 +171,51 @@ def significance(case: Case) -> Finding:
     except ValueError as error:
         return "fails", str(error)
     reason = f"p = {result.p:.2g} for a mean below {case.target:g}, n = {len(case.runs)}"
+    reason += f", loss buffer {buffer_of(case):.4f}"
     looks = int(case.experiment.plan.looks or 1)
     if looks > 1:
         reason += f", at {looks} looks: each further look adds false passes"
+    if case.systems_only and not result.significant:
+        return waiver(case, reason)
     return passes_if(result.significant), reason
 
 
+def buffer_of(case: Case) -> float:
+    """How far the mean loss lies below the target."""
+    return case.target - float(case.runs["val_loss"].mean())
+
+
+def _listed(runs: pd.DataFrame, metric: str) -> list[float]:
+    return [float(value) for value in runs[metric].dropna()]
+
+
+def waiver(case: Case, reason: str) -> Finding:
+    """The rule on the loss is waived for what changes systems alone; its loss must not be worse."""
+    try:
+        worse = rules.lower(
+            _listed(case.baseline, "val_loss"), _listed(case.runs, "val_loss"), "losses"
+        )
+    except ValueError as error:
+        return "cannot be known", f"claimed as systems only, {error}; {reason}"
+    gap = f"its loss is {-worse.gap:+.4f} against the baseline's (p = {worse.p:.2g})"
+    if worse.p < rules.TRACK1_P:
+        return "fails", f"claimed as systems only, but {gap}; {reason}"
+    return "waived", f"claimed as systems only: {gap}; {reason}"
+
+
 def hardware_of(case: Case, runs: pd.DataFrame) -> set[tuple[Any, Any, Any]]:
-    """(device, GPU, number of processes) of every run."""
-    sizes = [case.config(run_id).get("world_size") for run_id in runs["run_id"]]
-    return set(zip(runs["device"], runs["gpu"], sizes))
+    """(device, its name, how many) of every run; of a log the GPUs that it lists."""
+    machines = set()
+    has_gpus = bool(runs["gpu"].notna().any())
+    for run_id, device, gpu in zip(runs["run_id"], runs["device"], runs["gpu"]):
+        environment = case.experiment.environments.get(run_id, {})
+        size, name = case.config(run_id).get("world_size"), gpu
+        if case.is_imported:
+            size = len(environment.get("gpus") or ()) or None
+        if device == "cpu" and not has_gpus:
+            name = environment.get("cpu")
+        machines.add((device, name, size))
+    return machines
 
 
 def hardware_as_baseline(case: Case) -> Finding:
@@ -208,6 +230,28 @@ def hardware_as_baseline(case: Case) -> Finding:
     if shared:
         where = plural(len(shared), "shared node")
     return passes_if(machines == base and len(machines) == 1), f"{named}, {where}"
+
+
+def faster_than_baseline(case: Case) -> Finding:
+    """Rule 4 of the benchmark: faster than the record before, on the same hardware."""
+    said, machines = hardware_as_baseline(case)
+    if said != "passes":
+        return "cannot be known", f"times are compared on the same hardware alone: {machines}"
+    counted = [hint for hint in case.plan_arm.hints if hint.compared]
+    if counted:
+        lines = ", ".join(str(hint.line) for hint in counted)
+        return "cannot be known", f"its clock counts other things than the baseline's: line {lines}"
+    times, before = (_listed(runs, "train_time_s") for runs in (case.runs, case.baseline))
+    try:
+        faster = rules.lower(times, before, "times")
+    except ValueError as error:
+        return "cannot be known", str(error)
+    share = 100 * faster.gap / fmean(before)
+    reason = (
+        f"{faster.gap:+.3f} s ({share:+.2f} %), p = {faster.p:.2g} (Welch, one-sided), "
+        f"n = {faster.n[0]} and {faster.n[1]}"
+    )
+    return passes_if(faster.p < rules.TRACK1_P), reason
 
 
 def independent_seeds(case: Case) -> Finding:
@@ -235,7 +279,9 @@ def untimed_steps(protocol: Any) -> int:
 def clock_covers(case: Case) -> Finding:
     runs = case.runs
     if runs["self_reported"].astype(bool).any() or runs["imported"].astype(bool).any():
-        return "cannot be known", "the clock is the script's own (self-reported)"
+        doubts = [f"line {hint.line}: {hint.text}" for hint in case.plan_arm.hints if hint.doubt]
+        reason = "; ".join(["the clock is the script's own (self-reported)", *doubts])
+        return "cannot be known", reason
     protocols = case.field("timing.protocol")
     untimed = 0
     if len(protocols) == 1:
@@ -267,6 +313,7 @@ RULES: Mapping[str, Callable[[Case], Finding]] = {
     "no extra compile flags": compile_flags,
     "p < 0.01": significance,
     "same hardware as the baseline": hardware_as_baseline,
+    "faster than the baseline": faster_than_baseline,
     "seeds independent": independent_seeds,
     "the clock covers what it must": clock_covers,
     "one code": one_code,

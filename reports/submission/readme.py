@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from harness.run.plan import Plan
 from reports.format import plural
-from reports.submission.lint import Case, RuleCheck
+from reports.submission.case import Case, RuleCheck
+from reports.submission.scripts import diff_of
 from reports.submission.statistics import as_markdown, baseline_beside, statistics
 
 README = """# {arm}
@@ -37,10 +38,13 @@ print("p =", scipy.stats.ttest_1samp(losses, {target}, alternative="less").pvalu
 
 ## Files
 
-`logs/` holds one log per run, `baseline/` those of the baseline: the code that ran, its \
-configuration, its environment, its
-validations. `statistics.csv` is the table above. To run it again: `{command}`.
+`logs/` holds one log per run, `baseline/` those of the baseline: {logs}. \
+`statistics.csv` is the table above. To run it again: `{command}`.
 """
+OUR_LOGS = "the code that ran, its configuration, its environment, its validations"
+SCRIPT_LOGS = "the code that ran, and what the script wrote"
+DIFF = "changes.diff"
+MAX_DIFF = 200  # lines of it in the README
 
 
 def readme(case: Case, checks: Sequence[RuleCheck]) -> str:
@@ -53,7 +57,8 @@ def readme(case: Case, checks: Sequence[RuleCheck]) -> str:
         arm=case.arm,
         question=plan.question or "",
         baseline=plan.baseline,
-        fields=fields_of(plan, case.arm),
+        fields=fields_of(plan, case.arm) + diff_in_words(case),
+        logs=SCRIPT_LOGS if case.is_foreign else OUR_LOGS,
         statistics=as_markdown(statistics(case)),
         where=where_the_baseline_ran(case),
         standing=standing_words(plan),
@@ -72,6 +77,26 @@ def fields_of(plan: Plan, arm: str) -> str:
     if not fields:
         return "* nothing: this is the baseline"
     return "\n".join(f"* `{name}` = `{value}`" for name, value in fields.items())
+
+
+def script_changes(case: Case) -> str:
+    """The diff from the baseline's code to the arm's; empty where nothing differs or is kept."""
+    if not case.is_foreign or case.scripts is None or case.baseline_scripts is None:
+        return ""
+    return diff_of(case.baseline_scripts, case.scripts)
+
+
+def diff_in_words(case: Case) -> str:
+    """What changed in the script: how many lines, and the first of them."""
+    lines = script_changes(case).splitlines()
+    if not lines:
+        return ""
+    n_new = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
+    n_old = sum(line.startswith("-") and not line.startswith("---") for line in lines)
+    said = f"\n\n{n_new} lines of code are new, {n_old} are gone (`{DIFF}`):\n\n"
+    shown = "\n".join(lines[:MAX_DIFF])
+    rest = f"\n... {len(lines) - MAX_DIFF} lines more" if len(lines) > MAX_DIFF else ""
+    return f"{said}````diff\n{shown}{rest}\n````"
 
 
 def standing_words(plan: Plan) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from reports.inputs.export import as_text
 from reports.stats.rules import track1
-from reports.submission.lint import Case
+from reports.submission.case import Case
 
 StatisticsRow = Mapping[str, str | int | None]  # column -> what is printed
 
@@ -44,6 +44,7 @@ def statistics_row(name: str, runs: pd.DataFrame, target: float) -> StatisticsRo
         "time sd, s": decimals(times.std(ddof=1), 3),
         "loss mean": decimals(losses.mean(), 5),
         "loss sd": decimals(losses.std(ddof=1), 5),
+        "loss buffer": decimals(target - losses.mean(), 5),
         f"p (mean < {target:g})": p_of(losses.tolist(), target),
     }
 

@@ -8,6 +8,7 @@ that looks like a secret leaves the results folder.
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,16 +17,20 @@ import pandas as pd
 
 from harness.run.archive import unpacked
 from harness.run.document import Document
-from harness.run.guarded import KEPT, is_file, read_bytes, read_text
+from harness.run.guarded import IN_FOLDER, KEPT, entries_in, is_file, read_bytes, read_text
 from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.recorded import float_or_nan, read_validations
 from reports.stats.rules import TARGET
-from reports.submission.lint import Case, RuleCheck, lint, untimed_steps
-from reports.submission.readme import readme
+from reports.submission.case import Case, RuleCheck
+from reports.submission.lint import lint, untimed_steps
+from reports.submission.readme import DIFF, readme, script_changes
 from reports.submission.statistics import as_csv, baseline_beside, statistics
 
 RULE = "=" * 100
+RULE_LINE = re.compile(r"^={20,}\s*$", re.MULTILINE)
+OWN_LOG = "own-"  # begins the name of a log file that a script wrote itself
+MEASUREMENT = re.compile(r"^(?:step:\d+/\d+ .*val_loss:|s:\d+\s+tel:)", re.MULTILINE)
 Redact = Callable[[str], str]
 
 
@@ -37,14 +42,15 @@ def write_submission(
     results: Path,
     redact: Redact,
     target: float = TARGET,
+    systems_only: bool = False,
 ) -> list[RuleCheck]:
     """Write the folder `out`, whole or not at all; returns what the rules say.
 
     results: the folder with the runs' files; redact: what every text passes; target: the loss of
-    the record's rule. Raises ValueError for an arm without a finished run and for a folder that
-    holds something already.
+    the record's rule; systems_only: the arm leaves the learning as it is. Raises ValueError for an
+    arm without a finished run and for a folder that holds something already.
     """
-    case = Case.of(experiment, arm, target)
+    case = Case.of(experiment, arm, target, results=results, systems_only=systems_only)
     if not len(case.runs):
         raise ValueError(
             f"arm '{arm}' of {experiment.name} has no finished run that counts: "
@@ -65,6 +71,9 @@ def write_submission(
         table = as_csv(statistics(case))
         (beside / "statistics.csv").write_text(table, encoding="utf-8")
         (beside / "README.md").write_text(redact(readme(case, checks)), encoding="utf-8")
+        changes = script_changes(case)
+        if changes:
+            (beside / DIFF).write_text(redact(changes), encoding="utf-8")
         if out.exists():
             out.rmdir()
         beside.rename(out)
@@ -94,16 +103,19 @@ def write_logs(
 
 
 def log_text(results: Path, run_id: str, experiment: Experiment) -> str:
-    """A run's log in the benchmark's format."""
+    """A run's log in the benchmark's format; of a script its own, with its code inside."""
     folder = results / "runs" / run_id
     config = experiment.configs.get(run_id, {})
+    if "trainer" in (config.get("config") or {}):
+        return script_log(results, folder, config)
     environment = experiment.environments.get(run_id, {})
     digest = (config.get("source") or {}).get("digest")
     written = ""
     if is_file(folder / "config.yaml"):
         written = read_text(folder / "config.yaml")
-    measured = metric_lines(folder, config)
-    measured += memory_lines(experiment.results.get(run_id))
+    result = experiment.results.get(run_id)
+    measured = metric_lines(folder, config, result)
+    measured += memory_lines(result)
     parts = [
         code_text(results / "code" / f"{digest}.zip"),
         written.rstrip(),
@@ -111,6 +123,40 @@ def log_text(results: Path, run_id: str, experiment: Experiment) -> str:
         "\n".join([*measured, ""]),
     ]
     return f"\n{RULE}\n".join(parts)
+
+
+def script_log(results: Path, folder: Path, config: Document) -> str:
+    """What a script wrote of its run: its own log file, else what it printed; its code before it.
+
+    folder: the run's. A log that holds the code already is left as it is."""
+    source = config.get("source") or {}
+    text = own_log(folder)
+    if text is None:
+        text = printed_by_script(folder / "log.txt")
+    elif RULE_LINE.search(text):
+        return text
+    return f"{code_text(results / 'code' / (str(source.get('digest')) + '.zip'))}\n{RULE}\n{text}"
+
+
+def own_log(folder: Path) -> str | None:
+    """The log file with measurements that the script wrote; None where there is none."""
+    for name, kind in entries_in(folder, below=IN_FOLDER - 1).items():
+        if kind == "file" and name.startswith(OWN_LOG):
+            text = read_bytes(folder / name).decode("utf-8", "replace")
+            if MEASUREMENT.search(text):
+                return text
+    return None
+
+
+def printed_by_script(log: Path) -> str:
+    """What stands in a run's log behind the command."""
+    if not is_file(log):
+        return ""
+    text = read_bytes(log).decode("utf-8", "replace")
+    _, command, printed = text.partition("\n$ ")
+    if not command:
+        return text
+    return printed.partition("\n")[2]
 
 
 def code_text(archive: Path) -> str:
@@ -123,20 +169,23 @@ def code_text(archive: Path) -> str:
     return "\n".join(texts)
 
 
-def metric_lines(folder: Path, config: Document) -> list[str]:
+def metric_lines(folder: Path, config: Document, result: Result | None) -> list[str]:
     """`step:i/N val_loss:... train_time:...ms step_avg:...ms` of every validation.
 
     The average is over the steps that the clock counted.
     """
     timing = (config.get("config") or {}).get("timing") or {}
     untimed = untimed_steps(timing.get("protocol"))
+    n_steps = config.get("budget")
+    if not n_steps and result is not None:
+        n_steps = result.budget  # a script's own, or a log's
     lines = []
     for point in read_validations(folder / "metrics.jsonl"):
         step, ms = point.step, 1e3 * float_or_nan(point.train_time_s)
         loss, average = float_or_nan(point.val_loss), math.nan
         if step > untimed:
             average = ms / (step - untimed)
-        place = f"step:{step}/{config.get('budget')}"
+        place = f"step:{step}/{n_steps}"
         lines.append(f"{place} val_loss:{loss:.4f} train_time:{ms:.0f}ms step_avg:{average:.2f}ms")
     return lines
 

@@ -5,16 +5,20 @@ import json
 import re
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.__main__ import main
+from harness.foreign.log_runs import read_logs
 from harness.provenance.redact import redact
+from harness.run.foreign import ClockHint
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
-from reports.submission.lint import RULES, VAL_TOKENS, Case, lint
+from reports.submission.case import Case, RuleCheck
+from reports.submission.lint import RULES, VAL_TOKENS, lint
 from reports.submission.submission import write_submission
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
@@ -122,6 +126,20 @@ def tuned_without_baseline(e: Experiment) -> None:
     forget_the_baseline(e)
 
 
+def slow_down(e: Experiment) -> None:
+    e.runs.loc[e.runs["arm"] == ARM, "train_time_s"] *= 1.5
+
+
+def give_hints(*hints: ClockHint) -> Callable[[Experiment], None]:
+    """The arm's script with these, in a plan of its own."""
+
+    def change(e: Experiment) -> None:
+        arms = tuple(replace(a, hints=hints) if a.name == ARM else a for a in e.plan.arms)
+        vars(e)["plan"] = replace(e.plan, arms=arms)
+
+    return change
+
+
 BROKEN: list[tuple[str, str, Callable[[Experiment], None]]] = [
     ("data untouched", "fails", set_column("fingerprint", "a" * 64)),
     (
@@ -142,6 +160,15 @@ BROKEN: list[tuple[str, str, Callable[[Experiment], None]]] = [
     ("same hardware as the baseline", "fails", set_column("gpu", "another card")),
     ("same hardware as the baseline", "cannot be known", set_column("gpu", None)),
     ("same hardware as the baseline", "cannot be known", forget_the_baseline),
+    ("faster than the baseline", "fails", slow_down),
+    ("faster than the baseline", "cannot be known", set_column("gpu", "another card")),
+    ("faster than the baseline", "cannot be known", forget_the_baseline),
+    (
+        "faster than the baseline",
+        "cannot be known",
+        give_hints(ClockHint(line=7, text="trains before", doubt=True, compared=True)),
+    ),
+    ("faster than the baseline", "passes", give_hints(ClockHint(line=7, text="saves", doubt=True))),
     ("seeds independent", "fails", set_column("seed", 1)),
     ("seeds independent", "fails", copy_a_run),
     ("seeds independent", "cannot be known", set_column("status", "failed")),
@@ -161,6 +188,34 @@ def test_a_rule_that_is_broken_or_cannot_be_known_says_so(results, rule, expecte
     experiment = as_a_record(load("split", results=results))
     change(experiment)
     assert said(experiment)[rule] == expected
+
+
+def check_of(experiment: Experiment, rule: str, **how: Any) -> RuleCheck:
+    """What a rule says of the arm."""
+    checks = lint(Case.of(experiment, ARM, how.pop("target", TARGET), **how))
+    return next(check for check in checks if check.rule == rule)
+
+
+def test_the_loss_buffer_is_told_and_systems_alone_waive_it_where_the_loss_is_no_worse(results):
+    experiment = as_a_record(load("split", results=results))
+    mean = experiment.runs.loc[experiment.runs["arm"] == ARM, "val_loss"].mean()
+    assert f"loss buffer {TARGET - mean:.4f}" in check_of(experiment, "p < 0.01").reason
+    strict = {"target": 1.0, "systems_only": True}  # that no run reaches
+    assert check_of(experiment, "p < 0.01", target=1.0).said == "fails"
+    assert check_of(experiment, "p < 0.01", **strict).said == "waived"
+    experiment.runs.loc[experiment.runs["arm"] == ARM, "val_loss"] += 0.5
+    worse = check_of(experiment, "p < 0.01", **strict)
+    assert worse.said == "fails"
+    assert "claimed as systems only, but its loss is +0." in worse.reason
+
+
+def test_the_gpus_of_a_log_are_those_that_it_lists(results):
+    experiment = as_a_record(load("split", results=results))
+    experiment.runs["imported"] = True
+    for environment in experiment.environments.values():
+        environment["gpus"] = [{"name": "NVIDIA H100 80GB HBM3"}] * 8
+    assert check_of(experiment, "same hardware as the baseline").reason.startswith("8 x ")
+    assert check_of(experiment, "data untouched").said == "cannot be known"
 
 
 def test_every_rule_can_be_seen_to_fail():
@@ -185,6 +240,8 @@ def test_the_folder_holds_what_a_pull_request_needs_and_no_secret(results, tmp_p
         r"step:300/300 val_loss:1\.\d{4} train_time:\d+ms step_avg:\d+\.\d\dms", lines[-2]
     )
     assert re.fullmatch(r"peak memory allocated: \d+ MiB", lines[-1])
+    (run,) = read_logs(logs[0])  # `import` takes it
+    assert (run.reading.n_steps, len(run.reading.steps["val"])) == (300, len(lines) - 1)
     assert "hunter2" not in "".join(
         p.read_text(encoding="utf-8") for p in (tmp_path / "pr").rglob("*.*")
     )
