@@ -26,13 +26,6 @@ def plural(n: int, thing: str) -> str:
     return f"{n} {thing}s"
 
 
-def effect_kind(ratio: float | None) -> str:
-    """What kind of number a comparison's effect is: a percent, or without a ratio a loss."""
-    if ratio is None:
-        return "loss_delta"
-    return "percent"
-
-
 def significant(value: float, digits: int) -> str:
     """The value with so many significant digits; exponents only below 1e-4 and above 1e7."""
     if value == 0:
@@ -71,6 +64,10 @@ def four_digits(value: float) -> str:
     return significant(value, 4)
 
 
+def five_digits(value: float) -> str:
+    return significant(value, 5)
+
+
 def two_digits(value: float) -> str:
     return significant(value, 2)
 
@@ -103,6 +100,8 @@ def whole_percent(value: float) -> str:
 FORMATS: dict[str, Callable[[Any], str]] = {
     "loss": "{:.4f}".format,
     "loss_delta": "{:+.4f}".format,
+    "own": five_digits,
+    "own_delta": signed_difference,
     "sd": two_digits,
     "ms": four_digits,
     "ms_delta": signed_difference,
@@ -144,3 +143,11 @@ def interval(low: Any, high: Any, kind: str) -> str:
     if left.endswith(" %"):  # one sign for both ends
         return f"[{left.removesuffix(' %')}, {right.removesuffix(' %')}] %"
     return f"[{left}, {right}]"
+
+
+def with_interval(value: Any, low: Any, high: Any, kind: str) -> str:
+    """A value and its interval in a sentence, with one unit for all three numbers."""
+    text, ends = show(value, kind), interval(low, high, kind)
+    if ends.endswith(" %"):
+        text = text.removesuffix(" %")
+    return f"{text} {ends}".strip()

@@ -24,7 +24,7 @@ from reports.analysis.arm_values import (
     whole_mean,
 )
 from reports.analysis.comparison_columns import COMPARISON_COLUMNS, EFFECT
-from reports.analysis.types import LOSSES, Comparison
+from reports.analysis.types import Comparison, effect_kind
 from reports.inputs.columns import Column
 
 ArmColumn = Column[ArmRow]
@@ -50,9 +50,7 @@ def effect_columns(
     head: str, metric: str, *, of: Callable[..., object] = of_comparison, key: str = ""
 ) -> list[ArmColumn]:
     """What a page prints of the comparisons on a metric, or of its increments."""
-    kind = "percent"
-    if metric in LOSSES:
-        kind = "loss_delta"
+    kind = effect_kind(metric)
     columns = []
     for column in COMPARISON_COLUMNS:
         if not column.format:

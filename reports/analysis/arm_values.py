@@ -87,24 +87,40 @@ def is_split(gain: Decomposition | None) -> bool:
     return gain is not None and None not in (gain.learning_percent, gain.learning_s)
 
 
+RESOLVED_BY = {"learning": "val_loss", "systems": "step_ms"}  # part of a gain -> its interval's
+
+
+def has_resolved(outcome: Comparisons, arm: str, side: str) -> bool:
+    """Whether the loss (learning) or the step time (systems) is judged to differ."""
+    c = outcome.of(arm, RESOLVED_BY[side])
+    return c is not None and c.kind in ("helps", "hurts")
+
+
 def gain_reason(row: ArmRow) -> str | None:
-    if row.gain is None or is_split(row.gain):
+    """What of a gain the runs do not resolve."""
+    if row.gain is None:
         return None
-    return "not resolved"
+    open_sides = [side for side in RESOLVED_BY if not has_resolved(row.outcome, row.arm, side)]
+    if not is_split(row.gain) or len(open_sides) == len(RESOLVED_BY):
+        return "not resolved"
+    if open_sides:
+        return f"{open_sides[0]} not resolved"
+    return None
 
 
 def gain_part(row: ArmRow, *, part: str) -> float | None:
     """A field of the decomposition, where that is resolved."""
-    if not is_split(row.gain):
+    if not is_split(row.gain) or not has_resolved(row.outcome, row.arm, part.partition("_")[0]):
         return None
     value: float = getattr(row.gain, part)
     return value
 
 
 def gain_seconds(row: ArmRow) -> tuple[float | None, float | None] | None:
-    if not is_split(row.gain):
+    seconds = gain_part(row, part="learning_s"), gain_part(row, part="systems_s")
+    if None in seconds:
         return None
-    return gain_part(row, part="learning_s"), gain_part(row, part="systems_s")
+    return seconds
 
 
 def diverged(row: ArmRow) -> tuple[int, float | None, Between] | None:

@@ -21,7 +21,7 @@ from reports.analysis.prior import sd_beside_blocks
 from reports.analysis.time_estimates import time_estimates
 from reports.analysis.time_model import TimeModel
 from reports.inputs.experiment import Experiment
-from reports.inputs.published import NATS_PER_LOG_STEP, era_sd, published_record
+from reports.inputs.published import era_sd, nats_per_log_step, published_record
 from reports.stats.loss_model import Slope
 from reports.stats.planning import upper_sd
 
@@ -178,7 +178,7 @@ def _published_figures(base: str, scale: str, steps: int) -> Known:
             "yours is known after two of the baseline"
         )
     slope = Slope(
-        per_step=NATS_PER_LOG_STEP / steps,
+        per_step=nats_per_log_step() / steps,
         se=0.0,
         source="published for late 2024, at full size on FineWeb",
     )

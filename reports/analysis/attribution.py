@@ -19,7 +19,7 @@ import pandas as pd
 from scipy import stats
 
 from reports.analysis import samples
-from reports.analysis.machines import cut_by_node
+from reports.analysis.machines import cut_by_node, within_sessions
 from reports.analysis.set_contrasts import (
     NOTHING,
     Contrast,
@@ -106,7 +106,8 @@ def _judged_metrics(experiment: Experiment, names: list[str]) -> list[Judged]:
     losses = samples.of_role(use.runs, "loss")
     losses_at = samples.at_budget(losses, samples.shared_budget(losses, use.arms))
     times = samples.of_role(use.runs, "timing")
-    times_at = cut_by_node(samples.at_budget(times, samples.shared_budget(use.runs, use.arms)))
+    timed = samples.at_budget(times, samples.shared_budget(use.runs, use.arms))
+    times_at = cut_by_node(within_sessions(timed))
     anytime = samples.watched(experiment)
     of_loss = blocked(losses_at, "val_loss", names, anytime=anytime)
     time_model = TimeModel.of(experiment, losses, times_at, use.arms)

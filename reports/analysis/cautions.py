@@ -110,6 +110,10 @@ class Caution(enum.Enum):
         "The differences are skewed by more than 2: a sequence may err more often than it says. "
         "Look for two modes."
     )
+    UNLIKE_NOISE = (
+        "Arm and baseline are not noisy alike: where that noise is skewed, too, a sequence errs "
+        "more often than it says. Look at the runs of the noisier one."
+    )
     DRIFTS = (
         "The differences change with the order of the blocks: the sequence is that of their mean "
         "so far. Look for what changed."

@@ -12,13 +12,9 @@ from reports.analysis import increments as parts
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
 from reports.analysis.comparison import Metric, Pair, comparison_of
-from reports.analysis.machines import (
-    cut_by_node,
-    environment_change,
-    environment_of,
-    nodes_unknown,
-)
+from reports.analysis.machines import cut_by_node, within_sessions
 from reports.analysis.node_times import with_unknown_nodes
+from reports.analysis.notes import environment_notes, loss_notes, pool_notes, session_notes
 from reports.analysis.outcomes import arm_outcomes, noise_floor
 from reports.analysis.prior import prior_cautions, prior_is_late, prior_note, prior_of
 from reports.analysis.published import beside_the_published
@@ -33,7 +29,6 @@ from reports.analysis.types import (
     TimeEstimate,
 )
 from reports.inputs.experiment import Experiment
-from reports.inputs.noise import benchmark_noise
 from reports.stats.anytime import sequences
 from reports.stats.contrasts import Effect, Sample, analyse
 from reports.stats.verdicts import Next
@@ -50,7 +45,8 @@ class _Compared:
     arms: tuple[str, ...]  # without the baseline
     losses: pd.DataFrame  # runs for losses, of all budgets
     losses_at: pd.DataFrame  # at the compared one
-    times_at: pd.DataFrame  # timed runs at the compared budget
+    timed: pd.DataFrame  # runs for times, at the compared budget
+    times_at: pd.DataFrame  # those of them whose times can be compared
     budget: int | None  # of the losses
     anytime: bool
     level: float  # of these arms together
@@ -60,6 +56,11 @@ class _Compared:
     def plan(self) -> Plan:
         """The experiment's."""
         return self.experiment.plan
+
+    @property
+    def decides(self) -> str:
+        """The metric whose noise is told."""
+        return samples.deciding_metric(self.plan)
 
     @property
     def all_arms(self) -> tuple[str, ...]:
@@ -97,14 +98,17 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
     published, published_notes = _published(compared, time_model)
     notes += experiment.memory.notes
     notes += [f"{sentence}." for sentence in (*experiment.retired, *experiment.unsound)]
-    notes += [*_environment_notes(compared), *published_notes]
-    notes += [*prior_note(experiment.plan, comparisons.values()), *_loss_notes(compared)]
+    notes += environment_notes(experiment.plan, compared.losses, compared.timed)
+    notes += pool_notes(experiment, compared.losses_at)
+    notes += [*session_notes(compared.timed, compared.times_at), *published_notes]
+    notes += prior_note(experiment.plan, comparisons.values())
+    notes += loss_notes(compared.losses_at, compared.arms, compared.budget)
     outcomes = {}
     for arm in use.arms:
         outcomes[arm] = arm_outcomes(
-            experiment, compared.losses_at, compared.times_at, arm, anytime=compared.anytime
+            experiment, compared.losses_at, compared.timed, arm, anytime=compared.anytime
         )
-    baseline_losses = samples.sample(compared.losses_at, compared.baseline, "val_loss").values
+    of_baseline = samples.sample(compared.losses_at, compared.baseline, compared.decides).values
     return Comparisons(
         baseline=compared.baseline,
         arms=compared.arms,
@@ -113,9 +117,10 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
         comparisons=comparisons,
         increments=increments,
         own_words=parts.own_words(experiment.plan),
+        own=experiment.plan.own_metrics,
         times=estimates,
         decompositions=decompositions(time_model, estimates, compared.times_at, compared.budget),
-        noise=noise_floor(baseline_losses, anytime=compared.anytime),
+        noise=noise_floor(of_baseline, anytime=compared.anytime),
         published=published,
         anytime=compared.anytime,
         looks=max(1, experiment.plan.looks),
@@ -128,13 +133,15 @@ def compare_all(experiment: Experiment, *, level: float = 0.95) -> Comparisons:
 def _compared(experiment: Experiment, use: samples.Usable, level: float) -> _Compared:
     losses, times = samples.of_role(use.runs, "loss"), samples.of_role(use.runs, "timing")
     budget = samples.shared_budget(losses, use.arms)
+    timed = samples.at_budget(times, samples.shared_budget(times, use.arms))
     return _Compared(
         experiment=experiment,
         baseline=use.arms[0],
         arms=use.arms[1:],
         losses=losses,
         losses_at=samples.at_budget(losses, budget),
-        times_at=cut_by_node(samples.at_budget(times, samples.shared_budget(times, use.arms))),
+        timed=timed,
+        times_at=cut_by_node(within_sessions(timed)),
         budget=budget,
         anytime=samples.watched(experiment),
         level=experiment.memory.level(level, len(use.arms) - 1),
@@ -144,7 +151,7 @@ def _compared(experiment: Experiment, use: samples.Usable, level: float) -> _Com
 
 def _losses(compared: _Compared) -> Iterator[Comparison]:
     """The comparisons of losses: at the compared budget, of whatever machine."""
-    for metric in LOSSES:
+    for metric in (*compared.plan.own_metrics, *LOSSES):
         measured = _samples(compared, compared.losses_at, metric, compared.arms)
         yield from _compare_samples(compared, compared.losses_at, metric, measured)
 
@@ -234,7 +241,7 @@ def _increments(
     if not links:
         return
     m, times = len(links), compared.times_at
-    for metric in LOSSES:
+    for metric in (*compared.plan.own_metrics, *LOSSES):
         shared = _shared(compared, metric, compared.losses_at, m)
         yield from parts.measured_increments(shared, links)
     if not parts.on_one_machine(times, links, compared.baseline):
@@ -289,7 +296,7 @@ def _experiment_warnings(compared: _Compared, runs: pd.DataFrame) -> list[Cautio
     losses_at, times_at = compared.losses_at, compared.times_at
     losses: list[Sample] = []
     for arm in compared.all_arms:
-        losses.append(samples.sample(losses_at, arm, "val_loss"))
+        losses.append(samples.sample(losses_at, arm, compared.decides))
     if samples.unequal_noise(losses):
         warnings.append(Caution.UNEQUAL_NOISE)
     for arm in compared.arms:
@@ -297,26 +304,6 @@ def _experiment_warnings(compared: _Compared, runs: pd.DataFrame) -> list[Cautio
             warnings.append(Caution.MIXED_HARDWARE)
             break
     return warnings
-
-
-def _environment_notes(compared: _Compared) -> list[str]:
-    """What environments differ, as the plan says or, of imported runs, as their logs do."""
-    notes = []
-    for arm in compared.plan.arms:
-        effect = arm.environment_effect
-        if compared.plan.imported and arm.name != compared.baseline:
-            runs = compared.losses
-            of_baseline = environment_of(runs, compared.baseline)
-            effect = environment_change(environment_of(runs, arm.name), of_baseline)
-        if effect:
-            notes.append(f"{arm.name}: environment effect: {effect}.")
-    if compared.plan.imported and nodes_unknown(compared.times_at, *compared.all_arms):
-        nodes = benchmark_noise().nodes
-        notes.append(
-            f"On which node a run was made is not known: intervals of times carry an sd of "
-            f"{nodes.sd:.1%} between nodes ({nodes.df} df, up to {nodes.largest:.1%} between two)."
-        )
-    return notes
 
 
 def _published(
@@ -330,21 +317,3 @@ def _published(
     except ValueError as error:
         return None, [f"No published delta beside ours: {error}."]
     return beside, []
-
-
-def _loss_notes(compared: _Compared) -> list[str]:
-    """On arms without a loss, and on losses at different steps."""
-    notes = []
-    for arm in compared.arms:
-        status = compared.losses_at.loc[compared.losses_at["arm"] == arm, "status"]
-        if len(status) and (status == "diverged").all():
-            notes.append(
-                f"All {len(status)} runs of {arm} diverged: there is no loss to compare, "
-                "see the outcomes."
-            )
-    if compared.budget is None and len(compared.losses):
-        notes.append(
-            "The arms share no number of steps: losses are compared where each arm's own "
-            "schedule ends."
-        )
-    return notes

@@ -9,7 +9,8 @@ import pandas as pd
 from harness.run.plan import Plan
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
-from reports.analysis.types import LOSSES, UNITS, Comparison
+from reports.analysis.sequence_doubts import sequence_warnings
+from reports.analysis.types import COMPARED_TIMES, LOSSES, UNITS, Comparison
 from reports.stats.contrasts import Effect, Method, Sample, block_means, paired
 from reports.stats.time_sequences import SHARE
 from reports.stats.unblocked import more_runs
@@ -42,9 +43,20 @@ class Metric:
     lost: frozenset[str]  # arms that are not judged
 
     @property
-    def is_loss(self) -> bool:
-        """Whether effects are differences in nats; else they are logarithms of ratios."""
-        return self.name in LOSSES
+    def is_difference(self) -> bool:
+        """Whether effects are differences; else they are logarithms of ratios."""
+        return self.name not in COMPARED_TIMES
+
+    @property
+    def unit(self) -> str:
+        """Of its values, '' of a script's own."""
+        return UNITS.get(self.name, "")
+
+    @property
+    def better(self) -> str:
+        """'lower' or 'higher'."""
+        own = self.plan.own_metrics.get(self.name)
+        return "lower" if own is None else own.better
 
     @property
     def alpha(self) -> float:
@@ -57,7 +69,8 @@ class Metric:
         decides = self.plan.primary == self.name
         return Family(
             metric=self.name,
-            unit=f" {UNITS[self.name]}",
+            unit=f" {self.unit}".rstrip(),
+            higher_is_better=self.better == "higher",
             n_arms=self.n_arms,
             level=self.level,
             follows=self.follows,
@@ -112,18 +125,18 @@ class Pair:
 class _Scale:
     """From the scale of the analysis to what is printed."""
 
-    is_loss: bool
+    is_difference: bool
     reference: float  # the baseline's geometric mean, of a time
 
     def to_unit(self, value: float | None) -> float | None:
         """A difference in the metric's unit."""
-        if value is None or self.is_loss or math.isinf(value):
+        if value is None or self.is_difference or math.isinf(value):
             return value
         return self.reference * math.expm1(min(value, LARGEST_LOG))
 
     def to_ratio(self, value: float | None) -> float | None:
         """Arm over baseline; None for a loss."""
-        if value is None or self.is_loss:
+        if value is None or self.is_difference:
             return None
         return math.exp(value) if value < LARGEST_LOG else math.inf
 
@@ -136,16 +149,17 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
     mean_arm, sd_arm = _mean_sd(pair.of_arm, metric)
     mean_baseline, sd_baseline = _mean_sd(pair.of_baseline, metric)
     reference = 1.0
-    if not metric.is_loss:
+    if not metric.is_difference:
         reference = float(np.exp(pair.of_baseline.values.mean()))
-    scale = _Scale(is_loss=metric.is_loss, reference=reference)
+    scale = _Scale(is_difference=metric.is_difference, reference=reference)
     said = _verdict(metric, pair, scale)
     warnings = [*doubts, *_warnings(metric, pair)]
     return Comparison(
         arm=pair.arm,
         baseline=metric.baseline,
         metric=metric.name,
-        unit=UNITS[metric.name],
+        better=metric.better,
+        unit=metric.unit,
         n_arm=pair.n_arm,
         n_baseline=pair.n_baseline,
         n_blocks=effect.n_blocks,
@@ -183,7 +197,7 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
 
 def _mean_sd(sample: Sample, metric: Metric) -> tuple[float, float | None]:
     """In the metric's unit."""
-    return samples.mean_sd(sample.values if metric.is_loss else np.exp(sample.values))
+    return samples.mean_sd(sample.values if metric.is_difference else np.exp(sample.values))
 
 
 def _verdict(metric: Metric, pair: Pair, scale: _Scale) -> Verdict:
@@ -218,7 +232,7 @@ def _warnings(metric: Metric, pair: Pair) -> list[Caution]:
     warnings: list[Caution] = []
     if pair.arm in metric.lost:
         warnings.append(Caution.NOT_JUDGED)
-    if metric.is_loss:
+    if metric.is_difference:
         warnings += _loss_warnings(metric, pair)
     else:
         warnings += samples.time_warnings(metric.runs, pair.arm, metric.baseline)
@@ -232,7 +246,7 @@ def _warnings(metric: Metric, pair: Pair) -> list[Caution]:
     elif set(block_means(pair.of_arm)) != set(block_means(pair.of_baseline)):
         warnings.append(Caution.MISSING_CELLS)
     if metric.anytime:
-        warnings += samples.sequence_warnings(*paired(pair.of_arm, pair.of_baseline))
+        warnings += sequence_warnings(*paired(pair.of_arm, pair.of_baseline))
     no_interval = pair.n >= 2 and pair.effect.low is None and pair.arm not in metric.lost
     if no_interval and not is_refused and not pair.n_diverged:
         warnings.append(Caution.ZERO_VARIANCE)
@@ -245,7 +259,8 @@ def _loss_warnings(metric: Metric, pair: Pair) -> list[Caution]:
         warnings.append(Caution.DIVERGED)
     if _are_all_equal(pair.of_arm) or _are_all_equal(pair.of_baseline):
         warnings.append(Caution.ZERO_VARIANCE)
-    if samples.outliers(metric.runs, pair.arm) or samples.outliers(metric.runs, metric.baseline):
+    of = "val_loss" if metric.name in LOSSES else metric.name
+    if any(samples.outliers(metric.runs, arm, of) for arm in (pair.arm, metric.baseline)):
         warnings.append(Caution.OUTLIER)
     return warnings
 

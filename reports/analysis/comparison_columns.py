@@ -55,7 +55,15 @@ COMPARISON_COLUMNS: tuple[Column[Comparison], ...] = (
         key="metric",
         json_name="metric",
         in_terminal=True,
-        meaning="What is compared: a loss, a step time, a training time, the time to target.",
+        meaning=(
+            "What is compared: a loss, a step time, a training time, the time to target, or a "
+            "metric of a script's own."
+        ),
+    ),
+    Column(
+        key="better",
+        json_name="better",
+        meaning="Which is better of this metric, lower or higher.",
     ),
     Column(
         key="unit",
@@ -71,7 +79,7 @@ COMPARISON_COLUMNS: tuple[Column[Comparison], ...] = (
         key="effect",
         value=effect_value,
         format="{:effect}",
-        meaning="Arm minus baseline, of times in percent of the baseline's; below zero is better.",
+        meaning="Arm minus baseline, of times in percent of the baseline's; its sign as delta's.",
     ),
     Column(
         key="interval",
@@ -83,7 +91,10 @@ COMPARISON_COLUMNS: tuple[Column[Comparison], ...] = (
         key="delta",
         json_name="delta",
         in_terminal=True,
-        meaning="Arm minus baseline in the metric's unit; below zero is better for every metric.",
+        meaning=(
+            "Arm minus baseline in the metric's unit; below zero is better, but for a metric of a "
+            "script's own of which higher is better."
+        ),
     ),
     Column(
         key="bounds",

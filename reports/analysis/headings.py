@@ -22,6 +22,19 @@ class Heading:
     css: str = "num"  # of the cells below it
 
 
+def has_loss(outcome: Comparisons) -> bool:
+    return measures(outcome, "val_loss")
+
+
+def has_step_time(outcome: Comparisons) -> bool:
+    return measures(outcome, "step_ms")
+
+
+def measures(outcome: Comparisons, metric: str) -> bool:
+    """Whether runs have it; always where scripts have no metrics of their own."""
+    return not outcome.own or any(metric in cell.mean for cell in outcome.cells.values())
+
+
 def has_heldout(outcome: Comparisons) -> bool:
     return any("heldout_loss" in cell.mean for cell in outcome.cells.values())
 
@@ -58,6 +71,7 @@ HEADINGS = (
             "Mean validation loss of the arm's finished runs in {unit}, and the standard "
             "deviation over its runs."
         ),
+        is_filled=has_loss,
     ),
     Heading(
         text="Δ loss",
@@ -65,6 +79,7 @@ HEADINGS = (
             "Arm minus {base}, so below zero is better; the interval holds for all arms at "
             "once, p is adjusted for their number."
         ),
+        is_filled=has_loss,
     ),
     Heading(
         text="held-out loss",
@@ -85,6 +100,7 @@ HEADINGS = (
             "Mean time of one training step in milliseconds, its standard deviation over runs, "
             "and the steps per run."
         ),
+        is_filled=has_step_time,
     ),
     Heading(
         text="Δ step time",
@@ -92,6 +108,7 @@ HEADINGS = (
             "Step time against {base} in percent; below zero is faster. Interval and p as for "
             "the loss."
         ),
+        is_filled=has_step_time,
     ),
     Heading(
         text="time to target",

@@ -74,7 +74,7 @@ def measured_increments(shared: Metric, links: Sequence[Neighbours]) -> Iterator
         noisy = frozenset(arm.name for arm in shared.plan.arms if arm.alters_noise)
         effects = increments(chain, pairs, level=shared.level, m=shared.n_arms, alters_noise=noisy)
     for (arm, before), effect in effects.items():
-        if not shared.is_loss:
+        if not shared.is_difference:
             alpha, m = shared.alpha / shared.n_arms, shared.n_arms
             effect = with_unknown_nodes(shared.runs, (arm, before), effect, alpha=alpha, m=m)
         pair = Pair(arm=arm, effect=effect, of_arm=chain[arm], of_baseline=chain[before])

@@ -1,7 +1,8 @@
 """On what runs were made, as far as it is known: machines, environments, nodes.
 
 A block is to be one seed on one node. Where a cluster put its arms on several, times are compared
-within seed and node: `cut_by_node` makes every node of such a block a block of its own.
+within seed and node: `cut_by_node` makes every node of such a block a block of its own. Runs of
+foreign trainers that several calls made are compared in time within a call: `within_sessions`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 MACHINE = ("device", "gpu", "n_gpus", "gpu_memory_gb")  # never compared in time where they differ
 # a difference is part of the effect, and told; column -> the word for it
 ENVIRONMENT = {"driver": "driver", "cuda": "CUDA", "torch": "torch"}
+BY_NODE = "on"  # between a block and its node
 NOT_KNOWN = ("", "None", "nan", "unknown", "<NA>")
 
 
@@ -85,24 +87,41 @@ def nodes_unknown(runs: pd.DataFrame, *arms: str) -> bool:
 
 def cut_by_node(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs, a block that several known nodes made cut into one block for each of them."""
-    blocks, nodes = runs["block"].tolist(), runs["node"].astype(str).tolist()
-    nodes_of: dict[object, set[str]] = {}
-    for block, node in zip(blocks, nodes, strict=True):
-        if not pd.isna(block) and node not in NOT_KNOWN:
-            nodes_of.setdefault(block, set()).add(node)
-    if not any(len(names) > 1 for names in nodes_of.values()):
+    return _cut(runs, "node", BY_NODE)
+
+
+def within_sessions(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs whose times can be compared: of several sessions, those with a partner in theirs.
+
+    A partner is a finished run of another arm, in the same block. A block that several sessions
+    made is cut into one for each of them."""
+    if "session" not in runs or runs["session"].nunique(dropna=False) < 2:
+        return runs
+    finished = runs[(runs["status"] == "finished") & runs["block"].notna()]
+    arms_of = finished.groupby(["block", "session"])["arm"].transform("nunique")
+    return _cut(finished[arms_of > 1], "session", "in")
+
+
+def _cut(runs: pd.DataFrame, column: str, word: str) -> pd.DataFrame:
+    """The runs, a block with several known values in a column cut into one for each of them."""
+    blocks, places = runs["block"].tolist(), runs[column].astype(str).tolist()
+    places_of: dict[object, set[str]] = {}
+    for block, place in zip(blocks, places, strict=True):
+        if not pd.isna(block) and place not in NOT_KNOWN:
+            places_of.setdefault(block, set()).add(place)
+    if not any(len(names) > 1 for names in places_of.values()):
         return runs
     cut = []
-    for block, node in zip(blocks, nodes, strict=True):
-        if len(nodes_of.get(block, ())) > 1:
-            block = f"{block} on {node}"
+    for block, place in zip(blocks, places, strict=True):
+        if len(places_of.get(block, ())) > 1:
+            block = f"{block} {word} {place}"
         cut.append(block)
     return runs.assign(block=pd.Series(cut, index=runs.index, dtype=object))
 
 
 def is_cut(runs: pd.DataFrame) -> bool:
     """Whether some block of runs was cut by node."""
-    return any(isinstance(block, str) for block in runs["block"])
+    return any(f" {BY_NODE} " in str(block) for block in runs["block"])
 
 
 def on_several_nodes(runs: pd.DataFrame, *arms: str) -> bool:

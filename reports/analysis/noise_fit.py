@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from reports.inputs.noise import TRACK, BenchmarkNoise, EraNoise, HistorySlope
+from reports.stats.moderated import Prior, fitted_prior
 from reports.stats.node_noise import NodeNoise, between_nodes
 from reports.stats.simultaneous import Array
 from reports.stats.slope import StepPair, pooled_slope
@@ -17,6 +18,7 @@ FiguresOfRun = Mapping[str, str]  # a run, as HISTORY_KEYS names its figures
 OF_MACHINE = ("gpu", "n_gpus", "driver", "cuda", "torch")
 NEAR = 1.5  # the longer schedule over the shorter one: beyond, loss is no line in log steps
 KEPT_DIGITS = 4  # of what is kept
+FEWEST_RUNS = 3  # of a group that tells its own noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,8 @@ def fit_noise(
         slope_later=_slope(late) if late else None,
         slope_by_era=tuple(by_era),
         nodes=_nodes(rows),
+        of_records=was.of_records,
+        slope_of_records=was.slope_of_records,
     )
     return NoiseFit(noise=noise, pairs=pairs)
 
@@ -97,25 +101,46 @@ def _eras(rows: Sequence[FiguresOfRun], was: BenchmarkNoise) -> tuple[EraNoise, 
     fitted = []
     for era in was.eras:
         runs = of_era.get(era.name, [])
-        variance, df = _pooled_variance(runs)
+        groups = groups_alike(runs)
+        variance, df = _pooled_variance(groups)
         if df and variance > 0:
-            fitted.append(replace(era, sd=math.sqrt(variance), df=df, n_runs=len(runs)))
+            found = replace(era, sd=math.sqrt(variance), df=df, n_runs=len(runs))
+            fitted.append(_with_prior(found, prior_of_groups(groups)))
     if not fitted:
         raise ValueError("no arm has two runs of one program whose losses differ: no noise")
     return tuple(fitted)
 
 
-def _pooled_variance(rows: Iterable[FiguresOfRun]) -> tuple[float, int]:
-    """(the pooled variance of final losses, its df) within arms of one program and machine."""
+def groups_alike(rows: Iterable[FiguresOfRun]) -> list[Array]:
+    """Final losses of the runs of one arm, program and machine, for each of those."""
     groups: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for row in rows:
         key = (row["arm"], row["program"], row["steps"], *(row[name] for name in OF_MACHINE))
         groups[key].append(float(row["val_loss"]))
+    return [np.array(losses) for losses in groups.values()]
+
+
+def _pooled_variance(groups: Iterable[Array]) -> tuple[float, int]:
+    """(the pooled variance of losses within groups, its df)."""
     squares, df = 0.0, 0
-    for losses in groups.values():
+    for losses in groups:
         squares += float(np.var(losses)) * len(losses)
         df += len(losses) - 1
     return (squares / df if df else math.nan), df
+
+
+def prior_of_groups(groups: Iterable[Array]) -> Prior | None:
+    """What is known of the noise of one more group of runs; None where too few tell theirs."""
+    telling = [losses for losses in groups if len(losses) >= FEWEST_RUNS and np.ptp(losses) > 0]
+    variances = np.array([losses.var(ddof=1) for losses in telling])
+    return fitted_prior(variances, np.array([len(losses) - 1.0 for losses in telling]))
+
+
+def _with_prior(era: EraNoise, prior: Prior | None) -> EraNoise:
+    if prior is None:
+        return replace(era, prior_sd=None, prior_df=None)
+    sd, df = round(prior.sd, KEPT_DIGITS + 1), round(prior.df, 1)
+    return replace(era, prior_sd=sd, prior_df=df)
 
 
 def _pairs(rows: Sequence[FiguresOfRun], noise: BenchmarkNoise) -> tuple[FittedPair, ...]:

@@ -48,6 +48,7 @@ class Recipe:
     results: Sequence[Result]  # of the same runs
     environments: Sequence[Document]
     plugins: Mapping[str, str]  # file of a plug-in -> its source
+    accelerators: Sequence[str] = ()  # as the table of the same runs names them
 
     @classmethod
     def of(cls, experiment: Experiment, budget: int | None) -> "Recipe":
@@ -69,6 +70,7 @@ class Recipe:
             results=results,
             environments=environments,
             plugins=experiment.plugins,
+            accelerators=accelerators(experiment, [run_id for _, run_id in run_ids]),
         )
 
     @cached_property
@@ -125,6 +127,13 @@ class Recipe:
             if any(self.values(arm, field) != usual for arm in self.by_arm):
                 apart.append(field)
         return apart
+
+
+def accelerators(experiment: Experiment, run_ids: Sequence[str]) -> list[str]:
+    """What the rows of runs say that they ran on, each once; [] where they do not."""
+    runs = experiment.runs
+    named = runs[runs["run_id"].isin(run_ids)]["gpu"].dropna()
+    return distinct(named.astype(str))
 
 
 def compared_runs(experiment: Experiment, budget: int | None) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
     ),
     Column(
         key="departures",
-        head="set beside the record",
+        head="other than the recipe",
         value=recipe_facts.departures,
         json_name="departures",
         is_nested=True,

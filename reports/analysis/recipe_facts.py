@@ -34,7 +34,7 @@ def departures(r: Recipe) -> list[str] | None:
     words = []
     for field, of_record in r.plan.departures.items():
         here = one_or_all(r.of_baseline(field))
-        words.append(f"{field} {setting_words(here)} (record: {setting_words(of_record)})")
+        words.append(f"{field} {setting_words(here)} ({r.plan.base}: {setting_words(of_record)})")
     return words
 
 
@@ -153,7 +153,12 @@ def heldout(r: Recipe) -> str | None:
 
 
 def devices(r: Recipe) -> Any:
-    """Names of the accelerators, of the processors where there is none."""
+    """Names of the accelerators, of the processors where there is none.
+
+    Where no environment was recorded, what the rows of runs say.
+    """
+    if not r.environments:
+        return one_or_all(r.accelerators)
     names = []
     for environment in r.environments:
         gpus = environment.get("gpus")

@@ -21,17 +21,15 @@ from reports.analysis.machines import (
     same_machine,
 )
 from reports.analysis.prior import prior_is_late
-from reports.analysis.types import LOSSES
+from reports.analysis.types import COMPARED_TIMES
 from reports.inputs.experiment import Experiment
 from reports.stats.contrasts import Sample
-from reports.stats.sequential import FIRST, skewness
 from reports.stats.simultaneous import Array
 from reports.stats.unblocked import welch, widening
 
 OUTCOMES = ("finished", "diverged")
 PENDING = ("pending", "running", "interrupted", "preempted", "claimed")
 OUTLIER_SD = 5.0
-MOST_SKEW = 2.0  # of the differences that a sequence is for
 TWO_PHASE_MARGIN = 0.001  # nats: packed and whole-node losses count as equal inside it
 WHOLE_NODE_RUNS = 3
 
@@ -43,6 +41,15 @@ class Usable:
     runs: pd.DataFrame
     arms: tuple[str, ...]  # baseline first
     warnings: tuple[Caution, ...]  # of the experiment as a whole
+
+
+def deciding_metric(plan: Plan) -> str:
+    """The loss, or metric of the script's own, without which a finished run counts as diverged.
+
+    The primary one; where a time is primary, the first own metric, else the validation loss."""
+    if plan.primary == "val_loss" or plan.primary in plan.own_metrics:
+        return plan.primary
+    return next(iter(plan.own_metrics), "val_loss")
 
 
 def usable(experiment: Experiment) -> Usable:
@@ -62,7 +69,7 @@ def usable(experiment: Experiment) -> Usable:
         )
     good = runs[runs["status"].isin(OUTCOMES)]
     warnings = []
-    lost = (good["status"] == "finished") & ~np.isfinite(good["val_loss"])
+    lost = (good["status"] == "finished") & ~np.isfinite(good[deciding_metric(experiment.plan)])
     if lost.any():
         warnings.append(Caution.NOT_A_NUMBER)
         good = good.assign(status=good["status"].mask(lost, "diverged"))
@@ -146,12 +153,17 @@ def at_budget(runs: pd.DataFrame, budget: int | None) -> pd.DataFrame:
 def sample(runs: pd.DataFrame, arm: str, metric: str) -> Sample:
     """The arm's finite values of a metric (times as logarithms) with their blocks.
 
-    Diverged runs are counted for the loss alone."""
+    Diverged runs are counted for all but times."""
     status, block, run_id, column = columns_of(runs, arm, "status", "block", "run_id", metric)
     done = (status == "finished") & ~np.isnan(column.astype(float))
     values = column[done].astype(float)
-    blocks = tuple(None if pd.isna(name) else name for name in block[done].tolist())
-    if metric in LOSSES:
+    in_block = ~pd.isna(block)
+    if metric not in COMPARED_TIMES:  # without a seed a block is shared in time alone
+        (seed,) = columns_of(runs, arm, "seed")
+        in_block &= ~pd.isna(seed)
+    names = zip(block[done].tolist(), in_block[done], strict=True)
+    blocks = tuple(name if is_in else None for name, is_in in names)
+    if metric not in COMPARED_TIMES:
         n_diverged = int((status == "diverged").sum())
         return Sample(values=values, blocks=blocks, n_diverged=n_diverged)
     if (values <= 0).any():
@@ -218,12 +230,12 @@ def watched(experiment: Experiment) -> bool:
     return pending(experiment) > 0 or extended(plan)
 
 
-def outliers(runs: pd.DataFrame, arm: str) -> tuple[str, ...]:
-    """run_ids whose loss is more than OUTLIER_SD robust sd from the arm's median.
+def outliers(runs: pd.DataFrame, arm: str, metric: str = "val_loss") -> tuple[str, ...]:
+    """run_ids whose loss, or other metric, is more than OUTLIER_SD robust sd from the arm's median.
 
     It needs 5 runs to tell."""
-    status, run_id, loss = columns_of(runs, arm, "status", "run_id", "val_loss")
-    finished = status == "finished"
+    status, run_id, loss = columns_of(runs, arm, "status", "run_id", metric)
+    finished = (status == "finished") & ~np.isnan(loss.astype(float))
     losses = loss[finished].astype(float)
     if len(losses) < 5:
         return ()
@@ -242,21 +254,6 @@ def unequal_noise(samples: Sequence[Sample], alpha: float = 0.01) -> bool:
     if len(groups) < 2 or not all(np.ptp(group) > 0 for group in groups):
         return False
     return bool(stats.levene(*groups, center="median").pvalue < alpha)
-
-
-def sequence_warnings(arm: Array, baseline: Array) -> list[Caution]:
-    """Whether the differences in blocks, in their order, are what a sequence supposes of them.
-
-    A warning, never a choice of analysis: skewness as it is seen, Spearman's test for a drift."""
-    d = arm - baseline
-    if len(d) < FIRST:
-        return []
-    doubts = []
-    if abs(skewness(d)) > MOST_SKEW:
-        doubts.append(Caution.SKEWED)
-    if np.ptp(d) > 0 and stats.spearmanr(np.arange(len(d)), d).pvalue < 0.05:
-        doubts.append(Caution.DRIFTS)
-    return doubts
 
 
 def equivalent(a: Array, b: Array, margin: float, alpha: float = 0.05) -> bool:

@@ -5,7 +5,8 @@
 
 One declared analysis serves the page, chosen by the design and never by the data: it is told in
 reports/stats/contrasts.py and docs/statistics.md. Delta is always arm minus baseline in the
-metric's unit: below zero is better for every metric here.
+metric's unit: below zero is better for every metric but those of a script's own whose `better` is
+'higher'.
 """
 
 import math
@@ -13,11 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.run.readings import OwnMetric
 from reports.analysis.cautions import Caution
 from reports.stats.contrasts import Method, Sample
 from reports.stats.verdicts import Kind
 
-LOSSES = ("val_loss", "heldout_loss")  # compared as differences; times as logarithms
+LOSSES = ("val_loss", "heldout_loss")  # in nats
+# compared as logarithms; losses and metrics of a script's own as differences
+COMPARED_TIMES = ("step_ms", "train_time_s", "time_to_target")
 UNITS = {
     "val_loss": "nats",
     "heldout_loss": "nats",
@@ -52,14 +56,15 @@ class Comparison:
 
     delta, low, high are in the metric's unit, arm minus baseline. Times are analysed as logarithms:
     ratio, ratio_low and ratio_high (arm / baseline) carry the result there and delta, low, high are
-    the ratio times the baseline's geometric mean; None for a loss. low and high are None with too
-    little data (`n = 1`), or +-inf where an anytime-valid sequence is still unbounded.
+    the ratio times the baseline's geometric mean; None for other metrics. low and high are None
+    with too little data (`n = 1`), or +-inf where an anytime-valid sequence is still unbounded.
     """
 
     arm: str
     baseline: str
     metric: str
-    unit: str
+    better: str = "lower"  # or 'higher'
+    unit: str  # '' of a metric of a script's own
     n_arm: int  # runs with an outcome, the diverged ones too
     n_baseline: int
     n_blocks: int  # shared blocks; 0 where the samples are independent
@@ -204,6 +209,7 @@ class Comparisons:
     comparisons: Mapping[tuple[str, str], Comparison]  # (arm, metric)
     increments: Mapping[tuple[str, str], Comparison]  # rung - rung before, arm - parent
     own_words: OwnWords
+    own: Mapping[str, OwnMetric] = field(default_factory=dict)  # what scripts measure of their own
     times: Mapping[str, TimeEstimate]  # every arm, where the experiment has a target
     decompositions: Mapping[str, Decomposition]
     noise: NoiseFloor
@@ -230,8 +236,15 @@ class Comparisons:
         return (self.increments or self.comparisons).get((arm, metric or self.primary))
 
 
+def effect_kind(metric: str) -> str:
+    """What kind of number an effect is, as reports/format.py writes it."""
+    if metric in COMPARED_TIMES:
+        return "percent"
+    return "loss_delta" if metric in LOSSES else "own_delta"
+
+
 def effect(c: Comparison) -> tuple[float, float | None, float | None]:
-    """(estimate, low, high) as drawn and printed: nats, or a fraction of the baseline's time."""
+    """(estimate, low, high) as drawn and printed: a difference, of times a baseline's fraction."""
     if c.ratio is None:
         return c.delta, c.low, c.high
     low, high = None, None

@@ -194,6 +194,8 @@ class Curves:
         return mark(f'path d="{path}"', css="run", run=run_id)
 
     def caption(self) -> str:
+        if all(len(bundle.runs) == 1 for bundle in self.data.values()):
+            return "One finished run an arm" + self.view.last_words
         what_is_drawn = "Mean over finished runs"
         if self.has_bands:
             what_is_drawn += ", band from the lowest to the highest run"

@@ -1,6 +1,6 @@
 """Loss minus the baseline's by step: a small chart for every arm, on common axes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ class ArmDifference:
 
     steps: np.ndarray
     rows: np.ndarray
+    in_blocks: bool
 
     @property
     def mean(self) -> np.ndarray:
@@ -59,7 +60,7 @@ def differences(
     data: Mapping[str, Bundle], runs: pd.DataFrame, baseline: str
 ) -> dict[str, ArmDifference]:
     """Arm -> its difference to the baseline at the steps that they share."""
-    blocked = runs[runs["block"].notna()]  # runs of no block (imported ones) are never paired
+    blocked = runs[runs["block"].notna() & runs["seed"].notna()]  # the rest is never paired
     block_of = dict(zip(blocked["run_id"], blocked["block"]))
     base = data[baseline]
     base_losses = {}
@@ -77,10 +78,11 @@ def differences(
             if other:
                 losses = by_step(run)
                 rows.append([losses.get(t, np.nan) - other.get(t, np.nan) for t in steps])
-        if not rows:
+        in_blocks = bool(rows)
+        if not in_blocks:
             mean = bundle.mean[np.isin(bundle.steps, steps)]
             rows.append(list(mean - base.mean[np.isin(base.steps, steps)]))
-        out[arm] = ArmDifference(steps=steps, rows=np.array(rows))
+        out[arm] = ArmDifference(steps=steps, rows=np.array(rows), in_blocks=in_blocks)
     return out
 
 
@@ -169,13 +171,28 @@ class Panels:
         delta = self.deltas[arm]
         at = thin(len(delta.steps))
         mean = delta.mean
-        n_blocks = plural(len(delta.rows), "block")
-        tip = f"{arm}: {settled(mean[-1]):+.4f} at the last step, {n_blocks}"
+        tip = f"{arm}: {settled(mean[-1]):+.4f} at the last step"
+        if delta.in_blocks:
+            tip += f", {plural(len(delta.rows), 'block')}"
         path = path_of(points_of(delta.steps[at], mean[at], x, y))
         drawn = mark(f'path d="{path}"', css="mean", tip=tip)
         if len(delta.rows) == 1:
             return drawn
         return band(delta.steps[at], delta.low[at], delta.high[at], x, y) + drawn
+
+
+def caption_of(deltas: Sequence[ArmDifference]) -> str:
+    """What is subtracted from what; runs that share no block have their means compared."""
+    blocked = [delta for delta in deltas if delta.in_blocks]
+    if not blocked:
+        return "An arm's mean less the baseline's: no runs share a block."
+    words = (
+        "Mean over blocks of the difference to the baseline run of the same block; "
+        "the band spans the blocks."
+    )
+    if len(blocked) < len(deltas):
+        words += " An arm that shares no block with the baseline: its mean less the baseline's."
+    return words
 
 
 def difference_figure(
@@ -197,7 +214,7 @@ def difference_figure(
         last_differences.append(f"{arm} {settled(delta.mean[-1]):+.4f}")
         for step, *losses in zip(delta.steps, delta.mean, delta.low, delta.high):
             rounded = [kept(v, 6) for v in losses]
-            rows.append((arm, int(step), *rounded, len(delta.rows)))
+            rows.append((arm, int(step), *rounded, len(delta.rows) * delta.in_blocks))
     if not deltas:
         return None
     drawing = Panels(
@@ -210,8 +227,7 @@ def difference_figure(
     return Figure(
         key="difference",
         title="Difference to the baseline by step",
-        caption="Mean over blocks of the difference to the baseline run of the same block; "
-        "the band spans the blocks.",
+        caption=caption_of(list(deltas.values())),
         alt="Small charts, one per arm, of the loss difference to the baseline over steps. At the "
         f"last step: {'; '.join(last_differences[:MAX_NAMED])}.",
         columns=("arm", "step", "mean_difference", "lowest", "highest", "n_blocks"),

@@ -1,11 +1,19 @@
 """Figures of the verdicts: effects with their intervals, and which others there are to draw."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.run.plan import Plan
-from reports.analysis.types import LOSSES, Comparison, Comparisons, OwnWords, effect
+from reports.analysis.types import (
+    COMPARED_TIMES,
+    LOSSES,
+    Comparison,
+    Comparisons,
+    OwnWords,
+    effect,
+    effect_kind,
+)
 from reports.figures.base import (
     WIDE,
     AxisScale,
@@ -21,8 +29,8 @@ from reports.figures.base import (
     x_axis,
 )
 from reports.figures.gains import gains
-from reports.figures.waterfall import levels_of, waterfall
-from reports.format import effect_kind, interval, show
+from reports.figures.waterfall import levels_of, mean_of, waterfall
+from reports.format import interval, show
 from reports.stats.digits import kept, kept_p, pixel
 
 # An axis narrower than twice this shows rounding.
@@ -50,15 +58,25 @@ FOREST_TITLES = {  # metric -> title of its forest plot, and its axis
 EffectEnds = tuple[float | None, float | None, float | None]  # estimate, low, high
 
 
+def titles_of(c: Comparison) -> tuple[str, str]:
+    """Title of the forest plot of a comparison's metric, and of its axis."""
+    side = "above" if c.better == "higher" else "below"
+    of_own = (
+        f"Effect on {c.metric}",
+        f"difference in {c.metric} to {{}}; {side} zero is better",
+    )
+    return FOREST_TITLES.get(c.metric, of_own)
+
+
 def effect_text(c: Comparison) -> str:
     value, low, high = effect(c)
-    kind = effect_kind(c.ratio)
+    kind = effect_kind(c.metric)
     return f"{show(value, kind)} {interval(low, high, kind)}".strip()
 
 
 def drawn_effect(c: Comparison) -> EffectEnds:
-    """Estimate, low and high as the axis has them: a loss's difference, a time's percent."""
-    if c.metric in LOSSES:
+    """Estimate, low and high as the axis has them: a difference, a time's percent."""
+    if c.metric not in COMPARED_TIMES:
         return effect(c)
     ends: list[float | None] = []
     for value in effect(c):
@@ -74,8 +92,8 @@ def forest_range(
     for ends in effects.values():
         finite += [v for v in ends if v is not None and math.isfinite(v)]
     least = margin or LEAST_TIME
-    if not margin and metric in LOSSES:
-        least = LEAST_LOSS
+    if not margin and metric not in COMPARED_TIMES:
+        least = LEAST_LOSS if metric in LOSSES else 0.0
     around = [0.0]
     if margin or max(map(abs, finite), default=0.0) < least:
         around += [-least, least]
@@ -151,10 +169,11 @@ class Forest:
     def axis_label(self, at: ForestLayout) -> str:
         if at.above:
             unit = ", %"
-            if self.metric in LOSSES:
+            if self.metric not in COMPARED_TIMES:
                 unit = ""
             return f"difference{unit}"
-        return FOREST_TITLES[self.metric][1].format(shorten(self.against, 160))
+        some = next(iter(self.comparisons.values()))
+        return titles_of(some)[1].format(shorten(self.against, 160))
 
     def interval_marks(self, arm: str, y: float, x: AxisScale, tip: str) -> list[str]:
         """The interval and its two ends; an end that leaves the axis is an arrow."""
@@ -211,7 +230,8 @@ def forest(
     comparisons: of the metric; palette: of all arms; margin: of the plan, for this metric; own:
     of each arm against the one that it is held against.
     """
-    title, against, key = FOREST_TITLES[metric][0], palette.baseline, f"forest_{metric}"
+    some = next(iter(comparisons.values()))
+    title, against, key = titles_of(some)[0], palette.baseline, f"forest_{metric}"
     if own:
         title, against = f"What each {own.arm} adds", own.before
         key = f"increments_{metric}"
@@ -225,8 +245,8 @@ def forest(
         margin=margin,
         x_range=forest_range(metric, effects, margin),
     )
-    some = next(iter(comparisons.values()))
-    caption = f"Arm against {against} with simultaneous {some.level:.0%} intervals ({some.method})."
+    methods = "; ".join(dict.fromkeys(str(c.method) for c in comparisons.values()))
+    caption = f"Arm against {against} with simultaneous {some.level:.0%} intervals ({methods})."
     if margin:
         caption += (
             f" The grey zone is the margin of ±{margin:g} within which a difference is not worth "
@@ -248,14 +268,23 @@ def forest(
     )
 
 
+def same_steps(arms: Sequence[str], outcome: Comparisons) -> bool:
+    """Whether all arms trained as many steps."""
+    return len({mean_of("steps", arm, outcome) for arm in arms}) == 1
+
+
 def waterfalls(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figure]:
-    """Those of a ladder: its time (to the target, where that is resolved), and its loss."""
-    metrics = ["train_time_s"]
+    """Those of a ladder: its time (to the target, where that is resolved), and its loss.
+
+    Published rows that were tuned to one loss differ in time, rows of equal steps in loss.
+    """
+    metrics = ["train_time_s", "val_loss"]
     if len(levels_of("time_to_target", palette.arms, outcome)) >= 3:
-        metrics = ["time_to_target"]
+        metrics = ["time_to_target", "val_loss"]
     if plan.evidence:
-        metrics.append("step_ms")
-    metrics.append("val_loss")
+        metrics = ["train_time_s", "step_ms"]
+        if same_steps(palette.arms, outcome):
+            metrics = ["val_loss", "step_ms"]
     figures = []
     for metric in metrics:
         figure = waterfall(metric, palette.arms, outcome, palette)
@@ -269,24 +298,23 @@ def forests(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figure]:
 
     A ladder's begin with the rungs' own parts, in its order.
     """
-    others = [metric for metric in FORESTS if metric != outcome.primary]
+    drawn = (*FORESTS, *outcome.own)
+    others = [metric for metric in drawn if metric != outcome.primary]
     metrics = others
-    if outcome.primary in FORESTS:
+    if outcome.primary in drawn:
         metrics = [outcome.primary, *others]
     figures = []
+    margin = None if outcome.primary in COMPARED_TIMES else plan.margin  # of the primary metric
     parts = {arm: c for (arm, metric), c in outcome.increments.items() if metric == outcome.primary}
-    if parts and outcome.primary in FORESTS:
-        of_loss = plan.margin if outcome.primary == "val_loss" else None
-        figures.append(forest(outcome.primary, parts, palette, of_loss, own=outcome.own_words))
+    if parts and outcome.primary in drawn:
+        figures.append(forest(outcome.primary, parts, palette, margin, own=outcome.own_words))
     for metric in metrics:
         found = [outcome.of(arm, metric) for arm in outcome.arms]
         by_size = sorted((c for c in found if c is not None), key=lambda c: effect(c)[0])
         comparisons = {c.arm: c for c in by_size}
-        margin = None
-        if metric == "val_loss":
-            margin = plan.margin
         if comparisons:
-            figures.append(forest(metric, comparisons, palette, margin))
+            of_metric = margin if metric == outcome.primary else None
+            figures.append(forest(metric, comparisons, palette, of_metric))
     return figures
 
 

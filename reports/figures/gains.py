@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reports.analysis.arm_values import has_resolved
 from reports.analysis.types import Comparisons, Decomposition
 from reports.figures.base import (
     WIDE,
@@ -23,7 +24,7 @@ from reports.stats.digits import kept, pixel, settled
 class Gains:
     """The drawing of learning gain and systems gain, two bars an arm."""
 
-    of_arms: Mapping[str, Decomposition]
+    of_arms: Mapping[str, Mapping[str, float]]  # arm -> what is resolved -> percent
     palette: Palette
     x_range: tuple[float, float]
 
@@ -37,7 +38,7 @@ class Gains:
         bottom = 10 + step * len(self.of_arms)
         axis = x_axis(x, 4, bottom, label, n=width // 120)
         parts = [axis, line(x(0), 4, x(0), bottom, "zero")]
-        for row, (arm, gain) in enumerate(self.of_arms.items()):
+        for row, (arm, sides) in enumerate(self.of_arms.items()):
             top = 10 + step * row
             if above:
                 top += 16
@@ -46,19 +47,18 @@ class Gains:
                 name = text(
                     left - 12, top + 20, self.palette.label(arm, 214), anchor="end", css="label"
                 )
-            parts.append(self.palette.series(arm, [name, *gain_bars(arm, gain, top, x)]))
+            parts.append(self.palette.series(arm, [name, *gain_bars(arm, sides, top, x)]))
         return "".join(parts), bottom + 44
 
 
-def gain_bars(arm: str, gain: Decomposition, top: float, x: AxisScale) -> list[str]:
-    """The bar of learning, and below it that of systems, each with its number."""
-    assert gain.learning_percent is not None, "an arm without a learning gain is not drawn"
+def gain_bars(arm: str, sides: Mapping[str, float], top: float, x: AxisScale) -> list[str]:
+    """The bar of learning, and below it that of systems, each with its number, where resolved."""
     bars = []
-    sides = (
-        ("learning", gain.learning_percent, "bar", top),
-        ("systems", gain.systems_percent, "bar light", top + 17),
-    )
-    for label, percent, css, y in sides:
+    for label, css, y in (("learning", "bar", top), ("systems", "bar light", top + 17)):
+        if label not in sides:
+            bars.append(text(x(0) + 5, y + 15, f"{label} not resolved", css="tick"))
+            continue
+        percent = sides[label]
         start, end = sorted((x(0), x(percent)))
         percent = settled(percent)
         width = max(0.8, end - start)
@@ -69,20 +69,34 @@ def gain_bars(arm: str, gain: Decomposition, top: float, x: AxisScale) -> list[s
     return bars
 
 
+def resolved_sides(outcome: Comparisons, arm: str, gain: Decomposition) -> dict[str, float]:
+    """What of an arm's gain leaves zero out, in percent."""
+    percents = {"learning": gain.learning_percent, "systems": gain.systems_percent}
+    sides = {}
+    for side, percent in percents.items():
+        if percent is not None and has_resolved(outcome, arm, side):
+            sides[side] = percent
+    return sides
+
+
 def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
     """Learning gain (fewer steps) beside systems gain (faster steps), % of the time to target."""
-    of_arms: dict[str, Decomposition] = {}
+    of_arms: dict[str, Mapping[str, float]] = {}
     numbers: list[float] = []
     rows, labels = [], []
     for arm, gain in outcome.decompositions.items():
         learning, systems, total = gain.learning_percent, gain.systems_percent, gain.total_percent
         if learning is None:
             continue
-        of_arms[arm] = gain
-        numbers += [learning, systems, total]
+        sides = resolved_sides(outcome, arm, gain)
+        if not sides:
+            continue
+        of_arms[arm] = sides
+        numbers += sides.values()
         shown = (learning, systems, total, gain.learning_s, gain.systems_s, gain.total_s)
         rows.append((arm, *map(kept, shown)))
-        labels.append(f"{arm} learning {settled(learning):+.1f}, systems {settled(systems):+.1f}")
+        told = [f"{side} {settled(percent):+.1f}" for side, percent in sides.items()]
+        labels.append(f"{arm} {', '.join(told)}")
     if not of_arms:
         return None
     drawing = Gains(of_arms=of_arms, palette=palette, x_range=extent(numbers, around=[0.0]))
@@ -90,7 +104,8 @@ def gains(outcome: Comparisons, palette: Palette) -> Figure | None:
         key="gains",
         title="Learning gain against systems gain",
         caption="Time is steps times step time: fewer steps to the target (learning), faster steps "
-        "(systems). The two add up to the total.",
+        "(systems). The two add up to the total; one is resolved where the interval of the loss "
+        "(learning) or of the step time (systems) leaves zero out.",
         alt="Bars per arm of learning and systems gain in percent: " + "; ".join(labels[:20]),
         columns=(
             "arm",

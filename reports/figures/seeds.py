@@ -36,7 +36,7 @@ class Seeds:
     @property
     def blocks(self) -> list[object]:
         """Those that are joined: none where they are too many to follow."""
-        blocks = list(self.runs["block"].dropna().unique())
+        blocks = list(self.runs.loc[self.runs["seed"].notna(), "block"].dropna().unique())
         if len(self.arms) > MAX_JOINED[0] or len(blocks) > MAX_JOINED[1]:
             return []
         return blocks

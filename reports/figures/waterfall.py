@@ -27,6 +27,7 @@ from reports.stats.digits import kept, known, pixel
 
 HEIGHT = 340  # px of the wide drawing
 FOOT = HEIGHT - 66  # where its bars stand; names below
+HALF = 0.5  # of the highest level: an axis that reaches below it starts at zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,14 +269,14 @@ def waterfall(
                 "; the line through it is the interval of the whole difference to the baseline "
                 "up to there"
             )
-    drawing = Waterfall(
-        bars=bars, axis=axis, base=base, value_range=extent(shown, pad=0.12), palette=palette
-    )
+    value_range, ground = extent(shown, pad=0.12), "The axis does not start at zero."
+    if min(shown) < HALF * max(shown):  # else the small last bars would look smaller than they are
+        value_range, ground = (0.0, value_range[1]), "The axis starts at zero."
+    drawing = Waterfall(bars=bars, axis=axis, base=base, value_range=value_range, palette=palette)
     return Figure(
         key=f"waterfall_{metric}",
         title=f"From baseline to full: {axis.name}",
-        caption=f"Each bar is what one more change added to the mean{whiskers}. "
-        "The axis does not start at zero.",
+        caption=f"Each bar is what one more change added to the mean{whiskers}. {ground}",
         alt=f"Waterfall of the ladder's means in {axis.unit}: {'; '.join(labels)}.",
         columns=("arm", "mean", "added", "low_of_total", "high_of_total"),
         rows=tuple(rows),

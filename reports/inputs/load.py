@@ -24,8 +24,8 @@ from harness.run.retired import read_retired
 from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
 from reports.inputs.memory import Memory, Value, remember
+from reports.inputs.own_columns import all_columns, row_of
 from reports.inputs.recorded import POINT, RecordedRun, read_run
-from reports.inputs.run_columns import RUN_KEYS, row_of
 from reports.inputs.step_times import StepTimes, of_points
 
 CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", *POINT)
@@ -60,7 +60,7 @@ def load(
     return Experiment(
         name=plan.name,
         plan=plan,
-        runs=pd.DataFrame(rows, columns=list(RUN_KEYS)),
+        runs=pd.DataFrame(rows, columns=[column.key for column in all_columns(plan)]),
         curves=curves_of(runs),
         environments={run.run_id: run.environment for run in runs if run.environment},
         configs=configs,

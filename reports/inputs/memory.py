@@ -19,8 +19,15 @@ from harness.run.guarded import is_name
 from harness.run.ledger import Ledger, Look, Seen, claims_of
 from harness.run.plan import Plan, PlanRun
 from harness.run.read import read_config
+from reports.inputs.growth import words_of_growth
+from reports.inputs.memory_words import (
+    at_seeds,
+    changed_words,
+    named_in,
+    stale_words,
+    stream_words,
+)
 
-MOST_NAMED = 4  # experiments or seeds that a sentence names
 Value = tuple[float | None]  # of a run with a result: its loss, None where it diverged
 
 
@@ -114,7 +121,8 @@ def remember(
 
     value_of: of a run by its name, None without a result."""
     if plan.imported or plan.evidence or not ledger.looks:
-        return Memory(notes=_sentences([ledger.words])), plan
+        family = plan.stream.parts if plan.stream else 0
+        return Memory(family=family, notes=_sentences([ledger.words, stream_words(plan)])), plan
     claims = claims_of(plan)
     looks = [look for look in ledger.looks if look.baseline == claims[plan.baseline]]
     question = _Question(
@@ -134,17 +142,17 @@ def remember(
     changes |= {claim for claim in question.names if claim != question.baseline}
     notes = [
         ledger.words,
-        _stale_words(stale),
-        _changed_words(others, more),
+        stale_words(stale),
+        changed_words(others, more),
         *(f"{arm} is not judged: {why}." for arm, why in lost.items()),
-        _family_words(question, len(changes)),
+        stream_words(plan) or _family_words(question, len(changes)),
     ]
     if n_other:
         notes.append(f"{n_other} results of these arms were seen under other code: not counted.")
     memory = Memory(
         changed=bool(others or more or missing),
         lost=lost,
-        family=len(changes),
+        family=plan.stream.parts if plan.stream else len(changes),
         notes=_sentences(notes),
     )
     return memory, _with_more(plan, more, confirm=plan.confirm and not stale)
@@ -185,7 +193,7 @@ def _sorted_out(
     missing: dict[str, set[int]] = {}
     replaced: dict[str, set[int]] = {}
     more: list[PlanRun] = []
-    n_other, code = 0, _code_of(question.plan.runs, runs_folder)
+    n_other, codes = 0, _codes(question.plan, runs_folder)
     for intent, (at, seen) in question.first_seen.items():
         assert seen.seed is not None
         arm, run = question.names[seen.claim], planned.get(intent)
@@ -201,7 +209,7 @@ def _sorted_out(
                 row = _as_planned(question, seen, arm, runs_folder)
                 if row is None:
                     continue  # of another length or role
-                if _code_of([row], runs_folder) == code:
+                if _code_of([row], runs_folder) == codes[arm]:
                     more.append(row)
                 else:
                     n_other += 1
@@ -212,6 +220,15 @@ def _sorted_out(
         missing[question.plan.baseline] &= {s for s in planned_seeds if s is not None}
     missing = {arm: seeds for arm, seeds in missing.items() if seeds}
     return more, missing, replaced, n_other
+
+
+def _codes(plan: Plan, runs_folder: Path) -> dict[str, str | None]:
+    """Arm -> the digest of its code, as scripts have one each; that of others where none ran."""
+    of_plan, codes = _code_of(plan.runs, runs_folder), {}
+    for arm in plan.by_arm:
+        own = (run for run in plan.runs if run.arm == arm)
+        codes[arm] = _code_of(own, runs_folder) or of_plan
+    return codes
 
 
 def _code_of(runs: Iterable[PlanRun], runs_folder: Path) -> str | None:
@@ -232,7 +249,11 @@ def _as_planned(question: _Question, seen: Seen, arm: str, runs_folder: Path) ->
         budget, role, replicate = int(config["budget"]), str(config["role"]), config["replicate"]
     except (OSError, KeyError, TypeError, ValueError):
         return None
-    if (role, budget) not in {(run.role, run.budget) for run in plan.runs if run.arm == arm}:
+    alike = []  # how long a foreign script trains no configuration says
+    for run in plan.runs:
+        if (run.arm, run.role) == (arm, role) and (run.self_reported or run.budget == budget):
+            alike.append(run)
+    if not alike:
         return None
     blocks = [run.block for run in plan.runs if run.block is not None]
     assert seen.seed is not None
@@ -240,8 +261,9 @@ def _as_planned(question: _Question, seen: Seen, arm: str, runs_folder: Path) ->
         arm=arm,
         seed=seen.seed,
         replicate=int(replicate),
-        budget=budget,
+        budget=alike[0].budget,
         role=role,
+        self_reported=alike[0].self_reported,
         block=max(blocks, default=0) + 1 + seen.seed,
         run_id=seen.run_id,
         intent_id=seen.intent_id,
@@ -267,17 +289,17 @@ def _not_judged(
         left = counted - gone
         if picked:
             lost[arm] = (
-                f"the baseline's results at {_at(picked)} were seen before and are left out; "
+                f"the baseline's results at {at_seeds(picked)} were seen before and are left out; "
                 "run these seeds too, or seeds of which nothing was seen"
             )
         elif other:
             lost[arm] = (
-                f"the results at {_at(other)} are other ones than were seen{_how(ledger)}; "
+                f"the results at {at_seeds(other)} are other ones than were seen{_how(ledger)}; "
                 "ask again on fresh seeds"
             )
         elif gone and left and max(left) > min(gone):
             lost[arm] = (
-                f"the results at {_at(gone)} were seen and are gone{_how(ledger)}; "
+                f"the results at {at_seeds(gone)} were seen and are gone{_how(ledger)}; "
                 "ask again on fresh seeds"
             )
     return lost
@@ -288,47 +310,13 @@ def _how(ledger: Ledger) -> str:
     return f" ({[*ledger.gone.values()][-1]})" if ledger.gone else ""
 
 
-def _at(seeds: Iterable[int]) -> str:
-    ordered = sorted(seeds)
-    named = ", ".join(map(str, ordered[:MOST_NAMED]))
-    if len(ordered) > MOST_NAMED:
-        named += f" and {len(ordered) - MOST_NAMED} more"
-    return f"seed{'s' if len(ordered) > 1 else ''} {named}"
-
-
-def _experiments(looks: Iterable[Look]) -> str:
-    names = sorted({look.experiment for look in looks})
-    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + rest
-
-
-def _stale_words(stale: Mapping[int, str]) -> str:
-    if not stale:
-        return ""
-    return (
-        f"Nothing is confirmed here: results at {_at(stale)} were seen before this plan was "
-        f"locked (in {', '.join(sorted(set(stale.values()))[:MOST_NAMED])})."
-    )
-
-
-def _changed_words(others: Sequence[Look], more: Sequence[PlanRun]) -> str:
-    if not others and not more:
-        return ""
-    first = min(others, key=lambda look: look.at, default=None)
-    said = "These changes were seen before at other seeds than are planned now"
-    if first is not None:
-        said += f" ({_experiments(others)}; {len(first.seeds)} seeds from {first.at[:16]} on)"
-    if more:
-        said += f"; what was seen at {_at({run.seed or 0 for run in more})} counts"
-    return f"{said}: intervals are anytime-valid."
-
-
 def _family_words(question: _Question, n: int) -> str:
     own = len(question.names) - 1
     if n <= own:
         return ""
+    asked = [look.arms for look in sorted(question.looks, key=lambda look: look.at)]
     return (
         f"{n} changes were asked about {question.plan.baseline} in this results folder "
-        f"({_experiments(question.looks)}): the intervals and p of these {own} hold for all {n} "
-        "at once."
+        f"({named_in(question.looks)}): the intervals and p of these {own} hold for all {n} "
+        f"at once.{words_of_growth([*asked, question.names.keys() - {question.baseline}])}"
     )

@@ -24,9 +24,11 @@ class EraNoise:
     name: str
     since: str  # date
     until: str
-    sd: float  # nats
+    sd: float  # nats, pooled over its arms
     df: int
     n_runs: int
+    prior_sd: float | None = None  # of one arm's runs before any is seen: its prior_noise
+    prior_df: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +42,28 @@ class HistorySlope:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordNoise:
+    """One run's sd of the final loss up to a record, rounded: what published deltas are held by."""
+
+    until: int  # number of the record
+    sd: float  # nats
+    n_runs: int
+    date: str  # of the runs, the first and the last
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordSlope:
+    """Loss that a longer schedule of the early records gains, d loss / d log steps, as quoted."""
+
+    nats_per_log_step: float
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class BenchmarkNoise:
-    """All that was fitted, with its date and source."""
+    """All that was fitted, with its date and source, and what is quoted of the early records."""
 
     date: str
     source: str
@@ -51,6 +73,8 @@ class BenchmarkNoise:
     slope_later: HistorySlope | None  # of the pairs since then; None without one
     slope_by_era: tuple[HistorySlope, ...]
     nodes: NodeNoise
+    of_records: tuple[RecordNoise, ...]  # oldest first; not fitted
+    slope_of_records: RecordSlope
 
     @property
     def latest(self) -> EraNoise:
@@ -69,6 +93,9 @@ class BenchmarkNoise:
             if era.since <= date:
                 chosen = era
         return chosen
+
+
+Entry = EraNoise | HistorySlope | RecordNoise
 
 
 @lru_cache(maxsize=4)
@@ -90,6 +117,8 @@ def benchmark_noise(path: Path = NOISE) -> BenchmarkNoise:
             slope_later=None if later is None else HistorySlope(**later),
             slope_by_era=tuple(HistorySlope(**era) for era in slope["by_era"]),
             nodes=NodeNoise(**content["nodes"]),
+            of_records=tuple(RecordNoise(**entry) for entry in content["records"]["loss"]),
+            slope_of_records=RecordSlope(**content["records"]["slope"]),
         )
     except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: no constants of noise ({error}): {cure}") from None
@@ -101,7 +130,9 @@ def noise_text(noise: BenchmarkNoise) -> str:
     lines = [
         "# The public benchmark's noise by era, fitted from its own logs (`ablate noise`). df: "
         "degrees of freedom",
-        "# within arms of one program, one number of steps and one environment.",
+        "# within arms of one program, one number of steps and one environment. prior_sd and "
+        "prior_df: what a",
+        "# plan may declare as prior_noise, from how the sds of arms differ.",
         f"date: {_flow(noise.date)}",
         f"source: {_flow(noise.source)}",
         "loss:  # sd of one run's final validation loss, nats",
@@ -118,16 +149,21 @@ def noise_text(noise: BenchmarkNoise) -> str:
         "nodes:  # sd of log(training time) over nodes: one program, GPU and build of torch, in "
         "other folders or under other drivers",
         *[f"  {name}: {value}" for name, value in asdict(noise.nodes).items()],
+        "records:  # what the early records' published deltas are held by: quoted, kept by every "
+        "new fit",
+        "  loss:",
+        *[f"  {entry}" for entry in _entries(noise.of_records)],
+        f"  slope: {_flow(asdict(noise.slope_of_records))}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _entries(rows: Sequence[EraNoise] | Sequence[HistorySlope]) -> list[str]:
+def _entries(rows: Sequence[Entry]) -> list[str]:
     return [f"  - {_flow(_filled(row))}" for row in rows]
 
 
-def _filled(row: EraNoise | HistorySlope) -> dict[str, Any]:
-    return {name: value for name, value in asdict(row).items() if value != ""}
+def _filled(row: Entry) -> dict[str, Any]:
+    return {name: value for name, value in asdict(row).items() if value not in ("", None)}
 
 
 def _flow(value: Any) -> str:

@@ -16,10 +16,11 @@ import numpy as np
 from reports.inputs.noise import PUBLISHED, benchmark_noise
 
 RUNS = PUBLISHED / "official_runs.csv"
-ERA_SD = ((14, 0.004), (18, 0.002))  # up to this record: one run's sd of the final loss, from logs
-# d loss / d log N, 0.19: "late 2024" of PUBLISHED_SLOPES (stats/loss_model.py; its error a guess)
-# at record 7's 5100 steps. No fit: noise_by_era.yaml has 0.143 of late 2024, 0.188 of early 2026.
-NATS_PER_LOG_STEP = 0.0037 / 100 * 5100
+
+
+def nats_per_log_step() -> float:
+    """Loss that a longer schedule gains, d loss / d log N, in the time of the early records."""
+    return benchmark_noise().slope_of_records.nats_per_log_step
 
 
 def era_sd(record: str) -> float:
@@ -27,11 +28,12 @@ def era_sd(record: str) -> float:
 
     An ablation that is named after a record has that record's.
     """
+    noise = benchmark_noise()
     if record[-2:].isdigit():
-        for last, sd in ERA_SD:
-            if int(record[-2:]) <= last:
-                return sd
-    return benchmark_noise().latest.sd
+        for of_records in noise.of_records:
+            if int(record[-2:]) <= of_records.until:
+                return of_records.sd
+    return noise.latest.sd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,7 @@ class PublishedRecord:
 
         The noise of timing is several times smaller.
         """
-        return era_sd(self.record) / NATS_PER_LOG_STEP / math.sqrt(self.n)
+        return era_sd(self.record) / nats_per_log_step() / math.sqrt(self.n)
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -75,6 +77,12 @@ def summaries(path: Path = PUBLISHED / "records.csv") -> dict[str, dict[str, str
     """record -> its row of the table of records, of those known as the mean of many logs."""
     means = [row for row in read_table(path) if row["source"].startswith("mean of")]
     return {row["record"]: row for row in means}
+
+
+def short_track_subjects() -> dict[int, str]:
+    """Number of a record of the short track -> what it changed, in our words."""
+    rows = read_table(PUBLISHED / "history" / "subjects.csv")
+    return {int(row["record"]): row["subject"] for row in rows if row["track"] == "short"}
 
 
 def published_losses(record: str, path: Path = RUNS) -> list[float]:

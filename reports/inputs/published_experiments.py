@@ -19,7 +19,7 @@ from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import CURVE_COLUMNS
 from reports.inputs.noise import PUBLISHED
-from reports.inputs.published import RUNS, era_sd, read_table, summaries
+from reports.inputs.published import RUNS, era_sd, read_table, short_track_subjects, summaries
 from reports.inputs.run_columns import RUN_KEYS
 from reports.stats.rules import TARGET
 
@@ -49,10 +49,12 @@ class PublishedArm:
     log_arm: str  # column `arm`
     changes: tuple[str, ...] = ()
     fields: tuple[tuple[str, Any], ...] = ()  # dotted
+    note: str = ""  # what it changed, in words, where its name does not tell
 
 
 def ladder() -> list[PublishedArm]:
     arms = []
+    subjects = short_track_subjects()
     for row in read_table(PUBLISHED / "records.csv"):
         record = row["record"]
         if record < "r04":
@@ -61,7 +63,10 @@ def ladder() -> list[PublishedArm]:
         if record == "r09":
             log_arm = "+ tanh logit softcap (= r09)"
         fields = (("schedule.steps", int(row["steps"])),)
-        arms.append(PublishedArm(name=record, record=record, log_arm=log_arm, fields=fields))
+        note = subjects[int(record[1:])]
+        arms.append(
+            PublishedArm(name=record, record=record, log_arm=log_arm, fields=fields, note=note)
+        )
     return arms
 
 
@@ -90,9 +95,10 @@ def optimizers() -> list[PublishedArm]:
         record = "optimizers-on-r07"
         if row["log_arm"] == "r07":
             record = "r07"
-        fields = (("optimizer", row["description"]),)
+        name, log_arm, note = row["arm"], row["log_arm"], row["description"]
+        fields = (("optimizer", note),)
         arms.append(
-            PublishedArm(name=row["arm"], record=record, log_arm=row["log_arm"], fields=fields)
+            PublishedArm(name=name, record=record, log_arm=log_arm, fields=fields, note=note)
         )
     return arms
 
@@ -105,6 +111,7 @@ class PublishedEvidence:
     arms: Callable[[], list[PublishedArm]]
     against: str  # 'above': every row against the row above it; 'first': against the first
     remarks: tuple[str, ...]
+    here: str = ""  # the experiment that asks the same here
 
 
 EVIDENCE: Mapping[str, PublishedEvidence] = {
@@ -128,9 +135,10 @@ EVIDENCE: Mapping[str, PublishedEvidence] = {
         remarks=(
             "One run per row, published with record 9: an interval is one run's noise of its era "
             "(sd 0.004) on both sides.",
-            "The first row is record 8 cut to 3200 steps; record 8 itself takes 4578 steps to a "
-            "loss of 3.2762.",
+            "The first row is record 8 cut to 3200 steps; record 8 itself takes 4578 steps and "
+            "648.1 s to a loss of 3.2762, a row of `published/ladder`.",
         ),
+        here="r09_ladder",
     ),
     "optimizers_on_r07": PublishedEvidence(
         question="Which optimizer trains record 7's model best?",
@@ -141,6 +149,7 @@ EVIDENCE: Mapping[str, PublishedEvidence] = {
             "era (sd 0.004).",
             HOSTS,
         ),
+        here="experiments/claims/muon_against_adamw.yaml",
     ),
 }
 
@@ -321,6 +330,7 @@ def planned_arms(arms: Sequence[PublishedArm], rows: Sequence[Cells]) -> tuple[P
                 fields=dict(arm.fields),
                 n_logs=max(n_rows[arm.name], n_logs),
                 noise_sd=era_sd(arm.record),
+                note=arm.note,
             )
         )
     return tuple(planned)

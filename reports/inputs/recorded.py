@@ -18,7 +18,7 @@ from harness.run.attempts import read_attempts
 from harness.run.disturbed import disturbed_words
 from harness.run.document import Document
 from harness.run.environment import read_environment
-from harness.run.guarded import facts_of, is_file, open_file, read_text
+from harness.run.guarded import MIB, facts_of, is_file, open_file, read_text
 from harness.run.metrics import VALIDATION, Validation
 from harness.run.parse import parse_json
 from harness.run.plan import Plan, PlanRun
@@ -26,10 +26,9 @@ from harness.run.read import parse_config
 from harness.run.remembered import Remembered
 from harness.run.results import Result
 from reports.inputs.experiment import target_loss
-from reports.inputs.sound import sound_result
+from reports.inputs.verified import verified_result
 
 NO_RESULT = Result(status="none")  # every number of it unknown
-MIB = 1024**2  # bytes
 POINT = ("step", "val_loss", "train_time_s")
 LINES_AT_ONCE = 10_000  # of a log, so that memory stays bounded
 
@@ -48,6 +47,7 @@ class RecordedRun:
     config: Document
     environment: Document
     validations: Sequence[Validation]
+    session: str | None = None  # of a foreign trainer: the call that made it
 
     def points(self, key: str) -> list[float]:
         """One of POINT at every validation, nan where unknown."""
@@ -190,7 +190,7 @@ def read_run(
     """
     run_id, stale = existing_run(root, planned)
     folder = root / run_id
-    result, wrong = sound_result(folder, plan, planned, known)
+    result, wrong = verified_result(folder, plan, planned, known)
     config: Document = {}
     environment: Document = {}
     if not wrong:
@@ -227,7 +227,21 @@ def read_run(
         config=config,
         environment=environment,
         validations=read_validations(folder / "metrics.jsonl"),
+        session=session_of(folder, planned, result),
     )
+
+
+def session_of(folder: Path, planned: PlanRun, result: Result | None) -> str | None:
+    """The call that made the run of a foreign trainer; None where that is not known.
+
+    By the name that the call gave its attempts, in older releases by its process.
+    """
+    if result is None or not planned.self_reported or planned.imported:
+        return None
+    for row in read_attempts(folder):
+        if row.attempt == result.attempt and not row.is_end:
+            return row.token or f"{row.host} {row.pid}"
+    return None
 
 
 def first_crossing(times: Any, losses: Any, target: float) -> float | None:

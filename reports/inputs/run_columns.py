@@ -4,7 +4,7 @@ import math
 from functools import partial
 from operator import attrgetter
 
-from reports.inputs.columns import Cells, Column, json_row
+from reports.inputs.columns import Column
 from reports.inputs.recorded import RecordedRun, float_or_nan
 
 
@@ -83,9 +83,7 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
         head="status",
         format="{}",
         is_always_shown=True,
-        meaning=(
-            "How the run ended; a run without a result is listed with what it is waiting for."
-        ),
+        meaning="How the run ended; of a run without a result, what it is waiting for.",
     ),
     Column(
         key="reason",
@@ -230,6 +228,17 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
         meaning="The machine it ran on.",
     ),
     Column(
+        key="session",
+        json_name="session",
+        meaning="The call that made it, of a foreign trainer: times are compared within one.",
+    ),
+    Column(
+        key="borrowed",
+        json_name="borrowed",
+        value=attrgetter("planned.borrowed"),
+        meaning="Made for another experiment: its loss counts, its time does not.",
+    ),
+    Column(
         key="device",
         json_name="device",
         meaning="The kind of device it ran on.",
@@ -333,8 +342,3 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
     ),
 )
 RUN_KEYS = tuple(column.key for column in RUN_COLUMNS)
-
-
-def row_of(run: RecordedRun) -> Cells:
-    """A run's row of the tidy table."""
-    return json_row(RUN_COLUMNS, run)

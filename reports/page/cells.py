@@ -5,6 +5,7 @@ the text, so that `ablate verify` can recompute it.  Keys are `arm / metric.what
 experiment.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,11 @@ METRIC_WORDS = {
     "time_to_target": "time to target",
 }
 TONES = {"helps": "good", "hurts": "bad", "equal": "even", "undecided": "open", "none": "open"}
+
+
+def metric_words(metric: str) -> str:
+    """A metric in words; one of a script's own by its name."""
+    return METRIC_WORDS.get(metric, metric)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +133,18 @@ def cell_of(columns: Sequence[Column[RowT]], row: RowT, css: str) -> VerdictCell
     return VerdictCell(parts=parts, css=css)
 
 
-def verdict_cell(c: Comparison | None, n_waiting: int, *, final: bool) -> VerdictCell:
+def typed(action: str, experiment: str) -> str:
+    """A next step with its command as it is typed: the experiment's name in it, set as code."""
+    command = rf"`ablate confirm {experiment}\1`"
+    return re.sub(r"ablate confirm( --detect [^\s:]+)?", command, action)
+
+
+def verdict_cell(
+    c: Comparison | None, n_waiting: int, *, final: bool, experiment: str = ""
+) -> VerdictCell:
     """The verdict, whether it is exploratory, what is still to come and what to do next.
 
-    final: no more runs are asked for.
+    final: no more runs are asked for; experiment: its name, which a command wants.
     """
     to_come = ""
     if n_waiting:
@@ -144,5 +158,5 @@ def verdict_cell(c: Comparison | None, n_waiting: int, *, final: bool) -> Verdic
         parts.append(words("exploratory", "exploratory"))
     parts.append(waiting)
     if not final:
-        parts.append(words("next_action", c.next_action))
+        parts.append(words("next_action", typed(c.next_action, experiment)))
     return VerdictCell(parts=said(parts), css="words", tone=TONES[c.kind])

@@ -21,6 +21,7 @@ from reports.inputs.experiment import Experiment, target_loss
 from reports.page.cells import TONES
 
 LEADING = ("heat", "interactions", "seeds", "loss_by_step", "scatter", "budgets")
+EVIDENCE_LEADING = ("loss_by_step", "loss_by_time")  # where there is no waterfall
 UNTIMED_PROTOCOL = "skip10"  # its clock does not count the first steps
 
 
@@ -44,9 +45,10 @@ def counted(experiment: Experiment) -> pd.DataFrame:
 
 def leading(figures: Sequence[Figure], outcome: Comparisons, plan: Plan) -> list[Figure]:
     """The figures that carry the answer; the rest stands in an appendix."""
-    if plan.evidence:
-        return [figure for figure in figures if figure.key.startswith("waterfall")] or [*figures]
     by_key = {figure.key: figure for figure in figures}
+    if plan.evidence:  # the step times of a ladder would make records look slower than they were
+        falls = [figure for figure in figures if figure.key.startswith("waterfall")]
+        return falls[:1] or [by_key[key] for key in EVIDENCE_LEADING if key in by_key]
     keys = (f"increments_{outcome.primary}", f"forest_{outcome.primary}", *LEADING)
     return [by_key[key] for key in keys if key in by_key]
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from reports.analysis.optimum import optima
 from reports.analysis.recipe import Recipe
+from reports.analysis.sensitivity import sensitivities
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
-from reports.format import effect_kind, interval, show
+from reports.figures.effects import effect_text
+from reports.format import show
 from reports.inputs.experiment import Experiment
-from reports.page.cells import METRIC_WORDS
-from reports.page.places import optimum_answer
+from reports.page.cells import metric_words
+from reports.page.places import optimum_answer, signs_answer
 from reports.page.scope import conditions, shares_answer
 
 EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
@@ -36,13 +38,18 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
     if along_axes:
         is_decided = is_decided or any(optimum.is_resolved for optimum in found)
         sentences.append(along_axes)
-    sentences.append(sentence_on(outcome, outcome.primary, unit))
-    if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
-        sentences.append(sentence_on(outcome, "heldout_loss", unit))
+        signs = sensitivities(experiment)
+        is_decided = is_decided or any(e.sign for of_arm in signs for e in of_arm.effects)
+        sentences += signs_answer(signs, design_baseline(experiment))
+        sentences += lowest_heldout(outcome, unit)
+    else:
+        sentences.append(sentence_on(outcome, outcome.primary, unit))
+        if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
+            sentences.append(sentence_on(outcome, "heldout_loss", unit))
     top = outcome.of(outcome.arms[-1], outcome.primary)
     if outcome.increments and experiment.plan.design == "ladder" and top is not None:
         sentences.append(
-            f"All parts together: {effect_words(top)} against {top.baseline}, {top.verdict}."
+            f"All parts together: {effect_text(top)} against {top.baseline}, {top.verdict}."
         )
     text = " ".join(sentences)
     setting = conditions(recipe, outcome)
@@ -55,6 +62,25 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
     if setting:
         text = text[:1].upper() + text[1:]
     return text
+
+
+def design_baseline(experiment: Experiment) -> str:
+    """The baseline as the arm of the design whose points cross the axes."""
+    plan = experiment.plan
+    return plan.by_arm[plan.baseline].of or plan.baseline
+
+
+def lowest_heldout(outcome: Comparisons, unit: str) -> list[str]:
+    """Which point of the axes has the lowest mean on the held-out text, where there is one."""
+    means = {}
+    for arm, cell in outcome.cells.items():
+        if "heldout_loss" in cell.mean:
+            means[arm] = cell.mean["heldout_loss"]
+    if not means:
+        return []
+    lowest = min(means, key=means.__getitem__)
+    loss = show(means[lowest], "loss")
+    return [f"The lowest mean held-out loss ({unit}) is that of {lowest}, {loss}."]
 
 
 def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
@@ -72,7 +98,7 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
             groups["open"].append(arm)
         else:
             groups[c.kind].append(arm)
-    metric = METRIC_WORDS[name]
+    metric = metric_words(name)
     other, clauses = outcome.baseline, []
     if outcome.increments:
         other = outcome.own_words.before.removesuffix(" it")
@@ -82,10 +108,10 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
             clauses.append(f"{with_effects(effects)} {comparative} than {other} in {metric}")
     if groups["equal"]:
         verb = verb_for(groups["equal"], "shows", "show")
-        equal = listing(groups["equal"], most=NAMED)
+        equal = listing(measured(groups["equal"], compared), most=NAMED)
         clauses.append(f"{equal} {verb} no difference that matters in {metric}")
     if groups["open"]:
-        undecided = listing(groups["open"], most=NAMED)
+        undecided = listing(measured(groups["open"], compared), most=NAMED)
         if clauses:
             clauses.append(f"{undecided} {verb_for(groups['open'], 'is', 'are')} undecided")
         else:
@@ -94,6 +120,17 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
     if name in LOSSES:
         return text.replace(metric, f"{metric} ({unit})", 1)
     return text
+
+
+def measured(arms: Sequence[str], compared: Mapping[str, Comparison]) -> list[str]:
+    """The arms, each with its effect where it has one."""
+    named = []
+    for arm in arms:
+        effects = ""
+        if arm in compared:
+            effects = f" ({effect_text(compared[arm])})"
+        named.append(f"{arm}{effects}")
+    return named
 
 
 def without_comparison(outcome: Comparisons) -> str:
@@ -106,7 +143,7 @@ def with_effects(comparisons: Mapping[str, Comparison]) -> str:
     """The arms with their effects, the largest first, and the verb."""
     sizes = {arm: abs(effect(c)[0]) for arm, c in comparisons.items()}
     arms = sorted(sizes, key=sizes.__getitem__, reverse=True)
-    named = [f"{arm} ({effect_words(comparisons[arm])})" for arm in arms]
+    named = [f"{arm} ({effect_text(comparisons[arm])})" for arm in arms]
     return f"{listing(named, most=NAMED)} {verb_for(arms, 'is', 'are')}"
 
 
@@ -114,12 +151,6 @@ def verb_for(names: Sequence[str], singular: str, plural: str) -> str:
     if len(names) == 1:
         return singular
     return plural
-
-
-def effect_words(c: Comparison) -> str:
-    value, low, high = effect(c)
-    kind = effect_kind(c.ratio)
-    return f"{show(value, kind)} {interval(low, high, kind)}".strip()
 
 
 def listing(names: Sequence[str], *, most: int) -> str:

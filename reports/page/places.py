@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
-from reports.format import significant
+from reports.analysis.sensitivity import PointEffect, Sensitivity
+from reports.format import interval, plural, show, significant
 from reports.stats.digits import settled
 
 PLACE_DIGITS = 3
@@ -76,3 +77,37 @@ def listed(names: Sequence[str]) -> str:
     if len(names) > NAMED_PLACES:
         text += f" and {len(names) - NAMED_PLACES} more"
     return text
+
+
+def signs_answer(found: Sequence[Sensitivity], base: str) -> list[str]:
+    """What the other arms of the design do along the axes, each against `base` at the same point.
+
+    Their points are named in the table below.
+    """
+    sentences = [sign_words(of_arm, base) for of_arm in found[:NAMED_PLACES]]
+    if len(found) > NAMED_PLACES:
+        sentences.append(f"{plural(len(found) - NAMED_PLACES, 'more arm')} below.")
+    return sentences
+
+
+def sign_words(of_arm: Sensitivity, base: str) -> str:
+    """Whether an arm's sign holds over the points, and its least effect where it does."""
+    effects, n = of_arm.effects, len(of_arm.effects)
+    better = sum(effect.sign < 0 for effect in effects)
+    worse = sum(effect.sign > 0 for effect in effects)
+    start = f"{of_arm.arm} against {base} at the same point"
+    if not better and not worse:
+        return f"{start}: not told apart at any of {n}."
+    if better and worse:
+        return f"{start}: its sign turns, better at {better} and worse at {worse} of {n}."
+    word, at = ("better", better) if better else ("worse", worse)
+    if at < n:
+        return f"{start}: {word} at {at} of {n}, not told apart elsewhere."
+    return f"{start}: {word} at every one of {n}, least by {least_effect(effects)}."
+
+
+def least_effect(effects: Sequence[PointEffect]) -> str:
+    """The effect nearest to zero, and where it is."""
+    least = min(effects, key=lambda effect: abs(effect.delta))
+    ends = interval(least.low, least.high, "loss_delta")
+    return f"{show(least.delta, 'loss_delta')} {ends} at {least.point}"

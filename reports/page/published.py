@@ -1,29 +1,31 @@
 """The table of a page of published evidence: each row against that above it, or the first.
 
 What was measured once has no deviation of its own; the interval is the noise that many logs of its
-era show (reports.inputs.published), 1.96 standard errors for a loss, turned into time by the slope
-of loss over steps: a record's steps were tuned until its loss just met the target.
+era show (reports.inputs.published), turned into time by the slope of loss over steps: a record's
+steps were tuned until its loss just met the target. The intervals of a table hold for all its rows
+at once (Bonferroni); one that stands alone has 1.96 standard errors.
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from harness.run.plan import Plan
 from reports.analysis.arm_columns import ARM_COLUMNS, ArmColumn
 from reports.analysis.arm_values import ArmRow
 from reports.analysis.headings import Heading
 from reports.analysis.types import Comparisons
-from reports.format import plural, show
+from reports.format import plural
 from reports.inputs.columns import Between, Column
 from reports.inputs.experiment import Experiment
-from reports.inputs.published import NATS_PER_LOG_STEP
+from reports.inputs.published import nats_per_log_step
 from reports.page.cells import cell_of
 from reports.page.verdicts import Head, VerdictRow
-from reports.stats.digits import settled
 
-Z = 1.96
+OFTEN_MISSED = 0.05  # how often some interval of a table may miss
+Z = 1.96  # of one interval alone
+LADDER = "published/ladder"  # whose steps were tuned until the loss just met the target
 AGAINST = {"above": "the row above", "first": "the first row"}
 
 
@@ -61,9 +63,29 @@ class Logged:
     def time_s(self) -> float:
         return self.mean["train_time_s"]
 
-    def half_width(self, other: "Logged") -> float:
-        """Half of the 95 % interval of a difference of losses."""
-        return Z * math.hypot(self.noise, other.noise)
+    def half_width(self, other: "Logged", z: float = Z) -> float:
+        """Half of the interval of a difference of losses; z: standard errors on either side."""
+        return z * math.hypot(self.noise, other.noise)
+
+
+def n_judged(plan: Plan) -> int:
+    """Rows with a difference: all but the first."""
+    return len(plan.arms) - 1
+
+
+def z_of_all(plan: Plan) -> float:
+    """Standard errors on either side of which all rows' intervals hold at once."""
+    return NormalDist().inv_cdf(1.0 - OFTEN_MISSED / (2 * max(n_judged(plan), 1)))
+
+
+def evidence_notes(plan: Plan) -> list[str]:
+    """For what the intervals hold, then the remarks of the page."""
+    at_once = (
+        f"The intervals of the table hold for its {n_judged(plan)} differences at once (95 %, "
+        f"Bonferroni: {z_of_all(plan):.2f} standard errors); one of the first row against the last "
+        "or of a whole record stands alone (1.96)."
+    )
+    return [at_once, *plan.remarks]
 
 
 def logged_arms(plan: Plan, outcome: Comparisons) -> dict[str, Logged]:
@@ -86,20 +108,30 @@ class EvidenceRow(ArmRow):
 
     logs: Logged
     other: Logged | None
+    z: float  # standard errors on either side of a difference
     is_tuned: bool  # both step counts were tuned to the target loss
+    note: str  # what it changed
 
 
 def rows_as_compared(experiment: Experiment, outcome: Comparisons) -> Iterator[EvidenceRow]:
     """The arms in the plan's order, each with the one that the page sets it against."""
     plan = experiment.plan
-    is_tuned = experiment.name == "published/ladder"
+    is_tuned, z = experiment.name == LADDER, z_of_all(plan)
     first: Logged | None = None
     above: Logged | None = None
     for arm, logs in logged_arms(plan, outcome).items():
         other = first
         if plan.evidence == "above":
             other = above
-        yield EvidenceRow(arm=arm, outcome=outcome, logs=logs, other=other, is_tuned=is_tuned)
+        yield EvidenceRow(
+            arm=arm,
+            outcome=outcome,
+            logs=logs,
+            other=other,
+            z=z,
+            is_tuned=is_tuned,
+            note=plan.by_arm[arm].note,
+        )
         first = first or logs
         above = logs
 
@@ -109,9 +141,10 @@ def evidence_rows(
 ) -> list[VerdictRow]:
     """One row per arm in the plan's order; css: of every arm."""
     rows = []
+    headings = evidence_headings(experiment.plan)
     for place, row in enumerate(rows_as_compared(experiment, outcome)):
         cells = []
-        for heading in EVIDENCE_HEADINGS:
+        for heading in headings:
             cells.append(cell_of(heading.columns, row, heading.css))
         of_arm = css[row.arm]
         rows.append(
@@ -120,13 +153,26 @@ def evidence_rows(
     return rows
 
 
+def evidence_headings(plan: Plan) -> list["EvidenceHeading"]:
+    """The headings of a page; what a row changed where its name does not tell."""
+    is_told = any(arm.note for arm in plan.arms)
+    return [heading for heading in EVIDENCE_HEADINGS if is_told or heading is not CHANGED]
+
+
 def evidence_heads(plan: Plan) -> list[Head]:
     other = against(plan)
     heads = []
-    for heading in EVIDENCE_HEADINGS:
-        meaning = heading.meaning.format(other=other)
+    for heading in evidence_headings(plan):
+        meaning = heading.meaning.format(other=other, n=n_judged(plan))
+        if plan.name == LADDER:
+            meaning += heading.if_tuned
         heads.append(Head(text=heading.text, css=heading.css, meaning=meaning))
     return heads
+
+
+def what_it_changed(row: EvidenceRow) -> str | None:
+    """In words, where its name does not tell."""
+    return row.note or None
 
 
 def n_logs(row: EvidenceRow) -> tuple[int, str]:
@@ -147,7 +193,7 @@ def loss_interval(row: EvidenceRow) -> Between | None:
     delta = loss_difference(row)
     if row.other is None or delta is None:
         return None
-    half = row.logs.half_width(row.other)
+    half = row.logs.half_width(row.other, row.z)
     return Between(delta - half, delta + half)
 
 
@@ -174,7 +220,7 @@ def time_interval(row: EvidenceRow) -> Between | None:
     if row.other is None or not row.is_tuned:
         return None
     ratio = row.logs.time_s / row.other.time_s
-    half = row.logs.half_width(row.other) / NATS_PER_LOG_STEP
+    half = row.logs.half_width(row.other, row.z) / nats_per_log_step()
     return Between(ratio * math.exp(-half) - 1.0, ratio * math.exp(half) - 1.0)
 
 
@@ -188,9 +234,24 @@ class EvidenceHeading(Heading):
     """A heading ({other} in its meaning: what a row is compared with), what stands below it."""
 
     columns: tuple[Column[EvidenceRow], ...]
+    if_tuned: str = ""  # what else it means where steps were tuned to the target loss
 
 
+CHANGED = EvidenceHeading(
+    text="what it changed",
+    meaning="What the row changed, in our words or the log's.",
+    columns=(
+        Column(
+            key="evidence.change",
+            value=what_it_changed,
+            format="{}",
+            meaning="What the row changed.",
+        ),
+    ),
+    css="words",
+)
 EVIDENCE_HEADINGS = (
+    CHANGED,
     EvidenceHeading(
         text="loss",
         meaning=(
@@ -202,7 +263,8 @@ EVIDENCE_HEADINGS = (
     EvidenceHeading(
         text="Δ loss",
         meaning=(
-            "Against {other}; the interval is the noise of single runs of that era, not of these."
+            "Against {other}; the interval is the noise of single runs of that era, not of these, "
+            "and holds for all {n} differences at once."
         ),
         columns=(
             Column(
@@ -215,7 +277,7 @@ EVIDENCE_HEADINGS = (
                 key="evidence.loss_interval",
                 value=loss_interval,
                 format="{:loss_delta}",
-                meaning="Its 95 % interval by the noise of single runs.",
+                meaning="Its interval by the noise of single runs, 95 % for all rows at once.",
             ),
         ),
     ),
@@ -249,9 +311,8 @@ EVIDENCE_HEADINGS = (
     ),
     EvidenceHeading(
         text="Δ time",
-        meaning=(
-            "Against {other}, as a ratio; the interval is the noise of the loss turned into time."
-        ),
+        meaning="Against {other}, as a ratio.",
+        if_tuned=" The interval is the noise of the loss turned into time.",
         columns=(
             Column(
                 key="evidence.time",
@@ -263,7 +324,10 @@ EVIDENCE_HEADINGS = (
                 key="evidence.time_interval",
                 value=time_interval,
                 format="{:percent}",
-                meaning="Its 95 % interval, where steps were tuned to the target loss.",
+                meaning=(
+                    "Its interval where steps were tuned to the target loss, 95 % for all rows "
+                    "at once."
+                ),
             ),
         ),
     ),
@@ -281,55 +345,3 @@ EVIDENCE_HEADINGS = (
         css="count",
     ),
 )
-
-
-def evidence_answer(experiment: Experiment, outcome: Comparisons) -> str:
-    """The headline: from the first row to the last, and the largest step between."""
-    logged = logged_arms(experiment.plan, outcome)
-    arms = list(logged.values())
-    if experiment.plan.evidence == "first":
-        return lowest_loss(logged)
-    if arms[0].mean["steps"] == arms[-1].mean["steps"]:
-        return losses_at_equal_steps(logged)
-    return times_to_target(logged)
-
-
-def lowest_loss(logged: Mapping[str, Logged]) -> str:
-    (first, base), *others = logged.items()
-    best = min(logged, key=lambda arm: logged[arm].loss)
-    apart = [arm for arm, logs in others if abs(logs.loss - base.loss) > logs.half_width(base)]
-    named = "none beyond the noise of single runs"
-    if apart:
-        named = f"beyond the noise of single runs only {', '.join(apart)}"
-    return (
-        f"{best} ends lowest at {show(logged[best].loss, 'loss')}; different from {first} {named}."
-    )
-
-
-def losses_at_equal_steps(logged: Mapping[str, Logged]) -> str:
-    arms = list(logged.values())
-    parts = []
-    for (_, above), (arm, logs) in itertools.pairwise(logged.items()):
-        delta = show(logs.loss - above.loss, "loss_delta")
-        parts.append(f"{arm.removeprefix('+ ')} {delta}")
-    total = arms[-1].loss - arms[0].loss
-    ratio = arms[-1].step_ms / arms[0].step_ms - 1.0
-    return (
-        f"At equal steps the loss falls by {show(-total, 'loss')}, and a step takes "
-        f"{settled(100 * ratio):.0f} % longer. {'; '.join(parts)}."
-    )
-
-
-def times_to_target(logged: Mapping[str, Logged]) -> str:
-    names = list(logged)
-    first, last = names[0], names[-1]
-    ratios = {}
-    for (_, above), (arm, logs) in itertools.pairwise(logged.items()):
-        ratios[arm] = logs.time_s / above.time_s - 1.0
-    largest = sorted(ratios, key=ratios.__getitem__)[:3]
-    named = ", ".join(f"{arm} ({show(ratios[arm], 'percent')})" for arm in largest)
-    share = 100 * logged[last].time_s / logged[first].time_s
-    return (
-        f"{last} reaches the target in {settled(share):.0f} % of the training time of {first}; "
-        f"the largest steps are {named}."
-    )

@@ -9,14 +9,17 @@ from reports.analysis.types import Comparisons
 from reports.format import interval, plural, show
 from reports.inputs.experiment import Experiment
 
-NAMED_SHARES = 6  # of a Shapley design, in the headline
-
 
 def scope(recipe: Recipe, outcome: Comparisons) -> str:
     """What a rung is, and what does not follow from the headline."""
     plan = recipe.plan
-    if plan.evidence:
+    if plan.evidence and plan.evidence != "above":
         return ""
+    if plan.evidence:
+        return (
+            "A row's difference is what its part adds on top of the rows above it; in another "
+            "order it can be another number."
+        )
     sentences = []
     if plan.imported or plan.foreign:
         sentences.append("Size and rates are the scripts' own and not known here.")
@@ -110,12 +113,10 @@ def shares_answer(experiment: Experiment) -> str:
                 shares[change] = columns["shapley"]
         largest = sorted(shares, key=lambda change: -abs(shares[change].value))
         parts = []
-        for change in largest[:NAMED_SHARES]:
+        for change in largest:  # few: a Shapley design has at most five changes
             share = shares[change]
             bounds = interval(share.low, share.high, "loss_delta")
             parts.append(f"{change} {show(share.value, 'loss_delta')} {bounds}".strip())
-        if len(largest) > NAMED_SHARES:
-            parts.append(f"{len(largest) - NAMED_SHARES} more")
         whole = show(table.total.value, "loss_delta")
         return f"Of {whole} {table.unit} all together, the Shapley shares are: {'; '.join(parts)}."
     return ""

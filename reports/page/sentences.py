@@ -49,8 +49,9 @@ def facts(
         Fact(text=f"{len(plan.arms)} arms, {counted_seeds(plan, runs)}"),
         looks(outcome),
         where_run(runs),
+        *stopped_facts(runs),
         *clock_facts(runs),
-        *noise_facts(outcome, unit),
+        *noise_facts(outcome, f"in {outcome.primary}" if outcome.primary in outcome.own else unit),
         stale_fact(runs, accept_stale=accept_stale),
         *lock_facts(plan),
     ]
@@ -104,6 +105,14 @@ def where_run(runs: pd.DataFrame) -> Fact:
     if len(nodes) == 1:
         return Fact(text=f"one node: {nodes[0]}")
     return Fact(text=f"{len(nodes)} nodes")
+
+
+def stopped_facts(runs: pd.DataFrame) -> list[Fact]:
+    """Where the plan ends every run before its script does."""
+    if "stopped_at" not in runs or runs["stopped_at"].isna().all():
+        return []
+    steps = sorted(int(step) for step in runs["stopped_at"].dropna().unique())
+    return [Fact(text=f"every run stopped at step {', '.join(map(str, steps))}, as planned")]
 
 
 def clock_facts(runs: pd.DataFrame) -> list[Fact]:

@@ -12,6 +12,7 @@ from reports.page.embed import canonical
 from reports.page.tables import missing
 
 SIDE_BY_SIDE = 8  # arms whose settings stand in one table across; more do not fit a sheet of paper
+LONG_NUMBER = 10  # digits of a number beyond which four are printed
 MANY_VALUES = 3  # values of one setting that a cell lists; of more it tells how many
 
 
@@ -23,7 +24,15 @@ def settings_in_words(values: Sequence[Any], field: str) -> str:
         return "unknown"
     if len(values) > MANY_VALUES:
         return f"{len(values)} values"
-    return " or ".join(setting_words(value) for value in values)
+    return " or ".join(in_short(value) for value in values)
+
+
+def in_short(value: Any) -> str:
+    """A setting in words; a number with so many digits as the box has of a rate."""
+    words = setting_words(value)
+    if isinstance(value, float) and len(words) > LONG_NUMBER:
+        return f"{value:.4g}"
+    return words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +93,7 @@ def lead_of_differences(recipe: Recipe, *, many: bool) -> str:
     if recipe.budget is not None:
         at_budget = f" at {recipe.budget} steps"
     if not recipe.differing:
-        if not any(recipe.settings.values()) or recipe.plan.imported:
+        if not any(map(any, recipe.settings.values())) or recipe.plan.imported:
             return "Unknown: what was recorded tells no setting by which the arms differ."
         return f"The arms' runs{at_budget} have the same configuration."
     text = f"Every setting in which some arm's runs{at_budget} differ from the baseline's"
@@ -92,11 +101,21 @@ def lead_of_differences(recipe: Recipe, *, many: bool) -> str:
         text += "; where arms are many, they are rows."
     else:
         text += "; what differs is set in bold."
-    if recipe.plan.imported or recipe.plan.foreign:
-        text += " What a script set inside is unknown: its code alone is compared."
     if recipe.plan.evidence:
-        text += " What else a published row differed in is unknown."
+        text += evidence_words(recipe)
+    elif recipe.plan.imported or recipe.plan.foreign:
+        text += " What a script set inside is unknown: its code alone is compared."
     return text
+
+
+def evidence_words(recipe: Recipe) -> str:
+    """Where what a published row changed is told, and that the rest is unknown."""
+    if any(arm.note for arm in recipe.plan.arms):
+        return " What it changed stands in the table above; what else it differed in is unknown."
+    return (
+        " A row has the change of its own column and those of all columns before it; what else a "
+        "published row differed in is unknown."
+    )
 
 
 YES_NO = {"True": "yes", "False": "no"}
@@ -135,10 +154,18 @@ def environment_table(environments: Mapping[str, Document]) -> list[EnvironmentF
     return facts
 
 
+def name_of(item: Any) -> str:
+    """An item of a list of facts by its name, where it has one (an accelerator's)."""
+    if isinstance(item, dict) and "name" in item:
+        return str(item["name"])
+    return str(item)
+
+
 def fact_in_words(value: Any) -> Any:
     """A fact of the environment with lists and mappings in words."""
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        counts = Counter(name_of(item) for item in value)
+        return ", ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())
     if isinstance(value, dict):
         parts = [f"{k} {YES_NO.get(str(v), v)}" for k, v in flat(value).items() if not missing(v)]
         return ", ".join(parts)

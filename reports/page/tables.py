@@ -11,11 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from harness.run.results import Result
+from harness.run.plan import Plan
 from reports.format import NONE
-from reports.inputs.columns import Column
-from reports.inputs.recorded import RecordedRun
-from reports.inputs.run_columns import RUN_COLUMNS
+from reports.inputs.own_columns import RunColumn, all_columns
 from reports.page.cells import Written
 from reports.page.embed import plain
 from reports.stats.digits import known
@@ -32,10 +30,6 @@ class TableCell:
     css: str = ""
 
 
-RunColumn = Column[RecordedRun]
-PRINTED_COLUMNS = sorted(
-    (column for column in RUN_COLUMNS if column.format), key=attrgetter("place")
-)
 WAITING = ("pending", "running")
 
 
@@ -56,14 +50,18 @@ def is_informative(column: RunColumn, runs: pd.DataFrame) -> bool:
         return True
     if column.key == "stale":
         return bool(runs["stale"].astype(bool).any())
+    if column.key == "mfu" and not (runs["device"] == "cuda").any():
+        return False  # a processor's rate, which every run measures anew, is shared with others
     values = runs[column.key]
     if not values.notna().any():
         return False
     return is_number(column) or values.nunique(dropna=False) > 1
 
 
-def run_columns(runs: pd.DataFrame) -> list[RunColumn]:
-    there = [column for column in PRINTED_COLUMNS if column.key in runs.columns]
+def run_columns(runs: pd.DataFrame, plan: Plan) -> list[RunColumn]:
+    printed = [column for column in all_columns(plan) if column.format]
+    printed.sort(key=attrgetter("place"))
+    there = [column for column in printed if column.key in runs.columns]
     return [column for column in there if is_informative(column, runs)]
 
 
@@ -130,14 +128,11 @@ class Failure:
     reason: str
 
 
-def failures(runs: pd.DataFrame, results: Mapping[str, Result]) -> list[Failure]:
+def failures(runs: pd.DataFrame) -> list[Failure]:
     """Runs that ended otherwise than finished; the diverged ones, which are outcomes, first."""
     diverged, others = [], []
     for run in runs[runs["status"] != "finished"].to_dict("records"):
         reason = run.get("reason")
-        if missing(reason):
-            result = results.get(run["run_id"])
-            reason = result and result.reason
         if missing(reason):
             reason = "no reason was recorded; see log.txt in the run's folder"
         failure = Failure(

@@ -4,11 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reports.analysis.arm_columns import ARM_COLUMNS, ArmColumn
+from reports.analysis.arm_columns import ArmColumn
 from reports.analysis.arm_values import ArmRow
-from reports.analysis.headings import HEADINGS, Heading
+from reports.analysis.headings import Heading
+from reports.analysis.own_columns import arm_columns_of, headings_of
 from reports.analysis.types import Comparisons, effect
-from reports.page.cells import METRIC_WORDS, VerdictCell, cell_of, verdict_cell, words
+from reports.page.cells import VerdictCell, cell_of, metric_words, verdict_cell, words
 
 MANY = 12  # arms beyond which their order is that of their effects
 
@@ -33,20 +34,12 @@ class VerdictRow:
     cells: list[VerdictCell] = field(default_factory=list)
 
 
-def judgement_cell(outcome: Comparisons, arm: str, *, final: bool) -> VerdictCell:
+def judgement_cell(outcome: Comparisons, arm: str, *, final: bool, experiment: str) -> VerdictCell:
     if arm == outcome.baseline:
         return VerdictCell(parts=(words("verdict", "baseline"),), css="words", tone="base")
     c = outcome.judged(arm)
-    return verdict_cell(c, outcome.cells[arm].n_pending, final=final)
-
-
-def headings_of(outcome: Comparisons) -> list[Heading]:
-    """The headings after the verdict, but for those that this experiment cannot fill."""
-    headings = []
-    for heading in HEADINGS:
-        if heading.is_filled is None or heading.is_filled(outcome):
-            headings.append(heading)
-    return headings
+    n_pending = outcome.cells[arm].n_pending
+    return verdict_cell(c, n_pending, final=final, experiment=experiment)
 
 
 def in_order(outcome: Comparisons) -> list[str]:
@@ -54,19 +47,22 @@ def in_order(outcome: Comparisons) -> list[str]:
     if len(outcome.arms) <= MANY:
         return [*outcome.arms]
     by_arm = {arm: outcome.judged(arm) for arm in outcome.arms}
-    effects = {arm: effect(c)[0] for arm, c in by_arm.items() if c is not None}
+    effects = {}
+    for arm, c in by_arm.items():
+        if c is not None:
+            effects[arm] = -effect(c)[0] if c.better == "higher" else effect(c)[0]
     return sorted(outcome.arms, key=lambda arm: effects.get(arm, math.inf))
 
 
-def printed_below(heading: Heading) -> list[ArmColumn]:
+def printed_below(heading: Heading, outcome: Comparisons) -> list[ArmColumn]:
     """The statistics below a heading, in their order."""
-    return [column for column in ARM_COLUMNS if column.head == heading.text]
+    return [column for column in arm_columns_of(outcome) if column.head == heading.text]
 
 
 def heads(outcome: Comparisons, unit: str) -> list[Head]:
     """The headings of the verdict table; unit: of a loss."""
     judgement = (
-        f"The judgement on {METRIC_WORDS[outcome.primary]}, the metric declared before the first "
+        f"The judgement on {metric_words(outcome.primary)}, the metric declared before the first "
         "run, and what to do next."
     )
     if outcome.increments:
@@ -83,19 +79,19 @@ def heads(outcome: Comparisons, unit: str) -> list[Head]:
 
 
 def verdict_rows(
-    outcome: Comparisons, css: Mapping[str, str], *, final: bool = False
+    outcome: Comparisons, css: Mapping[str, str], *, final: bool = False, experiment: str = ""
 ) -> list[VerdictRow]:
     """The baseline's row, then one per arm.
 
     css: every arm of the plan, in its order, to its colour; final: the runs are all there will ever
-    be (imported logs), so that no more of them are asked for.
+    be (imported logs), so that no more of them are asked for; experiment: its name.
     """
     rows = []
     places = list(css)
-    below = [(printed_below(heading), heading.css) for heading in headings_of(outcome)]
+    below = [(printed_below(heading, outcome), heading.css) for heading in headings_of(outcome)]
     for arm in (outcome.baseline, *in_order(outcome)):
         row = ArmRow(arm=arm, outcome=outcome)
-        cells = [judgement_cell(outcome, arm, final=final)]
+        cells = [judgement_cell(outcome, arm, final=final, experiment=experiment)]
         for columns, kind in below:
             cells.append(cell_of(columns, row, kind))
         rows.append(

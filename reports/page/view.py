@@ -11,11 +11,14 @@ from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure, Palette
 from reports.inputs.experiment import Experiment
-from reports.page.cells import METRIC_WORDS, Part
+from reports.page.cells import Part, metric_words
 from reports.page.citation import citation
 from reports.page.draw import leading, palette_of
 from reports.page.headline import headline
-from reports.page.published import evidence_answer, evidence_heads, evidence_lead, evidence_rows
+from reports.page.next_run import commands, next_of_evidence, next_of_verdicts
+from reports.page.published import evidence_heads, evidence_lead, evidence_notes, evidence_rows
+from reports.page.published_answer import evidence_answer
+from reports.page.reading import reading
 from reports.page.recipe import RecipeBox, recipe_box
 from reports.page.scope import scope
 from reports.page.sentences import Fact, facts, notes, published_parts
@@ -121,6 +124,7 @@ class Verdicts:
     heads: Sequence[Head]
     rows: Sequence[VerdictRow]
     notes: Sequence[str]
+    reading: Sequence[tuple[str, str]] = ()  # a verdict of each kind, and what it rests on
 
 
 def verdicts_of(
@@ -134,8 +138,9 @@ def verdicts_of(
         answer=headline(experiment, outcome, recipe),
         lead=lead(plan, outcome),
         heads=heads(outcome, plan.corpus.unit),
-        rows=verdict_rows(outcome, css, final=bool(plan.imported)),
+        rows=verdict_rows(outcome, css, final=bool(plan.imported), experiment=experiment.name),
         notes=[*notes(outcome), *left_out],
+        reading=reading(outcome, plan.margin),
     )
 
 
@@ -148,7 +153,7 @@ def evidence_of(experiment: Experiment, outcome: Comparisons, css: Mapping[str, 
         lead=evidence_lead(plan),
         heads=evidence_heads(plan),
         rows=evidence_rows(experiment, outcome, css),
-        notes=plan.remarks,
+        notes=evidence_notes(plan),
     )
 
 
@@ -193,6 +198,7 @@ class View:
     question: str
     verdicts: Verdicts
     scope: str
+    next_run: str  # what to run next; '' where nothing is to be said
     facts: Sequence[Fact]
     published: Sequence[Part]
     studies: Sequence[Study]
@@ -221,7 +227,9 @@ def view(
     recipe = Recipe.of(experiment, outcome.budget)
     if plan.evidence:
         verdicts = evidence_of(experiment, outcome, css)
+        next_run = next_of_evidence(experiment.name)
     else:
+        next_run = next_of_verdicts(experiment, outcome)
         verdicts = verdicts_of(experiment, outcome, recipe, css)
     published: tuple[Part, ...] = ()
     if outcome.published:
@@ -229,7 +237,7 @@ def view(
     waiting = runs["status"].isin(WAITING)
     first = leading(figures, outcome, plan)
     others = [figure for figure in figures if figure.key not in {f.key for f in first}]
-    columns = run_columns(runs)
+    columns = run_columns(runs, experiment.plan)
     rows = [(row.run_id, row.arm, css[row.arm], row.cells) for row in run_rows(runs, columns)]
     return View(
         index=index,
@@ -237,10 +245,11 @@ def view(
         question=plan.question or f"What do the changes of {experiment.name} do?",
         verdicts=verdicts,
         scope=scope(recipe, outcome),
+        next_run=next_run,
         facts=facts(recipe, outcome, runs, accept_stale=experiment.accept_stale),
         published=published,
         studies=studies(experiment),
-        failures=failures(runs[~waiting], experiment.results),
+        failures=failures(runs[~waiting]),
         n_waiting=int(waiting.sum()),
         figures=[DrawnFigure.of(figure, palette, index) for figure in first],
         appendix=[DrawnFigure.of(figure, palette, index) for figure in others],
@@ -275,9 +284,11 @@ def held_against(outcome: Comparisons) -> Sequence[str]:
 
 def lead(plan: Plan, outcome: Comparisons) -> str:
     """One sentence on what was compared and by which metric the verdict goes."""
-    metric = METRIC_WORDS[outcome.primary]
-    if outcome.budget and outcome.primary == "val_loss":
+    metric = metric_words(outcome.primary)
+    if outcome.budget and outcome.primary in ("val_loss", *outcome.own):
         metric += f" after {outcome.budget} steps"
+    if outcome.primary in outcome.own:
+        metric += f" ({outcome.own[outcome.primary].better} is better)"
     text = f"Every arm against {outcome.baseline}, judged by {metric}."
     if plan.design == "chain" and outcome.increments:
         text = (
@@ -302,28 +313,17 @@ def how_it_was_run(experiment: Experiment) -> list[EnvironmentFact]:
     """What the plan says of data and clock, then what the runs recorded of their machines."""
     plan, corpus = experiment.plan, experiment.plan.corpus
     fingerprint = str(corpus.fingerprint)[:16]
+    unit = "" if plan.own_metrics else f"losses in {corpus.unit}, "
     planned = [
-        ("corpus", f"{corpus.name}, losses in {corpus.unit}, fingerprint {fingerprint}"),
+        ("corpus", f"{corpus.name}, {unit}fingerprint {fingerprint}"),
         ("timing protocol", str(plan.protocol or "not recorded")),
         ("design", f"{plan.design}, from {plan.base} at scale {plan.scale}"),
     ]
+    if plan.imported:  # at which size a log was trained is not known
+        planned[-1] = ("design", "logs as they were brought in")
     if corpus.heldout:
         fingerprint = str(corpus.heldout["fingerprint"])[:16]
         heldout = f"{corpus.heldout['name']}, fingerprint {fingerprint}"
         planned.insert(1, ("held-out text", heldout))
     of_plan = [(name, [(text, 0)]) for name, text in planned]
     return [*of_plan, *environment_table(experiment.environments)]
-
-
-def commands(name: str, plan: Plan) -> list[str]:
-    """What to type to make the results, the page, and its verification."""
-    verify = "ablate verify report.html    # recompute every number on this page"
-    again = f"ablate report {name}    # this page again, from"
-    if plan.evidence:
-        return [f"{again} the published tables", verify]
-    run = plan.command or f"ablate run {name}"
-    return [
-        f"{run}    # runs what is missing, then writes this page",
-        f"{again} the results alone",
-        verify,
-    ]

@@ -139,7 +139,10 @@ def code(text: str) -> Markup:
     marked = Markup("")
     for place, piece in enumerate(pieces):
         if place % 2:
-            marked += Markup("<code>{}</code>").format(piece)
+            command, *options = piece.split(" --")
+            marked += Markup("<code>{}</code>").format(command)
+            for option in options:  # which a line does not end within
+                marked += Markup(' <code class="option">{}</code>').format(f"--{option}")
         else:
             marked += escape(piece)
     return marked

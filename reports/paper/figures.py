@@ -39,7 +39,10 @@ def write_figures(
     width = NARROW if narrow else WIDE
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for figure in figures:
-        with matplotlib.rc_context(WRITE_SETTINGS), warnings.catch_warnings():
+        with matplotlib.rc_context(), warnings.catch_warnings():
+            # a matplotlibrc, of the working folder too, changes nothing and starts no LaTeX
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(WRITE_SETTINGS)
             warnings.filterwarnings("ignore", "Glyph .* missing from")
             drawn = paper_figure(figure, width)
             for kind in FILE_KINDS:

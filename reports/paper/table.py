@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.arm_values import ArmRow
+from reports.analysis.own_columns import arm_columns_of
 from reports.analysis.recipe import Recipe
-from reports.analysis.types import Comparisons
+from reports.analysis.types import LOSSES, Comparisons
 from reports.format import visible
 from reports.inputs.columns import Between, Column
 from reports.inputs.experiment import Experiment
@@ -52,7 +52,7 @@ AS_COMPARED = {  # a statistic of published evidence -> that of a comparison who
     "evidence.time": "train_time_s.effect",
     "evidence.time_interval": "train_time_s.interval",
 }
-WORDS = ("target.reason", "target.extrapolated", "gain.none")
+WORDS = ("target.reason", "target.extrapolated", "gain.none", "evidence.change")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,10 +165,11 @@ def csv_text(table: PaperTable) -> str:
 def statistics_of(table: PaperTable) -> tuple[Sequence[Column[Any]], Sequence[ArmRow]]:
     """The declared statistics below the headings, and the rows that have them."""
     if table.experiment.plan.evidence:
-        columns = [column for heading in EVIDENCE_HEADINGS for column in heading.columns]
+        of_headings = [column for heading in EVIDENCE_HEADINGS for column in heading.columns]
+        columns = [column for column in of_headings if column.key not in WORDS]
         return columns, [*rows_as_compared(table.experiment, table.outcome)]
     printed = []
-    for column in ARM_COLUMNS:
+    for column in arm_columns_of(table.outcome):
         if column.format and column.head in table.heads and column.key not in WORDS:
             printed.append(column)
     return printed, [ArmRow(arm=row.arm, outcome=table.outcome) for row in table.rows]
@@ -195,13 +196,15 @@ def column_names(column: Column[Any], unit: str) -> tuple[str, ...]:
     prefix = "delta_"
     if metric.startswith("own_"):
         prefix, metric = "own_part_", metric.removeprefix("own_")
-    name, of_metric = NAMES.get(metric, metric), TIME_UNITS.get(metric, unit)
-    of_effect = "percent" if metric in TIME_UNITS else unit
+    name, of_metric = NAMES.get(metric, metric), f"_{TIME_UNITS.get(metric, unit)}"
+    of_effect = "_percent" if metric in TIME_UNITS else f"_{unit}"
+    if metric not in (*TIME_UNITS, *LOSSES):  # of a script's own: nobody knows its unit
+        of_metric = of_effect = ""
     return {
-        "mean": (f"{name}_{of_metric}",),
-        "sd": (f"{name}_sd_{of_metric}",),
-        "effect": (f"{prefix}{name}_{of_effect}",),
-        "interval": (f"{prefix}{name}_low_{of_effect}", f"{prefix}{name}_high_{of_effect}"),
+        "mean": (f"{name}{of_metric}",),
+        "sd": (f"{name}_sd{of_metric}",),
+        "effect": (f"{prefix}{name}{of_effect}",),
+        "interval": (f"{prefix}{name}_low{of_effect}", f"{prefix}{name}_high{of_effect}"),
         "p": (f"{prefix}{name}_p",),
     }[what]
 

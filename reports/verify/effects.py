@@ -21,7 +21,7 @@ from reports.verify.nodes import check_unknown_nodes
 from reports.verify.page import Embedded, Printed, Row
 from reports.verify.separate import check_separate
 from reports.verify.sequences import check_sequences
-from reports.verify.table import Table, arms_elsewhere, near, on_scale
+from reports.verify.table import LOG_SCALE, Table, arms_elsewhere, near, on_scale, own_metrics
 
 WORDS = {
     "val_loss": ("better", "worse"),
@@ -71,9 +71,9 @@ def check_effects(
     if table.diverged:
         return
     m, elsewhere = len(here) * raised, arms_elsewhere(rows, here, plan["baseline"])
-    if metric != "val_loss" and plan.get("imported"):
+    if metric in LOG_SCALE and plan.get("imported"):
         yield from check_unknown_nodes(table, here, printed, m)
-    elif metric != "val_loss" and any(not table.differences(arm) for arm in elsewhere):
+    elif metric in LOG_SCALE and any(not table.differences(arm) for arm in elsewhere):
         apart = [arm for arm in elsewhere if not table.differences(arm)]
         yield from check_unknown_nodes(table, apart, printed, m)
     elif not table.n_blocks():
@@ -168,12 +168,20 @@ def check_word(printed: Mapping[str, Printed], plan: Embedded, arm: str) -> Iter
     margin = plan.get("margin")
     if metric != OLD_WORDS.get(primary, primary):
         margin = None
+    if own_metrics(plan).get(metric) == "higher":
+        effect, part = turned(effect), None if part is None else turned(part)
     if word.text.startswith(fitting_words(metric, effect, part, margin)):
         return
     interval = "that is missing"
     if part is not None:
         interval = part.text
     yield f"arm {arm!r}: the verdict '{word.text}' does not follow from the interval {interval}"
+
+
+def turned(printed: Printed) -> Printed:
+    """The same with the other sign, as of a metric of which lower is better."""
+    values = tuple(None if value is None else -value for value in reversed(printed.values))
+    return Printed(text=printed.text, values=values)
 
 
 def fitting_words(
@@ -185,7 +193,7 @@ def fitting_words(
     """
     if part is None or not part.values:
         return NO_INTERVAL
-    good, bad = WORDS[metric]
+    good, bad = WORDS.get(metric, ("better", "worse"))
     low, high = (math.nan if end is None else end for end in part.values)
     sign = effect.values[0] or 0.0
     if high < 0 or (high == 0 and sign < 0):
@@ -194,7 +202,7 @@ def fitting_words(
         return (bad,)
     if margin is None:
         return NO_DECISION
-    if metric != "val_loss":  # the margin is in its unit, the interval a share
+    if metric in LOG_SCALE:  # the margin is in its unit, the interval a share
         return (*EQUAL, *NO_DECISION)
     reach = max(-low, high)
     half = unit(reach) / 2 + room(reach)

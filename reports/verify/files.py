@@ -15,6 +15,7 @@ from reports.inputs.step_times import DIGITS, LEVELS
 from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, short_digest
 from reports.verify.page import Embedded, Row
 from reports.verify.rows import ROUNDING, ids_of
+from reports.verify.table import own_metrics
 
 # columns of a row that stand in result.json
 RECORDED = (
@@ -61,6 +62,7 @@ def check_results(data: Embedded, rows: Sequence[Row], results: Path) -> Iterato
             continue
         result = parse_json(read_bytes(folder / "result.json"))
         yield from check_result(data, run_id, by_id.get(run_id, {}), folder, result)
+        yield from check_own(data, run_id, by_id.get(run_id, {}), folder, result)
         steps = data["step_times"].get(run_id)
         curve = curve_of(data, run_id)
         yield from check_curve(
@@ -105,6 +107,40 @@ def check_result(
                 f"run {run_id}: {key} is {row.get(key)} on the page and {result.get(key)} in"
                 " result.json"
             )
+
+
+def check_own(
+    data: Embedded, run_id: str, row: Row, folder: Path, result: Embedded
+) -> Iterator[str]:
+    """A run's metrics of its script's own against result.json, and that against their readings.
+
+    run_id, row: of the page's table. folder: of the run's files.
+    """
+    names = own_metrics(data["plan"])
+    if not names:
+        return
+    last: dict[str, float] = {}
+    for line in read_text(folder / "metrics.jsonl").splitlines():
+        if '"own"' in line:
+            record = parse_json(line)
+            last[record["name"]] = record["value"]
+    recorded = result.get("own") or {}
+    for name in names:
+        if row.get(name) != recorded.get(name):
+            yield (
+                f"run {run_id}: {name} is {row.get(name)} on the page and {recorded.get(name)} in"
+                " result.json"
+            )
+        if recorded.get(name) != last.get(name):
+            yield (
+                f"run {run_id}: {name} is {recorded.get(name)} in result.json but its last reading"
+                f" was {last.get(name)}"
+            )
+    if row.get("stopped_at") != result.get("stopped_at"):
+        yield (
+            f"run {run_id}: stopped_at is {row.get('stopped_at')} on the page and"
+            f" {result.get('stopped_at')} in result.json"
+        )
 
 
 def curve_of(data: Embedded, run_id: str) -> Embedded:

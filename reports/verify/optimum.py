@@ -6,6 +6,7 @@ that gives. Which places have an interval, and all words, are left to the rerun 
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from reports.verify.table import ALPHA
 
 OF_PLACE = 1e-4  # of the logarithm: what a page leaves off, and what a fit may be off
 CLOSER = 1e-3  # of a half width
+OF_EFFECT = 6e-5  # nats: half of a printed unit
 
 
 def check_optima(
@@ -51,6 +53,46 @@ def check_optima(
         for end in ends:
             if end is not None and is_too_close(y, x, on_axis(end, logarithmic), m):
                 yield f"{who}: the end {end:g} of the lowest place is closer than its error gives"
+
+
+def check_signs(page: Page, index: int, plan: Embedded, rows: Sequence[Row]) -> Iterator[str]:
+    """What the headline of an axis says of an arm at every point, against plain means of blocks."""
+    answer = page.sentences.get((index, "answer"), "")
+    first = next(a["of"] for a in plan["arms"] if a["name"] == plan["baseline"])
+    for who in dict.fromkeys(arm.get("of") or arm["name"] for arm in plan["arms"]):
+        of_points = point_effects(plan["arms"], (first, who), rows)
+        said = re.search(
+            rf"{re.escape(who)} against {re.escape(first)} at the same point: "
+            r"(better|worse) at every one of (\d+), least by ([+−][\d.]+) ",
+            answer,
+        )
+        if said is None or who == first or of_points is None:
+            continue
+        least = min(of_points, key=abs)
+        signs = {delta > 0 for delta in of_points}
+        if signs != {said[1] == "worse"} or len(of_points) != int(said[2]):
+            yield f"{who}: the headline says {said[0].strip()}, its rows {of_points}"
+        elif abs(float(said[3].replace("−", "-")) - least) > OF_EFFECT:
+            yield f"{who}: the headline says least by {said[3]}, its rows {least:+.4f}"
+
+
+def point_effects(
+    arms: Sequence[Mapping[str, Any]], pair: tuple[str, str], rows: Sequence[Row]
+) -> list[float] | None:
+    """The mean difference of two arms of the design at each point; None where blocks have holes."""
+    at: dict[str, dict[str, dict[Any, float]]] = {}
+    for arm in arms:
+        of_arm = {row["block"]: row["val_loss"] for row in rows if row["arm"] == arm["name"]}
+        at.setdefault(str(sorted(arm["point"].items())), {})[arm.get("of") or arm["name"]] = of_arm
+    found = []
+    for of_point in at.values():
+        if not set(pair) <= set(of_point):
+            continue
+        base, mine = of_point[pair[0]], of_point[pair[1]]
+        if not base or {*base} != {*mine} or None in (*base.values(), *mine.values()):
+            return None
+        found.append(math.fsum(mine[block] - base[block] for block in base) / len(base))
+    return found or None
 
 
 def vertex(bend: float, tilt: float) -> float:

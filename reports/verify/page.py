@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.run.parse import parse_json
 from harness.run.versions import PAGE, check_version
@@ -55,6 +55,22 @@ class Page:
     refresh_s: float | None = None  # it loads itself again so often
 
 
+class OpenElement(NamedTuple):
+    """An open element, with what it has from those around it."""
+
+    tag: str
+    attributes: Attributes
+    begins: int  # the place of its first piece of text among all
+    is_drawn: bool  # an svg, or inside one
+    figure: str | None  # the id of the innermost one
+    experiment: str | None  # the innermost data-experiment
+
+
+OUTERMOST = OpenElement(
+    tag="", attributes={}, begins=0, is_drawn=False, figure=None, experiment=None
+)  # around the outermost element
+
+
 class Reader(HTMLParser):
     """Walks the markup once; knows the experiment, the table row and the figure it is in."""
 
@@ -62,15 +78,19 @@ class Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.page = Page()
         self.json = ""
-        self._open: list[tuple[str, Attributes]] = []
-        self._text: list[list[str]] = []
+        self._open: list[OpenElement] = []
+        self._texts: list[str] = []
         self._n: Counter[tuple[Any, ...]] = Counter()
+
+    def updatepos(self, i: int, j: int) -> int:
+        """The parser's place in lines, which nobody asks for and which takes long to count."""
+        return j
 
     def _attribute(self, name: str) -> str | None:
         """The value of this attribute in the innermost open element that has it."""
-        for _, attributes in reversed(self._open):
-            if name in attributes:
-                return attributes[name]
+        for element in reversed(self._open):
+            if name in element.attributes:
+                return element.attributes[name]
         return None
 
     def _next(self, *where: Any) -> tuple[Any, ...]:
@@ -78,24 +98,30 @@ class Reader(HTMLParser):
         self._n[where] += 1
         return (*where, self._n[where])
 
-    def _figure(self) -> str | None:
-        for tag, attributes in reversed(self._open):
-            if tag == "figure":
-                return attributes.get("id")
-        return None
-
-    def _drawing(self) -> bool:
-        return any(tag == "svg" for tag, _ in self._open)
+    def _around(self) -> OpenElement:
+        """The innermost open element."""
+        return self._open[-1] if self._open else OUTERMOST
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "svg" or self._drawing():
-            pieces = self.page.drawings.setdefault((self._figure(),), [])
+        around, attributes = self._around(), dict(attrs)
+        is_drawn = around.is_drawn or tag == "svg"
+        if is_drawn:
+            pieces = self.page.drawings.setdefault((around.figure,), [])
             pieces.append(("element", tag))
             for name, value in attrs:
                 pieces.append((f"{tag} {name}", value or ""))
-        if tag not in VOID:
-            self._open.append((tag, dict(attrs)))
-            self._text.append([])
+        if tag in VOID:
+            return
+        figure = attributes.get("id") if tag == "figure" else around.figure
+        element = OpenElement(
+            tag=tag,
+            attributes=attributes,
+            begins=len(self._texts),
+            is_drawn=is_drawn,
+            figure=figure,
+            experiment=attributes.get("data-experiment", around.experiment),
+        )
+        self._open.append(element)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
@@ -103,47 +129,54 @@ class Reader(HTMLParser):
             self.handle_endtag(tag)
 
     def handle_data(self, data: str) -> None:
-        for text in self._text:
-            text.append(data)
-        if self._drawing():
-            self.page.drawings.setdefault((self._figure(),), []).append(("text", data))
+        self._texts.append(data)
+        around = self._around()
+        if around.is_drawn:
+            self.page.drawings.setdefault((around.figure,), []).append(("text", data))
 
     def handle_endtag(self, tag: str) -> None:
         while self._open:
-            name, attributes = self._open.pop()
-            self._close(name, attributes, "".join(self._text.pop()))
-            if name == tag:
+            element = self._open.pop()
+            self._close(element)
+            if element.tag == tag:
                 return
 
-    def _close(self, tag: str, attributes: Attributes, text: str) -> None:
-        if tag == "script" and attributes.get("id") == "data":
-            self.json = text
-        experiment = self._attribute("data-experiment")
+    def _close(self, element: OpenElement) -> None:
+        attributes = element.attributes
+        if element.tag == "script" and attributes.get("id") == "data":
+            self.json = "".join(self._texts[element.begins :])
+        experiment = self._around().experiment
         if experiment is None:
             return
         index = int(experiment)
-        self._print(index, tag, attributes, " ".join(text.split()))
+        self._print(index, element)
         self._carry(index, attributes)
 
-    def _print(self, index: int, tag: str, attributes: Attributes, text: str) -> None:
+    def _words(self, element: OpenElement) -> str:
+        """All that is said inside an element, in one line."""
+        return " ".join("".join(self._texts[element.begins :]).split())
+
+    def _print(self, index: int, element: OpenElement) -> None:
         """Keep the words of an element that has just closed, by where they stand."""
+        tag, attributes = element.tag, element.attributes
         key = attributes.get("data-key")
         arm, table = self._attribute("data-arm"), self._attribute("data-table")
         if key and table == "verdicts" and arm is not None:
-            printed = Printed(text=text, values=numbers(attributes.get("data-v")))
+            values = numbers(attributes.get("data-v"))
+            printed = Printed(text=self._words(element), values=values)
             self.page.verdicts.setdefault((index, int(arm)), {})[key] = printed
         elif key and table != "runs":
-            self.page.sentences[(index, key)] = text
+            self.page.sentences[(index, key)] = self._words(element)
         elif tag == "section":
-            self.page.sections[(attributes.get("aria-labelledby"),)] = text
+            self.page.sections[(attributes.get("aria-labelledby"),)] = self._words(element)
         elif tag == "tr" and attributes.get("data-run"):
-            self.page.rows[(index, attributes["data-run"])] = text
+            self.page.rows[(index, attributes["data-run"])] = self._words(element)
         elif tag == "tr" and attributes.get("data-id"):
-            self.page.rows[(index, "unfinished", attributes["data-id"])] = text
+            self.page.rows[(index, "unfinished", attributes["data-id"])] = self._words(element)
         elif tag in ("li", "dd"):
             listed = self._attribute("class")
             if listed in ("facts", "notes"):
-                self.page.sentences[self._next(index, listed)] = text
+                self.page.sentences[self._next(index, listed)] = self._words(element)
 
     def _carry(self, index: int, attributes: Attributes) -> None:
         """Keep what an element carries outside the table of verdicts."""

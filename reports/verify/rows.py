@@ -10,6 +10,7 @@ from typing import Any
 from reports.page.embed import LOSS_DIGITS, TIME_DIGITS
 from reports.stats.digits import same_number
 from reports.verify.page import Embedded, Page, Printed, Row
+from reports.verify.table import own_metrics
 
 ROUNDING = 0.51  # of the last digit: how far a rounded value may be off
 ENDED = ("finished", "diverged")
@@ -70,12 +71,13 @@ def check_aggregates(page: Page, index: int, data: Embedded, rows: Sequence[Row]
     """
     arms = [arm["name"] for arm in data["plan"]["arms"]]
     outcomes = outcomes_of(data, rows)
-    compared = {metric: compared_rows(outcomes, arms, role) for metric, role in MEANS.items()}
+    means = MEANS | dict.fromkeys(own_metrics(data["plan"]), "loss")
+    compared = {metric: compared_rows(outcomes, arms, role) for metric, role in means.items()}
     for place, arm in enumerate(arms):
         printed = page.verdicts.get((index, place), {})
         if not printed:
             yield f"arm {arm!r} is missing in the verdict table"
-        for metric in MEANS:
+        for metric in means:
             of_arm = [row for row in compared[metric] if row["arm"] == arm]
             yield from check_mean(printed, metric, of_arm, arm)
         yield from check_counts(printed, [r for r in compared["val_loss"] if r["arm"] == arm], arm)

@@ -5,6 +5,7 @@ machines and results say is left to the rerun in rendered.py.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ NUMBERS = {
 }
 SWITCHES = {"true": "on", "false": "off", "null": "off"}
 LISTED = 3
+MANY_DIGITS = 10  # digits beyond which a fraction is printed with four
+LONG_FRACTION = re.compile(r"-?\d+\.\d+(e-?\d+)?")
 Settings = Mapping[str, list[str]]  # dotted field -> its values in an arm's runs, as JSON
 
 
@@ -111,5 +114,7 @@ def written_setting(field: str, values: Sequence[str]) -> str:
     words = []
     for value in values:
         text = SWITCHES.get(value, value)
+        if len(value) > MANY_DIGITS and LONG_FRACTION.fullmatch(value):
+            text = f"{float(value):.4g}"
         words.append(" ".join(json.loads(value).split()) if value.startswith('"') else text)
     return " or ".join(words)

@@ -1,6 +1,6 @@
 """One metric of a page's rows as the second path reads it, and what a printed value may stand for.
 
-Losses are in nats, times enter as logarithms.
+Losses are in nats, metrics of a script's own in their unit, times enter as logarithms.
 """
 
 import math
@@ -10,8 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from reports.stats.digits import room, unit
-from reports.verify.page import Printed, Row
+from reports.verify.page import Embedded, Printed, Row
 
+LOG_SCALE = ("step_ms", "train_time_s", "time_to_target")  # compared as logarithms
 ALPHA = 0.05  # simultaneous over the arms of a table
 WITHIN = 2e-3  # of a probability: what integration on a grid may be off
 
@@ -33,27 +34,34 @@ class Table:
     def of(cls, metric: str, baseline: str, rows: Sequence[Row]) -> "Table":
         """The table of these rows, a block's mean where an arm has several runs in it.
 
-        Of times, a block that several nodes made is a block of each of them.
+        Of times, a block that several nodes made is a block of each of them; of several sessions
+        the rows with a partner there count.
         """
-        shared = set() if metric == "val_loss" else blocks_on_several_nodes(rows)
+        is_time = metric in LOG_SCALE
+        shared: set[Any] = set()
+        if is_time:
+            rows = side_by_side(rows)
+            shared = blocks_on_several_nodes(rows)
         blocks: dict[str, dict[Any, list[float]]] = {}
         loose: dict[str, list[float]] = {}
         diverged: dict[str, int] = {}
         for row in rows:
             arm = row["arm"]
-            if metric == "val_loss" and row["status"] == "diverged":
+            if not is_time and row["status"] == "diverged":
                 diverged[arm] = diverged.get(arm, 0) + 1
                 continue
             if row["status"] != "finished" or row[metric] is None:
                 continue
             value = row[metric]
-            if metric != "val_loss":
+            if is_time:
                 value = math.log(value)
             loose.setdefault(arm, []).append(value)
             block = row["block"]
+            if not is_time and row.get("seed", 0) is None:
+                block = None
             if block in shared:
                 block = (block, row.get("node"))
-            if row["block"] is not None:
+            if block is not None:
                 blocks.setdefault(arm, {}).setdefault(block, []).append(value)
         means: dict[str, dict[Any, float]] = {}
         for arm, in_blocks in blocks.items():
@@ -89,6 +97,23 @@ class Table:
         return all(len(self.loose[arm]) == len(in_blocks) for arm, in_blocks in self.blocks.items())
 
 
+def side_by_side(rows: Sequence[Row]) -> list[Row]:
+    """Of several sessions the finished rows that have one of another arm in block and session."""
+    if len({row.get("session") for row in rows}) < 2:
+        return list(rows)
+    arms: dict[Any, set[str]] = {}
+    in_blocks = [row for row in rows if row["status"] == "finished" and row["block"] is not None]
+    done = [row for row in in_blocks if row.get("session")]
+    for row in done:
+        arms.setdefault((row["block"], row["session"]), set()).add(row["arm"])
+    cut: list[Row] = []
+    for row in done:
+        place = (row["block"], row["session"])
+        if len(arms[place]) > 1:
+            cut.append({**row, "block": place})
+    return cut
+
+
 def blocks_on_several_nodes(rows: Sequence[Row]) -> set[Any]:
     """The blocks whose rows name more than one node."""
     found: dict[Any, set[str]] = {}
@@ -108,14 +133,24 @@ def arms_elsewhere(rows: Sequence[Row], arms: Sequence[str], baseline: str) -> l
     return [arm for arm in arms if len(nodes.get(arm, set()) | base) > 1]
 
 
+def own_metrics(plan: Embedded) -> dict[str, str]:
+    """Metrics of foreign scripts' own that the baseline's script is read for: name -> better."""
+    side: Embedded = {}
+    for arm in plan["arms"]:
+        if arm["name"] == plan["baseline"]:
+            side = arm.get("side") or {}
+    metrics = (side.get("readings") or {}).get("metrics") or ()
+    return {m["name"]: m["better"] for m in metrics if m["name"] != "val_loss"}
+
+
 def on_scale(value: float | None, metric: str) -> float:
     """A printed value on the scale of the analysis.
 
-    A loss as it is, the fraction of a time as a logarithm.
+    A difference as it is, the fraction of a time as a logarithm.
     """
     if value is None:
         value = math.nan
-    if metric == "val_loss":
+    if metric not in LOG_SCALE:
         return value
     if value > -1.0:
         return math.log1p(value)

@@ -22,16 +22,18 @@ from reports.inputs.published_experiments import published_experiment
 from reports.page.embed import embed_experiment, plain, table_rows
 from reports.page.version import WRITTEN_BY, version
 from reports.verify.effects import check_effects, check_word, is_anytime, raised_by
+from reports.verify.evidence import check_evidence
 from reports.verify.files import check_memory, check_results
 from reports.verify.headline import check_headline
 from reports.verify.increments import check_increments
 from reports.verify.markup import plainly
-from reports.verify.optimum import check_optima
+from reports.verify.optimum import check_optima, check_signs
 from reports.verify.page import Embedded, Page, Printed, Row, read_page
 from reports.verify.rendered import check_rendered
 from reports.verify.rows import check_aggregates, check_rows, compared_rows, outcomes_of
 from reports.verify.same import same_data
 from reports.verify.settings import check_settings
+from reports.verify.table import own_metrics
 
 
 class OtherVersionError(ValueError):
@@ -79,7 +81,7 @@ def check_data(page: Page, results: Path | None) -> list[str]:
         checks = [check_rows(data, rows), check_aggregates(page, index, data, rows)]
         checks.append(check_settings(page, index, data, rows))
         if data["plan"].get("evidence"):
-            checks.append(check_published(data))
+            checks += [check_published(data), check_evidence(page, index, data, rows)]
         else:
             checks.append(check_statistics(page, index, data, rows))
             checks.append(check_headline(page, index, data, rows))
@@ -101,7 +103,9 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
     printed: dict[str, Mapping[str, Printed]] = {}
     for place, arm in enumerate(arms):
         printed[arm] = page.verdicts.get((index, place), {})
-    for metric, role in (("val_loss", "loss"), ("step_ms", "timing")):
+    judged = [("val_loss", "loss"), ("step_ms", "timing")]
+    judged += [(metric, "loss") for metric in own_metrics(plan)]
+    for metric, role in judged:
         compared = compared_rows(outcomes_of(data, rows), arms, role)
         anytime = is_anytime(plan, rows, memory)
         yield from check_effects(metric, compared, printed, plan, memory=memory, anytime=anytime)
@@ -112,6 +116,7 @@ def check_statistics(page: Page, index: int, data: Embedded, rows: Sequence[Row]
             )
             if metric == "val_loss":
                 yield from check_optima(page, index, plan, compared, raised=raised, anytime=anytime)
+                yield from check_signs(page, index, plan, compared)
     for arm in arms:
         if arm != plan["baseline"]:
             yield from check_word(printed[arm], plan, arm)

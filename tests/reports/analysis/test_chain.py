@@ -4,7 +4,7 @@ import csv
 import json
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 from harness.__main__ import main
 from harness.foreign.history import table_rows
 from harness.foreign.history_pages import printed_rows
+from harness.foreign.history_rows import HistoryRun
 from reports.analysis.chain import COMPILE_MINUTES, ChainRow, chain_rows
 from reports.inputs.history import (
     HISTORY,
@@ -356,9 +357,9 @@ def test_a_list_of_losses_is_of_the_arm_whose_logs_hold_it(tmp_path: Path) -> No
     runs = []
     for name, losses in (("candidate", (3.2781, 3.2791, 3.2766)), ("baseline", (3.2801, 3.2811))):
         for loss in losses:
-            runs.append({"track": "short", "arm": f"2025-01-01_x/{name}", "val_loss": loss})
+            runs.append(HistoryRun(track="short", arm=f"2025-01-01_x/{name}", val_loss=loss))
     elsewhere, ours = printed_rows(tmp_path, runs)
-    assert (elsewhere["arm"], elsewhere["n_in_logs"]) == ("", 0)
-    assert (ours["arm"], ours["n"], ours["n_in_logs"]) == ("2025-01-01_x/candidate", 3, 2)
-    assert ours["mean"] == pytest.approx(3.2791)
-    assert set(ours) == set(PRINTED_KEYS)
+    assert (elsewhere.arm, elsewhere.n_in_logs) == ("", 0)
+    assert (ours.arm, ours.n, ours.n_in_logs) == ("2025-01-01_x/candidate", 3, 2)
+    assert ours.mean == pytest.approx(3.2791)
+    assert set(asdict(ours)) == set(PRINTED_KEYS)

@@ -12,9 +12,11 @@ from scipy import stats
 from reports.analysis.adaptive import decide
 from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
+from reports.analysis.samples import outliers, unequal_noise
 from reports.inputs.load import load
 from reports.inputs.recorded import first_crossing
-from reports.stats.sequential import Continue, Stop
+from reports.stats.contrasts import Sample
+from reports.stats.sequential import Continue, Stop, t_mixture
 from reports.stats.simultaneous import max_t_quantile
 from tests.report_fixtures import LADDER, Arm, write_experiment
 from tests.sealing import seal_again
@@ -154,6 +156,14 @@ def test_an_unfinished_page_shows_sequences_and_says_so(tmp_path):
         and other.high > one.high
         and other.verdict == "better"
     )
+    absent = {("bad", seed): "pending" for seed in range(8)}
+    alone = compared(tmp_path / "c", **how, outcome=absent).of("good", "val_loss")
+    losses = load("split", tmp_path / "c").runs.pivot(
+        index="block", columns="arm", values="val_loss"
+    )
+    expected = t_mixture((losses["good"] - losses["base"]).to_numpy(float), 0.05 / 2)
+    assert (alone.low, alone.high) == pytest.approx(expected[:2])  # both planned arms share alpha
+    assert alone.p == pytest.approx(2 * expected[2])
 
 
 def test_before_five_blocks_a_sequence_is_too_few_runs(tmp_path):
@@ -287,6 +297,35 @@ def test_equal_losses_and_outliers_are_flagged(tmp_path):
     )
 
 
+def test_noise_is_called_unequal_where_two_arms_of_three_runs_tell():
+    quiet, loud = (np.random.default_rng(3).normal(0, sd, 20) for sd in (1, 20))
+
+    def told(*arms) -> bool:
+        of = [Sample(values=np.array(v, float), blocks=(None,) * len(v)) for v in arms]
+        return unequal_noise(of)
+
+    assert told(quiet, loud) and told(loud[:2], quiet, loud)
+    alike = (quiet, quiet + 1), (loud,), (quiet, loud[:2]), (loud, quiet, [1.0, 1.0, 1.0])
+    assert [told(*arms) for arms in alike] == [False] * 4
+
+
+def test_an_outlier_is_told_among_five_values_and_those_that_are_missing_are_none():
+    step_ms = [10.0, 10.1, 9.9, 10.2, np.nan, 30.0]
+    runs = pd.DataFrame(
+        {
+            "arm": "a",
+            "status": "finished",
+            "run_id": list("uvwxyz"),
+            "step_ms": step_ms,
+            "val_loss": 1.0,
+        }
+    )
+    assert outliers(runs, "a", "step_ms") == ("z",)
+    assert outliers(runs.iloc[1:], "a", "step_ms") == ()
+    assert outliers(runs.assign(status=["finished"] * 5 + ["failed"]), "a", "step_ms") == ()
+    assert outliers(runs, "a") == ()
+
+
 def test_a_confirmatory_experiment_is_not_exploratory(tmp_path):
     c = compared(tmp_path, confirm=True)
     assert not c.of("r08", "val_loss").exploratory and Caution.EXPLORATORY not in c.warnings
@@ -348,11 +387,18 @@ def test_budgets_that_do_not_bracket_give_no_verdict(tmp_path):
 
 
 def test_sequences_for_time_to_target_too(tmp_path):
-    arms = (Arm(name="base"), Arm(name="good", loss_effect=-0.01, step_factor=0.9, fields=ON))
-    c = compared(tmp_path, arms=arms, n_seeds=9, budgets=(260, 300, 360),
-                 target=1.57, sd=0.0005, outcome={("good", 8): "pending"})  # fmt: skip
-    found = c.of("good", "time_to_target")
+    """The planned arms share alpha, also one that has no runs yet."""
+    good = Arm(name="good", loss_effect=-0.01, step_factor=0.9, fields=ON)
+    late = Arm(name="late", fields=STRONG[2].fields)
+    waiting = {("good", 8): "pending"} | {("late", seed): "pending" for seed in range(9)}
+    write_experiment(tmp_path, arms=(Arm(name="base"), good, late), n_seeds=9, sd=0.0005,
+                     budgets=(260, 300, 360), target=1.57, outcome=waiting)  # fmt: skip
+    three = load("split", tmp_path)
+    runs = three.runs[three.runs["arm"] != "late"]
+    two = replace(three, plan=replace(three.plan, arms=three.plan.arms[:2]), runs=runs)
+    found, alone = (compare_all(e).of("good", "time_to_target") for e in (three, two))
     assert found.method.startswith("anytime-valid") and found.verdict == "faster" and found.p < 0.05
+    assert found.p == pytest.approx(2 * alone.p) and found.low < alone.low < alone.high < found.high
 
 
 def test_first_crossing_interpolates_and_is_censored():

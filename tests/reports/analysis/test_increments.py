@@ -1,6 +1,7 @@
 """What each rung of a ladder adds to the one before it: of constructed losses, with intervals of its own."""
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 
@@ -121,10 +122,18 @@ def test_a_missing_rung_parts_no_other_two(tmp_path):
     assert has_part == [LADDER[1].name, LADDER[4].name]
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The page of a ladder."""
+    folder = tmp_path_factory.mktemp("ladder")
+    write_experiment(folder, budgets=(200, 300, 400), n_seeds=4, target=1.57)
+    return write_report([load("split", folder)], folder / "page.html")
+
+
 @pytest.fixture
-def page(tmp_path):
-    write_experiment(tmp_path, budgets=(200, 300, 400), n_seeds=4, target=1.57)
-    return write_report([load("split", tmp_path)], tmp_path / "page.html")
+def page(written, tmp_path):
+    """A copy of it, which a test may forge."""
+    return shutil.copy(written, tmp_path / "page.html")
 
 
 def test_the_verdict_and_the_headline_of_a_ladder_are_about_its_rungs_own_parts(page):

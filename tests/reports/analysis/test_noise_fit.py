@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import special
 
 from reports.analysis.noise_fit import NoiseFit, fit_noise
 from reports.inputs.history import HISTORY, HISTORY_KEYS
-from reports.inputs.noise import benchmark_noise
+from reports.inputs.noise import NOISE, benchmark_noise
+from reports.stats.moderated import fitted_prior
 from tests.foreign_bench import ablate
 from tests.foreign_logs import year_2025
 
@@ -55,6 +57,8 @@ def test_the_noise_that_made_the_logs_is_found(
     n_arms = FOLDERS + 4
     assert (era.name, era.n_runs, era.df) == ("2025", n_arms * RUNS, n_arms * (RUNS - 1))
     assert era.sd == pytest.approx(SD, rel=0.3)
+    assert era.prior_sd is not None and era.prior_df == 4
+    assert 0.75 < era.prior_sd / era.sd < 0.95  # of 16 arms that are all alike
     assert noise.slope.n_pairs == 1
     assert noise.slope.nats_per_log_step == pytest.approx(SLOPE, abs=3 * noise.slope.se)
     assert 0 < noise.slope.se < SLOPE / 10
@@ -65,6 +69,7 @@ def test_the_noise_that_made_the_logs_is_found(
     printed = capsys.readouterr().out
     line = next(line for line in printed.splitlines() if line.startswith("sd of a loss, 2025"))
     assert line.split()[5:] == ["0.00152", f"{era.sd:.5f}", f"{era.df}", "df,", "80", "runs"]
+    assert f"{era.prior_sd:.5f}  counts for 4 df" in printed
 
 
 def test_a_slope_is_made_by_pairs_up_to_its_date_alone(
@@ -84,6 +89,23 @@ def test_the_published_constants_are_those_of_the_published_figures(tmp_path: Pa
     assert (made.slope, made.slope_later) == (kept.slope, kept.slope_later)
     assert (made.slope_by_era, made.nodes) == (kept.slope_by_era, kept.nodes)
     assert made.source == kept.source
+    assert (made.of_records, made.slope_of_records) == (kept.of_records, kept.slope_of_records)
+    of_that_day = out.read_text().replace(f"date: '{made.date}'\n", f"date: '{kept.date}'\n")
+    assert of_that_day == NOISE.read_text()
+
+
+@pytest.mark.parametrize(("df", "kept"), [(2.0, 2.0), (4.0, 4.0), (12.0, 4.0)])
+def test_the_prior_that_made_the_groups_is_found(df: float, kept: float) -> None:
+    """Its scale is not their pooled sd; with more df than count, it is what has the same middle."""
+    rng = np.random.default_rng(3)
+    true = 0.002**2 * df / rng.chisquare(df, 4000)
+    seen = rng.integers(2, 12, 4000).astype(float)
+    prior = fitted_prior(true * rng.chisquare(seen) / seen, seen)
+    assert prior is not None and prior.df == pytest.approx(kept, rel=0.1)
+    middle = special.digamma(kept / 2) - math.log(kept / 2)
+    middle -= special.digamma(df / 2) - math.log(df / 2)
+    assert prior.sd == pytest.approx(0.002 * math.exp(middle / 2), rel=0.05)
+    assert fitted_prior(true[:2], seen[:2]) is None
 
 
 def test_constants_of_other_figures_name_their_folder(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
 from reports.page.draw import draw_all
+from reports.page.embed import table_rows
 from reports.page.places import optimum_answer, place_words
 from reports.page.write import render, write_report
+from reports.verify.optimum import check_signs
 from reports.verify.page import read_page
 from reports.verify.verify import check_data, verify
 from tests.proof.optimum import PLACE, claims, each, grid_of
@@ -216,6 +218,38 @@ def test_the_headline_begins_with_the_place_and_verify_recomputes_it(tmp_path):
         page.write_text(text.replace(old, new, 1))
         forged = read_page(page)
         assert any(said in line for line in check_data(forged, None)), said
+
+
+def test_a_headline_along_an_axis_says_what_the_arms_do_there_and_lists_no_points(tmp_path):
+    made = bowl(tmp_path / "r", {"base": 0.3, "a": -0.9}, n_seeds=3)
+    page = write_report([made], tmp_path / "page.html")
+    text = page.read_text()
+    answer = re.search(r'data-key="answer">(.*?)</p>', text)[1]
+    assert (
+        "a against base at the same point: its sign turns, better at 1 and worse at 2 of 3."
+        in answer
+    )
+    assert "base @ x0.5 x1" not in answer, "the worst points are no answer"
+    assert answer.startswith("Exploratory: at ")
+    assert check_data(read_page(page), None) == []
+
+
+def test_an_effect_that_no_point_turns_is_said_with_its_least_and_verify_recomputes_it(tmp_path):
+    made = bowl(tmp_path / "r", {"base": 0.0, "a": 0.0}, n_seeds=3)
+    arms = made.runs["arm"].str.startswith("a")
+    made = replace(made, runs=made.runs.assign(val_loss=made.runs["val_loss"] + 0.2 * arms))
+    page = read_page(render([made]))
+    answer = page.sentences[0, "answer"]
+    said = re.search(
+        r"a against base at the same point: worse at every one of 3, least by (\S+) ", answer
+    )
+    assert 0.19 < float(said[1]) < 0.21
+    data = page.data["experiments"][0]
+    rows = table_rows(data["runs"])
+    assert [*check_signs(page, 0, data["plan"], rows)] == []
+    for old, new in ((said[1], "+0.1000"), ("worse at every", "better at every"), ("of 3", "of 4")):
+        sentences = {**page.sentences, (0, "answer"): answer.replace(old, new)}
+        assert [*check_signs(replace(page, sentences=sentences), 0, data["plan"], rows)] != [], new
 
 
 @pytest.mark.slow

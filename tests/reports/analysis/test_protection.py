@@ -177,7 +177,18 @@ def test_one_experiment_split_in_fifteen(tmp_path: Path) -> None:
     c = loss(outcome)
     assert (c.n_comparisons, c.level, alone.n_comparisons) == (15, 0.95, 1)
     assert c.p is not None and alone.p is not None and c.p == pytest.approx(min(1, 15 * alone.p))
-    assert any("15 changes were asked about base" in note for note in outcome.notes)
+    (note,) = [note for note in outcome.notes if "15 changes were asked about base" in note]
+    assert "one or more mislead with a chance of up to 17%: confirm what pleased." in note
+    later = loss(judged(tmp_path, "part1"))  # the first one's page, as it would be written now
+    assert later.n_comparisons == 15
+
+
+def test_what_was_asked_in_one_go_is_not_called_grown(tmp_path: Path) -> None:
+    made(tmp_path)
+    look(tmp_path)
+    made(tmp_path, name="part", arms=ARMS[:2])
+    (note,) = judged(tmp_path, "part").notes
+    assert note.startswith("2 changes were asked about base") and "mislead" not in note
 
 
 def test_a_deleted_experiment_folder(tmp_path: Path) -> None:

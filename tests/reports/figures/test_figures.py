@@ -1,6 +1,7 @@
 """What figures draw follows from the runs: interactions, the distribution of step times, logarithmic axes, waterfalls."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from reports.figures.base import Figure, LogScale, Palette
 from reports.figures.steps import step_distribution
 from reports.figures.waterfall import wrapped
 from reports.inputs.load import load
+from reports.inputs.published_experiments import published_experiment
 from reports.inputs.step_times import of_steps, of_stretches, percentiles
 from reports.page.write import draw_all, render
 from tests.report_arms import FACTORIAL, LADDER, LOST_TOGETHER, PARTS, Arm
@@ -23,6 +25,11 @@ from tests.report_fixtures import write_experiment
 def figures_of(results: Path) -> dict[str, Figure]:
     experiment = load("split", results=results)
     return {f.key: f for f in draw_all(experiment, compare_all(experiment))}
+
+
+def published_figures(name: str) -> list[Figure]:
+    experiment = published_experiment(name)
+    return draw_all(experiment, compare_all(experiment))
 
 
 PLAN = Plan(
@@ -198,6 +205,23 @@ def test_a_ladder_with_budgets_is_a_waterfall_of_the_time_to_target(tmp_path):
     assert all(low < level < high for _, level, _, low, high in rows[1:])
 
 
+def test_captions_of_single_runs_and_of_runs_without_blocks_say_so():
+    single = {f.key: f for f in published_figures("r09_ladder")}
+    assert single["loss_by_step"].caption.startswith("One finished run an arm.")
+    assert single["difference"].caption == (
+        "An arm's mean less the baseline's: no runs share a block."
+    )
+    assert {row[-1] for row in single["difference"].rows} == {0}
+
+
+def test_captions_of_blocks_tell_of_their_bands(tmp_path):
+    write_experiment(tmp_path, arms=LADDER[:2], n_seeds=3)
+    figures = figures_of(tmp_path)
+    assert "band from the lowest to the highest" in figures["loss_by_step"].caption
+    assert figures["difference"].caption.endswith("the band spans the blocks.")
+    assert {row[-1] for row in figures["difference"].rows} == {3}
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
@@ -208,3 +232,17 @@ def test_a_ladder_with_budgets_is_a_waterfall_of_the_time_to_target(tmp_path):
 )
 def test_a_label_is_broken_between_words(name, lines):
     assert wrapped(name, 100.0) == lines
+
+
+@pytest.mark.parametrize("primary", ["val_loss", "step_ms"])
+def test_the_margin_is_drawn_where_it_is_meant(tmp_path: Path, primary: str) -> None:
+    """In the unit of the primary metric; a time's axis is in percent, and has none."""
+    write_experiment(tmp_path, n_seeds=4)
+    experiment = load("split", results=tmp_path)
+    plan = replace(experiment.plan, primary=primary, margin=5.0)
+    planned = replace(experiment, plan=plan)
+    drawn = {figure.key: figure for figure in draw_all(planned, compare_all(planned))}
+    assert {"forest_val_loss", "forest_step_ms"} <= set(drawn)
+    with_margin = [key for key, figure in drawn.items() if "margin" in figure.caption]
+    ladder = ["increments_val_loss", "forest_val_loss"]
+    assert with_margin == (ladder if primary == "val_loss" else [])

@@ -1,17 +1,23 @@
 """The benchmark's own evidence: the tables agree with the logs, and its pages say what they hold."""
 
+import copy
 import csv
 import json
+import math
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scipy.stats import norm
 
 from harness.__main__ import main
 from reports.inputs.noise import PUBLISHED
 from reports.inputs.published import final_rows, published_record
 from reports.inputs.published_experiments import EVIDENCE, published_experiment
-from reports.page.embed import embed_experiment, plain
+from reports.page.embed import embed_experiment, plain, table_rows
 from reports.page.write import render, write_report
+from reports.verify.evidence import check_evidence
 from reports.verify.page import Page, read_page
 from reports.verify.verify import check_published, verify
 
@@ -23,9 +29,7 @@ def table(name: str) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, Page]:
-    return {
-        name: read_page(render([published_experiment(name)])) for name in ("ladder", "r09_ladder")
-    }
+    return {name: read_page(render([published_experiment(name)])) for name in EVIDENCE}
 
 
 def test_the_table_of_records_agrees_with_the_logs():
@@ -93,6 +97,102 @@ def test_the_history_is_a_waterfall_of_time(pages):
     low, high = page.verdicts[0, 4]["evidence.time_interval"].values
     assert low < -0.102 < high
     assert page.verdicts[0, 10]["n.finished"].text == "mean of 38 logs"
+
+
+def test_every_row_of_the_history_says_what_the_record_changed(pages):
+    page = pages["ladder"]
+    told = [page.verdicts[0, place]["evidence.change"].text for place in range(15)]
+    subjects = {row["record"]: row["subject"] for row in table("history/subjects")}
+    assert told == [subjects[str(n)] for n in range(4, 19)]
+    assert "AdamW lr 1.8e-3" in pages["optimizers_on_r07"].verdicts[0, 1]["evidence.change"].text
+    assert "evidence.change" not in pages["r09_ladder"].verdicts[0, 1], "the rows' names tell"
+    assert "What it changed stands in the table above" in page.sentences[0, "differences.lead"]
+    assert "its code alone is compared" not in page.sentences[0, "differences.lead"]
+
+
+def test_the_headline_of_record_9_says_which_intervals_hold_zero(pages):
+    answer = pages["r09_ladder"].sentences[0, "answer"]
+    total, parts = answer.split("No single part, each on top of those above it, ")
+    assert total.startswith("After 3200 steps all parts together lower the loss")
+    close, whole = parts.split(" hold zero")
+    for part in (
+        "momentum warm-up, 500 steps (−0.0128 [−0.0274, +0.0018])",
+        "value residual, fixed 0.5 (−0.0123 [−0.0269, +0.0023])",
+        *("embed shortcut", "learned mixing", "softcap 30"),
+    ):
+        assert part in close
+    assert (
+        "r09 took 493.7 s (3200 steps), r08 648.1 s (4578 steps): −23.8 [−28.2, −19.2] %" in whole
+    )
+
+
+def test_the_intervals_of_a_published_table_hold_for_all_its_rows_at_once(pages):
+    for page in pages.values():
+        n = len(page.data["experiments"][0]["plan"]["arms"]) - 1
+        half = norm.ppf(1 - 0.05 / (2 * n)) * math.hypot(0.004, 0.004)
+        low, high = page.verdicts[0, 1]["evidence.loss_interval"].values
+        assert (high - low) / 2 == pytest.approx(half, rel=1e-4)
+        assert f"hold for its {n} differences at once" in page.text
+
+
+def test_a_published_page_says_what_its_rows_stand_on_and_what_to_run(pages):
+    page = pages["r09_ladder"]
+    assert "on top of the rows above it" in page.sentences[0, "scope"]
+    assert "those of all columns before it" in page.sentences[0, "differences.lead"]
+    assert "ablate run r09_ladder --set scale=gpt2" in page.sentences[0, "next_run"]
+    assert "ablate plan r09_ladder --set scale=gpt2" in page.text
+    assert f"{published_record('r08').time_s:.1f} s to a loss of 3.2762" in page.text
+    assert "of the loss turned into time" not in page.text, "it has no such interval"
+    assert "of the loss turned into time" in pages["ladder"].text
+
+
+def test_no_leading_figure_makes_a_record_look_slower_than_it_was(pages):
+    leading = {}
+    for name, page in pages.items():
+        markup = page.text.split('<details class="appendix">')[0]
+        leading[name] = re.findall(r'<figure id="(\w+)-0">', markup)
+    assert leading["ladder"] == ["waterfall_train_time_s"]
+    assert leading["r09_ladder"] == ["waterfall_val_loss"], "at equal steps time is step time"
+    assert leading["optimizers_on_r07"] == ["loss_by_step", "loss_by_time"]
+    drawn = {key for (key,) in pages["r09_ladder"].drawings}
+    assert "waterfall_train_time_s-0" not in drawn
+
+
+def test_a_waterfall_that_falls_below_half_starts_at_zero(pages):
+    captions = {}
+    for name in ("ladder", "r09_ladder"):
+        captions[name] = re.findall(r"The axis \w[\w ]* zero", pages[name].text)[0]
+    assert captions["ladder"] == "The axis starts at zero"
+    assert captions["r09_ladder"] == "The axis does not start at zero"
+
+
+@pytest.mark.parametrize(
+    ("name", "true", "forged", "said"),
+    [
+        ("r09_ladder", "+0.0018]", "−0.0018]", "the headline says"),
+        ("r09_ladder", " hold zero", " lower it", "is Told"),
+        ("ladder", "r10 (−5.3 [", "r10 (−9.3 [", "the headline says"),
+        ("optimizers_on_r07", "AdamW (+0.0651", "AdamW (+0.0051", "the headline says"),
+    ],
+)
+def test_a_forged_headline_is_found_by_the_second_path_alone(pages, name, true, forged, said):
+    page = pages[name]
+    data, answer = page.data["experiments"][0], page.sentences[0, "answer"]
+    rows = table_rows(data["runs"])
+    assert [*check_evidence(page, 0, data, rows)] == []
+    assert true in answer
+    sentences = {**page.sentences, (0, "answer"): answer.replace(true, forged, 1)}
+    found = [*check_evidence(replace(page, sentences=sentences), 0, data, rows)]
+    assert len(found) >= 1
+    assert said in found[0]
+
+
+def test_a_forged_interval_of_a_published_row_is_found_by_the_second_path(pages):
+    page = pages["ladder"]
+    data = copy.deepcopy(page.data["experiments"][0])
+    rows = table_rows(data["runs"])
+    data["plan"]["arms"][3]["noise_sd"] *= 2
+    assert any("loss interval" in sentence for sentence in check_evidence(page, 0, data, rows))
 
 
 @pytest.mark.slow

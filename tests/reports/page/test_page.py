@@ -26,7 +26,7 @@ TROUBLE = {
     "n_seeds": 4,
     "n_nodes": 2,
     "outcome": {
-        ("r07", 0): "diverged",
+        ("r07", 3): "diverged",
         ("untied_head", 2): "failed",
         ("r08", 3): "oom",
         ("r08", 2): "pending",
@@ -73,9 +73,8 @@ def test_the_headline_says_in_what_an_arm_is_no_different(tmp_path):
     arms = [LADDER[0], replace(LADDER[1], name="quick", loss_effect=0.0, step_factor=0.5)]
     page = page_of(tmp_path, arms=arms, n_seeds=8, design="add-one", sd=1e-4)
     answer = page.sentences[0, "answer"]
-    assert answer.endswith(
-        "quick shows no difference that matters in validation loss (nats per byte)."
-    )
+    said = r"quick \(\S+ \[\S+, \S+\]\) shows no difference that matters in validation loss"
+    assert re.search(rf"{said} \(nats per byte\)\.$", answer), answer
 
 
 def test_what_weakens_a_verdict_stands_beside_it(tmp_path):
@@ -96,8 +95,13 @@ def test_runs_that_did_not_finish_are_listed_with_their_status(tmp_path):
     page = page_of(tmp_path, **TROUBLE)
     unfinished = [words for (_, *kind), words in page.rows.items() if kind[0] == "unfinished"]
     assert len(unfinished) == 3
-    assert any("diverged" in w and "val_loss is not finite at step 300" in w for w in unfinished)
-    assert any("oom" in w for w in unfinished)
+    for words, *said in zip(  # the outcome among them first, then in the order of the runs
+        unfinished,
+        ("r073diverged", "untied_head2failed", "r083oom"),
+        ("val_loss is not finite at step 300", "RuntimeError: <boom>", "out of memory: tried"),
+        strict=True,
+    ):
+        assert [part in words for part in said] == [True, True], words
     assert "1 diverged, rate 25 %" in page.verdicts[0, 0]["n.diverged"].text
 
 
@@ -234,6 +238,15 @@ def test_many_arms_have_the_colour_of_their_verdict_and_a_label_of_their_own(tmp
     order = [int(n) for n in re.findall(r'<tr(?: class="baseline")? data-arm="(\d+)"', text)][1:]
     effects = [rows[0, place]["val_loss.effect"].values[0] for place in order]
     assert effects == sorted(effects), "those that help most come first"
+    better, worse = read_page(text).sentences[0, "answer"].split("; ")[:2]
+    for clause, n in ((better, 5), (worse, 5)):
+        named = [abs(number(words)) for words in re.findall(r"\(([−+]\S+) \[", clause)]
+        assert named == sorted(named, reverse=True) and len(named) == 4, "the largest are named"
+        assert f" and {n - 4} more are " in clause
+
+
+def number(printed: str) -> float:
+    return float(printed.replace("−", "-"))
 
 
 def test_a_term_has_its_meaning_beside_it_and_every_section_its_link(tmp_path):

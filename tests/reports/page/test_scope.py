@@ -87,6 +87,8 @@ def test_an_arm_with_rates_of_its_own_is_named_and_a_log_has_none(tmp_path):
     text = page_of(tmp_path)[1]
     assert "learning rates for every arm" not in text
     assert "Size and rates are the scripts&#39; own and not known here." in text
+    assert "# brings in the logs that are not there yet" in text
+    assert "logs as they were brought in" in text and "at scale" not in text.split("design")[1]
 
 
 def test_the_held_out_loss_is_in_the_headline(tmp_path):
@@ -111,11 +113,11 @@ def test_a_shapley_design_begins_with_its_shares(tmp_path):
 
 def test_a_finished_run_ends_with_the_answer_in_ten_lines(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("harness.cli.lookup.load_for_report", load)  # as they are: none is stale
-    write_experiment(tmp_path, arms=many_arms(40), design="add-one", n_seeds=3)
+    write_experiment(tmp_path, arms=many_arms(14), design="add-one", n_seeds=3)
     say_answer("split", Store.create(tmp_path))
     answer, *table = capsys.readouterr().out.splitlines()
     assert answer.startswith("Exploratory: ") and "better than" in answer
-    assert len(table) == MOST_LINES and table[-1] == "and 31 more: ablate compare split"
+    assert len(table) == MOST_LINES and table[-1] == "and 5 more: ablate compare split"
     assert table[0].split() == ["arm", "delta", "low", "high", "p", "verdict"]
 
 

@@ -21,6 +21,9 @@ from reports.paper.style import page_style
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
 
+STRANGERS = (
+    "text.usetex: True\nfont.size: 3\nsavefig.bbox: tight\n"  # what the working folder may hold
+)
 SHAPES = ("path", "line", "rect", "circle")
 
 
@@ -141,7 +144,9 @@ def test_files_of_every_kind_are_written_and_are_the_same_again(made, tmp_path, 
         assert len(paths) == 2 * 3 + 1
         folders.append(folder)
     again = tmp_path / "again"
-    written.write_figures(experiment, outcome, again, narrow=False, results=tmp_path)
+    (tmp_path / "matplotlibrc").write_text(STRANGERS)
+    with matplotlib.rc_context(fname=tmp_path / "matplotlibrc"):
+        written.write_figures(experiment, outcome, again, narrow=False, results=tmp_path)
     for path in folders[0].iterdir():
         assert path.read_bytes() == (again / path.name).read_bytes(), path.name
     svg = (folders[0] / "forest_val_loss.svg").read_text()

@@ -43,9 +43,8 @@ PLACES = {  # what is lied about -> the markup in which every number is tried, o
     "a text alternative": r"<desc [^>]*>[^<]*</desc>",
     "a carried value": r' data-v="[^"]*"',
 }
-TRIED = (
-    8  # numbers of each place, drawn at random with a fixed seed: the whole page would take an hour
-)
+# numbers of each place, drawn at random with a fixed seed: the whole page would take an hour
+TRIED = [4, pytest.param(8, marks=pytest.mark.slow)]
 # a number in the middle between two printed ones may be either: of a wide drawing with budgets,
 # the first budget's dots stand at 96.75 and the last one's at 709.25
 IN_THE_MIDDLE = ("[96.8 -> 96.7]", "[709.2 -> 709.3]")
@@ -141,8 +140,9 @@ def is_found(lie: Page, made: list[Page]) -> bool:
     return any(compared(lie, made)) or any(check_markup(lie, made))
 
 
+@pytest.mark.parametrize("n_tried", TRIED)
 @pytest.mark.parametrize("place", PLACES)
-def test_one_unit_of_the_last_digit_is_found(place, alone):
+def test_one_unit_of_the_last_digit_is_found(place, n_tried, alone):
     """Higher and lower, on the page of its experiment."""
     found = [
         (page, start, end)
@@ -151,7 +151,7 @@ def test_one_unit_of_the_last_digit_is_found(place, alone):
     ]
     assert found, place
     chance, missed = random.Random(0), []
-    for page, start, end in chance.sample(found, min(TRIED, len(found))):
+    for page, start, end in chance.sample(found, min(n_tried, len(found))):
         markup, data, made = alone[page]
         for other in neighbours(markup[start:end]):
             lie = read_page(markup[:start] + other + markup[end:] + data)

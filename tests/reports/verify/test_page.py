@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from reports.inputs.load import load
-from reports.page.embed import script_json
+from reports.page.embed import script_json, table_rows
 from reports.page.write import write_report
+from reports.verify.files import check_results
+from reports.verify.page import read_page
 from reports.verify.verify import verify
 from tests.findings import PAGES
 from tests.report_arms import FACTORIAL, HOSTILE, LADDER
@@ -270,6 +272,25 @@ def test_changed_files_are_found(made):
     assert any("metrics.jsonl is not the file that the run wrote" in f for f in found)
     assert any("result.json is not the one" in f for f in found)
     assert any("is missing" in f for f in found)
+
+
+def test_results_that_are_hidden_from_a_page_or_copied_into_it_are_found(made):
+    page, results = made
+    (data,) = read_page(page).data["experiments"]
+    first, second, *_ = [row["run_id"] for row in table_rows(data["runs"]) if row["steps"]]
+
+    def found() -> str:
+        return "\n".join(check_results(data, table_rows(data["runs"]), results))
+
+    assert found() == ""
+    taken = data["results"].pop(first)
+    assert f"run {first} has a result in {results} that the page does not show" in found()
+    data["results"] |= {first: taken, "0" * 16: taken}
+    assert f"run {'0' * 16}: {results / 'runs' / ('0' * 16) / 'result.json'} is missing" in found()
+    del data["results"]["0" * 16]
+    digests = data["result_digests"]
+    digests[first], digests[second] = digests[second], digests[first]
+    assert f"run {first}: result.json is not the one this page was made from" in found()
 
 
 def test_changed_step_times_are_found_in_the_drawing_and_in_the_results(made):

@@ -10,7 +10,7 @@ from harness.run.remembered import Remembered, examine_known
 from harness.run.results import UNSEALED, Result
 
 
-def sound_result(
+def verified_result(
     folder: Path, plan: Plan, planned: PlanRun, known: Remembered | None
 ) -> tuple[Result | None, str | None]:
     """A run's result, None without one, and why it does not count.
@@ -33,7 +33,6 @@ def _other_run(folder: Path, planned: PlanRun) -> str | None:
     config = parse_config(read_text(folder / "config.yaml"))
     for key in ("seed", "replicate", "budget", "role"):
         if key in config and config[key] != getattr(planned, key):
-            return (
-                f"{folder / 'config.yaml'}: {key} {config[key]}, its plan: {getattr(planned, key)}"
-            )
+            difference = f"{key} {str(config[key])[:60]}, its plan: {getattr(planned, key)}"
+            return f"{folder / 'config.yaml'}: {difference}"
     return None

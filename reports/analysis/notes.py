@@ -1,0 +1,106 @@
+"""Sentences about an analysis that belong above its table."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+
+import pandas as pd
+
+from harness.run.plan import Plan
+from reports.analysis.machines import environment_change, environment_of, nodes_unknown
+from reports.inputs.experiment import Experiment
+from reports.inputs.noise import benchmark_noise
+from reports.stats.pool import DRIFT, drift_p
+
+
+def environment_notes(plan: Plan, losses: pd.DataFrame, timed: pd.DataFrame) -> list[str]:
+    """What environments differ, as the plan says or, of imported runs, as their logs do."""
+    notes = []
+    for arm in plan.arms:
+        effect = arm.environment_effect
+        if plan.imported and arm.name != plan.baseline:
+            of_baseline = environment_of(losses, plan.baseline)
+            effect = environment_change(environment_of(losses, arm.name), of_baseline)
+        if effect:
+            notes.append(f"{arm.name}: environment effect: {effect}.")
+    if plan.imported and nodes_unknown(timed, *plan.by_arm):
+        nodes = benchmark_noise().nodes
+        notes.append(
+            f"On which node a run was made is not known: intervals of times carry an sd of "
+            f"{nodes.sd:.1%} between nodes ({nodes.df} df, up to {nodes.largest:.1%} between two)."
+        )
+    return notes
+
+
+def session_notes(timed: pd.DataFrame, compared: pd.DataFrame) -> list[str]:
+    """How many of the timed runs have no partner that was made beside them."""
+    if "borrowed" in timed:
+        timed = timed[~timed["borrowed"].astype(bool)]
+    n_left = int((timed["status"] == "finished").sum())
+    n_left -= int((compared["status"] == "finished").sum())
+    if not n_left:
+        return []
+    runs = "run was" if n_left == 1 else "runs were"
+    return [
+        f"{n_left} {runs} made without a partner in the same session: losses count, times do not."
+    ]
+
+
+def pool_notes(experiment: Experiment, losses: pd.DataFrame) -> list[str]:
+    """How many of the baseline's losses are borrowed, how old they are, how fresh ones agree."""
+    finished = losses[
+        (losses["status"] == "finished") & (losses["arm"] == experiment.plan.baseline)
+    ]
+    if "borrowed" not in finished or not finished["borrowed"].any():
+        return []
+    is_borrowed = finished["borrowed"].astype(bool)
+    pool, fresh = finished[is_borrowed], finished[~is_borrowed]
+    p = drift_p(pool["val_loss"].to_numpy(float), fresh["val_loss"].to_numpy(float))
+    agree = "agree with them" if p >= DRIFT else "do not agree with them: run it without --pool"
+    return [
+        f"{len(pool)} of {len(finished)} losses of {experiment.plan.baseline} are borrowed from "
+        f"earlier experiments{_ages(experiment, pool, fresh)}; {len(fresh)} fresh ones {agree} "
+        f"(p = {p:.2g}). Their times are not compared."
+    ]
+
+
+def _ages(experiment: Experiment, pool: pd.DataFrame, fresh: pd.DataFrame) -> str:
+    """How long before the first fresh run the borrowed ones were begun."""
+    borrowed, own = _starts(experiment, pool), _starts(experiment, fresh)
+    if not borrowed or not own:
+        return ""
+    hours = [max(0.0, (min(own) - begun).total_seconds() / 3600) for begun in borrowed]
+    if max(hours) < 24:
+        return f", begun {min(hours):.1f} to {max(hours):.1f} h before"
+    return f", begun {min(hours) / 24:.1f} to {max(hours) / 24:.1f} days before"
+
+
+def _starts(experiment: Experiment, runs: pd.DataFrame) -> list[datetime]:
+    """When the runs began, of those that say it."""
+    starts = []
+    for run_id in runs["run_id"]:
+        started = experiment.results[run_id].started if run_id in experiment.results else None
+        if started:
+            with suppress(ValueError):
+                starts.append(datetime.fromisoformat(started))
+    return starts
+
+
+def loss_notes(losses_at: pd.DataFrame, arms: Sequence[str], budget: int | None) -> list[str]:
+    """On arms without a loss, and on losses at different steps.
+
+    losses_at: runs for losses at the compared budget, None where every arm has its own."""
+    notes = []
+    for arm in arms:
+        status = losses_at.loc[losses_at["arm"] == arm, "status"]
+        if len(status) and (status == "diverged").all():
+            notes.append(
+                f"All {len(status)} runs of {arm} diverged: there is no loss to compare, "
+                "see the outcomes."
+            )
+    if budget is None and len(losses_at):
+        notes.append(
+            "The arms share no number of steps: losses are compared where each arm's own "
+            "schedule ends."
+        )
+    return notes

@@ -1,0 +1,79 @@
+"""What to type next: what a question costs and is asked with, the page again, its verification."""
+
+from harness.run.plan import Plan
+from reports.analysis.types import Comparison, Comparisons
+from reports.inputs.experiment import Experiment
+from reports.inputs.published_experiments import evidence_named
+from reports.page.cells import typed
+from reports.page.headline import NAMED, listing
+
+AT_FULL_SIZE = "--set scale=gpt2"
+
+
+def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
+    """What helps, and what to run next, in one sentence."""
+    judged: dict[str, Comparison] = {}
+    for arm in outcome.arms:
+        c = outcome.judged(arm)
+        if c is not None:
+            judged[arm] = c
+    if experiment.plan.imported or not judged:
+        return ""
+    helping = [arm for arm, c in judged.items() if c.kind == "helps"]
+    helps = listing(helping or ["nothing"], most=NAMED)
+    asking = [arm for arm, c in judged.items() if c.next_action]
+    to_confirm = [arm for arm in helping if judged[arm].exploratory]
+    if asking:
+        action = typed(judged[asking[0]].next_action, experiment.name)
+        step = f"{action}, for {asking[0]}"
+        if len(asking) > 1:
+            step += " (the table has the others')"
+    elif to_confirm:
+        step = f"`ablate confirm {experiment.name}`, which asks again on fresh seeds"
+    else:
+        step = "nothing that these runs ask for"
+    return f"What these runs show to help: {helps}; what to run next: {step}."
+
+
+def next_of_evidence(name: str) -> str:
+    """Which experiment asks the question of a page of published evidence here."""
+    typed_here = commands_at_full_size(name)
+    if not typed_here:
+        return ""
+    plan, run = typed_here
+    return (
+        f"To run next: `{plan}` tells what the same question costs here with seeds, `{run}` asks"
+        " it."
+    )
+
+
+def commands_at_full_size(name: str) -> list[str]:
+    """What plans and what runs the experiment that asks the same here; nothing where none does."""
+    here = evidence_named(name.removeprefix("published/")).here
+    return [f"ablate {verb} {here} {AT_FULL_SIZE}" for verb in ("plan", "run")] if here else []
+
+
+def commands_here(name: str) -> list[str]:
+    """The same as lines to type."""
+    purposes = ("what the same question costs here, with seeds", "asks it, and writes its page")
+    typed_here = commands_at_full_size(name)
+    return [f"{line}    # {why}" for line, why in zip(typed_here, purposes, strict=False)]
+
+
+def commands(name: str, plan: Plan) -> list[str]:
+    """What to type to make the results, the page, and its verification."""
+    verify = "ablate verify report.html    # recompute every number on this page"
+    again = f"ablate report {name}    # this page again, from"
+    if plan.evidence:
+        return [*commands_here(name), f"{again} the published tables", verify]
+    run = plan.command or f"ablate run {name}"
+    purpose = "runs what is missing, then writes this page"
+    if "--no-report" in run.split():
+        purpose = "runs what is missing"
+    if plan.imported:
+        purpose = "brings in the logs that are not there yet"
+    return [
+        f"{run}    # {purpose}",
+        f"{again} the results alone",
+        verify,
+    ]

@@ -1,0 +1,164 @@
+"""What a recipe says of the runs: the value that all have, a list where they differ, nothing where none tells it."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from harness.run.plan import Plan, PlanArm, PlanCorpus
+from reports.analysis.recipe import Recipe
+from reports.analysis.recipe_columns import RECIPE_COLUMNS
+
+BY_KEY = {column.key: column for column in RECIPE_COLUMNS}
+CONFIG = {
+    "model": {"n_layer": 6, "d_model": 512, "head_dim": 128, "attn_kernel": "flex", "attn_mask": None},
+    "optim": {"muon_lr": 0.02, "adam_lr": 0.0081234, "embed_lr": None, "muon_backend": "newton"},
+    "data": {"seq_len": 1024, "batch_tokens": 4096},
+    "precision": {"mode": "record"},
+    "system": {"compile": True},
+}  # fmt: skip
+RUN = {
+    "config": CONFIG,
+    "budget": 100,
+    "world_size": 8,
+    "substituted": ["a by b"],
+    "source": {"digest": "c0de", "files": {"plugin/x.py": "d1", "model/gpt.py": "d2"}},
+}
+GIT = {"commit": "0123456789abcdef", "dirty": False}
+PLAN = Plan(
+    name="split", base="r07", scale="tiny", baseline="base", departures={"optim.muon_lr": 0.05},
+    arms=(PlanArm(name="base"), PlanArm(name="a", substituted=("x by y",))),
+    corpus=PlanCorpus(name="mine", fingerprint="f" * 64, tokens=77,
+                      heldout={"name": "other", "fingerprint": "e" * 64}),
+)  # fmt: skip
+
+
+def result(
+    started: str | None = "2026-01-05T08:00:00Z", parameters: int | None = 9
+) -> SimpleNamespace:
+    return SimpleNamespace(started=started, parameters=parameters)
+
+
+def recipe(
+    plan: Plan = PLAN, base=(RUN,), a=(), results=None, environments=(), budget=None
+) -> Recipe:
+    return Recipe(plan=plan, budget=budget, by_arm={"base": base, "a": a},
+                  results=(result(),) if results is None else results,
+                  environments=environments, plugins={})  # fmt: skip
+
+
+def fact(key: str, **how):
+    return BY_KEY[key].of(recipe(**how))
+
+
+def run(**sections) -> dict:
+    return {**RUN, "config": {name: {**CONFIG[name], **sections.get(name, {})} for name in CONFIG}}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("base", "r07 at scale tiny"),
+        ("departures", ["optim.muon_lr 0.02 (r07: 0.05)"]),
+        ("layers", 6),
+        ("width", 512),
+        ("heads", 4),
+        ("parameters", 9),
+        ("seq_len", 1024),
+        ("batch_tokens", 4096),
+        ("steps", 100),
+        ("tokens", 409600),
+        ("rates", "muon_lr 0.02, adam_lr 0.008123"),
+        ("precision", "mode record"),
+        ("kernels", "attn_kernel flex, muon_backend newton, compile on"),
+        ("substituted", ["a by b"]),
+        ("corpus", "mine, fingerprint ffffffffffffffff"),
+        ("corpus_tokens", 77),
+        ("heldout", "other, fingerprint eeeeeeeeeeeeeeee"),
+        ("device_count", 8),
+        ("dates", "2026-01-05"),
+        ("code", "c0de"),
+        ("plugins", ["plugin/x.py d1"]),
+    ],
+)
+def test_a_fact_is_what_the_runs_recorded(key, value):
+    assert fact(key) == value
+
+
+def test_runs_that_differ_tell_every_value_once():
+    other = run(
+        model={"n_layer": 8, "d_model": 768}, optim={"muon_lr": 0.03}, data={"batch_tokens": 8192}
+    )
+    both = (RUN, RUN, other)
+    assert fact("layers", base=both) == [6, 8] and fact("batch_tokens", base=both) == [4096, 8192]
+    assert fact("heads", base=both) is None and fact("tokens", base=both) is None
+    assert fact("rates", base=both) == "muon_lr 0.02 or 0.03, adam_lr 0.008123"
+    assert fact("steps", a=({**RUN, "budget": 50},)) == [50, 100]
+    assert fact("steps", a=({**RUN, "budget": 50},), budget=50) == 50
+    between = result("2026-01-06T08:00:00Z")
+    late = (result("2026-01-07T08:00:00Z", 11), result(), between, result(None, None))
+    assert fact("dates", results=late) == "2026-01-05 to 2026-01-07"
+    assert fact("parameters", results=late) == [9, 11]
+
+
+@pytest.mark.parametrize("how", [{"imported": True}, {"foreign": True}, {"base": ""}])
+def test_of_a_script_no_record_and_no_substitute_is_known(how):
+    plan = replace(PLAN, **how)
+    keys = ("base", "departures", "substituted", "heldout")
+    assert [fact(key, plan=plan) for key in keys] == [None] * 4
+
+
+def test_what_no_run_tells_is_unknown():
+    bare = {"base": ({},), "results": (result(None, None),)}
+    keys = (
+        "layers",
+        "heads",
+        "tokens",
+        "rates",
+        "kernels",
+        "device",
+        "device_count",
+        "dates",
+        "code",
+        "commit",
+    )
+    assert [fact(key, **bare) for key in keys] == [None] * len(keys)
+    assert fact("substituted", **bare) == ["x by y"]  # what the plan foresaw
+    assert fact("departures", plan=replace(PLAN, departures=None)) is None
+    assert fact("device_count", plan=replace(PLAN, evidence="records")) is None
+    nothing = PlanCorpus()
+    assert fact("corpus", plan=replace(PLAN, corpus=nothing)) is None
+    assert fact("heldout", plan=replace(PLAN, corpus=nothing)) == "none"
+
+
+@pytest.mark.parametrize(
+    ("environments", "device"),
+    [
+        ([{"cpu": "EPYC"}], "EPYC"),
+        ([{"cpu": "EPYC", "gpus": []}], "EPYC"),
+        ([{"cpu": "EPYC", "gpus": ["H100", "H200"]}], "H100"),
+        ([{"gpus": [{"name": "H100"}]}, {"gpus": ["H200"]}], ["H100", "H200"]),
+    ],
+)
+def test_the_device_is_the_accelerator_or_the_processor(environments, device):
+    assert fact("device", environments=environments) == device
+
+
+@pytest.mark.parametrize(
+    ("git", "words"),
+    [
+        (None, None),
+        ({}, None),
+        (GIT, "0123456789ab"),
+        ({"sha": "0123456789abcdef"}, "0123456789ab"),
+        ({**GIT, "diff_sha256": "d"}, "0123456789ab, with changes not committed"),
+        ({**GIT, "dirty": True}, "0123456789ab, with changes not committed"),
+        ({**GIT, "dirty": True, "untracked": 2}, "0123456789ab, with 2 untracked files"),
+        (
+            {**GIT, "diff_sha256": "d", "untracked": 2},
+            "0123456789ab, with changes not committed, with 2 untracked files",
+        ),
+    ],
+)
+def test_a_commit_says_what_was_in_none(git, words):
+    assert fact("commit", environments=[{"git": git}]) == words

@@ -1,0 +1,37 @@
+"""What a run recorded as it went, read from its files."""
+
+from pathlib import Path
+
+from harness.run.metrics import Validation
+from reports.inputs.recorded import read_validations
+from reports.inputs.step_times import of_points
+
+
+def test_a_line_that_a_kill_cut_short_costs_itself_alone(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    rows = [f'{{"kind": "val", "step": {step}, "val_loss": 3.{step}}}' for step in (0, 5, 9)]
+    train = '{"kind": "train", "step": 4, "train_loss": 3.5}'
+    whole = "\n".join([rows[0], train, *rows[1:]])
+    for text, steps in (
+        (whole + "\n", [0, 5, 9]),
+        (whole[:-3], [0, 5]),
+        (f'{rows[0]}\n{{"kind": "val", "st\n{train}\nnull\n{rows[2]}\n', [0, 9]),
+        ("", []),
+    ):
+        path.write_text(text)
+        found = read_validations(path)
+        assert [(point.step, point.val_loss) for point in found] == [
+            (step, float(f"3.{step}")) for step in steps
+        ]
+
+
+def test_single_steps_are_those_that_the_points_list_and_have_a_time() -> None:
+    listed = ([1.0, None, 3.0], None, [2.0])
+    points = [
+        Validation(step=i, val_loss=3.0, train_time_s=1.0, step_times_ms=ms)
+        for i, ms in enumerate(listed)
+    ]
+    found = of_points(points)
+    assert found is not None and found.single and found.n == 3
+    assert (found.quantiles[0], found.quantiles[-1]) == (1.0, 3.0)
+    assert of_points(points[1:2]) is None

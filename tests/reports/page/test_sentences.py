@@ -1,0 +1,427 @@
+"""The sentences and small tables of a page, each from the facts that it tells, with no page around them."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus
+from reports.analysis.arm_values import ArmRow, gain_part, gain_reason, has_resolved
+from reports.analysis.compare import compare_all
+from reports.analysis.optimum import GridAxis, Lowest, Optimum
+from reports.analysis.recipe import Recipe
+from reports.analysis.types import Comparisons, Decomposition, NoiseFloor
+from reports.inputs.load import load
+from reports.inputs.run_columns import RUN_COLUMNS
+from reports.page.cells import Part, typed, verdict_cell
+from reports.page.headline import listing, sentence_on
+from reports.page.next_run import commands, next_of_verdicts
+from reports.page.places import optimum_answer, place_words
+from reports.page.recipe import recipe_box
+from reports.page.scope import conditions, rate_words, scope
+from reports.page.sentences import Fact, facts, notes
+from reports.page.settings import config_differences, environment_table
+from reports.page.studies import optimum_table, rates_table
+from reports.page.tables import failures, run_cell, run_columns
+from reports.page.write import code
+from reports.verify.settings import written_setting
+from tests.report_fixtures import write_experiment
+
+# ---- lists
+
+
+def test_names_beyond_the_first_few_are_counted():
+    names = list("abcde")
+    said = [listing(names[:n], most=3) for n in (1, 2, 3, 4, 5)]
+    assert said == ["a", "a and b", "a, b and c", "a, b, c and 1 more", "a, b, c and 2 more"]
+
+
+# ---- where an axis is lowest
+
+AXIS = GridAxis(name="optim.*_lr", words=("x0.5", "x1", "x2"))
+INSIDE = Optimum(arm="base", axis=AXIS, where=Lowest.INSIDE, value=1.2345, low=0.9, high=None,
+                 is_resolved=True, n_blocks=4, left_out=())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ({}, "x1.23 [x0.900, above x2]"),
+        ({"low": None, "high": 1.5}, "x1.23 [below x0.5, x1.50]"),
+        ({"is_resolved": False}, "x1.23 (interval not resolved)"),
+        ({"where": Lowest.FIRST, "value": None}, "x0.5 or beyond"),
+        ({"where": Lowest.LAST, "value": None}, "x2 or beyond"),
+        ({"where": Lowest.NOWHERE, "value": None}, "no lowest point"),
+        ({"where": Lowest.UNTOLD, "value": None}, "not resolved"),
+        ({"where": Lowest.TOO_FEW, "value": None}, "too few points"),
+        ({"axis": replace(AXIS, words=("1", "2", "3"))}, "1.23 [0.900, above 3]"),
+    ],
+)
+def test_the_place_of_the_lowest_loss_in_words(where, words):
+    assert place_words(replace(INSIDE, **where)) == words
+
+
+def test_an_axis_names_six_places_and_counts_the_rest():
+    arms = [replace(INSIDE, arm=f"a{i}", is_resolved=False) for i in range(8)]
+    lost = [replace(INSIDE, arm=f"b{i}", where=Lowest.NOWHERE, value=None) for i in range(7)]
+    place = "x1.23 (interval not resolved) for a"
+    named = ", ".join(f"{place}{i}" for i in range(6))
+    assert optimum_answer([*arms, *lost]) == (
+        f"The loss along optim.*_lr is lowest at {named} and 2 more; "
+        "has no lowest point for b0, b1, b2, b3, b4, b5 and 1 more."
+    )
+    few = replace(INSIDE, where=Lowest.TOO_FEW, value=None)
+    assert optimum_answer([few]) == "" and "too few whole points for base" in optimum_answer(
+        [few, arms[0]]
+    )
+
+
+def test_the_table_of_lowest_places_carries_their_numbers():
+    few = replace(INSIDE, arm="few", where=Lowest.TOO_FEW, value=None)
+    flat = replace(INSIDE, arm="flat", is_resolved=False, low=None, left_out=("x4",))
+    rows = dict(optimum_table([INSIDE, flat, few]).rows)
+    assert rows["base, optim.*_lr"][0].v == "1.2345,0.9,"
+    assert rows["flat, optim.*_lr"][0].v == "1.2345,,"
+    assert rows["few, optim.*_lr"][0].v is None
+    assert rows["base, optim.*_lr"][1].text == "inside the grid"
+    assert rows["flat, optim.*_lr"][1].text == (
+        "inside the grid, but the curvature is not told apart from zero: more seeds or a wider grid; "
+        "without x4, where not every run finished"
+    )
+
+
+def test_chosen_rates_say_whether_they_lie_at_an_end():
+    rate = {"axis": "optim.*_lr", "factor": 0.70711, "at_edge": False, "how": "a quadratic"}
+    table = rates_table({"a": rate, "b": {**rate, "factor": 2.0, "at_edge": True}}, "grid")
+    (_, a), (_, b) = table.rows
+    assert ([cell.text for cell in a], b[0].text) == (
+        ["x0.707", "a quadratic", "inside the grid"],
+        "x2",
+    )
+    assert b[2].text.startswith("an end of the grid") and "in grid" in table.lead
+
+
+# ---- facts beside the verdicts
+
+ARMS = (PlanArm(name="base"), PlanArm(name="a"))
+PLAN = Plan(
+    name="split",
+    baseline="base",
+    base="r07",
+    scale="tiny",
+    arms=ARMS,
+    seeds=(0, 1, 2),
+    corpus=PlanCorpus(name="mine"),
+)
+
+
+def recipe(plan: Plan = PLAN, **configs) -> Recipe:
+    """Arm -> the configurations of its runs."""
+    by_arm = {arm.name: [{"config": c} for c in configs.get(arm.name, ())] for arm in plan.arms}
+    return Recipe(plan=plan, budget=100, by_arm=by_arm, results=(), environments=(), plugins={})
+
+
+def outcome(**more) -> Comparisons:
+    known = dict(baseline="base", arms=("a",), primary="val_loss", cells={}, comparisons={}, increments={},
+                 own_words=None, times={}, decompositions={}, noise=NoiseFloor(n=0, sd=None, low=None, high=None),
+                 published=None, anytime=False, looks=1, budget=100, warnings=(), notes=())  # fmt: skip
+    return Comparisons(**{**known, **more})
+
+
+def runs(**columns) -> pd.DataFrame:
+    known = {"seed": [0, 1], "node": [None, None], "self_reported": [False, False],
+             "stale": [False, False], "stale_files": [None, None], "gpu": ["H100", None]}  # fmt: skip
+    return pd.DataFrame({**known, **columns})
+
+
+def told(
+    plan: Plan = PLAN, of: Comparisons | None = None, accept_stale: bool = False, **columns
+) -> list[Fact]:
+    return facts(recipe(plan), of or outcome(), runs(**columns), accept_stale=accept_stale)
+
+
+def said(*args, **how) -> list[str]:
+    return [fact.text for fact in told(*args, **how)]
+
+
+def test_nodes_and_clocks_of_the_runs_are_facts():
+    assert "no node known" in said()
+    assert "one node: n1" in said(node=["n1", None])
+    assert "2 nodes" in said(node=["n1", "n2"])
+    own = "times are the scripts' own account (self-reported)"
+    assert own not in said() and Fact(text=own, warn=True) in told(self_reported=[False, True])
+
+
+@pytest.mark.parametrize(
+    ("n", "text", "warn"),
+    [
+        (3, "sd of 3 baseline runs 0.0013 nats: too few for a noise floor", True),
+        (4, "noise floor 0.0013 nats (sd of 4 baseline runs)", False),
+    ],
+)
+def test_a_noise_floor_is_that_of_four_runs_at_least(n, text, warn):
+    floor = NoiseFloor(n=n, sd=0.0013, low=None, high=None)
+    assert Fact(text=text, warn=warn) in told(of=outcome(noise=floor))
+    assert not any("baseline runs" in words for words in said())
+
+
+def test_stale_runs_name_three_files_and_what_became_of_them():
+    stale = {"stale": [True, True], "stale_files": ["b.py, a.py", "a.py, d.py, c.py"]}
+    files = "a.py, b.py, c.py and 1 more"
+    assert Fact(text=f"2 stale runs left out: {files}", warn=True) in told(**stale)
+    assert f"2 stale runs counted as asked: {files}" in said(accept_stale=True, **stale)
+    assert "1 stale run left out" in said(stale=[True, False])
+    assert Fact(text="no stale runs") in told()
+
+
+def lock(digest: str, **plan) -> Lock:
+    return Lock(locked="2026-01-05T08:00:00Z", digest=digest, plan=plan)
+
+
+def test_a_lock_is_named_and_what_changed_after_it():
+    first, second = lock("a" * 20, seeds=[0], margin=1), lock("b" * 20, seeds=[0, 1], margin=1)
+    third = lock("c" * 20, seeds=[0, 1], margin=2, target=3)
+    none = Fact(text="no plan was locked", warn=True)
+    assert none in told()
+    assert none not in told(replace(PLAN, imported=True))
+    assert "imported logs: nothing was planned before they were made" in said(
+        replace(PLAN, imported=True)
+    )
+    once, twice = replace(PLAN, locks=(first, second)), replace(PLAN, locks=(first, second, third))
+    last = [fact for fact in told(replace(PLAN, locks=(first,))) if "plan" in fact.text]
+    assert last == [Fact(text="plan.lock", code="a" * 12)]
+    assert told(once)[-2:] == [
+        Fact(text="plan.lock", code="b" * 12),
+        Fact(text="the plan was changed once after the first launch: seeds", warn=True),
+    ]
+    assert (
+        said(twice)[-1]
+        == "the plan was changed 2 times after the first launch: seeds, margin, target"
+    )
+
+
+def test_who_confirmed_and_how_many_looks_and_seeds_are_facts():
+    assert told()[0] == Fact(text="exploratory", warn=True)
+    assert told(replace(PLAN, confirm=True))[0] == Fact(text="confirmed on fresh seeds")
+    assert "1 look, fixed-n intervals" in said()
+    assert "2 looks, anytime-valid intervals" in said(of=outcome(looks=2, anytime=True))
+    assert "2 arms, 3 seeds" in said() and "2 arms, 2 runs" in said(seed=[None, None])
+    branched = said(replace(PLAN, branch_at=50))
+    assert "effects from update 50 on, given one trunk a seed" in branched
+    evidence = said(replace(PLAN, evidence="records"))
+    assert evidence == ["published by others, not run here", "2 rows", "H100"]
+
+
+# ---- what was trained
+
+
+def lr(muon: float, **more) -> dict:
+    return {"optim": {"muon_lr": muon, **more}, "model": {"n_layer": 2, "d_model": 64}}
+
+
+def test_arms_with_other_rates_are_counted_and_named():
+    other = recipe(base=[lr(0.02)], a=[lr(0.04)])
+    assert rate_words(other) == "the baseline's muon_lr 0.02 (1 arm with other ones)"
+    assert rate_words(recipe(base=[lr(0.02)], a=[lr(0.02)])) == "the baseline's muon_lr 0.02"
+    named = facts(other, outcome(), runs(), accept_stale=False)[1].text
+    assert (
+        named == "at-rate: the baseline's learning rates for every arm but a, which sets other ones"
+    )
+    as_record = replace(PLAN, departures={})
+    assert (
+        rate_words(recipe(as_record, base=[lr(0.02)], a=[lr(0.02)])) == "r07's rates for scale tiny"
+    )
+    own = replace(PLAN, departures={"optim.muon_lr": 0.05})
+    assert rate_words(recipe(own, base=[lr(0.02)])) == "rates set by the experiment (muon_lr 0.02)"
+    retuned = replace(PLAN, estimand="retuned")
+    assert rate_words(recipe(retuned, base=[lr(0.02)])) == "each arm's own best rates"
+    crossed = replace(retuned, axes={"optim.adam_lr, optim.muon_lr": ["x1"]})
+    assert rate_words(recipe(crossed, base=[lr(0.02)])) == "rates along the axis"
+
+
+def test_differences_are_read_from_what_ran_and_not_from_the_plan():
+    planned = replace(PLAN, arms=(ARMS[0], replace(ARMS[1], fields={"optim.muon_lr": 0.5})))
+    ran = recipe(planned, base=[lr(0.02)], a=[lr(0.02), lr(0.03)])
+    found = config_differences(ran)
+    ((field, (base, a)),) = found.rows
+    assert (field, base.text, a.text) == ("optim.muon_lr", "0.02", "0.02 or 0.03")
+    assert (base.differs, a.differs, a.usual) == (False, True, "0.02")
+    assert "at 100 steps" in found.lead and found.lead.endswith("what differs is set in bold.")
+    many = [lr(rate) for rate in (0.1, 0.2, 0.3, 0.4)]
+    assert config_differences(recipe(base=[lr(0.02)], a=many)).rows[0][1][1].text == "4 values"
+    same = config_differences(recipe(base=[lr(0.02)], a=[lr(0.02)]))
+    assert not same.rows and same.lead == "The arms' runs at 100 steps have the same configuration."
+    assert config_differences(recipe()).lead.startswith(
+        "Unknown: what was recorded tells no setting"
+    )
+
+
+def test_size_steps_and_rates_are_said_as_far_as_they_are_known():
+    known = recipe(base=[lr(0.02)], a=[lr(0.02)])
+    assert conditions(known, outcome()) == (
+        "2 layers of width 64, 100 steps, the baseline's muon_lr 0.02, on mine"
+    )
+    no_width = recipe(base=[{"model": {"n_layer": 2}}])
+    assert conditions(no_width, outcome(budget=None)).startswith("2 layers, ")
+    assert scope(recipe(replace(PLAN, evidence="first")), outcome()) == ""
+    assert scope(recipe(replace(PLAN, imported=True)), outcome()).startswith(
+        "Size and rates are the scripts' own"
+    )
+
+
+def test_machines_are_counted_by_run_the_most_frequent_first():
+    environments = {
+        f"r{i}": {
+            "host": "n2" if i else "n1",
+            "cuda": None,
+            "lock": "x",
+            "extra": {"a": True, "b": None},
+            "gpus": [{"name": "H100", "memory_mib": 81559}] * 8,
+        }
+        for i in range(3)
+    }
+    assert dict(environment_table(environments)) == {
+        "node": [("n2", 2), ("n1", 1)],
+        "extra": [("a yes", 3)],
+        "accelerators": [("8 x H100", 3)],
+    }
+
+
+# ---- runs
+
+
+RUN = {"run_id": "x", "arm": "a", "seed": 1, "status": "failed", "reason": None}
+
+
+def test_a_failure_without_a_reason_says_where_to_look():
+    found = failures(
+        pd.DataFrame(
+            [RUN, {**RUN, "status": "finished"}, {**RUN, "status": "diverged", "reason": "nan"}]
+        )
+    )
+    assert [(f.status, f.reason) for f in found] == [
+        ("diverged", "nan"),
+        ("failed", "no reason was recorded; see log.txt in the run's folder"),
+    ]
+
+
+def test_a_column_that_says_nothing_is_left_out_but_for_what_a_run_is_known_by():
+    run = {c.key: None for c in RUN_COLUMNS} | {"arm": "a", "seed": 0, "status": "finished"}
+    alike = pd.DataFrame([{**run, "stale": False, "block": 0, "gpu": "H100"}] * 2)
+    known_by = ["seed", "status", "val_loss", "steps", "step_ms", "train_time_s", "run_id"]
+    assert [c.key for c in run_columns(alike, PLAN)] == known_by
+    apart = alike.assign(stale=[False, True], gpu=["H100", "H200"])
+    more = {c.key for c in run_columns(apart, PLAN)} - {*known_by}
+    assert more == {"stale", "gpu"}
+
+
+@pytest.mark.parametrize(
+    ("stale", "files", "text"),
+    [
+        (False, "a.py", ""),
+        (True, None, "yes"),
+        (True, "a.py, b.py", "a.py, b.py"),
+        (True, "a.py, b.py, c.py, d.py", "a.py, b.py and 2 more"),
+    ],
+)
+def test_a_stale_run_names_two_files_of_its_code(stale, files, text):
+    column = next(
+        c for c in run_columns(pd.DataFrame({"stale": [True, False]}), PLAN) if c.key == "stale"
+    )
+    assert run_cell(column, {"stale": stale, "stale_files": files}).text == text
+
+
+def test_no_verdict_yet_says_how_many_runs_are_to_come():
+    assert [part.text for part in verdict_cell(None, 0, final=False).parts] == ["no result yet"]
+    assert verdict_cell(None, 1, final=False).parts[1].text == "unfinished: 1 run to come"
+
+
+def test_a_printed_number_carries_its_values_and_words_carry_none():
+    assert Part(text="x", key="a").v is None
+    assert Part(text="x", key="a", values=(0.5, None)).v == "0.5,"
+
+
+def test_without_any_comparison_all_arms_are_undecided():
+    assert (
+        sentence_on(outcome(arms=("a", "b")), "val_loss", "nats")
+        == "Undecided in validation loss (nats): a and b."
+    )
+    assert notes(outcome(notes=("One.", "One.", "Two."))) == ["One.", "Two."]
+
+
+def test_a_command_that_writes_no_page_does_not_say_that_it_does():
+    first = commands("mine", replace(PLAN, command="ablate run mine --no-report"))[0]
+    assert first == "ablate run mine --no-report    # runs what is missing"
+    usual = commands("mine", replace(PLAN, command="ablate run mine"))[0]
+    assert usual.endswith("then writes this page")
+
+
+def test_a_next_step_is_a_command_that_can_be_typed():
+    action = "ablate confirm --detect 0.01: 73 fresh seeds (584 runs)"
+    assert typed(action, "mine") == (
+        "`ablate confirm mine --detect 0.01`: 73 fresh seeds (584 runs)"
+    )
+    assert typed("accept the bound", "mine") == "accept the bound"
+    text = str(code(typed(action, "mine")))
+    assert '<code>ablate confirm mine</code> <code class="option">--detect 0.01</code>' in text
+
+
+def test_a_page_says_near_its_headline_what_helps_and_what_to_run_next(tmp_path):
+    write_experiment(tmp_path, n_seeds=4)
+    experiment = load("split", tmp_path)
+    found = compare_all(experiment)
+    text = next_of_verdicts(experiment, found)
+    helping = [arm for arm in found.arms if (c := found.judged(arm)) and c.kind == "helps"]
+    assert all(arm in text for arm in helping)
+    assert "what to run next: " in text
+    none = replace(found, comparisons={}, increments={})
+    assert next_of_verdicts(experiment, none) == ""
+
+
+def test_a_gain_whose_interval_holds_zero_is_not_resolved(tmp_path):
+    write_experiment(tmp_path, n_seeds=4)
+    found = compare_all(load("split", tmp_path))
+    steps = {key: c for key, c in found.comparisons.items() if key[1] == "step_ms"}
+    open_steps = {key: replace(c, low=-1.0, high=1.0, kind="none") for key, c in steps.items()}
+    apart = {key: replace(c, low=-2.0, high=-1.0, kind="helps") for key, c in steps.items()}
+    cut = {key: replace(c, low=-2.0, high=0.0, kind="helps") for key, c in steps.items()}  # by Holm
+    gain = Decomposition(
+        arm=found.arms[0],
+        learning_s=-1.0,
+        systems_s=-2.0,
+        total_s=-3.0,
+        learning_percent=-10.0,
+        systems_percent=-20.0,
+        total_percent=-30.0,
+        n_baseline=100.0,
+        n_arm=90.0,
+        step_ms_baseline=10.0,
+        step_ms_arm=8.0,
+        note="",
+    )
+    for steps_as, percent in ((open_steps, None), (apart, -20.0), (cut, -20.0)):
+        told = replace(
+            found,
+            comparisons={**found.comparisons, **steps_as},
+            decompositions={gain.arm: gain},
+        )
+        row = ArmRow(arm=gain.arm, outcome=told)
+        assert gain_part(row, part="systems_percent") == percent
+        assert (gain_reason(row) == "systems not resolved") == (
+            percent is None and has_resolved(told, gain.arm, "learning")
+        )
+
+
+def test_a_long_fraction_is_printed_as_in_the_box():
+    ran = recipe(base=[lr(0.00299298379547902)], a=[lr(0.02)])
+    assert config_differences(ran).rows[0][1][0].text == "0.002993"
+    (printed,) = [c.text for c in recipe_box(ran).facts if c.name == "rates"]
+    assert "0.002993" in printed
+    assert written_setting("optim.muon_lr", ["0.00299298379547902"]) == "0.002993"
+
+
+def test_a_processor_s_utilisation_is_not_compared():
+    runs = pd.DataFrame([dict.fromkeys((c.key for c in RUN_COLUMNS), None) | {"mfu": 0.3}])
+    for device, is_there in (("cpu", False), ("cuda", True)):
+        keys = [c.key for c in run_columns(runs.assign(device=device, stale=False), PLAN)]
+        assert ("mfu" in keys) == is_there
