@@ -1,17 +1,30 @@
 """Two trainer scripts against each other, as they are."""
 
+from typing import TYPE_CHECKING, NoReturn
+
 import typer
 
 from harness.cli import app
 from harness.cli.ab_experiment import ab_experiment
+from harness.cli.ab_name import NameTakenError
 from harness.cli.ab_options import AbOptions, check_options
+from harness.cli.ab_pool import with_pool
 from harness.cli.ab_table import AbVerdict, judge_scripts, print_verdict, verdict_mapping
+from harness.cli.ab_until import EXIT, Until, print_decision
 from harness.cli.command import takes
-from harness.cli.foreign import JUDGED, run_foreign, stop_if_stopped, tell_failed
+from harness.cli.foreign import run_foreign, stop_if_stopped, tell_failed
 from harness.cli.table import print_json
+from harness.errors import UserError
 
+if TYPE_CHECKING:
+    from harness.foreign.experiment import ForeignExperiment
+    from harness.run.spec import PlannedRun
+    from harness.runner.executor import Summary
+    from harness.store.store import Store
+
+BLOCKS = 10  # without -n
 HELP = (
-    "Two trainer scripts as they are, interleaved on this node, "
+    "Two trainer scripts or more as they are, interleaved on this node, "
     "judged by the house table and the benchmark's rules."
 )
 
@@ -21,15 +34,9 @@ HELP = (
 def ab(options: AbOptions) -> None:
     """Check, run what is missing, judge, print; exits with 1 where that is no pass."""
     check_options(options)
-    experiment = ab_experiment(options)
-    summary, planned, store = run_foreign(
-        experiment,
-        options.results,
-        max_parallel=options.max_parallel,
-        max_gpu_hours=options.max_gpu_hours,
-        quiet=options.json,
-    )
-    stop_if_stopped(summary, experiment, planned, store)
+    if options.until is not None:
+        judge_until(options)
+    experiment, summary, planned, store = run_blocks(options)
     verdict = judge_scripts(
         experiment, options.results, options.target, no_report=options.no_report
     )
@@ -42,9 +49,63 @@ def ab(options: AbOptions) -> None:
         raise typer.Exit(1)
 
 
+def run_blocks(
+    options: AbOptions,
+) -> "tuple[ForeignExperiment, Summary, list[PlannedRun], Store]":
+    """-n blocks of both scripts, under the next name where another call takes theirs."""
+    try:
+        return _run_blocks(options, ab_experiment(options))
+    except NameTakenError:
+        return run_blocks(options)
+
+
+def _run_blocks(
+    options: AbOptions, experiment: "ForeignExperiment"
+) -> "tuple[ForeignExperiment, Summary, list[PlannedRun], Store]":
+    from harness.foreign.turns import with_blocks
+
+    n = options.n or BLOCKS
+    if options.pool:
+        experiment, _ = with_pool(experiment, options, n=n)
+    experiment = with_blocks(experiment, options.results, n=n, fresh=options.fresh)
+    summary, planned, store = run_foreign(
+        experiment,
+        options.results,
+        max_parallel=options.max_parallel,
+        max_gpu_hours=options.max_gpu_hours,
+        warm=not options.no_warm_up,
+        quiet=options.json,
+        own_name=True,
+    )
+    stop_if_stopped(summary, experiment, planned, store)
+    return experiment, summary, planned, store
+
+
+def judge_until(options: AbOptions) -> NoReturn:
+    """`--until decided`: exits as it ended."""
+    if len(options.new) > 1:
+        raise UserError(f"--until {options.until}: judges one NEW, not {len(options.new)}: name it")
+    until = Until.of(options, ab_experiment(options))
+    try:
+        experiment, summary, planned, store = until.run()
+    except NameTakenError:
+        judge_until(options)
+    verdict = judge_scripts(
+        experiment, options.results, options.target, no_report=options.no_report
+    )
+    tell_failed(summary, planned, store, quiet=options.json)
+    decision = until.decision(experiment, planned)
+    if options.json:
+        print_json({**verdict_mapping(verdict), "decision": decision.to_mapping()})
+    else:
+        print_verdict(verdict)
+        print_decision(decision)
+    raise typer.Exit(EXIT[decision.outcome])
+
+
 def _fails_on(verdict: AbVerdict, fail_on: str | None) -> bool:
     """Whether the loss or the time is judged so; nothing to judge is no pass."""
     if fail_on is None:
         return False
-    verdicts = [c["verdict"] for c in verdict.comparisons if c["metric"] in JUDGED]
+    verdicts = [c["verdict"] for c in verdict.comparisons if c["metric"] in verdict.judged]
     return not verdicts or any(said.startswith(fail_on) for said in verdicts)

@@ -1,43 +1,52 @@
-"""Two trainer scripts as an experiment: the two arms that a command line names."""
+"""Trainer scripts as an experiment: the arms that a command line names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cli.ab_name import with_own_name
 from harness.cli.ab_options import AbOptions
+from harness.cli.ab_sides import Side, names_of
 from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.foreign.experiment import ForeignExperiment
     from harness.run.foreign import TrainerSpec
+    from harness.run.readings import OwnMetric, Readings
 
 MAX_NAME = 100  # characters of an experiment's name
 
 
 def ab_experiment(options: AbOptions) -> "ForeignExperiment":
-    """The experiment that compares two scripts; raises UserError where one is not to be had."""
+    """The experiment that compares the scripts; raises UserError where one is not to be had."""
     from harness.foreign.arm import make_arm
     from harness.foreign.collect import data_fingerprint
     from harness.foreign.experiment import ForeignExperiment
     from harness.run.foreign import TrainerLimits
     from harness.run.plan import Target
 
-    variables = _variables(options.env or [])
-    written = [trainer_of(text, options, variables) for text in (options.old, options.new)]
-    old_name, new_name = arm_names(options.old, options.new)
-    old = make_arm(old_name, written[0], where=f"OLD {options.old}")
-    new = make_arm(new_name, written[1], changes=("new",), baseline=old, where=f"NEW {options.new}")
-    return ForeignExperiment(
-        name=_experiment_name(options, old_name, new_name),
-        question=f"Is {new_name} better than {old_name}?",
+    sides = [Side.of(text) for text in (options.old, *options.new)]
+    names = names_of(sides)
+    of_old = trainer_of(sides[0], options)
+    old = make_arm(names[0], of_old, where=f"OLD {options.old}")
+    arms = [old]
+    for name, side in zip(names[1:], sides[1:], strict=True):
+        change = "new" if len(sides) == 2 else name
+        spec = trainer_of(side, options, old=of_old)
+        arms.append(make_arm(name, spec, changes=(change,), baseline=old, where=f"NEW {side.text}"))
+    own = [] if old.written.readings is None else old.written.readings.metrics
+    e = ForeignExperiment(
+        name=_experiment_name(options, names),
+        question=_question(names),
         design="explicit",
-        arms=(old, new),
+        arms=tuple(arms),
         parents={},
-        seeds=tuple(range(options.n)),
-        target=Target(val_loss=options.target),
-        primary="val_loss",
-        margin=None,
+        seeds=(),  # those that the call plans
+        target=Target(val_loss=options.target) if judges_loss(own) else None,
+        primary=own[0].name if own else "val_loss",
+        margin=options.margin,
         confirm=False,
         fingerprint=data_fingerprint(Path(path) for path in old.trainer.data.values()),
         limits=TrainerLimits(
@@ -47,16 +56,38 @@ def ab_experiment(options: AbOptions) -> "ForeignExperiment":
             output_mib=options.output_limit,
         ),
     )
+    return with_own_name(e, options.results)
 
 
-def trainer_of(text: str, options: AbOptions, variables: Mapping[str, str]) -> "TrainerSpec":
-    """The trainer that OLD or NEW names: a script, or a ref of the repository."""
+def _question(names: Sequence[str]) -> str:
+    """What is asked of the arms, the baseline first."""
+    old, *news = names
+    if len(news) == 1:
+        return f"Is {news[0]} better than {old}?"
+    return f"Which of {', '.join(news)} is better than {old}?"
+
+
+def trainer_of(
+    side: Side, options: AbOptions, *, old: "TrainerSpec | None" = None
+) -> "TrainerSpec":
+    """The trainer that OLD or NEW names: a script, a ref of the repository, or a patch of OLD.
+
+    old: None for OLD itself."""
     from harness.foreign.arm import SCRIPT, default_data, linked
     from harness.foreign.command import COMMAND
     from harness.provenance.interpreters import located
     from harness.run.foreign import TrainerSpec
 
-    here = Path.cwd()
+    if side.patch is not None:
+        if old is None:
+            raise UserError(f"OLD {side.text}: is a patch: name the script that it is for")
+        return replace(
+            old,
+            patches=(*old.patches, side.patch),
+            args=(*old.args, *side.args),
+            env={**old.env, **side.env},
+        )
+    here, text = Path.cwd(), side.place
     path = Path(text)
     file: Path | None = None
     repo: Path | None = None
@@ -81,12 +112,41 @@ def trainer_of(text: str, options: AbOptions, variables: Mapping[str, str]) -> "
         ref=ref,
         script=script,
         command=COMMAND if options.command is None else options.command,
-        env=variables,
+        args=side.args,
+        env={**_variables(options.env or []), **side.env},
         extra=tuple(options.extra or ()),
         data=linked(options.data, here) if options.data else default_data(folder, here),
         gpus=options.gpus_per_run,
         environment=located(environment, here),
+        log=options.log,
+        readings=readings_of(options),
     )
+
+
+def readings_of(options: AbOptions) -> "Readings | None":
+    """What is read of the scripts beside the benchmark's lines, None where nothing is asked."""
+    from harness.foreign.own_metrics import check_readings, read_metric
+    from harness.run.readings import Readings
+
+    higher = options.higher or []
+    metrics = []
+    for text in options.metric or []:
+        metrics.append(read_metric(text, higher=higher, where=f"--metric {text}"))
+    readings = Readings(
+        metrics=tuple(metrics),
+        step_pattern=options.step_pattern,
+        time_pattern=options.time_pattern,
+        stop_step=options.stop_step,
+    )
+    check_readings(readings, higher=higher, where="--metric")
+    if readings == Readings():
+        return None
+    return readings
+
+
+def judges_loss(metrics: "Sequence[OwnMetric]") -> bool:
+    """Whether what decides is the validation loss, which the benchmark's target is about."""
+    return not metrics or metrics[0].name == "val_loss"
 
 
 def _refuse_missing_script(path: Path, text: str, repo: Path) -> None:
@@ -112,28 +172,11 @@ def _variables(texts: list[str]) -> dict[str, str]:
     return variables
 
 
-def _experiment_name(options: AbOptions, old_name: str, new_name: str) -> str:
+def _experiment_name(options: AbOptions, names: Sequence[str]) -> str:
     """The name that was given, else one made of the arms'."""
     if options.experiment:
         return options.experiment
     parts = ["ab"]
-    for name in (old_name, new_name):
+    for name in names:
         parts.append(re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-."))
     return "-".join(parts)[:MAX_NAME]
-
-
-def arm_names(old: str, new: str) -> tuple[str, str]:
-    """Short names that tell two arms apart: the scripts' stems, else the texts as given."""
-    old_stem, new_stem = _stem(old), _stem(new)
-    if old_stem != new_stem:
-        return old_stem, new_stem
-    if old != new:
-        return old, new
-    return old, f"{new} again"
-
-
-def _stem(text: str) -> str:
-    path = Path(text)
-    if path.is_file():
-        return path.stem
-    return text

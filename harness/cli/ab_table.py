@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cli.foreign import JUDGED
 from harness.cli.table import print_table
+from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.foreign.arm import ForeignArm
@@ -19,10 +20,17 @@ AB_SCHEMA = 1
 SHOWN_OF_RULE = ("rule", "n", "mean", "statistic", "p", "threshold", "significant")
 
 
+EDITED = (
+    "{arm} was edited while ab ran: the table is of the script as it was when ab began; "
+    "run the same command again for the script as it is"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RuleRow:
     """What a rule of the benchmark says, or why it cannot be applied."""
 
+    arm: str
     rule: str
     n: int | tuple[int, int] | None = None
     mean: float | tuple[float, float] | None = None
@@ -50,7 +58,8 @@ class AbVerdict:
     experiment: str
     arms: tuple[dict[str, Any], ...]  # means, and sd where there are several runs
     comparisons: tuple[dict[str, Any], ...]  # as `ablate compare --json` prints them
-    rules: tuple[RuleRow, ...]
+    judged: tuple[str, ...]  # metrics that --fail-on looks at, the one that decides first
+    rules: tuple[RuleRow, ...]  # none where no run has a validation loss
     looks: int
     notes: tuple[str, ...]
     hints: tuple[HintRow, ...]
@@ -62,37 +71,60 @@ def judge_scripts(
 ) -> AbVerdict:
     """The house table of an experiment's results; writes its page unless told not to.
 
-    target: the benchmark's loss, in nats."""
+    A script that was edited meanwhile is judged as it ran. target: the benchmark's loss, in nats.
+    """
     from harness.cli.compare import row
     from harness.cli.lookup import compared, load_for_report
     from harness.cli.report import write_page
+    from harness.foreign.arm import edited_since
     from reports.analysis.samples import usable
 
+    _check_own_plan(e, results)
+    edited = edited_since(e.arms)
     page = None
     if not no_report:
-        page = str(write_page([e.name], results))
-    loaded = load_for_report(e.name, results, look="ab" if no_report else "")
+        page = str(write_page([e.name], results, accept_stale=bool(edited)))
+    look = "ab" if no_report else ""
+    loaded = load_for_report(e.name, results, accept_stale=bool(edited), look=look)
     outcome = compared(loaded)
     return AbVerdict(
         experiment=e.name,
-        arms=tuple(_arm_row(outcome, arm.name) for arm in e.arms),
+        arms=tuple(_arm_row(outcome, arm.name, edited) for arm in e.arms),
         comparisons=tuple(row(comparison) for comparison in outcome.comparisons.values()),
+        judged=(*outcome.own, *JUDGED),
         rules=rules_of(outcome, usable(loaded).runs, e.arms, target),
         looks=outcome.looks,
-        notes=tuple(outcome.notes),
+        notes=(*(EDITED.format(arm=name) for name in edited), *outcome.notes),
         hints=_hint_rows(e.arms),
         report=page,
     )
 
 
-def _arm_row(outcome: "Comparisons", arm: str) -> dict[str, Any]:
+def _check_own_plan(e: "ForeignExperiment", results: Path) -> None:
+    """Raises UserError where the plan is no longer that of this experiment's runs."""
+    from harness.foreign.plan import plan_foreign
+    from harness.store.plans import read_plan
+
+    plan = read_plan(results, e.name)
+    planned = {run.run_id for run in plan.runs} if plan else set()
+    if not planned.issuperset(run.spec.run_id for run in plan_foreign(e)):
+        raise UserError(
+            f"experiment '{e.name}': another call planned other runs meanwhile: its own are kept, "
+            "run the same command again"
+        )
+
+
+def _arm_row(outcome: "Comparisons", arm: str, edited: "Sequence[str]") -> dict[str, Any]:
     """What the runs of an arm came to."""
-    from reports.analysis.arm_columns import ARM_COLUMNS
     from reports.analysis.arm_values import ArmRow
+    from reports.analysis.own_columns import arm_columns_of
     from reports.inputs.columns import json_row
 
-    shown = [column for column in ARM_COLUMNS if column.in_terminal]
-    return json_row(shown, ArmRow(arm=arm, outcome=outcome))
+    shown = [column for column in arm_columns_of(outcome) if column.in_terminal]
+    row = json_row(shown, ArmRow(arm=arm, outcome=outcome))
+    if edited:
+        row["edited"] = arm in edited
+    return row
 
 
 def _hint_rows(arms: "Sequence[ForeignArm]") -> tuple[HintRow, ...]:
@@ -117,27 +149,31 @@ class _MeasuredArm:
 def rules_of(
     outcome: "Comparisons", runs: Any, arms: "Sequence[ForeignArm]", target: float
 ) -> tuple[RuleRow, ...]:
-    """The benchmark's rules on the new arm, and new against old.
+    """The benchmark's rules on each new arm, and on it against the old one.
 
     runs: the tidy table of runs; target: the benchmark's loss, in nats."""
-    old, new = (_measured(arm.name, outcome, runs) for arm in arms[:2])
-    rows = []
-    for rule, apply in BENCHMARK_RULES.items():
-        try:
-            rows.append(_rule_row(apply(old, new, target)))
-        except ValueError as error:
-            rows.append(RuleRow(rule=rule, why_not=str(error)))
+    old, *news = (_measured(arm.name, outcome, runs) for arm in arms)
+    rows: list[RuleRow] = []
+    if not any(arm.losses for arm in (old, *news)):
+        return ()
+    for arm, new in zip(arms[1:], news, strict=True):
+        for rule, apply in BENCHMARK_RULES.items():
+            try:
+                rows.append(_rule_row(arm.name, apply(old, new, target)))
+            except ValueError as error:
+                rows.append(RuleRow(arm=arm.name, rule=rule, why_not=str(error)))
     return tuple(rows)
 
 
 def _measured(arm: str, outcome: "Comparisons", runs: Any) -> _MeasuredArm:
     is_finished = (runs["arm"] == arm) & (runs["status"] == "finished")
-    losses = [float(loss) for loss in runs.loc[is_finished, "val_loss"]]
+    losses = [float(loss) for loss in runs.loc[is_finished, "val_loss"].dropna()]
     return _MeasuredArm(losses=losses, steps=outcome.cells[arm].mean.get("steps"))
 
 
-def _rule_row(result: "RuleResult") -> RuleRow:
+def _rule_row(arm: str, result: "RuleResult") -> RuleRow:
     return RuleRow(
+        arm=arm,
         rule=result.rule,
         n=result.n,
         mean=result.mean,
@@ -191,16 +227,20 @@ def print_verdict(verdict: AbVerdict) -> None:
     from reports.analysis.comparison_columns import COMPARISON_COLUMNS
     from reports.inputs.columns import terminal_names
 
-    print_table(verdict.arms)
-    old, new = verdict.arms[:2]
-    print(f"\n{new['arm']} minus {old['arm']}:")
-    shown = [c for c in verdict.comparisons if c["metric"] in (*JUDGED, "step_ms")]
+    known = [name for name in verdict.arms[0] if any(arm[name] is not None for arm in verdict.arms)]
+    print_table(verdict.arms, known)
+    old, *news = verdict.arms
+    shown = [c for c in verdict.comparisons if c["metric"] in (*verdict.judged, "step_ms")]
     of_two = [name for name in terminal_names(COMPARISON_COLUMNS) if name != "arm"]
-    print_table(shown, of_two)
+    for new in news:
+        print(f"\n{new['arm']} minus {old['arm']}:")
+        print_table([c for c in shown if c["arm"] == new["arm"]], of_two)
     for note in verdict.notes:
         print(note)
-    print("\nthe benchmark's rules:")
-    print_table([asdict(rule) for rule in verdict.rules], SHOWN_OF_RULE)
+    if verdict.rules:
+        print("\nthe benchmark's rules:")
+        columns = SHOWN_OF_RULE if len(news) == 1 else ("arm", *SHOWN_OF_RULE)
+        print_table([asdict(rule) for rule in verdict.rules], columns)
     for rule in verdict.rules:
         if rule.why_not:
             print(rule.why_not)

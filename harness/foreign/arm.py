@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.experiment.designs import Changes
+from harness.foreign.clock_compare import compare_clocks
 from harness.foreign.clock_hints import audit
 from harness.foreign.collect import Tree, collect
 from harness.foreign.command import ForeignTrainer, check_start
@@ -56,6 +57,19 @@ def code_of(spec: TrainerSpec, *, where: str) -> Code:
     return code
 
 
+def edited_since(arms: Sequence[ForeignArm]) -> tuple[str, ...]:
+    """The arms whose code is another one now than when it was read, or gone."""
+    names = []
+    for arm in arms:
+        try:
+            now = code_of(arm.written, where=arm.name).source.digest
+        except UserError:
+            now = ""
+        if now != arm.code.source.digest:
+            names.append(arm.name)
+    return tuple(names)
+
+
 def refuse_secrets_in(code: Code, *, where: str) -> None:
     """Raises UserError where the code, which results keep, holds a secret."""
     for name, content in code.files.items():
@@ -100,7 +114,9 @@ def make_arm(
     check_start(trainer, code, where=where)
     refuse_secrets(spec, where=where)
     fields: Content = {}
+    hints = audit(code)
     if baseline is not None:
+        hints += compare_clocks(baseline.code, code)
         base = _identity(baseline.written, baseline.trainer, baseline.code)
         for key, value in _identity(spec, trainer, code).items():
             if value != base[key]:
@@ -113,7 +129,7 @@ def make_arm(
         code=code,
         environment_digest=interpreters.lock_of(spec.environment).digest,
         fields=fields,
-        hints=audit(code),
+        hints=hints,
     )
 
 

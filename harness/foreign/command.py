@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Self
 
 from harness.errors import UserError
+from harness.foreign.own_logs import check_pattern
 from harness.node.slots import Slot
 from harness.provenance import interpreters
 from harness.provenance.code import Code
 from harness.provenance.interpreters import check_braces, fill
 from harness.run.document import Content, Document
 from harness.run.foreign import TrainerSpec
+from harness.run.readings import Readings
 from harness.run.spec import RunSpec
 from harness.runner.process import TORCHRUN_VARIABLES
 
@@ -39,6 +41,8 @@ class ForeignTrainer:
     gpus: int
     # {python: PATH} or {container: COMMAND}; empty: this environment
     environment: Mapping[str, str]
+    log: str | None = None  # pattern of the log files that it writes itself
+    readings: Readings | None = None  # None: the benchmark's lines alone
 
     @classmethod
     def of(cls, spec: TrainerSpec) -> Self:
@@ -52,18 +56,28 @@ class ForeignTrainer:
             data=spec.data,
             gpus=spec.gpus,
             environment=spec.environment,
+            log=spec.log,
+            readings=spec.readings,
         )
 
     @classmethod
     def of_run(cls, spec: RunSpec) -> Self:
         """What a run was asked for."""
         content: Document = spec.config["trainer"]
-        args, patches = tuple(content["args"]), tuple(content["patches"])
-        return cls(**{**content, "args": args, "patches": patches})
+        given = {**content, "args": tuple(content["args"]), "patches": tuple(content["patches"])}
+        if "readings" in given:
+            given["readings"] = Readings.from_mapping(given["readings"])
+        return cls(**given)
 
     def to_mapping(self) -> Content:
         """As a run's configuration holds it."""
-        return {**asdict(self), "args": list(self.args), "patches": list(self.patches)}
+        content = {**asdict(self), "args": list(self.args), "patches": list(self.patches)}
+        if self.log is None:
+            del content["log"]  # runs keep their names
+        del content["readings"]
+        if self.readings is not None:
+            content["readings"] = self.readings.to_mapping()
+        return content
 
     @property
     def container(self) -> str:
@@ -140,6 +154,8 @@ def check_start(trainer: ForeignTrainer, code: Code, *, where: str) -> None:
         if "container" not in trainer.environment:
             _check_program(program, trainer, code, where)
     _check_torch(program, trainer, code, where)
+    if trainer.log is not None:
+        check_pattern(trainer.log, f"{where}: log")
 
 
 def _check_placeholders(trainer: ForeignTrainer, where: str) -> None:

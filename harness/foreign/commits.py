@@ -1,6 +1,7 @@
 """A foreign trainer's code as git knows it: at a commit, and with patches applied."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from harness.foreign.collect import Tree, files_under
 from harness.provenance.code import Code
 from harness.provenance.git import git, run_git
 
+HEAD = re.compile(r"^(--- ([^\t\n]+)[^\n]*\n\+\+\+ ([^\t\n]+)[^\n]*\n@@)", re.MULTILINE)
 STRIPS = (1, 0, 2, 3, 4, 5)  # leading folders of the paths in a patch, tried in this order
 
 
@@ -66,8 +68,35 @@ def _patched_in(folder: Path, code: Code, patch: Path) -> tuple[dict[str, bytes]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     reason = _apply(patch.resolve(), folder)
+    if reason is not None:
+        named = _named_after(patch.read_text(encoding="utf-8", errors="surrogateescape"), code)
+        if named is not None:
+            with tempfile.TemporaryDirectory(prefix="ablate-named-") as beside:
+                again = Path(beside) / patch.name
+                again.write_text(named, encoding="utf-8", errors="surrogateescape")
+                reason = _apply(again, folder) and reason
     files = {str(path.relative_to(folder)): path.read_bytes() for path in files_under(folder)}
     return files, reason
+
+
+def _named_after(text: str, code: Code) -> str | None:
+    """The patch of two files of other names, as `diff -u old.py new.py` has them, with the code's.
+
+    A head's file is the one of its first name, else of its second; of a patch of one file, the
+    script. None for a patch by git, and where a head fits no file."""
+    heads = HEAD.findall(text)
+    if not heads or "diff --git " in text:
+        return None
+    by_name = {Path(name).name: name for name in code.files}
+    named = text
+    for head, old, new in heads:
+        found = by_name.get(Path(old).name) or by_name.get(Path(new).name)
+        if found is None and len(heads) == 1:
+            found = code.script
+        if found is None:
+            return None
+        named = named.replace(head, f"--- a/{found}\n+++ b/{found}\n@@", 1)
+    return named
 
 
 def _apply(patch: Path, folder: Path) -> str | None:

@@ -20,10 +20,13 @@ from harness.experiment.parents import read_parents
 from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_arm
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.command import COMMAND
+from harness.foreign.own_metrics import check_readings, read_metric
 from harness.provenance import interpreters
 from harness.run.document import Fields
 from harness.run.foreign import TrainerLimits, TrainerSpec
-from harness.run.plan import Target
+from harness.run.plan import SeedsRule, Target
+from harness.run.readings import Readings
+from harness.run.stream import StreamPlace
 
 FOREIGN_KEYS = (
     "name",
@@ -55,6 +58,7 @@ CHANGE_KEYS = {
     "env": (dict, "a mapping of environment variables"),
     "patch": ((str, list), "the path of a patch, or a list of them"),
     "environment": (dict, "{python: PATH} or {container: COMMAND}"),
+    "log": (str, "a pattern of files, as in logs/*.txt"),
 }
 ADDED = ("args", "env", "patch")  # those of several changes add up; the rest replaces
 TRAINER_KEYS = CHANGE_KEYS | {
@@ -67,6 +71,11 @@ TRAINER_KEYS = CHANGE_KEYS | {
     "silence_limit": ((int, float), "seconds"),
     "retries": (int, "a number"),
     "output_limit": ((int, float), "MiB"),
+    "metrics": ((str, list), "a metric, or a list of them: 'val_bpb: ([0-9.]+)'"),
+    "higher": ((str, list), "the name of a metric of which higher is better, or a list of them"),
+    "step_pattern": (str, "a regular expression: 'iter ([0-9]+)'"),
+    "time_pattern": (str, "a regular expression: 'clock=(\\S+)'"),
+    "stop_step": (int, "a step"),
 }
 
 
@@ -89,6 +98,10 @@ class ForeignExperiment:
     confirm: bool
     fingerprint: str  # of the data that is linked
     limits: TrainerLimits
+    seeds_rule: SeedsRule | None = None  # blocks are added until it stops
+    stream: StreamPlace | None = None
+    borrowed: tuple[int, ...] = ()  # numbers of the baseline's runs that others made; then it
+    # runs in the first blocks alone
     started: str | None = None  # the command that made it, where the results folder knows it
 
     @property
@@ -127,6 +140,7 @@ class _Reader:
         self.changes: dict[str, Section] = {}
         for name, change in changes.items():
             self.changes[str(name)] = self._section(change, CHANGE_KEYS, "changes", str(name))
+        self.readings = self._readings()
 
     def _section(self, given: Any, keys: Mapping[str, tuple[Any, str]], *place: str) -> Section:
         """A mapping of the file, its keys and their types checked; place: its keys in the file."""
@@ -169,14 +183,33 @@ class _Reader:
             parents=read_parents(file, design, [arm.name for arm in arms]),
             seeds=seeds,
             target=read_target(file),
-            primary=file.choice(
-                "primary", PRIMARY, "val_loss", "primary '{value}' is not one of {choices}"
-            ),
+            primary=self._primary(),
             margin=read_margin(file),
             confirm=confirm,
             fingerprint=data_fingerprint(Path(d) for d in arms[0].trainer.data.values()),
             limits=self._limits(),
         )
+
+    def _primary(self) -> str:
+        """The metric that decides: the one that is named, else the first of the scripts' own."""
+        own = [] if self.readings is None else [m.name for m in self.readings.metrics]
+        choices = tuple(dict.fromkeys((*own, *PRIMARY)))
+        message = "primary '{value}' is not one of {choices}"
+        return self.file.choice("primary", choices, choices[0], message)
+
+    def _readings(self) -> Readings | None:
+        """What is read of the scripts beside the benchmark's lines."""
+        where = self.file.where("trainer")
+        higher = _listed(self.trainer.get("higher"))
+        texts = _listed(self.trainer.get("metrics"))
+        readings = Readings(
+            metrics=tuple(read_metric(text, higher=higher, where=where) for text in texts),
+            step_pattern=self.trainer.get("step_pattern"),
+            time_pattern=self.trainer.get("time_pattern"),
+            stop_step=self.trainer.get("stop_step"),
+        )
+        check_readings(readings, higher=higher, where=where)
+        return None if readings == Readings() else readings
 
     def _limits(self) -> TrainerLimits:
         given = {}
@@ -266,6 +299,8 @@ class _Reader:
             data=self._data(given, file, repo),
             gpus=given.get("gpus", 1),
             environment=interpreters.located(given.get("environment", {}), self.folder),
+            log=given.get("log"),
+            readings=self.readings,
         )
 
     def _place(self, given: Section) -> tuple[Path | None, Path | None]:

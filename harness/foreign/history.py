@@ -5,15 +5,16 @@ Only figures are taken: numbers, dates, names of folders, the ids of runs and ve
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
 from harness.foreign.history_pages import printed_rows
+from harness.foreign.history_rows import HistoryRecord, HistoryRun, PrintedRow
 from harness.foreign.imports import import_logs
 from harness.foreign.log_arms import BASELINE, LogPlace
+from harness.run.document import Document
 from harness.run.plan import Plan
 from harness.run.read import read_json
 from harness.store.store import Store
@@ -52,9 +53,23 @@ class TableRow:
 class HistoryRows:
     """The tables of figures of a checkout, every track's."""
 
-    runs: list[dict[str, Any]] = field(default_factory=list)
-    records: list[dict[str, Any]] = field(default_factory=list)
-    printed: list[dict[str, Any]] = field(default_factory=list)  # losses on records' own pages
+    runs: list[HistoryRun] = field(default_factory=list)
+    records: list[HistoryRecord] = field(default_factory=list)
+    printed: list[PrintedRow] = field(default_factory=list)  # losses on records' own pages
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRun:
+    """A run of an imported log."""
+
+    arm: str
+    result: Document  # result.json
+    environment: Document  # environment.json
+
+    @property
+    def n_gpus(self) -> int:
+        """0 where unknown."""
+        return len(self.environment["gpus"] or ())
 
 
 def rows_of_history(checkout: Path, scratch: Path) -> HistoryRows:
@@ -69,22 +84,22 @@ def rows_of_history(checkout: Path, scratch: Path) -> HistoryRows:
         store = Store.create(scratch / track)
         imported = import_logs([logs], store=store, experiment=track)
         assert imported.plan is not None
-        results = _results(scratch / track, imported.plan)
+        runs = _imported_runs(scratch / track, imported.plan)
         aliases = {**imported.copies, **imported.twins}
-        of_log = _arms_of_logs(results, aliases)
+        of_log = _arms_of_logs(runs, aliases)
         rows = list(table_rows(table.read_text(encoding="utf-8"), track))
-        read.records.extend(_records(track, rows, of_log, results))
-        runs = _runs(track, results)
-        read.runs.extend(runs)
-        read.printed.extend(printed_rows(logs, runs))
+        read.records.extend(_records(track, rows, of_log, runs))
+        run_rows = _run_rows(track, runs)
+        read.runs.extend(run_rows)
+        read.printed.extend(printed_rows(logs, run_rows))
     return read
 
 
-def runs_as_figures(track: str, root: Path, plan: Plan) -> list[dict[str, Any]]:
+def runs_as_figures(track: str, root: Path, plan: Plan) -> list[HistoryRun]:
     """The finished runs of imported logs, a row a run.
 
     track: what they are called. root: the results folder."""
-    return _runs(track, _results(root, plan))
+    return _run_rows(track, _imported_runs(root, plan))
 
 
 def table_rows(text: str, track: str) -> Iterator[TableRow]:
@@ -133,23 +148,21 @@ def _published(cell: str, track: str) -> float | None:
     return round(float(duration[1]) * SECONDS[duration[2]], 2)
 
 
-def _results(root: Path, plan: Plan) -> dict[str, dict[str, Any]]:
-    """run_id -> its result, environment and arm."""
-    results = {}
+def _imported_runs(root: Path, plan: Plan) -> list[ImportedRun]:
+    runs = {}
     for run in plan.runs:
         folder = root / "runs" / run.run_id
-        result = read_json(folder / "result.json")
-        result["environment"] = read_json(folder / "environment.json")
-        result["arm"] = run.arm
-        results[run.run_id] = result
-    return results
+        runs[run.run_id] = ImportedRun(
+            arm=run.arm,
+            result=read_json(folder / "result.json"),
+            environment=read_json(folder / "environment.json"),
+        )
+    return list(runs.values())
 
 
-def _arms_of_logs(
-    results: Mapping[str, Mapping[str, Any]], aliases: Mapping[str, str]
-) -> dict[str, str]:
+def _arms_of_logs(runs: Iterable[ImportedRun], aliases: Mapping[str, str]) -> dict[str, str]:
     """The path of a log -> its arm, of copies too."""
-    arms = {result["log"]: result["arm"] for result in results.values()}
+    arms: dict[str, str] = {run.result["log"]: run.arm for run in runs}
     for copy, first in aliases.items():
         if first in arms:
             arms[copy] = arms[first]
@@ -160,26 +173,26 @@ def _records(
     track: str,
     rows: Sequence[TableRow],
     of_log: Mapping[str, str],
-    results: Mapping[str, Mapping[str, Any]],
-) -> list[dict[str, Any]]:
+    runs: Sequence[ImportedRun],
+) -> list[HistoryRecord]:
     """Every record with its arm, and its parent: a baseline beside it, else the record before."""
-    sizes = Counter(result["arm"] for result in results.values())
+    sizes = Counter(run.arm for run in runs)
     made = []
     before = ""
     for row in rows:
         arm = _arm_of(row.log, of_log, sizes)
-        beside = _baseline_beside(arm, of_log, sizes, results)
+        beside = _baseline_beside(arm, of_log, sizes, runs)
         parent = beside or before
         made.append(
-            {
-                "track": track,
-                "record": row.record,
-                "date": row.date,
-                "published": "" if row.published is None else f"{row.published:g}",
-                "arm": arm,
-                "parent": parent,
-                "beside": "yes" if beside else "",
-            }
+            HistoryRecord(
+                track=track,
+                record=row.record,
+                date=row.date,
+                published="" if row.published is None else f"{row.published:g}",
+                arm=arm,
+                parent=parent,
+                beside="yes" if beside else "",
+            )
         )
         before = arm
     return made
@@ -203,13 +216,13 @@ def _baseline_beside(
     arm: str,
     of_log: Mapping[str, str],
     sizes: Mapping[str, int],
-    results: Mapping[str, Mapping[str, Any]],
+    runs: Iterable[ImportedRun],
 ) -> str:
     """The baseline of a record's own folder, of as many GPUs; '' where there is none."""
     folder = arm.partition("/")[0].partition(" (")[0]
     n_gpus: dict[str, int] = defaultdict(int)
-    for result in results.values():
-        n_gpus[result["arm"]] = len(result["environment"]["gpus"] or ())
+    for run in runs:
+        n_gpus[run.arm] = run.n_gpus
     beside = []
     for name in dict.fromkeys(of_log.values()):
         inner = name.removeprefix(folder)
@@ -220,38 +233,37 @@ def _baseline_beside(
     return max(beside, key=sizes.__getitem__, default="") if arm else ""
 
 
-def _runs(track: str, results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    rows = []
-    for result in results.values():
-        if result["status"] != "finished":
-            continue
-        environment = result["environment"]
-        gpus = environment["gpus"] or [{}]
-        rows.append(
-            {
-                "track": track,
-                "arm": result["arm"],
-                "date": _folder_date(result["arm"]),
-                "run": Path(result["log"]).stem[:SHORT_ID],
-                "steps": result["budget"],
-                "val_loss": result["val_loss"],
-                "train_time_s": result["train_time_s"] or "",
-                "step_ms": _step_ms(result),
-                "peak_mib": result["peak_allocated_mib"] or "",
-                "gpu": gpus[0].get("name", ""),
-                "n_gpus": len(environment["gpus"] or ()) or "",
-                "driver": gpus[0].get("driver_version") or "",
-                "cuda": environment.get("cuda", ""),
-                "torch": environment.get("torch", ""),
-                "program": result["program"] or "",
-                "recipe": result.get("recipe") or "",
-            }
-        )
-    rows.sort(key=lambda row: (row["arm"], row["run"], str(row["val_loss"])))
+def _run_rows(track: str, runs: Iterable[ImportedRun]) -> list[HistoryRun]:
+    """The finished runs, by arm, name and loss."""
+    rows = [_run_row(track, run) for run in runs if run.result["status"] == "finished"]
+    rows.sort(key=lambda row: (row.arm, row.run, str(row.val_loss)))
     return rows
 
 
-def _step_ms(result: Mapping[str, Any]) -> float | str:
+def _run_row(track: str, run: ImportedRun) -> HistoryRun:
+    result, environment = run.result, run.environment
+    first_gpu = (environment["gpus"] or [{}])[0]
+    return HistoryRun(
+        track=track,
+        arm=run.arm,
+        date=_folder_date(run.arm),
+        run=Path(result["log"]).stem[:SHORT_ID],
+        steps=result["budget"],
+        val_loss=result["val_loss"],
+        train_time_s=result["train_time_s"] or "",
+        step_ms=_step_ms(result),
+        peak_mib=result["peak_allocated_mib"] or "",
+        gpu=first_gpu.get("name", ""),
+        n_gpus=run.n_gpus or "",
+        driver=first_gpu.get("driver_version") or "",
+        cuda=environment.get("cuda", ""),
+        torch=environment.get("torch", ""),
+        program=result["program"] or "",
+        recipe=result.get("recipe") or "",
+    )
+
+
+def _step_ms(result: Document) -> float | str:
     """Milliseconds a step, from the whole time: what a log averages leaves out its first steps."""
     if not result["train_time_s"]:
         return ""

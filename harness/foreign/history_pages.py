@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
+from harness.foreign.history_rows import HistoryRun, PrintedRow
 from harness.foreign.printed import printed_losses
 
 TARGET = 3.28  # of the short track, and of the optimization track
@@ -13,7 +13,7 @@ MOST = 0.5  # of a list's losses that an arm's logs have, for the list to be of 
 PRINTED_DIGITS = 4
 
 
-def printed_rows(logs: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def printed_rows(logs: Path, runs: Sequence[HistoryRun]) -> list[PrintedRow]:
     """A row for each list of losses that a page prints, with the arm whose logs hold them.
 
     logs: a track's folder of records. runs: its rows of runs. The arm of a list that no logs hold
@@ -21,8 +21,8 @@ def printed_rows(logs: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str
     of_arm: dict[str, Counter[float]] = defaultdict(Counter)
     track = ""
     for run in runs:
-        track = run["track"]
-        of_arm[run["arm"]][round(float(run["val_loss"]), PRINTED_DIGITS)] += 1
+        track = run.track
+        of_arm[run.arm][round(float(run.val_loss), PRINTED_DIGITS)] += 1
     rows = []
     for folder in sorted(path for path in logs.iterdir() if path.is_dir()):
         arms = {}
@@ -31,11 +31,13 @@ def printed_rows(logs: Path, runs: Sequence[Mapping[str, Any]]) -> list[dict[str
                 arms[arm] = losses
         lists = {tuple(values) for _, values in printed_losses(folder, TARGET)}
         for values in sorted(lists):
-            rows.append({"track": track, "folder": folder.name, **_of_list(values, arms)})
+            rows.append(_printed_row(track, folder.name, values, arms))
     return rows
 
 
-def _of_list(values: Sequence[float], arms: Mapping[str, Counter[float]]) -> dict[str, Any]:
+def _printed_row(
+    track: str, folder: str, values: Sequence[float], arms: Mapping[str, Counter[float]]
+) -> PrintedRow:
     """A list in figures, with the arm that has most of its losses."""
     wanted = Counter(round(value, PRINTED_DIGITS) for value in values)
     arm, n_found = "", 0
@@ -43,10 +45,12 @@ def _of_list(values: Sequence[float], arms: Mapping[str, Counter[float]]) -> dic
         n_common = (wanted & losses).total()
         if n_common > max(n_found, MOST * len(values)):
             arm, n_found = name, n_common
-    return {
-        "arm": arm,
-        "n": len(values),
-        "n_in_logs": n_found,
-        "mean": round(fmean(values), PRINTED_DIGITS + 2),
-        "sd": round(stdev(values), PRINTED_DIGITS + 2),
-    }
+    return PrintedRow(
+        track=track,
+        folder=folder,
+        arm=arm,
+        n=len(values),
+        n_in_logs=n_found,
+        mean=round(fmean(values), PRINTED_DIGITS + 2),
+        sd=round(stdev(values), PRINTED_DIGITS + 2),
+    )

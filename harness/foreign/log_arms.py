@@ -50,7 +50,7 @@ class LogPlace:
         return CANDIDATE
 
     @property
-    def telling(self) -> tuple[str, ...]:
+    def informative_folders(self) -> tuple[str, ...]:
         """The folders that tell programs apart, without those of single runs."""
         return tuple(part for part in self.inner if not PLAIN_FOLDER.fullmatch(part))
 
@@ -97,17 +97,17 @@ def name_arms(logs: Sequence[tuple[LogPlace, Program]], by: ArmBy) -> list[str]:
 
 def _group(place: LogPlace) -> tuple[str, tuple[str, ...], str]:
     """Logs that the names of folders and files do not tell apart."""
-    return place.folder, place.telling, place.role
+    return place.folder, place.informative_folders, place.role
 
 
 def _name_in_folder(
     place: LogPlace, groups: Mapping[tuple[str, tuple[str, ...], str], object]
 ) -> str:
     """A name among several of the folder: by the folders in it, by the role where they are none."""
-    parts = [place.folder, *place.telling]
+    parts = [place.folder, *place.informative_folders]
     other_role = CANDIDATE if place.role == BASELINE else BASELINE
-    has_both = (place.folder, place.telling, other_role) in groups
-    if not place.telling or has_both:
+    has_both = (place.folder, place.informative_folders, other_role) in groups
+    if not place.informative_folders or has_both:
         parts.append(place.role)
     return "/".join(parts)
 

@@ -61,10 +61,10 @@ LINE_FORMATS = (
     ),
 )
 POINT_STARTS = tuple(era.start for era in LINE_FORMATS)
-# a time whose unit is missing, or no number that was printed whole
-CUT_TIME = re.compile(
-    rb"step:\d{1,9}/\d{1,9} (?:.{0,200} )?(?P<word>train_time|step_avg):(?P<text>\S{0,40})(?:\s|$)"
-)
+MEASUREMENT = re.compile(rb"step:\d{1,9}/\d{1,9} ")
+TIME = re.compile(rb"\s(?P<word>train_time|step_avg):(?P<text>\S{0,40})(?=\s|$)")
+UNIT = re.compile(rb"[a-zA-Z\xb5\xc2\xce\xbc]+$")
+NO_NUMBER = (b"nan", b"inf")
 UNITS_MS = {b"ms": 1.0, b"s": 1000.0}
 FACT_STARTS = (b"Running", b"peak", b"|", b"Using seed", b"seed", b"Seed", b"SEED")
 MEMORY = {
@@ -107,11 +107,19 @@ def read_point(line: bytes) -> LogPoint | None:
         match = era.pattern.match(line)
         if match is not None:
             return _point(match.groupdict(), era.kinds)
-    cut = CUT_TIME.match(line)
-    if cut is not None and not cut["text"].endswith(b"s"):
-        word = cut["word"].decode()
-        raise LogError(f"the {word} {_shown(cut['text'])} has no unit: its line is cut")
+    if MEASUREMENT.match(line):
+        for time in TIME.finditer(line):
+            _check_unit(time["word"].decode(), time["text"])
     return None
+
+
+def _check_unit(word: str, text: bytes) -> None:
+    """Raises LogError for a time that is not in ms or s: it is never dropped."""
+    unit = UNIT.search(text)
+    if unit is None or unit[0] in NO_NUMBER:
+        raise LogError(f"the {word} {_shown(text)} has no unit: its line is cut")
+    if unit[0].lower().removeprefix(b"nan").removeprefix(b"inf") not in UNITS_MS:
+        raise LogError(f"the {word} {_shown(text)} has a unit that is not understood: ms or s")
 
 
 class Shape(NamedTuple):
@@ -154,18 +162,29 @@ def _point(groups: Mapping[str, bytes | None], kinds: Mapping[bytes, PointKind])
     value = math.nan
     if word is not None and loss is not None:
         kind = kinds[word]
-        value = _loss(loss)
+        value = loss_of(loss)
     return LogPoint(
         kind=kind,
         step=int(groups["step"]),
-        total=None if total is None else int(total),
+        total=int(total or 0) or None,  # step:50/0: a script that does not tell its length
         loss=value,
         train_time_s=None if time_ms is None else time_ms / 1000,
         step_ms=step_ms,
     )
 
 
-def _loss(text: bytes) -> float:
+def number_of(text: str, what: str) -> float:
+    """A number as a script printed it; raises LogError for what is none, or too far."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise LogError(f"the {what} {text[:MAX_SHOWN]!r} is not a number") from None
+    _check_far(value, f"the {what} {text[:MAX_SHOWN]!r}")
+    return value
+
+
+def loss_of(text: bytes) -> float:
+    """A loss as a script printed it; raises LogError for what is none."""
     try:
         value = float(text)
     except ValueError:
@@ -195,7 +214,7 @@ def _milliseconds(text: bytes | None, unit: bytes | None) -> float | None:
 
 def _check_far(value: float, words: str) -> None:
     """Raises LogError for a number that no result can hold."""
-    if math.isfinite(value) and value > FARTHEST:
+    if math.isfinite(value) and abs(value) > FARTHEST:
         raise LogError(f"{words} is impossible: it is beyond {FARTHEST:g}")
 
 

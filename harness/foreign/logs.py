@@ -9,6 +9,7 @@ import hashlib
 import math
 from array import array
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from harness.config.run import EXPLODED, UNTIMED_STEPS
@@ -25,6 +26,7 @@ from harness.foreign.log_lines import (
 )
 from harness.run.digests import canonical
 from harness.run.measured import Measured
+from harness.run.metrics import OwnValue
 
 MAX_LOG_POINTS = 5_000_000
 DIGEST_DIGITS = 16  # of a digest
@@ -34,8 +36,11 @@ TEXT_MARKS = (b'"""', b"'''")  # open and close a text of several lines
 class Reading:
     """A log as far as it was read, line by line; its numbers lie in arrays of 8 bytes each."""
 
+    stopped_at: int | None = None  # the step at which it was to be ended, once it is read there
+
     def __init__(self) -> None:
         self.dropped = 0  # points that turned out to stand in the head
+        self.new: list[OwnValue] = []  # readings of metrics of its own, since they were last taken
         self._begin()
 
     def _begin(self) -> None:
@@ -49,6 +54,7 @@ class Reading:
         self.exploded: int | None = None  # the first step whose loss was not finite, or exploded
         self.facts = LogFacts()
         self.problem: str | None = None  # the first
+        self.values: dict[str, float] = {}  # metric of its own -> its last reading
         self._barrier = False  # a line of ==== since the last point
 
     @property
@@ -218,6 +224,9 @@ class Reading:
             losses = f'"val_loss": {_json_number(loss)}'
             times = f'"train_time_s": {_json_number(time_s)}'
             yield f'{{"kind": "val", "step": {step}, {losses}, {times}}}\n'
+
+    def read_rest(self, copy: Path) -> None:
+        """What is known of a run once its script has ended: of these formats, nothing more."""
 
     def digest(self) -> str:
         """16 hex digits of what was measured: copies of a log have the same.

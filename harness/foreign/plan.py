@@ -20,6 +20,7 @@ from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun
 from harness.run.spec import PlannedRun, RunSpec
 from harness.store.store import Store
 
+FRESH = 2  # runs of a baseline beside borrowed ones
 UNKNOWN_CORPUS = PlanCorpus(name="the script's own", fingerprint="not recorded")
 SELF_REPORTED = "self-reported: the script's own clock"
 
@@ -51,13 +52,16 @@ def spec_of(e: ForeignExperiment, arm: ForeignArm) -> RunSpec:
 def plan_foreign(e: ForeignExperiment) -> list[PlannedRun]:
     """All runs, block by block: every arm once in each, in random order.
 
-    Arms that differ in code alone get other numbers."""
+    Arms that differ in code alone get other numbers. A baseline of which runs are borrowed is in
+    the first blocks alone."""
     specs = [spec_of(e, arm) for arm in e.arms]
     twins = _twins_before(specs)
     runs = []
     for block, seed in enumerate(e.seeds):
         for place, i in enumerate(order_in_block(e.name, seed, len(specs))):
             arm = e.arms[i]
+            if e.borrowed and arm is e.baseline and block >= FRESH:
+                continue
             if arm.trainer.seeded:
                 spec = replace(specs[i], seed=seed, replicate=twins[i])
             else:
@@ -96,6 +100,8 @@ def describe_foreign(
         parents=e.parents,
         primary=e.primary,
         seeds=e.seeds,
+        seeds_rule=e.seeds_rule,
+        stream=e.stream,
         target=e.target,
         margin=e.margin,
         confirm=e.confirm,
@@ -105,7 +111,7 @@ def describe_foreign(
         locks=locks_with(before.locks, _decided(e)),
         looks=before.looks,
         looked_at=before.looked_at,
-        runs=_plan_runs(e, runs, before.runs),
+        runs=(*_plan_runs(e, runs, before.runs), *_borrowed_runs(e)),
         foreign=True,
         limits=e.limits,
     )
@@ -137,7 +143,7 @@ def _environment_effect(arm: ForeignArm, baseline: ForeignArm) -> str | None:
 def _plan_runs(
     e: ForeignExperiment, runs: Sequence[PlannedRun], before: Sequence[PlanRun]
 ) -> tuple[PlanRun, ...]:
-    """The runs by name; a seed and a block have those whose script takes its seed."""
+    """The runs by name; a seed have those whose script takes one."""
     seeded = {arm.name: arm.trainer.seeded for arm in e.arms}
     names_of_intent = {run.intent_id: (run.run_id, *run.older) for run in before}
     rows = []
@@ -145,10 +151,20 @@ def _plan_runs(
         spec = run.spec
         names = names_of_intent.get(spec.intent_id, ())
         row = plan_run(run.arm, spec)
-        row = replace(row, place=run.place, older=tuple(n for n in names if n != spec.run_id))
+        older = tuple(name for name in names if name != spec.run_id)
+        row = replace(row, block=run.block, place=run.place, older=older)
         if seeded[run.arm]:
-            row = replace(row, seed=spec.seed, block=run.block)
+            row = replace(row, seed=spec.seed)
         rows.append(row)
+    return tuple(rows)
+
+
+def _borrowed_runs(e: ForeignExperiment) -> tuple[PlanRun, ...]:
+    """Runs of the baseline that are there, in no block of this experiment."""
+    rows = []
+    for number in e.borrowed:
+        spec = replace(spec_of(e, e.baseline), replicate=number)
+        rows.append(replace(plan_run(e.baseline.name, spec), borrowed=True))
     return tuple(rows)
 
 
@@ -173,12 +189,18 @@ def _decided(e: ForeignExperiment) -> Content:
     arms = {}
     for arm in e.arms:
         arms[arm.name] = {"trainer": arm.trainer.to_mapping(), "code": arm.code.source.digest}
+    seeds = list(e.seeds)
+    rule = {}
+    if e.seeds_rule:
+        seeds = seeds[:1]  # what a rule adds is no change of plan
+        rule = {"seeds_rule": e.seeds_rule.to_mapping()}
     decided: Content = {
         "question": e.question,
         "baseline": e.baseline.name,
         "arms": arms,
         "primary": e.primary,
-        "seeds": list(e.seeds),
+        "seeds": seeds,
+        **rule,
         "target": target_content(e.target),
         "margin": e.margin,
         "confirm": e.confirm,
@@ -226,6 +248,9 @@ def restored(results: Path, plan: Plan) -> ForeignExperiment:
         arms=tuple(arms),
         parents=plan.parents,
         seeds=plan.seeds,
+        seeds_rule=plan.seeds_rule,
+        stream=plan.stream,
+        borrowed=tuple(run.replicate for run in plan.runs if run.borrowed),
         target=plan.target,
         primary=plan.primary,
         margin=plan.margin,

@@ -3,10 +3,12 @@
 import json
 import threading
 import time
+import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.errors import UserError
 from harness.foreign.command import ForeignTrainer
@@ -19,7 +21,7 @@ from harness.provenance.code import read_code
 from harness.provenance.redact import redact
 from harness.run.disturbed import stood_still
 from harness.run.foreign import TrainerLimits
-from harness.run.measured import Measured
+from harness.run.measured import ForeignMarks, Measured
 from harness.run.spec import Outcome, PlannedRun, RunSpec
 from harness.runner.executor import (
     ENDED,
@@ -83,6 +85,7 @@ class ForeignRunner:
         self.locks = DeviceLocks(find_identified_gpus() if has_gpus else {})
         self.stop: str | None = None
         self.error: BaseException | None = None
+        self.session = uuid.uuid4().hex[:12]  # its runs' times may be compared
 
     def run(self) -> Summary:
         """Work until nothing is left or a signal stops it."""
@@ -168,7 +171,7 @@ class ForeignRunner:
     def _execute(self, planned: PlannedRun, slot: Slot) -> Outcome | None:
         """One attempt; None if the run is somebody else's, or done."""
         spec = planned.spec
-        out = claim(self.store, spec)
+        out = claim(self.store, spec, token=self.session)
         if out is None:
             return None
         try:
@@ -217,15 +220,24 @@ class ForeignRunner:
             self.tries[run_id] += 1
             if outcome.status in FAILED and self.tries[run_id] <= self.limits.retries:
                 self.todo.append(planned)
-        self._note(planned, outcome.status, outcome.reason, outcome.final)
+        own = outcome.marks.own if isinstance(outcome.marks, ForeignMarks) else {}
+        self._note(planned, outcome.status, outcome.reason, outcome.final, own)
 
-    def _note(self, planned: PlannedRun, status: str, reason: str | None, final: Measured) -> None:
+    def _note(
+        self,
+        planned: PlannedRun,
+        status: str,
+        reason: str | None,
+        final: Measured,
+        own: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         ended = RunEnded(
             run=planned,
             status=status,
             reason=redact(reason) if reason else None,
             val_loss=final.val_loss,
             train_time_s=final.train_time_s,
+            own=own,
         )
         self.summary.note(ended)
         self.on_end(ended)
@@ -236,7 +248,9 @@ def kept_code(store: Store, spec: RunSpec) -> Path:
     return store.root / "code" / f"{spec.source_digest}.zip"
 
 
-def run_again(planned: PlannedRun, store: Store, again: Store) -> Summary:
+def run_again(
+    planned: PlannedRun, store: Store, again: Store, *, limits: TrainerLimits | None = None
+) -> Summary:
     """A run of `store` once more in another folder, from the code that it ran."""
     spec = planned.spec
     archive = kept_code(store, spec)
@@ -244,4 +258,4 @@ def run_again(planned: PlannedRun, store: Store, again: Store) -> Summary:
     read_code(archive, trainer.script, digest=spec.source_digest)
     again.keep_once("code", spec.source_digest, ".zip", archive.read_bytes)
     slots = make_slots(trainer.gpus, 1)
-    return ForeignRunner([planned], again, slots, limits=TrainerLimits()).run()
+    return ForeignRunner([planned], again, slots, limits=limits or TrainerLimits()).run()

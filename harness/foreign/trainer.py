@@ -1,7 +1,6 @@
 """One run of a foreign trainer: its command in a clean copy, watched line by line to its end."""
 
 import os
-import re
 import select
 import shlex
 import shutil
@@ -15,8 +14,11 @@ from typing import IO
 from harness.errors import UserError
 from harness.foreign import guard
 from harness.foreign.command import ForeignTrainer, command_of, variables_of
+from harness.foreign.failure import FailureReason
 from harness.foreign.log_lines import LINE_LIMIT, LogPoint
 from harness.foreign.logs import Reading
+from harness.foreign.own_lines import OwnReading
+from harness.foreign.own_logs import OwnLogs, keep_own_logs, set_aside_own_logs
 from harness.node.slots import Slot
 from harness.provenance import interpreters
 from harness.provenance.code import unzip
@@ -24,6 +26,7 @@ from harness.provenance.machine import describe_environment
 from harness.provenance.redact import redact
 from harness.run.document import Content
 from harness.run.foreign import TrainerLimits
+from harness.run.guarded import MIB
 from harness.run.measured import ForeignMarks
 from harness.run.metrics import TrainingLoss, Validation
 from harness.run.spec import Outcome, RunSpec, Status
@@ -31,17 +34,7 @@ from harness.runner.executor import POLL_S
 from harness.store.attempt import RunWriter
 from harness.store.errors import ResultsError
 
-MAX_REASON = 300  # characters of a line that becomes part of a reason
-MAX_RANKS = 4096  # whose last exception is kept
-MIB = 2**20
-MAX_SIGNAL = 64  # a guard's exit code is 128 and the signal that killed its command
-OUT_OF_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "can't allocate memory")
-RAISED = re.compile(
-    r"(?:\[rank(\d+)\]:? )?(?!.*ChildFailedError)"
-    r"([A-Za-z_.]*(?:Error|Exception|Interrupt|Exit)\b.*)"
-)
-# torchrun's words on the rank that failed first
-RANK_ENDED = re.compile(r".*failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
+PRINTED = ""  # the log of what it prints; other names are those of its own files
 
 
 # ---------------------------------------------------------------- its clean copy
@@ -105,6 +98,7 @@ def train(
     copy = copy_of(out)
     began = time.monotonic()
     clean_copy(spec, archive, copy)
+    set_aside_own_logs(out)
     command = command_of(spec, copy)
     out.log(f"$ {redact(shlex.join(command))}")
     process = subprocess.Popen(
@@ -129,7 +123,11 @@ def train(
         process.stdin.close()
         code = process.wait()
         process.stdout.close()
-        shutil.rmtree(copy, ignore_errors=True)
+        try:
+            watch.read_rest(copy)
+            keep_own_logs(copy, watch.trainer.log, out)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
     if ended is not None:
         return ended
     return watch.outcome(code, wall={"total_s": time.monotonic() - began})
@@ -139,16 +137,25 @@ class _TrainerWatch:
     """The lines of a run as they come, and what they say of it."""
 
     def __init__(self, spec: RunSpec, out: RunWriter, limits: TrainerLimits) -> None:
-        self.spec = spec
+        self.trainer = ForeignTrainer.of_run(spec)
         self.out = out
         self.limits = limits
-        self.reading = Reading()
+        self.readings = {PRINTED: self._new_reading()}  # and of its own files with measurements
+        self.source = PRINTED  # whose measurements are the run's
+        self.conflict: str | None = None  # why nobody can tell which are
         self.n_dropped = 0
-        self.raised: dict[str | None, str] = {}  # rank, None where it has none -> last exception
-        self.last_line = ""  # that says something
-        self.rank_ended: re.Match[str] | None = None
-        self.no_memory = False
+        self.failure = FailureReason()
         self.printed = 0  # bytes
+        self.own = OwnLogs(copy_of(out), self.trainer.log) if self.trainer.log else None
+
+    def _new_reading(self) -> Reading:
+        """Of a log: the benchmark's lines, and what was asked for beside or instead of them."""
+        return OwnReading(self.trainer.readings) if self.trainer.readings else Reading()
+
+    @property
+    def reading(self) -> Reading:
+        """The log that counts."""
+        return self.readings[self.source]
 
     def follow(self, pipe: IO[bytes], stop: Callable[[], str | None]) -> Outcome | None:
         """Read until the output ends; the outcome if the run has to be ended before."""
@@ -156,22 +163,70 @@ class _TrainerWatch:
         for lines in _batches(pipe):
             now = time.monotonic()
             if lines:
-                heard = now
                 self.take(lines)
-            if self.printed > self.limits.output_mib * MIB:
-                limit_mib = self.limits.output_mib
-                reason = f"it printed more than its output limit of {limit_mib:g} MiB"
-                return Outcome(status="failed", reason=reason)
+            if self._take_own() or lines:
+                heard = now
+            if self._is_too_much:
+                return self._flooded()
             status = stop()
             if status is not None:
                 reason = "stopped by a signal"
                 return Outcome(status=status, reason=reason)  # type: ignore[arg-type]
-            if self.reading.exploded is not None:
+            if self._is_over:
                 return None
             limit = self._limit_met(ran_s=now - began, silent_s=now - heard)
             if limit is not None:
                 return Outcome(status="timeout", reason=limit)
-        return None
+        self._take_own(at_end=True)
+        return self._flooded() if self._is_too_much else None
+
+    @property
+    def _written(self) -> int:
+        """Bytes that were read of its own log files."""
+        return 0 if self.own is None else self.own.n_bytes
+
+    @property
+    def _is_too_much(self) -> bool:
+        return self.printed + self._written > self.limits.output_mib * MIB
+
+    def _flooded(self) -> Outcome:
+        done = "printed"
+        if self._written:
+            done = "printed and wrote into its own logs"
+        limit_mib = self.limits.output_mib
+        reason = f"it {done} more than its output limit of {limit_mib:g} MiB"
+        return Outcome(status="failed", reason=reason)
+
+    def _take_own(self, *, at_end: bool = False) -> bool:
+        """What its own log files say since the last look; whether they said anything."""
+        heard = False
+        if self.own is not None:
+            for name, lines in self.own.fresh(at_end=at_end):
+                heard = True
+                self._take_file(name, lines)
+                if self._is_too_much or self.conflict is not None:
+                    break
+        return heard
+
+    def _take_file(self, name: str, lines: list[bytes]) -> None:
+        reading = self.readings.setdefault(name, self._new_reading())
+        for line in lines:
+            if self._is_over and self.source == name:  # others are still looked at for conflicts
+                break
+            point = reading.feed(line)
+            if (point is not None or reading.new) and self.source != name:
+                if self.source != PRINTED:
+                    self.conflict = f"{self.source} and {name} both hold measurements"
+                    break
+                self.source, self.n_dropped = name, reading.dropped
+                self.out.forget_metrics()  # of what it printed
+            if self.source == name:
+                self._read(point)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing counts any more: it diverged, is to be stopped, or nobody can tell."""
+        return (self.conflict, self.reading.exploded, self.reading.stopped_at) != (None, None, None)
 
     def _limit_met(self, *, ran_s: float, silent_s: float) -> str | None:
         """Why a run has had its time, None if it has not."""
@@ -186,7 +241,7 @@ class _TrainerWatch:
         """Lines: into the log, at once, and into the metrics if they are measurements."""
         texts: list[str] = []
         for line in lines:
-            if self.reading.exploded is not None:
+            if self._is_over:
                 break
             self.printed += len(line) + 1
             texts.append(line.decode("utf-8", "replace").rstrip("\r\n"))
@@ -195,14 +250,35 @@ class _TrainerWatch:
             self.out.log("\n".join(texts))
 
     def _take_line(self, line: bytes, text: str) -> None:
-        point = self.reading.feed(line)
+        point = self.readings[PRINTED].feed(line)
+        if self.source == PRINTED:
+            self._read(point)
+        else:
+            self.readings[PRINTED].new.clear()  # it does not count
+        if point is None and any(character.isalpha() for character in text):
+            self.failure.feed(text)
+
+    def _read(self, point: LogPoint | None) -> None:
+        """What a line of the log that counts came to."""
         if self.reading.dropped > self.n_dropped:  # it had printed its own code
             self.out.forget_metrics()
             self.n_dropped = self.reading.dropped
+        self._take_values()
         if point is not None:
             self._measured(point)
-        elif any(character.isalpha() for character in text):
-            self._said(text)
+
+    def _take_values(self) -> None:
+        """Readings of the script's own metrics, into the metrics."""
+        for value in self.reading.new:
+            self.out.metric(value)
+            self.out.heartbeat(value.step or 0, 0)
+        self.reading.new.clear()
+
+    def read_rest(self, copy: Path) -> None:
+        """What is read of a script that has ended, before its copy goes."""
+        if not self._is_over:
+            self.reading.read_rest(copy)
+            self._take_values()
 
     def _measured(self, point: LogPoint) -> None:
         if point.kind == "val":
@@ -214,66 +290,42 @@ class _TrainerWatch:
             self.out.metric(TrainingLoss(step=point.step, train_loss=point.loss))
         self.out.heartbeat(point.step, point.total or 0)
 
-    def _said(self, text: str) -> None:
-        """Keep what a line may tell of why the run fails."""
-        if any(phrase in text for phrase in OUT_OF_MEMORY):
-            self.no_memory = True
-        self.last_line = text.strip()[:MAX_REASON]
-        exception = RAISED.match(text)
-        if exception is not None and len(self.raised) < MAX_RANKS:
-            self.raised[exception[1]] = exception[2].strip()[:MAX_REASON]
-        if self.rank_ended is None:
-            self.rank_ended = RANK_ENDED.match(text)
-
     # ------------------------------------------------------------ how it ended
 
     def outcome(self, code: int, *, wall: Mapping[str, float]) -> Outcome:
         """How the run ended, for the guard's exit code and what was printed."""
+        if self.conflict is not None:
+            reason = f"its own logs: {self.conflict}: name one of them with --log"
+            return Outcome(status="failed", reason=reason, wall=wall)
         if self.reading.exploded is not None:
             reason = f"the loss was not finite or exploded at step {self.reading.exploded}"
             return self._result("diverged", reason, wall)
+        if self.reading.stopped_at is not None and not self.reading.problem:
+            reason = f"stopped at step {self.reading.stopped_at}, as planned"
+            return self._result("finished", reason, wall)
         if code:
-            status: Status = "oom" if self.no_memory else "failed"
-            return Outcome(status=status, reason=self._failure(code), wall=wall)
+            status: Status = "oom" if self.failure.no_memory else "failed"
+            return Outcome(status=status, reason=self.failure.reason(code), wall=wall)
         lacks = self.reading.lacks()
         if lacks is not None:
-            return Outcome(status="failed", reason=f"its log: {lacks}", wall=wall)
+            log = f"its log {self.source}".rstrip()
+            return Outcome(status="failed", reason=f"{log}: {lacks}", wall=wall)
         return self._result("finished", None, wall)
-
-    def _failure(self, code: int) -> str:
-        """What ended with which code, and the exception that tells most."""
-        if self.rank_ended is not None:
-            rank = self.rank_ended[2]
-            reason = f"rank {rank} {_ended(int(self.rank_ended[1]))}"
-            said = self.raised.get(rank, "")
-        else:
-            if 128 < code <= 128 + MAX_SIGNAL:
-                code = 128 - code
-            reason = f"its command {_ended(code)}"
-            exceptions = [*self.raised.values(), self.last_line]
-            said = self.raised.get(None) or exceptions[0]
-        if said:
-            reason += f": {said}"
-        return reason
 
     def _result(self, status: Status, reason: str | None, wall: Mapping[str, float]) -> Outcome:
         final = self.reading.final()
-        environment = ForeignTrainer.of_run(self.spec).environment
         return Outcome(
             status=status,
             reason=reason,
             final=final,
             wall={**wall, "train_s": final.train_time_s or 0.0},
             marks=ForeignMarks(
-                budget=self.reading.n_steps, environment_effect=interpreters.effect(environment)
+                budget=self.reading.n_steps,
+                own=dict(self.reading.values),
+                stopped_at=self.reading.stopped_at,
+                environment_effect=interpreters.effect(self.trainer.environment),
             ),
         )
-
-
-def _ended(code: int) -> str:
-    if code < 0:
-        return f"was killed by signal {-code}"
-    return f"ended with exit code {code}"
 
 
 def _batches(pipe: IO[bytes]) -> Iterator[list[bytes]]:

@@ -166,12 +166,12 @@ def test_a_run_that_finishes_in_another_experiment_brings_its_number_of_steps(fo
     (folder / "marks").mkdir()
     turns = ("--env", f"MARKS={folder / 'marks'}", "-n", 1, *CPU)
     script = Path("old.py").read_text()
-    Path("late.py").write_text(
-        f"import os\nassert os.path.exists({str(folder / 'go')!r})\n{script}"
-    )
-    assert ablate("ab", "old.py", "late.py", "--experiment", "first", *turns) == 1
+    waiting = f"import os\nassert os.path.exists({str(folder / 'go')!r})\n{script}"
+    Path("late.py").write_text(waiting)
+    Path("later.py").write_text(f"{waiting}\nlater = True\n")
+    assert ablate("ab", "late.py", "later.py", "--experiment", "first", *turns) == 1
     (folder / "go").touch()
-    assert ablate("ab", "old.py", "late.py", "--experiment", "second", *turns) == 0
+    assert ablate("ab", "late.py", "later.py", "--experiment", "second", *turns) == 0
     assert ablate("report", "first") == 0
     assert {run.budget for run in load("first", results="results").plan.runs} == {20}
 

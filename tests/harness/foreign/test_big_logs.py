@@ -128,6 +128,15 @@ def test_an_attempt_that_is_given_up_leaves_the_end_of_its_log(
     assert lines[-5:] == [f"line {i:03}" for i in range(95, 100)]
 
 
+def holds(log: HeadAndTail, file: StringIO) -> bool:
+    """Whether a file has what was written into it, and without any of its characters would not."""
+    raw = file.getvalue().encode()
+    without = [raw[:i] + b"~" + raw[i + 1 :] for i in range(len(raw))]
+    return (
+        log.is_in(raw) and log.is_in(b"more " + raw + b"more") and not any(map(log.is_in, without))
+    )
+
+
 @pytest.mark.parametrize("n_lines", [1, 15, 25, 100])
 def test_what_came_while_nothing_was_written_is_there_at_the_next_write(n_lines: int) -> None:
     """A flood of less than a tail, of one to two, of more: the file ends as the log does, before it is ended."""
@@ -140,6 +149,7 @@ def test_what_came_while_nothing_was_written_is_there_at_the_next_write(n_lines:
         log.write(f"line {i:03}\n")
     log.next_s = 0.0
     log.write("why it ends\n")
+    assert holds(log, file)
     tail = [f"line {i:03}" for i in range(n_lines)][-8:]
     assert file.getvalue().splitlines()[-len(tail) - 1 :] == [*tail, "why it ends"]
 
@@ -149,7 +159,9 @@ def test_of_a_long_log_head_and_tail_are_kept() -> None:
     log = HeadAndTail(file, str, head=20, tail=20)
     for i in range(100):
         log.write(f"line {i:03}\n")
+        assert holds(log, file)
     log.end()
+    assert holds(log, file)
     lines = file.getvalue().splitlines()
     assert lines[:2] == ["line 000", "line 001"]
     assert "left out here" in lines[2]

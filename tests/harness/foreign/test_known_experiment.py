@@ -61,6 +61,43 @@ def test_what_is_known_goes_on_though_its_scripts_are_gone(
     assert known.plan.command.startswith(f"{started} && ablate")
 
 
+SEEDED = """
+name: NAME
+question: Better?
+trainer: {command: "python {script}", file: old.py, gpus: 0, env: {SEED: "{seed}"}}
+changes: {idea: {file: new.py}}
+seeds: [SEED]
+"""
+
+
+def seeded(name: str, seed: int, more: str = "") -> str:
+    """The file of an experiment of one seed."""
+    path = Path(f"{name}.yaml")
+    path.write_text(SEEDED.replace("NAME", name).replace("[SEED]", f"[{seed}]") + more)
+    return str(path)
+
+
+def test_what_was_seen_at_other_seeds_of_a_script_counts(folder: Path) -> None:
+    """Though no configuration says how long a script trains: that is as in the runs that there are."""
+    for seed in (1, 2):
+        assert ablate("run", seeded("swapped", seed), "--no-report") == 0
+        assert ablate("compare", "swapped") == 0
+    shown = load("swapped")
+    assert shown.memory.changed and sorted(shown.plan.seeds) == [1, 2]
+    assert len(shown.runs) == 4 and shown.runs["budget"].nunique() == 1
+
+
+def test_a_confirmation_by_seeds_of_a_script_that_have_results_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ablate("run", seeded("first", 1000, "confirm: true\n"), "--no-report") == 0
+    assert ablate("run", seeded("again", 1000, "confirm: true\n"), "--no-report") == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "again: seeds 1000 have results already (in first)" in said
+    assert not Path("results/experiments/again").exists()
+    assert ablate("run", "first", "--no-report") == 0  # which is no second one
+
+
 def test_refs_keep_their_own_runs_when_a_branch_moves(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,9 +117,10 @@ def test_refs_keep_their_own_runs_when_a_branch_moves(
     done = {arm["arm"]: arm["done"] for arm in json.loads(capsys.readouterr().out)["arms"]}
     assert done == {"main": 1, "idea": 0}
     assert ablate("ab", "main", "idea", *OPTIONS) == 0
-    plan = load("ab-main-idea").plan
-    older = {run.arm: len(run.older) for run in plan.runs}
-    assert older == {"main": 0, "idea": 1}
+    runs = load("ab-main-idea").runs  # another script: both run, in a block of its own
+    assert sorted(zip(runs["arm"], runs["seed"], strict=True)) == [("idea", 1), ("main", 1)]
+    assert runs["session"].nunique() == 1
+    assert len(list(Path("results/runs").iterdir())) == 4  # those before are kept
 
 
 def test_what_cannot_go_on_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

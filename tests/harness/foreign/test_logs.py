@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.foreign.log_lines import LINE_LIMIT, LogError, read_point
+from harness.foreign.log_lines import LINE_FORMATS, LINE_LIMIT, LogError, read_point
 from harness.foreign.logs import Reading
 from tests.foreign_logs import ERAS, LINE, first_records, late_2024, read_log, year_2025
 
@@ -54,6 +54,11 @@ def test_every_line_of_the_format_is_read(line: str) -> None:
         tuple(None if isinstance(v, float) and math.isnan(v) else v for v in point)
         == EXAMPLES[line]
     )
+
+
+def test_every_format_has_a_line_among_the_examples() -> None:
+    for era in LINE_FORMATS:
+        assert any(era.pattern.match(line.encode()) for line in EXAMPLES), era.start
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""`ablate ab --pool`: losses of the baseline that earlier experiments measured."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from harness.cli.ab_options import AbOptions
+from harness.cli.foreign import run_foreign, stop_if_stopped
+
+if TYPE_CHECKING:
+    from harness.foreign.experiment import ForeignExperiment
+    from harness.foreign.pool import EarlierRun
+    from harness.run.spec import PlannedRun
+
+LEAST = 5  # runs that are worth borrowing
+
+
+def with_pool(
+    e: "ForeignExperiment", options: AbOptions, *, n: int
+) -> "tuple[ForeignExperiment, Sequence[str]]":
+    """(the experiment with the baseline's earlier runs, where fresh ones agree; runs made for it).
+
+    Of n blocks it runs the first ones, in which both scripts are. Without a pool, or with one that
+    the fresh runs do not agree with, it is the experiment as it was."""
+    from harness.foreign.plan import FRESH
+    from harness.foreign.turns import with_blocks
+    from reports.stats.pool import DRIFT
+
+    if e.primary != "val_loss":
+        _say(options, f"is for val_loss, not for {e.primary}: none is borrowed")
+        return e, ()
+    name = e.baseline.name
+    if e.baseline.trainer.seeded:
+        _say(options, f"runs of {name} are paired by the block's seed: none is borrowed")
+        return e, ()
+    pool = _pool(e, options)
+    if len(pool) < LEAST:
+        _say(options, f"{len(pool)} earlier runs of {name}: none is borrowed")
+        return e, ()
+    borrowing = replace(e, borrowed=tuple(run.spec.replicate for run in pool))
+    first = with_blocks(borrowing, options.results, n=n)
+    summary, planned, store = run_foreign(
+        first,
+        options.results,
+        n_blocks=FRESH,
+        max_parallel=options.max_parallel,
+        max_gpu_hours=options.max_gpu_hours,
+        warm=not options.no_warm_up,
+        quiet=options.json,
+        own_name=True,
+    )
+    stop_if_stopped(summary, first, planned, store)
+    p = _p_of_drift(pool, [run for run in planned if run.arm == name], options)
+    if p < DRIFT:
+        _say(
+            options,
+            f"fresh runs of {name} are not what {len(pool)} earlier ones were (p = {p:.2g}): "
+            "none is borrowed",
+        )
+        return e, tuple(summary.statuses)
+    _say(options, f"{len(pool)} runs of {name} are borrowed, with which fresh ones agree")
+    return borrowing, tuple(summary.statuses)
+
+
+def _pool(e: "ForeignExperiment", options: AbOptions) -> "list[EarlierRun]":
+    """Earlier runs that finished; those that the experiment has borrowed already, if it has."""
+    from harness.foreign.pool import borrowable
+    from harness.store.plans import read_plan
+
+    own = read_plan(options.results, e.name)
+    pool = borrowable(e, options.results, own)
+    borrowed = {run.run_id for run in own.runs if run.borrowed} if own else set()
+    if any(run.spec.run_id in borrowed for run in pool):
+        pool = [run for run in pool if run.spec.run_id in borrowed]
+    return [run for run in pool if run.result.status == "finished"]
+
+
+def _p_of_drift(
+    pool: "Sequence[EarlierRun]", fresh: "Sequence[PlannedRun]", options: AbOptions
+) -> float:
+    """0 where a fresh run has no loss."""
+    import numpy as np
+
+    from harness.run.results import result_in
+    from reports.stats.pool import drift_p
+
+    losses = []
+    for run in fresh:
+        run_id = run.spec.run_id
+        result = result_in(f"{options.results}/runs/{run_id}", run_id)
+        if result is None or result.val_loss is None or result.status != "finished":
+            return 0.0
+        losses.append(result.val_loss)
+    earlier = [run.result.val_loss for run in pool]
+    return drift_p(np.array(earlier, float), np.array(losses))
+
+
+def _say(options: AbOptions, words: str) -> None:
+    file = sys.stderr if options.json else sys.stdout
+    print(f"--pool: {words}", file=file, flush=True)

@@ -1,0 +1,98 @@
+"""The sides of `ablate ab`: arguments and variables of their own, patches, three scripts and more, any launcher."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.cli.ab_sides import Side, names_of
+from harness.errors import UserError
+from reports.inputs.load import load
+from tests.foreign_bench import CPU, ablate, bench
+
+SEEDED = (*CPU, "-n", 1, "--env", "SEED={seed}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return bench(tmp_path, monkeypatch)
+
+
+def names(*texts: str) -> list[str]:
+    return names_of([Side.of(text) for text in texts])
+
+
+def test_each_side_has_its_arguments_and_variables_and_there_may_be_several(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diff = subprocess.run(["diff", "-u", "old.py", "new.py"], capture_output=True, text=True)
+    Path("idea.diff").write_text(diff.stdout)  # with the names of two scripts in its head
+    sides = ("old.py", "old.py --better=0.01", "BETTER=0.03 old.py", "idea.diff --better=0.04")
+    assert ablate("ab", *sides, *SEEDED, "--experiment", "four", "--json") == 0
+    verdict = json.loads(capsys.readouterr().out)
+    runs = load("four").runs.set_index("arm")["val_loss"]
+    gains = {arm: round(float(runs["old"] - loss), 3) for arm, loss in runs.items()}
+    assert gains == {
+        **{"old": 0, "old --better=0.01": 0.01},
+        **{"BETTER=0.03 old": 0.03, "idea --better=0.04": 0.06},
+    }
+    assert {c["arm"] for c in verdict["comparisons"]} == set(gains) - {"old"}
+    assert [rule["arm"] for rule in verdict["rules"]] == [
+        a for a in gains_in(verdict) for _ in "123"
+    ]
+    plan = load("four").plan
+    assert plan.question.startswith("Which of old --better=0.01, BETTER=0.03 old, idea")
+    assert [arm.changes for arm in plan.arms][:2] == [(), ("old --better=0.01",)]
+    assert ablate("ab", *sides, *SEEDED, "--experiment", "four", "--until", "decided") == 2
+    assert "judges one NEW, not 3" in capsys.readouterr().err
+
+
+def gains_in(verdict: dict) -> list[str]:
+    """The new arms in the order of the table."""
+    return [arm["arm"] for arm in verdict["arms"][1:]]
+
+
+def test_a_patch_of_nothing_and_a_side_without_a_script_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("idea.patch").write_text("--- old.py\n+++ new.py\n@@ -1 +1 @@\n-nothing\n+more\n")
+    for sides, said in (
+        (("idea.patch", "old.py"), "OLD idea.patch: is a patch: name the script that it is for"),
+        (("old.py", "idea.patch"), "does not apply to old.py"),
+        (("old.py", "LR=1"), "'LR=1': names no script"),
+        (("old.py", "old.py 'x"), "has a quote that is not closed"),
+        (("old.py", "older.py --x"), "no such script"),
+    ):
+        assert ablate("ab", *sides, *SEEDED) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_names_tell_the_sides_apart(folder: Path) -> None:
+    Path("a").mkdir()
+    Path("a/old.py").write_text("")
+    assert names("old.py", "new.py") == ["old", "new"]
+    assert names("old.py", "a/old.py") == ["old.py", "a/old.py"]
+    assert names("old.py", "old.py", "old.py") == ["old.py", "old.py again", "old.py again again"]
+    assert names("main", "main:b.py") == ["main", "main:b.py"]
+    Path("two words.py").write_text("")
+    assert Side.of("two words.py").place == "two words.py"
+    with pytest.raises(UserError, match="names no script"):
+        Side.of(" ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [None, "torchrun --standalone --nproc-per-node 2 {script}"])
+def test_torchrun_starts_a_script_with_one_process_or_several(
+    folder: Path, command: str | None
+) -> None:
+    """On a CPU here: a run of 8 GPUs is --gpus-per-run 8, one of 1 GPU accumulates what the script then does."""
+    ranked = "import os\nassert os.environ['LOCAL_RANK'] and os.environ['MASTER_PORT']\n"
+    ranked += "rank, world = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
+    ranked += "if rank == 0: print(f'step:1/1 val_loss:{3 + 8 // world} train_time:1ms')\n"
+    Path("old.py").write_text(ranked)
+    options = ["--gpus-per-run", 0, "--no-report", "-n", 1, "--experiment", "ranks"]
+    if command is not None:
+        options += ["--command", command]
+    assert ablate("ab", "old.py", "WORLDS=1 old.py", *options) == 0
+    assert set(load("ranks").runs["val_loss"]) == {7 if command else 11}

@@ -1,0 +1,127 @@
+"""`ablate ab --pool`: earlier losses of the baseline are borrowed where fresh runs agree with them, and the page says so."""
+
+import itertools
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.foreign import pool as pool_module
+from harness.foreign.pool import earlier_runs, node_class
+from reports.inputs.load import load
+from reports.page.write import write_report
+from reports.stats.pool import drift_p
+from reports.verify.verify import verify
+from tests.foreign_bench import CPU, ablate, bench
+from tests.proof.__main__ import written_rows
+from tests.proof.pool import AGREE, BOTH_RUNS, FRESH, POOLED_RUNS, WITHOUT
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "marks").mkdir()
+    monkeypatch.setenv("MARKS", str(tmp_path / "marks"))  # a run's noise is that of its turn
+    folder = bench(tmp_path, monkeypatch)
+    assert ablate("ab", "old.py", "new.py", *CPU, "-n", 5) == 0  # five runs to borrow
+    Path("other.py").write_text(Path("new.py").read_text() + "\nother = True\n")
+    return folder
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    capsys.readouterr()
+    assert ablate("ab", "old.py", "other.py", *CPU, "--json", *arguments) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_earlier_losses_are_borrowed_and_the_page_says_how_many(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = asked(capsys, "--pool", "-n", 4)
+    assert len(list((folder / "marks").iterdir())) == 10 + 2 + 4
+    assert [arm["runs"] for arm in verdict["arms"]] == [7, 4]
+    loss = next(c for c in verdict["comparisons"] if c["metric"] == "val_loss")
+    assert (loss["n_baseline"], loss["method"]) == (7, "Welch t, Holm")
+    assert any(note.startswith("5 of 7 losses of old are borrowed") for note in verdict["notes"])
+    time = next(c for c in verdict["comparisons"] if c["metric"] == "train_time_s")
+    assert time["n"] == 2  # of the blocks in which both ran
+    experiment = load("ab-old-other")
+    assert experiment.runs["borrowed"].sum() == 5
+    page = write_report([experiment], folder / "page.html")
+    assert verify(page) == []
+    said = (
+        r"5 of 7 losses of old are borrowed from earlier experiments, begun [0-9.]+ to [0-9.]+ h "
+    )
+    assert re.search(said, page.read_text())
+    again = asked(capsys, "--pool", "-n", 4)
+    assert again["comparisons"] == verdict["comparisons"]
+    assert len(list((folder / "marks").iterdir())) == 16
+
+
+def test_a_pool_that_fresh_runs_disagree_with_is_not_borrowed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BETTER", "0.01")  # ten sds, of whatever is not in the runs' identity
+    verdict = asked(capsys, "--pool", "-n", 3)
+    assert [arm["runs"] for arm in verdict["arms"]] == [3, 3]
+    assert not any("borrowed" in note for note in verdict["notes"])
+
+
+def test_few_runs_are_no_pool_and_another_node_has_none(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("old.py").write_text(Path("old.py").read_text() + "\nedited = True\n")
+    assert ablate("ab", "old.py", "other.py", *CPU, "-n", 1, "--pool") == 0
+    assert "--pool: 0 earlier runs of old: none is borrowed" in capsys.readouterr().out
+    gpus = [{"name": "NVIDIA H100"}] * 2
+    assert node_class({"gpus": gpus, "cpu": "x"}) == node_class({"gpus": gpus, "cpu": "y"})
+    assert node_class({"gpus": gpus}) == node_class({"gpus": gpus[:1]}), "a run takes its own"
+    assert node_class({"gpus": gpus}) != node_class({"gpus": [{"name": "NVIDIA H200"}] * 2})
+    assert node_class({"gpus": None, "cpu": "x"}) != node_class({"cpu": "y"})
+
+
+def test_a_script_that_takes_the_blocks_seed_borrows_nothing_and_is_told_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench(tmp_path, monkeypatch)
+    seeded = (*CPU, "-n", 1, "--env", "SEED={seed}")
+    assert ablate("ab", "old.py", "new.py", *seeded, "--pool") == 0
+    said = "--pool: runs of old are paired by the block's seed: none is borrowed"
+    assert said in capsys.readouterr().out
+
+
+def test_earlier_runs_are_looked_for_as_far_as_the_gap_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+
+    def result_of(folder: str, run_id: str) -> Any:
+        looked.append(run_id)
+        return {"run-7": "a result", "run-207": "the last"}.get(run_id)
+
+    specs = (SimpleNamespace(run_id=f"run-{number}") for number in itertools.count())
+    monkeypatch.setattr(pool_module, "spec_of", lambda e, arm: None)
+    monkeypatch.setattr(pool_module, "_specs", lambda spec, *, seeded: specs)
+    monkeypatch.setattr(pool_module, "result_in", result_of)
+    arm: Any = SimpleNamespace(trainer=SimpleNamespace(seeded=False))
+    found = earlier_runs(SimpleNamespace(), arm, tmp_path)  # type: ignore[arg-type]
+    assert [run.result for run in found] == ["a result", "the last"]
+    assert len(looked) == 208 + pool_module.GAP
+
+
+def test_the_drift_check_is_a_t_test_by_the_pools_sd() -> None:
+    pool, fresh = np.array([1.0, 2.0, 3.0, 4.0]), np.array([5.0, 5.5])
+    t = (5.25 - 2.5) / (pool.std(ddof=1) * np.sqrt(1 / 4 + 1 / 2))
+    assert drift_p(pool, fresh) == pytest.approx(2 * stats.t.sf(t, 3))
+    assert drift_p(pool[:1], fresh) == 1.0
+    assert (drift_p(np.ones(5), fresh), drift_p(np.ones(5), np.ones(2))) == (0.0, 1.0)
+
+
+def test_a_pool_of_20_has_the_same_power_from_at_most_three_fifths_of_the_runs() -> None:
+    power = {row.kind: row.power for row in written_rows() if row.power is not None}
+    assert power[AGREE[1]] >= power[WITHOUT]
+    assert POOLED_RUNS + FRESH <= 0.6 * 2 * BOTH_RUNS
