@@ -8,7 +8,10 @@ import typer
 from typer.exceptions import TyperException
 
 from harness.cli import app
-from harness.errors import UserError, visible
+from harness.cli.panels import INTERRUPTED
+from harness.cli.said import error_mapping
+from harness.cli.table import print_json
+from harness.errors import StoppedError, UserError, visible
 from harness.provenance.own_secrets import printed_without_own
 from harness.provenance.redact import redact
 
@@ -35,10 +38,14 @@ def _main(arguments: list[str]) -> None:
             _raise_without_secrets()
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         text = visible(redact(text))
+        if "--json" in arguments:
+            print_json(error_mapping(text or "see `ablate --help`"))
         print(f"ablate: {text}" if text else "ablate: see `ablate --help`", file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        sys.exit(error.code if isinstance(error, StoppedError) else EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
-        print("ablate: interrupted; run the same command again to go on", file=sys.stderr)
+        if "--json" in arguments:
+            print_json(error_mapping(INTERRUPTED))
+        print(f"ablate: {INTERRUPTED}", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
@@ -46,21 +53,25 @@ def _main(arguments: list[str]) -> None:
     except OSError as error:
         if debug:
             _raise_without_secrets()
-        print(
-            f"ablate: {error.filename or 'file'}: {error.strerror}: make it writable, free some"
-            " space, or choose another folder",
-            file=sys.stderr,
+        text = (
+            f"{error.filename or 'file'}: {error.strerror}: make it writable, free some"
+            " space, or choose another folder"
         )
+        if "--json" in arguments:
+            print_json(error_mapping(text))
+        print(f"ablate: {text}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except Exception as error:
         if debug:
             _raise_without_secrets()
         said = redact(str(error)).partition(chr(10))[0]
-        print(
-            f"ablate: a fault of its own, {type(error).__name__}: {said}; nothing was lost; run it"
-            " again with --debug and report what that shows",
-            file=sys.stderr,
+        text = (
+            f"a fault of its own, {type(error).__name__}: {said}; nothing was lost; run it"
+            " again with --debug and report what that shows"
         )
+        if "--json" in arguments:
+            print_json(error_mapping(text))
+        print(f"ablate: {text}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
 
 

@@ -3,18 +3,18 @@
 Each imports what it needs when it runs, so that --help answers at once.
 """
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Annotated
 
 import typer
 
 from harness.cli.panels import PanelGroup
+from harness.cli.said import give_json
 
 app = typer.Typer(
     name="ablate",
     cls=PanelGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help=(
@@ -24,9 +24,20 @@ app = typer.Typer(
 )
 
 
+def print_version(asked: bool) -> None:
+    """The version of this program, on a line of its own."""
+    if asked:
+        print(f"ablate {metadata.version('speedrun-ablations')}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="show where an error came from")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="print the version", callback=print_version, is_eager=True),
+    ] = False,
 ) -> None:
     """Options of every command; --debug is read by harness/__main__.py, wherever it stands."""
 
@@ -37,6 +48,7 @@ SUBJECTS = (
     "compare",
     "confirm",
     "data",
+    "experiments",
     "history",
     "imports",
     "log",
@@ -54,3 +66,4 @@ SUBJECTS = (
 )
 for subject in SUBJECTS:  # they register their commands
     import_module(f"harness.cli.{subject}")
+give_json(app)

@@ -196,7 +196,8 @@ def is_said(word: str, outcome: "Comparisons") -> bool:
 
     metrics = [outcome.primary]
     if word not in words_of(outcome.primary):
-        metrics = [metric for metric in WORDS if word in words_of(metric)] or metrics
+        known = (*outcome.own, *WORDS)
+        metrics = [metric for metric in known if word in words_of(metric)] or metrics
     judged = [c for c in outcome.comparisons.values() if c.metric in metrics]
     return any(c.verdict.startswith(word) for c in judged)
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from harness.cli.ab_name import NameTakenError, is_of_these
+from harness.cli.looks import refuse_seen_seeds
 from harness.cli.table import Cells
-from harness.errors import UserError
+from harness.errors import StoppedError, UserError
 
 if TYPE_CHECKING:
     from harness.foreign.experiment import ForeignExperiment
     from harness.run.plan import Plan
     from harness.run.spec import PlannedRun
-    from harness.runner.executor import RunEnded, Summary
+    from harness.runner.executor import RunEnded, RunLimits, Summary
     from harness.store.store import Store
 
 
@@ -28,46 +30,41 @@ def run_foreign(
     *,
     max_parallel: int = 1,
     max_gpu_hours: float | None = None,
+    n_blocks: int | None = None,
+    warm: bool = False,
     quiet: bool = False,
+    own_name: bool = False,
 ) -> "tuple[Summary, list[PlannedRun], Store]":
     """Run what is missing, in the order of the plan; called again it goes on.
 
-    Starts nothing that may cost more than allowed. quiet: standard output is for JSON.
-    results: the results folder. max_parallel: runs at a time. max_gpu_hours: None allows any.
+    Starts nothing that may cost more than allowed. n_blocks: of the first so many blocks alone.
+    warm: a script that compiles kernels has a run before its first here, which nothing keeps.
+    quiet: standard output is for JSON. results: the results folder. max_parallel: runs at a time.
+    max_gpu_hours: None allows any. own_name: NameTakenError where other scripts have the name.
     """
     from harness.cli.executors import EXECUTORS
     from harness.experiment.cost import check_limit, estimate_foreign
-    from harness.foreign.plan import describe_foreign, keep_code, plan_foreign
+    from harness.foreign.plan import plan_foreign
     from harness.foreign.present import with_steps
-    from harness.runner.executor import ExecutorOptions, RunLimits, Summary
-    from harness.store.launches import note_launch
+    from harness.runner.executor import ExecutorOptions, Summary
     from harness.store.plans import read_plan, save_plan
-    from harness.store.store import Store
 
     planned = plan_foreign(e)
     check_limit(estimate_foreign(planned, results, wall_limit_s=e.limits.wall_s), max_gpu_hours)
-    before = read_plan(results, e.name)
-    if before is not None and not before.foreign:
-        raise UserError(
-            f"experiment '{e.name}' in {results} holds other runs: "
-            "choose another name (--experiment)"
-        )
-    store = Store.create(results)
-    keep_code(e, store)
-    plan = describe_foreign(e, planned, before=before, command=_command(e, before, planned))
-    save_plan(results, with_steps(results, plan))
-    note_launch(results, plan)
-    missing = _missing(planned, store)
+    store, planned = _keep_plan(e, planned, results, own_name=own_name)
+    missing = _missing([run for run in planned if n_blocks is None or run.block < n_blocks], store)
     if not missing:
         return Summary(), planned, store
     progress = EndedRuns(len(planned) - len(missing), len(planned), quiet)
-    limits = RunLimits(
-        wall_s=e.limits.wall_s,
-        silence_s=e.limits.silence_s,
-        output_mib=e.limits.output_mib,
-        failure_retries=e.limits.retries,
+    if warm:
+        from harness.foreign.warm_up import warm_up
+
+        stopped = warm_up(e, planned, store, progress.say)
+        if stopped:
+            return Summary(stopped=stopped), planned, store
+    options = ExecutorOptions(
+        limits=_run_limits(e), max_parallel=max_parallel, on_end=progress.on_end
     )
-    options = ExecutorOptions(limits=limits, max_parallel=max_parallel, on_end=progress.on_end)
     executor = EXECUTORS["foreign"].make(missing, store, options)
     progress.say(f"{len(missing)} of {len(planned)} runs to do, {executor.at_once()} at a time")
     summary = executor.run()
@@ -75,6 +72,63 @@ def run_foreign(
     if saved is not None:
         save_plan(results, with_steps(results, saved))
     return summary, planned, store
+
+
+def _keep_plan(
+    e: "ForeignExperiment", planned: "list[PlannedRun]", results: Path, *, own_name: bool
+) -> "tuple[Store, list[PlannedRun]]":
+    """The store with plan and code, and the runs in its order; one call alone begins a plan.
+
+    own_name: NameTakenError where other scripts have the name. results: the results folder."""
+    from harness.experiment.blocks import in_order_of
+    from harness.foreign.plan import describe_foreign, keep_code
+    from harness.foreign.present import with_steps
+    from harness.store.launches import note_launch
+    from harness.store.plans import begin_plan, save_plan
+    from harness.store.store import Store
+
+    before = _before(e, results)
+    if own_name and before is not None and not is_of_these(before, e):
+        raise NameTakenError(
+            f"experiment '{e.name}' was begun by a call with other scripts: run it again"
+        )
+    if before is not None:
+        planned = in_order_of(before.runs, planned)
+    plan = describe_foreign(e, planned, before=before, command=_command(e, before, planned))
+    if before is None and plan.confirm:
+        refuse_seen_seeds(plan, results)
+    store = Store.create(results)
+    keep_code(e, store)
+    plan = with_steps(results, plan)
+    if before is None and not begin_plan(results, plan):
+        return _keep_plan(e, planned, results, own_name=own_name)
+    save_plan(results, plan)
+    note_launch(results, plan)
+    return store, planned
+
+
+def _before(e: "ForeignExperiment", results: Path) -> "Plan | None":
+    """The plan of this name that the folder has; refused where it holds other runs."""
+    from harness.store.plans import read_plan
+
+    before = read_plan(results, e.name)
+    if before is not None and not before.foreign:
+        raise UserError(
+            f"experiment '{e.name}' in {results} holds other runs: "
+            "choose another name (--experiment)"
+        )
+    return before
+
+
+def _run_limits(e: "ForeignExperiment") -> "RunLimits":
+    from harness.runner.executor import RunLimits
+
+    return RunLimits(
+        wall_s=e.limits.wall_s,
+        silence_s=e.limits.silence_s,
+        output_mib=e.limits.output_mib,
+        failure_retries=e.limits.retries,
+    )
 
 
 def _command(e: "ForeignExperiment", before: "Plan | None", planned: "list[PlannedRun]") -> str:
@@ -121,6 +175,8 @@ class EndedRuns:
         if ended.status in ("finished", "diverged"):
             self.n_done += 1
         line = f"[{self.n_done}/{self.n_all}] {run.arm}, block {run.block + 1}: {ended.status}"
+        for metric, number in ended.own.items():
+            line += f" {metric} {number:.5g}"
         for metric in JUDGED:
             value = getattr(ended, metric)
             if value is not None:
@@ -133,17 +189,16 @@ class EndedRuns:
 def stop_if_stopped(
     summary: "Summary", e: "ForeignExperiment", planned: "list[PlannedRun]", store: "Store"
 ) -> None:
-    """Where a signal stopped the runs: say how far they came, exit as it asks."""
+    """Raises StoppedError where a signal stopped the runs."""
     from harness.cli.options import EXIT_STOPPED
 
     if summary.stopped:
         n_done = sum(store.is_done(run.spec.run_id) for run in planned)
-        print(
+        raise StoppedError(
             f"{e.name}: {summary.stopped}: {n_done} of {len(planned)} runs are done; "
             "run the same command again to go on",
-            file=sys.stderr,
+            EXIT_STOPPED[summary.stopped],
         )
-        raise typer.Exit(EXIT_STOPPED[summary.stopped])
 
 
 def tell_failed(

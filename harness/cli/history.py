@@ -1,5 +1,6 @@
 """A history, record by record: the public benchmark's, or a chain of arms of your own."""
 
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -64,9 +65,9 @@ def _write_figures(checkout: Path, folder: Path) -> None:
 
     with TemporaryDirectory(prefix="ablate-atlas-") as scratch:
         read = rows_of_history(checkout, Path(scratch))
-    write_rows(folder / "runs.csv", HISTORY_KEYS, read.runs)
-    write_rows(folder / "records.csv", LINK_KEYS, read.records)
-    write_rows(folder / "printed.csv", PRINTED_KEYS, read.printed)
+    write_rows(folder / "runs.csv", HISTORY_KEYS, map(asdict, read.runs))
+    write_rows(folder / "records.csv", LINK_KEYS, map(asdict, read.records))
+    write_rows(folder / "printed.csv", PRINTED_KEYS, map(asdict, read.printed))
 
 
 @app.command()

@@ -1,5 +1,6 @@
-"""One run: its story."""
+"""One run, as its files tell it."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -40,7 +41,7 @@ class Membership:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Story:
+class RunDetails:
     """One run as its files tell it."""
 
     run: str
@@ -96,10 +97,13 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
     from harness.run.attempts import by_attempt, read_attempts
     from harness.run.environment import read_environment
     from harness.run.read import read_config, read_lines
-    from harness.run.results import read_result
+    from harness.run.results import examine, read_result
 
     store, run_id = open_run(run, results)
     place = store.directory(run_id)
+    result, wrong = examine(place, run_id)
+    if result is not None and wrong:
+        print(f"not all of this is what the run wrote: {visible(wrong)}", file=sys.stderr)
     config: Document = {}
     environment: Document = {}
     log_text = ""
@@ -110,7 +114,7 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
     with suppress(FileNotFoundError):
         log_text = redact(ends_of_log(place / "log.txt"))
     memberships = experiments_of(results, run_id)
-    story = Story(
+    details = RunDetails(
         run=run_id,
         experiments=memberships,
         config=config,
@@ -121,30 +125,30 @@ def log(run: Run, results: Results = RESULTS, json: Json = False) -> None:
         log=log_text,
     )
     if json:
-        print_json(story.to_json())
+        print_json(details.to_json())
         return
-    for name, value in facts(story):
+    for name, value in facts(details):
         print(f"{name:12} {visible(value)}")
     print()
     rows = [asdict(row) for row in by_attempt(read_attempts(place))]
     print_table(rows, ["attempt", "started", "ended", "host", "status", "reason"])
-    print(f"\n{visible(story.log)}", end="")
+    print(f"\n{visible(details.log)}", end="")
 
 
 MEASURES = ("val_loss", "steps", "train_time_s", "step_ms", "peak_allocated_mib")
 
 
-def facts(story: Story) -> list[tuple[str, str]]:
-    """The head of the story: name and words; what is not known is left out."""
-    config, environment = story.config, story.environment
+def facts(details: RunDetails) -> list[tuple[str, str]]:
+    """The head of what is printed: name and words; what is not known is left out."""
+    config, environment = details.config, details.environment
     measured, of_gpus, wall = {}, None, None
-    if story.result is not None:
-        values = {name: getattr(story.result, name) for name in MEASURES}
+    if details.result is not None:
+        values = {name: getattr(details.result, name) for name in MEASURES}
         measured = {name: value for name, value in values.items() if value is not None}
-        of_gpus, wall = story.result.gpu, story.result.wall
+        of_gpus, wall = details.result.gpu, details.result.wall
     lines = {
-        "run": state_words(story),
-        "part of": ", ".join(f"{m.experiment} as {m.arm}" for m in story.experiments),
+        "run": state_words(details),
+        "part of": ", ".join(f"{m.experiment} as {m.arm}" for m in details.experiments),
         "result": values_words(measured),
         "toggles": "; ".join(config.get("toggles") or []),
         "substituted": "; ".join(config.get("substituted") or []),
@@ -161,10 +165,10 @@ def facts(story: Story) -> list[tuple[str, str]]:
     return [(name, line) for name, line in lines.items() if line]
 
 
-def state_words(story: Story) -> str:
-    words = f"{story.run}: {story.state}"
-    if story.result is not None and story.result.reason:
-        words += f" ({story.result.reason})"
+def state_words(details: RunDetails) -> str:
+    words = f"{details.run}: {details.state}"
+    if details.result is not None and details.result.reason:
+        words += f" ({details.result.reason})"
     return words
 
 

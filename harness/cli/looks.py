@@ -1,9 +1,11 @@
-"""Looks that a command takes are noted in the ledger, as far as the folder can be written."""
+"""Looks are noted in the ledger, as far as it can be written; seeds with results are refused."""
 
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.run.plan import Plan
@@ -32,3 +34,18 @@ def note_looks(results: Path, states: "Mapping[str, RunState]") -> None:
     except OSError as error:
         reason = error.strerror or error
         print(f"{results}: cannot be written ({reason}): this look is not noted", file=sys.stderr)
+
+
+def refuse_seen_seeds(plan: "Plan", results: Path) -> None:
+    """Raises UserError where a confirmatory experiment begins with seeds that have results."""
+    from harness.store.looks import seeds_with_results
+
+    known = seeds_with_results(results, plan)
+    seen = [seed for seed in plan.seeds if seed in known]
+    if seen:
+        first = max([*known, *plan.seeds]) + 1
+        fresh = list(range(first, first + len(plan.seeds)))
+        raise UserError(
+            f"{plan.name}: seeds {', '.join(map(str, seen[:4]))} have results already (in "
+            f"{known[seen[0]]}), and would confirm nothing: set seeds: {fresh}"
+        )

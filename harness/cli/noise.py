@@ -1,7 +1,7 @@
 """The constants of noise, fitted again from imported runs."""
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -121,7 +121,7 @@ def _imported(experiment: str, results: Path) -> list[dict[str, str]]:
             sound.append(run)
     rows = []
     for row in runs_as_figures(experiment, results, replace(plan, runs=tuple(sound))):
-        rows.append({name: str(value) for name, value in row.items()})
+        rows.append({name: str(value) for name, value in asdict(row).items()})
     return rows
 
 
@@ -129,9 +129,13 @@ def _changes(was: "BenchmarkNoise", now: "BenchmarkNoise") -> list[Cells]:
     """Every constant as it was and as it is now, with what it rests on."""
     rows: list[Cells] = []
     before = {era.name: era.sd for era in was.eras}
+    priors = {era.name: era.prior_sd for era in was.eras}
     for era in now.eras:
         basis = f"{era.df} df, {era.n_runs} runs"
         rows.append(_change(f"sd of a loss, {era.name}", before.get(era.name), era.sd, basis))
+        if era.prior_sd is not None:
+            what, basis = f"sd of prior_noise, {era.name}", f"counts for {era.prior_df:g} df"
+            rows.append(_change(what, priors.get(era.name), era.prior_sd, basis))
     slopes: list[tuple[str, HistorySlope | None, HistorySlope | None]] = [
         (f"slope up to {now.slope_until}", was.slope, now.slope),
         ("slope since then", was.slope_later, now.slope_later),

@@ -5,6 +5,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from harness.cli.options import EXIT_STOPPED
+from harness.errors import StoppedError
+
+INTERRUPTED = "interrupted; run the same command again to go on"
+
 PANELS = {  # the headings of docs/command-line.md, which documents the commands in this order
     "Experiments": (
         "run",
@@ -14,6 +19,8 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
         "cancel",
         "rerun",
         "confirm",
+        "rename",
+        "delete",
         "merge",
         "clean",
     ),
@@ -28,7 +35,14 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
 
 
 class PanelGroup(TyperGroup):
-    """A group of commands whose help has a section for each of PANELS."""
+    """A group of commands whose help has a section for each of PANELS; Ctrl-C is an error."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run the command that was named. Raises StoppedError where it is interrupted."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # of which typer would keep the exit code alone
+            raise StoppedError(INTERRUPTED, EXIT_STOPPED["interrupted"]) from None
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """The names in the order of PANELS; one that stands in none comes last."""

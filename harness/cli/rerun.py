@@ -1,5 +1,6 @@
 """One run again, from its record: what it executes is known before anything starts."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -205,11 +206,21 @@ def again_in(store: "Store", run_id: str, *, aside: bool, replace: bool) -> "Sto
 
     Its own if it has no result or that is to be replaced, else reruns/.
     """
+    from harness.run.guarded import IN_ROOT, check_folder
+    from harness.store.errors import ResultsError
     from harness.store.store import Store
 
     if not aside:
         return store
-    again = store if replace else Store.create(store.root / "reruns")
+    again = store
+    if not replace:
+        folder = store.root / "reruns"
+        try:
+            if os.path.lexists(folder):
+                check_folder(folder, below=IN_ROOT)
+        except OSError as error:
+            raise ResultsError(store.root, error) from None
+        again = Store.create(folder)
     if again.directory(run_id).is_dir():
         if again.hold(run_id) is None:
             raise UserError(

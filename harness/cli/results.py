@@ -12,8 +12,7 @@ from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
 from harness.cli.table import Cells, print_json, print_table
 from harness.errors import UserError, visible
-
-MIB = 2**20
+from harness.run.guarded import MIB
 
 
 @app.command()
@@ -58,6 +57,14 @@ def note_gone(results: Path, run_ids: list[str], by: str) -> None:
 
     if run_ids:
         add_rows(results, [gone_row(by, run_ids)])
+
+
+def note_renamed(results: Path, experiment: str, name: str) -> None:
+    """Note in the ledger that an experiment has another name: its looks stay its own."""
+    from harness.run.ledger import add_rows, read_ledger, renamed_row
+
+    if any(look.experiment == experiment for look in read_ledger(results).looks):
+        add_rows(results, [renamed_row(experiment, name)])
 
 
 @app.command()

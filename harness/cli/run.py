@@ -16,6 +16,7 @@ from harness.cli.complete import complete, finish
 from harness.cli.devices import refuse_other_device
 from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
+from harness.cli.looks import refuse_seen_seeds
 from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
 from harness.cli.options import RESULTS, Exp, Results, Seeds, Set, Trust
 from harness.errors import UserError
@@ -23,7 +24,6 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
     from harness.foreign.experiment import ForeignExperiment
-    from harness.run.plan import Plan
     from harness.run.spec import PlannedRun
     from harness.runner.executor import ExecutorOptions, Summary
     from harness.store.store import Store
@@ -270,35 +270,22 @@ def run_part(
     options: RunOptions,
 ) -> "Summary":
     """Keep the plan of a part, and run what has no result yet."""
+    from harness.experiment.blocks import in_order_of
     from harness.experiment.record import describe
     from harness.store.launches import note_launch
     from harness.store.plans import read_plan, save_plan
 
     name = part.experiment.name
     before = read_plan(options.results, name)
-    plan = describe(part.experiment, part.runs, before=before, command=asked.command)
+    runs = in_order_of(before.runs if before else (), part.runs)
+    plan = describe(part.experiment, runs, before=before, command=asked.command)
     if before is None and plan.confirm:
         refuse_seen_seeds(plan, options.results)
     # what the report adds to it is no change
     if before is None or not plan.to_mapping().items() <= before.to_mapping().items():
         save_plan(options.results, plan)
     note_launch(options.results, plan)
-    return complete(store, part.runs, executor.make, replace(asked, experiment=name))
-
-
-def refuse_seen_seeds(plan: "Plan", results: Path) -> None:
-    """Raises UserError where a confirmatory experiment begins with seeds that have results."""
-    from harness.store.looks import seeds_with_results
-
-    known = seeds_with_results(results, plan)
-    seen = [seed for seed in plan.seeds if seed in known]
-    if seen:
-        first = max([*known, *plan.seeds]) + 1
-        fresh = list(range(first, first + len(plan.seeds)))
-        raise UserError(
-            f"{plan.name}: seeds {', '.join(map(str, seen[:4]))} have results already (in "
-            f"{known[seen[0]]}), and would confirm nothing: set seeds: {fresh}"
-        )
+    return complete(store, runs, executor.make, replace(asked, experiment=name))
 
 
 def following_part(

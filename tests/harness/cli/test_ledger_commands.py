@@ -1,18 +1,21 @@
 """The memory of a results folder, as commands keep it."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.__main__ import main
 from harness.cli.confirm import fresh_seeds
-from harness.cli.run import refuse_seen_seeds
+from harness.cli.looks import refuse_seen_seeds
 from harness.errors import UserError
-from harness.run.ledger import FILE, read_ledger
+from harness.run.ledger import FILE, StreamRow, add_rows, read_ledger
+from harness.run.stream import place_of
 from harness.store.merge import merge
 from harness.store.plans import read_plan
 from harness.store.store import Store
+from reports.inputs.load import load
 from tests.report_fixtures import Arm, write_experiment
 
 ARMS = (Arm(name="base"), Arm(name="same", fields=(("model.untied_head", True),)))
@@ -78,3 +81,25 @@ def test_confirmatory_seeds_that_have_results_are_refused_and_fresh_ones_named(
         refuse_seen_seeds(plan, folder)
     shutil.rmtree(folder / "experiments" / "split")
     refuse_seen_seeds(plan, folder)  # nobody saw them
+
+
+def test_what_was_seen_of_a_renamed_experiment_is_known_by_its_new_name(folder: Path) -> None:
+    place = StreamRow(place=place_of("daily", 1, 0), candidate="a1", kept=True)
+    add_rows(folder, [place.to_json()])
+    assert ablate("compare", "split") == 0
+    shutil.copytree(folder, "theirs")
+    before, memory = read_ledger(folder), load("split").memory
+    written = (folder / FILE).read_text()
+    assert ablate("rename", "split", "other") == 0
+    assert (folder / FILE).read_text().startswith(written)  # it only grows
+    after = read_ledger(folder)
+    assert after.looks == (replace(before.looks[0], experiment="other"),)
+    assert (after.streams, after.gone, after.n_passed_over) == (before.streams, {}, 0)
+    assert load("other").memory == memory
+    assert ablate("compare", "other") == 0
+    assert read_ledger(folder).looks == after.looks  # nothing is first shown again
+    merge(Path("theirs"), Store.create(folder))
+    assert read_ledger(folder).looks == after.looks
+    later = replace(before.looks[0], at="2030-01-01T00:00:00.000+00:00")
+    add_rows(folder, [later.to_json()])  # of a new experiment under the old name
+    assert [look.experiment for look in read_ledger(folder).looks] == ["other", "split"]

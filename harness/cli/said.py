@@ -1,0 +1,101 @@
+"""`--json` of every command: one JSON document on standard output, whatever happens.
+
+A command that has data prints them itself. Of any other what it says is the data, line by line:
+{"schema": 1, "command": "report", "exit": 0, "said": ["report: results/..."]}. A refusal, or what
+a signal stopped before it had data, is {"error", "where", "mend"}. docs/output.schema.json has
+them all.
+"""
+
+import inspect
+import io
+import re
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import wraps
+from typing import Any, get_type_hints
+
+import typer
+
+from harness.cli.options import Json
+from harness.cli.table import print_json
+from harness.errors import StoppedError
+
+SAID_SCHEMA = 1
+# what begins a message and says where: an option, a path, a side, an arm
+PLACE = re.compile(r"--[a-z].*|OLD .*|NEW .*|arm '.*'|experiment '.*'|[^ ]*[/.\\][^ ]*|[a-z-]+")
+
+
+class _Said(io.TextIOBase):
+    """Standard output that goes to standard error meanwhile, and is kept."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def give_json(app: typer.Typer) -> None:
+    """`--json` for every command that has none of its own."""
+    for info in app.registered_commands:
+        callback = info.callback
+        if callback is not None and "json" not in inspect.signature(callback).parameters:
+            info.callback = _with_json(callback)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            give_json(group.typer_instance)
+
+
+def _with_json(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with one option more, under which what it says is printed as JSON."""
+    parameter = inspect.Parameter(
+        "json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json
+    )
+
+    @wraps(callback)
+    def command(json: bool = False, **values: Any) -> Any:
+        if not json:
+            return callback(**values)
+        said, code = _Said(), 0
+        try:
+            with redirect_stdout(said):
+                callback(**values)
+        except typer.Exit as ended:
+            code = ended.exit_code
+        except StoppedError as stopped:
+            print(stopped, file=said)
+            code = stopped.code
+        name = callback.__name__.replace("_", "-")
+        lines = said.text.splitlines()
+        print_json({"schema": SAID_SCHEMA, "command": name, "exit": code, "said": lines})
+        raise typer.Exit(code)
+
+    command.says = True  # type: ignore[attr-defined]
+    del command.__wrapped__  # typer would look at the function's own parameters
+    given = inspect.signature(callback)
+    hints = get_type_hints(callback, include_extras=True)
+    own = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in given.parameters.values()]
+    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    command.__signature__ = given.replace(  # type: ignore[attr-defined]
+        parameters=[*keyword, parameter], return_annotation=inspect.Signature.empty
+    )
+    command.__annotations__ = {p.name: p.annotation for p in (*keyword, parameter)}
+    return command
+
+
+def error_mapping(text: str) -> dict[str, str | None]:
+    """A refusal as data: all of it, and of it the place in front and the way out at its end.
+
+    where, mend: None where the line has none."""
+    head, colon, rest = text.partition(": ")
+    where = head if colon and PLACE.fullmatch(head) else None
+    rest = rest if where is not None else text
+    cut = rest.rfind("; ") if "; " in rest else rest.rfind(": ")
+    mend = rest[cut + 2 :].strip() if cut > 0 else None
+    return {"error": text, "where": where, "mend": mend or None}
