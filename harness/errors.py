@@ -12,6 +12,14 @@ class UserError(Exception):
     """What is wrong, where (file, line or field), and what to do, in one line."""
 
 
+class StoppedError(UserError):
+    """A signal stopped the command: how to go on. code: the exit code that says so."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 

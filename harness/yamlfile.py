@@ -97,7 +97,10 @@ class YamlFile:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise UserError(f"{path}: cannot be read: {reason}") from None
-        loader = _Loader(text, str(path))
+        try:
+            loader = _Loader(text, str(path))
+        except yaml.YAMLError as error:  # a letter that no YAML has
+            raise UserError(f"{path}: not valid YAML: {str(error).splitlines()[0]}") from None
         try:
             node = loader.get_single_node()
             if node is None:

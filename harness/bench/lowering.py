@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from harness.bench.pretend import SHARED_BYTES, an_h100
 from harness.bench.steps import GPT2, resolve
-from harness.bench.traffic import Network
+from harness.bench.traffic import Graph, Network
 from harness.config.run import RunConfig
 from harness.model.attention import KERNELS
 from harness.model.gpt import GPT, Tokens
@@ -36,20 +36,6 @@ LOADS = "compile_to_module"  # of a lowered graph: what would load its code
 KERNEL = re.compile(r"async_compile\.triton\('(\w+)', '''(.*?)''', device_str", re.DOTALL)
 LAUNCH = re.compile(r"\.run\(")
 ANGLES = re.compile(r"(?:tl_math|libdevice|tl)\.(?:cos|sin)\b")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Graph:
-    """One graph of a pass, as generated."""
-
-    graph: str  # forward or backward
-    kernel_bytes: int  # read and written by generated kernels
-    product_bytes: int  # by matrix products and attention libraries
-    kernels: int  # different ones
-    launches: int  # of generated kernels
-    angles: int  # cosines and sines computed inside kernels
-    binaries: int | None = None  # kernels that became sm_90 code; None: not asked
-    too_large: Sequence[str] = ()  # kernels that want more shared memory than there is
 
 
 class Lowered(Exception):

@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.config.run import Values
 from harness.errors import UserError
-from harness.run.read import read_lines
+from harness.run.attempts import AttemptRow, read_attempts
 
 WORLDS = (1, 2, 4, 8)  # processes that share the records' eight ranks evenly
 STEPS, STEPS_OF_KILLED = 3, 12
@@ -59,7 +60,7 @@ def runner(
     wait(process)
     killed_s = time.perf_counter() - began
     ends = [" ".join(statuses(rows)) for rows in attempts(results).values()]
-    groups = len({row["pid"] for rows in in_a_row.values() for row in rows if "pid" in row})
+    groups = len({pid for rows in in_a_row.values() for pid in pids(rows)})
     finished = all(end.endswith("finished") for end in ends)
     n_attempts = sum(len(end.split()) for end in ends)
     return RunnerFigures(
@@ -119,22 +120,27 @@ def wait(process: "subprocess.Popen[str]") -> None:
         raise UserError(f"ablate run: exit {process.returncode}: {lines[-1]}")
 
 
-def attempts(results: Path) -> dict[str, list[dict[str, object]]]:
+def attempts(results: Path) -> dict[str, list[AttemptRow]]:
     """What each run's attempts tell, by the run's name."""
     files = sorted(results.glob("runs/*/attempts.jsonl"))
-    return {file.parent.name: list(read_lines(file)) for file in files}
+    return {file.parent.name: read_attempts(file.parent) for file in files}
 
 
-def statuses(rows: list[dict[str, object]]) -> list[str]:
-    return [str(row["status"]) for row in rows if "ended" in row]
+def statuses(rows: Sequence[AttemptRow]) -> list[str]:
+    return [str(row.status) for row in rows if row.is_end]
+
+
+def pids(rows: Sequence[AttemptRow]) -> list[int]:
+    """The first rank of every attempt that began."""
+    return [row.pid for row in rows if row.pid is not None]
 
 
 def kill_a_rank(process: "subprocess.Popen[str]", results: Path, *, known: set[str]) -> None:
     """End the first rank of a run that is not among those known, once it has begun."""
     while process.poll() is None:
         for name, rows in attempts(results).items():
-            begun = [row for row in rows if "pid" in row]
+            begun = pids(rows)
             if name not in known and begun:
-                os.kill(int(str(begun[0]["pid"])), signal.SIGKILL)
+                os.kill(begun[0], signal.SIGKILL)
                 return
         time.sleep(LOOKS_EVERY_S)

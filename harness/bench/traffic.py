@@ -32,6 +32,20 @@ SETTINGS = {  # of the process that lowers: it compiles alone, and anew
 
 
 @dataclass(frozen=True, kw_only=True)
+class Graph:
+    """One graph of a pass, as generated."""
+
+    graph: str  # forward or backward
+    kernel_bytes: int  # read and written by generated kernels
+    product_bytes: int  # by matrix products and attention libraries
+    kernels: int  # different ones
+    launches: int  # of generated kernels
+    angles: int  # cosines and sines computed inside kernels
+    binaries: int | None = None  # kernels that became sm_90 code; None: not asked
+    too_large: Sequence[str] = ()  # kernels that want more shared memory than there is
+
+
+@dataclass(frozen=True, kw_only=True)
 class Traffic:
     """A graph of one pass, and the least time that it can take."""
 
@@ -80,11 +94,11 @@ def traffic(
     with TemporaryDirectory() as folder:
         library = build(compiler, Path(folder))
         lines = lowered(networks, library, Path(folder))
-    found = []
+    measured = []
     for network, line in zip(networks, lines, strict=True):
-        graphs = json.loads(line)
-        found.append(tuple(timed(network, graph, bandwidth) for graph in graphs))
-    return found
+        graphs = [Graph(**graph) for graph in json.loads(line)]
+        measured.append(tuple(timed(network, graph, bandwidth) for graph in graphs))
+    return measured
 
 
 def build(compiler: str, folder: Path) -> Path:
@@ -122,19 +136,23 @@ def _ran(command: Sequence[str], doing: str, **how: Any) -> subprocess.Completed
     return done
 
 
-def timed(network: Network, graph: dict[str, Any], bandwidth: float) -> Traffic:
+def timed(network: Network, graph: Graph, bandwidth: float) -> Traffic:
     """A graph's figures, and the least time that they allow."""
     config, _ = resolve(
         network.preset, scale=network.scale, device="cuda", settings=network.settings
     )
-    kernel_bytes, product_bytes = graph.pop("kernel_bytes"), graph.pop("product_bytes")
-    share = 1 / 3 if graph["graph"] == "forward" else 2 / 3  # of the products
+    share = 1 / 3 if graph.graph == "forward" else 2 / 3  # of the products
     flops = flops_per_token(config, GPT2[0], step=0).model * config.data.micro_tokens
-    memory_ms = product_bytes / bandwidth / 1e6
+    memory_ms = graph.product_bytes / bandwidth / 1e6
     return Traffic(
-        kernel_gb=kernel_bytes / 1e9,
-        product_gb=product_bytes / 1e9,
-        kernel_ms=kernel_bytes / bandwidth / 1e6,
+        graph=graph.graph,
+        kernel_gb=graph.kernel_bytes / 1e9,
+        product_gb=graph.product_bytes / 1e9,
+        kernels=graph.kernels,
+        launches=graph.launches,
+        angles=graph.angles,
+        kernel_ms=graph.kernel_bytes / bandwidth / 1e6,
         product_ms=max(memory_ms, 1e3 * share * flops / MATRIX_RATE),
-        **graph,
+        binaries=graph.binaries,
+        too_large=graph.too_large,
     )

@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import quote, quote_plus
 
-HIDDEN = "[redacted]"
+HIDDEN = "[redacted]"  # stands where a secret stood
 LEAST = 6  # letters; a shorter value is a word of any text
 ALONE = 10  # letters; a shorter value counts only where no letter or digit stands beside it
 LEAST_LINE = 16  # letters of a line of a value that has several
 _NAME = re.compile(
     r"(?i)(?:.*[_.-])?(?:\w*token|\w*secret|passw(?:or)?d|\w*passwd|pwd|pgpassword|passphrase|"
-    r"credentials?|\w*key|auth|pat|dsn|cookie|webhook|\w*webhook_url|signature|sas)"
+    r"credentials?|\w*key|auth|pass|pat|dsn|cookie|webhook|\w*webhook_url|signature|sas)"
 )
 _IN_URL = re.compile(r"[a-z][a-z0-9+.-]{0,20}://[^\s/@:]{0,200}:([^\s]{1,500})@", re.IGNORECASE)
 _WORDS = {"disabled", "enabled", "offline", "online", "required", "default", "public", "dryrun"}
 _NUMBER = re.compile(r"[+-]?\d{1,7}(?:\.\d*)?(?:e[+-]?\d+)?")
+_OF_URLS = str.maketrans("+/", "-_")
 _PARTED = ("PWD", "OLDPWD")  # where the shell is
 
 
@@ -107,18 +108,35 @@ def _harmless(value: str) -> bool:
 
 
 def _writings(secret: str) -> set[str]:
-    """The secret as it is, and as URLs, JSON, Python, HTML and headers write it."""
+    """The secret as it is, and as URLs, JSON, Python, HTML, headers and dumps write it."""
     in_json = json.dumps(secret)[1:-1]
-    encoded = base64.b64encode(secret.encode("utf-8", "surrogateescape")).decode()
+    raw = secret.encode("utf-8", "surrogateescape")
+    encoded = base64.b64encode(raw).decode()
     return {
+        *_inside_base64(raw),
+        raw.hex(),
+        raw.hex().upper(),
+        repr(raw)[2:-1],
+        ascii(secret)[1:-1],
+        quote(quote(raw, safe=""), safe=""),
         secret,
         secret.strip(),
         in_json,
         json.dumps(in_json)[1:-1],
         repr(secret)[1:-1],
-        quote(secret.encode("utf-8", "surrogateescape"), safe=""),
-        quote(secret.encode("utf-8", "surrogateescape")),
-        quote_plus(secret.encode("utf-8", "surrogateescape")),
+        quote(raw, safe=""),
+        quote(raw),
+        quote_plus(raw),
         html.escape(secret),
         encoded,
     }
+
+
+def _inside_base64(raw: bytes) -> Iterator[str]:
+    """What its bytes alone decide of a text in base64, wherever in that they stand."""
+    for n_before in range(3):
+        encoded = base64.b64encode(bytes(n_before) + raw).decode()
+        begin, end = -(-8 * n_before // 6), 8 * (n_before + len(raw)) // 6
+        if end - begin >= ALONE:
+            yield encoded[begin:end]
+            yield encoded[begin:end].translate(_OF_URLS)

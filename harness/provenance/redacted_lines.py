@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable
 
-from harness.provenance.redact import HIDDEN, KEY_BEGINS, KEY_ENDS, NAMED, redact
+from harness.provenance.own_secrets import HIDDEN
+from harness.provenance.redact import redact
+from harness.provenance.secret_rules import KEY_BEGINS, KEY_ENDS, NAMED
 
 _OPEN = re.compile(  # a value that goes on behind the end of a text
     rf"(?i)((?:{NAMED}|_KEY)[\"']?\]?\s*[=:]\s*)"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from harness.run.document import Content, Document
+from harness.run.readings import Readings
 from harness.run.typed import typed
 
 
@@ -13,14 +14,17 @@ from harness.run.typed import typed
 class ClockHint:
     """What was seen at a line of a script; doubt: its times may mean something else."""
 
-    line: int  # 0: nowhere
+    line: int
     text: str
     doubt: bool = False
+    compared: bool = False  # the baseline's clock counts otherwise
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
-        line, text = content["line"], content["text"]
-        return typed(cls(line=line, text=text, doubt=content.get("doubt", False)))
+        doubt, compared = content.get("doubt", False), content.get("compared", False)
+        return typed(
+            cls(line=content["line"], text=content["text"], doubt=doubt, compared=compared)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +34,7 @@ class TrainerLimits:
     wall_s: float | None = None  # seconds in all
     silence_s: float = 3600.0  # without a line of output; long enough for the longest compilation
     retries: int = 0  # further tries after a failure
-    output_mib: float = 1024.0  # that it may print
+    output_mib: float = 1024.0  # that it may print, and write into its own logs
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
@@ -54,6 +58,8 @@ class TrainerSpec:
     gpus: int = 1
     # {python: PATH} or {container: COMMAND}; empty: this environment
     environment: Mapping[str, str]
+    log: str | None = None  # pattern of the log files that it writes itself, as in logs/*.txt
+    readings: Readings | None = None  # None: the benchmark's lines alone
 
     @property
     def script_name(self) -> str:
@@ -72,6 +78,8 @@ class TrainerSpec:
         for name in ("args", "extra"):
             given[name] = tuple(given[name])
         given["patches"] = tuple(Path(patch) for patch in given["patches"])
+        if given.get("readings"):
+            given["readings"] = Readings.from_mapping(given["readings"])
         return typed(cls(**given))
 
     def to_mapping(self) -> Content:
@@ -81,4 +89,7 @@ class TrainerSpec:
                 content[name] = str(content[name])
         for name in ("args", "extra", "patches"):
             content[name] = [str(entry) for entry in content[name]]
+        del content["readings"]
+        if self.readings is not None:
+            content["readings"] = self.readings.to_mapping()
         return content

@@ -1,5 +1,6 @@
 """What is measured of a run, and what else its result says of how it was made."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from harness.run.document import Content, Document
@@ -40,11 +41,17 @@ class ForeignMarks:
     """What result.json says besides of a run of a foreign trainer."""
 
     budget: int  # updates that it turned out to have
+    own: Mapping[str, float] = field(default_factory=dict)  # metrics of the script's own
+    stopped_at: int | None = None  # the step at which it was to be stopped
     environment_effect: str | None = None
     self_reported: bool = field(default=True, init=False)
 
     def to_json(self) -> Content:
-        return asdict(self)
+        content = asdict(self)
+        for name in ("own", "stopped_at"):  # of few runs
+            if not content[name]:
+                del content[name]
+        return content
 
 
 @dataclass(frozen=True, kw_only=True)

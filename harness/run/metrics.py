@@ -1,13 +1,13 @@
 """The rows of metrics.jsonl, a type for each kind."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol, Self
 
 from harness.run.document import Content, Document
 from harness.run.typed import typed
 
-VALIDATION, TRAINING, HELDOUT = "val", "train", "heldout"  # kinds of rows
+VALIDATION, TRAINING, HELDOUT, OWN = "val", "train", "heldout", "own"  # kinds of rows
 
 
 class MetricRow(Protocol):
@@ -69,3 +69,16 @@ class HeldoutLoss:
 
     def to_json(self) -> Content:
         return {"kind": HELDOUT, "step": self.step, "heldout_loss": self.heldout_loss}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnValue:
+    """A reading of a metric of a foreign script's own."""
+
+    step: int | None  # None: the script does not tell
+    name: str
+    value: float
+    elapsed_s: float  # since the script was started, by our clock
+
+    def to_json(self) -> Content:
+        return {"kind": OWN, **asdict(self)}

@@ -13,7 +13,9 @@ from typing import Any, Self
 from harness.run.document import Content, Document, Fields
 from harness.run.foreign import ClockHint, TrainerLimits, TrainerSpec
 from harness.run.guarded import is_name
+from harness.run.readings import OwnMetric, Readings
 from harness.run.renamed import columns_today, value_today
+from harness.run.stream import StreamPlace
 from harness.run.typed import typed
 from harness.run.versions import PLAN, check_version
 
@@ -84,7 +86,7 @@ class PlanCorpus:
 class PlanArm:
     """One arm: the baseline, or the baseline with changes.
 
-    Of foreign trainers and published evidence alone: the last six.
+    Of foreign trainers and published evidence alone: the last seven.
     """
 
     name: str
@@ -103,6 +105,7 @@ class PlanArm:
     source: Mapping[str, str] | None = None  # file of its code -> digest
     n_logs: int | None = None  # published logs behind a row
     noise_sd: float | None = None  # of its era, in nats
+    note: str = ""  # what a published row changed, in words
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
@@ -139,6 +142,7 @@ class PlanRun:
     trunk: str | None = None  # name of the run that it goes on from
     self_reported: bool = False  # its time is its script's own
     imported: bool = False
+    borrowed: bool = False  # made for other experiments: its loss counts, its time does not
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
@@ -200,6 +204,7 @@ class Plan:
     alters_noise: tuple[str, ...] = ()
     slope: Mapping[str, float | str] | None = None  # {per_step, se, source} of the loss
     prior_noise: PriorNoise | None = None
+    stream: StreamPlace | None = None  # of candidates, that it is judged in
     branch_at: int | None = None  # the update before which all arms are one trunk
     protocol: str = ""  # of timing
     corpus: PlanCorpus = PlanCorpus()
@@ -236,6 +241,8 @@ class Plan:
         values["target"] = Target.from_mapping(target) if target else None
         prior = content.get("prior_noise")
         values["prior_noise"] = PriorNoise.from_mapping(prior) if prior else None
+        stream = content.get("stream")
+        values["stream"] = StreamPlace.from_mapping(stream) if stream else None
         limits = content.get("limits")
         values["limits"] = TrainerLimits.from_mapping(limits) if limits else None
         return typed(cls(**values))
@@ -247,21 +254,36 @@ class Plan:
         """
         content = {"schema": PLAN} | {f.name: getattr(self, f.name) for f in fields(self)}
         content["arms"] = [arm.to_mapping() for arm in self.arms]
-        content["runs"] = [
-            _without_none(_plain_run(r), ("trunk", "self_reported", "imported")) for r in self.runs
-        ]
+        content["runs"] = [_without_none(_plain_run(r), OF_SOME_RUNS) for r in self.runs]
         content["locks"] = [asdict(lock) for lock in self.locks]
         content["corpus"] = asdict(self.corpus)
         content["seeds_rule"] = self.seeds_rule.to_mapping() if self.seeds_rule else None
         content["target"] = self.target.to_mapping() if self.target else None
         content["limits"] = asdict(self.limits) if self.limits else None
         content["prior_noise"] = asdict(self.prior_noise) if self.prior_noise else None
+        content["stream"] = self.stream.to_mapping() if self.stream else None
         return _without_none(_listed(content), OF_SOME_KINDS)
 
     @cached_property
     def by_arm(self) -> Mapping[str, PlanArm]:
         """Arms by name, in the plan's order."""
         return {arm.name: arm for arm in self.arms}
+
+    @cached_property
+    def own_metrics(self) -> Mapping[str, OwnMetric]:
+        """What foreign scripts measure of their own, by name."""
+        return {metric.name: metric for metric in self._readings.own}
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its runs are ended at a step of the plan."""
+        return self._readings.stop_step is not None
+
+    @cached_property
+    def _readings(self) -> Readings:
+        """What is read of its scripts, the same of all arms."""
+        side = self.by_arm[self.baseline].side if self.baseline in self.by_arm else None
+        return Readings() if side is None or side.readings is None else side.readings
 
 
 def plan_of(content: Any, name: str) -> Plan:
@@ -281,10 +303,18 @@ def plan_of(content: Any, name: str) -> Plan:
     for run in plan.runs:
         if not all(map(is_name, (run.run_id, *run.older, *filter(None, [run.trunk])))):
             raise ValueError(f"with a run named {run.run_id!r}")
+    arms = [arm.name for arm in plan.arms]
+    if len({*arms}) < len(arms):
+        raise ValueError("with two arms of one name")
+    asked = (plan.baseline, *plan.parents, *plan.parents.values(), *(run.arm for run in plan.runs))
+    for arm in asked:
+        if arms and arm not in plan.by_arm:
+            raise ValueError(f"without the arm {str(arm)[:60]!r} that it speaks of")
     return plan
 
 
-OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd")
+OF_SOME_RUNS = ("trunk", "self_reported", "imported", "borrowed")
+OF_SOME_ARMS = ("hints", "side", "code", "source", "n_logs", "noise_sd", "note")
 OF_SOME_KINDS = (
     "parents",
     "source",
@@ -295,6 +325,7 @@ OF_SOME_KINDS = (
     "remarks",
     "device",
     "prior_noise",
+    "stream",
     "branch_at",
 )
 

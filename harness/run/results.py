@@ -50,6 +50,8 @@ class Result(Measured):
     gpu: Document | None = None  # see OwnMarks
     environment_effect: str | None = None
     budget: int | None = None  # updates that a foreign trainer's run turned out to have
+    own: Mapping[str, float] | None = None  # metrics of a foreign script's own
+    stopped_at: int | None = None  # the step at which it was to be stopped
     imported: bool = False
     self_reported: bool = False
     disturbed: tuple[Disturbance, ...] = ()  # what disturbed its time

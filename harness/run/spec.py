@@ -26,7 +26,6 @@ RESULT_STATUSES = (
     "finished",
     "diverged",
 )
-_Yaml = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YamlDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 

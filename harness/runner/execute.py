@@ -8,12 +8,13 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.provenance.redact import redact
+from harness.run.guarded import OF_ATTEMPT
 from harness.run.read import read_json
-from harness.run.spec import RunSpec
+from harness.run.spec import RESULT_STATUSES, RunSpec
 from harness.runner.executor import POLL_S, RunLimits
 from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.process import Worker, WorkerProcess
-from harness.store.claims import read_owner
+from harness.store.claims import attempt_with, told_by_ranks
 from harness.store.store import Store
 
 START_S = 600.0  # a worker may take this long to import, to find its GPUs and its peers
@@ -124,26 +125,20 @@ def _failure_of_dead(event: WorkerEvent, run: Execution, token: str) -> WorkerEv
     return WorkerEvent(status="failed", reason=told.reason, unnoted=True, died=True)
 
 
-def _attempt(run: Execution, token: str) -> Path | None:
-    """The folder of the attempt that was ordered with this token, once it was begun."""
-    attempts = run.store.directory(run.spec.run_id) / "attempts"
-    for path in attempts.glob("*/owner.json"):
-        owner = read_owner(path)
-        if owner is not None and owner.token == token:
-            return path.parent
-    return None
-
-
 def _told_by_rank(run: Execution, token: str) -> WorkerEvent | None:
     """What a further rank of a group left of its end; None if nothing."""
     attempt = _attempt(run, token)
     if attempt is None:
         return None
-    for path in sorted(attempt.glob("rank*.json")):
-        left = read_json(path)
+    for path in told_by_ranks(attempt):
+        left = read_json(path, below=OF_ATTEMPT)
         if left:
             return WorkerEvent.from_message(left)
     return None
+
+
+def _attempt(run: Execution, token: str) -> Path | None:
+    return attempt_with(token, run.store.directory(run.spec.run_id))
 
 
 class _Watch:
@@ -213,4 +208,14 @@ def _answer(worker: Worker, process: WorkerProcess, run: Execution, token: str) 
         end = watch.end()
         if end is not None:
             worker.kill()
-            return end
+            return _result_meanwhile(run) or end
+
+
+def _result_meanwhile(run: Execution) -> WorkerEvent | None:
+    """How a run ended whose result was there before the runner ended it; None without one."""
+    state = run.store.state(run.spec.run_id)
+    if state.status not in RESULT_STATUSES:
+        return None
+    return WorkerEvent(
+        status=state.status, reason=state.reason, val_loss=state.val_loss, unnoted=True
+    )

@@ -1,7 +1,7 @@
 """What every executor shares: interface, options and limits, signals, the summary of a call."""
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -42,6 +42,7 @@ class RunEnded:
     reason: str | None = None
     val_loss: float | None = None
     train_time_s: float | None = None
+    own: Mapping[str, float] = field(default_factory=dict)  # metrics of a foreign script's own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,12 +84,13 @@ class RunWriter:
                 token=token,
             )
             note_attempt(self.run, begun)
+            self._written.note_beginning("attempts.jsonl")
             self._refuse_lost()
             write_text(self.run / "config.yaml", spec.to_yaml(), below=IN_FOLDER)
             self._written.note("config.yaml")
             self._metrics = self._open("metrics.jsonl")
             self.log_file = self._open("log.txt")
-            self._log = HeadAndTail(self.log_file, RedactedLines())
+            self._log = self._written.log = HeadAndTail(self.log_file, RedactedLines())
         except BaseException:
             self.release()
             raise
@@ -254,10 +255,7 @@ class RunWriter:
             self.release()
 
     def _bury(self) -> None:
-        """What is no longer needed of an attempt that gave the result.
-
-        Its number, where there were others, stays beside them.
-        """
+        """What is no longer needed of the attempt with the result; one of several stays known."""
         if self.attempt == 1:
             shutil.rmtree(self.folder.parent, ignore_errors=True)
             return

@@ -18,13 +18,14 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Self
 
 from harness.errors import UserError
 from harness.run.document import Content, Document
-from harness.run.guarded import IN_FOLDER, OF_ATTEMPT, folders_in, read_bytes
+from harness.run.guarded import IN_FOLDER, OF_ATTEMPT, entries_in, folders_in, read_bytes
 from harness.run.parse import parse_json
 from harness.run.read import read_json
 from harness.run.typed import typed
@@ -151,6 +152,22 @@ def read_owner(path: Path) -> Owner | None:
         return None
 
 
+def attempt_with(token: str, run: Path) -> Path | None:
+    """The folder of the attempt at a run that was ordered with this token, once it was begun."""
+    for name in folders_in(run / "attempts", below=IN_FOLDER):
+        attempt = run / "attempts" / name
+        owner = read_owner(attempt / "owner.json")
+        if owner is not None and owner.token == token:
+            return attempt
+    return None
+
+
+def told_by_ranks(attempt: Path) -> list[Path]:
+    """What the further ranks of a group left of their ends in an attempt's folder."""
+    names = entries_in(attempt, below=OF_ATTEMPT - 1)
+    return [attempt / name for name in names if fnmatch(name, "rank*.json")]
+
+
 def owner_of(attempt: Path, now: float) -> Owner | None:
     """Who holds this attempt, None if nobody alive does.
 
@@ -176,7 +193,7 @@ def owns(attempt: Path, mark: str) -> bool:
     """
     try:
         owner = Owner.from_json(parse_json(read_bytes(attempt / "owner.json", below=OF_ATTEMPT)))
-        newest = max(int(name) for name in os.listdir(attempt.parent) if name.isdigit())
+        newest = max(int(n) for n in os.listdir(attempt.parent) if IS_NUMBER.fullmatch(n))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
     return owner.mark == mark and attempt.name == str(newest)
@@ -217,6 +234,8 @@ def take(run: Path, *, token: str, gone: Callable[[], bool], mark: str = "") -> 
             n = last_attempt(run)
             if n and owner_of(attempts / str(n), now) is not None:
                 return None
+            if not IS_NUMBER.fullmatch(str(n + 1)):
+                raise OSError(errno.EOVERFLOW, f"no attempt can come after {attempts / str(n)}")
             mine = attempts / str(n + 1)
             try:
                 os.rename(beside, mine)

@@ -23,6 +23,8 @@ class HeadAndTail:
         self.clean = clean
         self.file, self.head, self.tail = file, head, tail
         self.n_written = 0  # characters of the head
+        self.in_file: list[str] = []  # what this process has written there, in order
+        self.n_of_head = 0  # of these
         self.tail_at: int | None = None  # where the tail begins in the file
         self.kept: deque[str] = deque()
         self.n_kept = 0
@@ -36,9 +38,10 @@ class HeadAndTail:
         """Whole lines."""
         room = self.head - self.n_written
         if self.tail_at is None and len(text) <= room:
-            self.file.write(self.clean(text))
+            self._add(self.clean(text))
             self.file.flush()
             self.n_written += len(text)
+            self.n_of_head += 1
             return
         if self.tail_at is None:
             self.tail_at = self.file.tell()
@@ -57,12 +60,29 @@ class HeadAndTail:
             self._write_tail()
             self.next_s = time.monotonic() + (time.thread_time() - began) / SHARE
 
+    def _add(self, text: str) -> None:
+        self.file.write(text)
+        self.in_file.append(text)
+
+    def is_in(self, content: bytes) -> bool:
+        """Whether a content has all that was written here, in order.
+
+        Between that may stand what others print into the same file.
+        """
+        at = 0
+        for raw in map(str.encode, self.in_file):
+            found = content.find(raw, at)
+            if found < 0:
+                return False
+            at = found + len(raw)
+        return True
+
     def _write_tail(self) -> None:
         """Add what is fresh; cut the file to head and tail where that is too much."""
         if self.n_fresh > self.tail or self.n_in_file + self.n_fresh > 2 * self.tail:
             self._cut()
         else:
-            self.file.write(self.clean("".join(self.fresh)))
+            self._add(self.clean("".join(self.fresh)))
             self.n_in_file += self.n_fresh
         self.file.flush()
         self.fresh.clear()
@@ -72,9 +92,10 @@ class HeadAndTail:
         """Head, what is missing, tail; until it is cut the file ends as before."""
         assert self.tail_at is not None
         self.file.seek(self.tail_at)
+        del self.in_file[self.n_of_head :]
         mib = self.n_left_out / 2**20
-        self.file.write(f"[... {mib:.1f} MiB of the log are left out here ...]\n")
-        self.file.write(self.clean("".join(self.kept)))
+        self._add(f"[... {mib:.1f} MiB of the log are left out here ...]\n")
+        self._add(self.clean("".join(self.kept)))
         self.file.flush()
         self.file.truncate()
         self.n_in_file = self.n_kept

@@ -13,7 +13,7 @@ from harness.provenance.lock import environment_lock
 from harness.provenance.own_secrets import own_in
 from harness.provenance.source import changed_files, source_of
 from harness.run.digests import run_id_of
-from harness.run.files import write_json, write_text
+from harness.run.files import write_json, write_new, write_text
 from harness.run.guarded import IN_FOLDER, RefusedFileError, experiments_in, is_name
 from harness.run.plan import Plan, PlanRun
 from harness.run.plan_file import lock_text, plan_text, read_plan_file
@@ -89,18 +89,36 @@ def readable_plans(results: Path) -> Iterator[tuple[str, Plan | None, str]]:
             yield name, None, str(error)
 
 
+def begin_plan(results: Path, plan: Plan) -> bool:
+    """experiment.json of a new experiment; False where another call made one of its name."""
+    text = _text_without_own(plan)
+    place = folder(results, plan.name)
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        write_new(place / "experiment.json", text, below=IN_FOLDER)
+    except FileExistsError:
+        return False
+    return True
+
+
 def save_plan(results: Path, plan: Plan) -> None:
     """experiment.json, and plan.lock: every plan that was locked, in order."""
+    text = _text_without_own(plan)
+    place = folder(results, plan.name)
+    place.mkdir(parents=True, exist_ok=True)
+    write_text(place / "plan.lock", lock_text(plan), below=IN_FOLDER)
+    write_text(place / "experiment.json", text, below=IN_FOLDER)
+
+
+def _text_without_own(plan: Plan) -> str:
+    """The plan's text; raises UserError where it holds a secret of the user's own."""
     text = plan_text(plan)
     if variable := own_in(text):
         raise UserError(
             f"{plan.name}: its plan holds the value of ${variable}, and a plan is kept with its "
             "results: take it out; what is trained inherits the variables of its shell"
         )
-    place = folder(results, plan.name)
-    place.mkdir(parents=True, exist_ok=True)
-    write_text(place / "plan.lock", lock_text(plan), below=IN_FOLDER)
-    write_text(place / "experiment.json", text, below=IN_FOLDER)
+    return text
 
 
 def up_to_date(results: Path, plan: Plan) -> Plan:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.run.digests import result_digest
-from harness.run.guarded import MIB, MOST, is_file
-from harness.run.results import DIGESTED, GROWING
+from harness.run.guarded import MIB, MOST, read_bytes
+from harness.run.results import DIGESTED, part_digest
 from harness.run.spec import RESULT_STATUSES, Outcome
+from harness.store.log_file import HeadAndTail
 
 
 class WrittenFiles:
@@ -15,12 +16,19 @@ class WrittenFiles:
 
     def __init__(self, run: Path) -> None:
         self.run = run
+        self.log: HeadAndTail | None = None  # log.txt
         self._whole: dict[str, str] = {}  # file that is written at once -> digest
+        self._begun: dict[str, tuple[int, str]] = {}  # file that grows -> bytes then, their digest
         self.forget_metrics()
 
     def note(self, name: str) -> None:
         """This file was written just now."""
         self._whole[name] = result_digest(self.run / name)
+
+    def note_beginning(self, name: str) -> None:
+        """Rows come into this file from elsewhere too: behind what it holds now."""
+        size = (self.run / name).stat().st_size
+        self._begun[name] = size, part_digest(self.run / name, size)
 
     def add_metrics(self, line: str) -> None:
         """A line that comes next in metrics.jsonl; raises UserError beyond what is read again."""
@@ -39,21 +47,31 @@ class WrittenFiles:
     def checked(self, outcome: Outcome) -> Outcome:
         """The outcome, or a failure: a result is not made of files that somebody else changed.
 
-        Of those that others may write into too, only that they are there is looked at.
+        Those that others write into too hold what this process wrote, and perhaps more.
         """
         if outcome.status not in RESULT_STATUSES:
             return outcome
         digests = {**self._whole, "metrics.jsonl": self._metrics.hexdigest()}
         names = dict.fromkeys((*DIGESTED, *digests))
         changed = [name for name in names if self._digest(name) != digests.get(name)]
-        changed += [name for name in GROWING if not is_file(self.run / name)]
+        if not self._holds_log():
+            changed.append("log.txt")
+        for name, (size, digest) in self._begun.items():
+            if self._digest(name, size) != digest:
+                changed.append(name)
         if not changed:
             return outcome
         listed = ", ".join(changed)
         return Outcome(status="failed", reason=f"its files changed while it ran ({listed})")
 
-    def _digest(self, name: str) -> str:
+    def _holds_log(self) -> bool:
         try:
-            return result_digest(self.run / name)
+            return self.log is not None and self.log.is_in(read_bytes(self.run / "log.txt"))
+        except OSError:
+            return False
+
+    def _digest(self, name: str, size: int | None = None) -> str:
+        try:
+            return part_digest(self.run / name, size)
         except OSError:
             return "gone"

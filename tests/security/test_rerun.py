@@ -91,6 +91,21 @@ def test_kept_code_that_was_exchanged_is_not_run(folder: Path) -> None:
     assert not (folder / "mark").exists()
 
 
+def test_a_run_is_not_repeated_behind_a_link(folder: Path) -> None:
+    assert ablate("ab", "old.py", "new.py", "-n", 1, *CPU) == 0
+    run = sorted(Path("results/runs").iterdir())[0]
+    (folder / "outside").mkdir()
+    for leads_to in ("outside", "nowhere"):
+        Path("results/reruns").unlink(missing_ok=True)
+        Path("results/reruns").symlink_to(folder / leads_to)
+        said = watched("rerun", run.name, cwd=folder)
+        assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")
+    assert (
+        "links in a results folder are not followed" in watched("rerun", run.name, cwd=folder).err
+    )
+    assert list((folder / "outside").iterdir()) == [] and not (folder / "nowhere").exists()
+
+
 @pytest.mark.slow
 def test_a_plug_in_of_a_stranger_is_imported_only_when_trusted(tmp_path: Path) -> None:
     new_change("louder", tmp_path)

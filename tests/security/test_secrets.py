@@ -146,7 +146,7 @@ def test_no_secret_is_found_under_results_or_pages(
     Path("public.txt").write_text(log)
     ablate("import", "public.txt", "--experiment", "imported")
     runs = sorted(p.name for p in (folder / "results" / "runs").iterdir())
-    assert len(runs) == 3
+    assert len(runs) == 7  # two of each pair, which share none, and the imported one
     for command in (
         ("status", "told"),
         ("status", "told", "--json"),

@@ -29,7 +29,7 @@ from harness.runner.executor import POLL_S, RunLimits
 from harness.runner.kernels import TurnToCompile, kernel_cache
 from harness.runner.messages import WorkerEvent
 from harness.runner.process import Group, Invitation, Worker
-from harness.store.claims import last_attempt
+from harness.store.claims import last_attempt, told_by_ranks
 from harness.store.store import Store
 
 TELL_S = 15.0  # so long a further node may tell that it lost a process, which was a failure's cause
@@ -241,7 +241,6 @@ class Job:
         if rendezvous.at.exists() and self.stop is None:
             run = Path(self.results) / "runs" / spec.run_id
             attempt = run / "attempts" / str(last_attempt(run))
-            told = list(attempt.glob("rank*.json"))
-            write_json(rendezvous.lost, {"killed": not told}, below=IN_FOLDER)
+            write_json(rendezvous.lost, {"killed": not told_by_ranks(attempt)}, below=IN_FOLDER)
         worker.kill()
         return WorkerEvent(status="lent")

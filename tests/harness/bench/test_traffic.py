@@ -14,7 +14,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.bench import traffic as module
-from harness.bench.traffic import BANDWIDTH, MATRIX_RATE, Network, Traffic, timed, traffic
+from harness.bench.traffic import BANDWIDTH, MATRIX_RATE, Graph, Network, Traffic, timed, traffic
 from harness.cli import bench_traffic
 from harness.config.presets import preset_values
 from harness.errors import UserError
@@ -65,9 +65,16 @@ def test_every_preset_lowers_forward_and_backward() -> None:
             assert graph.angles == 0, name
 
 
-def graph_of(**figures: object) -> Traffic:
-    given = {"graph": "forward", "kernel_bytes": 0, "product_bytes": 0, "kernels": 2, "launches": 3}
-    return timed(Network("r08"), {**given, "angles": 0, **figures}, BANDWIDTH)
+def graph_of(graph: str = "forward", kernel_bytes: int = 0, product_bytes: int = 0) -> Traffic:
+    given = Graph(
+        graph=graph,
+        kernel_bytes=kernel_bytes,
+        product_bytes=product_bytes,
+        kernels=2,
+        launches=3,
+        angles=0,
+    )
+    return timed(Network("r08"), given, BANDWIDTH)
 
 
 def test_the_least_time_is_that_of_memory_or_of_products() -> None:

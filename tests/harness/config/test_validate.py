@@ -110,6 +110,21 @@ def test_the_defaults_and_what_the_refusals_stand_beside_are_fine() -> None:
         check_config(with_fields(RunConfig(), fields))
 
 
+def one_row(tokens: int) -> dict[str, Any]:
+    """One sequence of so many tokens in a pass, eight in a batch."""
+    several = ("data.batch_tokens", "data.val_tokens")
+    return {
+        "data.seq_len": tokens,
+        "data.micro_tokens": tokens,
+        **dict.fromkeys(several, 8 * tokens),
+    }
+
+
+EAGER = {
+    **DOCUMENTS,
+    "model.attn_kernel": "flex",
+    "system.compile": "off",
+}  # twelve heads of scores
 RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
     {"model.attn_free_layers": (11,)},
     {"model.attn_free_layers": (0,)},
@@ -130,6 +145,9 @@ RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
     {"precision.mode": "fp32", "model.attn_kernel": "math"},
     {"precision.mode": "record", "precision.val_fp32": False, "model.attn_kernel": "cudnn"},
     {"optim.qkv_split": False, "model.mlp_ratio": 3},
+    {**EAGER, **one_row(104 * BLOCK)},
+    {"data.micro_tokens": 2**25, "data.ranks": 2**9, "data.batch_tokens": 2**34,
+     "data.val_tokens": 2**34},
 ]  # fmt: skip
 
 
@@ -149,6 +167,7 @@ BEYOND_THE_BORDER: list[tuple[dict[str, Any], str]] = [
     ({**DOCUMENTS, "model.attn_window": "clipped", "data.seq_len": 1000, "data.micro_tokens": 1000,
       "data.batch_tokens": 8000, "data.val_tokens": 8000},
      "data.seq_len=1000 must be a multiple of 128"),
+    ({**EAGER, **one_row(105 * BLOCK)}, "of 12 heads, 8 GiB in every layer"),
     ({"data.micro_tokens": 2**26, "data.ranks": 2**9, "data.batch_tokens": 2**35,
       "data.val_tokens": 2**35}, "beyond any machine"),
 ]  # fmt: skip

@@ -477,6 +477,10 @@ def test_the_page_prints_it_and_can_be_verified(results: Path) -> None:
     )
     page.write_text(wrong, encoding="utf-8")
     assert any("heldout_loss.mean" in line for line in verify(page))
+    forged = text.replace("untied_head (0.0000", "untied_head (−0.0900", 1)
+    assert forged != text
+    page.write_text(forged, encoding="utf-8")
+    assert any("the headline says untied_head −0.0900" in line for line in verify(page))
 
 
 def test_a_page_without_second_text_has_no_column_for_it(tmp_path: Path) -> None:

@@ -95,6 +95,25 @@ def test_gpu_only_changes_are_left_out_without_cuda_alone(tmp_path: Path) -> Non
         load(tmp_path, text.replace("gpu_only: [cudnn]\n", ""))
 
 
+@pytest.mark.parametrize(
+    ("more", "who"),
+    [
+        ("axes: {model.n_layer: [4, 8]}\n", "an axis moves in"),
+        ("set: {model.n_layer: 8}\n", "`set` fixes for"),
+    ],
+)
+def test_what_is_the_same_in_every_arm_is_no_arms_change(
+    tmp_path: Path, more: str, who: str
+) -> None:
+    text = GOOD + "  deep: {model.n_layer: 6}\n"
+    said = rf"exp\.yaml:8: change 'deep' sets model\.n_layer, which {who} every arm"
+    with pytest.raises(UserError, match=said):
+        load(tmp_path, text + more)
+    factors = load(tmp_path, text + "axes: {model.n_layer: [x0.5, x1]}\n")  # of the arm's own
+    layers = {arm.name: arm.config.model.n_layer for arm in factors.arms}
+    assert (layers["deep"], layers["deep @ n_layer x0.5"]) == (6, 3)
+
+
 CHAIN = (
     GOOD
     + "  cudnn: r08.cudnn_attention\ngpu_only: [cudnn]\ndesign: chain\n"

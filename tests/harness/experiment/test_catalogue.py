@@ -156,3 +156,13 @@ def test_a_file_runs_at_tiny_on_a_cpu(name: str, tmp_path: Path) -> None:
     plan = read_json(tmp_path / "experiments" / load(name, "cpu", "tiny").name / "experiment.json")
     for run in plan["runs"]:
         assert (tmp_path / "runs" / run["run_id"] / "result.json").is_file()
+
+
+def test_the_quickstart_and_its_rates_share_runs_and_record_8_keeps_its_parts() -> None:
+    ids = {}
+    for name in ("quickstart", "quickstart_rates", "r08_ladder", "r08_ladder_rates"):
+        ids[name] = {p.spec.run_id for p in plan_runs(load(name, "cpu", "tiny"), need_data=False)}
+    assert len(ids["quickstart"]) == 32
+    assert len(ids["quickstart"] & ids["quickstart_rates"]) == 6, "baseline and AdamW, 3 seeds"
+    assert len(ids["r08_ladder"]) == 50
+    assert len(ids["r08_ladder"] & ids["r08_ladder_rates"]) == 15

@@ -109,6 +109,7 @@ def test_on_and_off_are_words_in_a_file_and_in_an_override(tmp_path: Path) -> No
 BAD = {  # text -> what the line must say
     "": "the file is empty",
     "name: [a\n": "not valid YAML",
+    "name: a\0b\n": "not valid YAML: unacceptable character #x0000",
     "- a\n- b\n": "must be a mapping",
     GOOD + "name: twice\n": "key 'name' is given twice",
     GOOD + "sedes: 3\n": "unknown key 'sedes'; did you mean 'seeds'?",

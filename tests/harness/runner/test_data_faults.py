@@ -80,9 +80,12 @@ def change_token(shard: Path) -> None:
     shard.write_bytes(content)
 
 
-def test_no_run_begins_on_other_tokens_than_its_plan_names(tmp_path: Path, own_data: Path) -> None:
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_no_run_begins_on_other_tokens_than_its_plan_names(
+    tmp_path: Path, own_data: Path, real: bool
+) -> None:
     """A shard of the same size: refused before the first run, and by the worker that finds it later."""
-    matrix = Matrix(tmp_path, n_seeds=1, real=True, ABLATE_DATA=str(own_data))
+    matrix = Matrix(tmp_path, n_seeds=1, real=real, ABLATE_DATA=str(own_data))
     matrix.environment |= {"ABLATE_CACHE": str(tmp_path / "cache"), "FAKE": '{"0": "train"}'}
     shard = sorted((own_data / "stdlib").glob("*_train_*"))[0]
     change_token(shard)

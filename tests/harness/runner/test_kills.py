@@ -53,6 +53,8 @@ def check_kills(folder: Path, n_kills: int, kinds: tuple[str, ...], seed: int) -
     print("\n".join([*assassin.log, assassin.by_kind()]))  # shown by pytest when the test fails
     assert assassin.kills.total() >= n_kills
     assert assassin.n_in_write >= n_kills / 3, assassin.log
+    if "rank" in kinds:
+        assert assassin.n_training >= assassin.kills["rank"] / 4, assassin.log
     fewest = 2 * n_kills / (3 * len(kinds))
     assert all(assassin.kills[kind] >= fewest for kind in kinds), assassin.by_kind()
 

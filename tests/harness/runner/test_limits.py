@@ -193,6 +193,19 @@ def test_a_stop_ends_the_run_with_its_status(follow: Callable[..., Any]) -> None
     assert worker.killed == 1
 
 
+def test_a_result_that_is_there_at_the_stop_counts(
+    follow: Callable[..., Any], store: Store
+) -> None:
+    """The worker had no time left to say so."""
+    event, worker = follow(
+        [(0, begins), (1, finish)],
+        stop=lambda: "interrupted" if store.is_done(SPEC.run_id) else None,
+    )
+    assert (event.status, event.val_loss, worker.killed) == ("finished", 1.5, 1)
+    rows = read_lines(store.directory(SPEC.run_id) / "attempts.jsonl")
+    assert [row["status"] for row in rows if "ended" in row] == ["finished"]
+
+
 @pytest.mark.parametrize(
     ("wish", "device", "compiles"),
     [

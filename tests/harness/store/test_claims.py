@@ -3,8 +3,10 @@
 import json
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from harness.run.results import read_result
 from harness.run.spec import Outcome, RunSpec
 from harness.store import claims
 from harness.store.attempt import claim
-from harness.store.claims import DEAD_AFTER_S, owner_of
+from harness.store.claims import DEAD_AFTER_S, attempt_with, owner_of, told_by_ranks
+from harness.store.errors import ResultsError
 from harness.store.store import Store
 from tests.fake_matrix import DEADLINE_S
 from tests.one_run import DONE, SPEC, claimed, finish
@@ -262,3 +265,42 @@ def test_a_number_is_not_given_again_to_who_looked_before_it_was_taken(
     assert claimed(store).attempt == 3
     told = [row.attempt for row in read_attempts(store.directory(SPEC.run_id)) if row.is_end]
     assert told == [1, 2]
+
+
+def test_looking_for_an_attempt_bears_that_its_run_finishes_in_this_moment(store: Store) -> None:
+    attempts = store.directory(SPEC.run_id) / "attempts"
+    n_rounds, over = 300, threading.Event()
+
+    def come_and_go() -> None:
+        for _ in range(n_rounds):
+            (attempts / "1").mkdir(parents=True)
+            shutil.rmtree(attempts)
+        over.set()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    while not over.is_set():
+        assert attempt_with("mine", attempts.parent) is None
+        assert told_by_ranks(attempts / "1") == []
+    other.join()
+
+
+def test_where_no_number_is_left_for_an_attempt_nobody_waits(store: Store) -> None:
+    """Who filled the folder may have used the last one; what is no number is not counted."""
+    attempts = store.directory(SPEC.run_id) / "attempts"
+    (attempts / "²").mkdir(parents=True)
+    finish(claimed(store))
+    other = replace(SPEC, seed=SPEC.seed + 1)
+    (store.directory(other.run_id) / "attempts" / "999999999").mkdir(parents=True)
+    with pytest.raises(ResultsError, match="no attempt can come after"):
+        claim(store, other)
+
+
+def test_an_attempt_is_found_by_the_token_of_its_order(store: Store) -> None:
+    writer = claim(store, SPEC, token="mine")
+    assert writer is not None
+    run = store.directory(SPEC.run_id)
+    assert attempt_with("mine", run) == run / "attempts" / "1"
+    assert attempt_with("another's", run) is None
+    (run / "attempts" / "1" / "rank1.json").write_text("{}")
+    assert [path.name for path in told_by_ranks(run / "attempts" / "1")] == ["rank1.json"]

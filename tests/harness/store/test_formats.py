@@ -23,6 +23,7 @@ from harness.run.code import CODE_LIMIT, code_digest
 from harness.run.digests import short_digest
 from harness.run.ledger import read_ledger
 from harness.run.plan_file import read_plan_file
+from harness.run.results import SEALED
 from harness.run.versions import ARCHIVE, CLAIM, LEDGER, LOCK, PLAN, RESULT
 from harness.runner.executor import ExecutorOptions
 from harness.store.claims import read_owner
@@ -196,6 +197,42 @@ def test_a_changed_plan_is_refused_or_named(
         read_plan(results, "small")
     with pytest.raises(ValueError, match=r"experiment\.json"):
         load("small", results)
+
+
+@pytest.mark.parametrize("name", SEALED)
+def test_the_story_of_a_run_says_which_file_is_not_its_own(
+    results: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = sorted((results / "runs").iterdir())[0]
+    for harmed in (False, True):
+        with pytest.raises(SystemExit) as ended:
+            main(["log", run.name, "--results", str(results)])
+        told = capsys.readouterr()
+        line = f"not all of this is what the run wrote: {run / name} is not the file"
+        assert (ended.value.code or 0, line in told.err) == (0, harmed), told.err
+        flip(run / name)
+
+
+ANOTHER = {
+    "without a baseline": lambda plan: plan | {"baseline": "gone"},
+    "without an arm": lambda plan: plan | {"arms": plan["arms"][:1]},
+    "with an arm twice": lambda plan: plan | {"arms": [*plan["arms"], plan["arms"][0]]},
+    "with a parent that is none": lambda plan: plan | {"parents": {plan["baseline"]: "gone"}},
+}
+
+
+@pytest.mark.parametrize("how", ANOTHER)
+def test_a_plan_that_speaks_of_arms_that_it_has_not_is_refused_in_one_line(
+    results: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = results / "experiments" / "small" / "experiment.json"
+    write_plan(path, ANOTHER[how](json.loads(path.read_text())))
+    for command in (("compare", "small"), ("status", "small"), ("export", "small", "-o", "x.csv")):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, "--results", str(results)])
+        told = capsys.readouterr()
+        assert (ended.value.code, told.err.count("\n")) == (2, 1), told.err
+        assert "arm" in told.err and "a fault of its own" not in told.err
 
 
 @pytest.mark.parametrize("harm", [flip, cut])

@@ -1,5 +1,6 @@
 """A result vouches for what its attempt wrote: files that somebody changed while the run was made are under no seal."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,15 @@ def cut(path: Path) -> None:
 
 def another_digit(path: Path) -> None:
     path.write_text(path.read_text().replace("3", "4", 1))
+
+
+def another_word(path: Path) -> None:
+    """Of the same length, in the middle."""
+    path.write_text(path.read_text().replace("a word", "b word").replace('"attempt"', '"attemqt"'))
+
+
+def emptied(path: Path) -> None:
+    path.write_text("")
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "environment.json", "metrics.jsonl"])
@@ -45,13 +55,21 @@ def test_files_that_changed_while_a_run_was_made_give_no_result(
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_a_file_that_others_write_into_must_be_there_at_the_end(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("harm", [cut, another_word, emptied, Path.unlink])
+def test_a_file_that_others_write_into_holds_at_the_end_what_the_run_wrote(
+    tmp_path: Path, name: str, harm: Any
+) -> None:
     store = Store.create(tmp_path / "results")
     out = claimed(store)
     out.describe({"host": "here"})
     out.log("a word")
     out.metric(Validation(step=10, val_loss=1.5, train_time_s=1.0))
-    (out.run / name).unlink()
+    with (out.run / name).open("a") as file:
+        file.write("{}\n")  # a warning of a library, a row of a runner
+    os.write(out.log_file.fileno(), b"printed by a library, no line")
+    out.log("the last word")
+    assert out.checked(DONE) == DONE
+    harm(out.run / name)
     failed = out.checked(DONE)
     assert (failed.status, failed.reason) == ("failed", f"its files changed while it ran ({name})")
     assert out.finish(failed)
