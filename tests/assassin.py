@@ -28,16 +28,21 @@ def communicate(process: "subprocess.Popen[str]") -> None:
     assert "Traceback" not in err, err
 
 
+def trains(matrix: Matrix) -> bool:
+    """Whether a run of this matrix has made a step and is not over."""
+    return any(matrix.results.glob("runs/*/attempts/*/progress.json"))
+
+
 class Assassin:
     """Kills runners, workers (of one process, or the torchrun of a group), parents and their forks, ranks.
 
-    A third of them in a write of theirs.
+    A third of them in a write of theirs; of the ranks that are not, every second one while its group trains.
     """
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.kills: Counter[str] = Counter()
-        self.n_in_write = 0
+        self.n_in_write = self.n_training = 0
         self.log: list[str] = [f"seed {seed}"]
 
     def hunt(
@@ -61,7 +66,7 @@ class Assassin:
                 who = (
                     self.in_write(matrix, process)
                     if in_write
-                    else self.at_once(process, victims[0])
+                    else self.at_once(matrix, process, victims[0])
                 )
                 if who is not None:
                     if who in victims:  # a writer may be another than who was drawn
@@ -98,8 +103,11 @@ class Assassin:
             return found.suffix[1:]
         return None
 
-    def at_once(self, process: "subprocess.Popen[str]", victim: str) -> str | None:
+    def at_once(self, matrix: Matrix, process: "subprocess.Popen[str]", victim: str) -> str | None:
         """The victim, killed now; None if there is none of its kind in this moment."""
+        in_training = victim == "rank" and self.n_training <= self.kills["rank"] / 2
+        if in_training:
+            wait_for(lambda: trains(matrix) or process.poll() is not None, seen=matrix.seen)
         found = of_kind(victim, process.pid)
         if not found:
             return None
@@ -109,5 +117,6 @@ class Assassin:
             process.wait()
             wait_for(lambda: all(map(gone, others)))  # nobody outlives the runner
             return victim
+        self.n_training += in_training and trains(matrix)
         kill(self.rng.choice(sorted(found)))
         return victim

@@ -8,6 +8,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# what one process compiles the next ones read: the tests start hundreds
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # the marks of launches are the tests' own: no test touches the key of who runs them
 STATE = tempfile.TemporaryDirectory(prefix="ablate-tests-")
 os.environ["XDG_STATE_HOME"] = STATE.name
@@ -16,6 +19,14 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def text_to_train_on():
+    """The text that tests train on is there before any of them, whichever comes first: preparing it prints a line."""
+    from harness.corpora.index import prepare
+
+    prepare("stdlib")
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,15 @@
 """What the tests of security share: repositories that start programs, and commands that are watched for what they start."""
 
+import atexit
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +29,18 @@ def watch(event, arguments):
             file.write("harness.provenance.git is imported\\n")
 sys.addaudithook(watch)
 from harness.__main__ import main
-main(sys.argv[1:])
+"""
+# Commands one after the other in one process: [code, out, err] of each as a line of JSON.
+EACH = """
+import contextlib, io, json
+for command in json.loads(sys.argv[1]):
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(command)
+        except SystemExit as ended:
+            code = ended.code or 0
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
 """
 
 
@@ -34,7 +50,6 @@ class Said:
     def __init__(self, done: "subprocess.CompletedProcess[str]", started: list[str]) -> None:
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.started = [line for line in started if line != GIT_IS_THERE]
-        self.has_git = GIT_IS_THERE in started
 
     @property
     def json(self) -> Any:
@@ -45,7 +60,8 @@ def watched(*arguments: object, cwd: Path, **variables: str) -> Said:
     """`ablate ...` in a process of its own, watched."""
     note = cwd / ".started"
     note.unlink(missing_ok=True)
-    command = [sys.executable, "-c", WATCH, *map(str, arguments)]
+    program = f"{WATCH}\nmain(sys.argv[1:])"
+    command = [sys.executable, "-c", program, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "STARTED": str(note), **variables}
     done = subprocess.run(
         command,
@@ -57,50 +73,123 @@ def watched(*arguments: object, cwd: Path, **variables: str) -> Said:
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
+    return Said(done, noted(note))
+
+
+def noted(note: Path) -> list[str]:
+    """What a watched process noted."""
     started = note.read_text().splitlines() if note.exists() else []
     note.unlink(missing_ok=True)
-    return Said(done, started)
+    return started
 
 
-# Commands one after the other in one process, which may have so much memory: [code, out, err] of each as a line of JSON.
-IN_BOUNDS = """
-import contextlib, io, json, resource, sys
-mib, commands = json.loads(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
-from harness.__main__ import main
-for command in commands:
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+def all_watched(*commands: Sequence[object], cwd: Path) -> tuple[list[Said], list[str]]:
+    """(how commands in one process ended, one after the other; what all of them started or imported of git)."""
+    note = cwd / ".started"
+    note.unlink(missing_ok=True)
+    said = each_said(WATCH, commands, cwd=cwd, STARTED=str(note))
+    return said, noted(note)
+
+
+# A process that has imported what the commands import; each line asks for a fork of it, in a folder, with a limit on its memory.
+WARM = """
+import json, os, resource, sys
+import harness.__main__, harness.cli, harness.store.merge
+import reports.inputs.export, reports.page.write, reports.verify.verify
+for line in sys.stdin:
+    asked = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.chdir(asked["cwd"])
+        os.environ.clear()
+        os.environ.update(asked["environment"])
+        for number, name in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
+            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), number)
+        resource.setrlimit(resource.RLIMIT_AS, (asked["bytes"], asked["bytes"]))
+        code = 1
         try:
-            main(command)
-        except SystemExit as ended:
-            code = ended.code or 0
-    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+            exec(asked["program"], {"__name__": "__main__"})
+            code = 0
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
+
+
+@cache
+def warm() -> "subprocess.Popen[str]":
+    """The process to fork, which ends with this one: the end of its input ends it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WARM],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # so that a fork that does not end is ended with it
+    )
+    atexit.register(process.communicate)
+    return process
 
 
 def bounded(*commands: Sequence[object], cwd: Path, mib: int = 2500) -> list[Said]:
     """Commands in a process with a limit on its memory, which must end in time and by itself."""
-    asked = json.dumps([mib, [[str(word) for word in command] for command in commands]])
+    process = warm()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        program = f"import sys\nsys.argv = ['', {listed(commands)!r}]\n"
+        program += f"from harness.__main__ import main\n{EACH}"
+        asked = {
+            "cwd": str(cwd),
+            "environment": {**os.environ, "PYTHONPATH": str(ROOT)},
+            "out": str(out),
+            "err": str(err),
+            "bytes": mib << 20,
+            "program": program,
+        }
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+        late = threading.Timer(DEADLINE_S, os.killpg, (process.pid, signal.SIGKILL))
+        late.start()
+        code = process.stdout.readline().strip()
+        late.cancel()
+        return said_by(code, out.read_text(), err.read_text(), len(commands))
+
+
+def each_said(
+    begin: str, commands: Sequence[Sequence[object]], *, cwd: Path, **variables: str
+) -> list[Said]:
+    """How each of these commands ended, in a process that begins so."""
     done = subprocess.run(
-        [sys.executable, "-c", IN_BOUNDS, asked],
+        [sys.executable, "-c", f"{begin}\n{EACH}", listed(commands)],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    assert done.returncode == 0, f"it ended with {done.returncode}: {done.stderr[-2000:]}"
+    return said_by(str(done.returncode), done.stdout, done.stderr, len(commands))
+
+
+def listed(commands: Sequence[Sequence[object]]) -> str:
+    return json.dumps([[str(word) for word in command] for command in commands])
+
+
+def said_by(code: str, out: str, err: str, n: int) -> list[Said]:
+    """How n commands ended, from what their process printed."""
+    assert code == "0", f"it ended with {code}: {err[-2000:]}"
     said = []
-    for line in done.stdout.splitlines():
-        code, out, err = json.loads(line)
-        assert "Traceback" not in err, err
-        assert "a fault of its own" not in err, err
-        ended = subprocess.CompletedProcess([], code, out, err)
-        said.append(Said(ended, []))
-    assert len(said) == len(commands)
+    for line in out.splitlines():
+        ended, said_out, said_err = json.loads(line)
+        assert "Traceback" not in said_err, said_err
+        assert "a fault of its own" not in said_err, said_err
+        said.append(Said(subprocess.CompletedProcess([], ended, said_out, said_err), []))
+    assert len(said) == n
     return said
 
 

@@ -1,5 +1,6 @@
 """The documentation is true: what is generated is up to date, what is shown runs, what exists is documented."""
 
+import ast
 import json
 import os
 import re
@@ -16,11 +17,13 @@ import yaml
 import reports.reference
 from harness.__main__ import main
 from harness.cli import app
+from harness.cli.executors import EXECUTORS
 from harness.config import plugins
 from harness.config.run import toggles
 from harness.errors import UserError
 from harness.experiment import reference, scaffold
 from harness.experiment.experiment import KEYS, load_experiment
+from reports.figures.effects import FOREST_TITLES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -179,6 +182,37 @@ def test_every_command_and_option_is_documented(name):
         o for p in commands()[name].params for o in p.opts if o.startswith("-") and o != "--help"
     ]
     assert not [o for o in options if not re.search(rf"(?<![\w-]){re.escape(o)}(?![\w-])", section)]
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_every_executor_has_options_that_exist_and_a_place_in_the_documents(name):
+    offered = {option for p in commands()["run"].params for option in p.opts}
+    assert set(EXECUTORS[name].options) <= offered
+    assert re.search(
+        rf"\b{name}\b", (DOCS / "runner.md").read_text(encoding="utf-8"), re.IGNORECASE
+    )
+
+
+def titles_of_figures() -> set[str]:
+    """Of every figure that the code can draw, up to what is filled in."""
+    titles = {title for title, _ in FOREST_TITLES.values()}
+    for path in (ROOT / "reports/figures").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.keyword) or node.arg != "title":
+                continue
+            of = node.value
+            if isinstance(of, ast.JoinedStr):
+                of = of.values[0]
+            if isinstance(of, ast.Constant):
+                titles.add(of.value.rstrip(" :"))
+    return titles
+
+
+def test_every_figure_has_its_row():
+    titles = titles_of_figures()
+    assert {"Every seed", "From baseline to full", "Effect on the loss"} < titles
+    listed = " ".join(row[0] for row in table_rows("report.md", "title"))
+    assert [title for title in titles if title not in listed] == []
 
 
 def test_no_command_or_option_is_documented_that_does_not_exist():

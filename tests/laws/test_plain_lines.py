@@ -3,7 +3,8 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,14 +31,27 @@ BARE = {"int", "float", "str", "bool", "Path", "Array", "ndarray", "Tensor", "Da
 SHAPED = re.compile(r"[A-Za-z0-9]+(_[a-z0-9]+)*_[A-Za-z]*[A-Z][A-Za-z]*")
 
 
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def nodes(text: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(text)))
+
+
 def functions(text: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    yield from (node for node in ast.walk(ast.parse(text)) if isinstance(node, FUNCTION))
+    yield from (node for node in nodes(text) if isinstance(node, FUNCTION))
 
 
-def counts(node: ast.AST) -> tuple[int, int]:
+def counts(parts: Iterable[ast.AST]) -> tuple[int, int]:
     """Inline expressions and statements in a piece of code."""
-    inline = sum(isinstance(part, INLINE) for part in ast.walk(node))
-    return inline, sum(isinstance(part, ast.stmt) for part in ast.walk(node))
+    inline = statements = 0
+    for part in parts:
+        inline += isinstance(part, INLINE)
+        statements += isinstance(part, ast.stmt)
+    return inline, statements
 
 
 def n_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -50,10 +64,10 @@ def n_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_there_is_at_most_one_inline_expression_in_ten_statements() -> None:
     total, dense = [0, 0], []
     for file, text in SOURCE.items():
-        inline, statements = counts(ast.parse(text))
+        inline, statements = counts(nodes(text))
         total = [total[0] + inline, total[1] + statements]
         for function in functions(text):
-            inline, statements = counts(function)
+            inline, statements = counts(ast.walk(function))
             excess = inline - INLINE_SHARE * statements
             dense.append(
                 (excess, f"{file}:{function.lineno} {function.name}: {inline}/{statements}")
@@ -80,7 +94,7 @@ def test_the_formatter_is_nowhere_told_to_look_away() -> None:
 def test_no_ternary_stands_in_another() -> None:
     nested = []
     for file, text in SOURCE.items():
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes(text):
             if isinstance(node, ast.IfExp):
                 inside = (node.test, node.body, node.orelse)
                 if any(isinstance(part, ast.IfExp) for part in inside):
@@ -143,7 +157,7 @@ def test_only_the_command_line_imports_inside_functions() -> None:
     for file, text in SOURCE.items():
         for function in functions(text):
             for node in ast.walk(function):
-                if isinstance(node, ast.Import | ast.ImportFrom):
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
                     inside.append(f"{file}:{node.lineno}")
     assert [place for place in inside if not place.startswith("harness/cli/")] == []
 
@@ -157,7 +171,7 @@ SEVERAL = {
 def test_a_type_is_defined_once() -> None:
     places = defaultdict(set)
     for file, text in SOURCE.items():
-        for node in ast.parse(text).body:
+        for node in parsed(text).body:
             if isinstance(node, ast.ClassDef):
                 places[node.name].add(file)
     several = {name: sorted(files) for name, files in places.items() if len(files) > 1}
@@ -169,7 +183,7 @@ SECOND_PATH = {"ALPHA", "WORDS", "block_means"}
 
 
 def top_level_names(text: str) -> Iterator[str]:
-    for node in ast.parse(text).body:
+    for node in parsed(text).body:
         if isinstance(node, (*FUNCTION, ast.ClassDef)):
             yield node.name
         elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -192,7 +206,7 @@ def test_a_name_of_the_reports_is_defined_in_one_file() -> None:
 @pytest.mark.parametrize("file", sorted(f for f in SOURCE if not f.endswith("__init__.py")))
 def test_the_first_line_of_a_docstring_is_a_whole_sentence(file: str) -> None:
     broken = []
-    for node in ast.walk(ast.parse(SOURCE[file])):
+    for node in nodes(SOURCE[file]):
         if isinstance(node, (*FUNCTION, ast.ClassDef, ast.Module)):
             first = (ast.get_docstring(node) or ".").splitlines()[0]
             if not first.endswith((".", "?", "!", ":")):

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -102,20 +103,20 @@ CORE = tuple(
 )
 
 
+@cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(source)))
+
+
 def imported(source: str, *, package: str = "", module_level: bool = False) -> Iterator[str]:
     """Dotted names of the modules a file imports: all of them, or those imported when it is. package: of relative imports."""
-    tree = ast.parse(source)
+    tree = nodes(source)
     lazy = (
-        {
-            id(n)
-            for f in ast.walk(tree)
-            if isinstance(f, ast.FunctionDef | ast.Lambda)
-            for n in ast.walk(f)
-        }
+        {id(n) for f in tree if isinstance(f, ast.FunctionDef | ast.Lambda) for n in ast.walk(f)}
         if module_level
         else set()
     )
-    for node in ast.walk(tree):
+    for node in tree:
         if id(node) in lazy:
             continue
         if isinstance(node, ast.Import):
@@ -267,7 +268,7 @@ def string_comparisons(source: str) -> list[int]:
     """Lines of comparisons with a string in methods named forward."""
     return [
         node.lineno
-        for function in ast.walk(ast.parse(source))
+        for function in nodes(source)
         if isinstance(function, ast.FunctionDef) and function.name == "forward"
         for node in ast.walk(function)
         if isinstance(node, ast.Compare | ast.Match)

@@ -5,96 +5,26 @@ and temporary files of its own.
 """
 
 import argparse
-import contextlib
+import json
 import os
+import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutation.killers import MEASURED, RUN_CONFIG, Measured, function_of, not_measured
-from tests.mutation.mutants import Mutant, drawn
+from tests.mutation.fates import ALIVE, Fate, equivalents, table
+from tests.mutation.forked import ENVIRONMENT, Outcome, import_what_is_not_ours, run_forked
+from tests.mutation.killers import MEASURED, RUN_CONFIG, Measured, not_measured, within
+from tests.mutation.mutants import Mutant, drawn, of_file
+from tests.mutation.places import Places
+from tests.mutation.tree import BUILD, CODE, TREE, Corpora, Sabotaged, code_files, make_tree
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "mutation"
-TREE = BUILD / "tree"
-CODE = ("harness", "model", "optim", "reports")
-BUDGET_S = 120.0  # of tests for one sabotage, as they were measured
-SLACK_S = 60.0  # for starting; beside three times what the tests took
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--timeout=200"]
-
-
-def git(*arguments: str, at: Path = ROOT) -> str:
-    done = subprocess.run(["git", *arguments], cwd=at, check=True, capture_output=True, text=True)
-    return done.stdout
-
-
-def code_files(paths: Sequence[str]) -> list[str]:
-    """The tracked Python files under some paths, links not followed."""
-    files = [f for f in git("ls-files", "--", *paths).splitlines() if f.endswith(".py")]
-    return sorted(f for f in files if f.startswith(tuple(f"{folder}/" for folder in CODE)))
-
-
-def make_tree() -> None:
-    """A clone of the repository as the work tree is now, with a copy of its corpora."""
-    shutil.rmtree(TREE, ignore_errors=True)
-    BUILD.mkdir(parents=True, exist_ok=True)
-    git("clone", "--quiet", "--shared", str(ROOT), str(TREE))
-    for name in git("ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0"):
-        ours, theirs = ROOT / name, TREE / name
-        if name and not ours.exists() and not ours.is_symlink():
-            theirs.unlink(missing_ok=True)
-        elif name and not ours.is_symlink():
-            theirs.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ours, theirs)
-    if (ROOT / "data").exists():
-        shutil.copytree(ROOT / "data", TREE / "data")
-
-
-def run_tests(
-    tests: Sequence[str], options: Sequence[str], limit_s: float, **variables: str
-) -> tuple[int, str]:
-    """(pytest's exit code, the end of what it said) in the clone; what it started ends with it."""
-    temporary = BUILD / "tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    listed = BUILD / "tests.txt"
-    listed.write_text("\n".join(tests))
-    environment = os.environ | {
-        "PYTHONPATH": str(TREE),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "TMPDIR": str(temporary),
-        "OMP_NUM_THREADS": "1",
-        "ABLATE_DATA": str(TREE / "data"),
-        **variables,
-    }
-    with open(BUILD / "said.txt", "w+") as said:
-        process = subprocess.Popen(
-            [*PYTEST, *options, f"@{listed}"],
-            cwd=TREE,
-            env=environment,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            code = -signal.SIGALRM
-        finally:
-            end_group(process)
-        said.seek(0)
-        return code, said.read()[-4000:]
-
-
-def end_group(process: "subprocess.Popen[bytes]") -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+SLACK_S = 30.0  # beside three times what the tests took
+SLOW_S = 600.0
+FATES = BUILD / "fates.json"
 
 
 def measure(known: Measured, file: Path, jobs: int) -> None:
@@ -106,17 +36,28 @@ def measure(known: Measured, file: Path, jobs: int) -> None:
     known.forget(todo)
     folder = BUILD / "coverage"
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    config = folder / "coveragerc"
+    (folder / "tmp").mkdir(parents=True)
+    config, told = folder / "coveragerc", folder / "told.json"
     config.write_text(RUN_CONFIG.format(data=folder / "seen"))
-    options = [f"-m={MEASURED}", "--cov", "--cov-context=test", f"--cov-config={config}"]
-    options += ["--cov-report=", "-p", "tests.mutation.told", "--timeout=900"]
+    options = ["-p", "no:cacheprovider", f"-m={MEASURED}", "--timeout=900"]
+    options += ["--cov", "--cov-context=test", f"--cov-config={config}", "--cov-report="]
+    options += ["-p", "tests.mutation.told"]
     options += ["-n", str(jobs), "--dist=loadfile"] if jobs > 1 else []
-    told = folder / "told.json"
-    variables = {"MUTATION_TOLD": str(told), "MUTATION_COVERAGE": str(config)}
-    code, said = run_tests([*todo], options, 7200, **variables)
+    own = {
+        "TMPDIR": str(folder / "tmp"),
+        "MUTATION_TOLD": str(told),
+        "MUTATION_COVERAGE": str(config),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *todo],
+        cwd=TREE,
+        env=os.environ | ENVIRONMENT | own,
+        capture_output=True,
+        text=True,
+    )
     if not told.exists():
-        raise SystemExit(f"the tests could not be measured (exit {code}):\n{said}")
+        raise SystemExit(f"the tests could not be measured:\n{(done.stdout + done.stderr)[-4000:]}")
     known.add(TREE, folder, told)
     known.digests |= todo
     known.save(file)
@@ -124,87 +65,128 @@ def measure(known: Measured, file: Path, jobs: int) -> None:
     print(f"{passed} tests passed and are used", flush=True)
 
 
-def fate(mutant: Mutant, known: Measured) -> str:
-    """killed, survived, timeout, or untested: no test enters its file."""
-    file = TREE / mutant.path
-    source = file.read_text(encoding="utf-8")
-    function = function_of(source)(mutant.line)
-    tests = known.killers(mutant.path, function, BUDGET_S)
-    if not tests:
-        return "untested"
-    limit_s = 3 * sum(known.seconds[t] for t in tests) + SLACK_S
-    file.write_text(mutant.code(source), encoding="utf-8")
-    try:
-        code, _ = run_tests(tests, ["-x"], limit_s)
-    finally:
-        file.write_text(source, encoding="utf-8")
-    return {0: "survived", -signal.SIGALRM: "timeout"}.get(code, "killed")
+class Trial:
+    """Sabotages tried one after the other, with what is known of the tests."""
+
+    def __init__(self, known: Measured, budget_s: float, slow: bool) -> None:
+        self.known, self.budget_s, self.slow = known, budget_s, slow
+        self.equivalents = equivalents()
+        self.corpora, self.files = Corpora(), Sabotaged()
+        self.sound: set[str] = set()  # tests that pass in a fork, without a sabotage
+
+    def fate(self, mutant: Mutant) -> Fate:
+        began = time.monotonic()
+        source = (TREE / mutant.path).read_text(encoding="utf-8")
+        was, becomes = mutant.change(source)
+        why = self.equivalents.get((mutant.path, was, becomes))
+        end, by = ("equivalent", why) if why else self.end(mutant, source)
+        self.corpora.restore()
+        seconds = round(time.monotonic() - began, 1)
+        found = {"was": was, "becomes": becomes, "end": end, "by": by, "seconds": seconds}
+        return Fate(path=mutant.path, line=mutant.line, operator=mutant.operator, **found)
+
+    def end(self, mutant: Mutant, source: str) -> tuple[str, str]:
+        """(how it ended, by which test or in spite of how many)"""
+        every = self.known.killers(mutant.path, Places(source), mutant.line)
+        tests = within(every, self.known.seconds, self.budget_s)
+        if not tests:
+            return "untested", ""
+        outcome = self.sabotaged(mutant, source, tests, 3 * self.seconds(tests) + SLACK_S)
+        if outcome.failed and outcome.failed not in self.sound:
+            alone = run_forked([outcome.failed], [], 3 * self.seconds([outcome.failed]) + SLACK_S)
+            if not alone.passed:  # it fails here without a sabotage, too: not a witness
+                self.known.seconds.pop(outcome.failed, None)
+                return self.end(mutant, source)
+            self.sound.add(outcome.failed)
+        if outcome.timeout:
+            return "timeout", ""
+        if not outcome.passed:
+            return "killed", outcome.failed or "no test file could be read"
+        if self.slow:
+            slow = [f"tests/{Path(mutant.path).parent}"]
+            outcome = self.sabotaged(mutant, source, slow, SLOW_S, "-m=slow")
+            if outcome.failed:
+                return "killed", outcome.failed
+        return "survived", f"{len(tests)} of {len(every)} tests"
+
+    def sabotaged(
+        self, mutant: Mutant, source: str, tests: Sequence[str], limit_s: float, *options: str
+    ) -> Outcome:
+        with self.files.as_text(TREE / mutant.path, mutant.code(source)):
+            return run_forked(tests, options, limit_s)
+
+    def seconds(self, tests: Sequence[str]) -> float:
+        return sum(self.known.seconds.get(t, 0.0) for t in tests)
 
 
-class Corpora:
-    """The clone's corpora, put back where a sabotage has spoiled them."""
-
-    def __init__(self) -> None:
-        self.kept = BUILD / "data"
-        shutil.rmtree(self.kept, ignore_errors=True)
-        if (TREE / "data").exists():
-            shutil.copytree(TREE / "data", self.kept)
-        self.state = self.read()
-
-    def read(self) -> list[tuple[str, int, int]]:
-        files = [p for p in sorted((TREE / "data").rglob("*")) if p.is_file()]
-        return [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
-
-    def restore(self) -> None:
-        if self.read() != self.state:
-            shutil.rmtree(TREE / "data", ignore_errors=True)
-            if self.kept.exists():
-                shutil.copytree(self.kept, TREE / "data")
-            self.state = self.read()
+def last_run() -> tuple[list[Fate], list[Fate]]:
+    """(what needs no second look, what survived) of the last run."""
+    last = [Fate(**row) for row in json.loads(FATES.read_text())]
+    return [f for f in last if f.end not in ALIVE], [f for f in last if f.end in ALIVE]
 
 
-def table(fates: dict[Mutant, str]) -> str:
-    """By module: killed of all; then what survived."""
-    by_module: dict[str, list[str]] = defaultdict(list)
-    for mutant, end in fates.items():
-        by_module[str(Path(mutant.path).parent)].append(end)
-    by_module["all"] = list(fates.values())
-    lines = [f"{'module':<24}{'killed':>8}{'of':>6}{'share':>8}"]
-    for module, ends in sorted(by_module.items(), key=lambda item: (item[0] == "all", item[0])):
-        n = sum(end in ("killed", "timeout") for end in ends)
-        lines.append(f"{module:<24}{n:>8}{len(ends):>6}{n / len(ends):>8.0%}")
-    lines.append("")
-    for mutant, end in fates.items():
-        if end in ("survived", "untested"):
-            shown = mutant.shown((TREE / mutant.path).read_text(encoding="utf-8"))
-            lines.append(f"{end}: {shown}  [{mutant.operator}]")
-    return "\n".join(lines)
+def survivors() -> list[Mutant]:
+    """What survived the last run and stands in the code still."""
+    left = {(fate.text, fate.operator) for fate in last_run()[1]}
+    found = []
+    for path in sorted({text[0] for text, _ in left}):
+        source = (TREE / path).read_text(encoding="utf-8")
+        lines = source.splitlines()
+        of_path = {(operator, text[1]) for text, operator in left if text[0] == path}
+        for mutant in of_file(path, source):
+            at = (mutant.operator, lines[mutant.line - 1].strip())
+            if at in of_path and mutant.is_code(source):
+                key = ((path, *mutant.change(source)), mutant.operator)
+                if key in left:
+                    left.discard(key)
+                    found.append(mutant)
+    return found
+
+
+def chosen(options: argparse.Namespace) -> list[Mutant]:
+    files = code_files(options.paths)
+    if options.again:
+        return survivors()
+    if not options.each:
+        return drawn(TREE, files, options.n, options.seed)
+    found = list[Mutant]()
+    for module in sorted({Path(file).parent for file in files}):
+        of_module = [file for file in files if Path(file).parent == module]
+        found += drawn(TREE, of_module, options.each, options.seed)
+    return random.Random(options.seed).sample(found, len(found))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("paths", nargs="*", default=list(CODE), help="folders or files of the code")
     parser.add_argument("-n", type=int, default=400, help="how many sabotages")
+    parser.add_argument("--each", type=int, help="so many of every module instead")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--again", action="store_true", help="what survived the last run")
+    parser.add_argument("--slow", action="store_true", help="survivors meet the slow tests, too")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests for each")
     parser.add_argument("--jobs", type=int, default=1, help="processes of the measuring run")
+    parser.add_argument("--known", action="store_true", help="measure nothing: tests as known")
     parser.add_argument("--fresh", action="store_true", help="measure every test file again")
     options = parser.parse_args()
     make_tree()
-    mutants = drawn(TREE, code_files(options.paths), options.n, options.seed)
+    mutants = chosen(options)
     file = BUILD / "measured.json"
     known = Measured.load(file) if file.exists() and not options.fresh else Measured()
-    measure(known, file, options.jobs)
-    corpora, fates = Corpora(), dict[Mutant, str]()
+    if options.known:
+        known.drop_gone(TREE)
+    else:
+        measure(known, file, options.jobs)
+    import_what_is_not_ours()
+    trial = Trial(known, options.budget, options.slow)
+    fates = last_run()[0] if options.again else []
     for i, mutant in enumerate(mutants, start=1):
-        began = time.monotonic()
-        fates[mutant] = fate(mutant, known)
-        corpora.restore()
-        shown = mutant.shown((TREE / mutant.path).read_text(encoding="utf-8"))
-        seconds = time.monotonic() - began
-        print(f"{i}/{len(mutants)} {fates[mutant]} {seconds:.0f} s  {shown}", flush=True)
+        fates.append(trial.fate(mutant))
+        print(f"{i}/{len(mutants)} {fates[-1].seconds:.0f} s {fates[-1]}", flush=True)
+        FATES.write_text(json.dumps([fate.row() for fate in fates], indent=1))
     text = table(fates)
     (BUILD / "table.txt").write_text(text + "\n", encoding="utf-8")
-    print(f"\n{text}\n\nwritten to {(BUILD / 'table.txt').relative_to(ROOT)}")
+    print(f"\n{text}\n\nwritten under {BUILD}")
 
 
 if __name__ == "__main__":

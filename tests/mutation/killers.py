@@ -1,17 +1,17 @@
-"""Which tests can notice a sabotage: those that enter its function, as coverage by test saw them do."""
+"""Which tests can notice a sabotage: those that reach its statement, as coverage by test saw them do."""
 
-import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
 from coverage import CoverageData
 
-MODULE = "<module>"  # lines outside every function: they run at import, which is no test's
+from tests.mutation.places import MODULE, Places
+
 RUN_CONFIG = """[run]
 source = .
 omit = tests/*, benchmarks/*
@@ -25,38 +25,14 @@ disable_warnings = no-data-collected, module-not-measured, module-not-imported, 
 MEASURED = "not slow and not gpu and not browser and not slurm"
 
 
-def function_of(source: str) -> Callable[[int], str]:
-    """line -> the innermost function around it, by its dotted name."""
-    spans: list[tuple[int, int, str]] = []
-
-    def walk(node: ast.AST, names: tuple[str, ...]) -> None:
-        for child in ast.iter_child_nodes(node):
-            inner = names
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                inner = (*names, child.name)
-                if not isinstance(child, ast.ClassDef):
-                    assert child.end_lineno is not None
-                    spans.append((child.body[0].lineno, child.end_lineno, ".".join(inner)))
-            walk(child, inner)
-
-    walk(ast.parse(source), ())
-
-    def at(line: int) -> str:
-        around = [span for span in spans if span[0] <= line <= span[1]]
-        return max(around)[2] if around else MODULE
-
-    return at
-
-
 @dataclass
 class Measured:
-    """Kept between runs: a test file is measured again when it has changed, code is known by its functions' names."""
+    """Kept between runs: a test file is measured again when it has changed, code is known by its functions' texts."""
 
     digests: dict[str, str] = field(default_factory=dict)  # of test files
     seconds: dict[str, float] = field(default_factory=dict)  # of every test that passed
-    entered: dict[str, dict[str, list[str]]] = field(
-        default_factory=dict
-    )  # file -> function -> tests
+    # file -> function -> digest of its text -> test -> the lines it reached, as bits from the first
+    reached: dict[str, dict[str, dict[str, dict[str, str]]]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, file: Path) -> "Measured":
@@ -69,47 +45,94 @@ class Measured:
         gone = set(test_files)
         self.digests = {f: d for f, d in self.digests.items() if f not in gone}
         self.seconds = {t: s for t, s in self.seconds.items() if file_of(t) not in gone}
-        for functions in self.entered.values():
-            for name, tests in functions.items():
-                functions[name] = [t for t in tests if file_of(t) not in gone]
+        for functions in self.reached.values():
+            for digests in functions.values():
+                for digest, tests in digests.items():
+                    digests[digest] = {t: m for t, m in tests.items() if file_of(t) not in gone}
+
+    def drop_gone(self, root: Path) -> None:
+        """Without the tests that their files no longer define."""
+        texts = {f: (root / f).read_text() if (root / f).exists() else "" for f in self.digests}
+        for test in [*self.seconds]:
+            name = test.rpartition("::")[2].partition("[")[0]
+            if f"def {name}(" not in texts.get(file_of(test), ""):
+                del self.seconds[test]
 
     def add(self, root: Path, folder: Path, told: Path) -> None:
-        """What a run of tests entered, by coverage's files in a folder, and which of them passed."""
+        """What a run of tests reached, by coverage's files in a folder, and which of them passed."""
         self.seconds |= json.loads(told.read_text())
-        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        found: dict[tuple[str, str, str, str], int] = defaultdict(int)
+        places: dict[str, Places] = {}
         for part in folder.glob("seen*"):
-            seen = CoverageData(str(part))
-            seen.read()
-            for file in seen.measured_files():
-                path = Path(file)
-                if not path.is_relative_to(root) or not path.exists():
-                    continue
-                at = function_of(path.read_text(encoding="utf-8"))
-                name = str(path.relative_to(root))
-                for line, contexts in seen.contexts_by_lineno(file).items():
-                    found[name, at(line)].update(filter(None, map(test_of, contexts)))
-        for (file, function), tests in found.items():
-            functions = self.entered.setdefault(file, {})
-            functions[function] = sorted({*functions.get(function, ()), *tests})
+            for name, line, tests in lines_of(part, root):
+                if name not in places:
+                    places[name] = Places((root / name).read_text(encoding="utf-8"))
+                function = places[name].function(line)
+                for test in tests:
+                    at = (name, function.name, function.digest, test)
+                    found[at] |= 1 << max(0, line - function.first)  # an empty file runs line 0
+        for (name, function_name, digest, test), lines in found.items():
+            by_digest = self.reached.setdefault(name, {}).setdefault(function_name, {})
+            tests_of = by_digest.setdefault(digest, {})
+            tests_of[test] = f"{lines | int(tests_of.get(test, '0'), 16):x}"
 
-    def killers(self, path: str, function: str, budget_s: float) -> list[str]:
-        """The tests to run, files that mirror the code's folder first, then the quick ones; as many as fit into the budget."""
-        functions = self.entered.get(path, {})
-        entering = set(functions.get(function, ()) if function != MODULE else ())
-        entering = entering or {test for tests in functions.values() for test in tests}
-        tests = [t for t in self.seconds if t in entering]
-        tests = tests or [t for t in self.seconds if mirrors(t, path)]
-        first = sorted(tests, key=lambda t: (not mirrors(t, path), self.seconds[t]))
-        chosen, total = list[str](), 0.0
-        for test in first:
-            total += self.seconds[test]
-            if chosen and total > budget_s:
-                break
-            chosen.append(test)
-        files = list(
-            dict.fromkeys(map(file_of, chosen))
-        )  # a file's tests stay together: they share what it prepares
-        return sorted(chosen, key=lambda t: files.index(file_of(t)))
+    def killers(self, path: str, places: Places, line: int) -> list[str]:
+        """The tests to run: files that mirror the code's folder first, then the quick ones.
+
+        Those that reach the statement; of one outside every function, those that enter a function which names
+        what it defines. Where no test does: those that enter the file, those of the mirroring folder.
+        """
+        functions = self.reached.get(path, {})
+        every = {t for name in functions for t in self._entering(functions[name])}
+        if places.function(line).name == MODULE:
+            users = places.users(line)
+            chosen = {t for name in users for t in self._entering(functions.get(name, {}))}
+        else:
+            chosen = self._reaching(functions, places, line)
+        for found in (chosen, every, {t for t in self.seconds if mirrors(t, path)}):
+            tests = [t for t in self.seconds if t in found]
+            if tests:
+                return sorted(tests, key=lambda t: (not mirrors(t, path), self.seconds[t]))
+        return []
+
+    @staticmethod
+    def _entering(digests: dict[str, dict[str, str]]) -> set[str]:
+        return {test for tests in digests.values() for test in tests}
+
+    def _reaching(self, functions: dict, places: Places, line: int) -> set[str]:
+        function, found = places.function(line), set[str]()
+        wanted = 0
+        for number in places.statement(line):
+            wanted |= 1 << max(0, number - function.first)
+        for digest, tests in functions.get(function.name, {}).items():
+            known = digest == function.digest  # if not, its lines are others now
+            found |= {t for t, mask in tests.items() if not known or int(mask, 16) & wanted}
+        return found
+
+
+def lines_of(part: Path, root: Path) -> Iterator[tuple[str, int, set[str]]]:
+    """(file, line, tests) of one of coverage's files."""
+    seen = CoverageData(str(part))
+    seen.read()
+    for file in seen.measured_files():
+        path = Path(file)
+        if path.is_relative_to(root) and path.exists():
+            for line, contexts in seen.contexts_by_lineno(file).items():
+                tests = set(filter(None, map(test_of, contexts)))
+                if tests:
+                    yield str(path.relative_to(root)), line, tests
+
+
+def within(tests: list[str], seconds: dict[str, float], budget_s: float) -> list[str]:
+    """The first tests that fit into the budget; a file's stay together, they share what it prepares."""
+    chosen, total = list[str](), 0.0
+    for test in tests:
+        total += seconds[test]
+        if chosen and total > budget_s:
+            break
+        chosen.append(test)
+    files = list(dict.fromkeys(map(file_of, chosen)))
+    return sorted(chosen, key=lambda t: files.index(file_of(t)))
 
 
 def file_of(test: str) -> str:
@@ -118,7 +141,7 @@ def file_of(test: str) -> str:
 
 def mirrors(test: str, path: str) -> bool:
     """Whether a test file lies in the folder of tests that mirrors the code's."""
-    return str(Path(test.partition("::")[0]).parent) == str(Path("tests") / Path(path).parent)
+    return str(Path(file_of(test)).parent) == str(Path("tests") / Path(path).parent)
 
 
 def test_of(context: str) -> str | None:

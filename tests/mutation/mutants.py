@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class DropStatement(Operator):
         return ()
 
 
+@cache
 def operators() -> dict[str, Operator]:
     """By name. Those of cosmic-ray without the ones that every import notices: types, decorators, bits of numbers."""
     names = [
@@ -83,11 +85,11 @@ class Mutant:
             return False
         return True
 
-    def shown(self, source: str) -> str:
-        """The line before and after."""
+    def change(self, source: str) -> tuple[str, str]:
+        """The first line that differs, before and after."""
         old, new = source.splitlines(), self.code(source).splitlines()
         at = next((i for i, (a, b) in enumerate(zip(old, new)) if a != b), self.line - 1)
-        return f"{self.path}:{at + 1}  {old[at].strip()}  ->  {new[at].strip()}"
+        return old[at].strip(), new[at].strip()
 
 
 def of_file(path: str, source: str) -> list[Mutant]:
