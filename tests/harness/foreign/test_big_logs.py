@@ -21,7 +21,13 @@ from tests.foreign_bench import ablate, bench, write
 from tests.one_run import claimed
 
 MIB = 2**20
-MEASURED = "import resource, sys; from harness.__main__ import main; import atexit; atexit.register(lambda: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)); main(sys.argv[1:])"
+MEASURED = """
+import atexit, os, sys
+from harness.__main__ import main
+from harness.node.memory import peak_mib
+atexit.register(lambda: print(peak_mib(os.getpid()), file=sys.stderr))
+main(sys.argv[1:])
+"""
 FLOOD = """
 import os
 line = "tokens per second and other words that nobody reads: " + "0123456789 " * 4
@@ -51,7 +57,7 @@ def peak_mib(path: Path) -> float:
         [sys.executable, "-c", MEASURED, "run", str(path), "--no-report"],
         capture_output=True, text=True, check=True, env=environment, timeout=DEADLINE_S,
     )  # fmt: skip
-    return int(done.stderr.split()[-1]) / 1024
+    return float(done.stderr.split()[-1])
 
 
 @pytest.mark.slow
