@@ -37,7 +37,7 @@ def ab(options: AbOptions) -> None:
     if options.until is not None:
         judge_until(options)
     experiment, summary, planned, store = run_blocks(options)
-    verdict = judge_scripts(
+    verdict, _ = judge_scripts(
         experiment, options.results, options.target, no_report=options.no_report
     )
     n_failed = tell_failed(summary, planned, store, quiet=options.json)
@@ -90,11 +90,11 @@ def judge_until(options: AbOptions) -> NoReturn:
         experiment, summary, planned, store = until.run()
     except NameTakenError:
         judge_until(options)
-    verdict = judge_scripts(
+    verdict, outcomes = judge_scripts(
         experiment, options.results, options.target, no_report=options.no_report
     )
     tell_failed(summary, planned, store, quiet=options.json)
-    decision = until.decision(experiment, planned)
+    decision = until.decision(experiment, planned, outcomes)
     if options.json:
         print_json({**verdict_mapping(verdict), "decision": decision.to_mapping()})
     else:

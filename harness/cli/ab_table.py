@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from harness.foreign.arm import ForeignArm
     from harness.foreign.experiment import ForeignExperiment
     from reports.analysis.types import Comparisons
+    from reports.inputs.experiment import Experiment
     from reports.stats.rules import RuleResult
 
 AB_SCHEMA = 1
@@ -68,26 +69,24 @@ class AbVerdict:
 
 def judge_scripts(
     e: "ForeignExperiment", results: Path, target: float, *, no_report: bool
-) -> AbVerdict:
-    """The house table of an experiment's results; writes its page unless told not to.
+) -> "tuple[AbVerdict, Comparisons]":
+    """The house table of an experiment's results, and the comparisons in it; writes its page, too.
 
     A script that was edited meanwhile is judged as it ran. target: the benchmark's loss, in nats.
     """
     from harness.cli.compare import row
-    from harness.cli.lookup import compared, load_for_report
-    from harness.cli.report import write_page
+    from harness.cli.lookup import compared
+    from harness.cli.report import write_loaded
     from harness.foreign.arm import edited_since
     from reports.analysis.samples import usable
 
-    _check_own_plan(e, results)
     edited = edited_since(e.arms)
+    loaded = load_as_ran(e, results, look="ab" if no_report else "report")
     page = None
     if not no_report:
-        page = str(write_page([e.name], results, accept_stale=bool(edited)))
-    look = "ab" if no_report else ""
-    loaded = load_for_report(e.name, results, accept_stale=bool(edited), look=look)
+        page = str(write_loaded([loaded], results, None))
     outcome = compared(loaded)
-    return AbVerdict(
+    verdict = AbVerdict(
         experiment=e.name,
         arms=tuple(_arm_row(outcome, arm.name, edited) for arm in e.arms),
         comparisons=tuple(row(comparison) for comparison in outcome.comparisons.values()),
@@ -98,20 +97,28 @@ def judge_scripts(
         hints=_hint_rows(e.arms),
         report=page,
     )
+    return verdict, outcome
 
 
-def _check_own_plan(e: "ForeignExperiment", results: Path) -> None:
-    """Raises UserError where the plan is no longer that of this experiment's runs."""
+def load_as_ran(e: "ForeignExperiment", results: Path, *, look: str) -> "Experiment":
+    """The experiment by the code that its runs had, whatever was edited, or looked at, since.
+
+    Raises UserError where the plan is no longer that of its runs. look: of which command."""
+    from harness.cli.lookup import load_for_report
     from harness.foreign.plan import plan_foreign
+    from harness.foreign.present import with_sources
     from harness.store.plans import read_plan
 
     plan = read_plan(results, e.name)
-    planned = {run.run_id for run in plan.runs} if plan else set()
-    if not planned.issuperset(run.spec.run_id for run in plan_foreign(e)):
-        raise UserError(
-            f"experiment '{e.name}': another call planned other runs meanwhile: its own are kept, "
-            "run the same command again"
-        )
+    if plan is not None:
+        plan = with_sources(plan, {arm.name: arm.code.source for arm in e.arms})
+        runs = {run.run_id for run in plan.runs}
+        if runs.issuperset(run.spec.run_id for run in plan_foreign(e)):
+            return load_for_report(e.name, results, plan=plan, look=look)
+    raise UserError(
+        f"experiment '{e.name}': another call planned other runs meanwhile: its own are kept, "
+        "run the same command again"
+    )
 
 
 def _arm_row(outcome: "Comparisons", arm: str, edited: "Sequence[str]") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cli.ab_options import AbOptions
 from harness.cli.ab_pool import with_pool
 from harness.cli.ab_stream import in_stream, note_kept
+from harness.cli.ab_table import load_as_ran
 from harness.cli.foreign import run_foreign, stop_if_stopped
 from harness.errors import UserError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from harness.run.stream import StreamPlace
     from harness.runner.executor import Summary
     from harness.store.store import Store
+    from reports.analysis.types import Comparisons
 
 MOST_BLOCKS = 100  # without -n
 LEVEL = 0.05
@@ -189,11 +191,10 @@ class Until:
         return 0
 
     def _is_open(self, e: "ForeignExperiment") -> bool:
-        from harness.cli.lookup import load_for_report
         from reports.analysis.adaptive import decide
         from reports.stats.sequential import Stop
 
-        experiment = load_for_report(e.name, self.options.results, look="ab")
+        experiment = load_as_ran(e, self.options.results, look="ab")
         decision = decide(experiment)
         self.why = decision.reason
         if isinstance(decision, Stop):
@@ -233,12 +234,12 @@ class Until:
             return None
         return hours * self.options.price
 
-    def decision(self, e: "ForeignExperiment", planned: "list[PlannedRun]") -> Decision:
-        """What the analysis says of the primary metric, with what the rest would take."""
-        from harness.cli.lookup import compared, load_for_report
+    def decision(
+        self, e: "ForeignExperiment", planned: "list[PlannedRun]", outcomes: "Comparisons"
+    ) -> Decision:
+        """What the analysis says of the metric that decides, with what the rest would take."""
         from harness.store.store import Store
 
-        outcomes = compared(load_for_report(e.name, self.options.results))
         judged = outcomes.of(e.arms[1].name, outcomes.primary)
         store, outcome, rest = Store(self.options.results), "undecided", None
         if judged is not None:

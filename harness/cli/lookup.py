@@ -33,8 +33,7 @@ def read_foreign(
     """The experiment, if its arms are foreign trainers, of its file or of the results folder.
 
     settings: KEY=VALUE pairs. seeds, gpus_per_run: instead of the file's. trust: whatever the
-    results folder says may be executed, though it was not launched here.
-    name: EXP as typed. results: the results folder.
+    results folder says may be executed, though it was not launched here. name: EXP as typed.
     """
     from harness.experiment.file import experiment_path
     from harness.yamlfile import YamlFile
@@ -133,6 +132,7 @@ def load_for_report(
     results: Path,
     accept_stale: bool = False,
     *,
+    plan: "Plan | None" = None,
     look: str = "",
     verify: bool = False,
 ) -> "ReportedExperiment":
@@ -140,15 +140,15 @@ def load_for_report(
 
     published/NAME is the benchmark's own evidence, which needs no results folder.
     name: a YAML path or a name in the results folder. accept_stale: runs of an older source count.
-    look: the command whose look at its results this is; '' where it is none. verify: every file of
-    it is looked at.
+    plan: its plan, where that is not as the scripts are now. look: the command whose look at its
+    results this is; '' where it is none. verify: every file of it is looked at.
     """
     if name.startswith(PUBLISHED):
         return published_evidence(name.removeprefix(PUBLISHED))
     from harness.store.deep import wrong_in
     from reports.inputs.load import load
 
-    plan = plan_of(name, results)
+    plan = plan or plan_of(name, results)
     if verify:
         for words in dict.fromkeys(wrong_in(results, plan)):
             print(words, file=sys.stderr)

@@ -1,5 +1,6 @@
 """Whether foreign scripts are still what ran: seen by reading them, nothing is started for it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,15 +20,16 @@ def with_present_scripts(plan: Plan) -> Plan:
     What they replace is kept as older (stale) runs. Code at a ref of a repository, patched code,
     and a script that is gone count as they were last planned: `ablate run` asks git.
     """
-    arms: list[PlanArm] = []
-    sources: dict[str, Source] = {}
+    found = {arm.name: _source_on_disk(arm) for arm in plan.arms}
+    return with_sources(plan, {name: source for name, source in found.items() if source})
+
+
+def with_sources(plan: Plan, sources: Mapping[str, Source]) -> Plan:
+    """The plan with run ids of these arms' sources; those that it had are kept as older ones."""
+    arms = []
     for arm in plan.arms:
-        source = _source_on_disk(arm)
-        if source is None:
-            arms.append(arm)
-        else:
-            sources[arm.name] = source
-            arms.append(replace(arm, source=source.files))
+        source = sources.get(arm.name)
+        arms.append(arm if source is None else replace(arm, source=source.files))
     runs = [_renamed(run, sources[run.arm]) if run.arm in sources else run for run in plan.runs]
     return replace(plan, arms=tuple(arms), runs=tuple(runs))
 

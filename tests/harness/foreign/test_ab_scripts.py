@@ -42,6 +42,44 @@ def test_a_script_that_is_edited_while_ab_runs_is_judged_as_it_ran_and_that_is_t
     assert "4 of 4 runs to do" in out or "2 of 4 runs to do" in out
 
 
+def test_a_script_that_is_edited_while_it_is_being_decided_is_decided_as_it_ran(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("marks").mkdir()
+    monkeypatch.setenv("MARKS", str(folder / "marks"))  # a run's noise is that of its turn
+    edit = f"\nfile = open({str(folder / 'new.py')!r}, 'a')\nfile.write('x = 1\\n')\nfile.close()\n"
+    Path("new.py").write_text(Path("new.py").read_text() + edit)
+    options = (*CPU, "--until", "decided", "-n", 9, "--json")
+    assert ablate("ab", "old.py", "new.py", *options) == 0
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["decision"]["outcome"] == "better"
+    assert verdict["decision"]["blocks"] < 9
+    assert verdict["notes"][0].startswith("new was edited while ab ran: the table is of the script")
+
+
+def test_an_edited_script_that_is_looked_at_meanwhile_is_judged_as_it_ran(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = Path("new.py").read_text()
+    Path("new.py").write_text(ran.replace("0.02", "0.01"))
+    options = (*CPU, "--experiment", "x", "-n", 2)
+    assert ablate("ab", "old.py", "new.py", *options) == 0  # of the text that it has again below
+
+    def edit_and_look(*_: object) -> None:
+        Path("new.py").write_text(ran.replace("0.02", "0.01"))
+        assert ablate("compare", "x") == 0
+        capsys.readouterr()
+
+    Path("new.py").write_text(ran)
+    monkeypatch.setattr("harness.cli.ab.stop_if_stopped", edit_and_look)
+    assert ablate("ab", "old.py", "new.py", *options, "--json") == 0
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["notes"][0].startswith("new was edited while ab ran: the table is of the script")
+    loss = next(c for c in verdict["comparisons"] if c["metric"] == "val_loss")
+    assert loss["delta"] == pytest.approx(-0.02, abs=0.005)
+    assert {arm["arm"]: arm["edited"] for arm in verdict["arms"]} == {"old": False, "new": True}
+
+
 def test_another_new_under_the_same_name_takes_a_name_of_its_own_and_finds_it_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
