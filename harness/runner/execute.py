@@ -69,15 +69,16 @@ def execute(worker: Worker, run: Execution) -> WorkerEvent:
     while True:
         token = f"{run.job}/{uuid.uuid4().hex}"
         process = worker.send(request_of(run, trained, token))
-        event = redacted(_answer(worker, process, run, token))
+        event = _answer(worker, process, run, token)
+        if event.status == "died":
+            event = _failure_of_dead(event, run, token)
+        event = redacted(event)
         if event.status == "broken":
             raise UserError(event.reason)
         again = False
-        if event.status == "died":
-            event = _failure_of_dead(event, run, token)
-            if event.died:
-                deaths += 1
-                again = deaths <= run.limits.deaths
+        if event.died:
+            deaths += 1
+            again = deaths <= run.limits.deaths
         if event.status == "oom" and oom_retries < run.limits.oom_retries:
             finer = split_finer(trained)
             if finer is not None:
@@ -118,7 +119,6 @@ def _failure_of_dead(event: WorkerEvent, run: Execution, token: str) -> WorkerEv
     told = _told_by_rank(run, token)
     if told is None:
         return WorkerEvent(status="failed", reason=event.reason, unnoted=True, died=True)
-    told = redacted(told)
     if told.status == "oom":
         return replace(told, unnoted=True)
     # a rank's exception may only be the echo of another rank's death

@@ -17,12 +17,14 @@ from types import ModuleType
 
 import pytest
 
+from tests.mutation.killers import MEASURED, file_of
 from tests.mutation.tree import BUILD, TREE
 
 OPTIONS = ["-p", "no:cacheprovider", "-x"]
 WAITING = (
     10  # times the limit of processor time that the tests may take by the clock: machines are busy
 )
+FILES_S = 300.0  # of processor time for whole test files
 ENVIRONMENT = {
     "PYTHONPATH": str(TREE),
     "TMPDIR": str(BUILD / "tmp"),
@@ -88,6 +90,10 @@ def run_forked(tests: Sequence[str], options: Sequence[str], limit_s: float) -> 
         return Outcome(passed=True)
     end = said.read_text(errors="replace")[-4000:]
     if not FAILED.exists() and code > 0:
+        files = list(dict.fromkeys(map(file_of, tests)))
+        if code == pytest.ExitCode.USAGE_ERROR and files != list(tests):
+            # the sabotage changes which tests there are: their parameters come from the code
+            return run_forked(files, [*options, f"-m={MEASURED}"], FILES_S)
         raise SystemExit(f"the tests could not be run (exit {code}):\n{end}")
     failed = json.loads(FAILED.read_text()) if FAILED.exists() else tests[0]
     return Outcome(passed=False, failed=failed, said=end)

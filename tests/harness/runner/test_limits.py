@@ -1,7 +1,9 @@
 """When the runner ends a run: by a worker that only answers, on a clock that the test moves."""
 
+import json
 import os
 import signal
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +30,7 @@ from harness.runner.unchanged import check_unchanged
 from harness.store.attempt import RunWriter, claim
 from harness.store.store import Store
 from tests.one_run import DONE, SPEC, finish
+from tests.planted_secrets import PLANTED, leaks
 
 SILENCE_S = 100.0
 Moment = tuple[float, Callable[[RunWriter], None] | None]
@@ -206,6 +209,40 @@ def test_a_result_that_is_there_at_the_stop_counts(
     assert [row["status"] for row in rows if "ended" in row] == ["finished"]
 
 
+class DyingWorker(ScriptedWorker):
+    """Its process ends when the script does; what it last said may be anything, as may what a rank left."""
+
+    by_rank: str | None = None
+
+    def event(self, timeout_s: float) -> WorkerEvent | None:
+        self.out = claim(self.store, SPEC, token=self.token)
+        assert self.out is not None
+        if self.by_rank is not None:
+            told = {"status": "failed", "reason": self.by_rank}
+            (self.out.folder / "rank1.json").write_text(json.dumps(told))
+        owner = (self.out.folder / "owner.json").read_text()
+        self.out.release()
+        (self.out.folder / "owner.json").write_text(owner)  # the dead bury nothing
+        return WorkerEvent(status="died", reason=f"killed: {PLANTED['hf']}")
+
+
+@pytest.mark.parametrize("by_rank", [None, f"RuntimeError: {PLANTED['aws']}"])
+def test_what_the_dead_said_is_noted_and_told_without_secrets(
+    store: Store, by_rank: str | None
+) -> None:
+    worker = DyingWorker(store, [])
+    worker.by_rank = by_rank
+    run = Execution(spec=SPEC, store=store, command="", limits=RunLimits(deaths=2))
+    event = execute(worker, run)  # type: ignore[arg-type]
+    assert (event.status, worker.requests) == ("failed", 3)
+    ends = [r for r in read_lines(store.directory(SPEC.run_id) / "attempts.jsonl") if "ended" in r]
+    assert [r["status"] for r in ends] == ["failed"] * 3
+    begins = "killed: " if by_rank is None else "RuntimeError: "
+    for reason in (event.reason, *(r["reason"] for r in ends)):
+        assert reason.startswith(begins)
+        assert leaks(reason) == []
+
+
 @pytest.mark.parametrize(
     ("wish", "device", "compiles"),
     [
@@ -229,6 +266,7 @@ def test_users_of_one_cache_have_kernels_of_their_own(
 ) -> None:
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
     ours = kernel_folder()
+    assert stat.S_IMODE(ours.stat().st_mode) == 0o700
     for uid in (4242, 4243):
         monkeypatch.setattr(os, "getuid", lambda uid=uid: uid)
         with suppress(UserError):  # here it belongs to whoever tests
