@@ -8,7 +8,7 @@ from harness.cli import app
 from harness.cli.ab_experiment import ab_experiment
 from harness.cli.ab_name import NameTakenError
 from harness.cli.ab_options import AbOptions, check_options
-from harness.cli.ab_pool import with_pool
+from harness.cli.ab_pool import borrowing, where_fresh_agree
 from harness.cli.ab_table import AbVerdict, judge_scripts, print_verdict, verdict_mapping
 from harness.cli.ab_until import EXIT, Until, print_decision
 from harness.cli.command import takes
@@ -66,7 +66,7 @@ def _run_blocks(
 
     n = options.n or BLOCKS
     if options.pool:
-        experiment, _ = with_pool(experiment, options, n=n)
+        experiment, _ = where_fresh_agree(borrowing(experiment, options), options, n=n)
     experiment = with_blocks(experiment, options.results, n=n, fresh=options.fresh)
     summary, planned, store = run_foreign(
         experiment,

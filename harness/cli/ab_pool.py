@@ -16,30 +16,35 @@ if TYPE_CHECKING:
 LEAST = 5  # runs that are worth borrowing
 
 
-def with_pool(
+def borrowing(e: "ForeignExperiment", options: AbOptions) -> "ForeignExperiment":
+    """The experiment with the baseline's earlier runs; as it was where they are few. Runs none."""
+    if e.primary != "val_loss":
+        _say(options, f"is for val_loss, not for {e.primary}: none is borrowed")
+        return e
+    name = e.baseline.name
+    if e.baseline.trainer.seeded:
+        _say(options, f"runs of {name} are paired by the block's seed: none is borrowed")
+        return e
+    pool = _pool(e, options)
+    if len(pool) < LEAST:
+        _say(options, f"{len(pool)} earlier runs of {name}: none is borrowed")
+        return e
+    return replace(e, borrowed=tuple(run.spec.replicate for run in pool))
+
+
+def where_fresh_agree(
     e: "ForeignExperiment", options: AbOptions, *, n: int
 ) -> "tuple[ForeignExperiment, Sequence[str]]":
-    """(the experiment with the baseline's earlier runs, where fresh ones agree; runs made for it).
+    """(the experiment, which borrows nothing where fresh runs are other ones; runs made for it).
 
-    Of n blocks it runs the first ones, in which both scripts are. Without a pool, or with one that
-    the fresh runs do not agree with, it is the experiment as it was."""
+    Of n blocks it runs the first ones, in which both scripts are."""
     from harness.foreign.plan import FRESH
     from harness.foreign.turns import with_blocks
     from reports.stats.pool import DRIFT
 
-    if e.primary != "val_loss":
-        _say(options, f"is for val_loss, not for {e.primary}: none is borrowed")
+    if not e.borrowed:
         return e, ()
-    name = e.baseline.name
-    if e.baseline.trainer.seeded:
-        _say(options, f"runs of {name} are paired by the block's seed: none is borrowed")
-        return e, ()
-    pool = _pool(e, options)
-    if len(pool) < LEAST:
-        _say(options, f"{len(pool)} earlier runs of {name}: none is borrowed")
-        return e, ()
-    borrowing = replace(e, borrowed=tuple(run.spec.replicate for run in pool))
-    first = with_blocks(borrowing, options.results, n=n)
+    first = with_blocks(e, options.results, n=n)
     summary, planned, store = run_foreign(
         first,
         options.results,
@@ -51,6 +56,7 @@ def with_pool(
         own_name=True,
     )
     stop_if_stopped(summary, first, planned, store)
+    name, pool = e.baseline.name, _pool(e, options)
     p = _p_of_drift(pool, [run for run in planned if run.arm == name], options)
     if p < DRIFT:
         _say(
@@ -58,9 +64,9 @@ def with_pool(
             f"fresh runs of {name} are not what {len(pool)} earlier ones were (p = {p:.2g}): "
             "none is borrowed",
         )
-        return e, tuple(summary.statuses)
+        return replace(e, borrowed=()), tuple(summary.statuses)
     _say(options, f"{len(pool)} runs of {name} are borrowed, with which fresh ones agree")
-    return borrowing, tuple(summary.statuses)
+    return e, tuple(summary.statuses)
 
 
 def _pool(e: "ForeignExperiment", options: AbOptions) -> "list[EarlierRun]":

@@ -74,7 +74,7 @@ def judge_scripts(
 
     A script that was edited meanwhile is judged as it ran. target: the benchmark's loss, in nats.
     """
-    from harness.cli.compare import row
+    from harness.cli.compare import hours_per_run, row
     from harness.cli.lookup import compared
     from harness.cli.report import write_loaded
     from harness.foreign.arm import edited_since
@@ -85,11 +85,12 @@ def judge_scripts(
     page = None
     if not no_report:
         page = str(write_loaded([loaded], results, None))
-    outcome = compared(loaded)
+    outcome, hours = compared(loaded), hours_per_run(loaded)
+    rows = [row(c, hours_per_run=hours) for c in outcome.comparisons.values()]
     verdict = AbVerdict(
         experiment=e.name,
         arms=tuple(_arm_row(outcome, arm.name, edited) for arm in e.arms),
-        comparisons=tuple(row(comparison) for comparison in outcome.comparisons.values()),
+        comparisons=tuple(rows),
         judged=(*outcome.own, *JUDGED),
         rules=rules_of(outcome, usable(loaded).runs, e.arms, target),
         looks=outcome.looks,

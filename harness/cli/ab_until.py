@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cli.ab_options import AbOptions
-from harness.cli.ab_pool import with_pool
+from harness.cli.ab_pool import borrowing, where_fresh_agree
 from harness.cli.ab_stream import in_stream, note_kept
 from harness.cli.ab_table import load_as_ran
 from harness.cli.foreign import run_foreign, stop_if_stopped
@@ -141,14 +141,13 @@ class Until:
 
         options = self.options
         results = options.results
-        e = self.experiment
+        e = borrowing(self.experiment, options) if options.pool else self.experiment
+        n = max(FRESH if e.borrowed else 1, len(blocks_before(e, results)))
+        self._begin(with_blocks(e, results, n=n, fresh=options.fresh))
         if options.stream is not None:
             e = in_stream(e, results, options.stream)
-        if options.pool:
-            n_before = len(blocks_before(e, results))
-            e, made = with_pool(e, options, n=max(FRESH, n_before))
-            self.made.update(made)
-        n = max(1, len(blocks_before(e, results)))
+        e, made = where_fresh_agree(e, options, n=n)
+        self.made.update(made)
         e = with_blocks(e, results, n=n, fresh=options.fresh)
         self._begin(e)
         while True:
@@ -169,11 +168,14 @@ class Until:
             e = with_blocks(e, results, n=len(e.seeds) + more)
 
     def _begin(self, e: "ForeignExperiment") -> None:
-        """Refuse a budget that does not pay for one block."""
+        """Refuse a budget that does not pay for the first blocks."""
+        from harness.foreign.plan import plan_foreign
+
         rest = self._cost(e, 0)
-        if rest.runs and self.budget is not None and not self.budget.allows(rest):
+        whole = self.spent(plan_foreign(e)) + rest
+        if rest.runs and self.budget is not None and not self.budget.allows(whole):
             raise UserError(
-                f"--budget {self.budget.text}: the first {rest.runs} runs take more: allow more"
+                f"--budget {self.budget.text}: the first {whole.runs} runs take more: allow more"
             )
 
     def _more(self, e: "ForeignExperiment", planned: "list[PlannedRun]", store: "Store") -> int:

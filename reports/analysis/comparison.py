@@ -77,6 +77,7 @@ class Metric:
             decides=decides,
             margin=self.plan.margin if decides else None,
             n_budgets=max(1, len(self.plan.budgets)),
+            borrows=self.is_difference and any(run.borrowed for run in self.plan.runs),
         )
 
 

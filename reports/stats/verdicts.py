@@ -61,6 +61,7 @@ class Family:
     margin: float | None  # the largest difference that does not matter, in the unit
     decides: bool = True  # the metric that the plan declares
     n_budgets: int = 1  # at which every seed is run
+    borrows: bool = False  # its baseline's values: more seeds of it are of the arms alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +227,8 @@ def _asking(
     """With the next step and its cost; seeds: more ones, or those of a new experiment.
 
     difference: that a new experiment is to find, in the unit."""
-    runs = None if seeds is None else seeds * (family.n_arms + 1) * family.n_budgets
+    with_baseline = not (family.borrows and family.follows is Next.SEQUENCE)
+    runs = None if seeds is None else seeds * (family.n_arms + with_baseline) * family.n_budgets
     if family.follows is Next.PLANNED:
         return Verdict(text=text, kind=kind, next_action="finish the planned runs")
     if family.follows is Next.SEQUENCE:

@@ -13,6 +13,7 @@ from scipy import stats
 
 from harness.foreign import pool as pool_module
 from harness.foreign.pool import earlier_runs, node_class
+from harness.run.ledger import read_ledger
 from reports.inputs.load import load
 from reports.page.write import write_report
 from reports.stats.pool import drift_p
@@ -69,6 +70,32 @@ def test_a_pool_that_fresh_runs_disagree_with_is_not_borrowed(
     verdict = asked(capsys, "--pool", "-n", 3)
     assert [arm["runs"] for arm in verdict["arms"]] == [3, 3]
     assert not any("borrowed" in note for note in verdict["notes"])
+
+
+def test_a_budget_that_does_not_pay_for_the_fresh_runs_starts_none_and_takes_no_place_in_a_stream(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    until = (*CPU, "--until", "decided", "--pool", "--stream", "daily")
+    assert ablate("ab", "old.py", "other.py", *until, "--budget", "3runs") == 2
+    assert "--budget 3runs: the first 4 runs take more" in capsys.readouterr().err
+    assert len(list((folder / "marks").iterdir())) == 10
+    assert not read_ledger(Path("results")).streams
+
+
+def test_what_the_rest_takes_has_one_count_of_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    until = (*CPU, "--until", "decided", "--pool", "--budget", "4runs", "--json")
+    assert ablate("ab", "old.py", "other.py", *until) == 5
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["decision"]["spent"]["runs"] == 4
+    loss = next(c for c in verdict["comparisons"] if c["metric"] == "val_loss")
+    assert (
+        verdict["decision"]["rest"]["runs"] == loss["next_cost"]["runs"] == loss["more_seeds"] > 0
+    )
+    assert loss["next_action"].endswith(f": {loss['more_seeds']} runs")
+    assert loss["next_cost"]["hours"] > 0
 
 
 def test_few_runs_are_no_pool_and_another_node_has_none(
