@@ -1,6 +1,6 @@
 """From parameters by role to optimizers: which rule and which rate moves which parameter."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 import torch._dynamo  # by every optimizer when it is made: imported here, a worker's forks share it
@@ -10,6 +10,8 @@ from .config import OptimConfig
 from .muon import Group, Muon, OrthogonalNesterov
 
 Named = list[tuple[str, Parameter]]
+# groups -> optimizers of somebody's own, and the groups that they leave to the configuration's
+Rules = Callable[[list[Group]], tuple[list[torch.optim.Optimizer], list[Group]]]
 
 ADAM_RATES = {  # role: the configuration field of its rate; None there means adam_lr
     "embed": "embed_lr",
@@ -29,12 +31,14 @@ def build_optimizers(
     dtype: torch.dtype,
     device_type: str,
     compile: bool = False,
+    own: Rules | None = None,
 ) -> list[torch.optim.Optimizer]:
     """Optimizers over named parameters by role: embed, value_embed, head, scalar, hidden.
 
     params: role -> (name, parameter); a tied table is an embed. dtype: of the orthogonalisation.
     device_type: "cpu" or "cuda". compile: run it through torch.compile. Every group carries
-    `role`, `names` and `base_lr`, the rate that `set_schedule` scales.
+    `role`, `names` and `base_lr`, the rate that `set_schedule` scales. own: what moves some of
+    them, or all, instead; it sees to `base_lr`.
     Call it after the process group exists. Errors: ValueError, see Muon.
     """
     assert params.keys() <= ADAM_RATES.keys(), (
@@ -43,14 +47,21 @@ def build_optimizers(
     by_adam = {role: named for role, named in params.items() if named}
     matrices = by_adam.pop("hidden", []) if config.matrix_optimizer != "adamw" else []
     groups = _adam_groups(by_adam, config)
+    matrix_groups = [
+        _group("hidden", named, config.muon_lr)
+        for named in (_matrix_groups(matrices, config) if matrices else [])
+    ]
+    optimizers: list[torch.optim.Optimizer] = []
+    if own is not None:
+        optimizers, left = own([*groups, *matrix_groups])
+        ids = {id(group) for group in left}
+        groups = [group for group in groups if id(group) in ids]
+        matrix_groups = [group for group in matrix_groups if id(group) in ids]
     # record 2 is one AdamW over everything
     single = config.adam_objects == "single" or config.matrix_optimizer == "adamw"
     parts = [groups] if single else [[group] for group in groups]
-    optimizers = [_adam(part, config, device_type) for part in parts if part]
-    if matrices:
-        matrix_groups = [
-            _group("hidden", named, config.muon_lr) for named in _matrix_groups(matrices, config)
-        ]
+    optimizers += [_adam(part, config, device_type) for part in parts if part]
+    if matrix_groups:
         optimizers.append(
             MATRIX_OPTIMIZERS[config.matrix_optimizer](
                 matrix_groups, config, dtype=dtype, compile=compile
@@ -112,11 +123,11 @@ def _matrix_groups(matrices: Named, config: OptimConfig) -> list[Named]:
 def set_schedule(
     optimizers: Iterable[torch.optim.Optimizer], lr_factor: float, momentum: float
 ) -> None:
-    """Write this step's rate into every group, and its momentum into every group of matrices."""
+    """Write this step's rate into every group, and its momentum into every group of Muon's."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["base_lr"] * lr_factor
-            if "momentum" in group:
+            if isinstance(optimizer, Muon):
                 group["momentum"] = momentum
 
 

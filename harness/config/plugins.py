@@ -1,16 +1,18 @@
-"""Toggles of your own, outside the tree: Python files that declare fields and change the network.
+"""Toggles of your own, outside the tree: Python files that declare fields and change a run.
 
-A plug-in file holds a frozen dataclass `Toggles`, its fields made by `model.config.toggle`, and
-`build(model, toggles)`, which is called on the new network before its parameters are drawn. The
-fields are set as plugin.FILE.FIELD. The files are named by an experiment's `plugins:`; workers find
-them through the environment, and their code is part of a run's identity.
+A plug-in file holds a frozen dataclass `Toggles`, its fields made by `model.config.toggle`, and one
+or several of the functions in HOOKS; harness/training/hooks.py calls them. The fields are set as
+plugin.FILE.FIELD; where all have their defaults, the plug-in is off and none of it is called. The
+files are named by an experiment's `plugins:`; workers find them through the environment, and their
+code is part of a run's identity.
 """
 
 import importlib.util
+import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +20,14 @@ from typing import Any
 from harness.config.run import Values
 from harness.errors import UserError
 
+HOOKS: Mapping[str, tuple[str, ...]] = {  # function of a plug-in -> its arguments
+    "build": ("model", "toggles"),
+    "loss": ("logits", "targets", "toggles"),
+    "lr_factor": ("step", "steps", "factor", "toggles"),
+    "optimizers": ("groups", "toggles"),
+}
+ALONE = ("loss", "optimizers")  # what two plug-ins cannot both decide
+PAGE = "docs/your-idea.md"
 VARIABLE = "ABLATE_PLUGINS"  # absolute paths, separated as in PATH; inherited by every worker
 _loaded: dict[Path, ModuleType] = {}
 
@@ -70,13 +80,9 @@ def _import(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         raise UserError(f"plug-in {path}: {type(error).__name__}: {error}") from error
-    if not is_dataclass(getattr(module, "Toggles", None)) or not callable(
-        getattr(module, "build", None)
-    ):
-        raise UserError(
-            f"plug-in {path}: must define a dataclass Toggles and build(model, toggles); see "
-            "docs/add-a-toggle.md"
-        )
+    if not is_dataclass(getattr(module, "Toggles", None)):
+        raise UserError(f"plug-in {path}: must define a dataclass Toggles; see {PAGE}")
+    _check_hooks(module, path)
     for f in fields(module.Toggles):
         if f.default is MISSING:
             raise UserError(
@@ -85,6 +91,28 @@ def _import(path: Path) -> ModuleType:
             )
     module.NAME = path.stem  # type: ignore[attr-defined]
     return module
+
+
+def _check_hooks(module: ModuleType, path: Path) -> None:
+    """Refuse a plug-in without a hook, and a hook that cannot be called as it will be."""
+    found = [name for name in HOOKS if hasattr(module, name)]
+    if not found:
+        functions = inspect.getmembers(module, inspect.isfunction)
+        own = [name for name, f in functions if f.__module__ == module.__name__]
+        listed = ", ".join(f"{name}({', '.join(HOOKS[name])})" for name in HOOKS)
+        raise UserError(
+            f"plug-in {path}: changes nothing, its functions are {', '.join(own) or 'none'}: "
+            f"define one or several of {listed}; see {PAGE}"
+        )
+    for name in found:
+        wanted = HOOKS[name]
+        try:
+            inspect.signature(getattr(module, name)).bind(*wanted)
+        except TypeError:
+            raise UserError(
+                f"plug-in {path}: {name} must be a function called as {name}({', '.join(wanted)}): "
+                f"give it these arguments, in this order; see {PAGE}"
+            ) from None
 
 
 def declared() -> Mapping[str, Field]:
@@ -96,15 +124,43 @@ def declared() -> Mapping[str, Field]:
     return by_name
 
 
-def build(model: Any, settings: Values) -> None:
-    """Let every plug-in in force change the network.
+@dataclass(frozen=True, kw_only=True)
+class PlugIn:
+    """A plug-in that is on, with the values of its toggles."""
 
-    settings: FILE.FIELD -> value, of the fields that were set.
+    module: ModuleType
+    toggles: Any
+
+    def hook(self, name: str) -> Callable[..., Any] | None:
+        """Its function of that name in HOOKS, None where it has none."""
+        function: Callable[..., Any] | None = getattr(self.module, name, None)
+        return function
+
+    def fail(self, hook: str, message: str) -> UserError:
+        return UserError(f"plug-in {self.module.__file__}: {hook} {message}; see {PAGE}")
+
+
+def switched_on(settings: Values) -> list[PlugIn]:
+    """The plug-ins in force with a field that is not at its default.
+
+    settings: FILE.FIELD -> value, of the fields that were set. Raises UserError where two of them
+    decide the same.
     """
+    found = []
     for module in modules():
         given = {}
         for name, value in settings.items():
             file, _, field = name.partition(".")
             if file == module.NAME:
                 given[field] = value
-        module.build(model, module.Toggles(**given))
+        toggles = module.Toggles(**given)
+        if toggles != module.Toggles():
+            found.append(PlugIn(module=module, toggles=toggles))
+    for hook in ALONE:
+        files = [p.module.__file__ for p in found if p.hook(hook) is not None]
+        if len(files) > 1:
+            raise UserError(
+                f"plug-ins {files[0]} and {files[1]} both define {hook}: switch on one of them in "
+                "an arm"
+            )
+    return found

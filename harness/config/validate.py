@@ -7,6 +7,7 @@ too, by harness/experiment/values.py.
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, replace
 
+from harness.config.plugins import switched_on
 from harness.config.requires import check_requirements, value_text
 from harness.config.run import BLOCK, RunConfig, Values, flat, toggles
 from harness.errors import UserError
@@ -229,6 +230,7 @@ def check_config(config: RunConfig) -> None:
     """Check everything; raises UserError with one line for the first thing that does not fit."""
     check_requirements(config)
     check_sizes(config)
+    switched_on(config.plugin)
 
 
 def defaults() -> Values:

@@ -15,7 +15,6 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from harness.config import plugins
 from harness.config.run import RunConfig
 from harness.config.schedule import schedule_at, window_at
 from harness.data.loader import Batch
@@ -23,6 +22,7 @@ from harness.model.gpt import GPT, Tokens
 from harness.model.parameters import parameters_by_role
 from harness.model.precision import FP32, dtypes
 from harness.optim.build import build_optimizers, normalize_gradients, set_schedule
+from harness.training.hooks import Hooks
 
 # losses of a validation in one tensor: each by itself would lie between two passes, and hold their
 # memory apart
@@ -43,37 +43,58 @@ class Core:
     ) -> None:
         self.config, self.device = config, torch.device(device)
         self.world = dist.get_world_size() if dist.is_initialized() else 1
+        self.hooks = Hooks(config)
         precision = dtypes(config.precision.mode, config.precision.policy)
         with self.device:
             self.model = GPT(config.model, tokens, precision)
-            plugins.build(self.model, config.plugin)
+            self.hooks.build(self.model)
         self.model.initialize(seed)
         compiled = compiles(config, device)
         # validates: shares may be uneven
         self.local = torch.compile(self.model, dynamic=False) if compiled else self.model
         self.forward: Any = self.local
+        trained = self.hooks.training(self.model)
+        if trained is not self.model:
+            self.forward = torch.compile(trained, dynamic=False) if compiled else trained
         if self.world > 1:
             self.forward = DistributedDataParallel(
-                self.local,
+                self.forward,
                 broadcast_buffers=config.system.broadcast_buffers,
                 gradient_as_bucket_view=config.system.bucket_view,
             )
         # where validation shares training's graph, whoever comes first decides how it is split
-        self._unsplit = self.world > 1 and compiled and config.precision.val_grad
-        self.optimizers = build_optimizers(
-            parameters_by_role(self.model),
-            config.optim,
-            dtype=precision.matmul,
-            device_type=device,
-            compile=compiled,
-        )
-        self.parameters = list(self.model.parameters())
+        shared = config.precision.val_grad and not self.hooks.on
+        self._unsplit = self.world > 1 and compiled and shared
         self.precision = precision
+        self.optimizers = self._new_optimizers()
+        self.parameters = list(self.model.parameters())
         self._window = (
             torch.zeros((), dtype=torch.int32, device=self.device)
             if config.model.attn_window
             else None
         )
+
+    def _new_optimizers(self) -> list[torch.optim.Optimizer]:
+        return build_optimizers(
+            parameters_by_role(self.model),
+            self.config.optim,
+            dtype=self.precision.matmul,
+            device_type=self.device.type,
+            compile=compiles(self.config, self.device.type),
+            own=self.hooks.rules(),
+        )
+
+    @torch.no_grad()
+    def reset_optimizers(self) -> None:
+        """As they were before the first update."""
+        if self.hooks.rules() is not None:  # who knows what a plug-in's rule starts from
+            self.optimizers = self._new_optimizers()
+            return
+        for optimizer in self.optimizers:  # every rule of ours starts from zeros
+            for memory in optimizer.state.values():
+                for value in memory.values():
+                    if isinstance(value, Tensor):
+                        value.zero_()
 
     def set_step(self, step: int) -> Tensor | None:
         """Write the schedules of update `step` (0-based).
@@ -81,7 +102,8 @@ class Core:
         Returns the attention window, in tokens or blocks.
         """
         values = schedule_at(self.config, step)
-        set_schedule(self.optimizers, values.lr_factor, values.momentum)
+        factor = self.hooks.lr_factor(step, values.lr_factor)
+        set_schedule(self.optimizers, factor, values.momentum)
         return self.set_window(step)
 
     def set_window(self, step: int) -> Tensor | None:
@@ -115,6 +137,7 @@ class Core:
             for m in range(n_micro):
                 with self._sync(last=r == len(batches) - 1 and m == n_micro - 1):
                     loss = self.forward(x[m], y[m], window)
+                    self.hooks.check_loss(loss)
                     (loss if scale == 1 else loss * scale).backward()
                 losses.append(loss.detach())
         return torch.stack(losses)
@@ -143,6 +166,8 @@ class Core:
         x and y are (rows, seq_len). Before any training every process needs at least one.
         """
         window = self.set_window(step)
+        if self.hooks.on:  # what it adds may behave otherwise while training, as dropout does
+            self.model.eval()
         forward = self.local
         if self._unsplit:  # DDP splits what is compiled inside it, so that reduction overlaps
             forward, self._unsplit = self.forward, False
@@ -157,5 +182,7 @@ class Core:
                 forward = self.local
         if self.config.precision.val_fp32:
             self.model.set_matmul_dtype(self.precision.matmul)
+        if self.hooks.on:
+            self.model.train()
         # this process's share may be none
         return torch.cat(losses)[:n] if losses else torch.zeros(0, device=self.device)

@@ -136,11 +136,7 @@ class Training:
             with torch.no_grad():
                 for t, value in zip(state, before, strict=True):
                     t.copy_(value)
-                for optimizer in self.core.optimizers:  # as made: every rule starts from zeros
-                    for memory in optimizer.state.values():
-                        for value in memory.values():
-                            if isinstance(value, Tensor):
-                                value.zero_()
+                self.core.reset_optimizers()
             torch.set_rng_state(random[0])
             if random[1] is not None:
                 torch.cuda.set_rng_state(random[1])

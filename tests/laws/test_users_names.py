@@ -28,7 +28,7 @@ class Toggles:
     gain: float = toggle(1.0, record=None, doc="times the output")
 
 def build(model, toggles):
-    model.register_forward_hook(lambda module, inputs, output: output * toggles.gain)
+    model.norm.register_forward_hook(lambda module, inputs, output: output * toggles.gain)
 """
 EXPERIMENT = """
 name: idea

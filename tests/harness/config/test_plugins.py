@@ -152,13 +152,20 @@ BROKEN = [
     (
         "x.py",
         "a = 1",
-        "must define a dataclass Toggles and build(model, toggles); see docs/add-a-toggle.md",
+        "must define a dataclass Toggles; see docs/your-idea.md",
     ),
     (
         "x.py",
         PLUGIN.replace("def build", "def bild"),
-        "must define a dataclass Toggles and build(model, toggles)",
+        "changes nothing, its functions are bild: define one or several of build(model, toggles), "
+        "loss(logits, targets, toggles)",
     ),
+    (
+        "x.py",
+        PLUGIN + "def loss(logits, targets):\n    return logits.mean()\n",
+        "loss must be a function called as loss(logits, targets, toggles): give it these arguments",
+    ),
+    ("x.py", PLUGIN.replace("def build", "build = 3\ndef bild"), "build must be a function"),
     (
         "x.py",
         PLUGIN.replace('toggle(1, record="own", doc="how deep", ge=1)', "...").replace(

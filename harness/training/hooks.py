@@ -1,0 +1,172 @@
+"""What the plug-ins that are on in a configuration change, and the checks of what they give back.
+
+The one place where a plug-in's functions are called (harness/config/plugins.py has their names and
+arguments). A configuration without a plug-in that is on has no hook anywhere: nothing of it runs.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from harness.config import plugins
+from harness.config.run import RunConfig
+from harness.config.schedule import schedule_at
+from harness.model.gpt import GPT
+from harness.optim.build import Rules
+from harness.optim.muon import Group
+
+FORWARD = GPT.forward
+
+
+def named(value: Any) -> str:
+    """What a hook gave, for a message of one line."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return repr(value) if isinstance(value, int | float | None) else type(value).__name__
+
+
+class OwnLoss(nn.Module):
+    """The network with a training loss of a plug-in's: ids and targets (B, T) to a scalar.
+
+    Validation never calls it.
+    """
+
+    def __init__(self, model: GPT, loss: Callable[..., Tensor], toggles: Any) -> None:
+        super().__init__()
+        self.model, self.loss, self.toggles = model, loss, toggles
+
+    def forward(self, ids_BT: Tensor, targets_BT: Tensor, window: Tensor | None = None) -> Tensor:
+        logits_NV = self.model.logits(ids_BT, window).flatten(0, 1)
+        return self.loss(logits_NV, targets_BT.flatten(), self.toggles)
+
+
+class Hooks:
+    """Those of one configuration."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.on, self.steps = plugins.switched_on(config.plugin), config.schedule.steps
+        # all of them, so that none is refused at the end of a long run
+        for step in range(self.steps if self._that_has("lr_factor") else 0):
+            self.lr_factor(step, schedule_at(config, step).lr_factor)
+
+    def build(self, model: GPT) -> None:
+        """Let every plug-in change the new network.
+
+        Raises UserError where one changes what the network computes of targets: validation is
+        plain cross-entropy, whatever an arm trains on.
+        """
+        for plug in self.on:
+            build = plug.hook("build")
+            if build is None:
+                continue
+            build(model, plug.toggles)
+            changed = "forward" in vars(model) or type(model).forward is not FORWARD
+            if changed or model._forward_hooks or model._forward_pre_hooks:
+                raise plug.fail(
+                    "build",
+                    "changes forward of the whole network, which validation is measured by: "
+                    "change a block or model.logits, and what is trained on in "
+                    "loss(logits, targets, toggles)",
+                )
+
+    def training(self, model: GPT) -> nn.Module:
+        """What training passes batches through: the network itself where no plug-in has a loss."""
+        plug = self._that_has("loss")
+        return model if plug is None else OwnLoss(model, plug.module.loss, plug.toggles)
+
+    def check_loss(self, loss: Any) -> None:
+        """Raises UserError where a plug-in's loss is none that can be trained on."""
+        plug = self._that_has("loss")
+        if plug is None:
+            return
+        if not isinstance(loss, Tensor) or loss.ndim != 0:
+            raise plug.fail(
+                "loss",
+                f"gives {named(loss)}, but must give one number as a 0-d tensor: take the mean",
+            )
+        if not loss.requires_grad:
+            raise plug.fail(
+                "loss", "gives a tensor without gradient: compute it from logits, without detaching"
+            )
+
+    def lr_factor(self, step: int, factor: float) -> float:
+        """What multiplies every rate at update `step`, where the preset has `factor`.
+
+        Raises UserError where a plug-in gives no finite number.
+        """
+        for plug in self.on:
+            own = plug.hook("lr_factor")
+            if own is None:
+                continue
+            # a warm-up makes two updates, of a run of one, too
+            factor = own(min(step, self.steps - 1), self.steps, factor, plug.toggles)
+            if not isinstance(factor, int | float) or not math.isfinite(factor):
+                raise plug.fail(
+                    "lr_factor",
+                    f"gives {named(factor)} at update {step} of {self.steps}, but must give a "
+                    "finite number: mend its arithmetic there",
+                )
+        return factor
+
+    def rules(self) -> Rules | None:
+        """From groups of parameters to those that a plug-in moves, and those that it leaves."""
+        plug = self._that_has("optimizers")
+        if plug is None:
+            return None
+        own = plug
+
+        def rules(groups: list[Group]) -> tuple[list[torch.optim.Optimizer], list[Group]]:
+            handed = [{k: v for k, v in group.items() if k != "base_lr"} for group in groups]
+            given = own.module.optimizers([dict(group) for group in handed], own.toggles)
+            return check_optimizers(own, groups, given)
+
+        return rules
+
+    def _that_has(self, name: str) -> plugins.PlugIn | None:
+        return next((plug for plug in self.on if plug.hook(name) is not None), None)
+
+
+def check_optimizers(
+    plug: plugins.PlugIn, groups: list[Group], given: Any
+) -> tuple[list[torch.optim.Optimizer], list[Group]]:
+    """A plug-in's optimizers, and the groups that it gave back for the preset's own.
+
+    groups: all of them. Raises UserError unless every parameter stands in one of them once.
+    """
+    by_names = {tuple(group["names"]): group for group in groups}
+    optimizers, left = [], []
+    for part in given if isinstance(given, list | tuple) else [None]:
+        if isinstance(part, torch.optim.Optimizer):
+            optimizers.append(part)
+        elif isinstance(part, dict) and tuple(part.get("names", ())) in by_names:
+            left.append(by_names[tuple(part["names"])])
+        else:
+            raise plug.fail(
+                "optimizers",
+                f"gives {named(given if part is None else part)}, but must give a list of "
+                "torch.optim.Optimizer, and of groups as they came for the preset's own rules",
+            )
+    moved = [group for optimizer in optimizers for group in optimizer.param_groups]
+    for group in moved:
+        if "lr" not in group:
+            raise plug.fail("optimizers", "gives a group without 'lr': the schedule scales it")
+        group["base_lr"] = float(group["lr"])
+    times = Counter(id(p) for group in [*moved, *left] for p in group["params"])
+    names = {id(p): name for g in groups for p, name in zip(g["params"], g["names"], strict=True)}
+    for what, wrong, mend in (
+        ("leaves out", [n for p, n in names.items() if not times[p]], "its group, or move it"),
+        ("repeats", [n for p, n in names.items() if times[p] > 1], "it once"),
+        (
+            "moves",
+            ["what is no parameter of the network"] * any(p not in names for p in times),
+            "those of groups alone",
+        ),
+    ):
+        if wrong:
+            more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            raise plug.fail("optimizers", f"{what} {wrong[0]}{more}: give {mend}")
+    return optimizers, left

@@ -1,0 +1,257 @@
+"""What plug-ins change in training: what they say, and nothing else; validation stays plain cross-entropy."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from harness.config import plugins
+from harness.config.run import RunConfig
+from harness.errors import UserError
+from harness.training.core import Core
+from tests.small_presets import PRESETS, batch, core, disturb, small
+
+HEAD = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from dataclasses import dataclass
+from harness.model.config import toggle
+
+@dataclass(frozen=True, kw_only=True)
+class Toggles:
+    by: float = toggle(0.0, record="own", doc="how much")
+
+"""
+SMOOTHED = """
+def loss(logits, targets, toggles):
+    return F.cross_entropy(logits, targets, label_smoothing=toggles.by)
+"""
+SLOWER = """
+def lr_factor(step, steps, factor, toggles):
+    return factor * toggles.by
+"""
+PLAIN_SGD = """
+def optimizers(groups, toggles):
+    return [torch.optim.SGD([{**g, "lr": toggles.by} for g in groups if g["role"] == "hidden"], momentum=0.5),
+            *(g for g in groups if g["role"] != "hidden")]
+"""
+DROPPED = """
+def build(model, toggles):
+    model.blocks[0].mlp.register_forward_hook(nn.Dropout(toggles.by).forward_of_hook)
+""".replace(
+    "nn.Dropout(toggles.by).forward_of_hook", "lambda m, i, y: F.dropout(y, toggles.by, m.training)"
+)
+
+Plug = Callable[..., Callable[[RunConfig, float], RunConfig]]
+
+
+@pytest.fixture(autouse=True)
+def _none_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(plugins.VARIABLE, "")
+
+
+@pytest.fixture
+def plug(tmp_path: Path) -> Plug:
+    """Puts a plug-in in force; gives what switches it on in a configuration."""
+
+    def use(text: str, name: str = "idea") -> Callable[[RunConfig, float], RunConfig]:
+        (tmp_path / f"{name}.py").write_text(HEAD + text)
+        plugins.use([*plugins.paths(), tmp_path / f"{name}.py"])
+        return lambda config, by: replace(config, plugin={**config.plugin, f"{name}.by": by})
+
+    return use
+
+
+def trained(made: Core, n: int = 3) -> list[Any]:
+    """Everything that n updates leave: their losses, the weights, a validation."""
+    losses = [made.update(step, [batch(step)]) for step in range(n)]
+    x, y = batch(99)
+    return [*losses, made.evaluate(n, [(x[0], y[0])]), *made.model.parameters()]
+
+
+def same(a: list[Any], b: list[Any]) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_arm_that_leaves_a_plug_in_off_is_the_preset_bit_for_bit(
+    preset: str, plug: Plug
+) -> None:
+    config = small(preset)
+    expected = trained(core(config))
+    on = plug(SMOOTHED + SLOWER + PLAIN_SGD + DROPPED)
+    assert same(trained(core(on(config, 0.0))), expected)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_validation_is_plain_cross_entropy_whatever_is_trained_on(
+    preset: str, plug: Plug
+) -> None:
+    """With gradients as in record 5, too."""
+    config = small(preset)
+    made, plain = core(plug(SMOOTHED)(config, 0.2)), core(config)
+    disturb(made.model)
+    disturb(plain.model)
+    x, y = batch(7)
+    (loss,) = made.evaluate(0, [(x[0], y[0])])
+    assert torch.equal(loss, plain.evaluate(0, [(x[0], y[0])])[0])
+    smoothed = made.gradients([batch(7)], made.set_step(0))
+    logits = made.model.logits(x[0], made.set_window(0)).flatten(0, 1)
+    torch.testing.assert_close(
+        smoothed[0], F.cross_entropy(logits, y.flatten(), label_smoothing=0.2), rtol=0, atol=1e-5
+    )
+    assert abs(smoothed[0] - loss) > 1e-4
+
+
+def test_what_is_dropped_in_training_is_there_in_validation(plug: Plug) -> None:
+    config = small("r08")
+    made = core(plug(DROPPED)(config, 0.5))
+    x, y = batch(7)
+    disturb(made.model)
+    torch.manual_seed(0)
+    losses = [made.gradients([batch(7)], made.set_step(0)) for _ in range(2)]
+    assert not torch.equal(*losses)
+    validations = [made.evaluate(0, [(x[0], y[0])]) for _ in range(2)]
+    assert torch.equal(*validations)
+    assert not torch.equal(made.gradients([batch(7)], made.set_step(0)), losses[0])
+
+
+def test_a_factor_of_its_own_multiplies_the_rates_of_every_group(plug: Plug) -> None:
+    config = small("r08")
+    made, preset = core(plug(SLOWER)(config, 0.25)), core(config)
+    for step in (0, config.schedule.steps - 1):
+        made.set_step(step)
+        preset.set_step(step)
+        for own, theirs in zip(made.optimizers, preset.optimizers, strict=True):
+            for a, b in zip(own.param_groups, theirs.param_groups, strict=True):
+                assert a["lr"] == pytest.approx(0.25 * b["lr"])
+
+
+def test_factors_of_two_plug_ins_multiply(plug: Plug) -> None:
+    config = small("r08")
+    on, again = plug(SLOWER), plug(SLOWER, "other")
+    made, preset = core(again(on(config, 0.5), 0.5)), core(config)
+    made.set_step(0)
+    preset.set_step(0)
+    lr, of_preset = (c.optimizers[0].param_groups[0]["lr"] for c in (made, preset))
+    assert lr == pytest.approx(0.25 * of_preset)
+
+
+def test_an_optimizer_of_its_own_moves_its_groups_at_its_rate_and_the_presets_move_the_rest(
+    plug: Plug,
+) -> None:
+    config = small("r08")
+    made, preset = core(plug(PLAIN_SGD)(config, 0.5)), core(config)
+    before = {name: p.detach().clone() for name, p in made.model.named_parameters()}
+    made.gradients([batch(0)], made.set_step(0))
+    grads = {
+        name: p.grad.clone() for name, p in made.model.named_parameters() if p.grad is not None
+    }
+    factor = made.optimizers[0].param_groups[0]["lr"] / 0.5
+    assert factor == preset.hooks.lr_factor(0, factor)
+    assert made.optimizers[0].param_groups[0]["momentum"] == 0.5  # not the schedule's
+    made.step()
+    preset.gradients([batch(0)], preset.set_step(0))
+    preset.step()
+    of_preset = dict(preset.model.named_parameters())
+    for name, p in made.model.named_parameters():
+        if p.role == "hidden":
+            torch.testing.assert_close(p, before[name] - 0.5 * factor * grads[name])
+        else:
+            assert torch.equal(p, of_preset[name]), name
+
+
+def test_a_rule_that_counts_starts_anew_after_the_warm_up(plug: Plug) -> None:
+    config = small("r08")
+    counting = """
+class Counting(torch.optim.SGD):
+    n = 0
+    def step(self):
+        self.n += 1
+        super().step()
+
+def optimizers(groups, toggles):
+    return [Counting(groups)]
+"""
+    made = core(plug(counting)(config, 0.5))
+    made.update(0, [batch(0)])
+    assert made.optimizers[0].n == 1
+    made.reset_optimizers()
+    assert made.optimizers[0].n == 0
+
+
+BAD = {
+    "a loss that is no scalar": (
+        "def loss(logits, targets, toggles):\n    return F.cross_entropy(logits, targets, reduction='none')",
+        "loss gives a tensor of shape (256,), but must give one number as a 0-d tensor: take the mean",
+    ),
+    "a loss that is a float": (
+        "def loss(logits, targets, toggles):\n    return 2.5",
+        "loss gives 2.5, but must give one number as a 0-d tensor",
+    ),
+    "a loss without gradient": (
+        "def loss(logits, targets, toggles):\n    return logits.detach().mean()",
+        "loss gives a tensor without gradient: compute it from logits",
+    ),
+    "a factor that is not finite": (
+        "def lr_factor(step, steps, factor, toggles):\n    return float('nan') if step == steps - 1 else 1.0",
+        "lr_factor gives nan at update",
+    ),
+    "a factor that is none": (
+        "def lr_factor(step, steps, factor, toggles):\n    pass",
+        "lr_factor gives None at update 0 of",
+    ),
+    "an optimizer that leaves out": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD(groups[1:])]",
+        "optimizers leaves out embed.weight: give its group, or move it",
+    ),
+    "an optimizer that repeats": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD(groups), groups[0]]",
+        "optimizers repeats embed.weight: give it once",
+    ),
+    "an optimizer of a stranger": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD([nn.Parameter(torch.ones(1))]), *groups]",
+        "optimizers moves what is no parameter of the network",
+    ),
+    "no optimizer": (
+        "def optimizers(groups, toggles):\n    return torch.optim.SGD(groups)",
+        "but must give a list of torch.optim.Optimizer",
+    ),
+    "a forward of its own": (
+        "def build(model, toggles):\n    model.register_forward_hook(lambda m, i, y: 2 * y)",
+        "build changes forward of the whole network, which validation is measured by",
+    ),
+    "another forward of its own": (
+        "def build(model, toggles):\n    model.forward = lambda x, y, w: x.float().mean()",
+        "build changes forward of the whole network, which validation is measured by",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_a_plug_in_gives_is_refused_in_one_line_that_names_it(case: str, plug: Plug) -> None:
+    text, message = BAD[case]
+    config = plug(text)(small("r08"), 0.1)
+    with pytest.raises(UserError) as error:
+        core(config).update(0, [batch(0)])
+    assert message in str(error.value)
+    assert "idea.py: " in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_two_plug_ins_that_decide_the_same_are_refused_together_and_taken_one_by_one(
+    plug: Plug,
+) -> None:
+    on, again = plug(SMOOTHED), plug(SMOOTHED, "other")
+    config = small("r08")
+    core(on(config, 0.1))
+    core(again(config, 0.1))
+    with pytest.raises(
+        UserError, match=r"idea\.py and .*other\.py both define loss: switch on one"
+    ):
+        core(again(on(config, 0.1), 0.1))
