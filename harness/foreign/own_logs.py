@@ -16,11 +16,11 @@ from harness.foreign.log_lines import LINE_LIMIT
 from harness.provenance.redact import redact
 from harness.run.digests import short_digest
 from harness.run.files import write_text
+from harness.run.foreign import OWN_LOG
 from harness.run.guarded import IN_FOLDER
 from harness.store.attempt import RunWriter
 from harness.store.errors import ResultsError
 
-OWN_PREFIX = "own-"  # begins the name under which a file is kept
 KEPT_FOLDER = "logs/**/*"  # what is kept of every run, beside the files of its pattern
 MAX_FILES = 64  # that are kept
 MAX_NAME = 120  # characters of a name
@@ -101,7 +101,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 def set_aside_own_logs(out: RunWriter) -> None:
     """Move what an attempt before left of its own logs to what is kept of that attempt."""
-    for old in sorted(out.run.glob(f"{OWN_PREFIX}*")):
+    for old in sorted(out.run.glob(f"{OWN_LOG}*")):
         before = out.run / "attempts" / str(out.attempt - 1)
         before.mkdir(exist_ok=True)
         os.replace(old, before / old.name)
@@ -129,7 +129,7 @@ def keep_own_logs(copy: Path, pattern: str | None, out: RunWriter) -> None:
             continue
         place = _kept_name(name)
         if place in kept:  # of another file: a/b.txt and a-b.txt
-            place = f"{OWN_PREFIX}{short_digest(name)}-{place.removeprefix(OWN_PREFIX)}"
+            place = f"{OWN_LOG}{short_digest(name)}-{place.removeprefix(OWN_LOG)}"
         kept.add(place)
         try:
             write_text(out.run / place, redact(text), below=IN_FOLDER)
@@ -139,7 +139,7 @@ def keep_own_logs(copy: Path, pattern: str | None, out: RunWriter) -> None:
 
 def _kept_name(name: str) -> str:
     """own-logs-a.txt of logs/a.txt; of a name that is too long its end."""
-    return OWN_PREFIX + NO_NAME.sub("-", name)[-MAX_NAME:]
+    return OWN_LOG + NO_NAME.sub("-", name)[-MAX_NAME:]
 
 
 def _text_of(path: Path) -> str | None:

@@ -9,6 +9,8 @@ from harness.run.document import Content, Document
 from harness.run.readings import Readings
 from harness.run.typed import typed
 
+OWN_LOG = "own-"  # begins the name under which a run keeps a log file that its script wrote
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClockHint:

@@ -11,7 +11,7 @@ import pandas as pd
 from harness.run.document import Document
 from harness.run.plan import PlanArm
 from reports.inputs.experiment import Experiment
-from reports.submission.scripts import Scripts, kept_scripts
+from reports.submission.scripts import Scripts, diff_of, kept_scripts
 
 Said = Literal["passes", "fails", "cannot be known", "waived"]
 Finding = tuple[Said, str]  # what a rule says, and why
@@ -99,6 +99,13 @@ class Case:
         if self.results is None or len(digests) != 1:
             return None
         return kept_scripts(self.results, digests.pop())
+
+    @cached_property
+    def changes(self) -> str:
+        """The diff from the baseline's code to the arm's; empty where none differs or is kept."""
+        if not self.is_foreign or self.scripts is None or self.baseline_scripts is None:
+            return ""
+        return diff_of(self.baseline_scripts, self.scripts)
 
     def trainers(self, runs: pd.DataFrame) -> list[Mapping[str, Any]]:
         """What was asked of each run's foreign trainer."""

@@ -1,7 +1,7 @@
 """The benchmark's rules for a record, held against an arm's runs."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
@@ -10,17 +10,11 @@ import pandas as pd
 from reports.format import plural
 from reports.stats import rules
 from reports.submission.case import Case, Finding, RuleCheck, passes_if
-from reports.submission.script_rules import (
-    NOT_KEPT,
-    script_data,
-    script_flags,
-    script_validation,
-)
+from reports.submission.compiler_flags import compiler_variables
+from reports.submission.script_rules import script_data, script_flags, script_validation
 
 VAL_TOKENS = 10_485_760
 CLOCK_TOLERANCE = 0.02  # of the clock, between it and the sum of its step times
-COMPILER_VARIABLES = ("TORCHINDUCTOR_", "TORCH_COMPILE", "TORCHDYNAMO_")
-HARMLESS_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR",)  # where compiled kernels are kept
 COORDINATE_DESCENT = "coordinate_descent_tuning (system.coordinate_descent)"
 UNTIMED = {"skip10": 10}  # timing protocol -> first steps that the clock does not count
 
@@ -80,15 +74,6 @@ def flags_of_run(case: Case, run_id: str) -> frozenset[str] | None:
     return frozenset(flags)
 
 
-def compiler_variables(names: Iterable[str]) -> set[str]:
-    """Those environment variables that are flags of the compiler."""
-    flags = set()
-    for variable in names:
-        if variable.startswith(COMPILER_VARIABLES) and variable not in HARMLESS_VARIABLES:
-            flags.add(variable)
-    return flags
-
-
 def flags_of(case: Case, runs: pd.DataFrame) -> list[frozenset[str]] | None:
     """The compiler's flags of each run; None where some were not recorded, or there is no run."""
     flags = []
@@ -107,7 +92,7 @@ def compile_flags(case: Case) -> Finding:
     those of the baseline's runs.
     """
     if case.is_foreign:
-        return flags_in_code(case)
+        return script_flags(case)
     flags, base_flags = flags_of(case, case.runs), flags_of(case, case.baseline)
     if flags is None:
         return (
@@ -127,38 +112,6 @@ def compile_flags(case: Case) -> Finding:
     if extra:
         return "fails", f"set here and not in every run of the baseline: {', '.join(extra)}"
     return "passes", f"none beyond the baseline's own: {named} is set in all its runs too"
-
-
-def flags_in_code(case: Case) -> Finding:
-    """The same for scripts: flags in their kept code, and in the variables that they were given."""
-    flags, base = script_flags(case, case.runs), script_flags(case, case.baseline)
-    if flags is None:
-        return "cannot be known", NOT_KEPT
-    flags = {**flags, **_variables_asked(case, case.runs)}
-    if not flags:
-        return "passes", "none in the code or the variables that it is given"
-    if base is None:
-        return "cannot be known", f"set: {_with_places(flags)}; the baseline's code is not kept"
-    before = {**base, **_variables_asked(case, case.baseline)}
-    extra = {flag: place for flag, place in flags.items() if flag not in before}
-    if extra:
-        return "fails", f"set here and not in the baseline: {_with_places(extra)}"
-    return "passes", f"none beyond the baseline's own: {', '.join(sorted(flags))}"
-
-
-def _variables_asked(case: Case, runs: pd.DataFrame) -> dict[str, str]:
-    """Compiler variables that foreign runs were given -> where."""
-    names: set[str] = set()
-    for trainer in case.trainers(runs):
-        names |= compiler_variables(trainer.get("env") or {})
-    for run_id in runs["run_id"]:
-        variables = case.experiment.environments.get(run_id, {}).get("variables")
-        names |= compiler_variables(variables or {})
-    return dict.fromkeys(names, "environment")
-
-
-def _with_places(flags: Mapping[str, str]) -> str:
-    return ", ".join(f"{flag} ({flags[flag]})" for flag in sorted(flags))
 
 
 def significance(case: Case) -> Finding:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from harness.run.plan import Plan
 from reports.format import plural
 from reports.submission.case import Case, RuleCheck
-from reports.submission.scripts import diff_of
+from reports.submission.scripts import lines_of
 from reports.submission.statistics import as_markdown, baseline_beside, statistics
 
 README = """# {arm}
@@ -79,16 +79,9 @@ def fields_of(plan: Plan, arm: str) -> str:
     return "\n".join(f"* `{name}` = `{value}`" for name, value in fields.items())
 
 
-def script_changes(case: Case) -> str:
-    """The diff from the baseline's code to the arm's; empty where nothing differs or is kept."""
-    if not case.is_foreign or case.scripts is None or case.baseline_scripts is None:
-        return ""
-    return diff_of(case.baseline_scripts, case.scripts)
-
-
 def diff_in_words(case: Case) -> str:
     """What changed in the script: how many lines, and the first of them."""
-    lines = script_changes(case).splitlines()
+    lines = lines_of(case.changes)
     if not lines:
         return ""
     n_new = sum(line.startswith("+") and not line.startswith("+++") for line in lines)

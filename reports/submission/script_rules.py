@@ -1,9 +1,13 @@
 """The benchmark's rules on runs of foreign scripts: from their kept code and what was asked."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pandas as pd
 
 from reports.submission.case import Case, Finding, passes_if
-from reports.submission.scripts import compiler_flags, data_readers, validation_counts
+from reports.submission.compiler_flags import compiler_flags, compiler_variables
+from reports.submission.scripts import Scripts, data_readers, unread, validation_counts
 
 NOT_KEPT = "the code of the runs is not kept"
 SHOWN_DIGITS = 16
@@ -29,11 +33,11 @@ def script_data(case: Case) -> Finding:
     changed = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
     if not ours and not theirs:
         return "cannot be known", f"{shown} as the baseline: no function that reads it was seen"
+    unseen = not_read(case.scripts, case.baseline_scripts)
     if changed:
-        return (
-            "cannot be known",
-            f"{shown} as the baseline, but code that reads it changed: {', '.join(changed)}",
-        )
+        unseen.insert(0, f"code that reads it changed: {', '.join(changed)}")
+    if unseen:
+        return "cannot be known", f"{shown} as the baseline, but {'; '.join(unseen)}"
     return "passes", f"{shown} as the baseline, read by the same code: {', '.join(sorted(ours))}"
 
 
@@ -41,20 +45,60 @@ def script_validation(case: Case, rule: int) -> Finding:
     """val_tokens as the code gives it. rule: what the benchmark asks for."""
     if case.scripts is None:
         return "cannot be known", NOT_KEPT
-    counts = validation_counts(case.scripts)
+    counts, unseen = validation_counts(case.scripts), not_read(case.scripts)
     if not counts:
-        return "cannot be known", "the code gives val_tokens no number"
+        return "cannot be known", "; ".join(["the code gives val_tokens no number", *unseen])
     named = ", ".join(map(str, sorted(counts)))
     if len(counts) > 1:
         return "cannot be known", f"the code gives val_tokens several numbers: {named}"
-    return passes_if(counts == {rule}), f"val_tokens is {named} in the code; the rule is {rule}"
+    reason = f"val_tokens is {named} in the code; the rule is {rule}"
+    if unseen and counts == {rule}:
+        return "cannot be known", "; ".join([reason, *unseen])
+    return passes_if(counts == {rule}), reason
 
 
-def script_flags(case: Case, runs: pd.DataFrame) -> dict[str, str] | None:
-    """Flags that the code of foreign runs, or what was asked of them, gives the compiler.
+def script_flags(case: Case) -> Finding:
+    """Flags of the compiler in the code, and in the variables that it was given, of each alone."""
+    ours, theirs = case.scripts, case.baseline_scripts
+    if ours is None:
+        return "cannot be known", NOT_KEPT
+    flags = {**compiler_flags(ours), **_variables_given(case, case.runs)}
+    if theirs is None:
+        if flags:
+            return "cannot be known", f"set: {_placed(flags)}; the baseline's code is not kept"
+        theirs = {}
+    before = {**compiler_flags(theirs), **_variables_given(case, case.baseline)}
+    extra = {flag: place for flag, place in flags.items() if flag not in before}
+    unseen = not_read(ours, theirs)
+    if extra:
+        reasons = [f"set here and not in the baseline: {_placed(extra)}", *unseen]
+        return "fails", "; ".join(reasons)
+    if unseen:
+        return "cannot be known", "; ".join(unseen)
+    if not flags:
+        return "passes", "none in the code or the variables that it is given"
+    return "passes", f"none beyond the baseline's own: {', '.join(sorted(flags))}"
 
-    Each with its place; None where the code is not kept."""
-    scripts = case.baseline_scripts if runs is case.baseline else case.scripts
-    if scripts is None:
-        return None
-    return compiler_flags(scripts)
+
+def _variables_given(case: Case, runs: pd.DataFrame) -> dict[str, str]:
+    """Compiler variables that foreign runs were given -> where; their own before the machine's."""
+    flags: set[str] = set()
+    for run_id in runs["run_id"]:
+        trainer = (case.config(run_id).get("config") or {}).get("trainer") or {}
+        of_machine = case.experiment.environments.get(run_id, {}).get("variables")
+        flags |= compiler_variables({**(of_machine or {}), **(trainer.get("env") or {})})
+    return dict.fromkeys(flags, "environment")
+
+
+def _placed(flags: Mapping[str, str]) -> str:
+    return ", ".join(f"{flag} ({flags[flag]})" for flag in sorted(flags))
+
+
+def not_read(ours: Scripts, theirs: Scripts = MappingProxyType({})) -> list[str]:
+    """Which files of the code were not read, and why; those that theirs has too are the same."""
+    texts = set(theirs.values())
+    words = []
+    for name, reason in unread(ours).items():
+        if ours[name] not in texts:
+            words.append(f"{name} was not read: {reason}")
+    return words

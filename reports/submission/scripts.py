@@ -1,22 +1,24 @@
-"""What the kept code of foreign runs says: compiler flags, validation tokens, how data is read.
+"""What the kept code of foreign runs says: validation tokens, how data is read, what changed.
 
 The code is read, never executed; what is longer than CODE_LIMIT is not parsed.
 """
 
 import ast
 import difflib
+import io
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.run.archive import unpacked
 from harness.run.code import CODE_LIMIT
-from harness.run.guarded import KEPT, is_file, read_bytes
+from harness.run.guarded import KEPT, is_file, is_name, read_bytes
 
 Scripts = Mapping[str, str]  # name of a file -> its text
-CONFIGS = ("torch._inductor.config.",)  # what of the compiler the rules speak of
-COMPILE = ("torch.compile", "torch._dynamo.optimize")
-READERS = ("from_file", "fromfile", "memmap", "readinto", "np.load", "load_data_shard")
+READERS = ("from_file", "fromfile", "memmap", "readinto", "numpy.load", "load_data_shard")
+DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+TOP_LEVEL = "the top level"  # of a file: what stands in no function and no class
 COUNT = "val_tokens"
 OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -29,6 +31,8 @@ NEAR_DIFF = 3  # lines of context
 
 def kept_scripts(results: Path, digest: str | None) -> Scripts | None:
     """The files of code that a run executed, patched; None where they are not kept."""
+    if not is_name(digest):
+        return None
     archive = results / "code" / f"{digest}.zip"
     try:
         if not is_file(archive, below=KEPT):
@@ -52,21 +56,18 @@ def parsed(scripts: Scripts) -> dict[str, ast.Module]:
     return trees
 
 
-# ---------------------------------------------------------------- compiler flags
+def unread(scripts: Scripts) -> dict[str, str]:
+    """The files named as Python that `parsed` leaves out -> why."""
+    reasons = {}
+    for name in scripts.keys() - parsed(scripts).keys():
+        if len(scripts[name]) > CODE_LIMIT:
+            reasons[name] = f"it is longer than {CODE_LIMIT >> 10} KiB"
+        else:
+            reasons[name] = "it cannot be parsed"
+    return {name: reasons[name] for name in sorted(reasons) if name.endswith(".py")}
 
 
-def compiler_flags(scripts: Scripts) -> dict[str, str]:
-    """Every flag that the code gives the compiler -> the file and line where it stands first."""
-    flags: dict[str, str] = {}
-    for file, tree in parsed(scripts).items():
-        aliases = _aliases(tree)
-        for node in ast.walk(tree):
-            for flag in _flags_at(node, aliases):
-                flags.setdefault(flag, f"{file}:{getattr(node, 'lineno', 0)}")
-    return flags
-
-
-def _aliases(tree: ast.Module) -> dict[str, str]:
+def aliases_of(tree: ast.Module) -> dict[str, str]:
     """A name in the file -> what it was imported as."""
     names = {}
     for node in ast.walk(tree):
@@ -78,18 +79,6 @@ def _aliases(tree: ast.Module) -> dict[str, str]:
             for alias in node.names:
                 names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     return names
-
-
-def _flags_at(node: ast.AST, aliases: Mapping[str, str]) -> Iterator[str]:
-    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            name = dotted(target, aliases)
-            if name.startswith(CONFIGS) and node.value is not None:
-                yield f"{name} = {ast.unparse(node.value)}"
-    if isinstance(node, ast.Call) and dotted(node.func, aliases) in COMPILE:
-        for keyword in node.keywords:
-            yield f"torch.compile({keyword.arg}={ast.unparse(keyword.value)})"
 
 
 def dotted(node: ast.AST, aliases: Mapping[str, str]) -> str:
@@ -126,7 +115,12 @@ def _count_at(node: ast.AST) -> int | None:
 
 
 def _is_count(target: ast.expr) -> bool:
-    return getattr(target, "id", getattr(target, "attr", None)) == COUNT
+    return _name_of(target) == COUNT
+
+
+def _name_of(node: ast.AST | None) -> str:
+    """The last name of a variable or a field; empty of anything else."""
+    return getattr(node, "id", getattr(node, "attr", ""))
 
 
 def _whole(node: ast.expr | None) -> int | None:
@@ -140,33 +134,94 @@ def _whole(node: ast.expr | None) -> int | None:
     return None
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """A function, a class, or a statement that stands in none."""
+
+    node: ast.AST
+    aliases: Mapping[str, str]
+
+    def calls_of(self, names: Set[str]) -> list[ast.Call]:
+        calls = []
+        for inner in ast.walk(self.node):
+            if isinstance(inner, ast.Call):
+                name = dotted(inner.func, self.aliases)
+                if name in names or name.rpartition(".")[2] in names:
+                    calls.append(inner)
+        return calls
+
+
 def data_readers(scripts: Scripts) -> dict[str, str]:
-    """The functions that read data, and those that call them: name -> code without comments."""
-    functions: dict[str, list[ast.AST]] = {}
-    for tree in parsed(scripts).values():
+    """The code that reads data: what it is called -> its text without comments.
+
+    Functions that read, those that call them, the statements outside that do, and the texts, such
+    as paths, that the variables they are given are set to."""
+    functions: dict[str, list[_Piece]] = {}
+    outside: list[_Piece] = []
+    trees = parsed(scripts).values()
+    for tree in trees:
+        aliases = aliases_of(tree)
+        outside += [_Piece(node, aliases) for node in _outside(tree)]
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                functions.setdefault(node.name, []).append(node)
+            if isinstance(node, DEFINED):
+                functions.setdefault(node.name, []).append(_Piece(node, aliases))
     names: set[str] = set(READERS)
-    found: dict[str, str] = {}
+    found: dict[str, list[_Piece]] = {}
     grown = True
     while grown:
         grown = False
-        for name, nodes in functions.items():
-            if name not in found and any(_calls(node, names) for node in nodes):
-                found[name] = "\n".join(ast.unparse(node) for node in nodes)
+        for name, pieces in functions.items():
+            if name not in found and any(piece.calls_of(names) for piece in pieces):
+                found[name] = pieces
                 names.add(name)
                 grown = True
-    return found
+    found[TOP_LEVEL] = [piece for piece in outside if piece.calls_of(names)]
+    texts: dict[str, list[str]] = {}
+    given: set[str] = set()
+    for name, pieces in found.items():
+        for piece in pieces:
+            texts.setdefault(name, []).append(ast.unparse(piece.node))
+            given |= _given_to(piece.calls_of(names))
+    for name, text in _texts_set(trees, given - found.keys()):
+        texts.setdefault(name, []).append(text)
+    return {name: "\n".join(lines) for name, lines in texts.items()}
 
 
-def _calls(node: ast.AST, names: set[str]) -> bool:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Call):
-            name = getattr(inner.func, "attr", getattr(inner.func, "id", ""))
-            if name in names:
-                return True
-    return False
+def _outside(node: ast.AST) -> Iterator[ast.AST]:
+    """Statements outside of functions and classes; of loops and the like head and body apart."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, DEFINED):
+            continue
+        if hasattr(child, "body"):
+            yield from _outside(child)
+        else:
+            yield child
+
+
+def _given_to(calls: Sequence[ast.Call]) -> set[str]:
+    """The variables and fields that stand among the arguments of calls."""
+    given = set()
+    for call in calls:
+        for argument in (*call.args, *call.keywords):
+            for inner in ast.walk(argument):
+                given.add(_name_of(inner))
+    return given
+
+
+def _texts_set(trees: Iterable[ast.AST], names: Set[str]) -> Iterator[tuple[str, str]]:
+    """(name, statement) where one of these is set to what a text is part of."""
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and _holds_text(node.value):
+                for target in getattr(node, "targets", [getattr(node, "target", None)]):
+                    if _name_of(target) in names:
+                        yield _name_of(target), ast.unparse(node)
+
+
+def _holds_text(value: ast.expr | None) -> bool:
+    if value is None:
+        return False
+    return any(isinstance(getattr(inner, "value", None), str) for inner in ast.walk(value))
 
 
 # ---------------------------------------------------------------- what changed
@@ -186,6 +241,11 @@ def diff_of(old: Scripts, new: Scripts) -> str:
         pairs += [("/dev/null", name) for name in only_new]
     lines: list[str] = []
     for before, after in sorted(pairs):
-        gone, come = old.get(before, "").splitlines(), new.get(after, "").splitlines()
+        gone, come = lines_of(old.get(before, "")), lines_of(new.get(after, ""))
         lines += difflib.unified_diff(gone, come, before, after, n=NEAR_DIFF, lineterm="")
     return "".join(f"{line}\n" for line in lines)
+
+
+def lines_of(text: str) -> list[str]:
+    """As editors and `diff` count them: str.splitlines cuts at a form feed and others too."""
+    return [line.removesuffix("\n") for line in io.StringIO(text)]

@@ -15,22 +15,24 @@ from pathlib import Path
 
 import pandas as pd
 
-from harness.run.archive import unpacked
 from harness.run.document import Document
-from harness.run.guarded import IN_FOLDER, KEPT, entries_in, is_file, read_bytes, read_text
+from harness.run.foreign import OWN_LOG
+from harness.run.guarded import IN_FOLDER, entries_in, is_file, read_bytes, read_text
 from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.recorded import float_or_nan, read_validations
 from reports.stats.rules import TARGET
 from reports.submission.case import Case, RuleCheck
 from reports.submission.lint import lint, untimed_steps
-from reports.submission.readme import DIFF, readme, script_changes
+from reports.submission.readme import DIFF, readme
+from reports.submission.scripts import kept_scripts
 from reports.submission.statistics import as_csv, baseline_beside, statistics
 
 RULE = "=" * 100
 RULE_LINE = re.compile(r"^={20,}\s*$", re.MULTILINE)
-OWN_LOG = "own-"  # begins the name of a log file that a script wrote itself
-MEASUREMENT = re.compile(r"^(?:step:\d+/\d+ .*val_loss:|s:\d+\s+tel:)", re.MULTILINE)
+VALIDATION = re.compile(
+    r"^(?:step:\d+/\d+ .*?val_loss:|s:\d+\s+tel:)(\d+(?:\.\d+)?(?:e[-+]\d+)?)(?=\s|$)", re.MULTILINE
+)
 Redact = Callable[[str], str]
 
 
@@ -71,9 +73,8 @@ def write_submission(
         table = as_csv(statistics(case))
         (beside / "statistics.csv").write_text(table, encoding="utf-8")
         (beside / "README.md").write_text(redact(readme(case, checks)), encoding="utf-8")
-        changes = script_changes(case)
-        if changes:
-            (beside / DIFF).write_text(redact(changes), encoding="utf-8")
+        if case.changes:
+            (beside / DIFF).write_text(redact(case.changes), encoding="utf-8")
         if out.exists():
             out.rmdir()
         beside.rename(out)
@@ -106,10 +107,10 @@ def log_text(results: Path, run_id: str, experiment: Experiment) -> str:
     """A run's log in the benchmark's format; of a script its own, with its code inside."""
     folder = results / "runs" / run_id
     config = experiment.configs.get(run_id, {})
-    if "trainer" in (config.get("config") or {}):
-        return script_log(results, folder, config)
-    environment = experiment.environments.get(run_id, {})
     digest = (config.get("source") or {}).get("digest")
+    if "trainer" in (config.get("config") or {}):
+        return script_log(results, folder, digest, experiment.results.get(run_id))
+    environment = experiment.environments.get(run_id, {})
     written = ""
     if is_file(folder / "config.yaml"):
         written = read_text(folder / "config.yaml")
@@ -117,7 +118,7 @@ def log_text(results: Path, run_id: str, experiment: Experiment) -> str:
     measured = metric_lines(folder, config, result)
     measured += memory_lines(result)
     parts = [
-        code_text(results / "code" / f"{digest}.zip"),
+        code_text(results, digest),
         written.rstrip(),
         json.dumps(environment, indent=1, ensure_ascii=False),
         "\n".join([*measured, ""]),
@@ -125,25 +126,29 @@ def log_text(results: Path, run_id: str, experiment: Experiment) -> str:
     return f"\n{RULE}\n".join(parts)
 
 
-def script_log(results: Path, folder: Path, config: Document) -> str:
+def script_log(results: Path, folder: Path, digest: str | None, result: Result | None) -> str:
     """What a script wrote of its run: its own log file, else what it printed; its code before it.
 
-    folder: the run's. A log that holds the code already is left as it is."""
-    source = config.get("source") or {}
-    text = own_log(folder)
+    folder: the run's. digest: of its code. A log that holds the code already is left as it is."""
+    text = own_log(folder, result)
     if text is None:
         text = printed_by_script(folder / "log.txt")
     elif RULE_LINE.search(text):
         return text
-    return f"{code_text(results / 'code' / (str(source.get('digest')) + '.zip'))}\n{RULE}\n{text}"
+    return f"{code_text(results, digest)}\n{RULE}\n{text}"
 
 
-def own_log(folder: Path) -> str | None:
-    """The log file with measurements that the script wrote; None where there is none."""
+def own_log(folder: Path, result: Result | None) -> str | None:
+    """The log file that the script wrote of this result; None where there is none.
+
+    One that ends at another loss is not what counted, such as that of a second evaluation."""
+    if result is None:
+        return None
     for name, kind in entries_in(folder, below=IN_FOLDER - 1).items():
         if kind == "file" and name.startswith(OWN_LOG):
             text = read_bytes(folder / name).decode("utf-8", "replace")
-            if MEASUREMENT.search(text):
+            losses = VALIDATION.findall(text)
+            if losses and float(losses[-1]) == result.val_loss:
                 return text
     return None
 
@@ -159,13 +164,14 @@ def printed_by_script(log: Path) -> str:
     return printed.partition("\n")[2]
 
 
-def code_text(archive: Path) -> str:
+def code_text(results: Path, digest: str | None) -> str:
     """Every file of the code that ran, one after the other."""
-    if not is_file(archive, below=KEPT):
-        return f"# the code of this run ({archive.name}) is not in the results folder"
+    scripts = kept_scripts(results, digest)
+    if scripts is None:
+        return f"# the code of this run ({digest}) is not in the results folder, or damaged"
     texts = []
-    for name, content in unpacked(read_bytes(archive, below=KEPT)).items():
-        texts.append(f"# {'-' * 10} {name}\n{content.decode('utf-8', 'replace')}")
+    for name, text in scripts.items():
+        texts.append(f"# {'-' * 10} {name}\n{text}")
     return "\n".join(texts)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.run.code import CODE_LIMIT
 from reports.inputs.load import load
 from reports.submission.case import Case, RuleCheck
 from reports.submission.lint import VAL_TOKENS, lint
@@ -32,6 +33,8 @@ def tuned():
 read_tokens()
 random.seed(int(os.environ["SEED"]))
 os.makedirs("logs", exist_ok=True)
+with open("logs/again.txt", "w") as log:
+    log.write("step:100/100 val_loss:9.9000 train_time:1ms step_avg:1.00ms\\n")
 with open("logs/x.txt", "w") as log:
     log.write(open(sys.argv[0]).read() + "\\n" + "=" * 100 + "\\n")
     for step in range(0, 101, 50):
@@ -50,6 +53,7 @@ ARMS = {  # arm -> what of the script is another
     "mode": ("dynamic=False", 'dynamic=False, mode="max-autotune"'),
     "reads": ("    return buffer", "    return buffer[1:]"),
     "tokens": ("20 * 524288", "524288"),
+    "long": ("import os\n", "import os\n" + "#" * CODE_LIMIT + "\n"),
 }
 
 
@@ -91,7 +95,15 @@ SAID = [
     ("idea", FLAGS, "passes", "torch._inductor.config.coordinate_descent_tuning = True"),
     ("flag", FLAGS, "fails", "torch._inductor.config.max_autotune = True (flag.py:17)"),
     ("mode", FLAGS, "fails", "torch.compile(mode='max-autotune') (mode.py:17)"),
-    ("variable", FLAGS, "fails", "TORCHINDUCTOR_MAX_AUTOTUNE (environment)"),
+    ("variable", FLAGS, "fails", "TORCHINDUCTOR_MAX_AUTOTUNE=1 (environment)"),
+    ("long", FLAGS, "cannot be known", "long.py was not read: it is longer than 512 KiB"),
+    (
+        "long",
+        "data untouched",
+        "cannot be known",
+        "changed: read_tokens, the top level; long.py was",
+    ),
+    ("long", TOKENS, "cannot be known", "no number; long.py was not read"),
     ("idea", "faster than the baseline", "passes", "(Welch, one-sided), n = 3 and 3"),
     ("reads", "faster than the baseline", "fails", "p = "),
     ("idea", "p < 0.01", "passes", "loss buffer 0.0"),
@@ -105,6 +117,16 @@ def test_a_script_is_judged_by_what_its_runs_know(
 ) -> None:
     found = check(arm, rule)
     assert (found.said, reason in found.reason) == (said, True), found.reason
+
+
+def test_a_variable_of_another_value_is_another_flag() -> None:
+    experiment = load("foreign")
+    of_baseline = Case.of(experiment, "variable", 3.28).baseline["run_id"]
+    for value, said in (("0", "fails"), ("1", "passes")):
+        for run_id in of_baseline:
+            experiment.environments[run_id]["variables"] = {"TORCHINDUCTOR_MAX_AUTOTUNE": value}
+        checks = lint(Case.of(experiment, "variable", 3.28, results=Path("results")))
+        assert next(c for c in checks if c.rule == FLAGS).said == said
 
 
 def test_the_same_files_are_no_longer_the_same_where_their_size_is_another() -> None:
