@@ -1,6 +1,8 @@
 """Experiments of a results folder: let one go, or call it otherwise; what depends on it is told."""
 
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -101,20 +103,28 @@ def refuse_unread(results: Path, plan: "Plan") -> None:
         )
 
 
-def hold_all(results: Path, runs: tuple[str, ...]) -> None:
-    """Keep everybody else from runs; raises UserError, and holds none, where somebody has one."""
+@contextmanager
+def held(results: Path, runs: Iterable[str]) -> Iterator[dict[str, int]]:
+    """Keep everybody else from runs meanwhile: run -> the attempt that holds it.
+
+    Those that are in it still are given back. Raises UserError where somebody has one."""
     from harness.store.store import Store
 
     store = Store(results)
-    held: dict[str, int] = {}  # run -> the attempt that holds it
-    for run_id in runs:
-        n = store.hold(run_id)
-        if n is None and store.directory(run_id).is_dir():
-            for other, attempt in held.items():
-                store.let_go(other, attempt)
-            raise UserError(f"run {run_id} is in progress: wait, or ablate cancel its experiment")
-        if n is not None:
-            held[run_id] = n
+    attempts: dict[str, int] = {}
+    try:
+        for run_id in runs:
+            n = store.hold(run_id)
+            if n is not None:
+                attempts[run_id] = n
+            elif store.directory(run_id).is_dir():
+                raise UserError(
+                    f"run {run_id} is in progress: wait, or ablate cancel its experiment"
+                )
+        yield attempts
+    finally:
+        for run_id, n in attempts.items():
+            store.let_go(run_id, n)
 
 
 @app.command()
@@ -138,10 +148,11 @@ def delete(
     if not dry_run:
         refuse_needed(plan, found, force=force)
         gone = found.own if runs else ()
-        hold_all(results, gone)
-        note_gone(results, list(gone), "delete")
-        for path in [results / "runs" / run_id for run_id in gone]:
-            remove(path, below=len(path.relative_to(results).parts))
+        with held(results, gone) as attempts:
+            note_gone(results, list(gone), "delete")
+            for path in [results / "runs" / run_id for run_id in gone]:
+                remove(path, below=len(path.relative_to(results).parts))
+                attempts.pop(path.name, None)
         place = results / "experiments" / plan.name
         remove(place, below=len(place.relative_to(results).parts))
     if json:
@@ -155,6 +166,36 @@ def delete(
     print(f"{plan.name}: {'would be removed' if dry_run else 'removed'}")
 
 
+def is_free_for(results: Path, plan: "Plan") -> bool:
+    """Whether nothing has a plan's name but a call that was interrupted when it gave it."""
+    from harness.store.plans import folder, read_plan
+
+    there, place = read_plan(results, plan.name), folder(results, plan.name)
+    if there is not None:
+        return there == plan
+    if not place.is_dir():
+        return not os.path.lexists(place)
+    return all(path.name.startswith(".") for path in place.iterdir())
+
+
+def move(results: Path, plan: "Plan", renamed: "Plan") -> None:
+    """An experiment to its new name; interrupted anywhere, it goes on when it is called again."""
+    from harness.run.guarded import remove
+    from harness.store.launches import is_launched, note_launch
+    from harness.store.plans import begin_plan, folder, save_plan
+
+    old, new = folder(results, plan.name), folder(results, renamed.name)
+    note_renamed(results, plan.name, renamed.name)
+    begin_plan(results, renamed)  # by which a second call knows what the first one began
+    save_plan(results, renamed)
+    if is_launched(results, plan):
+        note_launch(results, renamed)
+    for path in sorted(old.iterdir()):
+        if path.name not in WRITTEN_AGAIN:
+            os.rename(path, new / path.name)
+    remove(old, below=len(old.relative_to(results).parts))
+
+
 @app.command()
 def rename(
     experiment: Known,
@@ -165,26 +206,16 @@ def rename(
 ) -> None:
     """Call an experiment of the results folder otherwise; its runs and its lock stay."""
     from harness.experiment.keys import check_name
-    from harness.run.guarded import remove
-    from harness.store.launches import is_launched, note_launch
-    from harness.store.plans import save_plan
 
     plan = known_plan(results, experiment)
     check_name(name, "NAME")
-    old, new = (results / "experiments" / n for n in (plan.name, name))
-    if new.exists():
+    renamed = replace(plan, name=name)
+    if name == plan.name or not is_free_for(results, renamed):
         raise UserError(f"{name}: there is such an experiment in {results}: choose another name")
     found = dependents_of(results, plan)
     refuse_needed(plan, found, force=force)
-    renamed = replace(plan, name=name)
-    save_plan(results, renamed)
-    if is_launched(results, plan):
-        note_launch(results, renamed)
-    for path in sorted(old.iterdir()):
-        if path.name not in WRITTEN_AGAIN:
-            os.rename(path, new / path.name)
-    note_renamed(results, plan.name, name)
-    remove(old, below=len(old.relative_to(results).parts))
+    with held(results, sorted(runs_of(plan))):
+        move(results, plan, renamed)
     if json:
         told = {"schema": EXPERIMENTS_SCHEMA, "experiment": plan.name, "name": name}
         print_json({**told, **asdict(found)})

@@ -1,12 +1,14 @@
 """`ablate rename` and `ablate delete`: what depends on an experiment is told, and nothing else is lost."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.__main__ import main
 from harness.experiment.blocks import order_in_block
+from harness.run.ledger import read_ledger
 from harness.store.plans import read_plan
 from harness.store.store import Store
 from reports.inputs.load import load
@@ -131,3 +133,59 @@ def test_a_renamed_experiment_keeps_the_order_in_which_it_ran(
     other = next(f"y{i}" for i in range(99) if order_in_block(f"y{i}", 0, 2) != drawn)
     assert ablate("rename", "x", other) == ablate(*ask, other) == 0
     assert places(other) == ran
+
+
+CUT_AT = {
+    "before it is noted": "harness.cli.experiments.note_renamed",
+    "before it has a plan": "harness.store.plans.begin_plan",
+    "before it has its lock": "harness.store.plans.save_plan",
+    "before its files are there": "harness.store.launches.is_launched",
+    "before the old one goes": "harness.run.guarded.remove",
+}
+
+
+@pytest.mark.parametrize("where", CUT_AT)
+def test_a_rename_that_was_interrupted_is_finished_by_a_second_call(
+    results: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    assert ablate("compare", "second") == 0
+    (results / "experiments/second/notes.txt").write_text("mine")
+    plan = read_plan(results, "second")
+    assert plan is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(CUT_AT[where], cut)
+        assert ablate("rename", "second", "third") == 130
+    assert read_plan(results, "second") == plan
+    assert ablate("rename", "second", "third") == 0
+    assert read_plan(results, "third") == replace(plan, name="third")
+    assert not (results / "experiments/second").exists()
+    assert (results / "experiments/third/notes.txt").read_text() == "mine"
+    assert {look.experiment for look in read_ledger(results).looks} == {"third"}
+    assert not list(results.glob("runs/*/attempts/*/owner.json")), "all were given back"
+
+
+def test_an_experiment_is_not_renamed_to_itself_or_into_a_folder_with_files(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = results / "experiments/third/plan.lock"
+    kept.parent.mkdir()
+    kept.write_text("of another")
+    for name in ("second", "third"):
+        assert ablate("rename", "second", name) == 2
+        assert f"{name}: there is such an experiment" in capsys.readouterr().err
+    assert read_plan(results, "second") is not None
+    assert kept.read_text() == "of another"
+
+
+def test_an_experiment_of_which_somebody_has_a_run_keeps_its_name(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, runs = Store(results), load("second").runs["run_id"]
+    n = store.hold(runs[0])
+    assert n is not None
+    assert ablate("rename", "second", "third") == 2
+    assert f"run {runs[0]} is in progress" in capsys.readouterr().err
+    assert not (results / "experiments/third").exists()
