@@ -25,8 +25,9 @@ HOOKS: Mapping[str, tuple[str, ...]] = {  # function of a plug-in -> its argumen
     "loss": ("logits", "targets", "toggles"),
     "lr_factor": ("step", "steps", "factor", "toggles"),
     "optimizers": ("groups", "toggles"),
+    "order": ("documents", "seed", "toggles"),
 }
-ALONE = ("loss", "optimizers")  # what two plug-ins cannot both decide
+ALONE = ("loss", "optimizers", "order")  # what two plug-ins cannot both decide
 PAGE = "docs/your-idea.md"
 VARIABLE = "ABLATE_PLUGINS"  # absolute paths, separated as in PATH; inherited by every worker
 _loaded: dict[Path, ModuleType] = {}

@@ -141,12 +141,13 @@ class TrainLoader(Iterator[list[Batch]]):
     same micro-batch (records 4 to 11).
     order: "sequential" ignores the seed; "shuffled" deals out sequences in an order of its own,
     ignoring loader and shard_switch.
+    shards: their files, or a stream of them.
     Raises UserError where a shard is too short.
     """
 
     def __init__(
         self,
-        shards: Sequence[Path],
+        shards: Sequence[Path] | TokenStream,
         layout: Layout,
         *,
         loader: str = "per_rank",
@@ -156,10 +157,11 @@ class TrainLoader(Iterator[list[Batch]]):
         seed: int = 0,
         memory: BatchMemory = BatchMemory(),
     ) -> None:
-        self.stream, self.layout, self.memory = TokenStream(shards), layout, memory
+        self.stream = shards if isinstance(shards, TokenStream) else TokenStream(shards)
+        self.layout, self.memory = layout, memory
         self.first_batch_twice = first_batch_twice
         refuse_short_train(
-            shards,
+            self.stream.shards,
             self.stream.lengths,
             batch_tokens=layout.batch_tokens,
             micro_tokens=layout.micro_tokens,

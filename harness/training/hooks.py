@@ -6,15 +6,20 @@ arguments). A configuration without a plug-in that is on has no hook anywhere: n
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from harness.config import plugins
 from harness.config.run import RunConfig
 from harness.config.schedule import schedule_at
+from harness.data.documents import Documents, OrderedStream
+from harness.data.loader import TokenStream
 from harness.model.gpt import GPT
 from harness.optim.build import Rules
 from harness.optim.muon import Group
@@ -126,8 +131,45 @@ class Hooks:
 
         return rules
 
+    def stream(self, shards: Sequence[Path], separator: int, seed: int) -> TokenStream | None:
+        """The training tokens in a plug-in's order of their documents, None where none has one.
+
+        shards: their files. separator: what opens a document. seed: the run's.
+        """
+        plug = self._that_has("order")
+        if plug is None:
+            return None
+        documents = Documents(shards, separator)
+        given = plug.module.order(documents, seed, plug.toggles)
+        return OrderedStream(documents, check_order(plug, len(documents), given))
+
     def _that_has(self, name: str) -> plugins.PlugIn | None:
         return next((plug for plug in self.on if plug.hook(name) is not None), None)
+
+
+def check_order(plug: plugins.PlugIn, n: int, given: Any) -> NDArray[np.int64]:
+    """A plug-in's order of n documents; raises UserError where it is no permutation."""
+    try:
+        order = np.asarray(given)
+    except ValueError:  # lists of several lengths
+        order = np.zeros((0, 0))
+    if order.ndim != 1 or order.dtype.kind not in "iu":
+        raise plug.fail(
+            "order", f"gives {named(given)}, but must give an array of whole numbers: their indices"
+        )
+    wrong = ""
+    outside = order[(order < 0) | (order >= n)]
+    if len(outside):
+        wrong = f"{outside[0]}"
+    elif len(np.unique(order)) < len(order):
+        wrong = f"{np.argmax(np.bincount(order))} more than once"
+    elif len(order) < n:
+        wrong = f"{len(order)} of them"
+    if wrong:
+        raise plug.fail(
+            "order", f"of {n} documents gives {wrong}: give every number from 0 to {n - 1} once"
+        )
+    return order.astype(np.int64)
 
 
 def check_optimizers(

@@ -6,16 +6,30 @@ from typing import Any
 
 from harness.config.run import RunConfig
 from harness.corpora.corpus import Corpus
-from harness.data.loader import BatchMemory, Layout, Prefetcher, TrainLoader, ValLoader
+from harness.data.loader import (
+    BatchMemory,
+    Layout,
+    Prefetcher,
+    TokenStream,
+    TrainLoader,
+    ValLoader,
+)
+from harness.training.hooks import Hooks
 
 
 def train_loader(
-    config: RunConfig, shards: Sequence[Path], *, seed: int, rank: int, world_size: int, device: str
+    config: RunConfig,
+    shards: Sequence[Path] | TokenStream,
+    *,
+    seed: int,
+    rank: int,
+    world_size: int,
+    device: str,
 ) -> TrainLoader:
     """The training steps of this process, number `rank` of `world_size`.
 
     seed: of the order of the data, where that is shuffled. device: "cpu" or "cuda".
-    shards: files of tokens.
+    shards: files of tokens, or a stream that has an order of its own already.
     """
     d = config.data
     sizes = {
@@ -27,7 +41,7 @@ def train_loader(
         layout,
         loader=d.loader,
         shard_switch=d.shard_switch,
-        order=d.order,
+        order="sequential" if isinstance(shards, TokenStream) else d.order,
         seed=seed,
         first_batch_twice=d.first_batch_twice,
         memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
@@ -41,8 +55,9 @@ def loaders(
 
     seed, rank, world_size, device: as there.
     """
+    ordered = Hooks(config).stream(corpus.train, corpus.separator, seed)
     train = train_loader(
-        config, corpus.train, seed=seed, rank=rank, world_size=world_size, device=device
+        config, ordered or corpus.train, seed=seed, rank=rank, world_size=world_size, device=device
     )
     val = val_loader(
         config, corpus.val, config.data.val_tokens, rank=rank, world_size=world_size, device=device

@@ -3,17 +3,22 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from harness.config import plugins
 from harness.config.run import RunConfig
+from harness.corpora.corpus import Corpus
+from harness.data.shards import write_shard
 from harness.errors import UserError
 from harness.training.core import Core
-from tests.small_presets import PRESETS, batch, core, disturb, small
+from harness.training.loaders import loaders
+from tests.small_presets import PRESETS, SEPARATOR, batch, core, disturb, small
 
 HEAD = """
 import torch
@@ -241,6 +246,67 @@ def test_what_a_plug_in_gives_is_refused_in_one_line_that_names_it(case: str, pl
         core(config).update(0, [batch(0)])
     assert message in str(error.value)
     assert "idea.py: " in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+BACKWARDS = """
+def order(documents, seed, toggles):
+    lengths = [len(d) for d in documents]
+    assert lengths == documents.lengths.tolist()
+    return list(reversed(range(len(documents))))
+"""
+LENGTHS = (300, 20, 700, 1, 250, 90)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    tokens = np.arange(sum(LENGTHS)) % SEPARATOR
+    tokens[np.cumsum([0, *LENGTHS[:-1]])] = SEPARATOR
+    shards = {"train": (tmp_path / "train.bin",), "val": (tmp_path / "val.bin",)}
+    for path in (*shards["train"], *shards["val"]):
+        write_shard(path, tokens.astype(np.uint16))
+    return SimpleNamespace(**shards, separator=SEPARATOR)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("preset", ["r02", "r08", "r12", "r18"])
+@pytest.mark.parametrize("order", ["sequential", "shuffled"])
+def test_documents_are_read_in_an_order_of_its_own_and_validated_as_ever(
+    preset: str, order: str, plug: Plug, corpus: Corpus
+) -> None:
+    where: dict[str, Any] = {"rank": 0, "world_size": 1, "device": "cpu"}
+    config = small(preset)
+    config = replace(config, data=replace(config.data, order=order, first_batch_twice=False))
+    _, val = loaders(config, corpus, seed=0, **where)
+    train, own_val = loaders(plug(BACKWARDS)(config, 1.0), corpus, seed=0, **where)
+    for (x, y), (own_x, own_y) in zip(val, own_val, strict=True):
+        assert torch.equal(x, own_x)
+        assert torch.equal(y, own_y)
+    whole = np.fromfile(corpus.train[0], dtype="<u2", offset=1024)
+    expected = np.concatenate(np.split(whole, np.cumsum(LENGTHS[:-1]))[::-1])
+    for step in range(3):
+        ((x, y),) = next(train)
+        start = step * config.data.batch_tokens
+        assert x.flatten().tolist() == expected[start:][: x.numel()].tolist()
+        assert y.flatten().tolist() == expected[start + 1 :][: x.numel()].tolist()
+
+
+NO_ORDER = {
+    "too few": ("range(1, len(documents))", "of 6 documents gives 5 of them"),
+    "twice": ("[0, 1, 2, 3, 4, 4]", "of 6 documents gives 4 more than once"),
+    "beyond": ("[0, 1, 2, 3, 4, 6]", "of 6 documents gives 6: give every number from 0 to 5"),
+    "no numbers": ("documents", "gives Documents, but must give an array of whole numbers"),
+    "fractions": ("[0.5]", "gives list, but must give an array of whole numbers"),
+    "none": ("None", "gives None, but must give an array of whole numbers"),
+}
+
+
+@pytest.mark.parametrize("case", NO_ORDER)
+def test_an_order_that_is_no_permutation_is_refused(case: str, plug: Plug, corpus: Corpus) -> None:
+    given, message = NO_ORDER[case]
+    on = plug(f"def order(documents, seed, toggles):\n    return {given}\n")
+    with pytest.raises(UserError) as error:
+        loaders(on(small("r08"), 1.0), corpus, seed=0, rank=0, world_size=1, device="cpu")
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
