@@ -16,9 +16,10 @@ import yaml
 
 from harness.run.read import read_lines
 from harness.run.results import read_result
+from tests.warm import DEADLINE_S as DEADLINE_S
+from tests.warm import ROOT as ROOT
+from tests.warm import forked
 
-ROOT = Path(__file__).resolve().parent.parent
-DEADLINE_S = 240.0  # of whatever a test waits for: many times what it takes on a busy machine, less than a test's own limit
 STARTED: list["subprocess.Popen[str]"] = []  # by the test that runs now
 EXPERIMENT = """
 name: fake
@@ -50,11 +51,9 @@ class Matrix:
         **environment: Any,
     ) -> None:
         self.results, self.root = results or folder / "results", root
-        self.program = (
-            ["-m", "harness"]
-            if real and not environment
-            else [str(root / "tests" / "fake_trainer.py")]
-        )
+        faked = not real or environment
+        self.script = root / ("tests/fake_trainer.py" if faked else "harness/__main__.py")
+        self.program = [str(self.script)] if faked else ["-m", "harness"]
         self.inside = inside
         self.started: list[subprocess.Popen[str]] = []
         self.file = folder / "fake.yaml"
@@ -92,10 +91,26 @@ class Matrix:
             (self.inside / "cgroup.procs").write_text(str(os.getpid()))
 
     def run(self, *options: str) -> tuple[int, str, str]:
-        """(exit code, standard output, standard error) of one call."""
+        """(exit code, standard output, standard error) of one call, in a fork where nothing asks for a process of its own."""
+        if self.root == ROOT and self.inside is None:
+            done = self.forked("run", str(self.file), "--no-report", *options)
+            return done.returncode, done.stdout, done.stderr
         process = self.start(*options)
         out, err = process.communicate(timeout=DEADLINE_S)
         return process.returncode, out, err
+
+    def forked(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """How a command on these results ended, in a fork of a process that has imported it."""
+        assert self.root == ROOT, "forks have imported this tree"
+        return forked(
+            self.script.read_text(),
+            *arguments,
+            "--results",
+            str(self.results),
+            cwd=self.root,
+            environment=self.environment,
+            at=self.script,
+        )
 
     def at(self, kind: str, n: int) -> list[int]:
         """Process ids of those that wait in the way of a kind, once there are so many (see fake_trainer.wait)."""
@@ -240,23 +255,8 @@ class Ran:
 
 
 def ablate(matrix: Matrix, *arguments: str) -> Ran:
-    """`ablate ... --results`, with the fake trainer."""
-    command = [
-        sys.executable,
-        str(matrix.root / "tests" / "fake_trainer.py"),
-        *arguments,
-        "--results",
-        str(matrix.results),
-    ]
-    done = subprocess.run(
-        command,
-        cwd=matrix.root,
-        capture_output=True,
-        text=True,
-        env=matrix.environment,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    """`ablate ... --results`, with the fake trainer where the matrix has it."""
+    done = matrix.forked(*arguments)
     assert "Traceback" not in done.stderr
     return Ran(done)
 

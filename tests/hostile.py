@@ -1,19 +1,15 @@
 """What the tests of security share: repositories that start programs, and commands that are watched for what they start."""
 
-import atexit
 import json
 import os
-import signal
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.fake_matrix import DEADLINE_S, ROOT
+from tests.warm import forked
 
 GIT_IS_THERE = "harness.provenance.git is imported"
 # Every program that Python starts in this process, by the interpreter's own account.
@@ -91,72 +87,12 @@ def all_watched(*commands: Sequence[object], cwd: Path) -> tuple[list[Said], lis
     return said, noted(note)
 
 
-# A process that has imported what the commands import; each line asks for a fork of it, in a folder, with a limit on its memory.
-WARM = """
-import json, os, resource, sys
-import harness.__main__, harness.cli, harness.store.merge
-import reports.inputs.export, reports.page.write, reports.verify.verify
-for line in sys.stdin:
-    asked = json.loads(line)
-    pid = os.fork()
-    if pid == 0:
-        os.chdir(asked["cwd"])
-        os.environ.clear()
-        os.environ.update(asked["environment"])
-        for number, name in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
-            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), number)
-        resource.setrlimit(resource.RLIMIT_AS, (asked["bytes"], asked["bytes"]))
-        code = 1
-        try:
-            exec(asked["program"], {"__name__": "__main__"})
-            code = 0
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
-
-
-@cache
-def warm() -> "subprocess.Popen[str]":
-    """The process to fork, which ends with this one: the end of its input ends it."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WARM],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # so that a fork that does not end is ended with it
-    )
-    atexit.register(process.communicate)
-    return process
-
-
 def bounded(*commands: Sequence[object], cwd: Path, mib: int = 2500) -> list[Said]:
     """Commands in a process with a limit on its memory, which must end in time and by itself."""
-    process = warm()
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder) / "out", Path(folder) / "err"
-        program = f"import sys\nsys.argv = ['', {listed(commands)!r}]\n"
-        program += f"from harness.__main__ import main\n{EACH}"
-        asked = {
-            "cwd": str(cwd),
-            "environment": {**os.environ, "PYTHONPATH": str(ROOT)},
-            "out": str(out),
-            "err": str(err),
-            "bytes": mib << 20,
-            "program": program,
-        }
-        process.stdin.write(json.dumps(asked) + "\n")
-        process.stdin.flush()
-        late = threading.Timer(DEADLINE_S, os.killpg, (process.pid, signal.SIGKILL))
-        late.start()
-        code = process.stdout.readline().strip()
-        late.cancel()
-        return said_by(code, out.read_text(), err.read_text(), len(commands))
+    program = f"import sys\nfrom harness.__main__ import main\n{EACH}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = forked(program, listed(commands), cwd=cwd, environment=environment, mib=mib)
+    return said_by(done, len(commands))
 
 
 def each_said(
@@ -173,18 +109,18 @@ def each_said(
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    return said_by(str(done.returncode), done.stdout, done.stderr, len(commands))
+    return said_by(done, len(commands))
 
 
 def listed(commands: Sequence[Sequence[object]]) -> str:
     return json.dumps([[str(word) for word in command] for command in commands])
 
 
-def said_by(code: str, out: str, err: str, n: int) -> list[Said]:
+def said_by(done: "subprocess.CompletedProcess[str]", n: int) -> list[Said]:
     """How n commands ended, from what their process printed."""
-    assert code == "0", f"it ended with {code}: {err[-2000:]}"
+    assert done.returncode == 0, f"it ended with {done.returncode}: {done.stderr[-2000:]}"
     said = []
-    for line in out.splitlines():
+    for line in done.stdout.splitlines():
         ended, said_out, said_err = json.loads(line)
         assert "Traceback" not in said_err, said_err
         assert "a fault of its own" not in said_err, said_err
