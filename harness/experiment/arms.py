@@ -7,20 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from harness.config.device import for_device
-from harness.config.presets import Values, load_scale, names, preset_values, to_config, with_budget
-from harness.config.requires import check_requirements
 from harness.config.run import RunConfig, flat
 from harness.config.validate import check_config
-from harness.errors import UserError, near
+from harness.errors import near
 from harness.experiment.axes import Point, arm_name, at_point, grid, read_axes
-from harness.experiment.changes import read_changes, read_fixed
+from harness.experiment.configs import Configs
 from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, NamedSets, most_changes
 from harness.experiment.file import ExperimentFile
 from harness.experiment.parents import read_parents
-from harness.experiment.values import check_values
 from harness.run.document import Fields
 
+GRIDS = ("add-one", "factorial")  # designs that axes without changes are, too
 ALL_TOGETHER = ("leave-one-out", "shapley")  # designs in which all changes stand together
 
 
@@ -58,22 +55,11 @@ class Resolver:
 
     def __init__(self, file: ExperimentFile, device: str) -> None:
         self.file, self.device = file, device
-        self.base = file.value("base", str, None, "the name of a record")
-        records = names("records")
-        if self.base not in records:
-            raise file.fail(f"unknown record '{self.base}'{near(self.base, records)}", "base")
-        self.scale_name = file.value("scale", str, "gpt2", "the name of a scale")
-        scales = names("scales")
-        if self.scale_name not in scales:
-            unknown = f"unknown scale '{self.scale_name}'{near(self.scale_name, scales)}"
-            raise file.fail(unknown, "scale")
-        self.scale = load_scale(self.scale_name)
-        self.preset = preset_values(self.base)[0]
+        self.configs = Configs(file, device)
         self.design = file.choice(
             "design", (*DESIGNS, "explicit"), "add-one", "design '{value}' is unknown"
         )
-        self.fixed = read_fixed(file)
-        self.changes = read_changes(file)
+        self.changes = self.configs.changes
         self.axes = read_axes(file)
         self._check_set_once()
         self.absent = self._absent()
@@ -82,14 +68,17 @@ class Resolver:
             self.left_out.append(f"{name}: needs CUDA, which this machine lacks")
 
     def _check_set_once(self) -> None:
-        """Refuse a change of what is the same in every arm, or what an axis moves to a number."""
-        setters = {}
-        for axis in self.axes:
-            if not axis.relative:
-                setters.update(dict.fromkeys(axis.fields, "an axis moves in"))
-        setters.update(dict.fromkeys(self.fixed, "`set` fixes for"))
+        """Refuse a change of what is the same in every arm, or what an axis moves to a number.
+
+        A factor in a change is on what `set` gives.
+        """
+        fixed = (*self.configs.fixed.values, *self.configs.fixed.factors)
+        moved = [f for axis in self.axes if not axis.relative for f in axis.fields]
         for name, entry in self.changes.items():
-            for field in entry.values:
+            setters = dict.fromkeys(moved, "an axis moves in")
+            by_factor = setters.keys() & entry.factors
+            setters |= dict.fromkeys(fixed, "`set` fixes for")
+            for field in (*entry.values, *by_factor):
                 if field in setters:
                     raise self.file.fail(
                         f"change '{name}' sets {field}, which {setters[field]} every arm: "
@@ -103,7 +92,7 @@ class Resolver:
 
         crossed: each at every point of the axes.
         """
-        base, substituted = self._resolve(())
+        base, substituted = self.configs.resolve(())
         baseline = Arm(
             name=BASELINE,
             changes=(),
@@ -117,7 +106,7 @@ class Resolver:
         arms = {identity(base): baseline}
         axes = self.axes if crossed else ()
         for label, chosen in {BASELINE: (), **self._sets()}.items():
-            config, substituted = self._resolve(chosen)
+            config, substituted = self.configs.resolve(chosen)
             runs_in: dict[str, str] = {}
             for change in chosen:
                 runs_in.update(self.changes[change].runs_in)
@@ -138,6 +127,10 @@ class Resolver:
                     point=point,
                     runs_in=runs_in,
                 )
+        if len(arms) == 1 and crossed:
+            raise self.file.fail(
+                "the axes have no point beside the baseline: give another one", "axes"
+            )
         return tuple(arms.values())
 
     def _absent(self) -> tuple[str, ...]:
@@ -169,7 +162,9 @@ class Resolver:
         return tuple(sorted(places, key=places.__getitem__))
 
     def _sets(self) -> Mapping[str, Changes]:
-        """Arm name -> its changes."""
+        """Arm name -> its changes; none where axes alone make the arms."""
+        if self._is_axes_alone():
+            return {}
         if self.design == "explicit" or (self.design == CHAIN and "arms" in self.file.data):
             return self._explicit()
         order = self._present(self.changes)
@@ -179,7 +174,7 @@ class Resolver:
                 f"design {self.design} takes at most {limit} changes, not {len(order)}", "design"
             )
         if self.design in ALL_TOGETHER and order:
-            why = self._refusal(order)
+            why = self.configs.refusal(order)
             if why:
                 raise self.file.fail(
                     f"design {self.design} needs all changes to stand together, but {why}",
@@ -187,21 +182,38 @@ class Resolver:
                 )
 
         def feasible(chosen: Changes) -> bool:
-            return not self._refusal(chosen)
+            return not self.configs.refusal(chosen)
 
         sets = DESIGNS[self.design](order, feasible)
         reasons = self._unplaced(order, sets)
-        if not self.changes:
-            raise self.file.fail(
-                "there are no changes: name one at least, for example untied_head: r08.untied_head",
-                "changes",
-            )
         if not sets:
             refusals = [f"{name}: {why}" for name, why in reasons.items()] or ["there are none"]
             raise self.file.fail(f"no change can stand on this baseline: {refusals[0]}", "changes")
         for name, why in reasons.items():
             self.left_out.append(f"{name}, which cannot stand: {why}")
         return sets
+
+    def _is_axes_alone(self) -> bool:
+        """Whether the axes' points are all there is to compare.
+
+        Raises UserError where there are neither changes nor axes, or a design is about changes.
+        """
+        if self.changes or self.design == "explicit":
+            return False
+        if not self.axes:
+            raise self.file.fail(
+                "there are neither changes nor axes: name a change, for example "
+                "untied_head: r08.untied_head, or an axis, for example "
+                "optim.muon_lr: [x0.5, x1, x2]",
+                "changes",
+            )
+        if self.design not in GRIDS:
+            raise self.file.fail(
+                f"design {self.design} is about changes, and there are none: leave `design` out, "
+                "and the axes alone make a grid of all their points",
+                "design",
+            )
+        return True
 
     def _present(self, changes: Iterable[str]) -> Changes:
         """The changes that this machine can make, each once."""
@@ -210,12 +222,12 @@ class Resolver:
     def _unplaced(self, order: Changes, sets: NamedSets) -> dict[str, str]:
         """Why the changes that are in no arm of a design are in none."""
         placed = set().union(*sets.values())
-        reasons = {name: self._unmet((name,)) for name in order if name not in placed}
+        reasons = {name: self.configs.unmet((name,)) for name in order if name not in placed}
         for name, why in reasons.items():
             if not why:
                 # a size that does not fit is the file's fault, not the design's
-                self._resolve((name,))
-                reasons[name] = self._refusal(order)
+                self.configs.resolve((name,))
+                reasons[name] = self.configs.refusal(order)
         return reasons
 
     def _explicit(self) -> NamedSets:
@@ -253,81 +265,6 @@ class Resolver:
             "an explicit design needs `arms`: a list of lists of changes, or names with such lists",
             "arms" if "arms" in self.file.data else "design",
         )
-
-    def _values(self, chosen: Changes) -> tuple[Values, frozenset[str]]:
-        """Dotted values of an arm, and the fields that the user set.
-
-        In this order: preset, then records' changes, scale, `set`, the file's own changes.
-        """
-        values = dict(self.preset)
-        given = dict(self.fixed)
-        for name in chosen:
-            entry = self.changes[name]
-            target = values if entry.from_record else given
-            target.update(entry.values)
-        scaled = self.scale.apply(values)
-        resolved = {**scaled, **given}
-        if resolved["schedule.steps"] != scaled["schedule.steps"]:
-            resolved = {**with_budget(resolved, values), **given}
-        return resolved, frozenset(given)
-
-    def departures(self) -> Fields:
-        """Field -> what the record has at this scale, where the baseline has something else."""
-        of_record = self.scale.apply(dict(self.preset))
-        departures = {}
-        for name, value in self._values(())[0].items():
-            if of_record.get(name) != value:
-                departures[name] = of_record.get(name)
-        return departures
-
-    def _resolve(self, chosen: Changes) -> tuple[RunConfig, tuple[str, ...]]:
-        """An arm's configuration and what this device replaces; raises UserError naming the arm."""
-        label = " + ".join(chosen) or BASELINE
-        values, asked = self._values(chosen)
-
-        def where(field: str) -> str:
-            return f"arm '{label}'"
-
-        try:
-            config = to_config(check_values(values, where))
-            check_requirements(config)
-            config, substituted = for_device(config, self.device, asked)
-            check_config(config)
-        except UserError as error:
-            place = ("changes", chosen[0]) if chosen else ("base",)
-            raise self.file.fail(f"arm '{label}': {error}", *place) from None
-        return config, substituted
-
-    def _unmet(self, chosen: Changes) -> str:
-        """The requirement or conflict between toggles that excludes these changes.
-
-        '' where there is none.
-        """
-        try:
-            check_requirements(to_config(self._values(chosen)[0]))
-        except UserError as error:
-            return str(error)
-        return ""
-
-    def _refusal(self, chosen: Changes) -> str:
-        """Why changes cannot stand together, by their requirements or by sizes; '' where they can.
-
-        What this machine lacks is no such reason: such an arm is refused by name when it is
-        resolved.
-        """
-        why = self._unmet(chosen)
-        if why:
-            return why
-        values, asked = self._values(chosen)
-        try:
-            config, _ = for_device(to_config(values), self.device, asked)
-        except UserError:
-            return ""
-        try:
-            check_config(config)
-        except UserError as error:
-            return str(error)
-        return ""
 
 
 def is_lists(value: Any) -> TypeGuard[list[list[Any]]]:

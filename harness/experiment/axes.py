@@ -11,11 +11,11 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
-from harness.config.run import RunConfig, get, hint_of, toggles, with_fields
-from harness.config.values import allowed_text
+from harness.config import plugins
+from harness.config.run import RunConfig, flat, toggles, with_fields
 from harness.errors import near
 from harness.experiment.file import ExperimentFile, factor_of
-from harness.experiment.values import check_values
+from harness.experiment.values import check_values, holds_number, multiplied, off_value
 from harness.run.document import Content, Fields
 
 NOT_AN_AXIS = {"schedule.steps": "budgets"}  # field -> the key that is meant
@@ -37,26 +37,18 @@ class Axis:
     def values(self, config: RunConfig, point: str) -> Fields:
         """The axis' fields at a point; what is off stays off under a factor."""
         number = float(point.removeprefix("x"))
-        values = {}
+        values, own = {}, flat(config)
         for field in self.fields:
-            before = get(config, field)
-            whole = isinstance(before, int)
+            before = own.get(field, off_value(field))
             if not self.relative:
-                values[field] = int(number) if whole and number.is_integer() else number
-            elif whole:
-                values[field] = max(1, round(before * number))
+                whole = isinstance(before, int) and number.is_integer()
+                values[field] = int(number) if whole else number
             elif before is not None:
-                values[field] = before * number
+                values[field] = multiplied(before, number)
         return values
 
 
 Point = Mapping[str, str]  # axis name -> its point; empty where nothing is crossed
-
-
-def is_number(field: str) -> bool:
-    """Whether a dotted field holds a number, or is off."""
-    allowed = allowed_text(hint_of(field))
-    return "a number" in allowed or "an integer" in allowed
 
 
 def read_axes(file: ExperimentFile) -> tuple[Axis, ...]:
@@ -73,7 +65,8 @@ def _axis(file: ExperimentFile, name: str, points: Any) -> Axis:
             "axes",
             name,
         )
-    numeric = [field for field, _ in toggles() if is_number(field)]
+    every = [field for field, _ in toggles()] + list(plugins.declared())
+    numeric = [field for field in every if holds_number(field)]
     fields = tuple(field for field in numeric if fnmatchcase(field, name))
     if not fields:
         raise file.fail(f"axis {name} is no numeric field{near(name, numeric)}", "axes", name)

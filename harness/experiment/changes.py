@@ -1,7 +1,7 @@
 """What an experiment file sets: `set` for every arm, and `changes`, of records or spelled out."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.config import plugins
@@ -9,8 +9,8 @@ from harness.config.presets import check_names, frozen, load_preset, names
 from harness.config.run import NewValues, Values
 from harness.errors import near
 from harness.experiment.designs import BASELINE
-from harness.experiment.file import ExperimentFile
-from harness.experiment.values import check_values
+from harness.experiment.file import ExperimentFile, factor_of
+from harness.experiment.values import check_values, holds_number
 from harness.provenance.interpreters import is_environment, located
 from harness.run.document import Fields
 
@@ -19,17 +19,19 @@ from harness.run.document import Fields
 class Entry:
     """One entry of `changes`.
 
-    A record's values are scaled with the arm's, those spelled out are taken as they are.
+    A record's values are scaled with the arm's, those spelled out are taken as they are; factors
+    are on what the arm has otherwise.
     """
 
     values: Values
-    from_record: bool
+    from_record: bool = False
+    factors: Mapping[str, float] = field(default_factory=dict)
     # another environment: {python: PATH} or {container: COMMAND}
     runs_in: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_fixed(file: ExperimentFile) -> Values:
-    """`set` and the fields of --set: values of every arm."""
+def read_fixed(file: ExperimentFile) -> Entry:
+    """`set` and the fields of --set: values and factors of every arm."""
 
     def where(name: str) -> str:
         if name in file.overrides:
@@ -40,10 +42,16 @@ def read_fixed(file: ExperimentFile) -> Values:
     return _checked({**of_file, **file.overrides}, where)
 
 
-def _checked(values: Fields, where: Callable[..., str]) -> Values:
+def _checked(values: Fields, where: Callable[..., str]) -> Entry:
     """Values of dotted fields, names and types checked; where(name) is the place of one."""
     check_names(values, where, plugins.declared())
-    return check_values({name: frozen(value) for name, value in values.items()}, where)
+    factors = {}
+    for name, value in values.items():
+        factor = factor_of(value)
+        if factor is not None and holds_number(name):
+            factors[name] = factor
+    plain = {name: frozen(value) for name, value in values.items() if name not in factors}
+    return Entry(values=check_values(plain, where), factors=factors)
 
 
 def read_changes(file: ExperimentFile) -> dict[str, Entry]:
@@ -80,9 +88,8 @@ def _entry(file: ExperimentFile, name: Any, value: Any) -> Entry:
             "environment",
         )
     fields = {key: v for key, v in value.items() if key != "environment"}
-    values = _checked(fields, file.at(*place))
-    runs_in = located(environment, file.path.parent)
-    return Entry(values=values, from_record=False, runs_in=runs_in)
+    entry = _checked(fields, file.at(*place))
+    return replace(entry, runs_in=located(environment, file.path.parent))
 
 
 def _is_change_name(name: Any) -> bool:

@@ -128,9 +128,9 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
     experiment = Experiment(
         name=read_name(file),
         question=redact(file.value("question", str, "", "text")),
-        base=resolver.base,
-        scale=resolver.scale_name,
-        departures=resolver.departures(),
+        base=resolver.configs.base,
+        scale=resolver.configs.scale_name,
+        departures=resolver.configs.departures(),
         design=resolver.design,
         arms=arms,
         parents=resolver.parents(arms),
@@ -168,14 +168,14 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
 
 
 def _check_keys(file: ExperimentFile) -> None:
-    needed = ["name", "base", "changes"]
-    if file.data.get("design") == "explicit":
-        needed.remove("changes")
+    needed = ["name", "base"]
+    if file.data.get("design") != "explicit" and not file.data.get("axes"):
+        needed.append("changes")
     for key in needed:
         if key not in file.data:
             raise UserError(
                 f"{file.path}: the key '{key}' is missing; "
-                "an experiment needs name, base and changes"
+                "an experiment needs name, base, and changes or axes"
             )
 
 
@@ -188,6 +188,12 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
         raise file.fail(
             f"estimand retuned needs one axis of at least {MIN_POINTS} factors, "
             "e.g. optim.*_lr: [x0.5, x1, x2]",
+            "estimand",
+        )
+    if not resolver.changes:
+        raise file.fail(
+            "estimand retuned compares changes, each at its best rate, and there are none: leave "
+            "it out, and the grid tells where the baseline's loss is lowest",
             "estimand",
         )
     if not isinstance(file.data.get("seeds", 3), int):

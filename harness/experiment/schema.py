@@ -9,6 +9,7 @@ from harness.config.run import hint_of, toggles
 from harness.experiment.designs import DESIGNS
 from harness.experiment.file import FACTOR, SCALED
 from harness.experiment.keys import ESTIMANDS, MOST_PRIOR_DF, PHASE_KEYS, PRIMARY, ROLES
+from harness.experiment.values import holds_number
 from harness.run.guarded import NAME
 
 Schema = dict[str, Any]
@@ -25,6 +26,7 @@ NUMBER = {"type": "number"}
 POSITIVE = {"type": "number", "exclusiveMinimum": 0}
 NAMES = {"type": "array", "items": TEXT}
 FIELDS = {"$ref": "#/$defs/fields"}
+FACTOR_OF = {"$ref": "#/$defs/factor"}
 FACTORS = {"type": "string", "pattern": f"^{FACTOR.pattern}$"}
 
 
@@ -54,12 +56,13 @@ def field_schemas() -> dict[str, Schema]:
     """Dotted field -> JSON Schema, as pydantic makes it of its type, with meaning and range."""
     schemas = {}
     for name, f in toggles():
-        description = f"{f.metadata['record']}: {f.metadata['doc']}"
-        schema = described(TypeAdapter(hint_of(name)).json_schema(), description)
+        schema = TypeAdapter(hint_of(name)).json_schema()
         for key, word in SCHEMA_BOUNDS.items():
             if key in f.metadata:
                 schema[word] = f.metadata[key]
-        schemas[name] = schema
+        if holds_number(name):
+            schema = any_of(schema, FACTOR_OF)
+        schemas[name] = described(schema, f"{f.metadata['record']}: {f.metadata['doc']}")
     return schemas
 
 
@@ -190,5 +193,5 @@ def experiment_schema() -> Schema:
         "required": ["name", "base"],
         "additionalProperties": False,
         "properties": key_schemas(),
-        "$defs": {"fields": fields},
+        "$defs": {"fields": fields, "factor": FACTORS},
     }

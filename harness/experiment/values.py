@@ -27,6 +27,39 @@ RANGE_CHECKS = {  # key of a field's metadata -> how a value stands to it, in wo
 }
 
 
+def holds_number(field: str) -> bool:
+    """Whether a dotted field, a plug-in's too, holds a number, or is off."""
+    hint = _hint(field)
+    if hint is None:
+        return False
+    allowed = allowed_text(hint)
+    return "a number" in allowed or "an integer" in allowed
+
+
+def _hint(field: str) -> Any:
+    """The type of a dotted field; None of what no toggle and no plug-in in force declares."""
+    if field in dict(toggles()):
+        return hint_of(field)
+    for module in plugins.modules():
+        prefix = f"plugin.{module.NAME}."
+        if field.startswith(prefix):
+            return get_type_hints(module.Toggles).get(field.removeprefix(prefix))
+    return None
+
+
+def off_value(field: str) -> Any:
+    """What a plug-in's field is where no arm sets it; None of what is none."""
+    declared = plugins.declared().get(field)
+    return None if declared is None else declared.default
+
+
+def multiplied(value: float, factor: float) -> float:
+    """A number by a factor; a whole one is rounded, and stays above zero."""
+    if isinstance(value, int):
+        return max(1, round(value * factor))
+    return value * factor
+
+
 @cache
 def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(hint_of(name))
