@@ -92,21 +92,18 @@ class ForeignTrainer:
         )
 
 
-def placeholders(spec: RunSpec, copy: Path) -> dict[str, object]:
-    """What the placeholders stand for in a run whose clean copy lies at `copy`."""
-    trainer = ForeignTrainer.of_run(spec)
+def placeholders(trainer: ForeignTrainer, *, seed: int, copy: Path) -> Mapping[str, object]:
+    """What the placeholders stand for in a run of this seed whose clean copy lies at `copy`."""
     return {
         "script": trainer.script,
         "gpus": max(1, trainer.gpus),
-        "seed": spec.seed,
+        "seed": seed,
         "copy": copy.absolute(),
     }
 
 
-def command_of(spec: RunSpec, copy: Path) -> list[str]:
+def command_of(trainer: ForeignTrainer, values: Mapping[str, object]) -> list[str]:
     """The words of the command as it is started, those of a container in front."""
-    trainer = ForeignTrainer.of_run(spec)
-    values = placeholders(spec, copy)
     program, *arguments = [
         fill(word, values) for word in (*shlex.split(trainer.command), *trainer.args)
     ]
@@ -116,10 +113,10 @@ def command_of(spec: RunSpec, copy: Path) -> list[str]:
     return [*interpreters.prefix(trainer.environment, values), program, *arguments]
 
 
-def variables_of(spec: RunSpec, slot: Slot, copy: Path) -> dict[str, str]:
+def variables_of(
+    trainer: ForeignTrainer, slot: Slot, values: Mapping[str, object]
+) -> dict[str, str]:
     """The command's environment variables: ours, this run's devices, then the trainer's own."""
-    trainer = ForeignTrainer.of_run(spec)
-    values = placeholders(spec, copy)
     variables = dict(os.environ)
     for name in TORCHRUN_VARIABLES:
         variables.pop(name, None)

@@ -17,7 +17,7 @@ from harness.provenance.redact import redact
 from harness.run.digests import short_digest
 from harness.run.files import write_text
 from harness.run.foreign import OWN_LOG
-from harness.run.guarded import IN_FOLDER
+from harness.run.guarded import IN_FOLDER, ends_in
 from harness.store.attempt import RunWriter
 from harness.store.errors import ResultsError
 
@@ -145,14 +145,9 @@ def _kept_name(name: str) -> str:
 def _text_of(path: Path) -> str | None:
     """A file's text, of a long one its head and its tail; None where it is none."""
     with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size <= MAX_KEPT:
-            content = file.read(MAX_KEPT)
-        else:
-            head = file.read(MAX_KEPT // 2)
-            file.seek(size - MAX_KEPT // 2)
-            gap = f"\n[... {size - MAX_KEPT} bytes are left out here ...]\n"
-            content = head + gap.encode() + file.read(MAX_KEPT // 2)
+        head, n_left_out, tail = ends_in(file, MAX_KEPT // 2)
+    gap = f"\n[... {n_left_out} bytes are left out here ...]\n" if n_left_out else ""
+    content = head + gap.encode() + tail
     if b"\0" in content:
         return None
     return content.decode("utf-8", "replace")

@@ -13,7 +13,7 @@ from typing import IO
 
 from harness.errors import UserError
 from harness.foreign import guard
-from harness.foreign.command import ForeignTrainer, command_of, variables_of
+from harness.foreign.command import ForeignTrainer, command_of, placeholders, variables_of
 from harness.foreign.failure import FailureReason
 from harness.foreign.log_lines import LINE_LIMIT, LogPoint
 from harness.foreign.logs import Reading
@@ -40,12 +40,12 @@ PRINTED = ""  # the log of what it prints; other names are those of its own file
 # ---------------------------------------------------------------- its clean copy
 
 
-def clean_copy(spec: RunSpec, archive: Path, folder: Path) -> None:
+def clean_copy(trainer: ForeignTrainer, archive: Path, folder: Path) -> None:
     """The trainer's code alone, data as links."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     unzip(archive, folder)
-    for name, path in ForeignTrainer.of_run(spec).data.items():
+    for name, path in trainer.data.items():
         _link(Path(path), folder / name)
 
 
@@ -67,7 +67,8 @@ def copy_of(out: RunWriter) -> Path:
 def environment_of(spec: RunSpec, copy: Path) -> Content:
     """environment.json: this machine's, with the versions and the command of the trainer."""
     trainer = ForeignTrainer.of_run(spec)
-    described = describe_environment(shlex.join(command_of(spec, copy))).to_json()
+    command = command_of(trainer, placeholders(trainer, seed=spec.seed, copy=copy))
+    described = describe_environment(shlex.join(command)).to_json()
     versions = dict(interpreters.lock_of(trainer.environment).versions)
     if trainer.environment:
         described["packages"] = []
@@ -97,14 +98,16 @@ def train(
     """
     copy = copy_of(out)
     began = time.monotonic()
-    clean_copy(spec, archive, copy)
+    trainer = ForeignTrainer.of_run(spec)
+    clean_copy(trainer, archive, copy)
     set_aside_own_logs(out)
-    command = command_of(spec, copy)
+    values = placeholders(trainer, seed=spec.seed, copy=copy)
+    command = command_of(trainer, values)
     out.log(f"$ {redact(shlex.join(command))}")
     process = subprocess.Popen(
         [sys.executable, "-P", str(guard.__file__), *command],
         cwd=copy,
-        env=variables_of(spec, slot, copy),
+        env=variables_of(trainer, slot, values),
         stdin=subprocess.PIPE,  # its end is the guard's order to end everything
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -112,7 +115,7 @@ def train(
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    watch = _TrainerWatch(spec, out, limits)
+    watch = _TrainerWatch(trainer, out, limits)
     try:
         ended = watch.follow(process.stdout, stop)
     except ResultsError:
@@ -128,16 +131,14 @@ def train(
             keep_own_logs(copy, watch.trainer.log, out)
         finally:
             shutil.rmtree(copy, ignore_errors=True)
-    if ended is not None:
-        return ended
-    return watch.outcome(code, wall={"total_s": time.monotonic() - began})
+    return ended or watch.outcome(code, wall={"total_s": time.monotonic() - began})
 
 
 class _TrainerWatch:
     """The lines of a run as they come, and what they say of it."""
 
-    def __init__(self, spec: RunSpec, out: RunWriter, limits: TrainerLimits) -> None:
-        self.trainer = ForeignTrainer.of_run(spec)
+    def __init__(self, trainer: ForeignTrainer, out: RunWriter, limits: TrainerLimits) -> None:
+        self.trainer = trainer
         self.out = out
         self.limits = limits
         self.readings = {PRINTED: self._new_reading()}  # and of its own files with measurements
@@ -193,8 +194,7 @@ class _TrainerWatch:
         done = "printed"
         if self._written:
             done = "printed and wrote into its own logs"
-        limit_mib = self.limits.output_mib
-        reason = f"it {done} more than its output limit of {limit_mib:g} MiB"
+        reason = f"it {done} more than its output limit of {self.limits.output_mib:g} MiB"
         return Outcome(status="failed", reason=reason)
 
     def _take_own(self, *, at_end: bool = False) -> bool:

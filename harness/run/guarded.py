@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import RawIOBase
 from pathlib import Path
+from typing import IO
 
 from harness.errors import UserError
 
@@ -200,11 +201,16 @@ def ends_of(path: Path | str, most: int, *, below: int = IN_FOLDER) -> tuple[byt
     Between them: how many are left out.
     """
     with os.fdopen(open_file(path, below=below), "rb") as file:
-        head = file.read(most)
-        size = os.fstat(file.fileno()).st_size
-        n_left_out = max(0, size - len(head) - most)
-        file.seek(len(head) + n_left_out)
-        return head, n_left_out, file.read(most)
+        return ends_in(file, most)
+
+
+def ends_in(file: IO[bytes], most: int) -> tuple[bytes, int, bytes]:
+    """The same of an open file."""
+    head = file.read(most)
+    size = os.fstat(file.fileno()).st_size
+    n_left_out = max(0, size - len(head) - most)
+    file.seek(len(head) + n_left_out)
+    return head, n_left_out, file.read(most)
 
 
 def facts_of(
