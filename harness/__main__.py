@@ -5,13 +5,12 @@ import traceback
 from typing import NoReturn
 
 import typer
-from typer.exceptions import TyperException
 
 from harness.cli import app
 from harness.cli.panels import INTERRUPTED
-from harness.cli.said import error_mapping
+from harness.cli.said import error_mapping, line_of
 from harness.cli.table import print_json
-from harness.errors import StoppedError, UserError, visible
+from harness.errors import StoppedError
 from harness.provenance.own_secrets import printed_without_own
 from harness.provenance.redact import redact
 
@@ -32,47 +31,25 @@ def _main(arguments: list[str]) -> None:
     arguments = [a for a in arguments if a != "--debug"]
     try:
         code = typer.main.get_command(app)(arguments, prog_name="ablate", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
-    except (UserError, TyperException) as error:
-        if debug:
-            _raise_without_secrets()
-        text = error.format_message() if hasattr(error, "format_message") else str(error)
-        text = visible(redact(text))
-        if "--json" in arguments:
-            print_json(error_mapping(text or "see `ablate --help`"))
-        print(f"ablate: {text}" if text else "ablate: see `ablate --help`", file=sys.stderr)
-        sys.exit(error.code if isinstance(error, StoppedError) else EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
-        if "--json" in arguments:
-            print_json(error_mapping(INTERRUPTED))
-        print(f"ablate: {INTERRUPTED}", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
+        _refuse(INTERRUPTED, arguments, EXIT_INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
-        sys.exit(0)
-    except OSError as error:
-        if debug:
-            _raise_without_secrets()
-        text = (
-            f"{error.filename or 'file'}: {error.strerror}: make it writable, free some"
-            " space, or choose another folder"
-        )
-        if "--json" in arguments:
-            print_json(error_mapping(text))
-        print(f"ablate: {text}", file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        code = 0
     except Exception as error:
         if debug:
             _raise_without_secrets()
-        said = redact(str(error)).partition(chr(10))[0]
-        text = (
-            f"a fault of its own, {type(error).__name__}: {said}; nothing was lost; run it"
-            " again with --debug and report what that shows"
-        )
-        if "--json" in arguments:
-            print_json(error_mapping(text))
-        print(f"ablate: {text}", file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        code = error.code if isinstance(error, StoppedError) else EXIT_BAD_INPUT
+        _refuse(line_of(error), arguments, code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refuse(line: str, arguments: list[str], code: int) -> NoReturn:
+    """End with a line on standard error, and as JSON where that was asked for."""
+    if "--json" in arguments:
+        print_json(error_mapping(line))
+    print(f"ablate: {line}", file=sys.stderr)
+    sys.exit(code)
 
 
 def _raise_without_secrets() -> NoReturn:

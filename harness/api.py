@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from harness.cli import app
 from harness.cli.lookup import parse_overrides
+from harness.cli.said import line_of
 from harness.errors import UserError
 
 RESULTS = "results"
@@ -31,8 +32,8 @@ def call(command: str, /, *arguments: object, **options: object) -> Any:
     try:
         with redirect_stdout(out), redirect_stderr(progress):
             code = typer.main.get_command(app)(words, prog_name="ablate", standalone_mode=False)
-    except TyperException as error:
-        raise UserError(error.format_message()) from None
+    except (TyperException, OSError) as error:
+        raise UserError(line_of(error)) from error
     data = json.loads(out.getvalue())
     if isinstance(data, dict):
         data["exit"] = code if isinstance(code, int) else 0

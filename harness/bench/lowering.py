@@ -87,7 +87,7 @@ def boxed(graph: torch.fx.GraphModule) -> Callable[[list[Any]], Any]:
     def run(inputs: list[Any]) -> Any:
         return graph(*inputs)
 
-    run._boxed_call = True  # type: ignore[attr-defined]
+    vars(run).update(_boxed_call=True)
     return run
 
 

@@ -93,8 +93,8 @@ def judge_until(options: AbOptions) -> NoReturn:
     verdict, outcomes = judge_scripts(
         experiment, options.results, options.target, no_report=options.no_report
     )
-    tell_failed(summary, planned, store, quiet=options.json)
-    decision = until.decision(experiment, planned, outcomes)
+    n_failed = tell_failed(summary, planned, store, quiet=options.json)
+    decision = until.decision(experiment, planned, outcomes, n_failed)
     if options.json:
         print_json({**verdict_mapping(verdict), "decision": decision.to_mapping()})
     else:

@@ -12,12 +12,12 @@ from harness.cli.ab_stream import in_stream, note_kept
 from harness.cli.ab_table import load_as_ran
 from harness.cli.foreign import run_foreign, stop_if_stopped
 from harness.errors import UserError
+from harness.run.stream import StreamPlace
 
 if TYPE_CHECKING:
     from harness.experiment.cost import Cost
     from harness.foreign.experiment import ForeignExperiment
     from harness.run.spec import PlannedRun
-    from harness.run.stream import StreamPlace
     from harness.runner.executor import Summary
     from harness.store.store import Store
     from reports.analysis.types import Comparisons
@@ -98,7 +98,7 @@ class Decision:
     """How `--until decided` ended."""
 
     outcome: str  # of EXIT
-    stream: "StreamPlace | None"  # the candidate is kept where it is better
+    stream: StreamPlace | None  # the candidate is kept where it is better
     why: str
     blocks: int
     spent: Spent
@@ -137,7 +137,6 @@ class Until:
         """Block after block until it is decided, a run fails, or the next is beyond the budget."""
         from harness.foreign.plan import FRESH
         from harness.foreign.turns import blocks_before, with_blocks
-        from harness.store.store import Store
 
         options = self.options
         results = options.results
@@ -162,7 +161,7 @@ class Until:
             )
             stop_if_stopped(summary, e, planned, store)
             self.made.update(summary.statuses)
-            more = self._more(e, planned, Store(results))
+            more = self._more(e, planned, store)
             if not more:
                 return e, summary, planned, store
             e = with_blocks(e, results, n=len(e.seeds) + more)
@@ -237,16 +236,18 @@ class Until:
         return hours * self.options.price
 
     def decision(
-        self, e: "ForeignExperiment", planned: "list[PlannedRun]", outcomes: "Comparisons"
+        self,
+        e: "ForeignExperiment",
+        planned: "list[PlannedRun]",
+        outcomes: "Comparisons",
+        n_failed: int,
     ) -> Decision:
         """What the analysis says of the metric that decides, with what the rest would take."""
-        from harness.store.store import Store
-
         judged = outcomes.of(e.arms[1].name, outcomes.primary)
-        store, outcome, rest = Store(self.options.results), "undecided", None
+        outcome, rest = "undecided", None
         if judged is not None:
             outcome = OUTCOMES.get(judged.kind, outcome)
-        if not all(store.is_done(run.spec.run_id) for run in planned):
+        if n_failed:
             outcome = "failed"
         if outcome == "undecided" and judged is not None and judged.more_seeds:
             rest = self._cost(e, judged.more_seeds)

@@ -34,7 +34,7 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Any]:
             function(options(**values))
 
         del command.__wrapped__  # typer would look at the function's own parameter
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        vars(command).update(__signature__=inspect.Signature(parameters))
         command.__annotations__ = {p.name: p.annotation for p in parameters}
         return command
 

@@ -9,7 +9,8 @@ from typing import Any, get_type_hints
 import typer
 
 from harness.cli import app
-from harness.cli.ab_table import AB_SCHEMA, AbVerdict, HintRow, RuleRow
+from harness.cli.ab_table import AB_SCHEMA, BENCHMARK_RULES, AbVerdict, HintRow, RuleRow
+from harness.cli.ab_until import EXIT, Decision, Spent
 from harness.cli.compare import COMPARE_SCHEMA, RULE_KEYS
 from harness.cli.said import SAID_SCHEMA
 
@@ -22,11 +23,15 @@ LIST: Schema = {"type": "array"}
 LINES: Schema = {"type": "array", "items": TEXT}
 NUMBER: Schema = {"type": ["number", "null"]}
 TEXT_OR_NONE: Schema = {"type": ["string", "null"]}
+PLAIN: dict[object, Schema] = {  # of a field by its type
+    **{str: TEXT, int: WHOLE, bool: YES_NO, float: NUMBER},
+    **{str | None: TEXT_OR_NONE, float | None: NUMBER},
+}
 ANY: Schema = {"type": ["object", "array"]}
 OF_COMPARISON: Schema = {  # of json names; what is not here is a number or null
     **dict.fromkeys(("arm", "baseline", "metric", "unit", "estimand", "method", "verdict"), TEXT),
     **{"better": {"enum": ["lower", "higher"]}, "exploratory": YES_NO, "next_action": TEXT},
-    **{"interval": {"type": ["array", "null"]}, "next_cost": {"type": "object"}, "kind": TEXT},
+    **{"interval": {"type": ["array", "null"]}, "next_cost": {"type": "object"}},
     "warnings": LINES,
 }
 
@@ -44,8 +49,8 @@ def listed(of: Schema) -> Schema:
 
 def of_dataclass(kind: type, **known: Schema) -> Schema:
     """The mapping of a dataclass; known: keys whose schema is told."""
-    hints, plain = get_type_hints(kind), {str: TEXT, int: WHOLE, bool: YES_NO, float: NUMBER}
-    properties = {f.name: known.get(f.name, plain.get(hints[f.name], {})) for f in fields(kind)}
+    hints = get_type_hints(kind)
+    properties = {f.name: known.get(f.name, PLAIN.get(hints[f.name], {})) for f in fields(kind)}
     needed = [f.name for f in fields(kind) if f.default is MISSING]
     return {"type": "object", "required": needed, "properties": properties}
 
@@ -55,7 +60,7 @@ def comparison_schema() -> Schema:
     from reports.analysis.comparison_columns import COMPARISON_COLUMNS
 
     names = [column.json_name for column in COMPARISON_COLUMNS if column.json_name]
-    return mapping(None, **{name: OF_COMPARISON.get(name, {}) for name in names})
+    return mapping(None, **{name: OF_COMPARISON.get(name, NUMBER) for name in names})
 
 
 def run_schema() -> Schema:
@@ -67,16 +72,32 @@ def run_schema() -> Schema:
     )
 
 
+def decision_schema() -> Schema:
+    """How `ab --until decided` ended."""
+    spent = of_dataclass(Spent)
+    decision = of_dataclass(
+        Decision,
+        **{"outcome": {"enum": [*EXIT]}, "stream": {"type": ["object", "null"]}},
+        **{"spent": spent, "rest": {**spent, "type": ["object", "null"]}},
+    )
+    decision["properties"]["exit"] = {"enum": [*EXIT.values()]}
+    return decision
+
+
 def own_schemas() -> dict[str, Schema]:
     """Of the commands whose data programs read most."""
     comparison = {"$ref": "#/$defs/comparison"}
+    rule = {"enum": [*BENCHMARK_RULES]}
     ab = of_dataclass(
         AbVerdict,
         **{"arms": listed({"type": "object"}), "comparisons": listed(comparison)},
-        **{"rules": listed(of_dataclass(RuleRow)), "hints": listed(of_dataclass(HintRow))},
+        **{
+            "rules": listed(of_dataclass(RuleRow, rule=rule)),
+            "hints": listed(of_dataclass(HintRow)),
+        },
         **{"judged": LINES, "notes": LINES, "report": TEXT_OR_NONE},
     )
-    ab["properties"] |= {"schema": {"const": AB_SCHEMA}, "decision": {"type": "object"}}
+    ab["properties"] |= {"schema": {"const": AB_SCHEMA}, "decision": decision_schema()}
     experiment: dict[str, Schema] = {"rates": LINES, "shared": {"type": "object"}, "own": LINES}
     return {
         "error": mapping(error=TEXT, where=TEXT_OR_NONE, mend=TEXT_OR_NONE),

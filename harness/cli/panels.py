@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import typer
 from typer.core import TyperGroup
 
 from harness.cli.options import EXIT_STOPPED
@@ -37,14 +36,14 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
 class PanelGroup(TyperGroup):
     """A group of commands whose help has a section for each of PANELS; Ctrl-C is an error."""
 
-    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+    def invoke(self, ctx: Any) -> Any:
         """Run the command that was named. Raises StoppedError where it is interrupted."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # of which typer would keep the exit code alone
             raise StoppedError(INTERRUPTED, EXIT_STOPPED["interrupted"]) from None
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+    def list_commands(self, ctx: Any) -> list[str]:
         """The names in the order of PANELS; one that stands in none comes last."""
         placed = [name for names in PANELS.values() for name in names]
         return sorted(
@@ -52,7 +51,7 @@ class PanelGroup(TyperGroup):
             key=lambda name: placed.index(name) if name in placed else len(placed),
         )
 
-    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
         room = formatter.width - 6 - width
         for title, names in PANELS.items():

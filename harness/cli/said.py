@@ -16,14 +16,18 @@ from functools import wraps
 from typing import Any, get_type_hints
 
 import typer
+from typer.exceptions import TyperException
 
 from harness.cli.options import Json
 from harness.cli.table import print_json
-from harness.errors import StoppedError
+from harness.errors import StoppedError, UserError, visible
+from harness.provenance.redact import redact
 
 SAID_SCHEMA = 1
 # what begins a message and says where: an option, a path, a side, an arm
 PLACE = re.compile(r"--[a-z].*|OLD .*|NEW .*|arm '.*'|experiment '.*'|[^ ]*[/.\\][^ ]*|[a-z-]+")
+# what is said by the way, in which no sentence ends
+ASIDE = re.compile(r"\((?:[^()]|\([^()]*\))*\)|\[[^][]*\]|\{[^{}]*\}|`[^`]*`")
 
 
 class _Said(io.TextIOBase):
@@ -76,15 +80,15 @@ def _with_json(callback: Callable[..., Any]) -> Callable[..., Any]:
         print_json({"schema": SAID_SCHEMA, "command": name, "exit": code, "said": lines})
         raise typer.Exit(code)
 
-    command.says = True  # type: ignore[attr-defined]
     del command.__wrapped__  # typer would look at the function's own parameters
     given = inspect.signature(callback)
     hints = get_type_hints(callback, include_extras=True)
     own = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in given.parameters.values()]
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    command.__signature__ = given.replace(  # type: ignore[attr-defined]
+    signature = given.replace(
         parameters=[*keyword, parameter], return_annotation=inspect.Signature.empty
     )
+    vars(command).update(says=True, __signature__=signature)
     command.__annotations__ = {p.name: p.annotation for p in (*keyword, parameter)}
     return command
 
@@ -93,9 +97,32 @@ def error_mapping(text: str) -> dict[str, str | None]:
     """A refusal as data: all of it, and of it the place in front and the way out at its end.
 
     where, mend: None where the line has none."""
-    head, colon, rest = text.partition(": ")
-    where = head if colon and PLACE.fullmatch(head) else None
-    rest = rest if where is not None else text
-    cut = rest.rfind("; ") if "; " in rest else rest.rfind(": ")
-    mend = rest[cut + 2 :].strip() if cut > 0 else None
+    plain = ASIDE.sub(lambda aside: "_" * len(aside[0]), text)
+    begin = plain.find(": ")
+    where = text[:begin] if begin > 0 and PLACE.fullmatch(text[:begin]) else None
+    start = 0 if where is None else begin + 2
+    cut = plain.rfind("; ", start)
+    if cut < 0:
+        cut = plain.rfind(": ", start)
+    mend = text[cut + 2 :].strip() if cut > start else None
     return {"error": text, "where": where, "mend": mend or None}
+
+
+def line_of(error: Exception) -> str:
+    """An error as the one line that a user gets of it, without secrets."""
+    if isinstance(error, TyperException):
+        text = error.format_message() or "see `ablate --help`"
+    elif isinstance(error, UserError):
+        text = str(error)
+    elif isinstance(error, OSError):
+        text = (
+            f"{error.filename or 'file'}: {error.strerror or error}: make it writable, free some"
+            " space, or choose another folder"
+        )
+    else:
+        said = redact(str(error)).partition(chr(10))[0]
+        text = (
+            f"a fault of its own, {type(error).__name__}: {said}; nothing was lost; run it"
+            " again with --debug and report what that shows"
+        )
+    return visible(redact(text))

@@ -90,7 +90,7 @@ def _import(path: Path) -> ModuleType:
                 f"plug-in {path}: Toggles.{f.name} has no default: give it the value that leaves "
                 "the baseline alone"
             )
-    module.NAME = path.stem  # type: ignore[attr-defined]
+    vars(module).update(NAME=path.stem)
     return module
 
 

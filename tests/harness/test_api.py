@@ -1,5 +1,6 @@
 """The commands as Python functions: by which name a run is judged, what they raise where it is stopped."""
 
+import errno
 import json
 import os
 import signal
@@ -79,3 +80,31 @@ def test_an_interrupted_command_prints_one_document(
     assert json.loads(capsys.readouterr().out)["error"].startswith("interrupted")
     with pytest.raises(UserError, match="interrupted"):
         api.call("toggles")
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "results/x"), "results/x: No space left"),
+        (PermissionError(errno.EACCES, "Permission denied", "r"), "r: Permission denied: make it"),
+        (OSError("the disk is gone"), "file: the disk is gone: make it writable"),
+    ],
+)
+def test_what_a_disk_refuses_is_the_commands_line_in_python(
+    fault: OSError,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr("harness.cli.toggles.print_json", refuse)
+    with pytest.raises(UserError) as raised:
+        api.call("toggles")
+    said = str(raised.value)
+    assert said.startswith(line)
+    assert ablate("toggles", "--json") == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["error"] == said
+    assert printed.err == f"ablate: {said}\n"

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import typer
 
 from harness.__main__ import main
 from harness.cli import app
-from harness.cli.ab_until import EXIT
+from harness.cli.ab_until import EXIT, Decision, Spent
 from harness.cli.json_schema import output_schema
 from harness.cli.said import error_mapping
 from tests.foreign_bench import TRAINERS
@@ -90,13 +91,15 @@ def test_the_page_prints_what_it_says_and_its_json_is_what_the_schema_says(
 
 
 def check(schema: dict[str, Any], of: dict[str, Any], value: Any, place: str = "$") -> None:
-    """The value is what its schema says: type, required, properties, items, references."""
+    """The value is what its schema says: constants, type, required, properties, items, references."""
     if "$ref" in of:
         of = schema["$defs"][of["$ref"].rpartition("/")[2]]
     kinds = {
         **{"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)},
         **{"integer": int, "number": (int, float)},
     }
+    assert value in of.get("enum", [value]), f"{place}: {value!r}"
+    assert value == of.get("const", value), f"{place}: {value!r}"
     if "type" in of:
         allowed = [of["type"]] if isinstance(of["type"], str) else of["type"]
         assert any(isinstance(value, kinds[kind]) for kind in allowed), f"{place}: {value!r}"
@@ -130,6 +133,21 @@ def test_the_schema_on_disk_is_that_of_the_code() -> None:
     assert json.loads((DOCS / "output.schema.json").read_text()) == output_schema()
 
 
+def test_the_schema_says_how_a_decision_may_end() -> None:
+    schema = output_schema()
+    of_decision = schema["$defs"]["ab"]["properties"]["decision"]
+    spent = Spent(runs=2, wall_hours=0.5, hours=None, price=None)
+    ended = Decision(outcome="better", stream=None, why="", blocks=1, spent=spent, rest=None)
+    for outcome in EXIT:
+        told = replace(ended, outcome=outcome, rest=spent).to_mapping()
+        check(schema, of_decision, told)
+        check(schema, of_decision, replace(ended, outcome=outcome).to_mapping())
+        with pytest.raises(AssertionError, match="outcome"):
+            check(schema, of_decision, {**told, "outcome": "good"})
+        with pytest.raises(AssertionError, match="runs"):
+            check(schema, of_decision, {**told, "spent": {**told["spent"], "runs": "two"}})
+
+
 def test_a_refusal_says_where_and_the_way_out() -> None:
     assert error_mapping("exp.yaml:3: primary 'x' is not one of a: choose a") == {
         **{"error": "exp.yaml:3: primary 'x' is not one of a: choose a", "where": "exp.yaml:3"},
@@ -137,6 +155,10 @@ def test_a_refusal_says_where_and_the_way_out() -> None:
     }
     assert error_mapping("--n 0: must be at least 1")["where"] == "--n 0"
     assert error_mapping("unknown 'x'; did you mean 'y'?")["mend"] == "did you mean 'y'?"
+    refused = error_mapping("a run needs 9 GPUs (of 0; see: doctor [x: y (z: `q: r`)])")
+    assert (refused["where"], refused["mend"]) == (None, None)
+    refused = error_mapping("--pool (of: x): none here (a: b; c): run one first (d; e: f)")
+    assert (refused["where"], refused["mend"]) == ("--pool (of: x)", "run one first (d; e: f)")
     assert error_mapping("nothing") == {"error": "nothing", "where": None, "mend": None}
 
 

@@ -183,7 +183,7 @@ def main() -> None:
     for i, mutant in enumerate(mutants, start=1):
         fates.append(trial.fate(mutant))
         print(f"{i}/{len(mutants)} {fates[-1].seconds:.0f} s {fates[-1]}", flush=True)
-        FATES.write_text(json.dumps([fate.row() for fate in fates], indent=1))
+        FATES.write_text(json.dumps([vars(fate) for fate in fates], indent=1))
     text = table(fates)
     (BUILD / "table.txt").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\nwritten under {BUILD}")

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -31,9 +31,6 @@ class Fate:
     def __str__(self) -> str:
         change = f"{self.path}:{self.line}  {self.was}  ->  {self.becomes}"
         return f"{self.end}: {change}  [{self.operator}]" + (f"  ({self.by})" if self.by else "")
-
-    def row(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def equivalents() -> dict[tuple[str, str, str], str]:

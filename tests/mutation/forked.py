@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -32,6 +33,7 @@ ENVIRONMENT = {
     "ABLATE_DATA": str(TREE / "data"),
 }
 OURS = ("harness", "model", "optim", "reports", "tests")
+NOT_OURS = ("numpy", "pandas", "scipy.optimize", "scipy.stats", "torch", "typer.testing", "yaml")
 FAILED = BUILD / "failed.json"
 
 
@@ -61,13 +63,8 @@ class FirstFailure:
 
 def import_what_is_not_ours() -> None:
     """Before the first fork; nothing of ours may be imported with it."""
-    import numpy  # noqa: F401
-    import pandas  # noqa: F401
-    import scipy.optimize
-    import scipy.stats  # noqa: F401
-    import torch  # noqa: F401
-    import typer.testing  # noqa: F401
-    import yaml  # noqa: F401
+    for name in NOT_OURS:
+        import_module(name)
 
 
 def run_forked(tests: Sequence[str], options: Sequence[str], limit_s: float) -> Outcome:
