@@ -12,7 +12,11 @@ from harness.cli.table import print_json, print_table
 
 @app.command("new-change")
 def new_change(
-    name: Annotated[str, typer.Argument(help="of the change; NAME.py is its file")],
+    name: Annotated[str, typer.Argument(help="of the idea; NAME.py is its file")],
+    kind: Annotated[
+        str,
+        typer.Option("--kind", help="what it changes: model, loss, optimizer, schedule or data"),
+    ] = "model",
 ) -> None:
     """Write a plug-in, its experiment and its law test into the working directory.
 
@@ -20,11 +24,11 @@ def new_change(
     """
     from harness.experiment.scaffold import new_change as write
 
-    for path in write(name, Path.cwd()):
+    for path in write(name, Path.cwd(), kind):
         print(path.relative_to(Path.cwd()))
     print(
         f"next: pytest test_{name}.py; ablate run {name}; "
-        f"then make {name}.py your own (docs/add-a-toggle.md)"
+        f"then make {name}.py your own (docs/your-idea.md)"
     )
 
 

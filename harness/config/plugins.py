@@ -15,17 +15,47 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.config.run import Values
 from harness.errors import UserError
 
-HOOKS: Mapping[str, tuple[str, ...]] = {  # function of a plug-in -> its arguments
-    "build": ("model", "toggles"),
-    "loss": ("logits", "targets", "toggles"),
-    "lr_factor": ("step", "steps", "factor", "toggles"),
-    "optimizers": ("groups", "toggles"),
-    "order": ("documents", "seed", "toggles"),
+if TYPE_CHECKING:  # plans are made without torch
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from harness.data.documents import Documents
+    from harness.model.gpt import GPT
+
+
+class PlugInFile(Protocol):
+    """What a plug-in may define, each function as it stands here; docs/your-idea.md says when."""
+
+    def build(self, model: "GPT", toggles: Any) -> None:
+        """Change the new network, before its parameters are drawn."""
+
+    def loss(self, logits: "Tensor", targets: "Tensor", toggles: Any) -> "Tensor":
+        """What is trained on, a 0-d tensor, of logits (N, V) and targets (N,)."""
+
+    def lr_factor(self, step: int, steps: int, factor: float, toggles: Any) -> float:
+        """What multiplies every rate at update `step` of `steps`; the preset has `factor`."""
+
+    def optimizers(
+        self, groups: list[dict[str, Any]], toggles: Any
+    ) -> "list[Optimizer | dict[str, Any]]":
+        """What moves the parameters of groups, and groups that stay with the preset's rules."""
+
+    def order(self, documents: "Documents", seed: int, toggles: Any) -> "NDArray[np.int64]":
+        """The numbers of all documents, each once, as they are to be read."""
+
+
+# function of a plug-in -> its arguments
+HOOKS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(inspect.signature(function).parameters)[1:]
+    for name, function in vars(PlugInFile).items()
+    if inspect.isfunction(function) and not name.startswith("_")
 }
 ALONE = ("loss", "optimizers", "order")  # what two plug-ins cannot both decide
 PAGE = "docs/your-idea.md"

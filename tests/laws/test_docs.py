@@ -287,7 +287,7 @@ def tree(tmp_path_factory) -> Path:
             symlinks=True,
             ignore=shutil.ignore_patterns("__pycache__"),
         )
-    experiment = blocks("add-a-toggle.md", "yaml")[1]
+    experiment = blocks("add-a-toggle.md", "yaml")[0]
     (copy / experiment.splitlines()[0].removeprefix("# ")).write_text(experiment, encoding="utf-8")
     for diff in blocks("add-a-toggle.md", "diff"):
         apply(diff, copy)
@@ -315,7 +315,7 @@ def python(tree: Path, *arguments: str) -> str:
 
 
 def test_a_toggle_takes_at_most_three_files_and_thirty_lines():
-    diffs, experiment = blocks("add-a-toggle.md", "diff"), blocks("add-a-toggle.md", "yaml")[1]
+    diffs, experiment = blocks("add-a-toggle.md", "diff"), blocks("add-a-toggle.md", "yaml")[0]
     assert len({d.splitlines()[0] for d in diffs}) + 1 <= 3
     assert (
         sum(line[0] == "+" for d in diffs for line in d.splitlines()) + len(experiment.splitlines())
@@ -403,6 +403,16 @@ def test_the_experiment_of_the_page_runs(tree):
 
 
 def test_the_plug_in_of_the_page_is_the_one_that_new_change_writes():
-    assert blocks("add-a-toggle.md", "python") == [scaffold.PLUGIN.replace("NAME", "my_gain")]
-    shown = yaml.safe_load(blocks("add-a-toggle.md", "yaml")[0])
-    assert shown.items() <= yaml.safe_load(scaffold.EXPERIMENT.replace("NAME", "my_gain")).items()
+    example = (ROOT / "experiments/ideas/z_loss.py").read_text(encoding="utf-8")
+    assert blocks("your-idea.md", "python") == [example]
+    written = scaffold.texts("my_idea", "loss")
+    shown = yaml.safe_load(blocks("your-idea.md", "yaml")[0])
+    assert shown.items() <= yaml.safe_load(written["experiments/my_idea.yaml"]).items()
+
+
+def test_the_page_of_ideas_has_every_kind_and_every_hook():
+    page = "your-idea.md"
+    kinds = {row[0].strip("`"): row[1].strip("`") for row in table_rows(page, "`--kind`")}
+    assert kinds == {kind: f"ideas/{example}" for kind, example in scaffold.KINDS.items()}
+    hooks = [row[0].strip("`") for row in table_rows(page, "hook")]
+    assert hooks == [f"{name}({', '.join(given)})" for name, given in plugins.HOOKS.items()]

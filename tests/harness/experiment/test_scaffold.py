@@ -10,7 +10,11 @@ import pytest
 
 from harness.__main__ import main
 from harness.config import plugins
+from harness.config.presets import names
 from harness.experiment.experiment import load_experiment
+from harness.experiment.laws import LAWS, Subject
+from harness.experiment.scaffold import KINDS
+from harness.model.gpt import Attention
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -56,42 +60,95 @@ def test_the_files_are_named_and_the_next_commands_said(here, capsys):
 
 def test_its_experiment_loads_by_name_and_sets_its_toggle(here):
     ablate("new-change", "idea")
-    baseline, arm = load_experiment("idea", device="cpu").arms
-    assert dict(arm.fields) == {"plugin.idea.gain": 1.0}
+    baseline, *arms = load_experiment("idea", device="cpu").arms
+    assert [dict(arm.fields) for arm in arms] == [{"plugin.idea.opened": o} for o in (0.9, 0.5)]
     assert not baseline.config.plugin
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_an_example_of_less_than_forty_lines_under_a_name_of_ones_own(here, kind):
+    ablate("new-change", "idea", "--kind", kind)
+    example = (ROOT / "experiments" / "ideas" / f"{KINDS[kind]}.py").read_text(encoding="utf-8")
+    written = (here / "idea.py").read_text(encoding="utf-8")
+    assert written == example.replace(KINDS[kind], "idea")
+    assert written.count("\n") < 40
+    baseline, *arms = load_experiment("idea", device="cpu").arms
+    assert arms
+    assert all(name.startswith("plugin.idea.") for arm in arms for name in arm.fields)
+    shown = load_experiment(f"ideas/{KINDS[kind]}", device="cpu")
+    assert [arm.name for arm in shown.arms] == [arm.name for arm in (baseline, *arms)]
+
+
+def test_a_kind_that_is_none_is_answered_with_those_there_are(here, capsys):
+    assert ablate("new-change", "idea", "--kind", "los") == 2
+    assert "--kind los: no such kind; did you mean 'loss'?" in capsys.readouterr().err
+    assert not list(here.iterdir())
+
+
 @pytest.mark.slow
-def test_its_law_test_passes_as_it_is(here):
-    ablate("new-change", "idea")
-    assert "5 passed" in python(
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_law_test_passes_as_it_is(here, kind):
+    ablate("new-change", "idea", "--kind", kind)
+    assert f"{len(LAWS)} passed" in python(
         here, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_idea.py"
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("record", names("records"))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_laws_hold_for_every_record(here, kind, record):
+    ablate("new-change", "idea", "--kind", kind)
+    file = here / "experiments" / "idea.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("base: r08", f"base: {record}"))
+    subject = Subject(file, here)
+    assert subject.arms
+    for law in LAWS.values():
+        law(subject)
+
+
+HOOKED = "attn.register_forward_hook(scaled)"
+TWICE = "lambda ids, window=None: 2 * GPT.logits(model, ids, window)"
 BREAKS = {
-    "off is not off": (
-        "if toggles.gain is None:\n        return\n",
-        "gain = toggles.gain or 2.0\n",
+    # law: the kind, what is replaced in its files, by what
+    "off_is_the_preset": ("model", HOOKED, f"{HOOKED}\n    Attention.forward = leaks"),
+    "an_arm_differs_from_the_baseline": ("loss", "toggles.weight * log_z", "0.0 * log_z"),
+    "the_same_seed_is_the_same_run": ("data", "default_rng(seed)", "default_rng()"),
+    "no_weight_that_was_there_begins_elsewhere": (
+        "model",
+        HOOKED,
+        f"{HOOKED}; attn.out.weight.init = 'normal'",
     ),
-    "no effect": ("return (mlp.gain * y_BTC).to(y_BTC.dtype)", "return y_BTC"),
-    "a look at the future": ("mlp.gain * y_BTC", "mlp.gain * y_BTC + y_BTC.flip(1)"),
+    "no_position_sees_the_future": ("model", "inputs[0].float()", "inputs[0].float().flip(1)"),
+    "every_parameter_learns": ("model", "inputs[0].float() @ attn.gate", "inputs[0][..., 0] * 0"),
+    "validation_is_plain_cross_entropy": ("model", HOOKED, f"{HOOKED}; model.logits = {TWICE}"),
 }
+LEAKS = """
+
+def leaks(attn: Any, *inputs: Any, forward: Any = Attention.forward) -> Any:
+    branch, own_v = forward(attn, *inputs)
+    return 2 * branch, own_v
+"""
+
+
+def test_every_law_has_what_breaks_it():
+    assert BREAKS.keys() == LAWS.keys()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", BREAKS)
-def test_its_laws_bite(here, broken):
-    ablate("new-change", "idea")
-    old, new = BREAKS[broken]
+@pytest.mark.parametrize("law", BREAKS)
+def test_its_laws_bite(here, law, monkeypatch):
+    kind, old, new = BREAKS[law]
+    monkeypatch.setattr(Attention, "forward", Attention.forward)  # put back what a plug-in changes
+    ablate("new-change", "idea", "--kind", kind)
     text = (here / "idea.py").read_text(encoding="utf-8")
     assert old in text
-    (here / "idea.py").write_text(
-        text.replace(old, new).replace("init=toggles.gain", "init=toggles.gain or 2.0"),
-        encoding="utf-8",
-    )
-    with pytest.raises(AssertionError, match="failed"):
-        python(here, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_idea.py")
+    (here / "idea.py").write_text(text.replace(old, new) + LEAKS * (kind == "model"))
+    file = here / "experiments" / "idea.yaml"
+    if law == "validation_is_plain_cross_entropy":  # which then passes the network's logits by
+        file.write_text(file.read_text().replace("set: {", "set: {model.loss_rows: 64, "))
+    with pytest.raises(AssertionError):
+        LAWS[law](Subject(file, here))
 
 
 REFUSED = {
@@ -165,6 +222,6 @@ def test_its_experiment_runs_and_is_known_as_finished(here, monkeypatch):
         "--no-report",
         *small,
     )
-    assert "4 runs, 0 diverged" in out
+    assert "6 runs, 0 diverged" in out
     rows = json.loads(python(here, "-m", "harness", "status", "idea", "--json"))
-    assert [r["status"] for r in rows] == ["finished"] * 4
+    assert [r["status"] for r in rows] == ["finished"] * 6
