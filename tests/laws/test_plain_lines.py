@@ -30,6 +30,21 @@ FEW_PARAMETERS = 4  # more of them are told apart in words
 BARE = {"int", "float", "str", "bool", "Path", "Array", "ndarray", "Tensor", "DataFrame", "object"}
 SHAPED = re.compile(r"[A-Za-z0-9]+(_[a-z0-9]+)*_[A-Za-z]*[A-Z][A-Za-z]*")
 
+# what is filled or moved on as it goes, and what a reader may build without names
+NOT_FROZEN = {
+    "Health",
+    "Imported",
+    "Job",
+    "LogFacts",
+    "Merged",
+    "Page",
+    "Summary",
+    "Texts",
+    "Until",
+}
+NOT_FROZEN |= {"_Question", "_Traceback"}
+POSITIONAL = {"Asked", "Experiment", "Network"}
+
 
 @cache
 def parsed(text: str) -> ast.Module:
@@ -212,3 +227,17 @@ def test_the_first_line_of_a_docstring_is_a_whole_sentence(file: str) -> None:
             if not first.endswith((".", "?", "!", ":")):
                 broken.append(f"{file}:{getattr(node, 'lineno', 1)} {first}")
     assert broken == []
+
+
+def test_what_flows_is_frozen_and_built_by_name() -> None:
+    found = defaultdict(set)
+    for text in SOURCE.values():
+        for node in nodes(text):
+            for mark in getattr(node, "decorator_list", ()):
+                if "dataclass" in ast.unparse(mark).partition("(")[0]:
+                    given = {k.arg: ast.unparse(k.value) for k in getattr(mark, "keywords", ())}
+                    for name in ("frozen", "kw_only"):
+                        found[name, given.get(name)].add(node.name)
+    assert found.keys() <= {(n, v) for n in ("frozen", "kw_only") for v in ("True", None)}
+    assert found["frozen", None] == NOT_FROZEN
+    assert found["kw_only", None] - NOT_FROZEN == POSITIONAL

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from reports.analysis.cautions import Caution
 from reports.analysis.time_estimates import decompositions, time_effects, time_estimates
 from reports.analysis.time_model import REACH, TimeModel
 from reports.stats.contrasts import Sample
@@ -100,6 +101,24 @@ def test_the_interval_of_a_ratio_of_times_is_shared_among_the_planned_arms(m: in
     assert effect.p == pytest.approx(min(1.0, m * 2 * stats.t.sf(abs(delta) / se, df)))
 
 
+def test_what_a_sequence_could_show_at_all_is_shared_among_the_planned_arms() -> None:
+    n = 12
+    runs = losses(n=n)
+    runs["block"] = [i % n for i in range(len(runs))]
+    step_ms = {
+        arm: [ms + NOISE[i % 8] * 1e3 for i in range(n)] for arm, ms in zip(ARMS, (100.0, 60.0))
+    }
+    blocked = model_of(runs, step_ms=step_ms)
+    step = {arm: replace(of_arm, blocks=tuple(range(n))) for arm, of_arm in blocked.step.items()}
+    time = replace(blocked, step=step)
+    alone, of_three, of_many = (
+        time_effects(time, m=m, level=0.95, anytime=True)["arm"] for m in (1, 3, 10**9)
+    )
+    assert 0 < alone.p_attainable < 1 / 3
+    assert of_three.p_attainable == pytest.approx(3 * alone.p_attainable)
+    assert of_many.p_attainable == 1.0
+
+
 def test_the_time_of_an_arm_has_the_error_of_its_mean_step_time() -> None:
     time = model_of(losses())
     estimate = time_estimates(time)["arm"]
@@ -181,6 +200,16 @@ def test_steps_to_target_are_those_of_the_average_block() -> None:
 
 
 # ---------------------------------------------------------------- what is not answered
+
+
+def test_a_loss_that_rises_with_the_steps_reaches_no_target() -> None:
+    """Its line crosses the target, too, at a number of steps that does not exist."""
+    time = model_of(losses(slopes=(-0.19, 0.19)))
+    assert time.model is not None and time.model.theta_interval(1, 0.05) is not None
+    estimate = time_estimates(time)["arm"]
+    assert (estimate.n_star, estimate.seconds) == (None, None)
+    assert estimate.reason == Caution.SLOPE_UNSURE.text
+    assert time_effects(time, m=1, level=0.95, anytime=False) == {}
 
 
 def test_times_of_other_hardware_are_not_compared() -> None:

@@ -25,18 +25,21 @@ def evidence(delta: float, *, se: float = 1.0, half: float = 3.0, n: int = 5) ->
     )
 
 
-def test_a_finished_page_never_asks_for_more_of_its_own_seeds():
+@pytest.mark.parametrize("n_arms", [1, 4])
+def test_a_finished_page_never_asks_for_more_of_its_own_seeds(n_arms):
     """They would be judged by sequences; it sends to a new experiment that finds what the effect exceeds in 19 of 20 cases."""
-    found = verdict(evidence(2.9), Family(**ONE_ARM, follows=Next.FRESH, margin=None))
+    family = Family(**ONE_ARM | {"n_arms": n_arms}, follows=Next.FRESH, margin=None)
+    found = verdict(evidence(2.9), family)
     least = 2.9 - stats.norm.ppf(0.95) * 1.0
     sd = math.sqrt(5 / 2) * math.sqrt(
         4 / stats.chi2.ppf(0.2, 4)
     )  # of one run, its 80 % upper bound
-    n = seeds_needed(least, sd=sd, n_arms=1)
+    n = seeds_needed(least, sd=sd, n_arms=n_arms)
+    runs = n * (n_arms + 1)
     assert found.text == "undecided, within 5.9 nats" and found.more_seeds is None
     assert (
-        found.next_action == f"ablate confirm --detect 1.3: {n} fresh seeds ({2 * n} runs)"
-        and found.next_runs == 2 * n
+        found.next_action == f"ablate confirm --detect 1.3: {n} fresh seeds ({runs} runs)"
+        and found.next_runs == runs
     )
 
 
@@ -62,19 +65,21 @@ def test_an_unfinished_plan_is_to_be_finished():
     )
 
 
-def test_a_sequence_asks_for_as_many_blocks_as_its_own_critical_value_needs():
-    found = verdict(evidence(2.8, n=8), Family(**ONE_ARM, follows=Next.SEQUENCE, margin=None))
+@pytest.mark.parametrize("n_arms", [1, 4])
+def test_a_sequence_asks_for_as_many_blocks_as_its_own_critical_value_needs(n_arms):
+    family = Family(**ONE_ARM | {"n_arms": n_arms}, follows=Next.SEQUENCE, margin=None)
+    found = verdict(evidence(2.8, n=8), family)
     sd = math.sqrt(8) * math.sqrt(7 / stats.chi2.ppf(0.2, 7))
 
     def lack(k: int) -> float:
         mean_moves = stats.norm.ppf(0.8) * sd * math.sqrt(k / (8 * (8 + k)))
-        return float(critical_t(8 + k, 0.05)) * sd / math.sqrt(8 + k) + mean_moves - 2.8
+        return float(critical_t(8 + k, 0.05 / n_arms)) * sd / math.sqrt(8 + k) + mean_moves - 2.8
 
     k = found.more_seeds
     assert lack(k) <= 0 < lack(k - 1)
     assert (
         found.text == f"undecided, within 5.8 nats: {k} more seeds needed"
-        and found.next_runs == 2 * k
+        and found.next_runs == (n_arms + 1) * k
     )
 
 
