@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.stats.rules import parse_numbers, parse_slope, track1, track3, track3_pair
+from reports.stats.rules import lower, parse_numbers, parse_slope, track1, track3, track3_pair
 
 RUNS = Path(__file__).resolve().parents[3] / "results" / "published" / "official_runs.csv"
 
@@ -167,7 +167,23 @@ def test_the_very_threshold_passes_whatever_binary_rounding_makes_of_it():
     )
 
 
+def test_a_lower_mean_is_welchs_one_sided_test():
+    x, y = [3.27, 3.28, 3.275, 3.262], [3.29, 3.27, 3.31]
+    var = [np.var(v, ddof=1) / len(v) for v in (x, y)]
+    t = (np.mean(x) - np.mean(y)) / math.sqrt(sum(var))
+    df = sum(var) ** 2 / sum(v**2 / (len(of) - 1) for v, of in zip(var, (x, y)))
+    found, other = lower(x, [*y, math.nan], "losses"), lower(y, x, "losses")
+    assert found.gap == pytest.approx(np.mean(x) - np.mean(y)) and found.n == (4, 3)
+    assert found.p == pytest.approx(stats.t.cdf(t, df)) and other.p == pytest.approx(1 - found.p)
+    with pytest.raises(ValueError, match="a t test of losses needs 2 runs of each, got 4 and 1"):
+        lower(x, y[:1], "losses")
+    with pytest.raises(ValueError, match="the losses of each are all equal"):
+        lower([3.27] * 3, [3.28] * 3, "losses")
+
+
 def test_values_in_other_units_are_refused():
+    with pytest.raises(ValueError, match=r"0\.3279, more than 5 times away from the target"):
+        track1([3.2788, 0.3279])
     with pytest.raises(ValueError, match=r"3278\.8, more than 5 times away from the target"):
         track1([3278.8, 3279.1])
     pair = {"old_mean": 3.2788, "old_n": 20, "old_steps": 3375, "new_n": 20, "new_steps": 3325}

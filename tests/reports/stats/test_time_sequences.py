@@ -1,5 +1,6 @@
 """Anytime-valid times: the union over slopes against a grid, the linear identity behind it, what is unbounded."""
 
+import itertools
 import math
 
 import numpy as np
@@ -55,6 +56,24 @@ def test_the_corners_hold_the_union_over_all_slopes():
     assert (low, high) == pytest.approx((ends[:, 0].min(), ends[:, 1].max()))
 
 
+def test_slopes_of_their_own_share_what_slopes_may_take_of_alpha():
+    runs = table(np.random.default_rng(1), 12, noise=0.0005)
+    steeper = (runs["arm"] == 2) * -0.1 * (np.log(runs["budget"]) - math.log(3000))
+    runs["val_loss"] += steeper
+    model = model_of(runs)
+    assert not model.common
+    _, loss = complete_blocks(runs, (2, 0))
+    ends = []
+    slopes = [slope_interval(loss[:, [i]], X, 0.05 * SHARE / 2) for i in range(2)]
+    for of_arm, of_base in itertools.product(*slopes):
+        excess = loss.mean(axis=2) - 3.28
+        ratio = excess[:, 0] / -of_arm - excess[:, 1] / -of_base
+        ends.append(t_mixture(ratio, 0.05 * (1 - SHARE))[:2])
+    low, high = log_time_interval(loss, X, model, 0.05, None)
+    assert low == pytest.approx(min(end[0] for end in ends))
+    assert high == pytest.approx(max(end[1] for end in ends))
+
+
 def test_a_given_slope_brings_its_own_error():
     runs = table(np.random.default_rng(2), 9)
     runs = runs[runs["budget"] == 2700]
@@ -84,7 +103,8 @@ def test_steps_timed_apart_have_a_sequence_of_their_own():
     ]
     apart, _ = sequence(runs, model_of(runs), (2, 0), 0.05, timed)
     steps, _ = sequence(runs, model_of(runs), (2, 0), 0.025, None)
-    assert apart[0] < steps[0] and apart[1] > steps[1]
+    of_times = t_mixture(np.array([timed[0][b] - timed[1][b] for b in timed[0]]), 0.025)
+    assert apart == pytest.approx((steps[0] + of_times[0], steps[1] + of_times[1]))
     assert (
         sequence(runs, model_of(runs), (2, 0), 0.05, [dict(list(t.items())[:3]) for t in timed])[0]
         is None
