@@ -1,5 +1,6 @@
 """The sentences and small tables of a page, each from the facts that it tells, with no page around them."""
 
+import re
 from dataclasses import replace
 
 import pandas as pd
@@ -11,6 +12,7 @@ from reports.analysis.compare import compare_all
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons, Decomposition, NoiseFloor
+from reports.figures.effects import effect_text
 from reports.inputs.load import load
 from reports.inputs.run_columns import RUN_COLUMNS
 from reports.page.cells import Part, typed, verdict_cell
@@ -425,3 +427,11 @@ def test_a_processor_s_utilisation_is_not_compared():
     for device, is_there in (("cpu", False), ("cuda", True)):
         keys = [c.key for c in run_columns(runs.assign(device=device, stale=False), PLAN)]
         assert ("mfu" in keys) == is_there
+
+
+def test_an_effect_in_percent_has_one_sign_for_its_three_numbers(tmp_path):
+    write_experiment(tmp_path, n_seeds=4)
+    comparisons = compare_all(load("split", tmp_path)).comparisons
+    (c, *_) = [c for (_, metric), c in comparisons.items() if metric == "step_ms"]
+    assert re.fullmatch(r"[+−][\d.]+ \[[+−][\d.]+, [+−][\d.]+\] %", effect_text(c))
+    assert effect_text(replace(c, ratio_low=None, ratio_high=None)).count("%") == 1
