@@ -63,6 +63,7 @@ SUBJECTS = (
     "submission",
     "toggles",
     "tools",
+    "track",
 )
 for subject in SUBJECTS:  # they register their commands
     import_module(f"harness.cli.{subject}")

@@ -25,7 +25,7 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
     ),
     "Results": (
         *("report", "compare", "figures", "chain", "export", "verify"),
-        *("submission", "significance", "atlas", "noise", "site"),
+        *("submission", "significance", "atlas", "noise", "site", "track"),
     ),
     "Foreign trainers": ("ab", "import"),
     "What exists": ("toggles", "records", "diff", "bench", "doctor", "parity"),

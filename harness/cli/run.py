@@ -19,6 +19,7 @@ from harness.cli.foreign import run_experiment
 from harness.cli.looks import refuse_seen_seeds
 from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
 from harness.cli.options import RESULTS, Exp, Results, Seeds, Set, Trust
+from harness.cli.track import asked_trackers, track_beside
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -82,6 +83,14 @@ class RunOptions:
     price: Annotated[float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)] = (
         None
     )
+    log_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log-to",
+            metavar="TRACKER",
+            help="tell it what the runs measure: tensorboard, wandb, mlflow",
+        ),
+    ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False
     no_report: Annotated[bool, typer.Option("--no-report")] = False
     trust: Trust = False
@@ -119,6 +128,7 @@ def run_until_done(options: RunOptions) -> None:
 
     gc.set_threshold(100_000, 50)  # a plan of ten thousand runs stays: looking through it is vain
     executor = chosen_executor(options)
+    trackers = asked_trackers(options.log_to)
     foreign = read_foreign(
         options.experiment,
         options.results,
@@ -128,6 +138,8 @@ def run_until_done(options: RunOptions) -> None:
         trust=options.trust,
     )
     if foreign is not None:
+        if not options.dry_run:
+            track_beside(trackers, foreign.name, options.results)
         run_foreign_experiment(foreign, options)
         return
     asked = asked_of_executor(options)
@@ -144,6 +156,7 @@ def run_until_done(options: RunOptions) -> None:
     if options.dry_run:
         return
     store = Store.create(options.results)
+    track_beside(trackers, part.experiment.name, options.results)
     summary, hours = Summary(), 0.0
     while True:
         step = run_part(part, store, executor, asked, options)

@@ -1,0 +1,1 @@
+"""What runs measure, told to an experiment tracker: TensorBoard, Weights & Biases, MLflow."""

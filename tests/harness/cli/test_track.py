@@ -1,0 +1,134 @@
+"""`ablate track` and --log-to: what is refused before anything starts, and that no run fails by a tracker."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.fake_matrix import Matrix, wait_for
+from tests.foreign_bench import ablate
+from tests.report_arms import LADDER
+from tests.report_fixtures import write_experiment
+
+CLIENT = """
+import json, os
+from pathlib import Path
+def login(**options): return True
+class Settings:
+    def __init__(self, **options): ...
+class Run:
+    def __init__(self, name): self.name, self.summary = name, {}
+    def define_metric(self, *names, **options): ...
+    def log(self, row): self.note(row)
+    def finish(self, exit_code=None): self.note({"exit_code": exit_code, **self.summary})
+    def note(self, row):
+        with Path(os.environ["HEARD"]).open("a") as file:
+            file.write(json.dumps([self.name, row]) + "\\n")
+def init(*, id, **options):
+    if "BROKEN" in os.environ:
+        raise RuntimeError("no network\\nat all")
+    return Run(id)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    there = {"tensorboard": "somewhere"}
+    monkeypatch.setattr("harness.track.trackers.find_spec", there.get)
+    return tmp_path
+
+
+def said(words: list[object], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line of a command that is refused."""
+    assert ablate(*words) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_tracker_that_is_none_or_missing_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "no tracker 'wanb'; did you mean 'wandb'?" in said(
+        ["track", "split", "--to", "wanb"], capsys
+    )
+    line = said(["run", "minute", "--log-to", "wandb"], capsys)
+    assert "wandb: the library wandb is not installed: pip install" in line
+    assert not Path("results").exists()
+
+
+def test_an_experiment_that_is_not_there_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_experiment(folder / "results", arms=LADDER[:2], n_seeds=1, n_points=3)
+    line = said(["track", "spit", "--to", "tensorboard"], capsys)
+    assert "no experiment 'spit' here; did you mean 'split'?" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("log_too: [wandb]", "ablate.yaml:1: unknown key 'log_too'; did you mean 'log_to'?"),
+        ("\nlog_to: mlflow", "mlflow: the library mlflow is not installed"),
+        ("log_to: [3]", "no tracker '3'"),
+        ("log_to", "ablate.yaml: must be a mapping"),
+    ],
+)
+def test_a_wrong_ablate_yaml_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str
+) -> None:
+    Path("ablate.yaml").write_text(text)
+    assert expected in said(["run", "minute"], capsys)
+
+
+def matrix(folder: Path, **environment: str) -> Matrix:
+    """A matrix with a client of the test's own in the place of wandb."""
+    (folder / "wandb").mkdir()
+    (folder / "wandb" / "__init__.py").write_text(CLIENT)
+    made = Matrix(folder, n_seeds=1, HEARD=str(folder / "heard"), **environment)
+    made.environment["PYTHONPATH"] += f"{os.pathsep}{folder}"
+    return made
+
+
+def log_of(made: Matrix) -> str:
+    path = made.results / "experiments" / "fake" / "tracked-wandb.log"
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.slow
+def test_a_tracker_is_told_what_the_runs_measure(tmp_path: Path) -> None:
+    made = matrix(tmp_path)
+    code, out, err = made.run("--log-to", "wandb")
+    assert code == 0, err
+    assert "wandb is told what the runs measure" in out
+    wait_for(lambda: "rows told" in log_of(made), seen=lambda: log_of(made))
+    heard = [json.loads(line) for line in (tmp_path / "heard").read_text().splitlines()]
+    for run_id in made.statuses():
+        told = [row for name, row in heard if name == run_id]
+        metrics = (made.results / "runs" / run_id / "metrics.jsonl").read_text().splitlines()
+        rows = [json.loads(line) for line in metrics]
+        steps = [row["step"] for row in rows if row["kind"] != "gpu"]
+        assert [row["step"] for row in told[:-1]] == steps
+        assert (told[-1]["status"], told[-1]["exit_code"]) == ("finished", 0)
+
+
+@pytest.mark.slow
+def test_a_tracker_that_fails_fails_no_run(tmp_path: Path) -> None:
+    made = matrix(tmp_path, BROKEN="1")
+    code, _, err = made.run("--log-to", "wandb")
+    assert code == 0, err
+    wait_for(lambda: "wandb: no network" in log_of(made), seen=lambda: log_of(made))
+    assert "the same command goes on later" in log_of(made)
+    assert "Traceback" not in log_of(made)
+
+
+@pytest.mark.slow
+def test_a_killed_runner_leaves_nobody_who_follows(tmp_path: Path) -> None:
+    made = matrix(tmp_path, FAKE=json.dumps({"0": "wait"}))
+    runner = made.start("--log-to", "wandb")
+    made.at("wait", 1)
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.communicate()
+    wait_for(lambda: "rows told" in log_of(made), seen=lambda: log_of(made))
