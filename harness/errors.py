@@ -1,15 +1,36 @@
 """The one exception that means 'the user can mend this'.
 
-The command line prints it as one line and exits with 2.
+The command line prints it as one line, or a line for every mistake of one file, and exits with 2.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
 class UserError(Exception):
     """What is wrong, where (file, line or field), and what to do, in one line."""
+
+
+class Mistakes:
+    """What is wrong in one place, gathered, so that all of it is told at once."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Whatever is refused within is kept for `refuse`."""
+        try:
+            yield
+        except UserError as error:
+            self.lines += str(error).splitlines()
+
+    def refuse(self) -> None:
+        """Raises UserError with a line for every mistake, if there was one."""
+        if self.lines:
+            raise UserError("\n".join(dict.fromkeys(self.lines)))
 
 
 class StoppedError(UserError):

@@ -97,14 +97,15 @@ def error_mapping(text: str) -> dict[str, str | None]:
     """A refusal as data: all of it, and of it the place in front and the way out at its end.
 
     where, mend: None where the line has none."""
-    plain = ASIDE.sub(lambda aside: "_" * len(aside[0]), text)
+    first = text.partition("\n")[0]  # of several mistakes
+    plain = ASIDE.sub(lambda aside: "_" * len(aside[0]), first)
     begin = plain.find(": ")
-    where = text[:begin] if begin > 0 and PLACE.fullmatch(text[:begin]) else None
+    where = first[:begin] if begin > 0 and PLACE.fullmatch(first[:begin]) else None
     start = 0 if where is None else begin + 2
     cut = plain.rfind("; ", start)
     if cut < 0:
         cut = plain.rfind(": ", start)
-    mend = text[cut + 2 :].strip() if cut > start else None
+    mend = first[cut + 2 :].strip() if cut > start else None
     return {"error": text, "where": where, "mend": mend or None}
 
 

@@ -1,7 +1,8 @@
 """Record presets as a chain of deltas, and scales: YAML in, dotted values with origins out."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
 from math import sqrt
@@ -88,13 +89,39 @@ def check_names(values: Iterable[str], where: Where, plugins: Iterable[str] = ()
     fields = [name for name, _ in toggles()]
     fields.extend(plugins)
     for name in values:
-        if name in fields:
-            continue
-        section = str(name).partition(".")[0]
-        hint = near(str(name), fields)
-        if section in (*SECTIONS, "plugin"):
-            raise UserError(f"{where(name)}: {name} is not a field of {section}{hint}")
-        raise UserError(f"{where(name)}: '{name}' is not a field of the configuration{hint}")
+        if name not in fields:
+            raise UserError(f"{where(name)}: {_no_field(str(name), fields)}")
+
+
+def _no_field(name: str, fields: Sequence[str]) -> str:
+    """That a name is no field, and what is near it, or how one comes to be."""
+    section, _, key = name.partition(".")
+    if section == "plugin":
+        file = key.partition(".")[0]
+        if any(field.startswith(f"plugin.{file}.") for field in fields):
+            return f"{name} is not a field of plugin{near(name, fields)}"
+        return (
+            f"{name} is a field of plug-in {file}.py, which `plugins` does not name: "
+            f"add plugins: [{file}.py]"
+        )
+    by_key: dict[str, list[str]] = {}
+    for field in fields:
+        by_key.setdefault(field.rpartition(".")[2], []).append(field)
+    own = {field.partition(".")[2]: field for field in fields if field.startswith(f"{section}.")}
+    if section not in SECTIONS:
+        same = by_key.get(key or section)
+        hint = f"; did you mean '{same[0]}'?" if same else near(name, fields)
+        hint = hint or ": see `ablate toggles` for what there is"
+        return f"'{name}' is not a field of the configuration{hint}"
+    if key in by_key:
+        return f"{name} is not a field of {section}; did you mean '{by_key[key][0]}'?"
+    close = get_close_matches(key, own, n=1)
+    if close:
+        return f"{name} is not a field of {section}; did you mean '{own[close[0]]}'?"
+    return (
+        f"{name}: there is none, see `ablate toggles` for what there is; "
+        f"`ablate new-change {key}` begins a plug-in that adds it (docs/your-idea.md)"
+    )
 
 
 def _read(path: Path) -> YamlFile:

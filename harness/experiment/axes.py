@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.config import plugins
 from harness.config.run import RunConfig, flat, toggles, with_fields
-from harness.errors import near
+from harness.errors import Mistakes, near
 from harness.experiment.file import ExperimentFile, factor_of
 from harness.experiment.values import check_values, holds_number, multiplied, off_value
 from harness.run.document import Content, Fields
@@ -52,9 +52,11 @@ Point = Mapping[str, str]  # axis name -> its point; empty where nothing is cros
 
 
 def read_axes(file: ExperimentFile) -> tuple[Axis, ...]:
-    axes = []
+    axes, mistakes = [], Mistakes()
     for name, points in file.value("axes", dict, {}, "a mapping").items():
-        axes.append(_axis(file, str(name), points))
+        with mistakes.gathered():
+            axes.append(_axis(file, str(name), points))
+    mistakes.refuse()
     return tuple(axes)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from harness.config import plugins
 from harness.config.presets import check_names, frozen, load_preset, names
 from harness.config.run import NewValues, Values
-from harness.errors import near
+from harness.errors import Mistakes, near
 from harness.experiment.designs import BASELINE
 from harness.experiment.file import ExperimentFile, factor_of
 from harness.experiment.values import check_values, holds_number
@@ -44,19 +44,28 @@ def read_fixed(file: ExperimentFile) -> Entry:
 
 def _checked(values: Fields, where: Callable[..., str]) -> Entry:
     """Values of dotted fields, names and types checked; where(name) is the place of one."""
-    check_names(values, where, plugins.declared())
-    factors = {}
+    declared, mistakes = plugins.declared(), Mistakes()
+    factors: dict[str, float] = {}
+    checked: NewValues = {}
     for name, value in values.items():
-        factor = factor_of(value)
-        if factor is not None and holds_number(name):
-            factors[name] = factor
-    plain = {name: frozen(value) for name, value in values.items() if name not in factors}
-    return Entry(values=check_values(plain, where), factors=factors)
+        with mistakes.gathered():
+            check_names([name], where, declared)
+            factor = factor_of(value)
+            if factor is not None and holds_number(name):
+                factors[name] = factor
+            else:
+                checked |= check_values({name: frozen(value)}, where)
+    mistakes.refuse()
+    return Entry(values=checked, factors=factors)
 
 
 def read_changes(file: ExperimentFile) -> dict[str, Entry]:
-    changes = file.value("changes", dict, {}, "a mapping")
-    return {str(name): _entry(file, name, value) for name, value in changes.items()}
+    changes, mistakes = {}, Mistakes()
+    for name, value in file.value("changes", dict, {}, "a mapping").items():
+        with mistakes.gathered():
+            changes[str(name)] = _entry(file, name, value)
+    mistakes.refuse()
+    return changes
 
 
 def _entry(file: ExperimentFile, name: Any, value: Any) -> Entry:

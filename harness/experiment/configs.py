@@ -31,8 +31,8 @@ class Configs:
 
     def __init__(self, file: ExperimentFile, device: str) -> None:
         self.file, self.device = file, device
-        self.base = _named(file, "base", None, "records")
-        self.scale_name = _named(file, "scale", "gpt2", "scales")
+        self.base = read_base(file)
+        self.scale_name = read_scale(file)
         self.scale = load_scale(self.scale_name)
         self.preset = preset_values(self.base)[0]
         self.fixed = read_fixed(file)
@@ -136,6 +136,14 @@ class Configs:
                 )
             found[field] = multiplied(before, factor.times)
         return found
+
+
+def read_base(file: ExperimentFile) -> str:
+    return _named(file, "base", None, "records")
+
+
+def read_scale(file: ExperimentFile) -> str:
+    return _named(file, "scale", "gpt2", "scales")
 
 
 def _named(file: ExperimentFile, key: str, default: str | None, kind: str) -> str:

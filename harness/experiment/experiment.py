@@ -4,15 +4,17 @@ file.py knows the file and its lines, keys.py every key beside the arms, changes
 what is set, arms.py the arms, designs.py which sets of changes become one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.config import plugins
 from harness.errors import UserError
 from harness.experiment.arms import Arm, Resolver, differences
-from harness.experiment.axes import Axis, at_point
+from harness.experiment.axes import Axis, at_point, read_axes
 from harness.experiment.branch import read_branch_at
+from harness.experiment.changes import read_changes, read_fixed
+from harness.experiment.configs import read_base, read_scale
 from harness.experiment.file import ExperimentFile, experiment_path
 from harness.experiment.keys import (
     ESTIMANDS,
@@ -111,18 +113,16 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
     text: its path or name. overrides: --set key=value.
     """
     file = ExperimentFile(experiment_path(text), KEYS, overrides or {})
-    _check_keys(file)
     plugged = [(file.path.parent / path) for path in file.items("plugins", str)]
     try:
         refuse_secrets_in(plugged)
         plugins.use(plugged)
     except UserError as error:
         raise file.fail(str(error), "plugins") from None
+    _refuse_mistakes(file)
     resolver = Resolver(file, device)
     confirm = file.value("confirm", bool, False, "true or false")
-    estimand = file.choice(
-        "estimand", ESTIMANDS, "at-rate", "estimand '{value}' is not one of {choices}"
-    )
+    estimand = read_choice(file, "estimand", ESTIMANDS)
     seeds, rule = read_seeds(file, confirm=confirm)
     arms = resolver.arms(crossed=estimand == "at-rate")
     experiment = Experiment(
@@ -139,9 +139,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         phases=read_phases(file),
         budgets=read_budgets(file, arms[0].config.schedule.steps),
         target=read_target(file),
-        primary=file.choice(
-            "primary", PRIMARY, "val_loss", "primary '{value}' is not one of {choices}"
-        ),
+        primary=read_choice(file, "primary", PRIMARY),
         margin=read_margin(file),
         confirm=confirm,
         published=read_published(file),
@@ -167,16 +165,48 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
     return _retuned(experiment, file, resolver)
 
 
-def _check_keys(file: ExperimentFile) -> None:
+READERS: Mapping[str, Callable[[ExperimentFile], object]] = {  # of keys that stand by themselves
+    "name": read_name,
+    "base": read_base,
+    "scale": read_scale,
+    "set": read_fixed,
+    "changes": read_changes,
+    "axes": read_axes,
+    "target": read_target,
+    "margin": read_margin,
+    "published": read_published,
+    "alters_noise": read_alters_noise,
+    "slope": read_slope,
+    "phases": read_phases,
+    "seeds": lambda file: read_seeds(file, confirm=file.data.get("confirm") is True),
+    "budgets": lambda file: file.items("budgets", (int, str)),
+    "primary": lambda file: read_choice(file, "primary", PRIMARY),
+    "estimand": lambda file: read_choice(file, "estimand", ESTIMANDS),
+}
+
+
+def _refuse_mistakes(file: ExperimentFile) -> None:
+    """Raises UserError with all that is wrong with single keys, a line each."""
     needed = ["name", "base"]
     if file.data.get("design") != "explicit" and not file.data.get("axes"):
         needed.append("changes")
     for key in needed:
         if key not in file.data:
-            raise UserError(
-                f"{file.path}: the key '{key}' is missing; "
-                "an experiment needs name, base, and changes or axes"
-            )
+            with file.mistakes.gathered():
+                raise UserError(
+                    f"{file.path}: the key '{key}' is missing; "
+                    "an experiment needs name, base, and changes or axes"
+                )
+    for key, read in READERS.items():
+        if key in file.data or (key == "set" and file.overrides):
+            with file.mistakes.gathered():
+                read(file)
+    file.mistakes.refuse()
+
+
+def read_choice(file: ExperimentFile, key: str, choices: Sequence[str]) -> str:
+    """One of the choices, the first where the file says nothing."""
+    return file.choice(key, choices, choices[0], f"{key} '{{value}}' is not one of {{choices}}")
 
 
 def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experiment:

@@ -1,12 +1,13 @@
 """An experiment's YAML file: its keys, what --set replaces, messages that name the line."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.config.presets import names, search
-from harness.errors import UserError, near
+from harness.config.run import toggles
+from harness.errors import Mistakes, UserError, near
 from harness.run.document import Content, Fields
 from harness.run.renamed import in_todays_words, lines_in_todays_words
 from harness.run.typed import FARTHEST
@@ -14,6 +15,18 @@ from harness.yamlfile import YamlFile
 
 FACTOR = re.compile(r"x([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)")
 NOT_EXPERIMENTS = ("records", "scales")  # folders of experiments/ that hold something else
+MEANT = {  # what others call a key -> the key
+    "steps": "budgets",
+    "max_steps": "budgets",
+    "iterations": "budgets",
+    "epochs": "budgets",
+    "baseline": "base",
+    "variants": "changes",
+    "grid": "axes",
+    "sweep": "axes",
+    "metric": "primary",
+    "repeats": "seeds",
+}
 SCALED = (  # keys that may depend on the scale
     "set",
     "budgets",
@@ -69,6 +82,16 @@ def factor_of(value: Any) -> float | None:
     return factor if 0 < factor <= FARTHEST else None
 
 
+def _meant(key: str, keys: Sequence[str]) -> str:
+    """What was meant by a key that there is not."""
+    if MEANT.get(key) in keys:
+        return f"; did you mean '{MEANT[key]}'?"
+    for field, _ in toggles():
+        if "set" in keys and key in (field, field.partition(".")[2]):
+            return f"; a field stands under `set` or in a change: set: {{{field}: ...}}"
+    return near(key, keys)
+
+
 class ExperimentFile:
     """The keys of one file, typed as they are asked for.
 
@@ -87,11 +110,14 @@ class ExperimentFile:
         for key, value in overrides.items():
             target = self.given if key in keys else self.overrides
             target[key] = value
+        self.mistakes = Mistakes()  # those found so far; what has read the keys refuses them
         for key in self.data:
             if key not in keys:
-                raise self.fail(f"unknown key '{key}'{near(str(key), keys)}", str(key))
+                with self.mistakes.gathered():
+                    raise self.fail(f"unknown key '{key}'{_meant(str(key), keys)}", str(key))
         self.data |= self.given
-        self.data |= self._at_scale() | self.given
+        with self.mistakes.gathered():
+            self.data |= self._at_scale() | self.given
 
     def where(self, *keys: str) -> str:
         """'file:line' of the innermost key of the path that the file has.

@@ -113,7 +113,9 @@ def load_foreign(path: Path, overrides: Fields, *, gpus: int | None = None) -> F
     """Read and check an experiment file with `trainer`; raises UserError with file and line.
 
     gpus: of one run, instead of the file's."""
-    reader = _Reader(ExperimentFile(path, FOREIGN_KEYS, dict(overrides)))
+    file = ExperimentFile(path, FOREIGN_KEYS, dict(overrides))
+    file.mistakes.refuse()
+    reader = _Reader(file)
     if gpus is not None:
         reader.trainer["gpus"] = gpus
     return reader.experiment()

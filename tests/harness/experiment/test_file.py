@@ -206,3 +206,28 @@ def test_values_of_a_plug_in_outside_utf8_are_refused(tmp_path: Path) -> None:
     (tmp_path / "exp.yaml").write_bytes(b"name: \xff\xfe")
     with pytest.raises(UserError, match="not UTF-8"):
         load_experiment(str(tmp_path / "exp.yaml"), device="cpu")
+
+
+def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    text = GOOD.replace("r07", "r7") + (
+        "steps: 300\nset: {model.dropout: 0.1, model.n_layer: two}\nseeds: 0\n"
+        "axes: {optim.muon_rl: [x1], model.n_layer: [1, 1]}\nat_scale: {tny: {seeds: 2}}\n"
+    )
+    with pytest.raises(UserError) as error:
+        load(tmp_path, text.replace("r08.untied_head", "r08.untied_haed"))
+    places = [line.partition(": ")[0].rpartition("/")[2] for line in str(error.value).splitlines()]
+    assert sorted(places) == sorted(f"exp.yaml:{n}" for n in (3, 6, 8, 9, 9, 10, 11, 11, 12))
+
+
+def test_missing_keys_are_told_together(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        load(tmp_path, "scale: tyni\n")
+    said = str(error.value)
+    assert [
+        key for key in ("name", "base", "changes") if f"the key '{key}' is missing" in said
+    ] == [
+        "name",
+        "base",
+        "changes",
+    ]
+    assert "did you mean 'tiny'?" in said
