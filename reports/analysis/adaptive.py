@@ -13,6 +13,7 @@ import numpy as np
 
 from harness.run.plan import SeedsRule
 from reports.analysis.compare import compare_all
+from reports.analysis.samples import arms_on_the_axes
 from reports.analysis.types import Comparison
 from reports.inputs.experiment import Experiment
 from reports.stats.sequential import Continue, Stop
@@ -84,7 +85,7 @@ def best_rates(grid: Experiment) -> dict[str, Best]:
 
     Raises ValueError for an arm without a point at which all its runs have finished."""
     losses: dict[str, dict[float, list[float]]] = {}
-    for arm in grid.plan.arms:
+    for arm in arms_on_the_axes(grid.plan):
         points = losses.setdefault(arm.of, {})
         (factor,) = arm.point.values()
         runs = grid.runs[grid.runs["arm"] == arm.name]

@@ -109,7 +109,7 @@ def optima(experiment: Experiment, *, level: float = 0.95) -> list[Optimum]:
         return []
     level = experiment.memory.level(level, len(plan.arms) - 1)
     of_design: dict[str, list[PlanArm]] = {plan.by_arm[plan.baseline].of: []}
-    for arm in plan.arms:
+    for arm in samples.arms_on_the_axes(plan):
         of_design.setdefault(arm.of, []).append(arm)
     asked = []
     for arms in of_design.values():

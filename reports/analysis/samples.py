@@ -102,6 +102,11 @@ def arms_off_the_axes(plan: Plan) -> list[PlanArm]:
     return [arm for arm in plan.arms if arm.of == arm.name]
 
 
+def arms_on_the_axes(plan: Plan) -> list[PlanArm]:
+    """The arms at a point of the axes: a baseline whose own values none of them has is at none."""
+    return [arm for arm in plan.arms if arm.point]
+
+
 def _refuse_several_corpora(name: str, runs: pd.DataFrame) -> None:
     fingerprints = sorted(set(runs["fingerprint"].dropna()))
     if len(fingerprints) > 1:

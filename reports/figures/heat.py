@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.run.plan import Plan
+from reports.analysis.samples import arms_on_the_axes
 from reports.figures.base import (
     CHAR_PX,
     MAX_NAMED,
@@ -124,7 +125,7 @@ def heat_map(runs: pd.DataFrame, plan: Plan, *, unit: str) -> Figure | None:
     down, across = plan.axes
     grids: dict[str, dict[tuple[str, str], HeatCell]] = {}
     rows = []
-    for arm in plan.arms:
+    for arm in arms_on_the_axes(plan):
         cell = cell_of_arm(runs[runs["arm"] == arm.name])
         point = arm.point[down], arm.point[across]
         grids.setdefault(arm.of, {})[point] = cell

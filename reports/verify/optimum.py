@@ -119,9 +119,10 @@ def is_too_close(y: Any, x: Any, end: float, m: float) -> bool:
 def fitted(plan: Embedded, rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Any], Any]]:
     """(arm and axis, scale and places, losses (n, k)) of every axis of three finished points."""
     first = next(a["of"] for a in plan["arms"] if a["name"] == plan["baseline"])
-    designs = dict.fromkeys([first, *(arm.get("of") or arm["name"] for arm in plan["arms"])])
+    on_axes = [arm for arm in plan["arms"] if arm.get("point")]
+    designs = dict.fromkeys([first, *(arm.get("of") or arm["name"] for arm in on_axes)])
     for design in designs:
-        arms = [arm for arm in plan["arms"] if (arm.get("of") or arm["name"]) == design]
+        arms = [arm for arm in on_axes if (arm.get("of") or arm["name"]) == design]
         for axis in plan.get("axes") or {}:
             fit = along(axis, arms, rows)
             if fit is not None:

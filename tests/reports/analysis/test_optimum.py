@@ -281,6 +281,21 @@ def test_the_heat_map_has_every_point_with_its_runs_and_its_lowest_in_bold(tmp_p
     assert heat_map(one.runs, one.plan, unit="nats") is None
 
 
+def test_a_baseline_beside_the_grid_is_at_no_point_of_it(tmp_path):
+    """Its own values are none of the axes': everything else is as it was."""
+    made = bowl(tmp_path / "r", {"base": 0.3, "a": -0.4}, two=True)
+    places = [*map(place_words, optima(made))]
+    beside = replace(made.plan.arms[0], point={})
+    without = replace(made, plan=replace(made.plan, arms=(beside, *made.plan.arms[1:])))
+    assert without.plan.arms[0].name == without.plan.baseline
+    found = optima(without)
+    assert [o.axis.name for o in found] == ["optim.muon_lr", "optim.adam_lr"] * 2
+    assert [*map(place_words, found)][2:] == places[2:]  # of the arm that has all of its points
+    page = write_report([without], tmp_path / "page.html")
+    assert verify(page) == []
+    assert "Loss over both axes" in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("n", range(3, MOST_COLUMNS + 1))
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_no_number_of_the_heat_map_is_wider_than_its_cell(n, width):
