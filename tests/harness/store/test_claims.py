@@ -304,3 +304,16 @@ def test_an_attempt_is_found_by_the_token_of_its_order(store: Store) -> None:
     assert attempt_with("another's", run) is None
     (run / "attempts" / "1" / "rank1.json").write_text("{}")
     assert [path.name for path in told_by_ranks(run / "attempts" / "1")] == ["rank1.json"]
+
+
+def test_whose_run_was_begun_anew_has_lost_it(store: Store) -> None:
+    """Another machine took its silence for death; its own claim is as it was."""
+    writer = claimed(store)
+    attempts = store.directory(SPEC.run_id) / "attempts"
+    assert writer.still_mine()
+    (attempts / "notes").mkdir()  # no attempt
+    assert writer.still_mine()
+    (attempts / "2").mkdir()
+    assert not writer.still_mine()
+    assert not writer.finish(DONE)
+    assert read_result(store.directory(SPEC.run_id)) is None

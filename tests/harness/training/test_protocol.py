@@ -94,15 +94,23 @@ def test_checkpoints_are_saved_when_they_are_due(
 
 
 @pytest.mark.parametrize(
-    ("every", "protocol", "counted"), [(None, "warmup-restore", STEPS), (3, "skip10", STEPS - 10)]
+    ("every", "protocol", "counted", "val_every"),
+    [
+        (None, "warmup-restore", STEPS, 4),
+        (3, "skip10", STEPS - 10, 4),
+        (3, "skip10", STEPS - 10, 5),  # one validation where the clock begins anew
+    ],
 )
 def test_the_clock_counts_training_steps_alone(
-    spec_of: Callable[..., RunSpec], every: int | None, protocol: str, counted: int
+    spec_of: Callable[..., RunSpec], every: int | None, protocol: str, counted: int, val_every: int
 ) -> None:
     """With a clock that a step moves by one second, a validation by a hundred, a checkpoint by a thousand."""
     out, now = Recorder(), [0.0]
     spec = spec_of(
-        timing__protocol=protocol, system__checkpoint="every", system__checkpoint_every=every
+        timing__protocol=protocol,
+        system__checkpoint="every",
+        system__checkpoint_every=every,
+        data__val_every=val_every,
     )
     training = Training(spec, device="cpu", out=out)  # type: ignore[arg-type]
 

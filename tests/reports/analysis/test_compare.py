@@ -181,9 +181,11 @@ def test_raising_the_number_of_seeds_keeps_the_sequence(tmp_path):
     assert c.anytime and Caution.EXTENDED in c.warnings
 
 
-def test_diverged_runs_are_outcomes(tmp_path):
-    c = compared(tmp_path, arms=STRONG[:2], n_seeds=6, outcome={("good", 1): "diverged"})
-    cell, effect = c.cells["good"], c.of("good", "val_loss")
+@pytest.mark.parametrize("arm", [0, 1])
+def test_diverged_runs_are_outcomes(tmp_path, arm):
+    name = STRONG[arm].name
+    c = compared(tmp_path, arms=STRONG[:2], n_seeds=6, outcome={(name, 1): "diverged"})
+    cell, effect = c.cells[name], c.of("good", "val_loss")
     assert (cell.n_finished, cell.n_diverged) == (5, 1)
     assert (cell.diverged_low, cell.diverged_high) == pytest.approx(
         tuple(stats.binomtest(1, 6).proportion_ci(method="exact"))
@@ -191,7 +193,7 @@ def test_diverged_runs_are_outcomes(tmp_path):
     assert (
         "trimmed" in effect.method
         and Caution.DIVERGED in effect.warnings
-        and effect.n_arm == 6
+        and (effect.n_arm, effect.n_baseline) == (6, 6)
         and effect.p < 0.05
     )
 

@@ -1,0 +1,110 @@
+"""What an attempt writes as it goes, and what it leaves alone because it is another's."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.run.metrics import Validation
+from harness.run.read import read_lines
+from harness.store.attempt import claim
+from harness.store.claims import DEAD_AFTER_S, LONGEST_LIMIT_S, owner_of
+from harness.store.store import Store
+from tests.one_run import DONE, SPEC, claimed
+from tests.planted_secrets import PLANTED, leaks
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(tmp_path / "results")
+
+
+def of_another(owner: Path, **changes: object) -> None:
+    owner.write_text(json.dumps({**json.loads(owner.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("trainer", "printed"),
+    [
+        (
+            None,
+            [
+                "step:0/10 val_loss:5.0000 train_time:0ms",
+                "step:10/10 val_loss:1.5000 train_time:2500ms",
+            ],
+        ),
+        ({"command": "python train.py"}, []),
+    ],
+)
+def test_a_validation_is_a_line_of_the_log_unless_a_script_has_printed_it(
+    store: Store, trainer: dict[str, str] | None, printed: list[str]
+) -> None:
+    config = SPEC.config if trainer is None else {**SPEC.config, "trainer": trainer}
+    out = claim(store, replace(SPEC, config=config))
+    assert out is not None
+    out.describe({"host": "here"})
+    out.metric(Validation(step=0, val_loss=5.0, train_time_s=None))
+    out.metric(Validation(step=10, val_loss=1.5, train_time_s=2.5))
+    assert out.finish(DONE)
+    lines = (out.run / "log.txt").read_text().splitlines()
+    assert [line for line in lines if line.startswith("step:")] == printed
+
+
+def test_the_log_of_a_dead_attempt_is_kept_without_secrets(store: Store) -> None:
+    """A process that is killed has no time to look through what it wrote."""
+    first = claimed(store)
+    first.log_file.write(f"{PLANTED['hf']}\nstep one\n")
+    first.log_file.flush()
+    of_another(first.folder / "owner.json", process_start="1")
+    second = claimed(store)
+    kept = (second.run / "attempts" / "1" / "log.txt").read_text()
+    assert kept.endswith("step one\n") and leaks(kept) == []
+    ends = [row for row in read_lines(second.run / "attempts.jsonl") if "ended" in row]
+    assert [(row["attempt"], row["status"]) for row in ends] == [(1, "interrupted")]
+    second.release()
+
+
+def test_only_its_own_claim_is_given_back(store: Store) -> None:
+    out = claimed(store)
+    owner = out.folder / "owner.json"
+    of_another(owner, mark="another's")
+    out.release()
+    assert json.loads(owner.read_text())["mark"] == "another's"
+    mine = claim(store, replace(SPEC, seed=SPEC.seed + 1))
+    assert mine is not None
+    mine.release()
+    assert not (mine.folder / "owner.json").exists()
+
+
+def test_no_result_is_made_beside_the_curve_of_another(store: Store) -> None:
+    out = claimed(store)
+    out.describe({"host": "here"})
+    out.metric(Validation(step=10, val_loss=1.5, train_time_s=1.0))
+    beside = out.run / "beside"
+    beside.write_bytes((out.run / "metrics.jsonl").read_bytes())
+    os.replace(beside, out.run / "metrics.jsonl")
+    assert not out.finish(DONE)
+    assert not (out.run / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "silence_s"),
+    [
+        (None, DEAD_AFTER_S),
+        (0, DEAD_AFTER_S),
+        (7.5, 7.5),
+        (LONGEST_LIMIT_S, LONGEST_LIMIT_S),
+        (LONGEST_LIMIT_S + 1, DEAD_AFTER_S),
+    ],
+)
+def test_an_owner_may_be_silent_as_long_as_it_says_within_a_day(
+    store: Store, said: float | None, silence_s: float
+) -> None:
+    out = claimed(store)
+    owner = out.folder / "owner.json"
+    of_another(owner, machine="elsewhere", dead_after_s=said)
+    last_sign = owner.stat().st_mtime
+    assert owner_of(out.folder, last_sign + silence_s - 0.1) is not None
+    assert owner_of(out.folder, last_sign + silence_s + 0.1) is None
