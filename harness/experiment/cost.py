@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 from harness.config.run import from_plain
+from harness.corpora.corpus import corpus_folder, describe
 from harness.errors import UserError
 from harness.node.nvidia import query_gpus
 from harness.node.slots import Node
@@ -91,8 +92,7 @@ def by_flops(spec: RunSpec) -> float:
     """Seconds of a run, validation included, from what it computes and what its devices can."""
     config = from_plain(spec.config)
     d = config.data
-    vocabulary = BYTE_VOCABULARY if d.corpus == "stdlib" else GPT2_VOCABULARY
-    flops = flops_per_token(config, vocabulary)
+    flops = flops_per_token(config, vocabulary_of(d.corpus))
     n_validations = spec.own_steps // d.val_every + 1
     training = (flops.model + flops.optimizer) * spec.own_steps * d.batch_tokens
     validation = flops.model / 3 * n_validations * d.val_tokens
@@ -100,6 +100,14 @@ def by_flops(spec: RunSpec) -> float:
     if spec.device == "cuda":
         device_flops = CARDS[card()] * SHARE
     return (training + validation) / (spec.world_size * device_flops)
+
+
+def vocabulary_of(corpus: str) -> int:
+    """Tokens of a corpus's vocabulary; before it is prepared those that it will have."""
+    folder = corpus_folder(corpus)
+    if (folder / "corpus.json").exists():
+        return describe(folder).vocab_size
+    return BYTE_VOCABULARY if corpus == "stdlib" else GPT2_VOCABULARY
 
 
 def measured(

@@ -6,8 +6,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from harness.corpora.corpus import write_corpus
+from harness.data.shards import write_shard
 from harness.errors import UserError
 from harness.experiment import cost
 from harness.experiment.cost import Cost, check_limit, estimate, estimate_foreign, spent, with_price
@@ -66,6 +69,25 @@ def test_without_runs_the_flops_and_the_card_give_the_time(
     assert estimate(twice, set(), Path("nowhere")).gpu_hours == pytest.approx(
         2 * got.gpu_hours, rel=0.15
     )
+
+
+def test_flops_count_the_vocabulary_of_the_corpus_itself(
+    planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path))
+    spec = planned[0].spec
+    data = {**spec.config["data"], "corpus": "own"}
+    own = replace(spec, config={**spec.config, "data": data})
+    assert cost.by_flops(own) > 2 * cost.by_flops(spec)  # taken to be GPT-2's
+    shards: dict[str, list[Path]] = {}
+    for role in ("train", "val"):
+        shards[role] = [tmp_path / "own" / f"own_{role}_000000.bin"]
+        shards[role][0].parent.mkdir(exist_ok=True)
+        write_shard(shards[role][0], np.array([256, 1]))
+    write_corpus(
+        tmp_path / "own", shards, vocab_size=257, separator=256, unit="nats per byte", source="me"
+    )
+    assert cost.by_flops(own) == cost.by_flops(spec)
 
 
 def test_nothing_left_costs_nothing(
