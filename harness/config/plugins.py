@@ -155,6 +155,11 @@ def declared() -> Mapping[str, Field]:
     return by_name
 
 
+def named(value: Any) -> str:
+    """What a hook gave, for a message of one line."""
+    return repr(value) if isinstance(value, int | float | None) else type(value).__name__
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlugIn:
     """A plug-in that is on, with the values of its toggles."""
@@ -178,7 +183,7 @@ def switched_on(settings: Values) -> list[PlugIn]:
     decide the same.
     """
     found = []
-    for module in modules():
+    for module in modules() if settings else []:
         given = {}
         for name, value in settings.items():
             file, _, field = name.partition(".")

@@ -1,7 +1,9 @@
 """What an update's schedules are: their values, from a configuration and the step alone."""
 
+import math
 from dataclasses import dataclass
 
+from harness.config.plugins import named, switched_on
 from harness.config.run import RunConfig
 from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
 
@@ -39,8 +41,34 @@ def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
         cooldown_frac=s.cooldown_frac,
         floor=s.lr_floor,
     )
+    factor = own_factor(config, step, factor)
     momentum = muon_momentum(step, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps)
     return ScheduleValues(lr_factor=factor, momentum=momentum, window=window_at(config, step))
+
+
+def own_factor(config: RunConfig, step: int, factor: float) -> float:
+    """What plug-ins make of the factor of the learning rates; raises UserError for no number."""
+    steps = config.schedule.steps
+    at = min(step, steps - 1)  # a warm-up makes two updates, of a run of one, too
+    for plug in switched_on(config.plugin):
+        own = plug.hook("lr_factor")
+        if own is None:
+            continue
+        factor = own(at, steps, factor, plug.toggles)
+        if not isinstance(factor, int | float) or not math.isfinite(factor):
+            raise plug.fail(
+                "lr_factor",
+                f"gives {named(factor)} at update {at} of {steps}, but must give a finite "
+                "number: mend its arithmetic there",
+            )
+    return factor
+
+
+def check_factors(config: RunConfig) -> None:
+    """Try every update of a plug-in's learning rates, so that none fails at a run's end."""
+    if any(plug.hook("lr_factor") for plug in switched_on(config.plugin)):
+        for step in range(config.schedule.steps):
+            schedule_at(config, step)
 
 
 def window_at(config: RunConfig, step: int) -> int | None:

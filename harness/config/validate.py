@@ -7,9 +7,9 @@ too, by harness/experiment/values.py.
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, replace
 
-from harness.config.plugins import switched_on
 from harness.config.requires import check_requirements, value_text
 from harness.config.run import BLOCK, RunConfig, Values, flat, toggles
+from harness.config.schedule import check_factors
 from harness.errors import UserError
 from harness.model.layout import attention_free, table_of_layer
 
@@ -230,7 +230,7 @@ def check_config(config: RunConfig) -> None:
     """Check everything; raises UserError with one line for the first thing that does not fit."""
     check_requirements(config)
     check_sizes(config)
-    switched_on(config.plugin)
+    check_factors(config)
 
 
 def defaults() -> Values:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from harness.config.plugins import declared, switched_on
 from harness.config.run import RunConfig, with_fields
+from harness.config.schedule import schedule_at
 from harness.corpora.corpus import Corpus, write_corpus
 from harness.data.shards import write_shard
 from harness.experiment.experiment import load_experiment
@@ -62,8 +63,8 @@ class Trained:
 
     def factors(self) -> list[float]:
         """What multiplies the learning rates, over the whole run."""
-        steps = range(self.core.config.schedule.steps)
-        return [self.core.hooks.lr_factor(step, 1.0) for step in steps]
+        config = self.core.config
+        return [schedule_at(config, step).lr_factor for step in range(config.schedule.steps)]
 
     def logits(self, ids: Tensor) -> Tensor:
         """As a validation has them."""

@@ -102,8 +102,7 @@ class Core:
         Returns the attention window, in tokens or blocks.
         """
         values = schedule_at(self.config, step)
-        factor = self.hooks.lr_factor(step, values.lr_factor)
-        set_schedule(self.optimizers, factor, values.momentum)
+        set_schedule(self.optimizers, values.lr_factor, values.momentum)
         return self.set_window(step)
 
     def set_window(self, step: int) -> Tensor | None:

@@ -1,10 +1,10 @@
 """What the plug-ins that are on in a configuration change, and the checks of what they give back.
 
-The one place where a plug-in's functions are called (harness/config/plugins.py has their names and
-arguments). A configuration without a plug-in that is on has no hook anywhere: nothing of it runs.
+The one place where a plug-in's functions are called, but for lr_factor, which needs no torch
+(harness/config/schedule.py); harness/config/plugins.py has their names and arguments. Without a
+plug-in that is on a configuration has no hook anywhere: nothing of it runs.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from harness.config import plugins
 from harness.config.run import RunConfig
-from harness.config.schedule import schedule_at
 from harness.data.documents import Documents, OrderedStream
 from harness.data.loader import TokenStream
 from harness.model.gpt import GPT
@@ -31,7 +30,7 @@ def named(value: Any) -> str:
     """What a hook gave, for a message of one line."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
-    return repr(value) if isinstance(value, int | float | None) else type(value).__name__
+    return plugins.named(value)
 
 
 class OwnLoss(nn.Module):
@@ -53,10 +52,7 @@ class Hooks:
     """Those of one configuration."""
 
     def __init__(self, config: RunConfig) -> None:
-        self.on, self.steps = plugins.switched_on(config.plugin), config.schedule.steps
-        # all of them, so that none is refused at the end of a long run
-        for step in range(self.steps if self._that_has("lr_factor") else 0):
-            self.lr_factor(step, schedule_at(config, step).lr_factor)
+        self.on = plugins.switched_on(config.plugin)
 
     def build(self, model: GPT) -> None:
         """Let every plug-in change the new network.
@@ -97,25 +93,6 @@ class Hooks:
             raise plug.fail(
                 "loss", "gives a tensor without gradient: compute it from logits, without detaching"
             )
-
-    def lr_factor(self, step: int, factor: float) -> float:
-        """What multiplies every rate at update `step`, where the preset has `factor`.
-
-        Raises UserError where a plug-in gives no finite number.
-        """
-        for plug in self.on:
-            own = plug.hook("lr_factor")
-            if own is None:
-                continue
-            # a warm-up makes two updates, of a run of one, too
-            factor = own(min(step, self.steps - 1), self.steps, factor, plug.toggles)
-            if not isinstance(factor, int | float) or not math.isfinite(factor):
-                raise plug.fail(
-                    "lr_factor",
-                    f"gives {named(factor)} at update {step} of {self.steps}, but must give a "
-                    "finite number: mend its arithmetic there",
-                )
-        return factor
 
     def rules(self) -> Rules | None:
         """From groups of parameters to those that a plug-in moves, and those that it leaves."""

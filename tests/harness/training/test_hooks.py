@@ -13,6 +13,8 @@ import torch.nn.functional as F
 
 from harness.config import plugins
 from harness.config.run import RunConfig
+from harness.config.schedule import schedule_at
+from harness.config.validate import check_config
 from harness.corpora.corpus import Corpus
 from harness.data.shards import write_shard
 from harness.errors import UserError
@@ -158,7 +160,7 @@ def test_an_optimizer_of_its_own_moves_its_groups_at_its_rate_and_the_presets_mo
         name: p.grad.clone() for name, p in made.model.named_parameters() if p.grad is not None
     }
     factor = made.optimizers[0].param_groups[0]["lr"] / 0.5
-    assert factor == preset.hooks.lr_factor(0, factor)
+    assert factor == schedule_at(config, 0).lr_factor
     assert made.optimizers[0].param_groups[0]["momentum"] == 0.5  # not the schedule's
     made.step()
     preset.gradients([batch(0)], preset.set_step(0))
@@ -238,12 +240,19 @@ BAD = {
 }  # fmt: skip
 
 
+def met(config: RunConfig, *, before_training: bool) -> None:
+    if before_training:
+        check_config(config)
+    else:
+        core(config).update(0, [batch(0)])
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_what_a_plug_in_gives_is_refused_in_one_line_that_names_it(case: str, plug: Plug) -> None:
     text, message = BAD[case]
     config = plug(text)(small("r08"), 0.1)
     with pytest.raises(UserError) as error:
-        core(config).update(0, [batch(0)])
+        met(config, before_training="lr_factor" in text)
     assert message in str(error.value)
     assert "idea.py: " in str(error.value)
     assert "\n" not in str(error.value)
