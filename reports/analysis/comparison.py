@@ -75,6 +75,7 @@ class Metric:
             level=self.level,
             follows=self.follows,
             decides=decides,
+            has_command=not (self.plan.foreign or self.plan.imported),
             margin=self.plan.margin if decides else None,
             n_budgets=max(1, len(self.plan.budgets)),
             borrows=self.is_difference and any(run.borrowed for run in self.plan.runs),

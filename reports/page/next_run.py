@@ -28,6 +28,8 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
         step = f"{action}, for {asking[0]}"
         if len(asking) > 1:
             step += " (the table has the others')"
+    elif to_confirm and experiment.plan.foreign:
+        step = "a new experiment, which asks again on fresh runs"
     elif to_confirm:
         step = f"`ablate confirm {experiment.name}`, which asks again on fresh seeds"
     else:

@@ -61,6 +61,7 @@ class Family:
     margin: float | None  # the largest difference that does not matter, in the unit
     decides: bool = True  # the metric that the plan declares
     n_budgets: int = 1  # at which every seed is run
+    has_command: bool = True  # `ablate confirm` writes the new experiment
     borrows: bool = False  # its baseline's values: more seeds of it are of the arms alone
 
 
@@ -234,13 +235,14 @@ def _asking(
     if family.follows is Next.SEQUENCE:
         action = f"run {seeds} more {_seeds(seeds or 0)}: {runs} runs"
         return Verdict(text=text, kind=kind, more_seeds=seeds, next_action=action, next_runs=runs)
-    command = "ablate confirm" if family.decides else "a new experiment"
+    is_typed = family.decides and family.has_command
+    command = "ablate confirm" if is_typed else "a new experiment"
     if seeds is None:
         action = "accept the bound"
-        if family.decides:
+        if is_typed:
             action += ", or ask for a difference that matters: ablate confirm --detect X"
         return Verdict(text=text, kind=kind, next_action=action)
-    if difference is not None and family.decides:
+    if difference is not None and is_typed:
         command += f" --detect {_number(difference)}"
     least = "" if kind == "undecided" else "or more "
     action = f"{command}: {seeds} fresh {_seeds(seeds)} {least}({runs} runs)"

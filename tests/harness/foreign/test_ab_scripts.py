@@ -12,6 +12,7 @@ from harness.run.read import read_lines
 from harness.store.plans import read_plan, save_plan
 from harness.store.store import Store
 from reports.inputs.load import load
+from reports.page.write import write_report
 from tests.foreign_bench import CPU, TRAINERS, ablate, bench
 
 
@@ -149,6 +150,20 @@ def test_a_plan_that_another_call_replaced_is_not_judged(
     monkeypatch.setattr("harness.cli.ab.stop_if_stopped", replan)
     assert ablate("ab", "old.py", "new.py", *CPU, "--experiment", "x", "-n", 1) == 2
     assert "'x': another call planned other runs meanwhile" in capsys.readouterr().err
+
+
+def test_what_follows_is_no_command_that_refuses_these_scripts(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ablate("ab", "old.py", "new.py", *CPU, "--experiment", "x", "-n", 1, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["comparisons"]
+    loss = next(c for c in told if c["metric"] == "val_loss")
+    assert loss["next_action"] == "a new experiment: 2 fresh seeds or more (4 runs)"
+    assert ablate("confirm", "x") == 2
+    Path("other.py").write_text(Path("new.py").read_text().replace("0.02", "0.1"))
+    assert ablate("ab", "old.py", "other.py", *CPU, "--experiment", "y", "-n", 5) == 0
+    page = write_report([load("y")], folder / "page.html").read_text()
+    assert "what to run next: a new experiment, which asks again on fresh runs" in page
 
 
 def test_rules_are_not_printed_where_every_run_failed(
