@@ -76,19 +76,29 @@ def judged(embedded: Document) -> PageSource:
     return embedded, experiment, compare_all(experiment)
 
 
-def draw_page(experiments: Sequence[PageSource], *, refresh_s: float | None = None) -> str:
-    """The page's text, with nothing left to be judged."""
+def draw_page(
+    experiments: Sequence[PageSource],
+    *,
+    refresh_s: float | None = None,
+    written_by: str | None = None,
+) -> str:
+    """The page's text, with nothing left to be judged.
+
+    refresh_s: seconds until a browser loads it again, None for never. written_by: the version of
+    the program that it names, this one unless another is given.
+    """
     views, data = [], []
     for index, (embedded, experiment, outcome) in enumerate(experiments):
         figures = draw_all(experiment, outcome)
         views.append(view(experiment, outcome, figures, index))
         data.append({**embedded, "figures": figure_data(figures)})
     names = " and ".join(experiment.name for _, experiment, _ in experiments)
+    writer = version() if written_by is None else written_by
     return template().render(
         title=f"{names}: ablation report",
         css=Markup(asset("report.css")),
         js=Markup(asset("report.js")),
-        data=Markup(script_json({"format": PAGE, WRITTEN_BY: version(), "experiments": data})),
+        data=Markup(script_json({"format": PAGE, WRITTEN_BY: writer, "experiments": data})),
         experiments=views,
         refresh_s=refresh_s,
         footer=FOOTER,

@@ -46,6 +46,9 @@ def magnitude(value: float) -> int:
     return math.floor(math.log10(abs(value)))
 
 
+TOLERANCE_DECIMALS, PIXEL_DECIMALS = -magnitude(TOLERANCE), -magnitude(PIXEL_TOLERANCE)
+
+
 def room(value: float) -> float:
     """How far two machines may be apart in a value."""
     return TOLERANCE * max(1.0, abs(value))
@@ -61,7 +64,7 @@ def settled(value: float) -> float:
     if not math.isfinite(value):
         return value
     value += (_side.get() or 0) * room(value)
-    decimals = -magnitude(TOLERANCE)
+    decimals = TOLERANCE_DECIMALS
     if value:
         decimals -= max(0, magnitude(value))
     return round(value, decimals) + 0.0  # -0.0 + 0.0 is 0.0
@@ -70,7 +73,7 @@ def settled(value: float) -> float:
 def pixel(coordinate: float) -> str:
     """A coordinate of a drawing, as it is written."""
     at = float(coordinate) + (_side.get() or 0) * PIXEL_TOLERANCE
-    at = round(at, -magnitude(PIXEL_TOLERANCE))
+    at = round(at, PIXEL_DECIMALS)
     return f"{at + 0.0:.1f}"
 
 

@@ -31,7 +31,12 @@ def check_rendered(page: Page) -> Iterator[str]:
     """
     experiments = [judged(data) for data in page.data["experiments"]]
     yield from check_carried_data(page, experiments)
-    drawn = draw_page(experiments, refresh_s=page.refresh_s)
+    writer = page.data.get(WRITTEN_BY)
+    drawn = draw_page(
+        experiments,
+        refresh_s=page.refresh_s,
+        written_by=writer if isinstance(writer, str) else None,
+    )
     if page.text == drawn:
         return
     made = [read_page(drawn)]
