@@ -99,6 +99,33 @@ def test_links_between_pages_lead_somewhere():
                 )
 
 
+def names_module(text: str, path: str) -> bool:
+    """Whether code imports the module at this path, or names it as one that a process is to run."""
+    module = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    package, _, name = module.rpartition(".")
+    imported = package and re.search(rf"from {re.escape(package)} import .*\b{name}\b", text)
+    return bool(imported or re.search(rf"\b{re.escape(module)}\b", text))
+
+
+WALKS = re.findall(r"^\* (A \w+), (.*(?:\n  .*)*)", (ROOT / "ARCHITECTURE.md").read_text(), re.M)
+
+
+@pytest.mark.parametrize("walk", [text for _, text in WALKS], ids=[name for name, _ in WALKS])
+def test_a_walk_through_the_code_finds_its_files(walk):
+    paths = re.findall(r"`([\w/]+\.py)`", walk)
+    assert len(paths) > 5
+    for place, path in enumerate(paths):
+        assert (ROOT / path).is_file(), path
+        before = [(ROOT / earlier).read_text() for earlier in paths[:place]]
+        assert not before or any(names_module(text, path) for text in before), (
+            f"no file before {path} names it"
+        )
+
+
+def test_there_are_three_walks():
+    assert [name for name, _ in WALKS] == ["A run", "A row", "A log"]
+
+
 # ---------------------------------------------------------------- experiments.md
 
 
