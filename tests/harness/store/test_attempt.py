@@ -1,14 +1,19 @@
 """What an attempt writes as it goes, and what it leaves alone because it is another's."""
 
 import json
+import math
 import os
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.run.metrics import Validation
 from harness.run.read import read_lines
+from harness.store import attempt
 from harness.store.attempt import claim
 from harness.store.claims import DEAD_AFTER_S, LONGEST_LIMIT_S, owner_of
 from harness.store.store import Store
@@ -64,6 +69,25 @@ def test_the_log_of_a_dead_attempt_is_kept_without_secrets(store: Store) -> None
     ends = [row for row in read_lines(second.run / "attempts.jsonl") if "ended" in row]
     assert [(row["attempt"], row["status"]) for row in ends] == [(1, "interrupted")]
     second.release()
+
+
+def test_signs_of_life_come_several_times_in_the_silence_that_is_allowed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    class Heard(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or math.inf)
+            return super().wait(timeout)
+
+    heard = SimpleNamespace(Event=Heard, Lock=threading.Lock, Thread=threading.Thread)
+    monkeypatch.setattr(attempt, "threading", heard)
+    out = claimed(store)
+    while not waits:
+        time.sleep(0.001)
+    out.release()
+    assert 0 < max(waits) < DEAD_AFTER_S / 3
 
 
 def test_only_its_own_claim_is_given_back(store: Store) -> None:

@@ -1,0 +1,117 @@
+"""The headline of published evidence: which rows are told apart, to which side, and at what price in time."""
+
+import math
+from typing import Any, cast
+
+import pytest
+
+from reports.page.published import EvidenceRow, Logged
+from reports.page.published_answer import (
+    NoisyDifference,
+    against_the_first,
+    losses_at_equal_steps,
+    parts_on_top,
+    times_to_target,
+)
+from reports.page.published_answer import in_loss as differences
+
+NOISE = 0.001 / math.sqrt(2)  # of a difference of two rows: 0.001
+HALF = 1.96 * 0.001
+
+
+def rows(
+    *said: tuple[str, float, float], above: bool = False, tuned: bool = False
+) -> list[EvidenceRow]:
+    """(arm, loss, seconds) of each, after 2000 steps, against the first row or the one above it."""
+    made: list[EvidenceRow] = []
+    for arm, loss, time_s in said:
+        mean = {"val_loss": loss, "train_time_s": time_s, "step_ms": time_s / 2, "steps": 2000.0}
+        logs = Logged(mean=mean, noise=NOISE, n_logs=5, n_rows=1)
+        other = made[-1 if above else 0].logs if made else None
+        outcome = cast(Any, None)
+        made.append(
+            EvidenceRow(
+                arm=arm, outcome=outcome, logs=logs, other=other, z=1.96, is_tuned=tuned, note=""
+            )
+        )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("time_s", "price"), [(110.0, "10.0 % more"), (90.0, "10.0 % less"), (100.0, "0.0 % more")]
+)
+def test_rows_below_and_above_the_first_are_told_with_the_price_of_the_lowest(
+    time_s: float, price: str
+) -> None:
+    said = against_the_first(
+        rows(
+            *(("base", 3.3, 100.0), ("a", 3.28, time_s), ("b", 3.27, time_s)),
+            *(("worse", 3.31, 95.0), ("same", 3.3 - HALF / 2, 95.0)),
+        )
+    )
+    assert said == (
+        "In loss (nats per token) after 2000 steps, against base: "
+        "b (−0.0300 [−0.0320, −0.0280]) and a (−0.0200 [−0.0220, −0.0180]) end lower; "
+        "worse (+0.0100 [+0.0080, +0.0120]) ends higher; "
+        "the interval of same (−0.0010 [−0.0029, +0.0010]) holds zero. "
+        f"b, the lowest by 0.0300, took {price} training time."
+    )
+
+
+def test_the_first_row_has_no_price_where_none_is_lower() -> None:
+    said = against_the_first(rows(("base", 3.3, 100.0), ("worse", 3.31, 90.0)))
+    assert said.endswith("worse (+0.0100 [+0.0080, +0.0120]) ends higher.")
+
+
+def test_parts_are_told_on_top_of_one_another() -> None:
+    ladder = rows(
+        *(("base", 3.3, 100.0), ("+ a", 3.28, 110.0), ("+ b", 3.281, 110.0), ("+ c", 3.27, 120.0)),
+        above=True,
+    )
+    assert losses_at_equal_steps(ladder) == (
+        "After 2000 steps all parts together lower the loss (nats per token) by 0.0300 "
+        "[0.0280, 0.0320], at 20 % more time a step. Each on top of those above it, "
+        "a (−0.0200 [−0.0220, −0.0180]) and c (−0.0110 [−0.0130, −0.0090]) lower it; "
+        "the interval of b (+0.0010 [−0.0010, +0.0030]) holds zero."
+    )
+
+
+def test_where_noise_explains_every_part_that_is_said() -> None:
+    ladder = rows(("base", 3.3, 100.0), ("+ a", 3.2995, 1.0), ("+ b", 3.2993, 1.0), above=True)
+    assert parts_on_top(differences(ladder)) == (
+        "No single part, each on top of those above it, can be told from the noise of single "
+        "runs: the intervals of a (−0.0005 [−0.0025, +0.0015]) and "
+        "b (−0.0002 [−0.0022, +0.0018]) hold zero"
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "is_apart"),
+    [
+        (0.0, 0.2, False),
+        (-0.2, 0.0, False),
+        (0.1, 0.2, True),
+        (-0.2, -0.1, True),
+        (-0.1, 0.1, False),
+    ],
+)
+def test_an_interval_that_ends_at_zero_holds_it(low: float, high: float, is_apart: bool) -> None:
+    part = NoisyDifference(arm="a", kind="loss_delta", value=(low + high) / 2, low=low, high=high)
+    assert part.is_apart == is_apart
+
+
+def test_steps_of_a_ladder_are_named_by_size_and_the_open_ones_counted() -> None:
+    times = [100.0, 60.0, 54.0, 27.0, 26.5, 26.4]
+    ladder = rows(
+        *((f"r{i}", 3.28, seconds) for i, seconds in enumerate(times)), above=True, tuned=True
+    )
+    said = times_to_target(ladder)
+    assert said.startswith("r5 reaches the target in 26 % [26, 27] of the training time of r0.")
+    largest = said.partition("the largest steps are ")[2].partition(";")[0]
+    assert [largest.index(f"{arm} (") for arm in ("r3", "r1", "r2")] == sorted(
+        largest.index(f"{arm} (") for arm in ("r3", "r1", "r2")
+    )
+    assert "r4" not in largest
+    assert said.endswith("; of all 5 the interval of r5 (−0.4 [−1.4, +0.7] %) holds zero.")
+    clear = times_to_target(rows(("a", 3.28, 100.0), ("b", 3.28, 50.0), above=True, tuned=True))
+    assert clear.endswith("; no interval of the 1 holds zero.")
