@@ -198,7 +198,8 @@ def test_scheduled_toggles_are_those_that_an_update_reads(
     config, read = training.config, set[str]()
     windowed = replace(config, model=replace(config.model, attn_window="token"))
     sections = ("model", "optim", "schedule", "data", "precision", "system", "timing")
-    asked: Any = type("Config", (), {s: Asked(s, getattr(windowed, s), read) for s in sections})()
+    by_section = {s: Asked(s, getattr(windowed, s), read) for s in sections}
+    asked: Any = type("Config", (), {**by_section, "plugin": {}})()
     training.core.config = asked
     training.core._window = torch.zeros((), dtype=torch.int32)
     training.core.set_step(0)

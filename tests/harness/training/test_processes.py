@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from harness.config import plugins
 from harness.config.device import for_device
 from harness.config.presets import preset_values, to_config
 from harness.config.run import RunConfig
@@ -17,7 +18,7 @@ from harness.config.validate import check_config
 from harness.model.gpt import Tokens
 from harness.training.core import Core
 from harness.training.loaders import loaders
-from tests.fake_matrix import DEADLINE_S
+from tests.fake_matrix import DEADLINE_S, ROOT
 from tests.observe import SEPARATOR, VOCAB, digest, make_corpora
 
 STEPS, RANKS = 3, 6
@@ -55,7 +56,20 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "r18",
         {"model.qkv_layout": "merged"},
     ),  # 5 merged matrices: uneven for two as well
+    "plug-ins": (
+        "r08",
+        {
+            "plugin.attention_gate.opened": 0.9,
+            "plugin.z_loss.weight": 0.1,
+            "plugin.cosine.floor": 0.1,
+            "plugin.by_length.first": "short",
+        },
+    ),
 }
+IDEAS = [
+    ROOT / "experiments/ideas" / f"{n}.py"
+    for n in ("attention_gate", "z_loss", "cosine", "by_length")
+]
 UNEVEN = ("r15", {"model.n_layer": 4})  # 16 and 8 matrices on three processes
 SHARDS = (2049, 2048, 2050, 2049)  # a round of all ranks is 768 tokens: boundaries are crossed
 
@@ -104,6 +118,7 @@ def refusal(c: RunConfig) -> str | None:
 
 def worker(rank: int, world: int, folder: str) -> None:
     torch.set_num_threads(1)
+    plugins.use(IDEAS)
     corpus = make_corpora(Path(folder) / f"{world}_{rank}")["stdlib"]
     if world > 1:
         dist.init_process_group(
