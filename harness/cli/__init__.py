@@ -59,6 +59,7 @@ SUBJECTS = (
     "results",
     "run",
     "site",
+    "split",
     "status",
     "submission",
     "toggles",

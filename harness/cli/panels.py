@@ -27,7 +27,7 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
         *("report", "compare", "figures", "chain", "export", "verify"),
         *("submission", "significance", "atlas", "noise", "site", "track"),
     ),
-    "Foreign trainers": ("ab", "import"),
+    "Foreign trainers": ("ab", "split", "import"),
     "What exists": ("toggles", "records", "diff", "bench", "doctor", "parity"),
     "Your own": ("new-change", "data"),
 }

@@ -21,6 +21,7 @@ from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_a
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.command import COMMAND
 from harness.foreign.own_metrics import check_readings, read_metric
+from harness.foreign.parts import parts_of, script_of, sections
 from harness.provenance import interpreters
 from harness.run.document import Fields
 from harness.run.foreign import TrainerLimits, TrainerSpec
@@ -62,6 +63,7 @@ CHANGE_KEYS = {
 }
 ADDED = ("args", "env", "patch")  # those of several changes add up; the rest replaces
 TRAINER_KEYS = CHANGE_KEYS | {
+    "parts": (str, "a folder that `ablate split` wrote"),
     "repo": (str, "the path of a git repository"),
     "script": (str, "the script's path in the repository"),
     "data": ((str, list), "a path, or a list of them"),
@@ -135,11 +137,14 @@ class _Reader:
             )
         trainer = file.value("trainer", dict, {}, "a mapping")
         self.trainer = dict(self._section(trainer, TRAINER_KEYS, "trainer"))
-        if ("file" in self.trainer) == ("repo" in self.trainer):
+        if sum(key in self.trainer for key in ("file", "repo", "parts")) != 1:
             message = "trainer needs either `file`, a script, or `repo`, a git repository"
             raise file.fail(message, "trainer")
         changes = file.value("changes", dict, {}, "a mapping of names to changes")
         self.changes: dict[str, Section] = {}
+        self.parts = parts_of(self.trainer, changes, self.folder)
+        if self.parts is not None:
+            self.changes = sections(self.parts)
         for name, change in changes.items():
             self.changes[str(name)] = self._section(change, CHANGE_KEYS, "changes", str(name))
         self.readings = self._readings()
@@ -235,7 +240,8 @@ class _Reader:
             if len(self.changes) > most:
                 message = f"design {design} takes at most {most} changes, not {len(self.changes)}"
                 raise self.file.fail(message, "design")
-            chosen = DESIGNS[design](tuple(self.changes), _always_feasible)
+            feasible = _always_feasible if self.parts is None else self.parts.stands
+            chosen = DESIGNS[design](tuple(self.changes), feasible)
         if not chosen:
             raise self.file.fail("there is nothing to compare: name a change", "changes")
         return chosen
@@ -287,6 +293,8 @@ class _Reader:
             env |= change.get("env", {})
             patches += _listed(change.get("patch"))
             given |= {key: value for key, value in change.items() if key not in ADDED}
+        if self.parts is not None:
+            given["file"] = script_of(self.parts, changes).absolute()
         file, repo = self._place(given)
         return TrainerSpec(
             file=file,

@@ -56,7 +56,8 @@ MAY_IMPORT = {
     "track": {"run"},
     "runner": {"run", "provenance", "node", "corpora", "config", "store", "training", "harness"},
     "bench": {"run", "node", "data", "corpora", "config", "training", "model", "optim"},
-    "foreign": {"run", "provenance", "node", "config", "store", "experiment", "runner"},
+    "split": {"run", "harness"},
+    "foreign": {"run", "provenance", "node", "config", "store", "experiment", "runner", "split"},
     "cli": {
         *(
             "run",
@@ -68,6 +69,7 @@ MAY_IMPORT = {
             "experiment",
             "runner",
             "bench",
+            "split",
             "foreign",
             "track",
         ),

@@ -1,0 +1,1 @@
+"""Two scripts taken apart: the atoms of their difference, what needs what, groups, arms."""

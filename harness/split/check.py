@@ -1,0 +1,79 @@
+"""The static check of a variant: its names and attributes are given, its calls fit."""
+
+import ast
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from harness.split.calls import Signature, Table, called
+from harness.split.merged import walk
+from harness.split.names import sites_of
+
+SEVERAL = ("star", "double")
+
+
+class Checker:
+    """What a variant lacks that neither of the scripts lacks."""
+
+    def __init__(self, old: str, new: str) -> None:
+        trees = [ast.parse(text) for text in (old, new)]
+        self.own = set().union(*(_given_attributes(tree) for tree in trees))
+        self.known = set().union(*(self._lacks(tree) for tree in trees))
+
+    def problems(self, text: str) -> list[str]:
+        """What a variant lacks, in words; nothing where it passes."""
+        try:
+            tree = ast.parse(text)
+        except SyntaxError as error:
+            return [f"line {error.lineno}: {error.msg}"]
+        return sorted(self._lacks(tree) - self.known)
+
+    def _lacks(self, tree: ast.AST) -> set[str]:
+        sites = sites_of(tree)
+        found = set()
+        for site, answers in sites.resolved_names():
+            if not answers:
+                found.add(f"the name '{site.name}' is given nowhere")
+        for site, answers in sites.resolved_attributes():
+            if not answers and site.name in self.own:
+                found.add(f"the attribute '{site.name}' is given nowhere")
+        return found | set(_misfits(tree))
+
+
+def _given_attributes(tree: ast.AST) -> set[str]:
+    return {site.name for site in sites_of(tree).given_attributes}
+
+
+def _misfits(tree: ast.AST) -> Iterator[str]:
+    """Calls of the script's own functions that fit none of those that they may be of."""
+    table = Table(tree)
+    for part in walk(tree):
+        if isinstance(part, ast.Call):
+            name = called(part.func)
+            signatures = table.of(name)
+            if signatures and not any(_fits(part, signature) for signature in signatures):
+                n = len(part.args)
+                names = " ".join(sorted(str(keyword.arg) for keyword in part.keywords))
+                yield f"a call of '{name}' with {n} arguments and [{names}] does not fit it"
+
+
+def _fits(call: ast.Call, signature: Signature) -> bool:
+    """Whether a call gives what a function asks for."""
+    parameters = [parameter for parameter, _ in signature.parameters]
+    kinds = {parameter.kind for parameter in parameters}
+    plain = [p.name for p in parameters if p.kind in ("positional", "plain")]
+    keywords = {keyword.arg for keyword in call.keywords}
+    is_open = None in keywords or any(isinstance(arg, ast.Starred) for arg in call.args)
+    if len(call.args) > len(plain) and "star" not in kinds and not is_open:
+        return False
+    by_name = {p.name for p in parameters if p.kind in ("plain", "keyword")}
+    if "double" not in kinds and not keywords - {None} <= by_name:
+        return False
+    if is_open:
+        return True
+    given = {*plain[: len(call.args)], *keywords}
+    return all(_is_given(parameter, given) for parameter in parameters)
+
+
+def _is_given(parameter: Any, given: Collection[str | None]) -> bool:
+    has_default = parameter.default is not None or parameter.kind in SEVERAL
+    return has_default or parameter.name in given

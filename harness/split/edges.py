@@ -1,0 +1,218 @@
+"""What an atom needs: (a, b) where a may be on only where b is, too."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from harness.split.calls import Edge, call_edges, tied
+from harness.split.diff import Difference
+from harness.split.merged import Only, Parameter, Swap, atoms_in, inside, walk
+from harness.split.names import Condition, Site, Sites
+
+LABEL = re.compile(r"[A-Za-z_][\w.]*")
+MOST_LABELLED = 8  # atoms that one label ties: a label of more is a word
+
+
+def edges_of(difference: Difference, sites: Sites) -> set[Edge]:
+    """Every need that is seen; all atoms on, and all off, satisfy them."""
+    tree = difference.tree
+    found = set(definitions_and_uses(sites))
+    found |= set(call_edges(tree))
+    found |= set(labels(tree))
+    found |= set(same_exchanges(tree))
+    found |= set(changed_in_place(tree, sites))
+    found |= set(packed(tree))
+    return {(a, b) for a, b in found if a != b}
+
+
+# ---------------------------------------------------------------- definitions and uses
+
+
+def definitions_and_uses(sites: Sites) -> Iterator[Edge]:
+    """So that every name that a variant asks for is given in it."""
+    for site, answers in sites.resolved():
+        yield from needs(site, answers)
+
+
+def needs(site: Site, answers: list[Site]) -> Iterator[Edge]:
+    """What a place that asks needs of those that may answer."""
+    conditions = {answer.condition for answer in answers}
+    if None in conditions or site.condition in conditions:
+        return
+    new = [answer for answer in answers if answer.condition is not None and answer.condition[1]]
+    old = [answer for answer in answers if answer not in new]
+    if {atom_of(a.condition) for a in new} & {atom_of(a.condition) for a in old}:
+        return
+    if site.condition is None:
+        if new and old:
+            yield atom_of(nearest(site, old).condition), atom_of(nearest(site, new).condition)
+        return
+    atom, is_new = site.condition
+    if is_new and new:
+        yield atom, atom_of(nearest(site, new).condition)
+    elif not is_new and old:
+        yield atom_of(nearest(site, old).condition), atom
+
+
+def atom_of(condition: Condition) -> int:
+    """The atom of a condition that there is."""
+    assert condition is not None
+    return condition[0]
+
+
+def nearest(site: Site, answers: list[Site]) -> Site:
+    """The last one before a place in its own scope, else the first."""
+    before = [a for a in answers if a.scope is site.scope and a.order < site.order]
+    return before[-1] if before else answers[0]
+
+
+# ---------------------------------------------------------------- words in quotes
+
+
+def labels(tree: Any) -> Iterator[Edge]:
+    """Atoms that share a label, which one of the scripts has nowhere else."""
+    conditions: dict[str, set[Condition]] = defaultdict(set)
+    for part, condition in conditioned(tree):
+        is_text = isinstance(part, ast.Constant) and isinstance(part.value, str)
+        if is_text and LABEL.fullmatch(part.value):
+            conditions[part.value].add(condition)
+    for found in conditions.values():
+        if None in found:
+            continue
+        sides = {atom_of(condition): condition for condition in found}
+        are_of_one = len({condition[1] for condition in found if condition}) == 1
+        if are_of_one and len(sides) == len(found) and 1 < len(found) <= MOST_LABELLED:
+            yield from tied(sides)
+
+
+def conditioned(part: Any, condition: Condition = None) -> Iterator[tuple[Any, Condition]]:
+    """Every part of a tree with what it is there under."""
+    if isinstance(part, Swap):
+        yield from conditioned(part.old, (part.atom, False))
+        yield from conditioned(part.new, (part.atom, True))
+        return
+    if isinstance(part, Only):
+        yield from conditioned(part.node, (part.atom, part.is_new))
+        return
+    if isinstance(part, ast.AST | Parameter):
+        yield part, condition
+    for piece in inside(part):
+        yield from conditioned(piece, condition)
+
+
+def same_exchanges(tree: Any) -> Iterator[Edge]:
+    """Atoms that exchange the same two forms within a definition: one decision."""
+    for definition in walk(tree):
+        if not isinstance(definition, ast.FunctionDef | ast.ClassDef):
+            continue
+        same: dict[str, set[int]] = defaultdict(set)
+        for part in walk(definition.body):
+            if not isinstance(part, Swap) or isinstance(part.old, ast.Constant):
+                continue
+            if isinstance(part.old, ast.AST) and isinstance(part.new, ast.AST):
+                same[f"{ast.dump(part.old)} {ast.dump(part.new)}"].add(part.atom)
+        for atoms in same.values():
+            yield from tied(atoms)
+
+
+def changed_in_place(tree: Any, sites: Sites) -> Iterator[Edge]:
+    """A statement that changes what only another atom gives belongs to it."""
+    answers: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for site, found in sites.resolved():
+        if site.condition is None or not site.condition[1]:
+            continue
+        conditions = {answer.condition for answer in found}
+        if conditions and all(c is not None and c[1] for c in conditions):
+            answers[site.name, site.condition[0]] |= {atom_of(c) for c in conditions}
+    for part in walk(tree):
+        if not isinstance(part, Only) or not part.is_new:
+            continue
+        name = mutated(part.node)
+        if name is not None:
+            for other in answers.get((name, part.atom), ()):
+                yield other, part.atom
+
+
+def mutated(node: Any) -> str | None:
+    """The name whose value a statement changes: x.sort(), x[0] = y, x += y."""
+    place: Any = None
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        place = node.value.func
+    elif isinstance(node, ast.AugAssign):
+        place = node.target
+    elif isinstance(node, ast.Assign):
+        place = node.targets[0]
+        if not isinstance(place, ast.Subscript):
+            return None
+    else:
+        return None
+    if isinstance(place, ast.Name) and isinstance(node, ast.AugAssign):
+        return place.id
+    if isinstance(place, ast.Attribute | ast.Subscript):
+        return array_name(place.value)
+    return None
+
+
+# ---------------------------------------------------------------- places in a packed array
+
+
+def packed(tree: Any) -> Iterator[Edge]:
+    """Atoms that move the places in an array, with those that say where something stands in it."""
+    given: dict[str, list[Any]] = defaultdict(list)
+    for part in walk(tree):
+        if isinstance(part, ast.Assign) and len(part.targets) == 1:
+            name = array_name(part.targets[0])
+            if name is not None:
+                given[name].append(part.value)
+    built = {name: resized(values, given) for name, values in given.items()}
+    for part, condition in conditioned(tree):
+        if not isinstance(part, ast.Subscript) or not is_place(part.slice):
+            continue
+        name = array_name(part.value)
+        moved = built.get(name, set()) if name is not None else set()
+        if not moved:
+            continue
+        if condition is None:
+            changed = atoms_in(part.slice)
+            if changed:
+                yield from tied(moved | changed)
+        elif condition[1]:
+            yield from tied(moved)
+            yield from ((condition[0], atom) for atom in moved)
+        else:
+            yield from tied(moved)
+            yield from ((atom, condition[0]) for atom in moved)
+
+
+def array_name(part: Any) -> str | None:
+    """What an array is known by: its own name, or the attribute's."""
+    if isinstance(part, ast.Attribute):
+        return part.attr
+    return part.id if isinstance(part, ast.Name) else None
+
+
+def resized(values: list[Any], given: dict[str, list[Any]]) -> set[int]:
+    """Atoms that put elements into a list of the values, or take them out, or change how many.
+
+    given: the values of every name, for the numbers that the lists are made of."""
+    found = set()
+    for value in values:
+        for part in walk(value):
+            if isinstance(part, ast.List | ast.Tuple):
+                found |= atoms_in(part)
+                for piece in walk(part):
+                    if isinstance(piece, ast.Name):
+                        found |= atoms_in(given.get(piece.id, []))
+    return found
+
+
+def is_place(index: Any) -> bool:
+    """Whether an index is computed from numbers: 5, 2 * n + i, n:2 * n."""
+    kinds = (ast.BinOp, ast.Slice, Swap)
+    if isinstance(index, ast.Constant):
+        return isinstance(index.value, int)
+    return isinstance(index, kinds) and any(
+        isinstance(part, ast.Constant | ast.BinOp) for part in walk(index)
+    )

@@ -1,0 +1,176 @@
+"""Both scripts as one tree with choices, from which any subset of atoms is written out.
+
+An atom is a number. `Swap` stands where a part of the tree has two forms, `Only` where a list has
+an element in one of the scripts alone; `Parameters` stands for `ast.arguments`, so that a single
+parameter can be one of its elements. Everything else is the syntax tree of both.
+"""
+
+import ast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Swap:
+    """A part that is `old` where the atom is off and `new` where it is on."""
+
+    atom: int
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True)
+class Only:
+    """An element of a list that only one of the scripts has."""
+
+    atom: int
+    is_new: bool
+    node: Any
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a function."""
+
+    kind: str  # positional, plain, star, keyword, double
+    arg: Any  # ast.arg
+    default: Any = None
+
+    @property
+    def name(self) -> str:
+        return str(self.arg.arg)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a function: `Parameter`, or `Only` or `Swap` of them."""
+
+    items: list[Any]
+
+
+Atoms = Collection[int]
+BODIES = ("body", "orelse", "finalbody")
+
+
+def compose(part: Any, on: Atoms) -> Any:
+    """The tree with these atoms on and the others off."""
+    if isinstance(part, Swap):
+        return part.new if part.atom in on else part.old
+    if isinstance(part, list):
+        return _elements(part, on)
+    if isinstance(part, Parameters):
+        return arguments_of(_elements(part.items, on))
+    if isinstance(part, Parameter):
+        return Parameter(part.kind, compose(part.arg, on), compose(part.default, on))
+    if not isinstance(part, ast.AST):
+        return part
+    values = {name: compose(value, on) for name, value in ast.iter_fields(part)}
+    if isinstance(part, ast.stmt | ast.ExceptHandler) and values.get("body") == []:
+        values["body"] = [ast.Pass()]
+    return type(part)(**values)
+
+
+def _elements(parts: list[Any], on: Atoms) -> list[Any]:
+    kept = []
+    for part in parts:
+        if not isinstance(part, Only):
+            element = compose(part, on)
+        elif (part.atom in on) == part.is_new:
+            element = part.node
+        else:
+            continue
+        if not (isinstance(element, ast.Import | ast.ImportFrom) and not element.names):
+            kept.append(element)
+    return kept
+
+
+def text_of(tree: Any) -> str:
+    """A composed tree as the text of a script."""
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def parameters_of(given: ast.arguments) -> list[Parameter]:
+    """The parameters in order, each with its default."""
+    plain = [*given.posonlyargs, *given.args]
+    missing = len(plain) - len(given.defaults)
+    listed = []
+    for n, arg in enumerate(plain):
+        kind = "positional" if n < len(given.posonlyargs) else "plain"
+        default = given.defaults[n - missing] if n >= missing else None
+        listed.append(Parameter(kind, arg, default))
+    if given.vararg is not None:
+        listed.append(Parameter("star", given.vararg))
+    for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        listed.append(Parameter("keyword", arg, default))
+    if given.kwarg is not None:
+        listed.append(Parameter("double", given.kwarg))
+    return listed
+
+
+def arguments_of(listed: list[Parameter]) -> ast.arguments:
+    """The syntax tree of parameters."""
+    by_kind: dict[str, list[Parameter]] = {}
+    for parameter in listed:
+        by_kind.setdefault(parameter.kind, []).append(parameter)
+    positional, plain = by_kind.get("positional", []), by_kind.get("plain", [])
+    keyword = by_kind.get("keyword", [])
+    star, double = by_kind.get("star"), by_kind.get("double")
+    return ast.arguments(
+        posonlyargs=[p.arg for p in positional],
+        args=[p.arg for p in plain],
+        vararg=star[0].arg if star else None,
+        kwonlyargs=[p.arg for p in keyword],
+        kw_defaults=[p.default for p in keyword],
+        kwarg=double[0].arg if double else None,
+        defaults=[p.default for p in (*positional, *plain) if p.default is not None],
+    )
+
+
+# ---------------------------------------------------------------- looking through it
+
+
+def inside(part: Any) -> Iterator[Any]:
+    """The parts of a part, in the order of the text."""
+    if isinstance(part, Swap):
+        yield from (part.old, part.new)
+    elif isinstance(part, Only):
+        yield part.node
+    elif isinstance(part, Parameters):
+        yield from part.items
+    elif isinstance(part, Parameter):
+        yield from (part.arg, part.default)
+    elif isinstance(part, list):
+        yield from part
+    elif isinstance(part, ast.AST):
+        for _, value in ast.iter_fields(part):
+            yield value
+
+
+def walk(part: Any) -> Iterator[Any]:
+    """A part and everything in it, in the order of the text."""
+    waiting = [part]
+    while waiting:
+        piece = waiting.pop()
+        yield piece
+        if not isinstance(piece, str | int | float | None):
+            waiting += reversed(list(inside(piece)))
+
+
+def atoms_in(part: Any) -> set[int]:
+    """The atoms of a part."""
+    return {piece.atom for piece in walk(part) if isinstance(piece, Swap | Only)}
+
+
+def key_of(part: Any) -> str:
+    """Equal for equal parts without choices."""
+    if isinstance(part, ast.AST):
+        return ast.dump(part)
+    if isinstance(part, list):
+        return " ".join(key_of(piece) for piece in part)
+    if isinstance(part, Parameter):
+        return f"{part.kind} {key_of(part.arg)} {key_of(part.default)}"
+    return repr(part)

@@ -1,0 +1,252 @@
+"""Where a merged tree gives names, and where it asks for them, and in which variants it does."""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.split.merged import Only, Parameter, Parameters, Swap, inside, parameters_of
+
+Condition = tuple[int, bool] | None  # an atom that must be on, or off; None: always
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+GIVE_ATTRIBUTE = ("setattr", "register_buffer", "register_parameter", "add_module")
+
+
+@dataclass
+class Scope:
+    """Where names live."""
+
+    kind: str  # module, function, class
+    name: str
+    outer: "Scope | None" = None
+    elsewhere: set[str] = field(default_factory=set)  # names that are global here
+
+    def chain(self) -> "list[Scope]":
+        """Itself and the scopes that a name is looked up in after it."""
+        scopes, outer = [self], self.outer
+        while outer is not None:
+            if outer.kind != "class":
+                scopes.append(outer)
+            outer = outer.outer
+        return scopes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """One place where a name is given or asked for."""
+
+    name: str
+    scope: Scope
+    condition: Condition
+    order: int  # in the text
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.order))
+
+
+@dataclass
+class Sites:
+    """All of them in a tree; attributes are known by their name alone."""
+
+    given: list[Site] = field(default_factory=list)
+    asked: list[Site] = field(default_factory=list)
+    given_attributes: list[Site] = field(default_factory=list)
+    asked_attributes: list[Site] = field(default_factory=list)
+
+    def resolved(self) -> Iterator[tuple[Site, list[Site]]]:
+        """Every place that asks, with those that may answer; none for what is built in."""
+        yield from self.resolved_names()
+        yield from self.resolved_attributes()
+
+    def resolved_names(self) -> Iterator[tuple[Site, list[Site]]]:
+        """Those that ask for a name."""
+        by_place: dict[tuple[int, str], list[Site]] = {}
+        for site in self.given:
+            by_place.setdefault((id(site.scope), site.name), []).append(site)
+        for site in self.asked:
+            answers: list[Site] = []
+            for scope in site.scope.chain():
+                answers += by_place.get((id(scope), site.name), [])
+            yield site, answers
+
+    def resolved_attributes(self) -> Iterator[tuple[Site, list[Site]]]:
+        """Those that ask for an attribute, of whatever."""
+        by_name: dict[str, list[Site]] = {}
+        for site in self.given_attributes:
+            by_name.setdefault(site.name, []).append(site)
+        for site in self.asked_attributes:
+            yield site, by_name.get(site.name, [])
+
+
+def sites_of(tree: Any) -> Sites:
+    """Look through a merged tree, or a plain one."""
+    walker = _Walker()
+    walker.visit(tree)
+    return walker.sites
+
+
+class _Walker:
+    """Visits the parts of a tree in the order of the text."""
+
+    def __init__(self) -> None:
+        self.sites = Sites()
+        self.scope = Scope("module", "")
+        self.condition: Condition = None
+        self.order = 0
+
+    def _site(self, name: str, scope: Scope | None = None) -> Site:
+        self.order += 1
+        where = self.scope if scope is None else scope
+        return Site(name=name, scope=where, condition=self.condition, order=self.order)
+
+    def _give(self, name: str) -> None:
+        scope = self.scope
+        if name in scope.elsewhere:
+            while scope.outer is not None:
+                scope = scope.outer
+        self.sites.given.append(self._site(name, scope))
+        if scope.kind == "class":
+            self._give_attribute(name)
+
+    def _ask(self, name: str) -> None:
+        self.sites.asked.append(self._site(name))
+
+    def _give_attribute(self, name: str) -> None:
+        self.sites.given_attributes.append(self._site(name))
+
+    def _under(self, condition: Condition, part: Any) -> None:
+        before = self.condition
+        self.condition = condition
+        self.visit(part)
+        self.condition = before
+
+    def _in_scope(self, scope: Scope, parts: Iterable[Any]) -> None:
+        before = self.scope
+        self.scope = scope
+        for part in parts:
+            self.visit(part)
+        self.scope = before
+
+    def visit(self, part: Any) -> None:
+        """Note what a part gives and asks for."""
+        if isinstance(part, Swap):
+            self._under((part.atom, False), part.old)
+            self._under((part.atom, True), part.new)
+        elif isinstance(part, Only):
+            self._under((part.atom, part.is_new), part.node)
+        elif isinstance(part, ast.arguments):
+            self.visit(Parameters(list(parameters_of(part))))
+        elif isinstance(part, Parameter):
+            self._give(part.name)
+            self.visit(part.arg.annotation)
+            self.visit(part.default)
+        else:
+            special = SPECIAL.get(type(part))
+            if special is None:
+                for piece in inside(part):
+                    self.visit(piece)
+            else:
+                special(self, part)
+
+    # ------------------------------------------------------------ nodes with a meaning
+
+    def function(self, node: Any) -> None:
+        """A definition: its name outside, its parameters and body inside."""
+        self._give(node.name)
+        self.visit(node.decorator_list)
+        self._in_scope(Scope("function", node.name, self.scope), (node.args, node.body))
+        self.visit(node.returns)
+
+    def lambda_(self, node: Any) -> None:
+        """A lambda: all of it inside."""
+        self._in_scope(Scope("function", "lambda", self.scope), (node.args, node.body))
+
+    def comprehension(self, node: Any) -> None:
+        """A comprehension: what it goes over gives the names."""
+        element = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        parts = (*_as_list(node.generators), *element)
+        self._in_scope(Scope("function", "comprehension", self.scope), parts)
+
+    def class_(self, node: Any) -> None:
+        """A class: what its body gives are attributes, too."""
+        self._give(node.name)
+        self.visit(node.decorator_list)
+        self.visit([node.bases, node.keywords])
+        self._in_scope(Scope("class", node.name, self.scope), (node.body,))
+
+    def name(self, node: Any) -> None:
+        """A name: given where it is stored."""
+        if isinstance(node.ctx, ast.Load):
+            self._ask(node.id)
+        else:
+            self._give(node.id)
+
+    def attribute(self, node: Any) -> None:
+        """An attribute: likewise."""
+        self.visit(node.value)
+        if isinstance(node.ctx, ast.Load):
+            self.sites.asked_attributes.append(self._site(node.attr))
+        else:
+            self._give_attribute(node.attr)
+
+    def changed_in_place(self, node: Any) -> None:
+        """An assignment that adds: what it changes was there."""
+        self.visit(node.value)
+        target = node.target
+        if isinstance(target, ast.Name):
+            self._ask(target.id)
+        elif isinstance(target, ast.Attribute):
+            self.visit(target.value)
+            self.sites.asked_attributes.append(self._site(target.attr))
+        else:
+            self.visit(target)
+
+    def alias(self, node: Any) -> None:
+        """An import."""
+        self._give((node.asname or node.name).partition(".")[0])
+
+    def global_(self, node: Any) -> None:
+        """Names that are those of the module."""
+        self.scope.elsewhere |= set(node.names)
+
+    def handler(self, node: Any) -> None:
+        """An exception that is caught under a name."""
+        self.visit(node.type)
+        if node.name is not None:
+            self._give(node.name)
+        self.visit(node.body)
+
+    def call(self, node: Any) -> None:
+        """A call; some give an attribute by a word in quotes."""
+        self.visit([node.func, node.args, node.keywords])
+        called = _called(node.func)
+        if called in GIVE_ATTRIBUTE and isinstance(node.args, list):
+            for argument in node.args:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    self._give_attribute(argument.value)
+
+
+def _as_list(part: Any) -> list[Any]:
+    return part if isinstance(part, list) else [part]
+
+
+def _called(func: Any) -> str | None:
+    if isinstance(func, ast.Attribute):
+        return func.attr
+    return func.id if isinstance(func, ast.Name) else None
+
+
+SPECIAL: dict[type[Any], Callable[[_Walker, Any], None]] = {
+    ast.Lambda: _Walker.lambda_,
+    ast.ClassDef: _Walker.class_,
+    ast.Name: _Walker.name,
+    ast.Attribute: _Walker.attribute,
+    ast.AugAssign: _Walker.changed_in_place,
+    ast.alias: _Walker.alias,
+    ast.Global: _Walker.global_,
+    ast.ExceptHandler: _Walker.handler,
+    ast.Call: _Walker.call,
+    **dict.fromkeys(FUNCTIONS, _Walker.function),
+    **dict.fromkeys(COMPREHENSIONS, _Walker.comprehension),
+}

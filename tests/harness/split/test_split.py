@@ -1,0 +1,387 @@
+"""Two scripts taken apart: every subset is exact at its ends, stands in between, and is measured as it is."""
+
+import ast
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.errors import UserError
+from harness.split.arms import alone, atoms_on, measured, mended, without
+from harness.split.check import Checker
+from harness.split.groups import Parts, take_apart
+from harness.split.search import smallest
+from harness.split.source import decoded
+from reports.inputs.load import load
+from tests.foreign_bench import TRAINERS, ablate
+
+ROOT = Path(__file__).resolve().parents[3]
+PAIRS = {
+    "parts": (TRAINERS / "parts_old.py", TRAINERS / "parts_new.py"),
+    "records": (ROOT / "benchmarks/r08_plain.py", ROOT / "benchmarks/r18_plain.py"),
+    "strangers": (TRAINERS / "fast.py", TRAINERS / "own.py"),
+}
+
+
+def texts(*paths: Path) -> tuple[str, str]:
+    old, new = (decoded(path.read_bytes(), str(path)) for path in paths)
+    return old, new
+
+
+def apart(old: str, new: str) -> Parts:
+    """Two snippets taken apart."""
+    return take_apart(decoded(old.encode(), "OLD"), decoded(new.encode(), "NEW"))
+
+
+def together(parts: Parts) -> list[set[str]]:
+    """What the atoms of each measured group say."""
+    return [{parts.atoms[n].what for n in group.atoms} for group in measured(parts.groups)]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("turn", [1, -1])
+def test_all_on_is_new_and_all_off_is_old_and_every_subset_between_is_python(
+    pair: str, turn: int
+) -> None:
+    old, new = texts(*PAIRS[pair][::turn])
+    parts = take_apart(old, new)
+    whole = parts.difference
+    assert whole.text(range(whole.n_atoms)) == new
+    assert whole.text(()) == old
+    judged = [group.name for group in measured(parts.groups)]
+    assert whole.text(atoms_on(parts.groups, judged)) == new
+    draw = random.Random(pair)
+    for _ in range(20):
+        some = {atom for atom in range(whole.n_atoms) if draw.random() < 0.5}
+        ast.parse(whole.text(some))
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_random_choices_of_groups_give_every_name_and_fit_every_call(pair: str) -> None:
+    old, new = texts(*PAIRS[pair])
+    checker = Checker(old, new)
+    parts = mended(take_apart(old, new), checker)
+    judged = [group.name for group in measured(parts.groups)]
+    assert judged
+    draw = random.Random(pair)
+    choices = [alone(parts.groups, name) for name in judged]
+    choices += [without(parts.groups, name) for name in judged]
+    for _ in range(10):
+        some = [name for name in judged if draw.random() < 0.5]
+        choices.append(sorted({n for name in some for n in alone(parts.groups, name)}))
+    for chosen in choices:
+        text = parts.difference.text(atoms_on(parts.groups, chosen))
+        assert checker.problems(text) == [], chosen
+
+
+def test_the_same_scripts_give_the_same_parts() -> None:
+    old, new = texts(*PAIRS["records"])
+    assert take_apart(old, new).groups == take_apart(old, new).groups
+
+
+# ---------------------------------------------------------------- what needs what
+
+
+def test_a_definition_goes_with_its_only_use_and_two_features_with_one_loop_variable_stay_two() -> (
+    None
+):
+    parts = apart(
+        "def run(xs):\n    return sum(xs)\n",
+        "def half(x):\n    return x / 2\n\n"
+        "def run(xs):\n"
+        "    for i in range(2):\n        xs[i] = half(xs[i])\n"
+        "    for i in range(3):\n        xs.append(i)\n"
+        "    return sum(xs)\n",
+    )
+    assert sorted(len(atoms) for atoms in together(parts)) == [1, 2]
+    assert {"added: def half", "added: for i in range(2):"} in together(parts)
+    assert all(group.needs == () for group in parts.groups)
+
+
+def test_a_shared_definition_is_needed_by_both_and_is_no_arm() -> None:
+    parts = apart(
+        "def run(x, y):\n    f(x)\n    g(y)\n",
+        "def half(x):\n    return x / 2\n\ndef run(x, y):\n    a(half(x))\n    f(x)\n    g(y)\n    b(half(y))\n",
+    )
+    kinds = {group.kind for group in parts.groups}
+    assert kinds == {"support", "learning"}
+    assert [len(group.needs) for group in measured(parts.groups)] == [1, 1]
+
+
+def test_a_parameter_that_must_be_given_goes_with_its_argument() -> None:
+    parts = apart(
+        "def f(x):\n    return x\n\nprint(f(1))\ny = f(2)\n",
+        "def f(x, k):\n    return x\n\nprint(f(1))\ny = f(2, 3)\nz = 4\n",
+    )
+    assert {"added: k", "added: 3"} in together(parts)
+
+
+def test_places_in_a_packed_array_move_together() -> None:
+    parts = apart(
+        "def f(n, x):\n    w = cat([ones(n), zeros(n)])\n    return x * w[n + 1]\n",
+        "def f(n, x):\n    w = cat([ones(n), half(n), zeros(n)])\n    return x * w[2 * n + 1]\n",
+    )
+    assert len(together(parts)) == 1
+    assert len(together(parts)[0]) == 2
+
+
+def test_a_label_ties_what_gives_it_and_what_asks_for_it() -> None:
+    parts = apart(
+        "groups = [dict(name='a')]\nfor g in groups:\n    step(g)\n",
+        "groups = [dict(name='a'), dict(name='gate')]\n"
+        "for g in groups:\n    if g['name'] == 'gate':\n        slow(g)\n    step(g)\n",
+    )
+    assert len(together(parts)) == 1
+
+
+def test_renames_prints_imports_and_moved_definitions_are_always_on() -> None:
+    parts = apart(
+        "import a\n\ndef f(x):\n    return a.b(x)\n\ndef g(x):\n    return x + 1\n\nn_old = g(f(1))\ng(n_old)\n",
+        "import a\nimport c\n\ndef g(x):\n    return x + 1\n\ndef f(x):\n    return a.b(x)\n\nn_new = g(f(1))\ng(n_new)\nprint('now', n_new)\n",
+    )
+    assert measured(parts.groups) == []
+    assert [group.always for group in parts.groups] == [True]
+    assert "n_old is called n_new" in {atom.what for atom in parts.atoms}
+
+
+def test_kinds_are_told_by_what_is_touched() -> None:
+    parts = apart(
+        "class Args:\n    num_iterations = 100\n    lr = 0.1\n\nloader = make(1)\n",
+        "class Args:\n    num_iterations = 90\n    lr = 0.2\n\nloader = make(2)\n",
+    )
+    assert {g.name: g.kind for g in parts.groups} == {
+        "num_iterations": "budget",
+        "lr": "learning",
+        "loader": "data",
+    }
+
+
+@pytest.mark.parametrize("wanted", [{3}, {0, 7}, {1, 2, 6}, set(range(8))], ids=str)
+def test_the_search_finds_what_is_missing(wanted: set[int]) -> None:
+    assert set(smallest(range(8), lambda some: wanted <= set(some))) == wanted
+
+
+def test_the_static_check_sees_what_a_variant_lacks() -> None:
+    old, new = "a = 1\n", "class C:\n    k = 1\n\ndef f(x):\n    return x\n\nb = f(C().k)\n"
+    checker = Checker(old, new)
+    assert checker.problems(new) == []
+    for text, said in (
+        ("b = f(1)\n", "the name 'f' is given nowhere"),
+        ("class C:\n    pass\n\nb = C().k\n", "the attribute 'k' is given nowhere"),
+        ("def f(x):\n    return x\n\nb = f()\n", "a call of 'f' with 0 arguments"),
+        ("b = (\n", "was never closed"),
+    ):
+        assert said in " ".join(checker.problems(text))
+
+
+# ---------------------------------------------------------------- the folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the pair whose effects are known, which its folder may be edited in."""
+    monkeypatch.chdir(tmp_path)
+    old, new = PAIRS["parts"]
+    command = ("--command", "python {script}", "--gpus-per-run", 0)
+    assert ablate("split", old, new, "-o", "parts", *command) == 0
+    return tmp_path / "parts"
+
+
+def edit(folder: Path, change: object) -> None:
+    path = folder / "changes.yaml"
+    content = yaml.safe_load(path.read_text())
+    change(content["groups"])  # type: ignore[operator]
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+def test_a_folder_has_a_patch_per_group_and_its_merged_groups_are_checked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = yaml.safe_load((folder / "changes.yaml").read_text())["groups"]
+    assert set(groups) == {"neutral", "rate", "gate", "scale", "depth", "dropped"}
+    assert {p.stem for p in (folder / "patches").iterdir()} == set(groups)
+    assert "+    gate = 1" in (folder / "patches/gate.patch").read_text()
+
+    def merge(given: dict) -> None:
+        given["gate"]["atoms"] += given.pop("scale")["atoms"]
+
+    edit(folder, merge)
+    assert ablate("split", "--check", folder) == 0
+    patch = (folder / "patches/gate.patch").read_text()
+    assert "+    gate = 1" in patch and "+    scale = 2" in patch
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda g: g["gate"]["atoms"].clear(), "stands in no group: put it into one"),
+        (lambda g: g["gate"].update(atoms=g["rate"]["atoms"]), "stands in 'rate' and in 'gate'"),
+        (lambda g: g["gate"].update(needs=["scal"]), "did you mean 'scale'?"),
+        (lambda g: g["gate"].update(kind="magic"), "kind 'magic'"),
+        (lambda g: g["gate"].update(always="yes"), "always must be true or false"),
+        (lambda g: g["gate"].update(atom=[1]), "unknown key 'atom'; did you mean 'atoms'?"),
+        (lambda g: g["gate"]["atoms"].append(99), "there is no atom 99"),
+        (lambda g: g["rate"].update(needs=[]), "group 'rate' needs neutral too"),
+        (
+            lambda g: (g["gate"].update(needs=["scale"]), g["scale"].update(needs=["gate"])),
+            "'gate' and 'scale' need each other: merge them",
+        ),
+        (lambda g: g["gate"].update(kind="support"), "do not make NEW"),
+        (lambda g: g.clear(), "groups must be a mapping"),
+    ],
+)
+def test_a_wrong_edit_gets_a_line(
+    change: object, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(folder, change)
+    capsys.readouterr()
+    assert ablate("split", "--check", folder) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "changes.yaml:" in error
+    assert error.count("\n") == 1
+
+
+def test_an_atom_of_a_definition_moved_away_from_its_use_is_noticed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def move(given: dict) -> None:
+        first = given["rate"]["atoms"].pop(0)
+        given["gate"]["atoms"].append(first)
+
+    edit(folder, move)
+    assert ablate("split", "--check", folder) == 2
+    assert "too: write them into its needs, or merge the groups" in capsys.readouterr().err
+
+
+OLD = "import os\nlr = 0.1\nfor step in range(3):\n    print(step, lr)\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (OLD, "for x in\n", "line 1: is not Python"),
+        (OLD, "int main() { return 0; }\n", "is not Python"),
+        (OLD, OLD, "the same program"),
+        (OLD, f"# a comment\n\n{OLD.replace(' = ', '=')}", "but for formatting and comments"),
+        (OLD, "lr = 1\n" * 100_000, "has 100001 lines: at most"),
+        (OLD, OLD + OLD, "line 5: holds the same text twice"),
+        (OLD, "x = b'\0'\n", "cannot contain null bytes"),
+        (OLD, None, "no such script"),
+    ],
+    ids=["broken", "other language", "equal", "formatting", "long", "twice", "zero", "missing"],
+)
+def test_scripts_that_cannot_be_taken_apart_get_a_line(
+    old: str,
+    new: str | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old.py").write_text(old)
+    if new is not None:
+        Path("new.py").write_text(new)
+    assert ablate("split", "old.py", "new.py", "-o", "parts") == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not Path("parts").exists()
+
+
+def test_modules_of_the_scripts_own_go_along_and_may_not_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for side, rate in (("old", 1), ("new", 2)):
+        Path(side).mkdir()
+        Path(side, "helper.py").write_text("def h():\n    return 1\n")
+        Path(side, "train.py").write_text(f"import helper\nrate = {rate}\nhelper.h()\n")
+    assert ablate("split", "old/train.py", "new/train.py", "-o", "parts") == 0
+    assert Path("parts/old/helper.py").read_text() == Path("old/helper.py").read_text()
+    assert ablate("split", "old/train.py", "new/train.py", "-o", "parts") == 2
+    assert "is there already" in capsys.readouterr().err
+    Path("new/helper.py").write_text("def h():\n    return 2\n")
+    assert ablate("split", "old/train.py", "new/train.py", "-o", "other") == 2
+    assert "helper.py: differs too" in capsys.readouterr().err
+
+
+def test_nothing_of_a_script_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("old", "new"):
+        Path(f"{name}.py").write_text(
+            f"open('executed', 'w')\nrate = '{name}'\nraise SystemExit(rate)\n"
+        )
+    assert ablate("split", "old.py", "new.py", "-o", "parts") == 0
+    assert ablate("split", "--check", "parts") == 0
+    assert not Path("executed").exists()
+
+
+# ---------------------------------------------------------------- the experiment
+
+
+@pytest.mark.slow
+def test_the_known_effect_of_each_part_is_recovered(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Left out: rate costs 0.03, gate or scale (which help together alone) 0.02 each, dropped helps by 0.01, depth does nothing."""
+    experiment = folder / "experiment.yaml"
+    text = experiment.read_text().replace("  gpus: 0", "  gpus: 0\n  env: {SEED: '{seed}'}")
+    experiment.write_text(text.replace("seeds: 10", "seeds: 3"))
+    assert ablate("run", experiment, "--no-report") == 0
+    losses = load("parts").runs.groupby("arm")["val_loss"].mean()
+    costs = {arm: round(float(loss - losses["all"]), 3) for arm, loss in losses.items()}
+    assert costs == {
+        "baseline": 0.04,
+        "all": 0,
+        "all but rate": 0.03,
+        "all but gate": 0.02,
+        "all but scale": 0.02,
+        "all but depth": 0,
+        "all but dropped": -0.01,
+    }
+
+
+def test_groups_that_cannot_stand_alone_are_no_arms_and_errors_name_the_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(folder, lambda g: g["gate"].update(needs=["scale"]))
+    experiment = folder / "experiment.yaml"
+    assert ablate("plan", experiment) == 0
+    said = capsys.readouterr().out
+    assert "all but scale (and gate, which needs it)" in said
+    written = {p.name for p in (folder / "arms").iterdir()}
+    assert written == {
+        "all",
+        "none",
+        *(f"all-{n}" for n in ("rate", "gate", "depth", "dropped")),
+    } | {"all-gate-scale"}
+    text = experiment.read_text()
+    experiment.write_text(text.replace("leave-one-out", "explicit\narms: {x: [gate]}"))
+    assert ablate("plan", experiment) == 2
+    assert "cannot stand together without what they need" in capsys.readouterr().err
+    for wrong, message in (
+        (text.replace("parts: .", "parts: nowhere"), "`ablate split` writes such a folder"),
+        (text + "changes: {x: {args: [a]}}\n", "are the changes: leave them out"),
+        (text.replace("parts: .", "parts: .\n  file: x.py"), "trainer needs either"),
+    ):
+        experiment.write_text(wrong)
+        assert ablate("plan", experiment) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_every_pair_of_groups_makes_the_script_that_both_patches_make(folder: Path) -> None:
+    from harness.split.folder import read_folder
+
+    read = read_folder(folder)
+    judged = [group.name for group in measured(read.groups)]
+    texts_of = {pair: read.text(pair) for pair in itertools.combinations(judged, 2)}
+    assert len(set(texts_of.values())) == len(texts_of)
+
+
+def test_a_script_that_settles_in_no_normal_form_is_refused() -> None:
+    with pytest.raises(UserError, match="is not UTF-8"):
+        decoded(b"\xff\xfe", "OLD x.py")
