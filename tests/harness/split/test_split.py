@@ -139,7 +139,7 @@ def test_a_label_ties_what_gives_it_and_what_asks_for_it() -> None:
 def test_renames_prints_imports_and_moved_definitions_are_always_on() -> None:
     parts = apart(
         "import a\n\ndef f(x):\n    return a.b(x)\n\ndef g(x):\n    return x + 1\n\nn_old = g(f(1))\ng(n_old)\n",
-        "import a\nimport c\n\ndef g(x):\n    return x + 1\n\ndef f(x):\n    return a.b(x)\n\nn_new = g(f(1))\ng(n_new)\nprint('now', n_new)\n",
+        "import a\nimport c\n\ndef g(x):\n    return x + 1\n\ndef f(x):\n    return a.b(x)\n\nn_new = g(f(1))\ng(n_new)\nprint('now')\n",
     )
     assert measured(parts.groups) == []
     assert [group.always for group in parts.groups] == [True]
