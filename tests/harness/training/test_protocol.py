@@ -57,6 +57,7 @@ def test_a_protocol_changes_no_loss(
     outcome, out = go(spec)
     assert outcome.status == "finished"
     assert out.losses() == by_hand(spec)
+    assert 0 < outcome.wall["train_s"] <= 1.001 * outcome.final.train_time_s
 
 
 def test_warming_up_restores_the_random_state(spec_of: Callable[..., RunSpec]) -> None:
