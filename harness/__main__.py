@@ -1,5 +1,6 @@
 """The command line: `ablate`, also `python -m harness`."""
 
+import gc
 import sys
 import traceback
 from typing import NoReturn
@@ -15,6 +16,8 @@ from harness.provenance.own_secrets import printed_without_own
 from harness.provenance.redact import redact
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
+# containers between two looks for garbage; a report makes a million that are none
+MADE_BEFORE_A_LOOK = 100_000
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -22,6 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     An error is one line on standard error and exit 2; --debug shows where it came from.
     """
+    gc.set_threshold(MADE_BEFORE_A_LOOK)
     with printed_without_own():
         _main(sys.argv[1:] if arguments is None else arguments)
 

@@ -56,6 +56,8 @@ def _check_of(hint: Any) -> Check:
         return _anything
     if origin in (Union, types.UnionType):
         given = [argument for argument in arguments if argument is not NoneType]
+        if given == [float]:  # every value of every curve
+            return _is_number_or_none
         if len(given) == 1:  # the most, and ten thousand results are looked at in a second
             inner = _check_of(given[0])
             return lambda value: value is None or inner(value)
@@ -83,6 +85,12 @@ def _anything(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether it is a number that can be reckoned with: no truth value, not too far, not nan."""
     return (type(value) is float and abs(value) <= FARTHEST) or _is_whole(value)
+
+
+def _is_number_or_none(value: Any) -> bool:
+    if type(value) is float:
+        return abs(value) <= FARTHEST
+    return value is None or _is_whole(value)
 
 
 def _is_whole(value: Any) -> bool:

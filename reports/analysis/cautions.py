@@ -89,6 +89,10 @@ class Caution(enum.Enum):
         "The losses of several runs are equal to the last digit: they tell no error. Look for a "
         "copied run or fixed seed."
     )
+    BIT_EQUAL = (
+        "Equal bit for bit at every seed: the change does not touch what is trained here, or is "
+        "not switched on. More seeds tell no more; look at what differed."
+    )
     OUTLIER = (
         "A run lies far from the others of its arm (more than 5 robust sd); it is counted. Look "
         "at its log."

@@ -1,7 +1,7 @@
 """One arm against the baseline on one metric: from an effect to what is printed of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -155,8 +155,7 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
         reference = float(np.exp(pair.of_baseline.values.mean()))
     scale = _Scale(is_difference=metric.is_difference, reference=reference)
     said = _verdict(metric, pair, scale)
-    warnings = [*doubts, *_warnings(metric, pair)]
-    return Comparison(
+    made = Comparison(
         arm=pair.arm,
         baseline=metric.baseline,
         metric=metric.name,
@@ -191,10 +190,12 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
         fresh_seeds=said.fresh_seeds,
         next_action=said.next_action,
         next_runs=said.next_runs,
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=(),
         of_arm=pair.of_arm,
         of_baseline=pair.of_baseline,
     )
+    warnings = [*doubts, *_warnings(metric, pair, is_bit_equal=made.is_bit_equal)]
+    return replace(made, warnings=tuple(dict.fromkeys(warnings)))
 
 
 def _mean_sd(sample: Sample, metric: Metric) -> tuple[float, float | None]:
@@ -229,7 +230,7 @@ def _enough(metric: Metric, pair: Pair) -> int:
     return enough_to_permute(m, alpha) if pair.is_permuted else 2
 
 
-def _warnings(metric: Metric, pair: Pair) -> list[Caution]:
+def _warnings(metric: Metric, pair: Pair, *, is_bit_equal: bool) -> list[Caution]:
     """What is doubtful about the values, then about how they were paired."""
     warnings: list[Caution] = []
     if pair.arm in metric.lost:
@@ -238,6 +239,8 @@ def _warnings(metric: Metric, pair: Pair) -> list[Caution]:
         warnings += _loss_warnings(metric, pair)
     else:
         warnings += samples.time_warnings(metric.runs, pair.arm, metric.baseline)
+    if is_bit_equal:
+        warnings.append(Caution.BIT_EQUAL)
     if pair.is_permuted:
         return warnings
     is_refused = pair.is_refused(anytime=metric.anytime)
@@ -250,7 +253,7 @@ def _warnings(metric: Metric, pair: Pair) -> list[Caution]:
     if metric.anytime:
         warnings += sequence_warnings(*paired(pair.of_arm, pair.of_baseline))
     no_interval = pair.n >= 2 and pair.effect.low is None and pair.arm not in metric.lost
-    if no_interval and not is_refused and not pair.n_diverged:
+    if no_interval and not is_refused and not pair.n_diverged and not is_bit_equal:
         warnings.append(Caution.ZERO_VARIANCE)
     return warnings
 

@@ -116,17 +116,18 @@ class Recipe:
 
     @property
     def differing(self) -> list[str]:
-        """The fields in which an arm is not as the baseline, sorted."""
+        """The fields in which an arm is not as the baseline, those of the first arms first."""
         fields: set[str] = set()
         for arm in self.by_arm:
             for settings in self.settings[arm]:
                 fields.update(settings)
-        apart = []
+        apart: dict[str, int] = {}  # field -> the place of the first arm that differs in it
         for field in sorted(fields):
             usual = self.of_baseline(field)
-            if any(self.values(arm, field) != usual for arm in self.by_arm):
-                apart.append(field)
-        return apart
+            for place, arm in enumerate(self.by_arm):
+                if self.values(arm, field) != usual:
+                    apart.setdefault(field, place)
+        return sorted(apart, key=apart.__getitem__)
 
 
 def accelerators(experiment: Experiment, run_ids: Sequence[str]) -> list[str]:

@@ -42,22 +42,19 @@ class Sensitivity:
     arm: str  # of the design
     effects: tuple[PointEffect, ...]
 
+    def with_sign(self, sign: int) -> list[PointEffect]:
+        """The effects that are better (-1), worse (+1) or not told apart (0), the lowest first."""
+        found = [effect for effect in self.effects if effect.sign == sign]
+        return sorted(found, key=lambda effect: effect.delta)
+
     @property
     def words(self) -> str:
-        """Whether the sign holds at every point."""
-        better, worse = self._points(-1), self._points(1)
-        if better and worse:
-            at_both = f"better at {', '.join(better)}; worse at {', '.join(worse)}"
-            return f"the sign depends on the point: {at_both}"
-        if not better and not worse:
-            return "not told apart from zero at any point"
-        word = "better" if better else "worse"
-        if not self._points(0):
-            return f"{word} at every point"
-        return f"{word} at {', '.join(better or worse)}; not told apart elsewhere"
-
-    def _points(self, sign: int) -> list[str]:
-        return [effect.point for effect in self.effects if effect.sign == sign]
+        """At how many points it is better and worse."""
+        n, counts = len(self.effects), []
+        for sign, word in ((-1, "better"), (1, "worse")):
+            if self.with_sign(sign):
+                counts.append(f"{word} at {len(self.with_sign(sign))}")
+        return f"{', '.join(counts) or 'not told apart at any'} of {n}"
 
 
 def sensitivities(experiment: Experiment, *, level: float = 0.95) -> list[Sensitivity]:

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from reports.figures.base import AxisScale, path_of
+from reports.stats.digits import kept
 
 MAX_POINTS = 60  # per drawn line: what 700 px can show; the table behind keeps every point
 # Share of the steps; the vertical axis is fitted to what comes after: the first drop is steep.
@@ -33,6 +36,15 @@ class Bundle:
     low: np.ndarray
     high: np.ndarray
     runs: dict[str, Course]  # by run_id
+
+    @cached_property
+    def rows(self) -> Sequence[tuple[Any, ...]]:
+        """The points of the mean, as the page keeps them; several figures have the same."""
+        rows: list[tuple[Any, ...]] = []
+        for step, time, *losses in zip(self.steps, self.time_s, self.mean, self.low, self.high):
+            rounded = [kept(loss, 6) for loss in losses]
+            rows.append((self.arm, int(step), kept(time, 4), *rounded, len(self.runs)))
+        return rows
 
 
 def finished_at(runs: pd.DataFrame, budget: int | None) -> pd.DataFrame:

@@ -8,7 +8,6 @@ the training clock.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +33,7 @@ from reports.figures.base import (
 from reports.figures.bundles import Bundle, Course, band, bundles, is_late, points_of, thin
 from reports.figures.differences import difference_figure
 from reports.format import plural
-from reports.stats.digits import kept, settled
+from reports.stats.digits import settled
 
 MAX_RUN_LINES = 60
 COURSE = 6  # points after the first below which there is no whole course to see
@@ -204,16 +203,6 @@ class Curves:
         return what_is_drawn + self.view.last_words
 
 
-def table_of(data: Mapping[str, Bundle]) -> list[tuple[Any, ...]]:
-    """The points of the means, as the page keeps them."""
-    rows: list[tuple[Any, ...]] = []
-    for arm, b in data.items():
-        for step, time, *losses in zip(b.steps, b.time_s, b.mean, b.low, b.high):
-            rounded = [kept(v, 6) for v in losses]
-            rows.append((arm, int(step), kept(time, 4), *rounded, len(b.runs)))
-    return rows
-
-
 def curve_figure(
     view: CurveView, data: dict[str, Bundle], palette: Palette, unit: str, target: float | None
 ) -> Figure:
@@ -244,7 +233,7 @@ def curve_figure(
             "highest",
             "n_runs",
         ),
-        rows=tuple(table_of(data)),
+        rows=tuple(row for bundle in data.values() for row in bundle.rows),
         draw=drawing.draw,
         legend=palette.legend(data),
     )

@@ -30,7 +30,7 @@ from reports.figures.base import (
 )
 from reports.figures.gains import gains
 from reports.figures.waterfall import levels_of, mean_of, waterfall
-from reports.format import with_interval
+from reports.format import show, with_interval
 from reports.stats.digits import kept, kept_p, pixel
 
 # An axis narrower than twice this shows rounding.
@@ -71,6 +71,8 @@ def titles_of(c: Comparison) -> tuple[str, str]:
 def effect_text(c: Comparison) -> str:
     value, low, high = effect(c)
     kind = effect_kind(c.metric)
+    if c.is_bit_equal:
+        return f"{show(value, kind)}, bit for bit equal"
     return with_interval(value, low, high, kind)
 
 

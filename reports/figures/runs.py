@@ -53,7 +53,7 @@ class Strip:
 
 
 STEP_TIME = Strip(
-    key="step_time",
+    key="step_ms",
     title="Step time",
     caption="Dots are runs' means, ticks the arms'; bars run from median to 95th percentile.",
     axis="step time, ms",

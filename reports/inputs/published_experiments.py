@@ -73,7 +73,9 @@ def ladder() -> list[PublishedArm]:
 def r09_ladder() -> list[PublishedArm]:
     arms = []
     changes: tuple[str, ...] = ()
-    for row in read_table(PUBLISHED / "r09_ladder.csv"):
+    rows = read_table(PUBLISHED / "r09_ladder.csv")
+    rungs = [row["change"] for row in rows if row["change"] != "schedule"]
+    for row in rows:
         change = row["change"]
         if change != "schedule":
             changes = (*changes, change)
@@ -83,7 +85,7 @@ def r09_ladder() -> list[PublishedArm]:
                 record="r09",
                 log_arm=row["log_arm"],
                 changes=changes,
-                fields=(("change", change),),
+                fields=tuple((f"r09.{rung}", rung in changes) for rung in rungs),
             )
         )
     return arms

@@ -31,7 +31,7 @@ OWN_KEYS = ("seed", "replicate")  # of a config: what differs between the runs o
 TURNING = (
     "\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # line ends, directions
 )
-AS_THEY_ARE = (str, int, bool, type(None))  # of which most data are
+IN_JSON_TOO = (str, int, bool, type(None))  # types of which most data are
 UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in f"<>&{TURNING}"}
 
 
@@ -45,7 +45,7 @@ def short_digest(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """The value in JSON's types: numpy scalars become Python's, numbers not finite null."""
-    if type(value) in AS_THEY_ARE:
+    if type(value) in IN_JSON_TOO:
         return value
     if type(value) is float:
         return value if math.isfinite(value) else None

@@ -94,8 +94,10 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
         c = outcome.judged(arm, name)
         if c is not None:
             compared[arm] = c
-        if c is None or c.kind not in groups:
+        if c is None or (c.kind not in groups and not c.is_bit_equal):
             groups["open"].append(arm)
+        elif c.is_bit_equal:
+            groups["equal"].append(arm)
         else:
             groups[c.kind].append(arm)
     metric = metric_words(name)
@@ -136,6 +138,11 @@ def measured(arms: Sequence[str], compared: Mapping[str, Comparison]) -> list[st
 def without_comparison(outcome: Comparisons) -> str:
     if any(cell.n_finished for cell in outcome.cells.values()):
         return "No arm can be compared to the baseline yet."
+    if any(cell.n_stale for cell in outcome.cells.values()):
+        return (
+            "The finished runs are of an older source and were left out, so there is no answer: "
+            "run the experiment again, or admit them with --accept-stale."
+        )
     return "No run has finished yet, so there is no answer."
 
 

@@ -1,11 +1,18 @@
 """What to type next: what a question costs and is asked with, the page again, its verification."""
 
+from collections.abc import Sequence
+
 from harness.run.plan import Plan
+from reports.analysis.optimum import Lowest, Optimum, optima
+from reports.analysis.samples import pending
+from reports.analysis.sensitivity import Sensitivity, sensitivities
 from reports.analysis.types import Comparison, Comparisons
 from reports.inputs.experiment import Experiment
 from reports.inputs.published_experiments import evidence_named
 from reports.page.cells import typed
 from reports.page.headline import NAMED, listing
+from reports.page.places import place_words
+from reports.page.scope import moves_rates
 
 AT_FULL_SIZE = "--set scale=gpt2"
 
@@ -19,6 +26,9 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
             judged[arm] = c
     if experiment.plan.imported or not judged:
         return ""
+    places = optima(experiment)
+    if places and not pending(experiment):
+        return next_of_axes(experiment.plan, places, sensitivities(experiment))
     helping = [arm for arm, c in judged.items() if c.kind == "helps"]
     helps = listing(helping or ["nothing"], most=NAMED)
     asking = [arm for arm, c in judged.items() if c.next_action]
@@ -32,6 +42,30 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
         step = "a new experiment, which asks again on fresh runs"
     elif to_confirm:
         step = f"`ablate confirm {experiment.name}`, which asks again on fresh seeds"
+    else:
+        step = "nothing that these runs ask for"
+    return f"What these runs show to help: {helps}; what to run next: {step}."
+
+
+def next_of_axes(plan: Plan, places: Sequence[Optimum], of_arms: Sequence[Sensitivity]) -> str:
+    """What helps along axes that cross the arms, and what to run next."""
+    helping = [s.arm for s in of_arms if s.with_sign(-1) and not s.with_sign(1)]
+    turning = [s.arm for s in of_arms if s.with_sign(-1) and s.with_sign(1)]
+    beyond = [o for o in places if o.where in (Lowest.FIRST, Lowest.LAST)]
+    open_places = [o for o in places if not o.is_resolved]
+    helps = listing(helping or ["nothing"], most=NAMED)
+    if turning:
+        helps += f", and {listing(turning, most=NAMED)} at some points alone"
+    if beyond:
+        first = beyond[0]
+        step = f"a longer {first.axis.name}, for {first.arm} is lowest at {place_words(first)}"
+    elif open_places:
+        first = open_places[0]
+        step = f"more seeds or a wider {first.axis.name}, for {first.arm} has no resolved place yet"
+    elif turning and moves_rates(plan) and plan.estimand != "retuned":
+        step = "the same with `estimand: retuned`, every arm at its own best rates on fresh seeds"
+    elif helping and not plan.confirm:
+        step = f"`ablate confirm {plan.name}`, which asks again on fresh seeds"
     else:
         step = "nothing that these runs ask for"
     return f"What these runs show to help: {helps}; what to run next: {step}."

@@ -82,7 +82,7 @@ def listed(names: Sequence[str]) -> str:
 def signs_answer(found: Sequence[Sensitivity], base: str) -> list[str]:
     """What the other arms of the design do along the axes, each against `base` at the same point.
 
-    Their points are named in the table below.
+    All their points are in the table below.
     """
     sentences = [sign_words(of_arm, base) for of_arm in found[:NAMED_PLACES]]
     if len(found) > NAMED_PLACES:
@@ -91,23 +91,24 @@ def signs_answer(found: Sequence[Sensitivity], base: str) -> list[str]:
 
 
 def sign_words(of_arm: Sensitivity, base: str) -> str:
-    """Whether an arm's sign holds over the points, and its least effect where it does."""
-    effects, n = of_arm.effects, len(of_arm.effects)
-    better = sum(effect.sign < 0 for effect in effects)
-    worse = sum(effect.sign > 0 for effect in effects)
+    """Whether an arm's sign holds over the points, and by how much."""
+    better, worse, n = of_arm.with_sign(-1), of_arm.with_sign(1), len(of_arm.effects)
     start = f"{of_arm.arm} against {base} at the same point"
     if not better and not worse:
         return f"{start}: not told apart at any of {n}."
     if better and worse:
-        return f"{start}: its sign turns, better at {better} and worse at {worse} of {n}."
-    word, at = ("better", better) if better else ("worse", worse)
-    if at < n:
-        return f"{start}: {word} at {at} of {n}, not told apart elsewhere."
-    return f"{start}: {word} at every one of {n}, least by {least_effect(effects)}."
+        ends = f"from {effect_at(better[0])} to {effect_at(worse[-1])}"
+        return f"{start}: its sign turns, {ends}; {of_arm.words}."
+    word, told = ("better", better) if better else ("worse", worse)
+    if len(told) < n:
+        most = max(told, key=lambda effect: abs(effect.delta))
+        apart = f"{word} at {len(told)} of {n}, most by {effect_at(most)}"
+        return f"{start}: {apart}; not told apart elsewhere."
+    least = min(told, key=lambda effect: abs(effect.delta))
+    return f"{start}: {word} at every one of {n}, least by {effect_at(least)}."
 
 
-def least_effect(effects: Sequence[PointEffect]) -> str:
-    """The effect nearest to zero, and where it is."""
-    least = min(effects, key=lambda effect: abs(effect.delta))
-    ends = interval(least.low, least.high, "loss_delta")
-    return f"{show(least.delta, 'loss_delta')} {ends} at {least.point}"
+def effect_at(effect: PointEffect) -> str:
+    """An effect with its interval, and where it is."""
+    ends = interval(effect.low, effect.high, "loss_delta")
+    return f"{show(effect.delta, 'loss_delta')} {ends} at {effect.point}"

@@ -112,10 +112,7 @@ def evidence_words(recipe: Recipe) -> str:
     """Where what a published row changed is told, and that the rest is unknown."""
     if any(arm.note for arm in recipe.plan.arms):
         return " What it changed stands in the table above; what else it differed in is unknown."
-    return (
-        " A row has the change of its own column and those of all columns before it; what else a "
-        "published row differed in is unknown."
-    )
+    return " What else a published row differed in is unknown."
 
 
 YES_NO = {"True": "yes", "False": "no"}

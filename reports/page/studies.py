@@ -142,17 +142,27 @@ def carried_end(value: float | None) -> str:
 
 
 def sensitivity_table(of_arms: Sequence[Sensitivity]) -> Study:
+    """Arms and points, the longer list down the page."""
     points: dict[str, None] = {}
+    at: dict[tuple[str, str], TableCell] = {}
     for s in of_arms:
-        points |= dict.fromkeys(e.point for e in s.effects)
-    rows: list[StudyRow] = []
-    for s in of_arms:
-        at_point = {}
         for e in s.effects:
-            share = Share(value=e.delta, low=e.low, high=e.high)
-            at_point[e.point] = share_cell(share, "loss_delta")
-        cells = [at_point.get(point, unknown("loss")) for point in points]
-        rows.append((s.arm, [*cells, TableCell(text=s.words)]))
+            points[e.point] = None
+            at[s.arm, e.point] = share_cell(
+                Share(value=e.delta, low=e.low, high=e.high), "loss_delta"
+            )
+    nothing, rows = unknown("loss"), []
+    if len(points) > len(of_arms):
+        first, heads = "point", [s.arm for s in of_arms]
+        for point in points:
+            rows.append((point, [at.get((s.arm, point), nothing) for s in of_arms]))
+        signs = [TableCell(text=s.words, css="num") for s in of_arms]
+        rows.append(("sign", signs))
+    else:
+        first, heads = "arm", [*points, "sign"]
+        for s in of_arms:
+            cells = [at.get((s.arm, point), nothing) for point in points]
+            rows.append((s.arm, [*cells, TableCell(text=s.words)]))
     return Study(
         key="sensitivity",
         title="Does the sign hold?",
@@ -161,8 +171,8 @@ def sensitivity_table(of_arms: Sequence[Sensitivity]) -> Study:
             "for all points and arms at once. An effect whose sign changes along the axis is a "
             "statement about the rates as much as about the change."
         ),
-        first="arm",
-        heads=[*points, "sign"],
+        first=first,
+        heads=heads,
         rows=rows,
     )
 

@@ -83,7 +83,7 @@ def text_cell(key: str, value: Any) -> TableCell:
     text = str(value)
     if missing(value):
         text = NONE
-    if known(value):
+    if known(value) or key == "seed":
         return TableCell(text=text, key=key, css="num")
     return TableCell(text=text, key=key)
 

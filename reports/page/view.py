@@ -266,10 +266,15 @@ def view(
 
 
 def definitions(heads: Sequence[Head], columns: Sequence[RunColumn]) -> list[tuple[str, str]]:
-    """The columns of both tables, and the words between, with what they mean."""
-    of_verdicts = [(head.text, head.meaning) for head in heads]
-    of_runs = [(column.head, column.meaning) for column in columns]
-    return [*of_verdicts, *GENERAL_WORDS, *of_runs]
+    """The columns of both tables, and the words between, with what they mean.
+
+    A column of runs that the table of verdicts has too is told there.
+    """
+    meanings = {head.text: head.meaning for head in heads}
+    meanings |= dict(GENERAL_WORDS)
+    for column in columns:
+        meanings.setdefault(column.head, column.meaning)
+    return [*meanings.items()]
 
 
 def held_against(outcome: Comparisons) -> Sequence[str]:

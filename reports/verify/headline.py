@@ -69,7 +69,7 @@ def check_clause(clause: str, arm: str, printed: Mapping[str, Printed], key: str
     effect, verdict = printed.get(f"{key}.effect"), printed.get("verdict")
     if effect is None or verdict is None:
         return
-    found = re.search(rf"(?:^|[ ,])(?<!\+ ){re.escape(arm)} \(([^ )]+)", clause)
+    found = re.search(rf"(?:^|[ ,])(?<!\+ ){re.escape(arm)} \(([^ ,)]+)", clause)
     if found is None:
         return
     if found[1] != effect.text.split()[0]:

@@ -61,12 +61,16 @@ def check_signs(page: Page, index: int, plan: Embedded, rows: Sequence[Row]) -> 
     first = next(a["of"] for a in plan["arms"] if a["name"] == plan["baseline"])
     for who in dict.fromkeys(arm.get("of") or arm["name"] for arm in plan["arms"]):
         of_points = point_effects(plan["arms"], (first, who), rows)
-        said = re.search(
-            rf"{re.escape(who)} against {re.escape(first)} at the same point: "
-            r"(better|worse) at every one of (\d+), least by ([+−][\d.]+) ",
-            answer,
-        )
-        if said is None or who == first or of_points is None:
+        start = rf"{re.escape(who)} against {re.escape(first)} at the same point: "
+        about = re.search(rf"{start}(.*?)\.(?= |$)", answer)
+        if about is None or who == first or of_points is None:
+            continue
+        for printed in re.findall(r"([+−][\d.]+) \[", about[1]):
+            told = float(printed.replace("−", "-"))
+            if min(abs(told - delta) for delta in of_points) > OF_EFFECT:
+                yield f"{who}: the headline says {printed} at a point, its rows {of_points}"
+        said = re.match(r"(better|worse) at every one of (\d+), least by ([+−][\d.]+) ", about[1])
+        if said is None:
             continue
         least = min(of_points, key=abs)
         signs = {delta > 0 for delta in of_points}

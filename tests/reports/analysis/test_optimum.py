@@ -17,6 +17,7 @@ from reports.inputs.load import load
 from reports.inputs.memory import Memory
 from reports.page.draw import draw_all
 from reports.page.embed import table_rows
+from reports.page.next_run import next_of_verdicts
 from reports.page.places import optimum_answer, place_words
 from reports.page.write import render, write_report
 from reports.verify.optimum import check_signs
@@ -225,13 +226,39 @@ def test_a_headline_along_an_axis_says_what_the_arms_do_there_and_lists_no_point
     page = write_report([made], tmp_path / "page.html")
     text = page.read_text()
     answer = re.search(r'data-key="answer">(.*?)</p>', text)[1]
-    assert (
-        "a against base at the same point: its sign turns, better at 1 and worse at 2 of 3."
-        in answer
+    said = re.search(
+        r"a against base at the same point: its sign turns, from (−0\.\d+) \[−\S+, −\S+\] at optim"
+        r"\.muon_lr x0\.5 to (\+0\.\d+) \[\S+, \S+\] at optim\.muon_lr x2; "
+        r"better at 1, worse at 2 of 3\.",
+        answer,
     )
+    read = read_page(page)
+    data = read.data["experiments"][0]
+    for effect in said.groups():
+        assert effect in text.split("Does the sign hold?")[2], "the headline's ends are the table's"
+        lie = {(0, "answer"): read.sentences[0, "answer"].replace(effect, f"{effect[0]}0.0012")}
+        forged = replace(read, sentences=read.sentences | lie)
+        assert [*check_signs(forged, 0, data["plan"], table_rows(data["runs"]))] != [], effect
     assert "base @ x0.5 x1" not in answer, "the worst points are no answer"
     assert answer.startswith("Exploratory: at ")
     assert check_data(read_page(page), None) == []
+
+
+@pytest.mark.parametrize(
+    ("lowest_at", "helps", "step"),
+    [
+        ({"base": 0.3, "a": -0.4}, "nothing, and a at some points alone", "`estimand: retuned`"),
+        ({"base": 0.3, "a": -2.5}, "nothing;", "for a is lowest at x0.5 or beyond"),
+        ({"base": 0.3}, "nothing;", "nothing that these runs ask for"),
+    ],
+)
+def test_a_page_along_an_axis_says_what_helps_at_one_point_and_what_to_run_next(
+    tmp_path, lowest_at, helps, step
+):
+    made = bowl(tmp_path, lowest_at)
+    said = next_of_verdicts(made, compare_all(made))
+    assert said.startswith(f"What these runs show to help: {helps}")
+    assert step in said.partition("what to run next: ")[2]
 
 
 def test_an_effect_that_no_point_turns_is_said_with_its_least_and_verify_recomputes_it(tmp_path):

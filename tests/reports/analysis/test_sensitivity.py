@@ -12,6 +12,7 @@ from reports.analysis.sensitivity import sensitivities
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
+from reports.page.studies import studies
 from reports.page.write import render
 from tests.report_arms import Arm
 from tests.report_fixtures import write_experiment
@@ -60,12 +61,9 @@ def test_the_page_says_where_a_sign_depends_on_the_rate(tmp_path: Path) -> None:
         "c": (0.0, 0.0, 0.05),
     }
     found = {s.arm: s for s in sensitivities(crossed(tmp_path, flips))}
-    assert (
-        found["a"].words
-        == "the sign depends on the point: better at optim.muon_lr x2; worse at optim.muon_lr x0.5"
-    )
-    assert found["b"].words == "better at every point"
-    assert found["c"].words == "not told apart from zero at any point"
+    assert found["a"].words == "better at 1, worse at 1 of 3"
+    assert found["b"].words == "better at 3 of 3"
+    assert found["c"].words == "not told apart at any of 3"
     assert [e.delta for e in found["a"].effects] == pytest.approx(
         [0.02, 0.0, -0.03], abs=2e-3
     )  # like against like
@@ -80,7 +78,17 @@ def test_the_page_says_where_a_sign_depends_on_the_rate(tmp_path: Path) -> None:
     )
     assert "Left out: cudnn: needs CUDA, which this machine lacks." in page
     assert "Does the sign hold?" in page
-    assert "the sign depends on the point" in page
+    assert 'data-label="sign"><span>better at 1, worse at 1 of 3</span>' in page
+
+
+def test_the_longer_list_of_arms_and_points_goes_down_the_page(tmp_path: Path) -> None:
+    made = crossed(tmp_path, {"baseline": (0.0, 0.0, 0.05), "a": (0.02, 0.0, 0.02)})
+    (table,) = [study for study in studies(made) if study.key == "sensitivity"]
+    assert (table.first, table.heads) == ("point", ["a"])
+    names = [name for name, _ in table.rows]
+    assert names == [*(f"optim.muon_lr {factor}" for factor in FACTORS), "sign"]
+    assert table.rows[-1][1][0].text == "better at 1, worse at 1 of 3"
+    assert table.is_number(0)
 
 
 def test_effects_along_axes_hold_for_the_family_that_the_memory_knows(tmp_path: Path) -> None:

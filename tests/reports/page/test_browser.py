@@ -96,6 +96,16 @@ def test_a_page_is_silent_offline_and_no_wider_than_its_window(browser, pages, n
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("name", ["ladder", "many", "published"])
+def test_cards_of_a_phone_show_no_scroll_cue(browser, pages, name):
+    browser.open(pages[name], width=360)
+    cards = (
+        "[...document.querySelectorAll('.scroll:has(> .cards)')].map((e) => getComputedStyle(e))"
+    )
+    assert set(browser.evaluate(f"{cards}.map((s) => s.backgroundImage)")) == {"none"}
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("name", ["ladder", "factorial", "waiting", "published"])
 def test_all_text_has_enough_contrast(browser, pages, name, dark):

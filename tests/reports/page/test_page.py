@@ -12,14 +12,17 @@ import pytest
 from reports.analysis.recipe import Recipe
 from reports.format import interval, show, significant, visible
 from reports.inputs.load import load
+from reports.inputs.published_experiments import published_experiment
 from reports.page.citation import citation
 from reports.page.embed import plain, restore_experiment, script_json
 from reports.page.version import VERSION
 from reports.page.write import render, write_report
 from reports.verify.page import Page, read_page
+from reports.verify.verify import verify
 from tests.report_arms import HOSTILE, LADDER, many_arms
 from tests.report_fixtures import write_experiment
 
+R09 = ["value_residual", "learned_value_residual", "embed_shortcut", "momentum_warmup", "softcap"]
 SMALL = {"arms": LADDER[:2], "n_seeds": 3, "design": "add-one"}
 TROUBLE = {
     "arms": LADDER,
@@ -111,6 +114,43 @@ def test_an_experiment_without_a_finished_run_gives_a_page_that_says_so(tmp_path
     assert "No run has finished yet, so there is no answer." in text
     assert "There is nothing to draw yet" in text
     assert "6 of 6 planned runs were still to come" in text
+
+
+def test_runs_that_are_stale_alone_are_not_called_unfinished(tmp_path):
+    old = [(a.name, s) for a in SMALL["arms"] for s in range(3)]
+    answer = re.search(r'data-key="answer">(.*?)</p>', page_text(tmp_path, **SMALL, stale=old))[1]
+    assert "No run has finished" not in answer
+    assert "of an older source" in answer and "--accept-stale" in answer
+
+
+@pytest.mark.parametrize("n_arms", [2, 3])  # without an interval, and with that of the others
+def test_an_arm_that_is_the_baseline_in_every_bit_is_called_so(tmp_path, n_arms):
+    write_experiment(tmp_path / "r", arms=LADDER[:n_arms], n_seeds=4, design="add-one")
+    made = load("split", tmp_path / "r")
+    runs = made.runs.sort_values(["arm", "seed"])
+    same = runs["arm"] == "untied_head"
+    runs.loc[same, "val_loss"] = runs.loc[runs["arm"] == "r07", "val_loss"].to_numpy()
+    page = write_report([replace(made, runs=runs)], tmp_path / "page.html")
+    answer = read_page(page).sentences[0, "answer"]
+    assert "untied_head (0.0000, bit for bit equal) shows no difference" in answer
+    assert "Equal bit for bit at every seed" in page.read_text()
+    assert "equal to the last digit" not in page.read_text()
+    assert [line for line in verify(page) if "of its curve" not in line] == []
+    off = runs.index[same][0]
+    runs.loc[off, "val_loss"] += 1e-15
+    assert "bit for bit" not in render([replace(made, runs=runs)])
+
+
+def test_no_line_of_the_answer_ends_between_a_number_and_its_percent():
+    text = render([published_experiment("r09_ladder")])
+    answer = re.search(r'data-key="answer">(.*?)</p>', text)[1]
+    assert "9\u00a0% more time" in answer and " %" not in answer
+
+
+def test_a_word_is_explained_once(tmp_path):
+    text = page_text(tmp_path)
+    words = re.findall(r"<dt>(.*?)</dt>", text[text.index('id="words-0"') :])
+    assert "loss" in words and len(set(words)) == len(words)
 
 
 def test_hostile_names_are_text_everywhere(tmp_path):
@@ -214,7 +254,7 @@ def test_figures_that_carry_the_answer_stand_first_and_the_rest_in_a_closed_appe
     first, rest = text.split('<details class="appendix">')
     keys = re.findall(r'<figure id="(\w+)-0">', first)
     assert keys == ["increments_val_loss", "forest_val_loss", "seeds", "loss_by_step", "scatter"]
-    assert 'id="waterfall_train_time_s-0"' in rest and 'id="step_time-0"' in rest
+    assert 'id="waterfall_train_time_s-0"' in rest and 'id="step_ms-0"' in rest
 
 
 def test_many_arms_have_the_colour_of_their_verdict_and_a_label_of_their_own(tmp_path):
@@ -284,6 +324,17 @@ def test_many_arms_are_rows_of_what_differs_and_few_are_columns(tmp_path):
         r"<code>model\.field_03</code> <strong data-key=\"[^\"]*\">on</strong> <span class=\"other\">\(off\)</span>",
         many,
     )
+
+
+def test_a_ladder_s_settings_stand_in_the_order_of_its_rungs(tmp_path):
+    own = page_text(tmp_path)
+    published = render([published_experiment("r09_ladder")])
+    in_order = ["untied_head", "embed_norm", "zero_head", "split"]
+    for text, fields in ((own, in_order), (published, R09)):
+        section = re.search(r'id="differences-0".*?</section>', text, re.S)[0]
+        assert re.findall(r"<code>\w+\.(\w+)</code>", section) == fields
+    on = re.findall(r'data-key="differs r09\.\w+ (\d)"><strong>on</strong>', section)
+    assert on == [str(arm) for rung in range(1, 6) for arm in range(rung, 6)]
 
 
 def ladder_differences(root: Path, n_arms: int) -> str:

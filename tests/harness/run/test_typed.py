@@ -1,0 +1,23 @@
+"""What a file may hold where a dataclass declares a number."""
+
+import math
+
+import pytest
+
+from harness.run.metrics import Validation
+
+POINT = {"step": 3, "val_loss": 4.5, "train_time_s": 1.5, "step_times_ms": [500.0, None, 7]}
+
+
+def test_numbers_and_none_are_read_as_they_are():
+    read = Validation.from_json(POINT)
+    assert (read.step, read.val_loss, read.step_times_ms) == (3, 4.5, [500.0, None, 7])
+    assert Validation.from_json({"step": 3}).val_loss is None
+
+
+@pytest.mark.parametrize("value", [True, "4.5", [4.5], math.nan, math.inf, -1e101, 2**63])
+@pytest.mark.parametrize("field", ["val_loss", "step_times_ms"])
+def test_what_cannot_be_reckoned_with_is_refused_by_its_field(field, value):
+    found = [value] if field == "step_times_ms" else value
+    with pytest.raises(ValueError, match=field):
+        Validation.from_json(POINT | {field: found})
