@@ -166,6 +166,10 @@ def rules_of(
         return ()
     for arm, new in zip(arms[1:], news, strict=True):
         for rule, apply in BENCHMARK_RULES.items():
+            if not new.losses:
+                why = f"rule {rule} needs finished runs of {arm.name}"
+                rows.append(RuleRow(arm=arm.name, rule=rule, why_not=why))
+                continue
             try:
                 rows.append(_rule_row(arm.name, apply(old, new, target)))
             except ValueError as error:
@@ -207,7 +211,7 @@ def _track3(old: _MeasuredArm, new: _MeasuredArm, target: float) -> "RuleResult"
 def _track3_pair(old: _MeasuredArm, new: _MeasuredArm, target: float) -> "RuleResult":
     from reports.stats import rules
 
-    if not old.losses or not new.losses or old.steps is None or new.steps is None:
+    if not old.losses or old.steps is None or new.steps is None:
         raise ValueError("rule track3-pair needs finished runs of both")
     return rules.track3_pair(
         old_mean=fmean(old.losses),

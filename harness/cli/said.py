@@ -27,7 +27,7 @@ SAID_SCHEMA = 1
 # what begins a message and says where: an option, a path, a side, an arm
 PLACE = re.compile(r"--[a-z].*|OLD .*|NEW .*|arm '.*'|experiment '.*'|[^ ]*[/.\\][^ ]*|[a-z-]+")
 # what is said by the way, in which no sentence ends
-ASIDE = re.compile(r"\((?:[^()]|\([^()]*\))*\)|\[[^][]*\]|\{[^{}]*\}|`[^`]*`")
+ASIDE = re.compile(r"(?<!\w)'[^']*'(?!\w)|\((?:[^()]|\([^()]*\))*\)|\[[^][]*\]|\{[^{}]*\}|`[^`]*`")
 
 
 class _Said(io.TextIOBase):

@@ -159,6 +159,11 @@ def test_a_refusal_says_where_and_the_way_out() -> None:
     assert (refused["where"], refused["mend"]) == (None, None)
     refused = error_mapping("--pool (of: x): none here (a: b; c): run one first (d; e: f)")
     assert (refused["where"], refused["mend"]) == ("--pool (of: x)", "run one first (d; e: f)")
+    refused = error_mapping(
+        "--metric x: must have a group: 'bpb: ([0-9]+)', as a script's own; 'a: b'"
+    )
+    assert (refused["where"], refused["mend"]) == ("--metric x", "'a: b'")
+    assert error_mapping("--metric x: has no group: 'bpb: (.)'")["mend"] == "'bpb: (.)'"
     assert error_mapping("nothing") == {"error": "nothing", "where": None, "mend": None}
 
 

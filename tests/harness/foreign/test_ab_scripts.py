@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.ab_table import BENCHMARK_RULES
 from harness.foreign import plan as foreign_plan
 from harness.foreign.experiment import ForeignExperiment
 from harness.run.read import read_lines
@@ -150,6 +151,17 @@ def test_a_plan_that_another_call_replaced_is_not_judged(
     monkeypatch.setattr("harness.cli.ab.stop_if_stopped", replan)
     assert ablate("ab", "old.py", "new.py", *CPU, "--experiment", "x", "-n", 1) == 2
     assert "'x': another call planned other runs meanwhile" in capsys.readouterr().err
+
+
+def test_a_rule_without_a_loss_says_whose_runs_it_needs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("silent.py").write_text("print('hello')\n")
+    assert ablate("ab", "old.py", "silent.py", *CPU, "-n", 1, "--json") == 1
+    rules = json.loads(capsys.readouterr().out)["rules"]
+    assert [rule["why_not"] for rule in rules] == [
+        f"rule {name} needs finished runs of silent" for name in BENCHMARK_RULES
+    ]
 
 
 def test_what_follows_is_no_command_that_refuses_these_scripts(
