@@ -13,7 +13,7 @@ from harness.cli import app
 from harness.cli.devices import KEY
 from harness.cli.lookup import current_part, name_of, parse_overrides, read_experiment
 from harness.cli.options import RESULTS, Exp, Results, Set
-from harness.errors import UserError
+from harness.errors import UserError, near
 from harness.run.document import Content, Document, Fields
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from harness.yamlfile import YamlFile
     from reports.analysis.types import Comparisons
 
+OF_SWEEPS = ("axes", "draw", "design", "arms", "parents", "gpu_only", "alters_noise")
 Out = Annotated[
     Path | None, typer.Option("-o", help="the file; default experiments/NAME_confirm.yaml")
 ]
@@ -252,17 +253,39 @@ def confirmatory(
     }
     if fields:
         keys["set"] = {**(keys.get("set") or {}), **fields}
-    if arms:
+    points = points_named(plan, arms)
+    if points:
+        keys = {k: v for k, v in keys.items() if k not in OF_SWEEPS} | points
+    elif arms:
         keys |= {"design": "explicit", "arms": chosen_arms(plan, arms)}
         keys.pop("parents", None)  # of a chain
     scale = str(keys.get("scale", "gpt2"))
     if scale in (keys.get("at_scale") or {}):
         # what was explored at this scale is what is confirmed
         kept = dict(keys["at_scale"][scale])
-        for key in ("seeds", "margin"):
+        for key in ("seeds", "margin", *(["axes"] if points else [])):
             kept.pop(key, None)
         keys["at_scale"] = {**keys["at_scale"], scale: kept}
     return keys
+
+
+def points_named(plan: "Plan", arms: list[str]) -> Content:
+    """`changes` with the values of arms at points of axes, one each; empty where none is at one."""
+    chosen = [plan.by_arm[name] for name in arms if name in plan.by_arm]
+    if len(chosen) < len(arms) or not any(arm.name != arm.of for arm in chosen):
+        return {}
+    changes, noisy = {}, []
+    for arm in chosen:
+        if arm.environment_effect or not arm.fields:
+            raise UserError(
+                f"--arm {arm.name}: no values alone make it: confirm the whole experiment, "
+                "without --arm"
+            )
+        places = ", ".join(f"{axis.partition('.')[2]} {at}" for axis, at in arm.point.items())
+        name = places if arm.of == plan.baseline else f"{arm.of}, {places}"
+        changes[name] = dict(arm.fields)
+        noisy += [name] * arm.alters_noise
+    return {"changes": changes, **({"alters_noise": noisy} if noisy else {})}
 
 
 def chosen_arms(plan: "Plan", arms: list[str]) -> dict[str, list[str]]:
@@ -274,6 +297,7 @@ def chosen_arms(plan: "Plan", arms: list[str]) -> dict[str, list[str]]:
     for name in arms:
         if name not in changes:
             raise UserError(
-                f"--arm {name}: no arm of '{plan.name}'; there is: {', '.join(changes)}"
+                f"--arm {name}: no arm of '{plan.name}'"
+                f"{near(name, [arm for arm in plan.by_arm if arm != plan.baseline])}"
             )
     return {name: changes[name] for name in arms}

@@ -9,10 +9,11 @@ from typing import Any, TypeGuard
 
 from harness.config.run import RunConfig, flat
 from harness.config.validate import check_config
-from harness.errors import near
+from harness.errors import UserError, near
 from harness.experiment.axes import Point, arm_name, at_point, grid, read_axes
 from harness.experiment.configs import Configs
 from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, NamedSets, most_changes
+from harness.experiment.draws import drawn, read_draw
 from harness.experiment.file import ExperimentFile
 from harness.experiment.parents import read_parents
 from harness.run.document import Fields
@@ -61,6 +62,7 @@ class Resolver:
         )
         self.changes = self.configs.changes
         self.axes = read_axes(file)
+        self.draw = read_draw(file, self.axes)
         self._check_set_once()
         self.absent = self._absent()
         self.left_out: list[str] = []  # what became no arm, in words
@@ -104,16 +106,21 @@ class Resolver:
             runs_in={},
         )
         arms = {identity(base): baseline}
-        axes = self.axes if crossed else ()
+        points: list[Point] = [{}]
+        if crossed:
+            points = drawn(self.axes, self.draw) if self.draw else grid(self.axes)
         for label, chosen in {BASELINE: (), **self._sets()}.items():
             config, substituted = self.configs.resolve(chosen)
             runs_in: dict[str, str] = {}
             for change in chosen:
                 runs_in.update(self.changes[change].runs_in)
-            for point in grid(axes):
+            for point in points:
                 at = at_point(config, self.axes, point, self.file.at("axes"))
-                check_config(at)
                 name = label if at == config else arm_name(label, self.axes, point)
+                try:
+                    check_config(at)
+                except UserError as error:
+                    raise self.file.fail(f"arm '{name}': {error}", "axes") from None
                 key = identity(at) + str(runs_in or "")
                 if key in arms and name != BASELINE:
                     raise self.file.fail(same(name, arms[key], substituted), "changes")

@@ -36,7 +36,7 @@ class Axis:
 
     def values(self, config: RunConfig, point: str) -> Fields:
         """The axis' fields at a point; what is off stays off under a factor."""
-        number = float(point.removeprefix("x"))
+        number = number_of(point)
         values, own = {}, flat(config)
         for field in self.fields:
             before = own.get(field, off_value(field))
@@ -46,6 +46,11 @@ class Axis:
             elif before is not None:
                 values[field] = multiplied(before, number)
         return values
+
+
+def number_of(point: str) -> float:
+    """A point of an axis as a number: its factor, or its value."""
+    return float(point.removeprefix("x"))
 
 
 Point = Mapping[str, str]  # axis name -> its point; empty where nothing is crossed

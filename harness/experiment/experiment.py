@@ -15,6 +15,7 @@ from harness.experiment.axes import Axis, at_point, read_axes
 from harness.experiment.branch import read_branch_at
 from harness.experiment.changes import read_changes, read_fixed
 from harness.experiment.configs import read_base, read_scale
+from harness.experiment.draws import Draw
 from harness.experiment.file import ExperimentFile, experiment_path
 from harness.experiment.keys import (
     ESTIMANDS,
@@ -58,6 +59,7 @@ KEYS = (
     "published",
     "plugins",
     "axes",
+    "draw",
     "estimand",
     "gpu_only",
     "at_scale",
@@ -91,6 +93,7 @@ class Experiment:
     published: str | None
     estimand: str
     axes: tuple[Axis, ...]
+    draw: Draw | None  # points between the axes' ends, instead of all combinations
     grid: "Experiment | None"  # retuned: what comes first and decides the rates of these arms
     # retuned: arm -> axis, factor, at_edge, how; known when the grid is complete
     rates: Mapping[str, Document]
@@ -145,6 +148,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         published=read_published(file),
         estimand=estimand,
         axes=resolver.axes,
+        draw=resolver.draw,
         grid=None,
         rates={},
         left_out=tuple(resolver.left_out),
@@ -219,6 +223,12 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
             f"estimand retuned needs one axis of at least {MIN_POINTS} factors, "
             "e.g. optim.*_lr: [x0.5, x1, x2]",
             "estimand",
+        )
+    if e.draw:
+        raise file.fail(
+            "estimand retuned and draw do not go together: it takes one axis of factors: leave "
+            "draw out",
+            "draw",
         )
     if not resolver.changes:
         raise file.fail(

@@ -59,6 +59,8 @@ def locked_plan(e: Experiment) -> Content:
     }
     if e.prior_noise:  # plans without it stay what they were
         locked["prior_noise"] = asdict(e.prior_noise)
+    if e.draw:
+        locked["draw"] = e.draw.to_mapping()
     if e.parents:
         locked["parents"] = dict(e.parents)
     return locked
@@ -112,6 +114,7 @@ def describe(
         margin=e.margin,
         estimand=e.estimand,
         axes=locked["axes"],
+        draw=locked.get("draw"),
         grid=locked["grid"],
         rates=locked["rates"],
         confirm=e.confirm,

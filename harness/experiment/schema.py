@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from harness.config.run import hint_of, toggles
 from harness.experiment.designs import DESIGNS
+from harness.experiment.draws import WAYS
 from harness.experiment.file import FACTOR, SCALED
 from harness.experiment.keys import ESTIMANDS, MOST_PRIOR_DF, PHASE_KEYS, PRIMARY, ROLES
 from harness.experiment.values import holds_number
@@ -161,6 +162,12 @@ def key_schemas() -> dict[str, Schema]:
         "published": TEXT,
         "plugins": NAMES,
         "axes": mapping_to(list_of(NUMBER, FACTORS)),
+        "draw": {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": False,
+            "properties": {**dict.fromkeys(WAYS, COUNT), "seed": {"type": "integer", "minimum": 0}},
+        },
         "estimand": one_of(ESTIMANDS),
         "alters_noise": NAMES,
         "slope": slope_schema(),

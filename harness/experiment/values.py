@@ -36,6 +36,12 @@ def holds_number(field: str) -> bool:
     return "a number" in allowed or "an integer" in allowed
 
 
+def holds_whole(field: str) -> bool:
+    """Whether a dotted field takes whole numbers alone."""
+    hint = _hint(field)
+    return hint is not None and "an integer" in allowed_text(hint)
+
+
 def _hint(field: str) -> Any:
     """The type of a dotted field; None of what no toggle and no plug-in in force declares."""
     if field in dict(toggles()):

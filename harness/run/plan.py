@@ -197,6 +197,9 @@ class Plan:
     margin: float | None = None  # in the unit of the primary metric
     estimand: str = "at-rate"
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    draw: Mapping[str, int | str] | None = (
+        None  # points between the axes' ends: {sobol: 16, seed: 0}
+    )
     grid: str | None = None  # name of the experiment whose points the rates were chosen from
     rates: Mapping[str, Document] = field(default_factory=dict)
     confirm: bool = False
@@ -327,6 +330,7 @@ OF_SOME_KINDS = (
     "prior_noise",
     "stream",
     "branch_at",
+    "draw",
 )
 
 

@@ -98,9 +98,11 @@ def number_of(word: str) -> float:
 def optima(experiment: Experiment, *, level: float = 0.95) -> list[Optimum]:
     """One for every arm of the design and every axis, the baseline first.
 
-    [] without an axis, or before a run has an outcome."""
+    [] without an axis, with several between whose ends points were drawn, or before a run has an
+    outcome."""
     plan = experiment.plan
-    if not plan.axes or experiment.memory.lost:
+    scattered = plan.draw is not None and len(plan.axes) > 1  # along no axis lies another point
+    if not plan.axes or scattered or experiment.memory.lost:
         return []
     use = samples.usable(experiment)
     losses = samples.of_role(use.runs, "loss")

@@ -98,9 +98,12 @@ def _arms_by_point(plan: Plan, design: str) -> dict[str, dict[str, str]]:
     arms: dict[str, dict[str, str]] = {}
     for arm in plan.arms:
         arms.setdefault(in_words(arm.point), {})[arm.of] = arm.name
+    places = [*arms]
+    if not plan.draw:  # the baseline's place among them is not the first
+        combinations = product(*plan.axes.values())
+        places = [in_words(dict(zip(plan.axes, values, strict=True))) for values in combinations]
     grid = {}
-    for values in product(*plan.axes.values()):
-        point = in_words(dict(zip(plan.axes, values, strict=True)))
+    for point in places:
         at_point = arms.get(point, {})
         if len(at_point) > 1 and design in at_point:
             grid[point] = at_point

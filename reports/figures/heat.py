@@ -120,7 +120,7 @@ class HeatMap:
 
 def heat_map(runs: pd.DataFrame, plan: Plan, *, unit: str) -> Figure | None:
     """None but of a grid of two axes; runs: those that count, at one budget; unit: of a loss."""
-    if len(plan.axes) != 2:
+    if len(plan.axes) != 2 or plan.draw:
         return None
     down, across = plan.axes
     grids: dict[str, dict[tuple[str, str], HeatCell]] = {}

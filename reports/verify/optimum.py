@@ -123,11 +123,14 @@ def is_too_close(y: Any, x: Any, end: float, m: float) -> bool:
 def fitted(plan: Embedded, rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Any], Any]]:
     """(arm and axis, scale and places, losses (n, k)) of every axis of three finished points."""
     first = next(a["of"] for a in plan["arms"] if a["name"] == plan["baseline"])
+    axes = plan.get("axes") or {}
+    if plan.get("draw") and len(axes) > 1:
+        return
     on_axes = [arm for arm in plan["arms"] if arm.get("point")]
     designs = dict.fromkeys([first, *(arm.get("of") or arm["name"] for arm in on_axes)])
     for design in designs:
         arms = [arm for arm in on_axes if (arm.get("of") or arm["name"]) == design]
-        for axis in plan.get("axes") or {}:
+        for axis in axes:
             fit = along(axis, arms, rows)
             if fit is not None:
                 yield (f"{design}, {axis}", *fit)

@@ -8,6 +8,7 @@ import yaml
 from harness.__main__ import main
 from harness.cli.confirm import confirmatory
 from harness.corpora.index import prepare
+from harness.errors import UserError
 from harness.experiment.experiment import at_rates, load_experiment
 from harness.experiment.plan import plan_runs
 from harness.experiment.record import describe
@@ -82,6 +83,26 @@ def test_one_arm_of_a_chain_is_confirmed_by_a_file_that_can_be_planned(tmp_path:
     written.write_text(yaml.safe_dump(keys))
     planned = plan_runs(load_experiment(str(written), device="cpu"))
     assert {run.arm for run in planned} == {"baseline", "+post_embed_norm"}
+
+
+def test_one_point_of_a_sweep_is_confirmed_by_its_values(tmp_path: Path) -> None:
+    explored = tmp_path / "mini.yaml"
+    explored.write_text(
+        MINI + "axes: {optim.muon_lr: [x0.25, x4], optim.adam_lr: [x0.25, x4]}\ndraw: {sobol: 4}\n"
+    )
+    prepare("stdlib")
+    e = load_experiment(str(explored), device="cpu")
+    plan = describe(e, plan_runs(e), before=None, command="ablate run")
+    data = yaml.safe_load(explored.read_text())
+    for best in (e.arms[2], e.arms[-1]):  # of the baseline, and of a change
+        keys = confirmatory(data, {}, plan, [best.name], seeds=3, margin=0.01)
+        written = tmp_path / "mini_confirm.yaml"
+        written.write_text(yaml.safe_dump(keys))
+        base, arm = load_experiment(str(written), device="cpu").arms
+        assert (base.config, arm.config) == (e.baseline.config, best.config)
+        assert "@" not in arm.name
+    with pytest.raises(UserError, match="no arm of 'mini'; did you mean"):
+        confirmatory(data, {}, plan, [best.name + "1"], seeds=3, margin=0.01)
 
 
 @pytest.mark.slow

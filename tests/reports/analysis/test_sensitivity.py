@@ -139,3 +139,14 @@ def test_an_arm_that_diverges_everywhere_has_no_best_rate(tmp_path: Path) -> Non
     )
     with pytest.raises(ValueError, match="arm 'a' has no rate at which all its runs finished"):
         best_rates(grid)
+
+
+def test_drawn_points_are_judged_each_against_the_baseline_there(tmp_path: Path) -> None:
+    effects = {"baseline": (0.0, 0.0, 0.05), "a": (0.02, 0.0, 0.02)}
+    grid = crossed(tmp_path, effects)
+    drawn = replace(
+        grid, plan=replace(grid.plan, axes={"optim.muon_lr": ["x0.5", "x2"]}, draw={"random": 3})
+    )
+    (of_grid,), (of_drawn,) = sensitivities(grid), sensitivities(drawn)
+    assert len(of_drawn.effects) == 3
+    assert {e.point: e for e in of_drawn.effects} == {e.point: e for e in of_grid.effects}
