@@ -253,6 +253,12 @@ def confirmatory(
     }
     if fields:
         keys["set"] = {**(keys.get("set") or {}), **fields}
+    tried = len(plan.arms) - 1
+    if 0 < len(arms) < tried:
+        keys["question"] = (
+            f"Confirmed on fresh seeds, {len(arms)} of {tried} arms of {plan.name}, whose runs "
+            f"there are no evidence here: {plan.question}"
+        )
     points = points_named(plan, arms)
     if points:
         keys = {k: v for k, v in keys.items() if k not in OF_SWEEPS} | points

@@ -75,6 +75,13 @@ def _axis(file: ExperimentFile, name: str, points: Any) -> Axis:
     every = [field for field, _ in toggles()] + list(plugins.declared())
     numeric = [field for field in every if holds_number(field)]
     fields = tuple(field for field in numeric if fnmatchcase(field, name))
+    if name in every and not fields:
+        raise file.fail(
+            f"axis {name} holds no numbers: make a change of each of its values, and "
+            "`design: factorial` to combine it with others",
+            "axes",
+            name,
+        )
     if not fields:
         raise file.fail(f"axis {name} is no numeric field{near(name, numeric)}", "axes", name)
     relative = _all_factors(points)

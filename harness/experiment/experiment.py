@@ -224,12 +224,6 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
             "e.g. optim.*_lr: [x0.5, x1, x2]",
             "estimand",
         )
-    if e.draw:
-        raise file.fail(
-            "estimand retuned and draw do not go together: it takes one axis of factors: leave "
-            "draw out",
-            "draw",
-        )
     if not resolver.changes:
         raise file.fail(
             "estimand retuned compares changes, each at its best rate, and there are none: leave "

@@ -112,7 +112,11 @@ def _checked_by(hint: Any, f: Field, name: str, value: Any, where: str) -> Any:
 
 
 def _wrong_type(name: str, value: Any, hint: Any, where: str) -> UserError:
-    return UserError(f"{where}: {name} is {value!r}, but must be {allowed_text(hint)}")
+    said = f"{where}: {name} is {value!r}, but must be {allowed_text(hint)}"
+    if isinstance(value, list | tuple) and value and holds_number(name):
+        said = f"{where}: {name} is one number in an arm: several are an axis, "
+        said += f"axes: {{{name}: {[*value]!r}}}"
+    return UserError(said)
 
 
 def _check_range(name: str, value: Any, f: Field, where: str) -> None:

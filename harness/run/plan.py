@@ -251,10 +251,7 @@ class Plan:
         return typed(cls(**values))
 
     def to_mapping(self) -> Content:
-        """What experiment.json holds.
-
-        What concerns one kind of experiment alone is left out of the others.
-        """
+        """What experiment.json holds, without what other kinds of experiments alone have."""
         content = {"schema": PLAN} | {f.name: getattr(self, f.name) for f in fields(self)}
         content["arms"] = [arm.to_mapping() for arm in self.arms]
         content["runs"] = [_without_none(_plain_run(r), OF_SOME_RUNS) for r in self.runs]

@@ -101,6 +101,10 @@ def test_one_point_of_a_sweep_is_confirmed_by_its_values(tmp_path: Path) -> None
         base, arm = load_experiment(str(written), device="cpu").arms
         assert (base.config, arm.config) == (e.baseline.config, best.config)
         assert "@" not in arm.name
+        said = (
+            "Confirmed on fresh seeds, 1 of 12 arms of mini, whose runs there are no evidence here"
+        )
+        assert keys["question"].startswith(said)
     with pytest.raises(UserError, match="no arm of 'mini'; did you mean"):
         confirmatory(data, {}, plan, [best.name + "1"], seeds=3, margin=0.01)
 
