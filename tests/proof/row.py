@@ -11,6 +11,7 @@ FAR_FAMILY = {"3": 0.075}  # by blocks
 FAR_FAMILY_ELSE = 0.06
 BEYOND_CONDITION = "beyond the condition"  # is shown, with a bar of what it costs at most
 BEYOND_FAMILY = {  # of kinds that begin so, the first that fits
+    "the best of 16": 1.0,
     "difference, one experiment split": 0.17,
     "difference": 0.10,
     "anytime-valid, 1 arm": 0.15,

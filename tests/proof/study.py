@@ -34,6 +34,7 @@ from tests.proof.shares import anytime_shares, ladders, shares, time_shares
 from tests.proof.stream import streams
 from tests.proof.times import anytime_times, times
 from tests.proof.tricks import tricks
+from tests.proof.winners import winners
 
 
 def families(r: int) -> Iterator[Row]:
@@ -362,4 +363,5 @@ PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
     families, far_noise, power_by_n, moderated, next_steps, missing, unblocked, axes, lowest_points,
     flat_axes, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
     anytime_shares, diverged, repetitions, packed, published_deltas, descriptions, borrowed_baselines, streams,
+    winners,
 )  # fmt: skip
