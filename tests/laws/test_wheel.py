@@ -54,6 +54,9 @@ def test_the_wheel_writes_a_report_by_itself(tmp_path):
     command = [sys.executable, "-m", "harness", "report", "published/r09_ladder", "-o", "page.html"]
     subprocess.run(command, cwd=tmp_path, env=environment, check=True)
     assert verify(tmp_path / "page.html") == []
+    idea = [sys.executable, "-m", "harness", "new-change", "my_idea", "--kind", "optimizer"]
+    subprocess.run(idea, cwd=tmp_path, env=environment, check=True)
+    assert "class Lion" in (tmp_path / "my_idea.py").read_text()
     records = [sys.executable, "-m", "harness", "records", "--json"]
     assert (
         b'"r18"'
