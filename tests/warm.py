@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 240.0  # of whatever a test waits for: many times what it takes on a busy machine, less than a test's own limit
 # Each line asks for a fork, in a folder, with variables and arguments and a limit on its memory; it ends as a process would.
 PARENT = """
-import atexit, gc, json, os, resource, sys, threading, traceback
+import atexit, gc, json, os, resource, sys, threading
 import harness.__main__, harness.cli, harness.runner.slurm.executor, harness.runner.execute, harness.store.merge
 import reports.inputs.export, reports.page.write, reports.verify.verify
 gc.collect()
@@ -40,7 +40,7 @@ def fork(asked):
         if not isinstance(ended.code, int | None):
             print(ended.code, file=sys.stderr)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
     finally:
         threading._shutdown()
         atexit._run_exitfuncs()
@@ -68,6 +68,15 @@ def parent() -> "subprocess.Popen[str]":
     )
     atexit.register(process.communicate)
     return process
+
+
+def forked_ablate(
+    *arguments: str, cwd: Path, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """How `ablate ...` ended in a folder, and what it printed. variables: of its environment, beside this process's."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    at = ROOT / "harness" / "__main__.py"
+    return forked(at.read_text(), *arguments, cwd=cwd, environment=environment, at=at)
 
 
 def forked(

@@ -3,8 +3,6 @@
 import json
 import os
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,10 +17,11 @@ from harness.provenance.redact import line_with_secret, redact, without_bare_key
 from harness.provenance.redacted_lines import RedactedLines
 from harness.provenance.source import snapshot
 from harness.run.archive import unpacked
-from tests.fake_matrix import DEADLINE_S, ROOT
+from tests.fake_matrix import ROOT
 from tests.foreign_bench import CPU, ablate, bench
 from tests.foreign_logs import late_2024
 from tests.secret_corpus import PLACES, corpus
+from tests.warm import forked_ablate
 
 SECRETS = corpus(17)
 NEEDED = [  # what a log needs, to the letter
@@ -274,15 +273,7 @@ def test_an_exception_of_a_command_is_told_without_secrets(tmp_path: Path) -> No
         ("verify", "nowhere-Zx81kQmP20vLr7Ty"),
         ("verify", "--debug", "Zx81kQmP20vLr7Ty"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "harness", *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "MY_TOKEN": "Zx81kQmP20vLr7Ty"},
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
+        done = forked_ablate(*words, cwd=tmp_path, MY_TOKEN="Zx81kQmP20vLr7Ty")
         assert done.returncode != 0
         assert "[redacted]" in done.stderr
         assert "Zx81kQmP20vLr7Ty" not in done.stderr + done.stdout

@@ -19,6 +19,7 @@ from harness.run.results import read_result, where_time_went
 from harness.store.store import Store
 from tests.fake_matrix import DEADLINE_S, Matrix, ablate
 from tests.sealing import write_plan
+from tests.warm import forked_ablate
 
 
 def copy_of(matrix: Matrix, folder: Path) -> Matrix:
@@ -305,9 +306,8 @@ def test_a_foreign_trainers_code_comes_with_its_runs(tmp_path: Path) -> None:
     )
 
     def call(*words: str) -> None:
-        subprocess.run(
-            [sys.executable, "-m", "harness", *words], cwd=tmp_path, check=True, capture_output=True
-        )
+        done = forked_ablate(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
 
     call("run", "other.yaml", "--no-report", "--results", "there")
     call("merge", "there", "--results", "here")

@@ -1,8 +1,6 @@
 """What a matrix costs before it starts: from its own runs where there are any, else from FLOPs and the card."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from harness.node import slots
 from harness.run.results import Result
 from harness.run.spec import PlannedRun
 from tests.fake_matrix import EXPERIMENT, Matrix
+from tests.warm import forked_ablate
 
 
 @pytest.fixture
@@ -146,27 +145,17 @@ def test_an_adaptive_matrix_stops_where_the_limit_is_reached(tmp_path: Path) -> 
     matrix.file.write_text(
         EXPERIMENT + "seeds: {min: 2, max: 6, stop: {half_width: 0.000000001}}\n"
     )
-    hours = json.loads(subprocess_plan(matrix))["cost"]["slot_hours"]
+    hours = json.loads(plan_of(matrix))["cost"]["slot_hours"]
     code, _, err = matrix.run("--max-gpu-hours", f"{hours * 1.05:.12f}")
     assert (code, err.count("\n")) == (2, 1)
     assert "none of them was started" in err
     assert len(matrix.statuses()) == 4  # the first part, whole
 
 
-def subprocess_plan(matrix: Matrix) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "harness",
-        "plan",
-        str(matrix.file),
-        "--json",
-        "--results",
-        str(matrix.results),
-    ]
-    return subprocess.run(
-        command, cwd=matrix.root, env=matrix.environment, check=True, capture_output=True, text=True
-    ).stdout
+def plan_of(matrix: Matrix) -> str:
+    done = matrix.forked("plan", str(matrix.file), "--json")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
@@ -222,8 +211,7 @@ def test_two_scripts_start_nothing_past_the_limit(tmp_path: Path) -> None:
         ((), "add --wall-limit"),
         (("--wall-limit", "900"), "4 runs need about 1 hours of one slot"),
     ):
-        command = [sys.executable, "-m", "harness", *scripts, *more]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = forked_ablate(*scripts, *more, cwd=tmp_path)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert said in done.stderr
         assert not (tmp_path / "results").exists()

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from harness.store.store import Store
 from tests.fake_matrix import Matrix
 from tests.one_run import SPEC
 from tests.planted_secrets import HIDDEN, PLANTED, leaks
+from tests.warm import forked_ablate
 
 SECRETS = [
     "hf_" + "a1B2" * 8,
@@ -190,7 +190,6 @@ def test_no_planted_secret_gets_out_however_a_run_ends(tmp_path: Path) -> None:
     told = "".join((run / "log.txt").read_text() for runs in matrix.runs().values() for run in runs)
     assert told.count("hf=") == 0
     assert told.count("[redacted]") >= 8 * len(PLANTED)  # it was there, and is not
-    tool = [sys.executable, str(matrix.root / "tests" / "fake_trainer.py")]
     page, table = tmp_path / "page.html", tmp_path / "table.csv"
     commands = [("log", run.name) for runs in matrix.runs().values() for run in runs[:1]]
     commands += [
@@ -204,15 +203,7 @@ def test_no_planted_secret_gets_out_however_a_run_ends(tmp_path: Path) -> None:
         ("clean", "attempts", "--dry-run"),
     ]
     for words in commands:
-        command = [*tool, *words, "--results", str(matrix.results)]
-        done = subprocess.run(
-            command,
-            cwd=matrix.root,
-            capture_output=True,
-            text=True,
-            env=matrix.environment,
-            check=False,
-        )
+        done = matrix.forked(*words)
         assert done.returncode == 0, done.stderr
         shown += [done.stdout, done.stderr]
     shown += [page.read_text(), table.read_text()]
@@ -267,18 +258,8 @@ def test_a_secret_asked_of_a_foreign_trainer_is_refused_without_saying_it(
     tmp_path: Path, asked: tuple[str, str]
 ) -> None:
     (tmp_path / "train.py").write_text("print('x')\n")
-    command = [
-        sys.executable,
-        "-m",
-        "harness",
-        "ab",
-        "train.py",
-        "train.py",
-        "--gpus-per-run",
-        "0",
-        *asked,
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    scripts = ("ab", "train.py", "train.py", "--gpus-per-run", "0")
+    done = forked_ablate(*scripts, *asked, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "holds a secret" in done.stderr
     assert leaks(done.stderr) == []

@@ -1,14 +1,12 @@
 """SIGKILL at random moments loses nothing, repeats nothing, leaves nothing half-written: the exported table is the same."""
 
-import subprocess
-import sys
 from collections import deque
 from pathlib import Path
 
 import pytest
 
 from tests.assassin import VICTIMS, Assassin
-from tests.fake_matrix import Matrix
+from tests.fake_matrix import Matrix, ablate
 
 SEED = 20261121
 GROUPED = ("--gpus-per-run", "2", "--set", "data.ranks=2", "--set", "data.micro_tokens=256")
@@ -45,9 +43,7 @@ def check_kills(folder: Path, n_kills: int, kinds: tuple[str, ...], seed: int) -
             code, out, _ = matrix.run(*options)
             assert (code, "everything is finished" in out) == (0, True)
             assert matrix.table() == calm.table()
-            subprocess.run(
-                cleaning(matrix), env=matrix.environment, check=True, capture_output=True
-            )
+            assert ablate(matrix, "clean", "attempts").code == 0
             assert matrix.trailing() == []
             assert matrix.table() == calm.table()
     print("\n".join([*assassin.log, assassin.by_kind()]))  # shown by pytest when the test fails
@@ -57,11 +53,6 @@ def check_kills(folder: Path, n_kills: int, kinds: tuple[str, ...], seed: int) -
         assert assassin.n_training >= assassin.kills["rank"] / 4, assassin.log
     fewest = 2 * n_kills / (3 * len(kinds))
     assert all(assassin.kills[kind] >= fewest for kind in kinds), assassin.by_kind()
-
-
-def cleaning(matrix: Matrix) -> list[str]:
-    """The command that removes what dead attempts and half-written files are left."""
-    return [sys.executable, "-m", "harness", "clean", "attempts", "--results", str(matrix.results)]
 
 
 def test_twenty_kills_change_nothing(tmp_path: Path) -> None:

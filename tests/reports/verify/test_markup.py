@@ -1,10 +1,7 @@
 """`verify` vouches for the whole page: whatever does not follow from the data in it is named."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,7 @@ from reports.verify.verify import OtherVersionError, verify
 from tests.findings import PAGES
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
+from tests.warm import forked_ablate
 
 WINNER = "<p>winner, p &lt; 0.001</p>"
 TAMPERED = {  # what somebody does -> what of the page, what they put there, what `verify` names
@@ -151,13 +149,7 @@ def test_a_page_of_another_version_is_said_to_be_one(page: str, tmp_path: Path) 
     older = older.replace("<footer><p>Written", "<footer><p>Made")
     with pytest.raises(OtherVersionError, match=r"the writer is 0123456789ab.*line \d+"):
         verify_text(older, tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "verify", str(tmp_path / "page.html")],
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forked_ablate("verify", str(tmp_path / "page.html"), cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     # a value that its rows do not give is false in every version
     found = verify_text(
