@@ -39,12 +39,14 @@ def nothing_goes_on():
 
 LONGEST = (
     "test_kills.py",
-    "test_proof.py",
     "test_processors.py",
     "test_faults.py",
     "test_run_commands.py",
-    "test_folder.py",
     "test_digits.py",
+    "test_compile.py",
+    "test_ab.py",
+    "test_proof.py",
+    "test_folder.py",
     "test_shared_gpus.py",
 )
 
