@@ -4,16 +4,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from harness.split.check import Checker
-from harness.split.groups import MEASURED, NEUTRAL, Group, Parts, with_needs
+from harness.split.groups import MEASURED, NEUTRAL, ChangeGroup, Parts, with_needs
 from harness.split.search import smallest
 
 
-def measured(groups: Iterable[Group]) -> list[Group]:
+def measured(groups: Iterable[ChangeGroup]) -> list[ChangeGroup]:
     """The groups that are changes of an experiment."""
     return [group for group in groups if group.kind in MEASURED and not group.always]
 
 
-def names_on(groups: Collection[Group], chosen: Iterable[str]) -> set[str]:
+def names_on(groups: Collection[ChangeGroup], chosen: Iterable[str]) -> set[str]:
     """The groups that a choice turns on: what it needs, what is always on, what only tells."""
     by_name = {group.name: group for group in groups}
     judged = {group.name for group in measured(groups)}
@@ -25,7 +25,7 @@ def names_on(groups: Collection[Group], chosen: Iterable[str]) -> set[str]:
     return on
 
 
-def needs_of(by_name: Mapping[str, Group], chosen: Iterable[str]) -> set[str]:
+def needs_of(by_name: Mapping[str, ChangeGroup], chosen: Iterable[str]) -> set[str]:
     """What groups need, directly or not."""
     found: set[str] = set()
     for name in chosen:
@@ -33,13 +33,13 @@ def needs_of(by_name: Mapping[str, Group], chosen: Iterable[str]) -> set[str]:
     return found
 
 
-def atoms_on(groups: Collection[Group], chosen: Iterable[str]) -> set[int]:
+def atoms_on(groups: Collection[ChangeGroup], chosen: Iterable[str]) -> set[int]:
     """The atoms of a choice."""
     on = names_on(groups, chosen)
     return {atom for group in groups if group.name in on for atom in group.atoms}
 
 
-def stands(groups: Collection[Group], chosen: Collection[str]) -> bool:
+def stands(groups: Collection[ChangeGroup], chosen: Collection[str]) -> bool:
     """Whether a choice has all that it needs, and nothing that conflicts."""
     by_name = {group.name: group for group in groups}
     judged = {group.name for group in measured(groups)}
@@ -49,12 +49,12 @@ def stands(groups: Collection[Group], chosen: Collection[str]) -> bool:
     return not any(set(by_name[name].conflicts) & on for name in on)
 
 
-def without(groups: Collection[Group], name: str) -> list[str]:
+def without(groups: Collection[ChangeGroup], name: str) -> list[str]:
     """All measured groups but one and those that need it."""
     return [g.name for g in measured(groups) if g.name != name and name not in g.needs]
 
 
-def alone(groups: Collection[Group], name: str) -> list[str]:
+def alone(groups: Collection[ChangeGroup], name: str) -> list[str]:
     """A measured group and the measured ones that it needs."""
     by_name = {group.name: group for group in groups}
     needed = {name, *by_name[name].needs}
@@ -103,7 +103,7 @@ def _with_users(parts: Parts, checker: Checker, name: str) -> Parts:
     return _needing(parts, {other: [name] for other in needing})
 
 
-def _with_needs(groups: Collection[Group], chosen: Iterable[str]) -> list[str]:
+def _with_needs(groups: Collection[ChangeGroup], chosen: Iterable[str]) -> list[str]:
     found: set[str] = set()
     for name in chosen:
         found |= set(alone(groups, name))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.split.align import DEFINITIONS
-from harness.split.diff import Difference, stored
+from harness.split.diff import MergedScripts, stored
 from harness.split.merged import Only, Parameter, Swap, inside
 from harness.split.renames import name_in
 
@@ -47,8 +47,8 @@ class _Context:
 
 
 @dataclass
-class _Reader:
-    difference: Difference
+class _AtomFinder:
+    difference: MergedScripts
     found: dict[int, Atom] = field(default_factory=dict)
 
     def visit(self, part: Any, context: _Context) -> None:
@@ -90,9 +90,9 @@ class _Reader:
         self.found[part.atom] = atom if before is None else _joined(before, atom)
 
 
-def atoms_of(difference: Difference) -> list[Atom]:
+def atoms_of(difference: MergedScripts) -> list[Atom]:
     """Every atom, by its number."""
-    reader = _Reader(difference)
+    reader = _AtomFinder(difference)
     reader.visit(difference.tree, _Context())
     for atom, (old, new) in difference.renames.items():
         reader.found[atom] = Atom(

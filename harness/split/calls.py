@@ -15,7 +15,7 @@ BY_POSITION = ("positional", "plain")
 MADE_BY = ("__init__", "__call__", "forward")
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class Signature:
     """What a function asks for, as far as atoms change it."""
 
@@ -47,7 +47,7 @@ class Signature:
 
 def call_edges(tree: Any) -> Iterator[Edge]:
     """So that every call of a variant fits the function that it calls."""
-    table = Table(tree)
+    table = Signatures(tree)
     for call, condition, target in _calls(tree, None, None):
         name = called(call.func)
         for signature in table.of(name):
@@ -132,7 +132,7 @@ def tied(atoms: Iterable[int]) -> Iterator[Edge]:
 # ---------------------------------------------------------------- which function a call calls
 
 
-class Table:
+class Signatures:
     """The signatures of a script by what calls call them."""
 
     def __init__(self, tree: Any) -> None:
@@ -196,7 +196,7 @@ def _signature(function: Any, *, is_method: bool) -> Signature:
     signature = Signature(parameters=listed)
     for part in walk(function.body):
         if isinstance(part, ast.Return | ast.Yield) and isinstance(part.value, ast.Tuple):
-            signature.gives |= {e.atom for e in part.value.elts if isinstance(e, Only)}
+            signature.gives.update(e.atom for e in part.value.elts if isinstance(e, Only))
         elif isinstance(part, ast.Return) and isinstance(part.value, Swap):
             forms = (part.value.old, part.value.new)
             if any(isinstance(form, ast.Tuple) for form in forms):

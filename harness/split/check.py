@@ -4,7 +4,7 @@ import ast
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from harness.split.calls import Signature, Table, called
+from harness.split.calls import Signature, Signatures, called
 from harness.split.merged import walk
 from harness.split.names import sites_of
 
@@ -45,7 +45,7 @@ def _given_attributes(tree: ast.AST) -> set[str]:
 
 def _misfits(tree: ast.AST) -> Iterator[str]:
     """Calls of the script's own functions that fit none of those that they may be of."""
-    table = Table(tree)
+    table = Signatures(tree)
     for part in walk(tree):
         if isinstance(part, ast.Call):
             name = called(part.func)

@@ -33,7 +33,7 @@ MOVED = (*DEFINITIONS, ast.Import, ast.ImportFrom)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class MergedScripts:
     """Two scripts as one tree, and the names that the second calls otherwise."""
 
     tree: Any
@@ -48,7 +48,7 @@ class Difference:
         return text_of(renamed(tree, back))
 
 
-def difference(old: str, new: str) -> Difference:
+def difference(old: str, new: str) -> MergedScripts:
     """Take two scripts in normal form apart."""
     before, after = ast.parse(old), ast.parse(new)
     first = _Merger(any_name=True)
@@ -66,7 +66,7 @@ def difference(old: str, new: str) -> Difference:
     renames = {}
     for n, pair in enumerate(sorted(names.items()), start=len(set(numbers.values()))):
         renames[n] = pair
-    return Difference(
+    return MergedScripts(
         tree=_renumbered(tree, numbers),
         n_atoms=len(set(numbers.values())) + len(renames),
         renames=renames,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.split.calls import Edge, call_edges, tied
-from harness.split.diff import Difference
+from harness.split.diff import MergedScripts
 from harness.split.merged import Only, Parameter, Swap, atoms_in, inside, walk
 from harness.split.names import Condition, Site, Sites
 
@@ -15,7 +15,7 @@ LABEL = re.compile(r"[A-Za-z_][\w.]*")
 MOST_LABELLED = 8  # atoms that one label ties: a label of more is a word
 
 
-def edges_of(difference: Difference, sites: Sites) -> set[Edge]:
+def edges_of(difference: MergedScripts, sites: Sites) -> set[Edge]:
     """Every need that is seen; all atoms on, and all off, satisfy them."""
     tree = difference.tree
     found = set(definitions_and_uses(sites))

@@ -20,7 +20,7 @@ from harness.errors import UserError, near
 from harness.run.files import write_text
 from harness.split.arms import alone, atoms_on, measured, names_on, stands
 from harness.split.atoms import Atom
-from harness.split.groups import CLASSES, Group, Parts, take_apart, with_needs
+from harness.split.groups import CLASSES, ChangeGroup, Parts, take_apart, with_needs
 from harness.split.source import decoded
 from harness.yamlfile import YamlFile
 
@@ -55,7 +55,7 @@ class Folder:
     parts: Parts
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[ChangeGroup, ...]:
         return self.parts.groups
 
     def text(self, chosen: Iterable[str]) -> str:
@@ -120,7 +120,7 @@ def write_folder(
     return folder
 
 
-def changes_text(groups: Iterable[Group], atoms: Iterable[Atom], *, script: str) -> str:
+def changes_text(groups: Iterable[ChangeGroup], atoms: Iterable[Atom], *, script: str) -> str:
     """changes.yaml of these groups.
 
     script: the file name."""
@@ -183,7 +183,7 @@ def read_folder(path: Path) -> Folder:
             raise UserError(f"{place_of}: is not there: `ablate split` writes the folder anew")
         texts.append(decoded(place_of.read_bytes(), str(place_of)))
     parts = take_apart(*texts)
-    groups = _Reader(file, parts).groups()
+    groups = _GroupsFile(file, parts).groups()
     with_own = Parts(
         difference=parts.difference, atoms=parts.atoms, edges=parts.edges, groups=groups
     )
@@ -197,7 +197,7 @@ def read_folder(path: Path) -> Folder:
     return folder
 
 
-class _Reader:
+class _GroupsFile:
     """The groups of changes.yaml, key by key."""
 
     def __init__(self, file: YamlFile, parts: Parts) -> None:
@@ -211,7 +211,7 @@ class _Reader:
     def fail(self, message: str, *keys: str) -> UserError:
         return UserError(f"{self.file.where('groups', *keys)}: {message}")
 
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[ChangeGroup, ...]:
         """All of them; raises UserError where they are not whole."""
         found = []
         for name, content in self.given.items():
@@ -233,7 +233,7 @@ class _Reader:
         self._check_circles(full)
         return full
 
-    def _group(self, name: str, content: Any) -> Group:
+    def _group(self, name: str, content: Any) -> ChangeGroup:
         if not isinstance(content, dict):
             raise self.fail(f"group '{name}' must be a mapping with {', '.join(KEYS)}", name)
         for key, value in content.items():
@@ -253,7 +253,7 @@ class _Reader:
                     names = [str(known) for known in self.given]
                     message = f"group '{name}': {key} '{other}' is no group"
                     raise self.fail(f"{message}{near(str(other), names)}", name, key)
-        return Group(
+        return ChangeGroup(
             name=name,
             about=content.get("about", ""),
             kind=kind,
@@ -264,7 +264,7 @@ class _Reader:
             lines=content.get("lines", 0),
         )
 
-    def _check_atoms(self, groups: list[Group]) -> None:
+    def _check_atoms(self, groups: list[ChangeGroup]) -> None:
         """Every atom stands in one group."""
         owner: dict[Any, str] = {}
         numbers = {atom.number for atom in self.parts.atoms}
@@ -283,7 +283,7 @@ class _Reader:
         if missing:
             raise self.fail(f"atom {missing[0]} stands in no group: put it into one")
 
-    def _check_circles(self, groups: tuple[Group, ...]) -> None:
+    def _check_circles(self, groups: tuple[ChangeGroup, ...]) -> None:
         by_name = {group.name: group for group in groups}
         for group in groups:
             for name in group.needs:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from harness.split.atoms import Atom, atoms_of, puts_only
 from harness.split.calls import Edge
-from harness.split.diff import Difference, difference
+from harness.split.diff import MergedScripts, difference
 from harness.split.edges import edges_of
 from harness.split.labels import class_of, name_of, summary_of
 from harness.split.merged import Only, Parameter, Swap, walk
@@ -18,7 +18,7 @@ CLASSES = (*MEASURED, NEUTRAL, SUPPORT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class ChangeGroup:
     """Atoms that go together."""
 
     name: str
@@ -35,10 +35,10 @@ class Group:
 class Parts:
     """A difference taken apart."""
 
-    difference: Difference
+    difference: MergedScripts
     atoms: list[Atom]
     edges: set[Edge]
-    groups: tuple[Group, ...]
+    groups: tuple[ChangeGroup, ...]
 
 
 def take_apart(old: str, new: str) -> Parts:
@@ -96,7 +96,7 @@ class _Quiet:
         return found <= set(self.users) | self.neutral
 
 
-def _quiet(whole: Difference, sites: Sites, atoms: list[Atom]) -> _Quiet:
+def _quiet(whole: MergedScripts, sites: Sites, atoms: list[Atom]) -> _Quiet:
     """The atoms that give names that only other atoms ask for, and the neutral ones."""
     gives: set[int] = set()
     loud: set[int] = set()
@@ -165,7 +165,7 @@ def _around(
 
 def _named(
     sets: list[set[int]], atoms: list[Atom], edges: set[Edge], quiet: _Quiet
-) -> tuple[Group, ...]:
+) -> tuple[ChangeGroup, ...]:
     """Groups of these sets, with names and prerequisites."""
     reached = reach(len(atoms), edges)
     always = _always(sets, reached, quiet.neutral)
@@ -176,7 +176,7 @@ def _named(
         for atom in found:
             needed_by_others |= {other for other in reached[atom] if other not in sets[n]}
     seen = Counter(name for atom in atoms for name in atom.names)
-    groups: list[Group] = []
+    groups: list[ChangeGroup] = []
     taken: set[str] = set()
     for n, found in enumerate(sets):
         members = [atoms[number] for number in sorted(found)]
@@ -188,7 +188,7 @@ def _named(
         name = NEUTRAL if found == always else name_of(members, seen, taken)
         taken.add(name)
         groups.append(
-            Group(
+            ChangeGroup(
                 name=name,
                 about=summary_of(members),
                 kind=kind,
@@ -209,7 +209,7 @@ def _always(sets: list[set[int]], reached: list[set[int]], neutral: set[int]) ->
     return found
 
 
-def with_needs(groups: Iterable[Group], edges: Iterable[Edge]) -> tuple[Group, ...]:
+def with_needs(groups: Iterable[ChangeGroup], edges: Iterable[Edge]) -> tuple[ChangeGroup, ...]:
     """The groups with the groups that each needs, directly or not."""
     groups = list(groups)
     owner = {atom: group.name for group in groups for atom in group.atoms}

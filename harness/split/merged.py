@@ -7,12 +7,10 @@ parameter can be one of its elements. Everything else is the syntax tree of both
 
 import ast
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Swap:
+class Swap(NamedTuple):
     """A part that is `old` where the atom is off and `new` where it is on."""
 
     atom: int
@@ -20,8 +18,7 @@ class Swap:
     new: Any
 
 
-@dataclass(frozen=True)
-class Only:
+class Only(NamedTuple):
     """An element of a list that only one of the scripts has."""
 
     atom: int
@@ -29,8 +26,7 @@ class Only:
     node: Any
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of a function."""
 
     kind: str  # positional, plain, star, keyword, double
@@ -42,8 +38,7 @@ class Parameter:
         return str(self.arg.arg)
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(NamedTuple):
     """The parameters of a function: `Parameter`, or `Only` or `Swap` of them."""
 
     items: list[Any]

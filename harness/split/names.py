@@ -13,7 +13,7 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 GIVE_ATTRIBUTE = ("setattr", "register_buffer", "register_parameter", "add_module")
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class Scope:
     """Where names live."""
 
@@ -45,7 +45,7 @@ class Site:
         return hash((self.name, self.order))
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class Sites:
     """All of them in a tree; attributes are known by their name alone."""
 
@@ -91,7 +91,7 @@ class _Walker:
 
     def __init__(self) -> None:
         self.sites = Sites()
-        self.scope = Scope("module", "")
+        self.scope = Scope(kind="module", name="")
         self.condition: Condition = None
         self.order = 0
 
@@ -155,25 +155,29 @@ class _Walker:
         """A definition: its name outside, its parameters and body inside."""
         self._give(node.name)
         self.visit(node.decorator_list)
-        self._in_scope(Scope("function", node.name, self.scope), (node.args, node.body))
+        self._in_scope(
+            Scope(kind="function", name=node.name, outer=self.scope), (node.args, node.body)
+        )
         self.visit(node.returns)
 
     def lambda_(self, node: Any) -> None:
         """A lambda: all of it inside."""
-        self._in_scope(Scope("function", "lambda", self.scope), (node.args, node.body))
+        self._in_scope(
+            Scope(kind="function", name="lambda", outer=self.scope), (node.args, node.body)
+        )
 
     def comprehension(self, node: Any) -> None:
         """A comprehension: what it goes over gives the names."""
         element = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         parts = (*_as_list(node.generators), *element)
-        self._in_scope(Scope("function", "comprehension", self.scope), parts)
+        self._in_scope(Scope(kind="function", name="comprehension", outer=self.scope), parts)
 
     def class_(self, node: Any) -> None:
         """A class: what its body gives are attributes, too."""
         self._give(node.name)
         self.visit(node.decorator_list)
         self.visit([node.bases, node.keywords])
-        self._in_scope(Scope("class", node.name, self.scope), (node.body,))
+        self._in_scope(Scope(kind="class", name=node.name, outer=self.scope), (node.body,))
 
     def name(self, node: Any) -> None:
         """A name: given where it is stored."""
@@ -208,7 +212,7 @@ class _Walker:
 
     def global_(self, node: Any) -> None:
         """Names that are those of the module."""
-        self.scope.elsewhere |= set(node.names)
+        self.scope.elsewhere.update(node.names)
 
     def handler(self, node: Any) -> None:
         """An exception that is caught under a name."""
