@@ -91,7 +91,7 @@ def _place_edges(call: ast.Call, condition: Condition, signature: Signature) -> 
                 yield there[0], condition[0]
     if condition is not None or not isinstance(call.args, list):
         return
-    moved = {part.atom for part in call.args if isinstance(part, Only)}
+    moved = _only_in(call.args)
     soft = {c[0] for p, c in signature.parameters if c is not None and p.kind in BY_POSITION}
     by_place = {c[0] for p, c in signature.parameters if c is not None and c[0] in hard}
     if moved and by_place:
@@ -196,12 +196,17 @@ def _signature(function: Any, *, is_method: bool) -> Signature:
     signature = Signature(parameters=listed)
     for part in walk(function.body):
         if isinstance(part, ast.Return | ast.Yield) and isinstance(part.value, ast.Tuple):
-            signature.gives.update(e.atom for e in part.value.elts if isinstance(e, Only))
+            signature.gives.update(_only_in(part.value.elts))
         elif isinstance(part, ast.Return) and isinstance(part.value, Swap):
             forms = (part.value.old, part.value.new)
             if any(isinstance(form, ast.Tuple) for form in forms):
                 signature.gives.add(part.value.atom)
     return signature
+
+
+def _only_in(parts: list[Any]) -> set[int]:
+    """Atoms that put elements into a list, or take them out."""
+    return {part.atom for part in parts if isinstance(part, Only)}
 
 
 def _is_static(function: Any) -> bool:
