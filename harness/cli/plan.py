@@ -2,11 +2,10 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from harness.cli import app
+from harness.cli.command import takes
 from harness.cli.devices import KEY, planned_device
 from harness.cli.foreign import print_foreign_plan
 from harness.cli.lookup import (
@@ -17,7 +16,8 @@ from harness.cli.lookup import (
     read_foreign,
     refuse_for_foreign,
 )
-from harness.cli.options import RESULTS, Json, Results, Seeds, Set
+from harness.cli.machines import Machine, cost_on, known_on
+from harness.cli.plan_options import PlanOptions
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 from harness.run.document import Content
@@ -46,6 +46,15 @@ class ArmFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanQuestion:
+    """What is asked of a plan besides its runs."""
+
+    detect: float | None = None  # a difference in loss that is to be found
+    price: float | None = None  # of a GPU-hour, on a CPU of a slot's hour
+    machine: Machine | None = None  # None: this one
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanFacts:
     """What `plan` says of an experiment."""
 
@@ -69,61 +78,43 @@ class PlanFacts:
 
 
 @app.command()
-def plan(
-    experiments: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="EXP...",
-            help="as for run; several, or a folder such as deltas, make one table",
-        ),
-    ],
-    seeds: Seeds = None,
-    settings: Set = None,
-    results: Results = RESULTS,
-    detect: Annotated[
-        float | None,
-        typer.Option(
-            help="the smallest difference in loss worth knowing: how many seeds does it need?"
-        ),
-    ] = None,
-    price: Annotated[
-        float | None,
-        typer.Option(
-            help="of a GPU-hour, in any currency (on a CPU: of an hour of one slot)", min=0.0
-        ),
-    ] = None,
-    gpus_per_run: Annotated[int | None, typer.Option("--gpus-per-run", min=1)] = None,
-    json: Json = False,
-) -> None:
+@takes(PlanOptions)
+def plan(options: PlanOptions) -> None:
     """Arms, runs, what is done, what can be detected, what it costs."""
     from harness.experiment.file import in_folder
     from harness.experiment.plan import plan_runs
 
-    names = [name for text in experiments for name in in_folder(text)]
+    names = [name for text in options.experiments for name in in_folder(text)]
+    results, machine = options.results, options.machine
     for name in names:
-        foreign = read_foreign(name, results, settings, seeds, gpus_per_run)
+        foreign = read_foreign(name, results, options.settings, options.seeds, options.gpus_per_run)
         if foreign is None:
             continue
         if len(names) > 1:
             raise UserError(f"{name} has foreign trainers: plan it by itself, ablate plan {name}")
-        refuse_for_foreign({"--detect": detect is not None}, "leave it out")
-        print_foreign_plan(foreign, results, price=price, json=json)
+        for_our_own = {"--detect": options.detect is not None, "--on": machine is not None}
+        refuse_for_foreign(for_our_own, "leave it out")
+        print_foreign_plan(foreign, results, price=options.price, json=options.json)
         return
     parts = []
     for name in names:
-        device = device_to_plan(name, results, settings)
-        whole = read_experiment(name, settings, seeds, device=device)
-        parts.append(current_part(whole, results, world_size=gpus_per_run))
+        device = "cuda" if machine else device_to_plan(name, results, options.settings)
+        whole = read_experiment(name, options.settings, options.seeds, device=device)
+        parts.append(current_part(whole, results, world_size=options.gpus_per_run))
     plans = []
     for part in parts:
-        plans.append((part, plan_runs(part, world_size=gpus_per_run, need_data=False)))
+        size = options.gpus_per_run
+        if machine is not None and len(part.phases) < 2:
+            size = size or machine.gpus
+        plans.append((part, plan_runs(part, world_size=size, need_data=False)))
+    about = PlanQuestion(detect=options.detect, price=options.price, machine=machine)
     if len(plans) == 1:
-        print_plan(*plans[0], results, detect=detect, price=price, json=json)
+        print_plan(*plans[0], results, about, json=options.json)
         return
     facts = []
     for part, planned in plans:
-        facts.append(plan_facts(part, planned, results, detect=detect, price=price))
-    print_overview(facts, json=json)
+        facts.append(plan_facts(part, planned, results, about))
+    print_overview(facts, json=options.json)
 
 
 def device_to_plan(text: str, results: Path, settings: list[str] | None) -> str | None:
@@ -141,13 +132,10 @@ def plan_facts(
     e: "Experiment",
     planned: "list[PlannedRun]",
     results: Path,
-    *,
-    detect: float | None = None,
-    price: float | None = None,
+    about: PlanQuestion,
 ) -> PlanFacts:
     """What `plan` says of an experiment.
 
-    detect: a difference in loss that is to be found. price: of a GPU-hour or a slot's hour.
     results: the results folder, which says what is done.
     """
     from harness.cli.power import known_of, power_of
@@ -159,8 +147,20 @@ def plan_facts(
         run_id = run.spec.run_id
         if read_result(results / "runs" / run_id) is not None:
             done.add(run_id)
-    cost = with_price(estimate(planned, done, results), price)
-    power = power_of(e, planned, cost, known_of(e, results), detect)
+    known, machine = known_of(e, results), about.machine
+    if machine is None:
+        cost = with_price(estimate(planned, done, results), about.price)
+    else:
+        cost = with_price(cost_on(machine, e, planned, results), machine.price_per_gpu)
+        known = known_on(machine, e, planned, known, results)
+        if about.detect is not None and not known.sd_is_of_scale:
+            raise UserError(
+                f"--detect: nothing is known of the noise at scale {e.scale}, and that of another "
+                "says nothing of it: two runs of the baseline tell it"
+            )
+    power = power_of(e, planned, cost, known, about.detect)
+    if machine is not None and power.needed is not None:
+        power.words.extend(machine.words_on(power.needed.hours))
     follows = None
     if e.name.endswith(".grid"):
         follows = f"then every arm at its best {e.axes[0].name}"
@@ -252,17 +252,15 @@ def print_plan(
     e: "Experiment",
     planned: "list[PlannedRun]",
     results: Path,
+    about: PlanQuestion,
     *,
-    detect: float | None = None,
-    price: float | None = None,
     json: bool = False,
 ) -> None:
     """One experiment, arm by arm.
 
-    detect: a difference in loss that is to be found. price: of a GPU-hour or a slot's hour.
     results: the results folder, which says what is done. json: for a program.
     """
-    facts = plan_facts(e, planned, results, detect=detect, price=price)
+    facts = plan_facts(e, planned, results, about)
     if json:
         print_json(facts.to_mapping())
         return

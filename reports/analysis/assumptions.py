@@ -134,6 +134,7 @@ class Known:
     # was seen, or the era's published
     sd: float
     sd_source: str
+    sd_is_of_scale: bool  # not of another scale, for want of any of this one
     slope: Slope  # loss per step near `steps`
     step_ms: float | None = None
     step_source: str = "known after one run"
@@ -182,16 +183,19 @@ def _published_figures(base: str, scale: str, steps: int) -> Known:
         se=0.0,
         source="published for late 2024, at full size on FineWeb",
     )
-    assumed = Known(sd=era_sd(base), sd_source=sd_source, slope=slope)
+    assumed = Known(
+        sd=era_sd(base), sd_source=sd_source, sd_is_of_scale=scale == FULL_SIZE, slope=slope
+    )
     if scale != FULL_SIZE:
         return assumed
-    step_ms = _published_step_ms(base)
+    step_ms = published_step_ms(base)
     if not step_ms:
         return assumed
     return replace(assumed, step_ms=step_ms, step_source=f"published for {base} on 8 H100")
 
 
-def _published_step_ms(record: str) -> float | None:
+def published_step_ms(record: str) -> float | None:
+    """Of a record at full size on 8 H100; None where it is not published."""
     try:
         published = published_record(record)
     except ValueError:
@@ -204,6 +208,7 @@ def _with_noise(assumed: Known, noise: Noise) -> Known:
         assumed,
         sd=upper_sd(noise.sd, noise.df + 1),
         sd_source=f"upper 80 % bound of {noise.sd:.4f} from {noise.source}",
+        sd_is_of_scale=True,
     )
 
 

@@ -1,0 +1,179 @@
+"""What an experiment takes on a machine that is not this one, and from which step times that is known."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import bench
+from harness.cli.machines import Machine, StepTime, known_on, save_step, saved_steps
+from harness.experiment.experiment import load_experiment
+from harness.experiment.plan import plan_runs
+from reports.analysis.assumptions import nearest_known, published_step_ms
+from tests.foreign_bench import ablate
+
+FINEWEB = ("--set", "data.corpus=fineweb10B")
+TINY = (
+    "plan",
+    "r08_split",
+    "--set",
+    "scale=tiny",
+    "--set",
+    "data.corpus=fineweb10B",
+    "--on",
+    "8xH100",
+    "--gpus-per-run",
+    "1",
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    def plan(*words: object) -> dict[str, Any]:
+        assert ablate(*words, "--json") == 0
+        said: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return said
+
+    return plan
+
+
+def row(machine: str = "1xH100", scale: str = "tiny", vocabulary: int = 50257) -> StepTime:
+    return StepTime(
+        machine=machine,
+        preset="r07",
+        scale=scale,
+        vocabulary=vocabulary,
+        step_ms=36.0,
+        source="measured",
+    )
+
+
+def test_seeds_runs_hours_and_money_come_from_the_published_steps(told: Any) -> None:
+    plan = told(
+        *("plan", "r08_split", "--on", "8xH100", "--price-node", 20, "--detect", 0.005),
+        *("--seeds", 2),
+    )
+    steps = sum(arm["runs"] // 2 * sum(arm["steps"]) for arm in plan["arms"])
+    hours = steps * published_step_ms("r07") / 3.6e6
+    cost, power = plan["cost"], plan["power"]
+    assert cost["wall_hours"] == pytest.approx(hours)
+    assert cost["gpu_hours"] == pytest.approx(8 * hours)
+    assert cost["price"] == pytest.approx(20 * hours)
+    assert power["step_ms"] == pytest.approx(published_step_ms("r07"))
+    share = power["needed"]["runs"] / plan["runs"]
+    assert power["needed"]["runs"] == power["seeds_needed"] * plan["runs"] / 2
+    assert power["needed"]["price"] == pytest.approx(share * 20 * hours)
+    assert f"on 8xH100 that is {share * hours:.2f} h, {share * 20 * hours:.2f} at 20" in str(power)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--on", "8xH200"), "no step of r07 at scale gpt2 was timed on 8xH200"),
+        (("--on", "4xH100"), "no step of r07 at scale gpt2 was timed on 4xH100"),
+        (("--on", "8xH100", "--set", "scale=tiny", *FINEWEB), "at scale tiny was timed on 8xH100"),
+        (("--on", "8xH100", "--set", "model.n_layer=6"), "it sets model.n_layer"),
+    ],
+)
+def test_a_step_of_another_machine_scale_network_or_vocabulary_gives_no_hours(
+    told: Any, words: tuple[str, ...], why: str
+) -> None:
+    cost = told("plan", "r08_split", "--seeds", 2, *words)["cost"]
+    assert (cost["gpu_hours"], cost["price"]) == (None, None)
+    assert why in cost["words"]
+
+
+def test_a_saved_step_prices_runs_side_by_side_of_its_own_kind_alone(told: Any) -> None:
+    results = Path("results")
+    for other in (row(machine="1xA100"), row(scale="small"), row(vocabulary=257)):
+        save_step(results, other)
+    assert told(*TINY)["cost"]["gpu_hours"] is None
+    save_step(results, row())
+    save_step(results, row())
+    assert len(saved_steps(results)) == 4
+    plan = told(*TINY, "--price-node", 8)
+    steps = sum(arm["runs"] * arm["steps"] for arm in plan["arms"])
+    hours = steps * 36.0 / 3.6e6
+    cost = plan["cost"]
+    assert (cost["gpu_hours"], cost["wall_hours"], cost["price"]) == pytest.approx(
+        (hours, hours / 8, hours)
+    )
+
+
+def test_what_was_measured_here_is_no_step_of_there() -> None:
+    e = load_experiment("r08_split", device="cuda")
+    planned = plan_runs(e, world_size=8, need_data=False)
+    known = nearest_known(None, base="r07", scale="gpt2", steps=100)
+    vars(known).update(step_ms=1e6, step_source="measured in 9 runs of the baseline")
+    there = known_on(Machine.of("8xH100", None), e, planned, known, Path("results"))
+    assert there.step_ms == published_step_ms("r07")
+    nowhere = known_on(Machine.of("8xA100", None), e, planned, known, Path("results"))
+    assert nowhere.step_ms is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            (
+                "plan",
+                "r08_split",
+                "--on",
+                "8xH100",
+                "--set",
+                "scale=small",
+                *FINEWEB,
+                "--detect",
+                0.01,
+            ),
+            "nothing is known of the noise at scale small",
+        ),
+        (("plan", "r08_split", "--on", "H100"), "is no machine: GPUs and their card"),
+        (("plan", "r08_split", "--price-node", 20), "is of the machine that --on names"),
+        (("plan", "r08_split", "--on", "8xH100", "--price", 2), "say --price-node"),
+        (
+            ("plan", "r08_split", "--on", "4xH100", "--gpus-per-run", 8),
+            "a run takes 8 GPUs: --gpus-per-run 4",
+        ),
+        (("bench", "r07", "--save-machine"), "there is no GPU here"),
+        (("bench", "r07", "--save-machine", "--set", "model.n_layer=2"), "leave out model.n_layer"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: tuple[object, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "bench" in words and not message.startswith("leave"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("harness.node.slots.find_device", lambda: "cpu")
+            assert ablate(*words) == 2
+    else:
+        assert ablate(*words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("change", [{"machine": 8}, {"step_ms": 0}, {"else": 1}])
+def test_a_damaged_table_is_named(
+    change: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("results").mkdir()
+    Path("results/machines.json").write_text(json.dumps([vars(row()) | change]))
+    assert ablate(*TINY) == 2
+    assert "machines.json: is no table of machines" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("gpu", "card"), [("NVIDIA H100 80GB HBM3", "H100"), ("Quadro RTX 9 (x)", "Quadro-RTX-9-x")]
+)
+def test_a_card_has_its_short_name(gpu: str, card: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: gpu)
+    assert bench.card_here() == card
+    assert str(Machine.of(f"1x{card}", None)) == f"1x{card}"
