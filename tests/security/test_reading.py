@@ -33,6 +33,7 @@ STARTS_PROGRAMS = {
     "harness/bench/gpu_check.py": "its own checks",
     "harness/bench/runner_check.py": "ablate run, on an experiment of its own",
     "harness/bench/traffic.py": "the C++ compiler, and its own process that lowers",
+    "harness/cli/track.py": "itself, beside runs",
     "harness/store/claims.py": "ps, where there is no /proc",
 }
 
