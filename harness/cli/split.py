@@ -166,7 +166,7 @@ def _check(path: Path) -> None:
 
     folder = read_folder(path)
     checker = Checker(folder.old, folder.new)
-    lacking = []
+    lacking = [f"the baseline: {said}" for said in checker.problems(folder.text(()))[:1]]
     for group in measured(folder.groups):
         for said, chosen in (
             (f"{group.name} alone", alone(folder.groups, group.name)),

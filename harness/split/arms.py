@@ -67,7 +67,11 @@ def problems_of(parts: Parts, checker: Checker, chosen: Iterable[str]) -> list[s
 
 
 def mended(parts: Parts, checker: Checker) -> Parts:
-    """The same with further needs, so that every group passes alone and may be left out."""
+    """The same with further needs, so that every group passes alone and may be left out.
+
+    Where the baseline itself lacks something, what it is beyond OLD becomes arms."""
+    if problems_of(parts, checker, ()):
+        parts = replace(parts, groups=_nothing_for_all(parts.groups))
     for group in measured(parts.groups):
         if problems_of(parts, checker, alone(parts.groups, group.name)):
             parts = _with_more(parts, checker, group.name)
@@ -75,6 +79,16 @@ def mended(parts: Parts, checker: Checker) -> Parts:
         if problems_of(parts, checker, without(parts.groups, group.name)):
             parts = _with_users(parts, checker, group.name)
     return parts
+
+
+def _nothing_for_all(groups: Collection[ChangeGroup]) -> tuple[ChangeGroup, ...]:
+    """The groups, those of the baseline measured as others are."""
+    on = names_on(groups, ())
+    found = []
+    for group in groups:
+        is_on = group.name in on
+        found.append(replace(group, kind="learning", always=False) if is_on else group)
+    return tuple(found)
 
 
 def _with_more(parts: Parts, checker: Checker, name: str) -> Parts:

@@ -4,7 +4,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from harness.split.merged import Only, Parameter, Parameters, Swap, inside, parameters_of, walk
@@ -55,6 +55,26 @@ def call_edges(tree: Any) -> Iterator[Edge]:
             yield from _place_edges(call, condition, signature)
             if target is not None and signature.gives:
                 yield from tied(signature.gives | {target})
+
+
+def signature_edges(tree: Any) -> Iterator[Edge]:
+    """So that the parameters of a variant stand together: the new one needs the old one gone."""
+    for part in walk(tree):
+        if isinstance(part, Parameters):
+            for (one, there), (other, after) in combinations(_listed(part.items, None), 2):
+                if there is None or after is None or there[1] == after[1]:
+                    continue
+                if _clash(one, other):
+                    new, old = (there, after) if there[1] else (after, there)
+                    yield new[0], old[0]
+
+
+def _clash(one: Parameter, later: Parameter) -> bool:
+    """Whether both in one signature would be no Python."""
+    if one.name == later.name or (one.kind == later.kind and one.kind in ("star", "double")):
+        return True
+    are_by_position = one.kind in BY_POSITION and later.kind in BY_POSITION
+    return are_by_position and one.default is not None and later.default is None
 
 
 def _keyword_edges(call: ast.Call, condition: Condition, signature: Signature) -> Iterator[Edge]:

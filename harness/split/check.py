@@ -1,6 +1,7 @@
 """The static check of a variant: its names and attributes are given, its calls fit."""
 
 import ast
+import warnings
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ class Checker:
 
     def __init__(self, old: str, new: str) -> None:
         trees = [ast.parse(text) for text in (old, new)]
+        self.compile = all(_compiles(tree) for tree in trees)
         self.own = set().union(*(_given_attributes(tree) for tree in trees))
         self.known = set().union(*(self._lacks(tree) for tree in trees))
 
@@ -23,6 +25,8 @@ class Checker:
         """What a variant lacks, in words; nothing where it passes."""
         try:
             tree = ast.parse(text)
+            if self.compile:
+                _compiled(tree)
         except SyntaxError as error:
             return [f"line {error.lineno}: {error.msg}"]
         return sorted(self._lacks(tree) - self.known)
@@ -37,6 +41,21 @@ class Checker:
             if not answers and site.name in self.own:
                 found.add(f"the attribute '{site.name}' is given nowhere")
         return found | set(_misfits(tree))
+
+
+def _compiled(tree: ast.Module) -> None:
+    """Raises SyntaxError for what parses and is no program: a parameter twice, a lost `await`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compile(tree, "variant", "exec", dont_inherit=True)
+
+
+def _compiles(tree: ast.Module) -> bool:
+    try:
+        _compiled(tree)
+    except SyntaxError:
+        return False
+    return True
 
 
 def _given_attributes(tree: ast.AST) -> set[str]:

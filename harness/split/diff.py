@@ -27,7 +27,7 @@ LISTS = (
     *(ast.Call, ast.Dict, ast.List, ast.Tuple, ast.Set, ast.keyword, ast.Starred),
     *(ast.Attribute, ast.Subscript),
 )
-OPAQUE = (ast.JoinedStr, ast.Lambda, ast.Match)
+OPAQUE = (ast.JoinedStr, ast.Lambda, ast.pattern)
 ONE_FOR_ONE = (ast.Assert, ast.Return, ast.Raise, ast.Expr)
 MOVED = (*DEFINITIONS, ast.Import, ast.ImportFrom)
 
@@ -181,9 +181,9 @@ class _Merger:
     def _entries(self, old: ast.Dict, new: ast.Dict) -> Any:
         """Two dictionaries as one, entry by entry."""
         by_key = {key_of(k): v for k, v in zip(old.keys, old.values, strict=True)}
-        if len(by_key) != len(old.keys):
-            return self.swap(old, new)
         new_by_key = {key_of(k): v for k, v in zip(new.keys, new.values, strict=True)}
+        if len(by_key) != len(old.keys) or len(new_by_key) != len(new.keys):
+            return self.swap(old, new)  # a key twice, or two mappings in it
         keys = self._keys(list(old.keys), list(new.keys))
         values: list[Any] = []
         for key in keys:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from harness.split.calls import Edge, call_edges, tied
+from harness.split.calls import Edge, call_edges, signature_edges, tied
 from harness.split.diff import MergedScripts
 from harness.split.merged import Only, Parameter, Swap, atoms_in, inside, walk
 from harness.split.names import Condition, Site, Sites
@@ -20,6 +20,7 @@ def edges_of(difference: MergedScripts, sites: Sites) -> set[Edge]:
     tree = difference.tree
     found = set(definitions_and_uses(sites))
     found |= set(call_edges(tree))
+    found |= set(signature_edges(tree))
     found |= set(labels(tree))
     found |= set(same_exchanges(tree))
     found |= set(changed_in_place(tree, sites))

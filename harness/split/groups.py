@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from harness.errors import UserError
 from harness.split.atoms import Atom, atoms_of, puts_only
 from harness.split.calls import Edge
 from harness.split.diff import MergedScripts, difference
@@ -42,7 +43,25 @@ class Parts:
 
 
 def take_apart(old: str, new: str) -> Parts:
-    """The groups of the difference of two scripts in normal form."""
+    """The groups of the difference of two scripts in normal form; raises UserError."""
+    try:
+        parts = _taken_apart(old, new)
+        whole = parts.difference
+        is_exact = whole.text(()) == old and whole.text(range(whole.n_atoms)) == new
+    except RecursionError:
+        raise UserError(
+            "OLD and NEW: are nested too deeply to be taken apart: shorten their longest chains, "
+            "of `elif` or of calls"
+        ) from None
+    if not is_exact:
+        raise UserError(
+            "OLD and NEW: are not made again exactly by their parts, which is a fault of `split`: "
+            "please report it with both scripts"
+        )
+    return parts
+
+
+def _taken_apart(old: str, new: str) -> Parts:
     whole = difference(old, new)
     atoms = atoms_of(whole)
     sites = sites_of(whole.tree)

@@ -114,6 +114,9 @@ def arguments_of(listed: list[Parameter]) -> ast.arguments:
     positional, plain = by_kind.get("positional", []), by_kind.get("plain", [])
     keyword = by_kind.get("keyword", [])
     star, double = by_kind.get("star"), by_kind.get("double")
+    defaults = [p.default for p in (*positional, *plain)]
+    while defaults and defaults[0] is None:
+        del defaults[0]  # one that is missing later stays a gap: then the text is not Python
     return ast.arguments(
         posonlyargs=[p.arg for p in positional],
         args=[p.arg for p in plain],
@@ -121,7 +124,7 @@ def arguments_of(listed: list[Parameter]) -> ast.arguments:
         kwonlyargs=[p.arg for p in keyword],
         kw_defaults=[p.default for p in keyword],
         kwarg=double[0].arg if double else None,
-        defaults=[p.default for p in (*positional, *plain) if p.default is not None],
+        defaults=defaults,
     )
 
 

@@ -39,7 +39,7 @@ def accepted(pairs: Counter[tuple[str, str]], old: ast.AST, new: ast.AST) -> dic
 
 
 def _counts(tree: ast.AST) -> Counter[str]:
-    """How often each name occurs; imported ones, global ones and words in quotes count too."""
+    """How often each name occurs, also where none is exchanged: imports, patterns, '--options'."""
     counts: Counter[str] = Counter()
     for node in ast.walk(tree):
         name = name_in(node)
@@ -50,7 +50,10 @@ def _counts(tree: ast.AST) -> Counter[str]:
         elif isinstance(node, ast.Global | ast.Nonlocal):
             counts.update(node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            counts[node.value] += 1
+            counts[node.value.lstrip("-").replace("-", "_")] += 1
+        else:
+            there = (getattr(node, field, None) for field in ("name", "rest"))
+            counts.update(name for name in there if isinstance(name, str))
     return counts
 
 
