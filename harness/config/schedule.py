@@ -1,10 +1,12 @@
 """What an update's schedules are: their values, from a configuration and the step alone."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.config.plugins import named, switched_on
+from harness.config.plugins import PlugIn, named, switched_on
 from harness.config.run import RunConfig
+from harness.errors import UserError
 from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
 
 # toggles that act through the values of ScheduleValues alone, and by how many updates there are
@@ -32,7 +34,23 @@ class ScheduleValues:
 
 def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
     """Of update `step`, 0-based."""
-    s, o = config.schedule, config.optim
+    o = config.optim
+    factor = factor_at(config, step, rates_of(config))
+    momentum = muon_momentum(step, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps)
+    return ScheduleValues(lr_factor=factor, momentum=momentum, window=window_at(config, step))
+
+
+def rates_of(config: RunConfig) -> list[PlugIn]:
+    """The plug-ins that are on and have learning rates of their own."""
+    return [plug for plug in switched_on(config.plugin) if plug.hook("lr_factor")]
+
+
+def factor_at(config: RunConfig, step: int, plugs: Iterable[PlugIn]) -> float:
+    """What multiplies every learning rate, by the preset and then by rates_of it.
+
+    Raises UserError where a plug-in gives no number.
+    """
+    s = config.schedule
     factor = lr_factor(
         step,
         steps=s.steps,
@@ -41,24 +59,19 @@ def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
         cooldown_frac=s.cooldown_frac,
         floor=s.lr_floor,
     )
-    factor = own_factor(config, step, factor)
-    momentum = muon_momentum(step, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps)
-    return ScheduleValues(lr_factor=factor, momentum=momentum, window=window_at(config, step))
-
-
-def own_factor(config: RunConfig, step: int, factor: float) -> float:
-    """What plug-ins make of the factor of the learning rates; raises UserError for no number."""
-    steps = config.schedule.steps
-    at = min(step, steps - 1)  # a warm-up makes two updates, of a run of one, too
-    for plug in switched_on(config.plugin):
-        own = plug.hook("lr_factor")
-        if own is None:
-            continue
-        factor = own(at, steps, factor, plug.toggles)
+    at = min(step, s.steps - 1)  # a warm-up makes two updates, of a run of one, too
+    for plug in plugs:
+        try:
+            factor = plug.module.lr_factor(at, s.steps, factor, plug.toggles)
+        except UserError:
+            raise
+        except Exception as error:
+            raised = f"raises {type(error).__name__} ({error}) at update {at} of {s.steps}"
+            raise plug.fail("lr_factor", f"{raised}: mend its arithmetic there") from error
         if not isinstance(factor, int | float) or not math.isfinite(factor):
             raise plug.fail(
                 "lr_factor",
-                f"gives {named(factor)} at update {at} of {steps}, but must give a finite "
+                f"gives {named(factor)} at update {at} of {s.steps}, but must give a finite "
                 "number: mend its arithmetic there",
             )
     return factor
@@ -66,9 +79,9 @@ def own_factor(config: RunConfig, step: int, factor: float) -> float:
 
 def check_factors(config: RunConfig) -> None:
     """Try every update of a plug-in's learning rates, so that none fails at a run's end."""
-    if any(plug.hook("lr_factor") for plug in switched_on(config.plugin)):
-        for step in range(config.schedule.steps):
-            schedule_at(config, step)
+    plugs = rates_of(config)
+    for step in range(config.schedule.steps) if plugs else ():
+        factor_at(config, step, plugs)
 
 
 def window_at(config: RunConfig, step: int) -> int | None:

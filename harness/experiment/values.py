@@ -56,13 +56,15 @@ def _hint(field: str) -> Any:
 def off_value(field: str) -> Any:
     """What a plug-in's field is where no arm sets it; None of what is none."""
     declared = plugins.declared().get(field)
-    return None if declared is None else declared.default
+    if declared is None or not isinstance(declared.default, int) or holds_whole(field):
+        return None if declared is None else declared.default
+    return float(declared.default)
 
 
 def multiplied(value: float, factor: float) -> float:
-    """A number by a factor; a whole one is rounded, and stays above zero."""
+    """A number by a factor; a whole one is rounded, and stays above zero where it is."""
     if isinstance(value, int):
-        return max(1, round(value * factor))
+        return max(min(value, 1), round(value * factor))
     return value * factor
 
 

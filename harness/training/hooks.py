@@ -162,7 +162,14 @@ def check_optimizers(
         if isinstance(part, torch.optim.Optimizer):
             optimizers.append(part)
         elif isinstance(part, dict) and tuple(part.get("names", ())) in by_names:
-            left.append(by_names[tuple(part["names"])])
+            group = by_names[tuple(part["names"])]
+            if part.get("lr") != group["lr"]:
+                raise plug.fail(
+                    "optimizers",
+                    f"gives the group of {group['names'][0]} with another lr: give groups as they "
+                    "came, or an optimizer of yours that moves it at that rate",
+                )
+            left.append(group)
         else:
             raise plug.fail(
                 "optimizers",

@@ -114,3 +114,14 @@ def test_a_plug_ins_number_may_be_an_axis_and_have_a_factor(
     ]
     text = "plugins: [mine.py]\nchanges: {half: {plugin.mine.weight: x0.5}}\n"
     assert dict(load(tmp_path, text).arms[1].config.plugin) == {"mine.weight": 0.25}
+
+
+def test_a_factor_leaves_zero_at_zero_and_a_number_that_is_written_whole_is_not_rounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_PLUGINS", "")
+    (tmp_path / "mine.py").write_text(PLUGIN.replace("0.5", "1"))
+    text = "set: {schedule.warmup_steps: x2}\nchanges: {less: {plugin.mine.weight: x0.25}}\n"
+    e = load(tmp_path, "plugins: [mine.py]\n" + text)
+    assert e.baseline.config.schedule.warmup_steps == 0
+    assert dict(e.arms[1].config.plugin) == {"mine.weight": 0.25}

@@ -209,6 +209,10 @@ BAD = {
         "def lr_factor(step, steps, factor, toggles):\n    return float('nan') if step == steps - 1 else 1.0",
         "lr_factor gives nan at update",
     ),
+    "a factor that cannot be computed": (
+        "def lr_factor(step, steps, factor, toggles):\n    return 1 / (step - 2)",
+        "lr_factor raises ZeroDivisionError (division by zero) at update 2 of",
+    ),
     "a factor that is none": (
         "def lr_factor(step, steps, factor, toggles):\n    pass",
         "lr_factor gives None at update 0 of",
@@ -224,6 +228,10 @@ BAD = {
     "an optimizer of a stranger": (
         "def optimizers(groups, toggles):\n    return [torch.optim.SGD([nn.Parameter(torch.ones(1))]), *groups]",
         "optimizers moves what is no parameter of the network",
+    ),
+    "a group with a rate of its own": (
+        "def optimizers(groups, toggles):\n    return [{**g, 'lr': toggles.by} for g in groups]",
+        "optimizers gives the group of embed.weight with another lr: give groups as they came",
     ),
     "no optimizer": (
         "def optimizers(groups, toggles):\n    return torch.optim.SGD(groups)",
