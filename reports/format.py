@@ -140,7 +140,7 @@ def interval(low: Any, high: Any, kind: str) -> str:
         left = show(low, kind)
     if known(high):
         right = show(high, kind)
-    if left.endswith(" %"):  # one sign for both ends
+    if " %" in left + right:  # one sign for both ends
         return f"[{left.removesuffix(' %')}, {right.removesuffix(' %')}] %"
     return f"[{left}, {right}]"
 

@@ -178,15 +178,24 @@ def is_free_for(results: Path, plan: "Plan") -> bool:
     return all(path.name.startswith(".") for path in place.iterdir())
 
 
+def taken(results: Path, name: str) -> UserError:
+    """Another experiment has a name."""
+    return UserError(f"{name}: there is such an experiment in {results}: choose another name")
+
+
 def move(results: Path, plan: "Plan", renamed: "Plan") -> None:
-    """An experiment to its new name; interrupted anywhere, it goes on when it is called again."""
+    """An experiment to its new name; interrupted anywhere, it goes on when it is called again.
+
+    Raises UserError where another call took the name meanwhile."""
     from harness.run.guarded import remove
     from harness.store.launches import is_launched, note_launch
     from harness.store.plans import begin_plan, folder, save_plan
 
     old, new = folder(results, plan.name), folder(results, renamed.name)
+    # by its plan a second call knows what the first one began
+    if not begin_plan(results, renamed) and not is_free_for(results, renamed):
+        raise taken(results, renamed.name)
     note_renamed(results, plan.name, renamed.name)
-    begin_plan(results, renamed)  # by which a second call knows what the first one began
     save_plan(results, renamed)
     if is_launched(results, plan):
         note_launch(results, renamed)
@@ -211,7 +220,7 @@ def rename(
     check_name(name, "NAME")
     renamed = replace(plan, name=name)
     if name == plan.name or not is_free_for(results, renamed):
-        raise UserError(f"{name}: there is such an experiment in {results}: choose another name")
+        raise taken(results, name)
     found = dependents_of(results, plan)
     refuse_needed(plan, found, force=force)
     with held(results, sorted(runs_of(plan))):

@@ -1,7 +1,7 @@
 """One arm against the baseline on one metric: from an effect to what is printed of it."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -155,7 +155,9 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
         reference = float(np.exp(pair.of_baseline.values.mean()))
     scale = _Scale(is_difference=metric.is_difference, reference=reference)
     said = _verdict(metric, pair, scale)
-    made = Comparison(
+    is_bit_equal = _is_bit_equal(metric, pair)
+    warnings = [*doubts, *_warnings(metric, pair, is_bit_equal=is_bit_equal)]
+    return Comparison(
         arm=pair.arm,
         baseline=metric.baseline,
         metric=metric.name,
@@ -190,12 +192,26 @@ def comparison_of(metric: Metric, pair: Pair, doubts: tuple[Caution, ...] = ()) 
         fresh_seeds=said.fresh_seeds,
         next_action=said.next_action,
         next_runs=said.next_runs,
-        warnings=(),
+        warnings=tuple(dict.fromkeys(warnings)),
+        is_bit_equal=is_bit_equal,
         of_arm=pair.of_arm,
         of_baseline=pair.of_baseline,
     )
-    warnings = [*doubts, *_warnings(metric, pair, is_bit_equal=made.is_bit_equal)]
-    return replace(made, warnings=tuple(dict.fromkeys(warnings)))
+
+
+def _is_bit_equal(metric: Metric, pair: Pair) -> bool:
+    """Whether both ended at the same losses in every bit, block by block.
+
+    What a script wrote into a log has few digits: equal ones there tell nothing of the others."""
+    plan = metric.plan
+    if not metric.is_difference or pair.n_diverged or plan.foreign or plan.imported:
+        return False
+    return _by_block(pair.of_arm) == _by_block(pair.of_baseline)
+
+
+def _by_block(sample: Sample) -> list[tuple[str, float]]:
+    """The values with their blocks, in one order."""
+    return sorted(zip(map(str, sample.blocks), sample.values.tolist(), strict=True))
 
 
 def _mean_sd(sample: Sample, metric: Metric) -> tuple[float, float | None]:

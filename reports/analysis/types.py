@@ -96,20 +96,9 @@ class Comparison:
     next_action: str  # in words, with its cost in runs; '' when nothing is left to do
     next_runs: int | None  # runs that it costs, None where it is not a matter of runs
     warnings: tuple[Caution, ...]
+    is_bit_equal: bool  # arm and baseline ended at the same losses in every bit, block by block
     of_arm: Sample = field(repr=False, compare=False)  # that it was made from; times as logarithms
     of_baseline: Sample = field(repr=False, compare=False)
-
-    @property
-    def is_bit_equal(self) -> bool:
-        """Whether arm and baseline ended at the same losses in every bit, block by block."""
-        if self.metric in COMPARED_TIMES or self.of_arm.n_diverged or self.of_baseline.n_diverged:
-            return False
-        return by_block(self.of_arm) == by_block(self.of_baseline)
-
-
-def by_block(sample: Sample) -> list[tuple[str, float]]:
-    """The values with their blocks, in one order."""
-    return sorted(zip(map(str, sample.blocks), sample.values.tolist(), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

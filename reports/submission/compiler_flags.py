@@ -68,7 +68,7 @@ def _flags_of_call(call: ast.Call, aliases: Mapping[str, str]) -> Iterator[str]:
             yield f"torch.compile({ast.unparse(keyword)})"
     elif name in PATCHES:
         yield f"{name}({', '.join(map(ast.unparse, [*call.args, *call.keywords]))})"
-    elif name == "setattr" and dotted(call.args[0], aliases).startswith(CONFIG):
+    elif name == "setattr" and call.args and dotted(call.args[0], aliases).startswith(CONFIG):
         place, *rest = call.args
         yield f"setattr({dotted(place, aliases)}, {', '.join(map(ast.unparse, rest))})"
     elif name in SET_VARIABLES:

@@ -84,6 +84,7 @@ def test_what_is_not_known_is_a_dash_of_every_kind(kind: str, value: Any) -> Non
         (None, None, "loss_delta", ""),
         (-0.02, 0.03, "percent", "[−2.0, +3.0] %"),
         (-0.02, None, "percent", "[−2.0, ∞] %"),
+        (None, 0.03, "percent", "[−∞, +3.0] %"),
     ],
 )
 def test_an_interval_names_its_unit_once_and_an_end_that_is_open(

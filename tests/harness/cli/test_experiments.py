@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from harness.__main__ import main
+from harness.cli import experiments
 from harness.experiment.blocks import order_in_block
 from harness.run.ledger import read_ledger
-from harness.store.plans import read_plan
+from harness.run.plan import Plan
+from harness.store.plans import read_plan, save_plan
 from harness.store.store import Store
 from reports.inputs.load import load
 from tests.foreign_bench import CPU, bench
@@ -178,6 +180,25 @@ def test_an_experiment_is_not_renamed_to_itself_or_into_a_folder_with_files(
         assert f"{name}: there is such an experiment" in capsys.readouterr().err
     assert read_plan(results, "second") is not None
     assert kept.read_text() == "of another"
+
+
+def test_a_name_that_another_call_took_meanwhile_stays_its_own(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ablate("compare", "second") == 0
+    plan, looked = read_plan(results, "split"), experiments.dependents_of
+    assert plan is not None
+    other = replace(plan, name="third")
+
+    def take(results: Path, plan: Plan) -> experiments.Dependents:
+        save_plan(results, other)
+        return looked(results, plan)
+
+    monkeypatch.setattr(experiments, "dependents_of", take)
+    assert ablate("rename", "second", "third") == 2
+    assert "third: there is such an experiment" in capsys.readouterr().err
+    assert read_plan(results, "third") == other
+    assert {look.experiment for look in read_ledger(results).looks} == {"second"}
 
 
 def test_an_experiment_of_which_somebody_has_a_run_keeps_its_name(

@@ -136,6 +136,8 @@ def test_an_arm_that_is_the_baseline_in_every_bit_is_called_so(tmp_path, n_arms)
     assert "Equal bit for bit at every seed" in page.read_text()
     assert "equal to the last digit" not in page.read_text()
     assert [line for line in verify(page) if "of its curve" not in line] == []
+    of_scripts = replace(made, runs=runs, plan=replace(made.plan, foreign=True))
+    assert "bit for bit" not in render([of_scripts])  # their logs have few digits
     off = runs.index[same][0]
     runs.loc[off, "val_loss"] += 1e-15
     assert "bit for bit" not in render([replace(made, runs=runs)])

@@ -24,6 +24,7 @@ WAYS = [
     ("with config.patch(settings): pass", [f"{CONFIG}.patch(settings)"]),
     ('@config.patch("a", 1)\ndef f(): pass', [f"{CONFIG}.patch('a', 1)"]),
     ('setattr(config, "a", 1)', [f"setattr({CONFIG}, 'a', 1)"]),
+    ("setattr(**kw)", []),
     ("config.a, config.b = 1, 2", [f"{CONFIG}.a = (1, 2)", f"{CONFIG}.b = (1, 2)"]),
     ("print(config.a)", []),
     ("torch.compile(f, **kw)", ["torch.compile(**kw)"]),
