@@ -26,27 +26,35 @@ def track(
         bool, typer.Option("--follow", help="until every run has a result, or the caller is gone")
     ] = False,
     results: Results = RESULTS,
+    caller: Annotated[
+        int | None, typer.Option(metavar="PID", help="whose end ends --follow")
+    ] = None,
 ) -> None:
     """Tell an experiment tracker what an experiment's runs have measured.
 
     What it was told before is not told again. Exit 1 where the tracker failed.
     """
     from harness.run.guarded import experiments_in
-    from harness.track.follow import Follower
+    from harness.track.follow import Follower, telling_alone
     from harness.track.trackers import tracker_row
 
     row, there = tracker_row(to), experiments_in(results)
-    if experiment not in there and not follow:  # else it is planned in a moment
+    folder = results / "experiments" / experiment
+    is_begun = follow and folder.is_dir()  # it is planned in a moment
+    if experiment not in there and not is_begun:
         raise UserError(f"{results}: no experiment '{experiment}' here{near(experiment, there)}")
-    caller = os.getppid()
+    caller = caller or os.getppid()
     try:
-        tracker = row.make(experiment, results / "experiments" / experiment)
-        follower = Follower(results, experiment, tracker, to)
-        complete = follower.look()
-        while follow and not complete and os.getppid() == caller:
-            time.sleep(LOOK_S)
+        with telling_alone(folder, to):
+            tracker = row.make(experiment, folder)
+            follower = Follower(results, experiment, tracker, to)
             complete = follower.look()
-        tracker.close()
+            while follow and not complete:
+                follow = os.getppid() == caller  # where it is gone, a last look
+                if follow:
+                    time.sleep(LOOK_S)
+                complete = follower.look()
+            tracker.close()
     except (UserError, OSError):
         raise
     except Exception as error:  # whatever a client may raise
@@ -84,7 +92,7 @@ def track_beside(trackers: list[str], experiment: str, results: Path) -> None:
         words = [sys.executable, "-P", "-m", "harness", "track", experiment, "--to", name]
         with os.fdopen(open_to_append(path, below=IN_FOLDER), "ab") as log:
             subprocess.Popen(
-                [*words, "--follow", "--results", str(results)],
+                [*words, "--follow", "--caller", str(os.getpid()), "--results", str(results)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

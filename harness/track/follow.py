@@ -3,10 +3,11 @@
 Reads the results folder alone, in a process of its own: no run knows of it, none can fail by it.
 """
 
+import fcntl
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +16,7 @@ from harness.errors import UserError
 from harness.run.attempts import AttemptRow, read_attempts
 from harness.run.document import Content, Document
 from harness.run.files import write_json
-from harness.run.guarded import IN_FOLDER, open_file, read_text
+from harness.run.guarded import IN_FOLDER, open_file, open_to_append, read_text
 from harness.run.metrics import OWN
 from harness.run.parse import parse_json
 from harness.run.plan import PlanRun
@@ -85,6 +86,15 @@ class Reached:
     ended: bool = False  # the attempt's outcome, too
 
 
+@contextmanager
+def telling_alone(folder: Path, name: str) -> Iterator[None]:
+    """Wait until no other process tells this tracker of the experiment in the folder."""
+    with os.fdopen(open_to_append(folder / f"tracked-{name}.log", below=IN_FOLDER), "ab") as log:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(log, fcntl.LOCK_EX)
+        yield
+
+
 class Follower:
     """Tells a tracker what is new of an experiment, and remembers what was told."""
 
@@ -109,8 +119,8 @@ class Follower:
         before = dict(self.told)
         try:
             complete = [self._look_at(planned, plan.name) for planned in plan.runs]
-            self.tracker.flush()
         finally:
+            self.tracker.flush()  # where that fails it is told again, rather than lost
             if self.told != before:
                 rows = {run_id: asdict(told) for run_id, told in self.told.items()}
                 write_json(self.memory, rows, below=IN_FOLDER)

@@ -4,9 +4,11 @@ import json
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from harness.track.follow import Follower
 from tests.fake_matrix import Matrix, wait_for
 from tests.foreign_bench import ablate
 from tests.report_arms import LADDER
@@ -65,6 +67,30 @@ def test_an_experiment_that_is_not_there_is_refused(
     write_experiment(folder / "results", arms=LADDER[:2], n_seeds=1, n_points=3)
     line = said(["track", "spit", "--to", "tensorboard"], capsys)
     assert "no experiment 'spit' here; did you mean 'split'?" in line
+
+
+def test_an_experiment_that_is_not_there_is_not_followed_either(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_experiment(folder / "results", arms=LADDER[:2], n_seeds=1, n_points=3)
+    line = said(["track", "spit", "--to", "tensorboard", "--follow"], capsys)
+    assert "no experiment 'spit' here" in line
+    assert not Path("results/experiments/spit").exists()
+
+
+def test_who_follows_looks_once_more_when_its_caller_is_gone_even_before_it_began(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = {(LADDER[1].name, 0): "failed"}
+    write_experiment(folder / "results", arms=LADDER[:2], n_seeds=1, n_points=3, outcome=outcome)
+    tracker = SimpleNamespace(where="here", close=lambda: None)
+    row = SimpleNamespace(make=lambda *_: tracker)
+    monkeypatch.setattr("harness.track.trackers.tracker_row", lambda _: row)
+    looks = []
+    monkeypatch.setattr(Follower, "look", lambda _: looks.append(1))
+    nobody = os.getppid() + 1
+    assert ablate("track", "split", "--to", "mlflow", "--follow", "--caller", nobody) == 0
+    assert len(looks) == 2
 
 
 @pytest.mark.parametrize(

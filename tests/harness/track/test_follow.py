@@ -1,12 +1,13 @@
 """What a tracker is told: every row once, in order, whatever was told before and however a run ends."""
 
+import fcntl
 import json
 from pathlib import Path
 
 import pytest
 
 from harness.run.attempts import AttemptRow, note_attempt
-from harness.track.follow import Ending, Follower, Numbers, TrackedRun
+from harness.track.follow import Ending, Follower, Numbers, TrackedRun, telling_alone
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
 
@@ -16,12 +17,13 @@ class Heard:
 
     where = "here"
 
-    def __init__(self, *, deaf_after: int = 10**9) -> None:
+    def __init__(self, *, deaf_after: int = 10**9, keeps: bool = True) -> None:
         self.begun: list[str] = []
         self.rows: list[tuple[str, int, Numbers]] = []
         self.ends: dict[str, Ending] = {}
         self.runs: dict[str, TrackedRun] = {}
         self.deaf_after = deaf_after
+        self.keeps = keeps
 
     def begin(self, run: TrackedRun) -> None:
         self.begun.append(run.key)
@@ -39,7 +41,9 @@ class Heard:
         assert run.key not in self.ends
         self.ends[run.key] = outcome
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        if not self.keeps:
+            raise ConnectionError("nobody listens")
 
     def close(self) -> None: ...
 
@@ -152,6 +156,23 @@ def test_what_a_tracker_did_not_hear_is_told_the_next_time(results: Path, n: int
     follow(results, whole).look()
     assert first.rows + second.rows == whole.rows
     assert first.ends | second.ends == whole.ends
+
+
+def test_what_a_tracker_could_not_send_is_told_again_and_not_lost(results: Path) -> None:
+    with pytest.raises(ConnectionError):
+        follow(results, Heard(keeps=False)).look()
+    again = Heard()
+    follow(results, again).look()
+    assert len(again.rows) == sum(map(len, measured(results).values()))
+
+
+def test_one_process_at_a_time_tells_a_tracker(results: Path) -> None:
+    folder = results / "experiments" / "split"
+    log = folder / "tracked-heard.log"
+    with telling_alone(folder, "heard"), log.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with log.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_an_experiment_that_is_not_planned_yet_is_waited_for(tmp_path: Path) -> None:
