@@ -5,7 +5,7 @@ Fresh seeds, as many as its noise asks for, a margin.
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -259,24 +259,29 @@ def confirmatory(
             f"Confirmed on fresh seeds, {len(arms)} of {tried} arms of {plan.name}, whose runs "
             f"there are no evidence here: {plan.question}"
         )
-    points = points_named(plan, arms)
+    scale = str(keys.get("scale", "gpt2"))
+    of_scale = (keys.get("at_scale") or {}).get(scale) or {}
+    fixed = {**(keys.get("set") or {}), **(of_scale.get("set") or {})}
+    points = points_named(plan, arms, fixed)
     if points:
         keys = {k: v for k, v in keys.items() if k not in OF_SWEEPS} | points
     elif arms:
         keys |= {"design": "explicit", "arms": chosen_arms(plan, arms)}
         keys.pop("parents", None)  # of a chain
-    scale = str(keys.get("scale", "gpt2"))
     if scale in (keys.get("at_scale") or {}):
         # what was explored at this scale is what is confirmed
-        kept = dict(keys["at_scale"][scale])
+        kept = dict(of_scale)
         for key in ("seeds", "margin", *(["axes"] if points else [])):
             kept.pop(key, None)
         keys["at_scale"] = {**keys["at_scale"], scale: kept}
     return keys
 
 
-def points_named(plan: "Plan", arms: list[str]) -> Content:
-    """`changes` with the values of arms at points of axes, one each; empty where none is at one."""
+def points_named(plan: "Plan", arms: list[str], fixed: Fields) -> Content:
+    """`changes` with the values of arms at points of axes, one each; empty where none is at one.
+
+    fixed: the fields of `set`, which a change moves by a factor alone.
+    """
     chosen = [plan.by_arm[name] for name in arms if name in plan.by_arm]
     if len(chosen) < len(arms) or not any(arm.name != arm.of for arm in chosen):
         return {}
@@ -290,8 +295,28 @@ def points_named(plan: "Plan", arms: list[str]) -> Content:
         places = ", ".join(f"{axis.partition('.')[2]} {at}" for axis, at in arm.point.items())
         name = places if arm.of == plan.baseline else f"{arm.of}, {places}"
         changes[name] = dict(arm.fields)
+        for field in fixed.keys() & arm.fields.keys():
+            section, _, key = field.partition(".")
+            factor = factor_between(plan.baseline_config[section].get(key), arm.fields[field])
+            if factor is None:
+                raise UserError(
+                    f"--arm {arm.name}: no factor makes {field} of what `set` gives, so that no "
+                    "change can: confirm the whole experiment, without --arm"
+                )
+            changes[name][field] = f"x{factor!r}"
         noisy += [name] * arm.alters_noise
     return {"changes": changes, **({"alters_noise": noisy} if noisy else {})}
+
+
+def factor_between(before: Any, value: Any) -> float | None:
+    """What an experiment's factor must be to make `value` of `before` to the last bit."""
+    from harness.experiment.values import multiplied
+
+    if not before or not value:
+        return None
+    near_it = [value / before]
+    near_it += [math.nextafter(near_it[0], end) for end in (0, math.inf)]
+    return next((f for f in near_it if f > 0 and multiplied(before, f) == value), None)
 
 
 def chosen_arms(plan: "Plan", arms: list[str]) -> dict[str, list[str]]:

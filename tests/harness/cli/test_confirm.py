@@ -179,3 +179,23 @@ def test_a_retuned_experiment_runs_its_grid_and_then_its_arms(
     capsys.readouterr()
     assert ablate("run", "mini.yaml") == 0  # nothing is missing
     assert "to do" not in capsys.readouterr().out
+
+
+def test_a_point_on_an_axis_of_what_set_gives_is_confirmed_by_factors(tmp_path: Path) -> None:
+    explored = tmp_path / "mini.yaml"
+    fixed = MINI.replace("schedule.steps: 4", "schedule.steps: 4, optim.muon_lr: 0.03")
+    fixed = fixed.replace(
+        "changes: {untied_head: r08.untied_head, post_embed_norm: r08.post_embed_norm}", ""
+    )
+    axes = "axes: {optim.muon_lr: [x0.3, x1.32], optim.adam_lr: [0.004, 0.007], model.n_layer: [1, 2]}\n"
+    explored.write_text(fixed + axes)
+    prepare("stdlib")
+    e = load_experiment(str(explored), device="cpu")
+    plan = describe(e, plan_runs(e), before=None, command="ablate run")
+    data = yaml.safe_load(explored.read_text())
+    for best in e.arms[1:]:
+        keys = confirmatory(data, {}, plan, [best.name], seeds=3, margin=0.01)
+        written = tmp_path / "mini_confirm.yaml"
+        written.write_text(yaml.safe_dump(keys))
+        base, arm = load_experiment(str(written), device="cpu").arms
+        assert (base.config, arm.config) == (e.baseline.config, best.config)
