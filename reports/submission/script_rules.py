@@ -6,8 +6,8 @@ from types import MappingProxyType
 import pandas as pd
 
 from reports.submission.case import Case, Finding, passes_if
-from reports.submission.compiler_flags import compiler_flags, compiler_variables
-from reports.submission.scripts import Scripts, data_readers, unread, validation_counts
+from reports.submission.compiler_flags import compiler_flags, compiler_variables, is_variable
+from reports.submission.scripts import COUNT, Scripts, data_readers, unread, validation_counts
 
 NOT_KEPT = "the code of the runs is not kept"
 SHOWN_DIGITS = 16
@@ -34,6 +34,8 @@ def script_data(case: Case) -> Finding:
     if not ours and not theirs:
         return "cannot be known", f"{shown} as the baseline: no function that reads it was seen"
     unseen = not_read(case.scripts, case.baseline_scripts)
+    if _asked(case, case.runs) != _asked(case, case.baseline):
+        unseen.insert(0, "its runs were given other arguments or variables")
     if changed:
         unseen.insert(0, f"code that reads it changed: {', '.join(changed)}")
     if unseen:
@@ -52,9 +54,22 @@ def script_validation(case: Case, rule: int) -> Finding:
     if len(counts) > 1:
         return "cannot be known", f"the code gives val_tokens several numbers: {named}"
     reason = f"val_tokens is {named} in the code; the rule is {rule}"
+    if any(COUNT in asked.replace("-", "_").lower() for asked in _asked(case, case.runs)):
+        return "cannot be known", f"{reason}; its runs were given one beside the code"
     if unseen and counts == {rule}:
         return "cannot be known", "; ".join([reason, *unseen])
     return passes_if(counts == {rule}), reason
+
+
+def _asked(case: Case, runs: pd.DataFrame) -> set[str]:
+    """All that runs were given by which a script may do another thing, but for flags."""
+    asked = set()
+    for trainer in case.trainers(runs):
+        env = trainer.get("env") or {}
+        words = [str(trainer.get("command")), *map(str, trainer.get("args") or ())]
+        words += sorted(f"{name}={value}" for name, value in env.items() if not is_variable(name))
+        asked.add("\0".join(words).replace(str(trainer.get("script")), ""))
+    return asked
 
 
 def script_flags(case: Case) -> Finding:

@@ -66,7 +66,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("data").mkdir()
         Path("data/train.bin").write_bytes(b"tokens")
         Path("old.py").write_text(OLD)
-        changes: dict[str, Any] = {"variable": {"env": {"TORCHINDUCTOR_MAX_AUTOTUNE": "1"}}}
+        changes: dict[str, Any] = {
+            "variable": {"env": {"TORCHINDUCTOR_MAX_AUTOTUNE": "1"}},
+            "asked": {"args": ["--val-tokens=8", "--files=data/b.bin"]},
+        }
         for arm, (gone, come) in ARMS.items():
             assert gone in OLD
             Path(f"{arm}.py").write_text(OLD.replace(gone, come))
@@ -91,6 +94,9 @@ SAID = [
     ("idea", "data untouched", "passes", "as the baseline, read by the same code: read_tokens"),
     ("reads", "data untouched", "cannot be known", "code that reads it changed: read_tokens"),
     ("idea", TOKENS, "passes", "val_tokens is 10485760 in the code"),
+    ("variable", "data untouched", "passes", "read by the same code"),
+    ("asked", "data untouched", "cannot be known", "given other arguments or variables"),
+    ("asked", TOKENS, "cannot be known", "in the code; the rule is 10485760; its runs were given one"),
     ("tokens", TOKENS, "fails", "val_tokens is 524288 in the code"),
     ("idea", FLAGS, "passes", "torch._inductor.config.coordinate_descent_tuning = True"),
     ("flag", FLAGS, "fails", "torch._inductor.config.max_autotune = True (flag.py:17)"),
