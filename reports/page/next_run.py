@@ -26,10 +26,10 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
             judged[arm] = c
     if experiment.plan.imported or not judged:
         return ""
+    helping = [arm for arm, c in judged.items() if c.kind == "helps"]
     places = optima(experiment)
     if places and not pending(experiment):
-        return next_of_axes(experiment.plan, places, sensitivities(experiment))
-    helping = [arm for arm, c in judged.items() if c.kind == "helps"]
+        return next_of_axes(experiment.plan, places, sensitivities(experiment), helping)
     helps = listing(helping or ["nothing"], most=NAMED)
     asking = [arm for arm, c in judged.items() if c.next_action]
     to_confirm = [arm for arm in helping if judged[arm].exploratory]
@@ -47,9 +47,18 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
     return f"What these runs show to help: {helps}; what to run next: {step}."
 
 
-def next_of_axes(plan: Plan, places: Sequence[Optimum], of_arms: Sequence[Sensitivity]) -> str:
-    """What helps along axes that cross the arms, and what to run next."""
-    helping = [s.arm for s in of_arms if s.with_sign(-1) and not s.with_sign(1)]
+def next_of_axes(
+    plan: Plan,
+    places: Sequence[Optimum],
+    of_arms: Sequence[Sensitivity],
+    points: Sequence[str],
+) -> str:
+    """What helps along axes that cross the arms, and what to run next.
+
+    points: that are better than the baseline, which is what helps in a sweep of it alone."""
+    helping = list(points)
+    if of_arms:
+        helping = [s.arm for s in of_arms if s.with_sign(-1) and not s.with_sign(1)]
     turning = [s.arm for s in of_arms if s.with_sign(-1) and s.with_sign(1)]
     beyond = [o for o in places if o.where in (Lowest.FIRST, Lowest.LAST)]
     open_places = [o for o in places if not o.is_resolved]

@@ -250,6 +250,7 @@ def test_a_headline_along_an_axis_says_what_the_arms_do_there_and_lists_no_point
         ({"base": 0.3, "a": -0.4}, "nothing, and a at some points alone", "`estimand: retuned`"),
         ({"base": 0.3, "a": -2.5}, "nothing;", "for a is lowest at x0.5 or beyond"),
         ({"base": 0.3}, "nothing;", "nothing that these runs ask for"),
+        ({"base": 0.7}, "base @ x2 x1;", "`ablate confirm split`, which asks again"),
     ],
 )
 def test_a_page_along_an_axis_says_what_helps_at_one_point_and_what_to_run_next(

@@ -96,7 +96,12 @@ SAID = [
     ("idea", TOKENS, "passes", "val_tokens is 10485760 in the code"),
     ("variable", "data untouched", "passes", "read by the same code"),
     ("asked", "data untouched", "cannot be known", "given other arguments or variables"),
-    ("asked", TOKENS, "cannot be known", "in the code; the rule is 10485760; its runs were given one"),
+    (
+        "asked",
+        TOKENS,
+        "cannot be known",
+        "in the code; the rule is 10485760; its runs were given one",
+    ),
     ("tokens", TOKENS, "fails", "val_tokens is 524288 in the code"),
     ("idea", FLAGS, "passes", "torch._inductor.config.coordinate_descent_tuning = True"),
     ("flag", FLAGS, "fails", "torch._inductor.config.max_autotune = True (flag.py:17)"),
