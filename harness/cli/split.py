@@ -77,7 +77,7 @@ def split(
     )
     from harness.split.folder import place
 
-    place(path / "experiment.yaml", experiment)
+    place(path, "experiment.yaml", experiment.encode())
     _tell(folder)
     print(f"{path}: changes.yaml to edit, a patch per group, experiment.yaml")
     print(f"then: ablate run {path / 'experiment.yaml'}")
@@ -103,7 +103,7 @@ def _take_apart(codes: "list[Code]", old: str, new: str, path: Path) -> "Folder"
     return write_folder(path, parts, *texts, script=name, modules=modules)
 
 
-def _modules(before: "Code", after: "Code") -> dict[str, str]:
+def _modules(before: "Code", after: "Code") -> dict[str, bytes]:
     """What both scripts import from their own folder; refused where it differs too."""
     others = []
     for code in (before, after):
@@ -114,7 +114,7 @@ def _modules(before: "Code", after: "Code") -> dict[str, str]:
                 f"{name}: differs too between OLD and NEW: `split` takes one script apart: "
                 "give both the same module, or put it into the scripts"
             )
-    return {name: content.decode("utf-8", "replace") for name, content in others[0].items()}
+    return others[0]
 
 
 def _code(text: str, where: str, repo: Path, script: str) -> "Code":

@@ -10,6 +10,7 @@ experiment.yaml   for `ablate run`
 import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from typing import Any
 import yaml
 
 from harness.errors import UserError, near
-from harness.run.files import write_text
+from harness.run.digests import short_digest
+from harness.run.files import write_whole
+from harness.run.guarded import read_bytes
 from harness.split.arms import alone, atoms_on, measured, names_on, stands
 from harness.split.atoms import Atom
 from harness.split.groups import CLASSES, ChangeGroup, Parts, take_apart, with_needs
@@ -25,7 +28,7 @@ from harness.split.source import decoded
 from harness.yamlfile import YamlFile
 
 CHANGES = "changes.yaml"
-OWN_FILE = 1  # the names of a user's folder may be links, its files may not
+LONGEST = 100  # characters of the name of an arm's folder
 KEYS: Mapping[str, tuple[Any, str]] = {
     "about": (str, "text"),
     "kind": (str, f"one of {', '.join(CLASSES)}"),
@@ -74,27 +77,33 @@ class Folder:
             name = "all"
         elif len(chosen) > len(everything) / 2:
             name = "all-" + "-".join(sorted(everything - set(chosen)))
-        folder = self.path / "arms" / name[:100]
-        for path, text in self._modules():
-            place(folder / path, text)
-        return place(folder / self.script, self.text(chosen))
+        if len(name) > LONGEST:
+            name = f"{name[:LONGEST]}-{short_digest(sorted(chosen))}"
+        for module, content in self._modules():
+            place(self.path, f"arms/{name}/{module}", content)
+        return place(self.path, f"arms/{name}/{self.script}", self.text(chosen).encode())
 
-    def _modules(self) -> list[tuple[str, str]]:
-        """What the script imports from its own folder: name and text."""
+    def _modules(self) -> list[tuple[str, bytes]]:
+        """What the script imports from its own folder: name and content."""
         root = self.path / "old"
         found = []
-        for file in sorted(root.rglob("*")):
-            name = str(file.relative_to(root))
-            if file.is_file() and name != self.script:
-                found.append((name, file.read_text(encoding="utf-8")))
+        for file in sorted(root.rglob("*.py")):
+            name = file.relative_to(root)
+            if str(name) != self.script:
+                found.append((str(name), read_bytes(file, below=1 + len(name.parts))))
         return found
 
 
-def place(path: Path, text: str) -> Path:
-    """Write a file unless it says so already; returns it."""
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text, below=OWN_FILE)
+def place(folder: Path, name: str, content: bytes) -> Path:
+    """Write a file of a folder unless it holds that already; returns it.
+
+    The folder may be a link, nothing in it: raises RefusedFileError there."""
+    path, below = folder / name, len(Path(name).parts)
+    with suppress(FileNotFoundError):
+        if read_bytes(path, below=below) == content:
+            return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda file: file.write(content), below=below)
     return path
 
 
@@ -102,19 +111,19 @@ def place(path: Path, text: str) -> Path:
 
 
 def write_folder(
-    path: Path, parts: Parts, old: str, new: str, *, script: str, modules: Mapping[str, str]
+    path: Path, parts: Parts, old: str, new: str, *, script: str, modules: Mapping[str, bytes]
 ) -> Folder:
     """Write a new folder; raises UserError where there is one.
 
     path: of the folder; old, new: both scripts in normal form; script: their file name;
-    modules: name -> text of what they import from their own folder."""
+    modules: name -> content of what they import from their own folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path}: is there already: choose another folder (-o), or move it away")
     for side, text in (("old", old), ("new", new)):
-        place(path / side / script, text)
+        place(path, f"{side}/{script}", text.encode())
         for name, content in modules.items():
-            place(path / side / name, content)
-    place(path / CHANGES, changes_text(parts.groups, parts.atoms, script=script))
+            place(path, f"{side}/{name}", content)
+    place(path, CHANGES, changes_text(parts.groups, parts.atoms, script=script).encode())
     folder = Folder(path=path, script=script, old=old, new=new, parts=parts)
     write_patches(folder)
     return folder
@@ -135,10 +144,17 @@ def changes_text(groups: Iterable[ChangeGroup], atoms: Iterable[Atom], *, script
             "conflicts": list(group.conflicts),
             "always": group.always,
         }
-    for atom in atoms:
-        content["atoms"][atom.number] = f"{atom.place}: {atom.what}" if atom.place else atom.what
+    content["atoms"] = _said(atoms)
     written = yaml.safe_dump(content, sort_keys=False, width=100, allow_unicode=True)
     return OPENING + written
+
+
+def _said(atoms: Iterable[Atom]) -> dict[int, str]:
+    """What each atom is, in a line."""
+    said = {}
+    for atom in atoms:
+        said[atom.number] = f"{atom.place}: {atom.what}" if atom.place else atom.what
+    return said
 
 
 def write_patches(folder: Folder) -> None:
@@ -153,7 +169,7 @@ def write_patches(folder: Folder) -> None:
             folder.parts.difference.text(before | set(group.atoms)),
             folder.script,
         )
-        place(folder.path / "patches" / f"{group.name}.patch", patch)
+        place(folder.path, f"patches/{group.name}.patch", patch.encode())
 
 
 def patch_of(before: str, after: str, script: str) -> str:
@@ -218,6 +234,7 @@ class _GroupsFile:
             if not re.fullmatch(r"[A-Za-z0-9_][\w.-]*", str(name)):
                 raise self.fail(f"group '{name}': letters, digits, _, - and . alone", str(name))
             found.append(self._group(str(name), content))
+        self._check_said()
         self._check_atoms(found)
         full = with_needs(found, self.parts.edges)
         for group, written in zip(full, found, strict=True):
@@ -263,6 +280,18 @@ class _GroupsFile:
             always=content.get("always", False),
             lines=content.get("lines", 0),
         )
+
+    def _check_said(self) -> None:
+        """The numbers of atoms mean what they meant when the file was written."""
+        given = self.file.data.get("atoms")
+        written = given if isinstance(given, dict) else {}
+        for number, what in _said(self.parts.atoms).items():
+            if written.get(number) != what:
+                raise UserError(
+                    f"{self.file.where('atoms')}: atom {number} was '{written.get(number)}' and is "
+                    f"'{what}': the scripts in old/ and new/ are no longer those, or the harness "
+                    "or Python is another: take the scripts apart again"
+                )
 
     def _check_atoms(self, groups: list[ChangeGroup]) -> None:
         """Every atom stands in one group."""

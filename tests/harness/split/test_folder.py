@@ -1,0 +1,101 @@
+"""The folder of `split`: nothing is written or read through its links, and its numbers mean what they meant."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.split.folder import read_folder
+from harness.split.groups import ChangeGroup
+from tests.foreign_bench import TRAINERS, ablate
+
+LATIN = "# -*- coding: latin-1 -*-\nNAME = 'é'\n".encode("latin-1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two scripts that import a module, taken apart."""
+    monkeypatch.chdir(tmp_path)
+    for side in ("old", "new"):
+        Path(side).mkdir()
+        script = (TRAINERS / f"parts_{side}.py").read_text()
+        Path(side, "train.py").write_text(f"import helper\n{script}\n")
+        Path(side, "helper.py").write_bytes(LATIN)
+    command = ("--command", "python {script}", "--gpus-per-run", 0)
+    assert ablate("split", "old/train.py", "new/train.py", "-o", "parts", *command) == 0
+    return tmp_path / "parts"
+
+
+def line(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """The one line of a command that is refused."""
+    capsys.readouterr()
+    assert ablate(*words) == 2
+    [said] = capsys.readouterr().err.splitlines()
+    return said
+
+
+def test_arms_have_the_modules_byte_for_byte_and_nothing_that_python_left(folder: Path) -> None:
+    (folder / "old" / "__pycache__").mkdir()
+    (folder / "old" / "__pycache__" / "helper.pyc").write_bytes(b"\xff\xfe")
+    assert ablate("plan", folder / "experiment.yaml") == 0
+    for arm in (folder / "arms").iterdir():
+        assert {path.name for path in arm.iterdir()} == {"train.py", "helper.py"}
+        assert (arm / "helper.py").read_bytes() == LATIN
+
+
+@pytest.mark.parametrize("place", ["arms", "arms/all", "arms/all/train.py"])
+def test_no_arm_is_written_through_a_link(
+    place: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = folder.parent / "mine"
+    (other / "all").mkdir(parents=True)
+    for path in (other / "train.py", other / "all" / "train.py"):
+        path.write_text("mine = 1\n")
+    (folder / place).parent.mkdir(parents=True, exist_ok=True)
+    (folder / place).symlink_to(other / "train.py" if place.endswith(".py") else other)
+    assert "links" in line(capsys, "plan", folder / "experiment.yaml")
+    for path in (other / "train.py", other / "all" / "train.py"):
+        assert path.read_text() == "mine = 1\n"
+
+
+def test_no_patch_is_written_and_no_module_read_through_a_link(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder.parent / "secret").write_text("KEY = 1\n")
+    (folder / "old" / "key.py").symlink_to(folder.parent / "secret")
+    assert "key.py: links" in line(capsys, "plan", folder / "experiment.yaml")
+    patch = folder / "patches" / "rate.patch"
+    patch.unlink()
+    (folder / "patches").rename(folder.parent / "others")
+    (folder / "patches").symlink_to(folder.parent / "others")
+    assert "links" in line(capsys, "split", "--check", folder)
+    assert not (folder.parent / "others" / "rate.patch").exists()
+
+
+def test_numbers_that_mean_other_atoms_by_now_are_noticed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = folder / "changes.yaml"
+    written = changes.read_text()
+    content = yaml.safe_load(written)
+    number = content["groups"]["rate"]["atoms"][0]
+    content["atoms"][number] = "something else"
+    changes.write_text(yaml.safe_dump(content))
+    said = line(capsys, "split", "--check", folder)
+    assert f"atom {number} was 'something else'" in said
+    changes.write_text(written)
+    script = folder / "new" / "train.py"
+    script.write_text(script.read_text() + "another = 1\n")
+    assert "take the scripts apart again" in line(capsys, "plan", folder / "experiment.yaml")
+
+
+def test_arms_of_many_groups_have_folders_of_their_own(folder: Path) -> None:
+    read = read_folder(folder)
+    groups = []
+    for n in range(9):
+        groups.append(ChangeGroup(name=f"{n}{'x' * 40}", about="", kind="learning", atoms=()))
+    many = replace(read, parts=replace(read.parts, groups=tuple(groups)))
+    names = [group.name for group in groups]
+    arms = {many.arm(chosen) for chosen in (names[:3], [*names[:2], names[3]], names[:4])}
+    assert len(arms) == 3
