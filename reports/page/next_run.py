@@ -1,6 +1,7 @@
 """What to type next: what a question costs and is asked with, the page again, its verification."""
 
 from collections.abc import Sequence
+from shlex import quote
 
 from harness.run.plan import Plan
 from reports.analysis.optimum import Lowest, Optimum, optima
@@ -29,7 +30,8 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
     helping = [arm for arm, c in judged.items() if c.kind == "helps"]
     places = optima(experiment)
     if places and not pending(experiment):
-        return next_of_axes(experiment.plan, places, sensitivities(experiment), helping)
+        points = sorted(helping, key=lambda arm: judged[arm].delta)
+        return next_of_axes(experiment.plan, places, sensitivities(experiment), points)
     helps = listing(helping or ["nothing"], most=NAMED)
     asking = [arm for arm, c in judged.items() if c.next_action]
     to_confirm = [arm for arm in helping if judged[arm].exploratory]
@@ -41,10 +43,18 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
     elif to_confirm and experiment.plan.foreign:
         step = "a new experiment, which asks again on fresh runs"
     elif to_confirm:
-        step = f"`ablate confirm {experiment.name}`, which asks again on fresh seeds"
+        best = min(to_confirm, key=lambda arm: judged[arm].delta)
+        step = confirmation(experiment.plan, best)
     else:
         step = "nothing that these runs ask for"
     return f"What these runs show to help: {helps}; what to run next: {step}."
+
+
+def confirmation(plan: Plan, best: str) -> str:
+    """What asks again: of a sweep of the baseline alone its best point, which is one comparison."""
+    alone = all(arm.of == plan.baseline for arm in plan.arms)
+    chosen = f" --arm {quote(best)}" if alone else ""
+    return f"`ablate confirm {plan.name}{chosen}`, which asks again on fresh seeds"
 
 
 def next_of_axes(
@@ -55,7 +65,7 @@ def next_of_axes(
 ) -> str:
     """What helps along axes that cross the arms, and what to run next.
 
-    points: that are better than the baseline, which is what helps in a sweep of it alone."""
+    points: that are better than the baseline, the best first: what helps in a sweep of it alone."""
     helping = list(points)
     if of_arms:
         helping = [s.arm for s in of_arms if s.with_sign(-1) and not s.with_sign(1)]
@@ -74,7 +84,7 @@ def next_of_axes(
     elif turning and moves_rates(plan) and plan.estimand != "retuned":
         step = "the same with `estimand: retuned`, every arm at its own best rates on fresh seeds"
     elif helping and not plan.confirm:
-        step = f"`ablate confirm {plan.name}`, which asks again on fresh seeds"
+        step = confirmation(plan, helping[0])
     else:
         step = "nothing that these runs ask for"
     return f"What these runs show to help: {helps}; what to run next: {step}."

@@ -250,7 +250,7 @@ def test_a_headline_along_an_axis_says_what_the_arms_do_there_and_lists_no_point
         ({"base": 0.3, "a": -0.4}, "nothing, and a at some points alone", "`estimand: retuned`"),
         ({"base": 0.3, "a": -2.5}, "nothing;", "for a is lowest at x0.5 or beyond"),
         ({"base": 0.3}, "nothing;", "nothing that these runs ask for"),
-        ({"base": 0.7}, "base @ x2 x1;", "`ablate confirm split`, which asks again"),
+        ({"base": 0.7}, "base @ x2 x1;", "`ablate confirm split --arm 'base @ x2 x1'`, which asks"),
     ],
 )
 def test_a_page_along_an_axis_says_what_helps_at_one_point_and_what_to_run_next(
@@ -260,6 +260,14 @@ def test_a_page_along_an_axis_says_what_helps_at_one_point_and_what_to_run_next(
     said = next_of_verdicts(made, compare_all(made))
     assert said.startswith(f"What these runs show to help: {helps}")
     assert step in said.partition("what to run next: ")[2]
+
+
+def test_a_page_of_drawn_points_has_the_best_of_those_that_help_confirmed(tmp_path):
+    made = bowl(tmp_path, {"base": 0.9}, two=True)
+    plan = replace(made.plan, draw={"sobol": 9, "seed": 0})
+    said = next_of_verdicts(replace(made, plan=plan), compare_all(made))
+    assert "to help: base @ x2 x0.5, base @ x2 x1 and base @ x2 x2;" in said
+    assert "`ablate confirm split --arm 'base @ x2 x1'`, which asks again on fresh seeds" in said
 
 
 def test_an_effect_that_no_point_turns_is_said_with_its_least_and_verify_recomputes_it(tmp_path):
