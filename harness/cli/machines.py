@@ -4,6 +4,7 @@ One table: step times as published, and what `ablate bench --save-machine` adds 
 the results folder. A step of one scale or card says nothing of another's.
 """
 
+import heapq
 import json
 import math
 import re
@@ -153,9 +154,10 @@ def cost_on(
     from harness.experiment.cost import Cost
     from harness.run.spec import is_exclusive, trunks_of
 
-    gpu_s, tokens, sources = 0.0, 0, {}
-    runs = [*trunks_of(planned), *planned]
-    for run in runs:
+    tokens, sources = 0, {}
+    trunks = trunks_of(planned)
+    side_by_side: dict[tuple[bool, int], list[float]] = {}  # of trunks?, how many -> seconds
+    for n, run in enumerate([*trunks, *planned]):
         size = run.spec.world_size
         if size > machine.gpus:
             raise UserError(
@@ -168,7 +170,8 @@ def cost_on(
         tokens += run.spec.own_steps * run.spec.config["data"]["batch_tokens"]
         if step is not None:
             at_once = 1 if is_exclusive(run.spec) else machine.gpus // size
-            gpu_s += run.spec.own_steps * step.step_ms / 1000 * machine.gpus / at_once
+            there = side_by_side.setdefault((n < len(trunks), at_once), [])
+            there.append(run.spec.own_steps * step.step_ms / 1000)
     words = f"on {machine}: {len(planned)} runs, {tokens / 1e6:.1f}M training tokens"
     unknown = [one for one, step in sources.items() if step is None]
     if unknown:
@@ -183,9 +186,10 @@ def cost_on(
     told = ", ".join(
         f"{step.step_ms:.4g} ms a step ({step.source})" for step in sources.values() if step
     )
-    hours = gpu_s / 3600
+    wall_s = sum(makespan(taken, at_once=n) for (_, n), taken in side_by_side.items())
+    wall_hours, hours = wall_s / 3600, wall_s / 3600 * machine.gpus
     words += (
-        f", about {hours / machine.gpus:.2f} h of it, {hours:.2f} GPU-hours: every arm at {told}, "
+        f", about {wall_hours:.2f} h of it, {hours:.2f} GPU-hours: every arm at {told}, "
         "without compilation and validation"
     )
     return Cost(
@@ -193,10 +197,18 @@ def cost_on(
         tokens=tokens,
         slot_hours=None,
         gpu_hours=hours,
-        wall_hours=hours / machine.gpus,
+        wall_hours=wall_hours,
         source=told,
         words=words,
     )
+
+
+def makespan(taken: Sequence[float], *, at_once: int) -> float:
+    """How long runs take of which so many go on at once, the longest first."""
+    free = [0.0] * at_once  # when each place is
+    for seconds in sorted(taken, reverse=True):
+        heapq.heapreplace(free, free[0] + seconds)
+    return max(free)
 
 
 def known_on(

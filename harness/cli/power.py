@@ -155,15 +155,17 @@ def power_of(
         budgets=_budgets(e, assumed),
         words=[],
     )
-    power.words.extend([*_words(power, anytime), *_prior_words(prior)])
+    unit = "h of one slot" if cost.gpu_hours is None else "GPU-hours"
+    power.words.extend([*_words(power, anytime, unit), *_prior_words(prior)])
     return power
 
 
-def _words(power: Power, anytime: bool) -> list[str]:
+def _words(power: Power, anytime: bool, unit: str) -> list[str]:
+    """unit: of the hours of what is needed."""
     lines = [f"noise: sd {power.sd:.4f} of one run's loss ({power.source})"]
     lines += _detectable_words(power, anytime)
     if power.detect is not None:
-        lines.append(_needed_words(power))
+        lines.append(_needed_words(power, unit))
     if power.budgets:
         least, most = power.budgets
         lines.append(f"budgets that would bracket the target: {least}, {most}")
@@ -210,7 +212,7 @@ def _detectable_words(power: Power, anytime: bool) -> list[str]:
     return lines
 
 
-def _needed_words(power: Power) -> str:
+def _needed_words(power: Power, unit: str) -> str:
     from reports.stats.planning import MAX_SEEDS
 
     seeds = power.seeds_needed or f"more than {MAX_SEEDS}"
@@ -219,7 +221,7 @@ def _needed_words(power: Power) -> str:
         return sentence
     sentence += f": {power.needed.runs} runs in all"
     if power.needed.hours is not None:
-        sentence += f", about {power.needed.hours:.2f} h"
+        sentence += f", about {power.needed.hours:.2f} {unit}"
     if power.needed.price is not None:
         sentence += f", about {power.needed.price:.2f} in price"
     return sentence

@@ -261,7 +261,8 @@ def with_price(cost: Cost, price: float | None) -> PricedCost:
         sentence += "; price not known before a run is done"
     elif price is not None and cost.hours is not None:
         total = cost.hours * price
-        sentence += f"; price {total:.2f} at {price:g} per hour"
+        unit = "hour of a slot" if cost.gpu_hours is None else "GPU-hour"
+        sentence += f"; price {total:.2f} at {price:g} per {unit}"
     content = asdict(replace(cost, words=sentence))
     return PricedCost(**content, price_per_hour=price, price=total)
 

@@ -1,13 +1,15 @@
 """What an experiment takes on a machine that is not this one, and from which step times that is known."""
 
 import json
+import re
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.cli import bench
-from harness.cli.machines import Machine, StepTime, known_on, save_step, saved_steps
+from harness.cli.machines import Machine, StepTime, known_on, makespan, save_step, saved_steps
 from harness.experiment.experiment import load_experiment
 from harness.experiment.plan import plan_runs
 from reports.analysis.assumptions import nearest_known, published_step_ms
@@ -100,11 +102,27 @@ def test_a_saved_step_prices_runs_side_by_side_of_its_own_kind_alone(told: Any) 
     assert len(saved_steps(results)) == 4
     plan = told(*TINY, "--price-node", 8)
     steps = sum(arm["runs"] * arm["steps"] for arm in plan["arms"])
-    hours = steps * 36.0 / 3.6e6
+    one = steps / plan["runs"] * 36.0 / 3.6e6
+    hours = ceil(plan["runs"] / 8) * one  # all of them take the same steps
     cost = plan["cost"]
     assert (cost["gpu_hours"], cost["wall_hours"], cost["price"]) == pytest.approx(
-        (hours, hours / 8, hours)
+        (8 * hours, hours, 8 * hours)
     )
+
+
+@pytest.mark.parametrize(
+    ("runs", "hours"), [([3], 3), ([1, 1, 1], 2), ([1, 1, 2], 2), ([1] * 4, 2)], ids=str
+)
+def test_a_run_is_not_shorter_on_more_gpus_than_it_uses(runs: list[float], hours: float) -> None:
+    assert makespan(runs, at_once=2) == hours
+
+
+def test_hours_and_prices_have_their_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--on", "8xH100", "--price-node", 20, "--detect", 0.005, "--seeds", 2)
+    assert ablate("plan", "r08_split", *words) == 0
+    said = capsys.readouterr().out
+    assert "at 2.5 per GPU-hour" in said
+    assert re.search(r"runs in all, about \d+\.\d\d GPU-hours, about", said)
 
 
 def test_what_was_measured_here_is_no_step_of_there() -> None:

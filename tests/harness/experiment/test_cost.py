@@ -174,7 +174,7 @@ def test_foreign_trainers_are_priced_by_their_runs_or_their_wall_limit(
     priced = with_price(estimate_foreign(foreign, tmp_path, wall_limit_s=600.0), 2.0)
     assert (
         priced.words
-        == "to do: 6 runs, at most 8.00 GPU-hours (from their wall limit); price 16.00 at 2 per hour"
+        == "to do: 6 runs, at most 8.00 GPU-hours (from their wall limit); price 16.00 at 2 per GPU-hour"
     )
     assert estimate_foreign(foreign, tmp_path, wall_limit_s=600.0).gpu_hours == pytest.approx(8.0)
     done = foreign[0].spec.run_id
