@@ -81,6 +81,8 @@ def next_of_axes(
     elif open_places:
         first = open_places[0]
         step = f"more seeds or a wider {first.axis.name}, for {first.arm} has no resolved place yet"
+        if first.where is Lowest.TOO_FEW:
+            step = f"more points of {first.axis.name}, for {first.arm} has too few whole ones"
     elif turning and moves_rates(plan) and plan.estimand != "retuned":
         step = "the same with `estimand: retuned`, every arm at its own best rates on fresh seeds"
     elif helping and not plan.confirm:

@@ -317,6 +317,16 @@ def test_the_heat_map_has_every_point_with_its_runs_and_its_lowest_in_bold(tmp_p
     assert heat_map(one.runs, one.plan, unit="nats") is None
 
 
+def test_an_axis_of_two_points_asks_for_a_third_not_for_seeds(tmp_path):
+    made = bowl(tmp_path, {"base": 0.3})
+    arms = tuple(arm for arm in made.plan.arms if "x2" not in arm.point.values())
+    axes = {"optim.muon_lr": ["x0.5", "x1"]}
+    runs = made.runs[made.runs["arm"].isin([arm.name for arm in arms])]
+    short = replace(made, runs=runs, plan=replace(made.plan, arms=arms, axes=axes))
+    said = next_of_verdicts(short, compare_all(short))
+    assert "what to run next: more points of optim.muon_lr, for base has too few" in said
+
+
 def test_a_baseline_beside_the_grid_is_at_no_point_of_it(tmp_path):
     """Its own values are none of the axes': everything else is as it was."""
     made = bowl(tmp_path / "r", {"base": 0.3, "a": -0.4}, two=True)
