@@ -58,12 +58,12 @@ def where_fresh_agree(
     stop_if_stopped(summary, first, planned, store)
     name, pool = e.baseline.name, _pool(e, options)
     p = _p_of_drift(pool, [run for run in planned if run.arm == name], options)
-    if p is None or p < DRIFT:
-        why = f"a fresh run of {name} has no loss"
-        if p is not None:
-            earlier = f"{len(pool)} earlier ones"
-            why = f"fresh runs of {name} are not what {earlier} were (p = {p:.2g})"
-        _say(options, f"{why}: none is borrowed")
+    if p < DRIFT:
+        _say(
+            options,
+            f"fresh runs of {name} are not what {len(pool)} earlier ones were (p = {p:.2g}): "
+            "none is borrowed",
+        )
         return replace(e, borrowed=()), tuple(summary.statuses)
     _say(options, f"{len(pool)} runs of {name} are borrowed, with which fresh ones agree")
     return e, tuple(summary.statuses)
@@ -84,8 +84,8 @@ def _pool(e: "ForeignExperiment", options: AbOptions) -> "list[EarlierRun]":
 
 def _p_of_drift(
     pool: "Sequence[EarlierRun]", fresh: "Sequence[PlannedRun]", options: AbOptions
-) -> float | None:
-    """Of the fresh runs' losses among the earlier ones; None where a fresh run has none."""
+) -> float:
+    """0 where a fresh run has no loss."""
     import numpy as np
 
     from harness.run.results import result_in
@@ -96,7 +96,7 @@ def _p_of_drift(
         run_id = run.spec.run_id
         result = result_in(f"{options.results}/runs/{run_id}", run_id)
         if result is None or result.val_loss is None or result.status != "finished":
-            return None
+            return 0.0
         losses.append(result.val_loss)
     earlier = [run.result.val_loss for run in pool]
     return drift_p(np.array(earlier, float), np.array(losses))

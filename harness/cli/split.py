@@ -1,8 +1,6 @@
 """A bundle of changes taken apart: from two scripts to an experiment with an arm per group."""
 
 import re
-from functools import partial
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from harness.split.folder import Folder
 
 SEEDS = 10
-quoted = partial(dumps, ensure_ascii=False)  # JSON's texts are YAML's
 EXPERIMENT = """\
 # `ablate run {path}` runs these arms: all groups, and all but each of them (add-one: each alone).
 name: {name}
@@ -70,10 +67,10 @@ def split(
     folder = _take_apart(codes, f"OLD {old}", f"NEW {new}", path)
     experiment = EXPERIMENT.format(
         path=path / "experiment.yaml",
-        name=quoted(re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name).strip("-.") or "split"),
+        name=re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name).strip("-.") or "split",
         old=_short(old),
         new=_short(new),
-        command=quoted(command or COMMAND),
+        command=repr(command or COMMAND),
         gpus=gpus_per_run,
         data=_data(old, new),
         seeds=SEEDS,
@@ -157,7 +154,7 @@ def _data(*sides: str) -> str:
     """The line of the experiment that links the data of the scripts, where they have some."""
     for folder in (*(Path(side).parent for side in sides), Path.cwd()):
         if (folder / "data").is_dir():
-            return f"\n  data: {quoted(str((folder / 'data').absolute()))}"
+            return f"\n  data: {str((folder / 'data').absolute())!r}"
     return ""
 
 

@@ -27,8 +27,8 @@ def new_change(
     for path in write(name, Path.cwd(), kind):
         print(path.relative_to(Path.cwd()))
     print(
-        f"next: pytest test_{name}.py; ablate run {name}; "
-        f"then make {name}.py your own (docs/your-idea.md)"
+        f"next: make {name}.py your own (docs/your-idea.md), pytest -x test_{name}.py, "
+        f"ablate plan {name}; then ablate run {name}"
     )
 
 

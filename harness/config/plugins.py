@@ -109,7 +109,7 @@ def _import(path: Path) -> ModuleType:
     sys.modules[spec.name] = module  # where the file's own annotations are looked up
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         raise UserError(f"plug-in {path}: {type(error).__name__}: {error}") from error
     if not is_dataclass(getattr(module, "Toggles", None)):
         raise UserError(f"plug-in {path}: must define a dataclass Toggles; see {PAGE}")
@@ -189,15 +189,7 @@ def switched_on(settings: Values) -> list[PlugIn]:
             file, _, field = name.partition(".")
             if file == module.NAME:
                 given[field] = value
-        try:
-            toggles = module.Toggles(**given)
-        except UserError:
-            raise
-        except Exception as error:
-            raised = f"Toggles raises {type(error).__name__} ({error}) of {given}"
-            raise UserError(
-                f"plug-in {module.__file__}: {raised}: give it other values; see {PAGE}"
-            ) from error
+        toggles = module.Toggles(**given)
         if toggles != module.Toggles():
             found.append(PlugIn(module=module, toggles=toggles))
     for hook in ALONE:

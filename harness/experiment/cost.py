@@ -22,9 +22,9 @@ from harness.training.flops import flops_per_token
 # dense bf16 FLOP/s of a card, from its maker's data sheet; the first name found in the device's
 CARDS = {
     "B200": 2.25e15,
-    "GH200": 9.9e14,  # before the one whose name it holds
     "H200": 9.9e14,
     "H100": 9.9e14,
+    "GH200": 9.9e14,
     "A100": 3.1e14,
     "L40": 1.8e14,
     "4090": 1.65e14,

@@ -20,12 +20,13 @@ KINDS = {
     "data": "by_length",
 }
 LAWS = '''\
-"""The laws of an idea, for NAME. Run: pytest test_NAME.py"""
+"""The laws of an idea, for NAME. Run: pytest -x test_NAME.py"""
 
 from pathlib import Path
 
 import pytest
 
+from harness.errors import UserError
 from harness.experiment.laws import LAWS, Subject
 
 EXPERIMENT = Path(__file__).parent / "experiments" / "NAME.yaml"
@@ -33,7 +34,10 @@ EXPERIMENT = Path(__file__).parent / "experiments" / "NAME.yaml"
 
 @pytest.fixture(scope="module")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    return Subject(EXPERIMENT, tmp_path_factory.mktemp("corpus"))
+    try:
+        return Subject(EXPERIMENT, tmp_path_factory.mktemp("corpus"))
+    except UserError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 @pytest.mark.parametrize("law", LAWS)

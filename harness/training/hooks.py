@@ -5,8 +5,10 @@ The one place where a plug-in's functions are called, but for lr_factor, which n
 plug-in that is on a configuration has no hook anywhere: nothing of it runs.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +179,10 @@ def check_optimizers(
                 "torch.optim.Optimizer, and of groups as they came for the preset's own rules",
             )
     moved = [group for optimizer in optimizers for group in optimizer.param_groups]
-    for group in moved:
-        if "lr" not in group:
-            raise plug.fail("optimizers", "gives a group without 'lr': the schedule scales it")
-        group["base_lr"] = float(group["lr"])
-    times = Counter(id(p) for group in [*moved, *left] for p in group["params"])
     names = {id(p): name for g in groups for p, name in zip(g["params"], g["names"], strict=True)}
+    for group in moved:
+        group["base_lr"] = own_rate(plug, group, names)
+    times = Counter(id(p) for group in [*moved, *left] for p in group["params"])
     for what, wrong, mend in (
         ("leaves out", [n for p, n in names.items() if not times[p]], "its group, or move it"),
         ("repeats", [n for p, n in names.items() if times[p] > 1], "it once"),
@@ -196,3 +196,23 @@ def check_optimizers(
             more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             raise plug.fail("optimizers", f"{what} {wrong[0]}{more}: give {mend}")
     return optimizers, left
+
+
+def own_rate(plug: plugins.PlugIn, group: Group, names: Mapping[int, str]) -> float:
+    """The rate of a group of a plug-in's optimizer; raises UserError where it has none.
+
+    names: of parameters, by their identity.
+    """
+    if "lr" not in group:
+        raise plug.fail("optimizers", "gives a group without 'lr': the schedule scales it")
+    lr = group["lr"]
+    is_number = isinstance(lr, Real) or (isinstance(lr, Tensor) and lr.numel() == 1)
+    if is_number and math.isfinite(lr):
+        return float(lr)
+    held = [names[id(p)] for p in group["params"] if id(p) in names]
+    more = f" and {len(held) - 1} more" if len(held) > 1 else ""
+    raise plug.fail(
+        "optimizers",
+        f"gives the group of {held[0] if held else 'no parameter'}{more} the lr {named(lr)}, but "
+        "must give a finite number: set the toggle that it comes from, or keep the group's own lr",
+    )

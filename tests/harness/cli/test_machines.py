@@ -189,12 +189,7 @@ def test_a_damaged_table_is_named(
 
 
 @pytest.mark.parametrize(
-    ("gpu", "card"),
-    [
-        ("NVIDIA H100 80GB HBM3", "H100"),
-        ("NVIDIA GH200 480GB", "GH200"),
-        ("Quadro RTX 9 (x)", "Quadro-RTX-9-x"),
-    ],
+    ("gpu", "card"), [("NVIDIA H100 80GB HBM3", "H100"), ("Quadro RTX 9 (x)", "Quadro-RTX-9-x")]
 )
 def test_a_card_has_its_short_name(gpu: str, card: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: gpu)

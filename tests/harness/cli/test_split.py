@@ -4,7 +4,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.foreign_bench import TRAINERS, ablate
 
@@ -74,22 +73,6 @@ def test_a_folder_names_its_one_script(
     assert ablate("split", "old", "new", "-o", "again") == 2
     said = capsys.readouterr().err
     assert "NEW new: holds several scripts or none (other.py, train.py): name one" in said
-
-
-def test_the_experiment_says_what_was_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("da'ta 🧪", "data").mkdir(parents=True)
-    for side in ("old", "new"):
-        Path("da'ta 🧪", f"{side}.py").write_text(script(side))
-    command = """sh -c 'python {script} "a\\tb"'"""
-    assert (
-        ablate("split", "da'ta 🧪/old.py", "da'ta 🧪/new.py", "-o", "on", "--command", command) == 0
-    )
-    written = yaml.safe_load(Path("on/experiment.yaml").read_text())
-    assert (written["name"], written["trainer"]["command"]) == ("on", command)
-    assert written["trainer"]["data"] == str(tmp_path / "da'ta 🧪" / "data")
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def ablate(*arguments: str) -> int:
     return int(end.value.code or 0)
 
 
-def python(here: Path, *arguments: str) -> str:
-    """Run Python in the working directory; returns what it prints, which must be a success."""
+def python(here: Path, *arguments: str, exits: int = 0) -> str:
+    """Run Python in the working directory; returns what it prints. exits: as it must."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *arguments],
@@ -43,7 +43,7 @@ def python(here: Path, *arguments: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == exits, done.stdout + done.stderr
     return done.stdout
 
 
@@ -53,6 +53,8 @@ def test_the_files_are_named_and_the_next_commands_said(here, capsys):
     for name in ("idea.py", "experiments/idea.yaml", "test_idea.py"):
         assert (here / name).is_file()
         assert name in said
+    assert said.index("make idea.py your own") < said.index("ablate plan idea")
+    assert said.index("ablate plan idea") < said.index("ablate run idea")
     assert "NAME" not in "".join(
         p.read_text(encoding="utf-8") for p in here.rglob("*idea*") if p.is_file()
     )
@@ -92,6 +94,19 @@ def test_its_law_test_passes_as_it_is(here, kind):
     assert f"{len(LAWS)} passed" in python(
         here, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_idea.py"
     )
+
+
+@pytest.mark.slow
+def test_a_bad_plug_in_is_one_line_of_its_law_test_and_no_traceback(here):
+    ablate("new-change", "idea", "--kind", "optimizer")
+    file = here / "idea.py"
+    file.write_text(file.read_text().replace('"lr": toggles.lr', '"lr": None'))
+    options = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
+    said = python(here, *options, "test_idea.py", exits=1)
+    (line,) = [line for line in said.splitlines() if line.startswith("plug-in")]
+    assert "idea.py: optimizers gives the group of blocks.0." in line
+    assert "the lr None, but must give a finite number" in line
+    assert "hooks.py" not in said
 
 
 @pytest.mark.slow

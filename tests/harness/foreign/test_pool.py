@@ -72,17 +72,6 @@ def test_a_pool_that_fresh_runs_disagree_with_is_not_borrowed(
     assert not any("borrowed" in note for note in verdict["notes"])
 
 
-def test_a_fresh_run_that_failed_is_not_called_another_loss(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BETTER", "no number")
-    capsys.readouterr()
-    assert ablate("ab", "old.py", "other.py", *CPU, "--pool", "-n", 2, "--no-report") == 1
-    out = capsys.readouterr().out
-    assert "--pool: a fresh run of old has no loss: none is borrowed" in out
-    assert "p = " not in out
-
-
 def test_a_budget_that_does_not_pay_for_the_fresh_runs_starts_none_and_takes_no_place_in_a_stream(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -233,6 +233,18 @@ BAD = {
         "def optimizers(groups, toggles):\n    return [{**g, 'lr': toggles.by} for g in groups]",
         "optimizers gives the group of embed.weight with another lr: give groups as they came",
     ),
+    "a group of no rate": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD([{**g, 'lr': None} for g in groups])]",
+        "optimizers gives the group of embed.weight the lr None, but must give a finite number: set",
+    ),
+    "a group of an infinite rate": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD([{**g, 'lr': 1e999} for g in groups])]",
+        "the lr inf, but must give a finite number",
+    ),
+    "a group whose rate is a word": (
+        "def optimizers(groups, toggles):\n    return [torch.optim.SGD([{**g, 'lr': '0.1'} for g in groups])]",
+        "the lr str, but must give a finite number",
+    ),
     "no optimizer": (
         "def optimizers(groups, toggles):\n    return torch.optim.SGD(groups)",
         "but must give a list of torch.optim.Optimizer",
