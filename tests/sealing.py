@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from harness.run.plan_file import sealed_text
 from harness.run.results import GROWING, Result, result_text, sealed
@@ -30,3 +33,13 @@ def seal_again(run: Path, **changes: Any) -> None:
         (run / "result.json").write_text(result_text(sealed(result)))
     else:
         (run / "result.json").write_text(result_text(Result.from_json(result)))
+
+
+def edit_runs(root: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change config.yaml of every run: change(document)."""
+    for path in (root / "runs").glob("*/config.yaml"):
+        document = yaml.safe_load(path.read_text())
+        change(document)
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        if (path.parent / "result.json").exists():
+            seal_again(path.parent)

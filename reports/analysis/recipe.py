@@ -29,6 +29,13 @@ def flat(mapping: Document, above: str = "") -> dict[str, Any]:
     return out
 
 
+def without_plugins(fields: dict[str, Any]) -> dict[str, Any]:
+    """Dotted fields, without the word that no plug-in is on: it is no setting."""
+    if fields.get("plugin") == {}:
+        del fields["plugin"]
+    return fields
+
+
 def distinct(values: Iterable[Any]) -> list[Any]:
     """The values that are known, each once, in their order."""
     once: list[Any] = []
@@ -85,7 +92,7 @@ class Recipe:
         for arm, documents in self.by_arm.items():
             # runs of an arm differ by their seed: one configuration is flattened once
             configs = distinct(document.get("config") for document in documents)
-            settings[arm] = [flat(config) for config in configs]
+            settings[arm] = [without_plugins(flat(config)) for config in configs]
         planned = settings[self.plan.baseline] or [self._planned_baseline()]
         for planned_arm in self.plan.arms:
             if not settings[planned_arm.name]:
@@ -94,7 +101,7 @@ class Recipe:
         return settings
 
     def _planned_baseline(self) -> dict[str, Any]:
-        planned = flat(self.plan.baseline_config)
+        planned = without_plugins(flat(self.plan.baseline_config))
         if planned and self.budget is not None:
             planned["schedule.steps"] = self.budget
         return planned

@@ -5,6 +5,8 @@ from shlex import quote
 
 from harness.run.plan import Plan
 from reports.analysis.optimum import Lowest, Optimum, optima
+from reports.analysis.plugin_rates import plugin_rates
+from reports.analysis.recipe import Recipe
 from reports.analysis.samples import pending
 from reports.analysis.sensitivity import Sensitivity, sensitivities
 from reports.analysis.types import Comparison, Comparisons
@@ -15,6 +17,7 @@ from reports.page.headline import NAMED, listing
 from reports.page.places import place_words
 from reports.page.scope import moves_rates
 
+NOTHING = "nothing that these runs ask for"
 AT_FULL_SIZE = "--set scale=gpt2"
 
 
@@ -31,7 +34,8 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
     places = optima(experiment)
     if places and not pending(experiment):
         points = sorted(helping, key=lambda arm: judged[arm].delta)
-        return next_of_axes(experiment.plan, places, sensitivities(experiment), points)
+        text = next_of_axes(experiment.plan, places, sensitivities(experiment), points)
+        return text.replace(NOTHING, unasked(experiment, outcome))
     helps = listing(helping or ["nothing"], most=NAMED)
     asking = [arm for arm, c in judged.items() if c.next_action]
     to_confirm = [arm for arm in helping if judged[arm].exploratory]
@@ -46,8 +50,18 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
         best = min(to_confirm, key=lambda arm: judged[arm].delta)
         step = confirmation(experiment.plan, best)
     else:
-        step = "nothing that these runs ask for"
+        step = unasked(experiment, outcome)
     return f"What these runs show to help: {helps}; what to run next: {step}."
+
+
+def unasked(experiment: Experiment, outcome: Comparisons) -> str:
+    """What to run where the verdicts ask for nothing: other rates of a plug-in that has its own."""
+    swept = {part.strip() for axis in experiment.plan.axes for part in axis.split(",")}
+    for arm, fields in plugin_rates(Recipe.of(experiment, outcome.budget)).items():
+        if fields and not swept.intersection(fields):
+            over = listing(fields, most=NAMED)
+            return f"an axis over {over}, for {arm} moves by rates of a plug-in"
+    return NOTHING
 
 
 def confirmation(plan: Plan, best: str) -> str:
@@ -88,7 +102,7 @@ def next_of_axes(
     elif helping and not plan.confirm:
         step = confirmation(plan, helping[0])
     else:
-        step = "nothing that these runs ask for"
+        step = NOTHING
     return f"What these runs show to help: {helps}; what to run next: {step}."
 
 

@@ -3,6 +3,7 @@
 from harness.run.plan import Plan
 from reports.analysis import recipe_facts
 from reports.analysis.attribution import attributions
+from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
 from reports.analysis.types import Comparisons
@@ -79,10 +80,13 @@ def rate_words(recipe: Recipe) -> str:
         text = f"the baseline's {rates}"
     elif any(field.endswith(RATE) for field in plan.departures):
         text = f"rates set by the experiment ({rates})"
-    setters = arms_with_rates(recipe)
-    if not setters:
-        return text
-    return f"{text} ({plural(len(setters), 'arm')} with other ones)"
+    others = []
+    setters, moved = arms_with_rates(recipe), plugin_rates(recipe)
+    if setters:
+        others.append(f"{plural(len(setters), 'arm')} with other ones")
+    if moved:
+        others.append(f"{plural(len(moved), 'arm')} by rates of a plug-in")
+    return f"{text} ({', '.join(others)})" if others else text
 
 
 def moves_rates(plan: Plan) -> bool:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from harness.run.plan import Lock, Plan
 from reports.analysis.cautions import Caution
+from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons, PublishedVerdict
 from reports.format import plural, show
@@ -76,11 +77,15 @@ def estimand_facts(recipe: Recipe) -> list[Fact]:
         return []
     if moves_rates(plan) and plan.estimand == "at-rate":
         return [Fact(text="rates along the axis, the same for every arm at a point")]
-    but_for = ""
-    setters = arms_with_rates(recipe)
+    others = []
+    setters, moved = arms_with_rates(recipe), [*plugin_rates(recipe)]
     if setters:
         verb = verb_for(setters, "sets", "set")
-        but_for = f" but {listing(setters, most=NAMED)}, which {verb} other ones"
+        others.append(f"{listing(setters, most=NAMED)}, which {verb} other ones")
+    if moved:
+        verb = verb_for(moved, "moves", "move")
+        others.append(f"{listing(moved, most=NAMED)}, which {verb} by rates of a plug-in")
+    but_for = f" but {', and '.join(others)}" if others else ""
     estimands = sorted({arm.estimand for arm in plan.arms})
     return [Fact(text=ESTIMANDS.get(e, e).format(but_for=but_for)) for e in estimands]
 

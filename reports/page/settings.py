@@ -16,10 +16,14 @@ LONG_NUMBER = 10  # digits of a number beyond which four are printed
 MANY_VALUES = 3  # values of one setting that a cell lists; of more it tells how many
 
 
-def settings_in_words(values: Sequence[Any], field: str) -> str:
+def settings_in_words(recipe: Recipe, arm: str, field: str) -> str:
     """What the runs of an arm had of a setting; unknown where they do not tell."""
-    if not values and field.startswith(PLUGIN):
-        return "as the plug-in has it"
+    values = recipe.values(arm, field)
+    if not values and field.startswith(PLUGIN) and any(recipe.settings[arm]):
+        of_plugin = ".".join(field.split(".")[:2]) + "."
+        told = [name for settings in recipe.settings[arm] for name in settings]
+        is_on = any(name.startswith(of_plugin) for name in told)
+        return "as the plug-in has it" if is_on else "off"
     if not values:
         return "unknown"
     if len(values) > MANY_VALUES:
@@ -70,8 +74,8 @@ def config_differences(recipe: Recipe) -> Differences:
             setting = Setting(
                 key=f"differs {field} {place}",
                 field=field,
-                text=settings_in_words(values, field),
-                usual=settings_in_words(usual, field),
+                text=settings_in_words(recipe, name, field),
+                usual=settings_in_words(recipe, recipe.plan.baseline, field),
                 differs=canonical(values) != canonical(usual),
             )
             settings.append(setting)

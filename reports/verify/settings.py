@@ -75,8 +75,8 @@ def check_differences(
             key = f"differs {field} {place}"
             if mine.get(field) != base.get(field) and key not in printed:
                 yield f"arm {arm!r}: its runs differ in {field}, which is not printed"
-            if key in printed and printed[key] != written_setting(field, mine.get(field, [])):
-                words = written_setting(field, mine.get(field, []))
+            words = written_setting(field, mine)
+            if key in printed and printed[key] != words:
                 yield f"arm {arm!r}: {field} is printed as {printed[key]} but its runs had {words}"
 
 
@@ -99,16 +99,21 @@ def recorded_settings(data: Embedded, rows: Sequence[Row], arm: str) -> Settings
 def leaves(value: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """(dotted field, its value as JSON) of a configuration."""
     for key, below in value.items():
-        if isinstance(below, Mapping) and below:
+        if isinstance(below, Mapping) and (below or (*above, key) == ("plugin",)):
             yield from leaves(below, (*above, key))
         else:
             yield ".".join((*above, key)), json.dumps(below, sort_keys=True, separators=(",", ":"))
 
 
-def written_setting(field: str, values: Sequence[str]) -> str:
-    """The values as the page writes them."""
+def written_setting(field: str, settings: Settings) -> str:
+    """An arm's values as the page writes them."""
+    values = settings.get(field, [])
     if not values:
-        return "as the plug-in has it" if field.startswith("plugin.") else "unknown"
+        section, *rest = field.split(".")
+        if section != "plugin" or not rest:
+            return "unknown"
+        is_on = any(other.startswith(f"plugin.{rest[0]}.") for other in settings)
+        return "as the plug-in has it" if is_on else "off"
     if len(values) > LISTED:
         return f"{len(values)} values"
     words = []

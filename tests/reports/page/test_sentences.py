@@ -419,7 +419,9 @@ def test_a_long_fraction_is_printed_as_in_the_box():
     assert config_differences(ran).rows[0][1][0].text == "0.002993"
     (printed,) = [c.text for c in recipe_box(ran).facts if c.name == "rates"]
     assert "0.002993" in printed
-    assert written_setting("optim.muon_lr", ["0.00299298379547902"]) == "0.002993"
+    assert (
+        written_setting("optim.muon_lr", {"optim.muon_lr": ["0.00299298379547902"]}) == "0.002993"
+    )
 
 
 def test_a_processor_s_utilisation_is_not_compared():

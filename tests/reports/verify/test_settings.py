@@ -6,7 +6,6 @@ import zipfile
 from dataclasses import replace
 
 import pytest
-import yaml
 
 from harness.run.code import code_digest
 from reports.analysis.compare import compare_all
@@ -22,21 +21,11 @@ from reports.verify.verify import verify
 from tests.findings import PAGES
 from tests.report_arms import many_arms
 from tests.report_fixtures import write_experiment
-from tests.sealing import seal_again
+from tests.sealing import edit_runs, seal_again
 
 
 def recipe_of(experiment):
     return Recipe.of(experiment, compare_all(experiment).budget)
-
-
-def edit_runs(root, change):
-    """Change config.yaml of every run: change(arm's toggles, document)."""
-    for path in (root / "runs").glob("*/config.yaml"):
-        document = yaml.safe_load(path.read_text())
-        change(document)
-        path.write_text(yaml.safe_dump(document, sort_keys=False))
-        if (path.parent / "result.json").exists():
-            seal_again(path.parent)
 
 
 def second_path(page):
