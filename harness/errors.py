@@ -49,6 +49,13 @@ def visible(text: str) -> str:
     return CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
+def how_to_install(extra: str) -> str:
+    """What brings the libraries of an extra, from the registry and in a checkout."""
+    return (
+        f"pip install 'speedrun-ablations[{extra}]', or in a checkout pip install -e '.[{extra}]'"
+    )
+
+
 ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
 

@@ -212,6 +212,14 @@ def arm_facts(
     return rows
 
 
+def changes_of(arm: ArmFacts, e: "Experiment") -> str:
+    """What the table says that an arm changes: of a plug-in its values, for names tell nothing."""
+    words = changes_words(arm.names, e)
+    if words == arm.arm and any(change.startswith("plugin.") for change in arm.changes):
+        return ", ".join(arm.changes)
+    return words
+
+
 def changes_words(names: list[str], e: "Experiment") -> str:
     """An arm's changes by name; of more than half of all of them, those that it lacks."""
     everything = dict.fromkeys(name for arm in e.arms for name in arm.changes)
@@ -270,7 +278,7 @@ def print_plan(
         print(facts.stale)
     rows = []
     for arm in facts.arms:
-        rows.append(vars(arm) | {"changes": changes_words(arm.names, e)})
+        rows.append(vars(arm) | {"changes": changes_of(arm, e)})
     against = ["against"] if e.parents else []
     print_table(rows, ["arm", *against, "runs", "done", "steps", "changes"])
     if e.branch_at:

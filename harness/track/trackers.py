@@ -6,11 +6,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from harness.errors import UserError, near
+from harness.errors import UserError, how_to_install, near
 from harness.run.guarded import check_folder
 from harness.track.follow import Tracker
-
-MISSING = "pip install 'speedrun-ablations[trackers]'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +41,8 @@ def tracker_row(name: str) -> TrackerRow:
     if row is None:
         raise UserError(f"no tracker '{name}'{near(name, TRACKERS)}")
     if find_spec(row.library) is None:
-        raise UserError(f"{name}: the library {row.library} is not installed: {MISSING}")
+        mend = how_to_install("trackers")
+        raise UserError(f"{name}: the library {row.library} is not installed: {mend}")
     return row
 
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 
-from harness.errors import UserError
+from harness.errors import UserError, how_to_install
 
 ALIVE = (
     "PENDING",
@@ -54,9 +54,7 @@ def check_slurm() -> None:
             "or try again when the controller is up"
         )
     if find_spec("submitit") is None:
-        raise UserError(
-            "--executor slurm: submitit is missing: pip install 'speedrun-ablations[slurm]'"
-        )
+        raise UserError(f"--executor slurm: submitit is missing: {how_to_install('slurm')}")
 
 
 def job_states(jobs: Iterable[str]) -> Mapping[str, str] | None:

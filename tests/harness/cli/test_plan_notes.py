@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness.cli.plan import print_notes
+from harness.cli.plan import arm_facts, changes_of, print_notes
+from harness.config import plugins
 from harness.experiment.experiment import load_experiment
 
 
@@ -18,3 +19,10 @@ def test_a_plan_says_that_fewer_logits_cost_time_where_they_are_compiled(
     assert ("model.loss_rows in " in capsys.readouterr().out) == told
     print_notes(load_experiment("quickstart", device="cuda"))
     assert "loss_rows" not in capsys.readouterr().out
+
+
+def test_a_plug_ins_arms_are_told_by_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(plugins.VARIABLE, "")
+    lion = load_experiment("ideas/lion", device="cpu")
+    said = {arm.arm: changes_of(arm, lion) for arm in arm_facts(lion, [], set())}
+    assert said == {"baseline": "", "slow": "plugin.lion.lr=0.001", "fast": "plugin.lion.lr=0.003"}

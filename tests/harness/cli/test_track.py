@@ -57,7 +57,8 @@ def test_a_tracker_that_is_none_or_missing_is_refused(
         ["track", "split", "--to", "wanb"], capsys
     )
     line = said(["run", "minute", "--log-to", "wandb"], capsys)
-    assert "wandb: the library wandb is not installed: pip install" in line
+    assert "wandb: the library wandb is not installed: pip install 'speedrun-" in line
+    assert line.endswith("in a checkout pip install -e '.[trackers]'")
     assert not Path("results").exists()
 
 
