@@ -213,13 +213,11 @@ def around_target(target: float | None) -> list[float]:
 
 
 def tick_text(value: float, ticks: Sequence[float]) -> str:
-    """A tick's label with the decimals that tell its neighbours apart, U+2212 for minus."""
+    """A tick's label with the decimals in which all of them are exact, U+2212 for minus."""
     gaps = [b - a for a, b in itertools.pairwise(ticks)]
-    step = min(gaps, default=abs(value) or 1.0)
+    rounding = 1e-6 * min(gaps, default=abs(value) or 1.0)
     decimals = 0
-    if step > 0:
-        decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    if decimals and abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:
+    while any(abs(round(tick, decimals) - tick) > rounding for tick in ticks):
         decimals += 1
     if not round(value, decimals):
         return f"{0:.{decimals}f}"

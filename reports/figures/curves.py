@@ -113,7 +113,7 @@ def ranges_of(view: CurveView, data: Mapping[str, Bundle], target: float | None)
     for bundle in data.values():
         fitted = view.fitted(bundle)
         shown += [*bundle.low[fitted], *bundle.high[fitted]]
-    ends = [float(view.across(b)[-1]) for b in data.values() if len(view.across(b))]
+    ends = [float(view.across_run(run)[-1]) for b in data.values() for run in b.runs.values()]
     last = max(ends, default=1.0) or 1.0
     if not view.whole:
         y_range = extent(shown, around=around_target(target), pad=0.03)

@@ -20,6 +20,7 @@ from reports.figures.base import (
     mark,
     path_of,
     text,
+    tick_text,
     y_axis,
 )
 from reports.figures.bundles import Bundle, Course, band, is_late, points_of, thin
@@ -159,8 +160,10 @@ class Panels:
             y_axis(y, start, end, "", n=3),
             line(start, y(0), end, y(0), "zero"),
         ]
-        for tick in x.ticks(3):
-            marks.append(text(x(tick), bottom + 15, f"{tick:.0f}", anchor="middle", css="tick"))
+        ticks = x.ticks(3)
+        for tick in ticks:
+            label = tick_text(tick, ticks)
+            marks.append(text(x(tick), bottom + 15, label, anchor="middle", css="tick"))
         inside = self.inside(arm, x, y)
         height = grid.panel_height - 12
         marks.append(clipped(start, top + 12, grid.panel_width - LABELS, height, inside))
@@ -185,14 +188,14 @@ def caption_of(deltas: Sequence[ArmDifference]) -> str:
     """What is subtracted from what; runs that share no block have their means compared."""
     blocked = [delta for delta in deltas if delta.in_blocks]
     if not blocked:
-        return "An arm's mean less the baseline's: no runs share a block."
+        return "An arm's mean less the baseline's: no runs share a block. Below zero is better."
     words = (
         "Mean over blocks of the difference to the baseline run of the same block; "
         "the band spans the blocks."
     )
     if len(blocked) < len(deltas):
         words += " An arm that shares no block with the baseline: its mean less the baseline's."
-    return words
+    return f"{words} Below zero is better."
 
 
 def difference_figure(

@@ -58,12 +58,16 @@ FOREST_TITLES = {  # metric -> title of its forest plot, and its axis
 EffectEnds = tuple[float | None, float | None, float | None]  # estimate, low, high
 
 
+def side_of(c: Comparison) -> str:
+    """On which side of zero its metric is better."""
+    return "above" if c.better == "higher" else "below"
+
+
 def titles_of(c: Comparison) -> tuple[str, str]:
     """Title of the forest plot of a comparison's metric, and of its axis."""
-    side = "above" if c.better == "higher" else "below"
     of_own = (
         f"Effect on {c.metric}",
-        f"difference in {c.metric} to {{}}; {side} zero is better",
+        f"difference in {c.metric} to {{}}; {side_of(c)} zero is better",
     )
     return FOREST_TITLES.get(c.metric, of_own)
 
@@ -249,6 +253,7 @@ def forest(
     )
     methods = "; ".join(dict.fromkeys(str(c.method) for c in comparisons.values()))
     caption = f"Arm against {against} with simultaneous {some.level:.0%} intervals ({methods})."
+    caption += f" {side_of(some).capitalize()} zero is better."
     if margin:
         caption += (
             f" The grey zone is the margin of ±{margin:g} within which a difference is not worth "

@@ -187,15 +187,16 @@ class Scatter:
         parts.append(x_axis(x, top, bottom, "training time, s", n=width // 110))
         if self.target is not None:
             level = y(self.target)
-            target_label = f"target {self.target:g}"
             parts.append(line(left, level, right, level, "target"))
-            parts.append(text(width - 14, level - 6, target_label, anchor="end", css="note"))
         for arm in self.palette.arms:
             spots = []
             of_arm = self.runs[self.runs["arm"] == arm]
             for row, time, loss in zip(of_arm.index, of_arm["train_time_s"], of_arm["val_loss"]):
                 spots.append((x(time), y(loss), row))
             parts.append(self.palette.series(arm, [dots(spots, r=4)]))
+        if self.target is not None:  # above the dots, whose halo keeps it readable
+            target_label = f"target {self.target:g}"
+            parts.append(text(right - 2, level - 6, target_label, anchor="end", css="note"))
         return "".join(parts), height
 
 
@@ -215,10 +216,14 @@ def scatter(
         loss, time = settled(mean["val_loss"]), settled(mean["train_time_s"])
         arm_means.append(f"{arm} {loss:.4f} after {time:.4g} s")
     drawn = [arm for arm in palette.arms if (shown["arm"] == arm).any()]
+    lengths = sorted(int(n) for n in runs.loc[measured, "budget"].dropna().unique())
+    caption = "One dot per run. Left and low is better."
+    if len(lengths) > 1:
+        caption += f" Runs of every budget: {', '.join(map(str, lengths))} steps."
     return Figure(
         key="scatter",
         title="Loss against training time",
-        caption="One dot per run. Left and low is better.",
+        caption=caption,
         alt="Scatter of final validation loss against training time, one dot per run. "
         f"Means: {'; '.join(arm_means[:MAX_NAMED])}.",
         columns=tuple(columns),

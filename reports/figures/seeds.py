@@ -82,15 +82,20 @@ class Seeds:
         ]
 
 
-def seeds(runs: pd.DataFrame, palette: Palette, *, unit: str) -> Figure | None:
-    """The losses of the compared runs; None below two of them in any arm."""
+def seeds(
+    runs: pd.DataFrame, palette: Palette, *, unit: str, budget: int | None = None
+) -> Figure | None:
+    """The losses of the compared runs; None below two of them in any arm.
+
+    unit: of a loss, in words; budget: the runs' steps, None where they are not of one length."""
     columns = ["arm", "seed", "run_id", "block", "val_loss"]
     shown = runs.loc[(runs["status"] == "finished") & runs["val_loss"].notna(), columns]
     if not len(shown) or shown["arm"].value_counts().max() < 2:
         return None
     arms = [arm for arm in palette.arms if (shown["arm"] == arm).any()]
+    of_steps = f" of {budget} steps" if budget else ""
     drawing = Seeds(runs=shown, arms=arms, palette=palette, unit=unit)
-    caption = "One dot a run, the tick an arm's mean."
+    caption = f"One dot a run{of_steps}, the tick an arm's mean."
     if drawing.blocks:
         caption += (
             " A line joins the runs of one block: where the lines are parallel, the difference is "

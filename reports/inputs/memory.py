@@ -24,6 +24,7 @@ from reports.inputs.memory_words import (
     at_seeds,
     changed_words,
     named_in,
+    other_words,
     stale_words,
     stream_words,
 )
@@ -148,7 +149,7 @@ def remember(
         stream_words(plan) or _family_words(question, len(changes)),
     ]
     if n_other:
-        notes.append(f"{n_other} results of these arms were seen under other code: not counted.")
+        notes.append(other_words(n_other))
     memory = Memory(
         changed=bool(others or more or missing),
         lost=lost,

@@ -43,6 +43,13 @@ def changed_words(others: Sequence[Look], more: Sequence[PlanRun]) -> str:
     return f"{said}: intervals are anytime-valid."
 
 
+def other_words(n_results: int) -> str:
+    seen = "1 result of these arms was"
+    if n_results > 1:
+        seen = f"{n_results} results of these arms were"
+    return f"Beside the runs here, {seen} seen under other code: not counted."
+
+
 def stream_words(plan: Plan) -> str:
     place = plan.stream
     if place is None:

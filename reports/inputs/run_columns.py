@@ -337,7 +337,8 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
         place=9,
         is_always_shown=True,
         meaning=(
-            "Digest of everything that can change the result; the folder's name in results/runs/."
+            "Digest of everything that can change the result; of a run made here the folder's name "
+            "in results/runs/."
         ),
     ),
 )

@@ -61,16 +61,18 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     if not experiment.memory.lost:
         level = experiment.memory.level(0.95, len(plan.arms) - 1)
         effects = interplay(finished, plan, level=level, anytime=outcome.anytime)
-    budgets = None
+    budgets = every_seed = None
     if not plan.evidence:
         budgets = budget_figure(runs, outcome, palette, unit=unit, target=target)
+        compared = at_budget(runs, outcome.budget)
+        every_seed = seeds(compared, palette, unit=unit, budget=outcome.budget)
     skip_first = (plan.protocol or "").startswith(UNTIMED_PROTOCOL)
     steps = step_distribution(curves, runs, experiment.step_times, palette, skip_first=skip_first)
     figures = [
         *effect_figures(plan, outcome, palette),
         heat_map(at_budget(runs, outcome.budget), plan, unit=unit),
         interaction_figure(effects, unit),
-        seeds(at_budget(runs, outcome.budget), palette, unit=unit) if not plan.evidence else None,
+        every_seed,
         budgets,
         *curve_figures(curves, runs, palette, unit=unit, target=target, budget=outcome.budget),
         *run_figures(runs, experiment.results, palette, unit=unit, target=target, steps=steps),

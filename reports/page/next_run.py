@@ -17,7 +17,7 @@ from reports.page.headline import NAMED, listing
 from reports.page.places import place_words
 from reports.page.scope import moves_rates
 
-NOTHING = "nothing that these runs ask for"
+NO_STEP = "nothing that these runs ask for"
 AT_FULL_SIZE = "--set scale=gpt2"
 
 
@@ -35,7 +35,7 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
     if places and not pending(experiment):
         points = sorted(helping, key=lambda arm: judged[arm].delta)
         text = next_of_axes(experiment.plan, places, sensitivities(experiment), points)
-        return text.replace(NOTHING, unasked(experiment, outcome))
+        return text.replace(NO_STEP, unasked(experiment, outcome))
     helps = listing(helping or ["nothing"], most=NAMED)
     asking = [arm for arm, c in judged.items() if c.next_action]
     to_confirm = [arm for arm in helping if judged[arm].exploratory]
@@ -61,7 +61,7 @@ def unasked(experiment: Experiment, outcome: Comparisons) -> str:
         if fields and not swept.intersection(fields):
             over = listing(fields, most=NAMED)
             return f"an axis over {over}, for {arm} moves by rates of a plug-in"
-    return NOTHING
+    return NO_STEP
 
 
 def confirmation(plan: Plan, best: str) -> str:
@@ -102,7 +102,7 @@ def next_of_axes(
     elif helping and not plan.confirm:
         step = confirmation(plan, helping[0])
     else:
-        step = NOTHING
+        step = NO_STEP
     return f"What these runs show to help: {helps}; what to run next: {step}."
 
 
@@ -133,7 +133,7 @@ def commands_here(name: str) -> list[str]:
 
 def commands(name: str, plan: Plan) -> list[str]:
     """What to type to make the results, the page, and its verification."""
-    verify = "ablate verify report.html    # recompute every number on this page"
+    verify = "ablate verify PAGE.html    # this page's file: recompute every number on it"
     again = f"ablate report {name}    # this page again, from"
     if plan.evidence:
         return [*commands_here(name), f"{again} the published tables", verify]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports.analysis.types import Comparisons
-from reports.format import interval, show, with_interval
+from reports.format import show, with_interval
 from reports.inputs.columns import Between
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import nats_per_log_step, predecessor, published_record
@@ -135,8 +135,8 @@ def losses_at_equal_steps(rows: Sequence[EvidenceRow]) -> str:
     total, half = last.loss - first.loss, last.half_width(first)
     ratio = last.step_ms / first.step_ms - 1.0
     return (
-        f"After {last.mean['steps']:.0f} steps all parts together lower the loss (nats per token) "
-        f"by {show(-total, 'loss')} {interval(-total - half, -total + half, 'loss')}, at "
+        f"After {last.mean['steps']:.0f} steps all parts together change the loss (nats per token) "
+        f"by {with_interval(total, total - half, total + half, 'loss_delta')}, at "
         f"{settled(100 * ratio):.0f} % more time a step. {parts_on_top(in_loss(rows))}."
     )
 

@@ -199,7 +199,10 @@ def notes(outcome: Comparisons) -> list[str]:
             continue
         arms = arms_of[warning]
         if set(outcome.arms) <= set(arms):
-            sentences[warning.text] = None
+            text = warning.text
+            if outcome.baseline not in arms and warning is Caution.NOT_BRACKETED:
+                text = f"All arms but {outcome.baseline}: {text}"
+            sentences[text] = None
         else:
             sentences[f"{listing(arms, most=NAMED)}: {warning.text}"] = None
     reasons = dict.fromkeys(time.reason for time in outcome.times.values())

@@ -261,17 +261,20 @@ def view(
         citation=citation(recipe),
         run_columns=columns,
         run_rows=rows,
-        definitions=definitions(verdicts.heads, columns),
+        definitions=definitions(verdicts.heads, columns, plan),
     )
 
 
-def definitions(heads: Sequence[Head], columns: Sequence[RunColumn]) -> list[tuple[str, str]]:
+def definitions(
+    heads: Sequence[Head], columns: Sequence[RunColumn], plan: Plan
+) -> list[tuple[str, str]]:
     """The columns of both tables, and the words between, with what they mean.
 
-    A column of runs that the table of verdicts has too is told there.
+    A column of runs that the table of verdicts has too is told there; what was published has no
+    verdicts, so none of their words.
     """
     meanings = {head.text: head.meaning for head in heads}
-    meanings |= dict(GENERAL_WORDS)
+    meanings |= dict(GENERAL_WORDS[:1] if plan.evidence else GENERAL_WORDS)
     for column in columns:
         meanings.setdefault(column.head, column.meaning)
     return [*meanings.items()]

@@ -34,7 +34,7 @@ MEANINGS = {
 }
 TERMS = re.compile(f"({'|'.join(map(re.escape, MEANINGS))})")
 FOOTER = (
-    "Written by `ablate report` from the results directory. `ablate verify` recomputes every "
+    "Written by `ablate report` from {source}. `ablate verify` recomputes every "
     "number and verdict on this page from the data inside it."
 )
 
@@ -101,8 +101,16 @@ def draw_page(
         data=Markup(script_json({"format": PAGE, WRITTEN_BY: writer, "experiments": data})),
         experiments=views,
         refresh_s=refresh_s,
-        footer=FOOTER,
+        footer=FOOTER.format(
+            source=sources_in_words([experiment for _, experiment, _ in experiments])
+        ),
     )
+
+
+def sources_in_words(experiments: Sequence[Experiment]) -> str:
+    """What a page of these experiments is written from, in words."""
+    words = {False: "the results directory", True: "the published tables"}
+    return " and ".join(dict.fromkeys(words[bool(e.plan.evidence)] for e in experiments))
 
 
 @cache

@@ -11,7 +11,9 @@ import pytest
 from harness.run.plan import Plan, PlanArm
 from reports.analysis.compare import compare_all
 from reports.analysis.interactions import interplay
-from reports.figures.base import Figure, LogScale, Palette
+from reports.figures.base import AxisScale, Figure, LogScale, Palette, tick_text
+from reports.figures.bundles import Course, bundle
+from reports.figures.curves import BY_STEP, BY_TIME, ranges_of
 from reports.figures.steps import step_distribution
 from reports.figures.waterfall import wrapped
 from reports.inputs.load import load
@@ -209,7 +211,7 @@ def test_captions_of_single_runs_and_of_runs_without_blocks_say_so():
     single = {f.key: f for f in published_figures("r09_ladder")}
     assert single["loss_by_step"].caption.startswith("One finished run an arm.")
     assert single["difference"].caption == (
-        "An arm's mean less the baseline's: no runs share a block."
+        "An arm's mean less the baseline's: no runs share a block. Below zero is better."
     )
     assert {row[-1] for row in single["difference"].rows} == {0}
 
@@ -218,7 +220,9 @@ def test_captions_of_blocks_tell_of_their_bands(tmp_path):
     write_experiment(tmp_path, arms=LADDER[:2], n_seeds=3)
     figures = figures_of(tmp_path)
     assert "band from the lowest to the highest" in figures["loss_by_step"].caption
-    assert figures["difference"].caption.endswith("the band spans the blocks.")
+    assert figures["difference"].caption.endswith(
+        "the band spans the blocks. Below zero is better."
+    )
     assert {row[-1] for row in figures["difference"].rows} == {3}
 
 
@@ -232,6 +236,41 @@ def test_captions_of_blocks_tell_of_their_bands(tmp_path):
 )
 def test_a_label_is_broken_between_words(name, lines):
     assert wrapped(name, 100.0) == lines
+
+
+@pytest.mark.parametrize("kind", [AxisScale, LogScale])
+def test_the_label_of_a_tick_is_its_value(kind: type[AxisScale]) -> None:
+    drawn = np.random.default_rng(7)
+    for _ in range(300):
+        low = 10.0 ** drawn.uniform(-4, 5)
+        scale = kind(low=low, high=low * (1 + 10.0 ** drawn.uniform(-2, 2)), start=0, end=700)
+        for n in (3, 5, 7):
+            ticks = scale.ticks(n)
+            labels = [float(tick_text(tick, ticks)) for tick in ticks]
+            assert labels == pytest.approx(ticks, rel=1e-9)
+    assert tick_text(-2.5, (-5.0, -2.5, 0.0)) == "−2.5"
+
+
+def test_figures_say_which_budgets_they_show_and_which_side_is_better(tmp_path: Path) -> None:
+    write_experiment(tmp_path, budgets=(100, 150), n_seeds=3)
+    figures = figures_of(tmp_path)
+    assert figures["seeds"].caption.startswith("One dot a run of 150 steps, ")
+    assert figures["scatter"].caption.endswith(" Runs of every budget: 100, 150 steps.")
+    assert " Below zero is better." in figures["forest_val_loss"].caption
+    assert " Below zero is better." in figures["difference"].caption
+
+
+def test_no_curve_is_cut_at_the_end_of_the_mean() -> None:
+    def course(seconds: float) -> Course:
+        return Course(
+            steps=np.array([0.0, 10.0]),
+            times=np.array([0.0, seconds]),
+            losses=np.array([2.0, 1.0]),
+        )
+
+    data = {"base": bundle("base", {"quick": course(3.0), "slow": course(5.0)})}
+    assert ranges_of(BY_TIME, data, None).x == (0.0, 5.0)
+    assert ranges_of(BY_STEP, data, None).x == (0.0, 10.0)
 
 
 @pytest.mark.parametrize("primary", ["val_loss", "step_ms"])

@@ -15,6 +15,7 @@ from harness.store.attempt import claim
 from harness.store.looks import note_look
 from harness.store.store import Store
 from reports.inputs.memory import Memory, Value, remember
+from reports.inputs.memory_words import other_words
 from tests.fake_matrix import EXPERIMENT
 from tests.fake_trainer import outcome
 
@@ -84,3 +85,9 @@ def test_one_branch_is_one_question(tmp_path: Path) -> None:
     note_look(tmp_path / "results", made(tmp_path, f"seeds: 2\n{LATE}"), "compare")
     memory, whole = remembered(tmp_path, made(tmp_path, f"seeds: [2, 3]\n{LATE}"))
     assert memory.changed and whole.seeds == (2, 3, 0, 1)
+
+
+def test_one_result_of_other_code_is_spoken_of_as_one() -> None:
+    said = "Beside the runs here, {} seen under other code: not counted."
+    assert other_words(1) == said.format("1 result of these arms was")
+    assert other_words(8) == said.format("8 results of these arms were")

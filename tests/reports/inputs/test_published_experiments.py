@@ -68,6 +68,17 @@ def test_the_published_curves_are_those_of_the_logs():
     assert [r for r in compared if r["val_loss"] not in logs[r["record"], r["step"]]] == []
 
 
+def test_what_is_said_of_results_made_here_is_not_said_of_published_ones(pages):
+    page = pages["r09_ladder"]
+    assert "`" not in page.markup.rpartition("<footer>")[2].partition("</footer>")[0]
+    assert "from the published tables." in page.markup.rpartition("<footer>")[2]
+    words = page.sections["words-0",]
+    assert "of a run made here the folder's name" in words
+    for word in ("noise floor", "plan.lock", "N*", "retuned"):
+        assert word not in words
+    assert "ablate verify PAGE.html" in page.sections["environment-0",]
+
+
 def test_record_9_in_parts(pages):
     rows = {place: row for (_, place), row in pages["r09_ladder"].verdicts.items()}
     assert [round(rows[i]["evidence.loss"].values[0], 4) for i in range(1, 6)] == [
@@ -113,7 +124,8 @@ def test_every_row_of_the_history_says_what_the_record_changed(pages):
 def test_the_headline_of_record_9_says_which_intervals_hold_zero(pages):
     answer = pages["r09_ladder"].sentences[0, "answer"]
     total, parts = answer.split("No single part, each on top of those above it, ")
-    assert total.startswith("After 3200 steps all parts together lower the loss")
+    assert total.startswith("After 3200 steps all parts together change the loss")
+    assert "per token) by −0.0483 [" in total, "signed as its parts are"
     close, whole = parts.split(" hold zero")
     for part in (
         "momentum warm-up, 500 steps (−0.0128 [−0.0274, +0.0018])",

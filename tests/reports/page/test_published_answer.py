@@ -69,8 +69,8 @@ def test_parts_are_told_on_top_of_one_another() -> None:
         above=True,
     )
     assert losses_at_equal_steps(ladder) == (
-        "After 2000 steps all parts together lower the loss (nats per token) by 0.0300 "
-        "[0.0280, 0.0320], at 20 % more time a step. Each on top of those above it, "
+        "After 2000 steps all parts together change the loss (nats per token) by −0.0300 "
+        "[−0.0320, −0.0280], at 20 % more time a step. Each on top of those above it, "
         "a (−0.0200 [−0.0220, −0.0180]) and c (−0.0110 [−0.0130, −0.0090]) lower it; "
         "the interval of b (+0.0010 [−0.0010, +0.0030]) holds zero."
     )

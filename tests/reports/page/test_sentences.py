@@ -8,10 +8,11 @@ import pytest
 
 from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus
 from reports.analysis.arm_values import ArmRow, gain_part, gain_reason, has_resolved
+from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
 from reports.analysis.recipe import Recipe
-from reports.analysis.types import Comparisons, Decomposition, NoiseFloor
+from reports.analysis.types import Comparisons, Decomposition, NoiseFloor, TimeEstimate
 from reports.figures.effects import effect_text
 from reports.inputs.load import load
 from reports.inputs.run_columns import RUN_COLUMNS
@@ -356,6 +357,21 @@ def test_a_command_that_writes_no_page_does_not_say_that_it_does():
     assert first == "ablate run mine --no-report    # runs what is missing"
     usual = commands("mine", replace(PLAN, command="ablate run mine"))[0]
     assert usual.endswith("then writes this page")
+
+
+@pytest.mark.parametrize(
+    ("out_of_range", "who"),
+    [(("a",), "All arms but base: "), (("base", "a"), "")],
+)
+def test_budgets_that_bracket_the_target_for_the_baseline_alone_are_called_so(
+    out_of_range: tuple[str, ...], who: str
+) -> None:
+    caution = Caution.NOT_BRACKETED
+    times = {}
+    for arm in ("base", "a"):
+        warnings = (caution,) if arm in out_of_range else ()
+        times[arm] = TimeEstimate(arm=arm, target=1.86, budgets=(100, 150), warnings=warnings)
+    assert notes(outcome(times=times)) == [f"{who}{caution.text}"]
 
 
 def test_a_next_step_is_a_command_that_can_be_typed():

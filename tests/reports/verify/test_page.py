@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from reports.inputs.load import load
 from reports.page.embed import script_json, table_rows
@@ -17,7 +18,7 @@ from reports.page.write import write_report
 from reports.verify.files import check_results
 from reports.verify.page import read_page
 from reports.verify.verify import verify
-from tests.findings import PAGES
+from tests.findings import FINDINGS, PAGES
 from tests.report_arms import FACTORIAL, HOSTILE, LADDER
 from tests.report_fixtures import write_experiment
 
@@ -94,6 +95,16 @@ def test_pages_of_every_kind_pass(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_what_a_page_of_the_findings_says_to_run_asks_its_question(path: Path) -> None:
+    plan = read_page(path).data["experiments"][0]["plan"]
+    typed = plan["command"].split()[2]
+    root = FINDINGS.parents[1]
+    file = root / (typed if typed.endswith(".yaml") else f"experiments/{typed}.yaml")
+    asked = yaml.safe_load(file.read_text())
+    assert (asked["name"], asked["question"]) == (plan["name"], plan["question"])
+
+
 def test_the_pages_of_the_findings_pass():
     assert len(PAGES) > 1
     assert {str(page): verify(page) for page in PAGES} == {str(page): [] for page in PAGES}
