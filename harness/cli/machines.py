@@ -82,8 +82,15 @@ class Machine:
         words = f"on {self} that is {gpu_hours / self.gpus:.2f} h"
         if self.price_per_hour is not None:
             price = gpu_hours / self.gpus * self.price_per_hour
-            words += f", {price:.2f} at {self.price_per_hour:g} an hour of it"
+            words += f", {price:.2f} at {self.price_words}"
         return [words]
+
+    @property
+    def price_words(self) -> str:
+        """The price as it was given; '' where none was."""
+        if self.price_per_hour is None:
+            return ""
+        return f"{self.price_per_hour:g} per hour of {self}"
 
     @property
     def price_per_gpu(self) -> float | None:

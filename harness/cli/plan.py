@@ -151,7 +151,8 @@ def plan_facts(
     if machine is None:
         cost = with_price(estimate(planned, done, results), about.price)
     else:
-        cost = with_price(cost_on(machine, e, planned, results), machine.price_per_gpu)
+        on_it = cost_on(machine, e, planned, results)
+        cost = with_price(on_it, machine.price_per_gpu, machine.price_words)
         known = known_on(machine, e, planned, known, results)
         if about.detect is not None and not known.sd_is_of_scale:
             raise UserError(

@@ -35,7 +35,7 @@ class Power:
     n: int  # seeds, the most there can be
     comparisons: int
     detectable: float | None  # the smallest difference in loss; None: none can be tested
-    steps: float | None  # the same in steps
+    steps: float | None  # the same in steps; None: the slope is of another scale
     seconds: float | None  # and in seconds; None: the step time is not known
     slope: float  # loss per step
     slope_source: str
@@ -143,8 +143,8 @@ def power_of(
         n=n,
         comparisons=n_arms,
         detectable=able.loss,
-        steps=able.steps,
-        seconds=able.seconds,
+        steps=able.steps if assumed.slope_is_of_scale else None,
+        seconds=able.seconds if assumed.slope_is_of_scale else None,
         slope=assumed.slope.per_step,
         slope_source=assumed.slope.source,
         step_ms=assumed.step_ms,
@@ -192,23 +192,32 @@ def _detectable_words(power: Power, anytime: bool) -> list[str]:
         ]
     seeds = f"at most {n} seeds decide" if anytime else f"{n} seeds detect"
     comparisons = f"{n_arms} comparison{'s' if n_arms > 1 else ''}"
-    seconds = f"seconds {power.step_source}"
-    if power.seconds is not None:
-        seconds = f"{power.seconds:.3g} s"
-    lines = [
-        (
-            f"smallest difference that {seeds} (power 0.8, {comparisons}): {power.detectable:.4f} "
-            f"in loss, {power.steps:.3g} steps, {seconds}"
-        ),
-        f"  a step is worth {power.slope:.3g} of loss ({power.slope_source})",
-    ]
-    if power.seconds is not None:
-        lines.append(f"  a step takes {power.step_ms:.4g} ms ({power.step_source})")
+    able = (
+        f"smallest difference that {seeds} (power 0.8, {comparisons}): {power.detectable:.4f} in "
+        "loss"
+    )
+    lines = [f"{able}; in steps known after runs at several budgets, or by `slope`"]
+    if power.steps is not None:
+        lines = _in_steps(power, able)
     enough = enough_to_permute(n_arms, ALPHA)
     if not anytime and n < enough:
         lines.append(
             f"  should runs diverge, no verdict on the loss is possible below {enough} seeds"
         )
+    return lines
+
+
+def _in_steps(power: Power, able: str) -> list[str]:
+    """The same in steps and seconds. able: what it is in loss, in words."""
+    seconds = f"seconds {power.step_source}"
+    if power.seconds is not None:
+        seconds = f"{power.seconds:.3g} s"
+    lines = [
+        f"{able}, {power.steps:.3g} steps, {seconds}",
+        f"  a step is worth {power.slope:.3g} of loss ({power.slope_source})",
+    ]
+    if power.seconds is not None:
+        lines.append(f"  a step takes {power.step_ms:.4g} ms ({power.step_source})")
     return lines
 
 

@@ -254,15 +254,18 @@ def estimate_foreign(
     )
 
 
-def with_price(cost: Cost, price: float | None) -> PricedCost:
-    """The cost with its price, in any currency: of a GPU-hour, on a CPU of a slot's hour."""
+def with_price(cost: Cost, price: float | None, given: str = "") -> PricedCost:
+    """The cost with its price, in any currency: of a GPU-hour, on a CPU of a slot's hour.
+
+    given: the price in words, where it was given of another hour.
+    """
     total, sentence = None, cost.words
     if price is not None and cost.hours is None:
         sentence += "; price not known before a run is done"
     elif price is not None and cost.hours is not None:
         total = cost.hours * price
         unit = "hour of a slot" if cost.gpu_hours is None else "GPU-hour"
-        sentence += f"; price {total:.2f} at {price:g} per {unit}"
+        sentence += f"; price {total:.2f} at {given or f'{price:g} per {unit}'}"
     content = asdict(replace(cost, words=sentence))
     return PricedCost(**content, price_per_hour=price, price=total)
 

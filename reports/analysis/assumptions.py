@@ -136,6 +136,7 @@ class Known:
     sd_source: str
     sd_is_of_scale: bool  # not of another scale, for want of any of this one
     slope: Slope  # loss per step near `steps`
+    slope_is_of_scale: bool = True  # not of full size, for want of any of this one
     step_ms: float | None = None
     step_source: str = "known after one run"
     n_star: tuple[float, ...] = ()  # of every arm whose steps to target are resolved
@@ -161,7 +162,7 @@ def nearest_known(
     if noise is not None:
         assumed = _with_noise(assumed, noise)
     if slope is not None:
-        assumed = replace(assumed, slope=slope)
+        assumed = replace(assumed, slope=slope, slope_is_of_scale=True)
     if alike is not None:
         assumed = _with_runs(assumed, alike, steps, f" in {alike.name}")
         assumed = replace(assumed, n_star=(), bracketed=False)  # its target may be another
@@ -184,7 +185,11 @@ def _published_figures(base: str, scale: str, steps: int) -> Known:
         source="published for late 2024, at full size on FineWeb",
     )
     assumed = Known(
-        sd=era_sd(base), sd_source=sd_source, sd_is_of_scale=scale == FULL_SIZE, slope=slope
+        sd=era_sd(base),
+        sd_source=sd_source,
+        sd_is_of_scale=scale == FULL_SIZE,
+        slope=slope,
+        slope_is_of_scale=scale == FULL_SIZE,
     )
     if scale != FULL_SIZE:
         return assumed
@@ -242,7 +247,7 @@ def _with_runs(assumed: Known, experiment: Experiment, steps: int, where: str) -
             se=abs(model.slope_se(0)) / steps,
             source=f"measured over budgets {', '.join(map(str, budgets))}{where}",
         )
-        assumed = replace(assumed, slope=slope)
+        assumed = replace(assumed, slope=slope, slope_is_of_scale=True)
     return _with_times(assumed, time_model)
 
 

@@ -121,7 +121,7 @@ def test_hours_and_prices_have_their_unit(capsys: pytest.CaptureFixture[str]) ->
     words = ("--on", "8xH100", "--price-node", 20, "--detect", 0.005, "--seeds", 2)
     assert ablate("plan", "r08_split", *words) == 0
     said = capsys.readouterr().out
-    assert "at 2.5 per GPU-hour" in said
+    assert said.count("at 20 per hour of 8xH100") == 2
     assert re.search(r"runs in all, about \d+\.\d\d GPU-hours, about", said)
 
 

@@ -1,10 +1,13 @@
 """What a plan says beside its table."""
 
+from pathlib import Path
+
 import pytest
 
-from harness.cli.plan import arm_facts, changes_of, print_notes
+from harness.cli.plan import PlanQuestion, arm_facts, changes_of, plan_facts, print_notes
 from harness.config import plugins
 from harness.experiment.experiment import load_experiment
+from harness.experiment.plan import plan_runs
 
 
 @pytest.mark.parametrize(
@@ -26,3 +29,18 @@ def test_a_plug_ins_arms_are_told_by_their_values(monkeypatch: pytest.MonkeyPatc
     lion = load_experiment("ideas/lion", device="cpu")
     said = {arm.arm: changes_of(arm, lion) for arm in arm_facts(lion, [], set())}
     assert said == {"baseline": "", "slow": "plugin.lion.lr=0.001", "fast": "plugin.lion.lr=0.003"}
+
+
+@pytest.mark.parametrize(("scale", "told"), [("tiny", False), ("gpt2", True)])
+def test_a_difference_is_told_in_steps_where_the_slope_is_of_its_scale(
+    scale: str, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path))
+    overrides = {"scale": scale, "data.corpus": "fineweb10B"}
+    e = load_experiment("r08_split", device="cuda", overrides=overrides)
+    planned = plan_runs(e, world_size=8, need_data=False)
+    facts = plan_facts(e, planned, tmp_path, PlanQuestion())
+    assert (facts.power.steps is not None) == told
+    assert any("a step is worth" in line for line in facts.power.words) == told
+    assert any("in loss, " in line and " steps, " in line for line in facts.power.words) == told
+    assert any("in loss; in steps known after" in line for line in facts.power.words) != told

@@ -45,8 +45,10 @@ def test_before_any_run_the_eras_values_stand_in_and_say_so():
         and k.step_ms is None
         and not k.bracketed
     )
-    assert nearest_known(None, **PLACE, slope=Slope(per_step=1e-4, se=0.0)).slope.per_step == 1e-4
+    given = nearest_known(None, **PLACE, slope=Slope(per_step=1e-4, se=0.0))
+    assert given.slope.per_step == 1e-4
     full = nearest_known(None, base="r07", scale="gpt2", steps=5100)
+    assert (k.slope_is_of_scale, given.slope_is_of_scale, full.slope_is_of_scale) == (0, 1, 1)
     assert (
         full.step_ms == pytest.approx(721.882 / 5100 * 1e3, rel=1e-3)
         and "on 8 H100" in full.step_source
