@@ -45,7 +45,7 @@ check: install  ## format, lint, types and the fast tests, about a minute
 test: install  ## all tests but the slow ones, about 5 minutes on 2 cores
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not gpu and not browser and not slurm"
 
-test-all: install  ## the slow tests and those that need a browser too, at most 20 minutes
+test-all: install  ## the slow tests and those that need a browser too, about half an hour
 	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not gpu"
 
 docs: install  ## rewrite the generated documentation and the golden dumps of the presets
