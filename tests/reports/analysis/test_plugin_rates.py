@@ -11,7 +11,7 @@ from reports.analysis.compare import compare_all
 from reports.analysis.plugin_rates import own_optimizers
 from reports.inputs.load import load
 from reports.page.embed import table_rows
-from reports.page.next_run import NOTHING, next_of_verdicts, unasked
+from reports.page.next_run import NO_STEP, next_of_verdicts, unasked
 from reports.page.write import write_report
 from reports.verify.page import read_page
 from reports.verify.settings import check_settings
@@ -82,7 +82,7 @@ def test_an_axis_that_there_is_is_not_advised_again(tmp_path):
     made = written(tmp_path)
     crossed = replace(made, plan=replace(made.plan, axes={"plugin.mine.gain": [0.5]}))
     assert unasked(made, compare_all(made)).startswith("an axis over plugin.mine.gain")
-    assert unasked(crossed, compare_all(made)) == NOTHING
+    assert unasked(crossed, compare_all(made)) == NO_STEP
 
 
 def test_a_source_that_is_none_tells_nothing():
