@@ -99,13 +99,13 @@ class Follower:
     """Tells a tracker what is new of an experiment, and remembers what was told."""
 
     def __init__(self, results: Path, experiment: str, tracker: Tracker, name: str) -> None:
-        """name: of the tracker. Raises UserError where what was told cannot be read."""
+        """name: of the tracker. What was told to it is nothing where that cannot be read."""
         self.folder = results / "experiments" / experiment
         self.runs = results / "runs"
         self.tracker = tracker
         self.memory = self.folder / f"tracked-{name}.json"
         self.told = _read_told(self.memory)
-        self.begun: dict[str, TrackedRun] = {}  # key -> what the tracker knows in this process
+        self.begun: set[str] = set()  # keys of the runs that the tracker knows in this process
         self.n_rows = 0
 
     def look(self) -> bool:
@@ -158,12 +158,12 @@ class Follower:
     def _begin(self, run: TrackedRun) -> None:
         if run.key not in self.begun:
             self.tracker.begin(run)
-            self.begun[run.key] = run
+            self.begun.add(run.key)
 
     def _end(self, run: TrackedRun, outcome: Ending) -> None:
         self._begin(run)
         self.tracker.end(run, outcome)
-        del self.begun[run.key]
+        self.begun.remove(run.key)
 
 
 def _outcome(result: Result | None, attempts: Sequence[AttemptRow], attempt: int) -> Ending | None:

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from harness.track.follow import Follower
@@ -124,6 +125,16 @@ def log_of(made: Matrix) -> str:
     return path.read_text() if path.exists() else ""
 
 
+def following(made: Matrix) -> list[int]:
+    """The processes that tell a tracker of the matrix."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if "--follow" in words and str(made.results) in words:
+            found.append(process.pid)
+    return found
+
+
 @pytest.mark.slow
 def test_a_tracker_is_told_what_the_runs_measure(tmp_path: Path) -> None:
     made = matrix(tmp_path)
@@ -156,6 +167,9 @@ def test_a_killed_runner_leaves_nobody_who_follows(tmp_path: Path) -> None:
     made = matrix(tmp_path, FAKE=json.dumps({"0": "wait"}))
     runner = made.start("--log-to", "wandb")
     made.at("wait", 1)
+    assert len(following(made)) == 1
     os.kill(runner.pid, signal.SIGKILL)
     runner.communicate()
     wait_for(lambda: "rows told" in log_of(made), seen=lambda: log_of(made))
+    wait_for(lambda: not following(made), seen=lambda: following(made))
+    assert "Traceback" not in log_of(made)
