@@ -15,7 +15,7 @@ from harness.data.positions import locate
 from harness.data.shards import Tokens, blocks, open_shard
 
 
-class Documents(Sequence[Tokens]):
+class Documents:
     """The documents as they lie; `documents[i]` gives the tokens of one, its separator first."""
 
     def __init__(self, shards: Sequence[Path], separator: int) -> None:
@@ -27,7 +27,7 @@ class Documents(Sequence[Tokens]):
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, i: int) -> Tokens:  # type: ignore[override]
+    def __getitem__(self, i: int) -> Tokens:
         return self.read(i, 0, int(self.lengths[i]))
 
     def read(self, i: int, start: int, n_tokens: int) -> Tokens:
