@@ -13,6 +13,7 @@ from harness.cli.ab_table import AB_SCHEMA, BENCHMARK_RULES, AbVerdict, HintRow,
 from harness.cli.ab_until import EXIT, Decision, Spent
 from harness.cli.compare import COMPARE_SCHEMA, RULE_KEYS
 from harness.cli.said import SAID_SCHEMA
+from harness.cli.split import SPLIT_SCHEMA
 
 Schema = dict[str, Any]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "output.schema.json"
@@ -113,6 +114,9 @@ def own_schemas() -> dict[str, Schema]:
         "status": listed(run_schema()),
         "plan": mapping(name=TEXT, question=TEXT, arms=LIST, runs=WHOLE, done=WHOLE),
         "significance": {"type": "object", "required": [*RULE_KEYS]},
+        "split": mapping(
+            SPLIT_SCHEMA, folder=TEXT, groups=LIST, parents={"type": ["object", "null"]}
+        ),
         "delete": mapping(1, experiment=TEXT, removed=YES_NO, runs_removed=YES_NO, **experiment),
         "rename": mapping(1, experiment=TEXT, name=TEXT, **experiment),
     }

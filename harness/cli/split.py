@@ -2,17 +2,21 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from harness.cli import app
+from harness.cli.command import takes
+from harness.cli.split_options import SplitOptions
+from harness.cli.split_parents import Sides, sides_of, tell_parents
+from harness.cli.split_sides import code_of, data_line, short_name
+from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.provenance.code import Code
     from harness.split.folder import Folder
 
+SPLIT_SCHEMA = 1
 SEEDS = 10
 EXPERIMENT = """\
 # `ablate run {path}` runs these arms: all groups, and all but each of them (add-one: each alone).
@@ -28,59 +32,45 @@ seeds: {seeds}
 
 
 @app.command()
-def split(
-    old: Annotated[
-        str | None,
-        typer.Argument(metavar="OLD", help="a script, a git ref (REF, REF:SCRIPT), a folder"),
-    ] = None,
-    new: Annotated[str | None, typer.Argument(metavar="NEW", help="the same")] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="DIR", help="the folder to write")
-    ] = None,
-    check: Annotated[
-        Path | None, typer.Option("--check", metavar="DIR", help="check a folder that was edited")
-    ] = None,
-    command: Annotated[
-        str | None,
-        typer.Option("--command", help="how to start a script: {script}, {gpus}, {seed}"),
-    ] = None,
-    gpus_per_run: Annotated[
-        int, typer.Option("--gpus-per-run", help="GPUs of one run; 0: a CPU run", min=0)
-    ] = 1,
-    repo: Annotated[Path, typer.Option("--repo", help="the repository of git refs")] = Path("."),
-    script: Annotated[
-        str, typer.Option("--script", help="the script in the repository")
-    ] = "train_gpt.py",
-) -> None:
+@takes(SplitOptions)
+def split(options: SplitOptions) -> None:
     """Take the difference of two scripts apart into groups, each a change of an experiment."""
-    from harness.foreign.command import COMMAND
-
-    if check is not None:
-        if old is not None or out is not None:
-            raise UserError("--check: reads a folder alone: leave OLD, NEW and -o out")
-        _check(check)
+    path = options.of_folder
+    if path is not None:
+        folder = _check(path)
+        _tell(folder, options)
         return
-    if old is None or new is None:
-        raise UserError("split: name OLD and NEW, or --check DIR for a folder that was edited")
-    codes = [_code(old, "OLD", repo, script), _code(new, "NEW", repo, script)]
-    path = out or Path(f"split-{_short(old)}-{_short(new)}")
+    sides = sides_of(options)
+    if not options.json:
+        tell_parents(sides)
+    folder = _written(sides, options)
+    _tell(folder, options, parents=sides.parents_mapping())
+    if not options.json:
+        print(f"{folder.path}: changes.yaml to edit, a patch per group, experiment.yaml")
+        print(f"then: ablate run {folder.path / 'experiment.yaml'}")
+
+
+def _written(sides: Sides, options: SplitOptions) -> "Folder":
+    """The folder of a new experiment."""
+    from harness.foreign.command import COMMAND
+    from harness.split.folder import place
+
+    old, new = sides.old, sides.new
+    codes = [code_of(old, "OLD", options), code_of(new, "NEW", options)]
+    path = options.out or Path(f"split-{short_name(old)}-{short_name(new)}")
     folder = _take_apart(codes, f"OLD {old}", f"NEW {new}", path)
     experiment = EXPERIMENT.format(
         path=path / "experiment.yaml",
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name).strip("-.") or "split",
-        old=_short(old),
-        new=_short(new),
-        command=repr(command or COMMAND),
-        gpus=gpus_per_run,
-        data=_data(old, new),
+        old=short_name(old),
+        new=short_name(new),
+        command=repr(options.command or COMMAND),
+        gpus=options.gpus_per_run,
+        data=data_line(old, new),
         seeds=SEEDS,
     )
-    from harness.split.folder import place
-
     place(path, "experiment.yaml", experiment.encode())
-    _tell(folder)
-    print(f"{path}: changes.yaml to edit, a patch per group, experiment.yaml")
-    print(f"then: ablate run {path / 'experiment.yaml'}")
+    return folder
 
 
 def _take_apart(codes: "list[Code]", old: str, new: str, path: Path) -> "Folder":
@@ -117,48 +107,7 @@ def _modules(before: "Code", after: "Code") -> dict[str, bytes]:
     return others[0]
 
 
-def _code(text: str, where: str, repo: Path, script: str) -> "Code":
-    """The script that OLD or NEW names, with what it imports from its folder."""
-    from harness.foreign.collect import Tree, collect
-    from harness.foreign.commits import CommittedTree, commit_of
-
-    path = Path(text)
-    if path.is_dir():
-        scripts = sorted(path.glob("*.py"))
-        if len(scripts) != 1:
-            names = ", ".join(file.name for file in scripts) or "none"
-            raise UserError(f"{where} {text}: holds several scripts or none ({names}): name one")
-        path = scripts[0]
-    if path.is_file():
-        if path.suffix not in (".py", ""):
-            raise UserError(f"{where} {text}: is no Python script: `split` takes those apart")
-        tree: Tree = Tree(root=path.parent)
-        return collect(path.name, tree, where=f"{where} {text}")
-    ref, _, inside = text.partition(":")
-    commit = commit_of(repo, ref)
-    if commit is None or (path.suffix == ".py" and not inside):
-        raise UserError(f"{where} {text}: no such script, folder or commit of {repo.absolute()}")
-    named = Path(inside or script)
-    root = repo / named.parent
-    return collect(named.name, CommittedTree(root=root, commit=commit), where=f"{where} {text}")
-
-
-def _short(text: str) -> str:
-    """A side's name in a name."""
-    path = Path(text)
-    name = path.stem if path.exists() else text
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "script"
-
-
-def _data(*sides: str) -> str:
-    """The line of the experiment that links the data of the scripts, where they have some."""
-    for folder in (*(Path(side).parent for side in sides), Path.cwd()):
-        if (folder / "data").is_dir():
-            return f"\n  data: {str((folder / 'data').absolute())!r}"
-    return ""
-
-
-def _check(path: Path) -> None:
+def _check(path: Path) -> "Folder":
     """Read an edited folder, check every arm, write its patches anew."""
     from harness.split.arms import alone, measured, without
     from harness.split.check import Checker
@@ -179,19 +128,24 @@ def _check(path: Path) -> None:
         more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         raise UserError(f"{path}: {lacking[0]}{more}: let it need the group that gives it")
     write_patches(folder)
-    _tell(folder)
+    return folder
 
 
-def _tell(folder: "Folder") -> None:
-    """A line per group."""
-    from harness.cli.table import print_table
-
-    rows = []
+def _tell(folder: "Folder", options: SplitOptions, **more: Any) -> None:
+    """A line per group, or the same as JSON; more: further keys of it."""
+    rows: list[dict[str, Any]] = []
     for group in folder.groups:
-        kind = "always on" if group.always else group.kind
-        needs = ", ".join(group.needs)
-        about = group.about
         rows.append(
-            {"group": group.name, "kind": kind, "lines": group.lines, "needs": needs, "what": about}
+            {
+                "group": group.name,
+                "kind": "always on" if group.always else group.kind,
+                "lines": group.lines,
+                "needs": list(group.needs),
+                "what": group.about,
+            }
         )
-    print_table(rows)
+    if options.json:
+        told = {"folder": str(folder.path), "groups": rows, "parents": None, **more}
+        print_json({"schema": SPLIT_SCHEMA, **told})
+        return
+    print_table([{**row, "needs": ", ".join(row["needs"])} for row in rows])

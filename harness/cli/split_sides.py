@@ -1,0 +1,101 @@
+"""The scripts that `ablate split` is told: OLD, NEW, and candidates for OLD."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.cli.split_options import SplitOptions
+    from harness.provenance.code import Code
+
+MOST_CANDIDATES = 500
+
+
+def code_of(text: str, where: str, options: "SplitOptions") -> "Code":
+    """The script that OLD or NEW names, with what it imports from its folder."""
+    from harness.foreign.collect import Tree, collect
+    from harness.foreign.commits import CommittedTree, commit_of
+
+    path = Path(text)
+    if path.is_dir():
+        scripts = sorted(path.glob("*.py"))
+        if len(scripts) != 1:
+            names = ", ".join(file.name for file in scripts) or "none"
+            raise UserError(f"{where} {text}: holds several scripts or none ({names}): name one")
+        path = scripts[0]
+    if path.is_file():
+        if path.suffix not in (".py", ""):
+            raise UserError(f"{where} {text}: is no Python script: `split` takes those apart")
+        tree: Tree = Tree(root=path.parent)
+        return collect(path.name, tree, where=f"{where} {text}")
+    ref, _, inside = text.partition(":")
+    commit = commit_of(options.repo, ref)
+    if commit is None or (path.suffix == ".py" and not inside):
+        raise UserError(
+            f"{where} {text}: no such script, folder or commit of {options.repo.absolute()}"
+        )
+    named = Path(inside or options.script)
+    root = options.repo / named.parent
+    return collect(named.name, CommittedTree(root=root, commit=commit), where=f"{where} {text}")
+
+
+def candidates_of(options: "SplitOptions") -> tuple[dict[str, bytes], dict[str, str]]:
+    """The scripts that --parents names by how OLD would name them, and those that cannot be read.
+
+    Raises UserError where nothing is named, or far too much."""
+    names = [name for given in options.parents or () for name in _named(given, options)]
+    if len(names) > MOST_CANDIDATES:
+        raise UserError(
+            f"--parents: names {len(names)} candidates: at most {MOST_CANDIDATES}: name fewer"
+        )
+    found: dict[str, bytes] = {}
+    skipped: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        try:
+            code = code_of(name, "--parents", options)
+        except (UserError, OSError) as error:
+            skipped[name] = str(error).removeprefix("--parents ")
+        else:
+            found[name] = code.files[code.script]
+    return found, skipped
+
+
+def _named(given: str, options: "SplitOptions") -> list[str]:
+    """The candidates that one --parents names."""
+    from harness.provenance.git import git
+
+    path = Path(given)
+    if path.is_dir():
+        scripts = sorted(path.glob("*.py")) or sorted(path.glob("*/*.py"))
+        if not scripts:
+            raise UserError(f"--parents {given}: holds no Python script: name another folder")
+        return [str(script) for script in scripts]
+    if path.is_file():
+        return [given]
+    if ".." not in given:
+        return [ref for ref in given.split(",") if ref]
+    listed = git(options.repo, "rev-list", "--end-of-options", given, "--", options.script)
+    commits = (listed or b"").decode().split()
+    if not commits:
+        raise UserError(
+            f"--parents {given}: no commit of {options.repo.absolute()} in it changes "
+            f"{options.script}: name refs or a folder"
+        )
+    return [commit[:12] for commit in commits]
+
+
+def short_name(text: str) -> str:
+    """A side's name in a name."""
+    path = Path(text)
+    name = path.stem if path.exists() else text
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "script"
+
+
+def data_line(*sides: str) -> str:
+    """The line of the experiment that links the data of the scripts, where they have some."""
+    for folder in (*(Path(side).parent for side in sides), Path.cwd()):
+        if (folder / "data").is_dir():
+            return f"\n  data: {str((folder / 'data').absolute())!r}"
+    return ""

@@ -1,0 +1,98 @@
+"""Which script NEW was made from: the nearest candidate, of a folder or of refs, the others named with their distance."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.split.parents import parents_of
+from harness.split.source import normal
+from tests.foreign_bench import ablate, commit
+
+LINES = [f"value_{n} = {n}" for n in range(8)]
+
+
+def script(**changed: int) -> str:
+    return "\n".join([*LINES, *(f"{name} = {value}" for name, value in changed.items())]) + "\n"
+
+
+@pytest.fixture
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """NEW was made from near.py; a candidate is broken, one is NEW itself."""
+    monkeypatch.chdir(tmp_path)
+    Path("new.py").write_text(script(a=1, b=2, c=3))
+    Path("old").mkdir()
+    for name, text in {
+        "far": script(x=1),
+        "near": script(a=1, b=2),
+        "broken": "for x in\n",
+        "itself": f"# a comment\n{script(a=1, b=2, c=3)}",
+    }.items():
+        Path("old", f"{name}.py").write_text(text)
+    return tmp_path
+
+
+def test_distances_are_changed_lines_and_atoms() -> None:
+    new = normal("a = 1\nb = 2\nc = f(3, x=4)\n", where="NEW")
+    found = parents_of(new, {"one": b"a = 1\nb = 2\nc = f(3, x=5)\n", "two": b"b = 2\nd = 4\n"})
+    assert [(d.candidate, d.lines, d.atoms) for d in found.distances] == [
+        ("one", 2, 1),
+        ("two", 3, 3),
+    ]
+
+
+def test_the_nearest_of_a_folder_is_old(scripts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ablate("split", "new.py", "--parents", "old", "-o", "parts") == 0
+    said = capsys.readouterr().out
+    assert said.index("old/near.py") < said.index("old/far.py")
+    assert "skipped old/broken.py, line 1: is not Python" in said
+    assert "skipped old/itself.py: is the same program as NEW" in said
+    assert "OLD is old/near.py, the nearest: 1 changed lines" in said
+    assert (scripts / "parts/old/new.py").read_text() == script(a=1, b=2)
+
+
+def test_a_nearer_one_than_old_is_offered_and_json_has_them(
+    scripts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ("split", "old/far.py", "new.py", "--parents", "old", "-o")
+    assert ablate(*call, "parts") == 0
+    assert "old/near.py is nearer than old/far.py" in capsys.readouterr().out
+    assert (scripts / "parts/old/new.py").read_text() == script(x=1)
+    assert ablate(*call, "other", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["parents"]["chosen"] == "old/far.py"
+    assert told["parents"]["distances"][0] == {"candidate": "old/near.py", "lines": 1, "atoms": 1}
+    assert set(told["parents"]["skipped"]) == {"old/broken.py", "old/itself.py"}
+    assert [group["lines"] for group in told["groups"]]
+
+
+def test_candidates_are_refs_and_ranges(scripts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("far", "near"):
+        Path("train_gpt.py").write_text(Path("old", f"{name}.py").read_text())
+        commit(name, "train_gpt.py")
+    for given in ("far,near,nowhere", "far..near"):
+        out = f"parts-{given}"
+        assert ablate("split", "new.py", "--parents", given, "-o", out) == 0
+        said = capsys.readouterr().out
+        assert Path(out, "old/new.py").read_text() == script(a=1, b=2)
+        assert ("skipped nowhere: no such script" in said) == ("," in given)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("new.py", "--parents", "empty"), "--parents empty: holds no Python script"),
+        (("new.py", "--parents", "old/broken.py"), "no candidate can be OLD: old/broken.py, line"),
+        (("new.py", "--parents", "a..b"), "--parents a..b: no commit of"),
+        (("new.py",), "name OLD and NEW, or NEW and --parents"),
+        (("--parents", "old"), "--parents: name NEW"),
+        (("--check", "parts", "--parents", "old"), "--check: reads a folder alone"),
+    ],
+)
+def test_what_names_no_parent_gets_a_line(
+    words: tuple[str, ...], said: str, scripts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (scripts / "empty").mkdir()
+    assert ablate("split", *words) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
