@@ -27,11 +27,11 @@ def call(command: str, /, *arguments: object, **options: object) -> Any:
 
     options: as typed, `gpus_per_run=8` for `--gpus-per-run 8`; True: without a value; a list: again
     and again; None or False: not at all. Raises UserError."""
-    words = [*command.split(), *map(str, arguments), *_typed(options), "--json"]
+    argv = [*command.split(), *map(str, arguments), *_typed(options), "--json"]
     out, progress = io.StringIO(), io.StringIO()
     try:
         with redirect_stdout(out), redirect_stderr(progress):
-            code = typer.main.get_command(app)(words, prog_name="ablate", standalone_mode=False)
+            code = typer.main.get_command(app)(argv, prog_name="ablate", standalone_mode=False)
     except (TyperException, OSError) as error:
         raise UserError(line_of(error)) from error
     data = json.loads(out.getvalue())
@@ -42,15 +42,15 @@ def call(command: str, /, *arguments: object, **options: object) -> Any:
 
 def _typed(options: dict[str, object]) -> list[str]:
     """Options as the command line has them."""
-    words = []
+    argv = []
     for name, value in options.items():
         flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
         for one in value if isinstance(value, list | tuple) else [value]:
             if one is True:
-                words.append(flag)
+                argv.append(flag)
             elif one is not None and one is not False:
-                words += [flag, str(one)]
-    return words
+                argv += [flag, str(one)]
+    return argv
 
 
 def ab(old: object, /, *new: object, **options: object) -> dict[str, Any]:

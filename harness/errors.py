@@ -46,7 +46,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 def visible(text: str) -> str:
     """The text with what would command a terminal, or turn the reading direction, spelled out."""
-    return CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def how_to_install(extra: str) -> str:

@@ -41,11 +41,11 @@ class Ability:
     advice: str | None  # None where nothing is to be done
 
 
-def ability(what: str, found: str | None, advice: str | None = None) -> Ability:
-    """A row; found: None where there is none."""
-    if found is None:
+def ability(what: str, answer: str | None, advice: str | None = None) -> Ability:
+    """A row; answer: None where there is none."""
+    if answer is None:
         return Ability(what=what, ok=False, found="none", advice=advice)
-    return Ability(what=what, ok=True, found=found, advice=None)
+    return Ability(what=what, ok=True, found=answer, advice=None)
 
 
 def examine() -> list[Ability]:

@@ -56,7 +56,7 @@ def runner(
     runs_s, in_a_row = time.perf_counter() - began, attempts(results)
     began = time.perf_counter()
     process = begin("killed", STEPS_OF_KILLED)
-    kill_a_rank(process, results, known=set(in_a_row))
+    kill_a_rank(process, results, earlier=set(in_a_row))
     wait(process)
     killed_s = time.perf_counter() - began
     ends = [" ".join(statuses(rows)) for rows in attempts(results).values()]
@@ -135,12 +135,12 @@ def pids(rows: Sequence[AttemptRow]) -> list[int]:
     return [row.pid for row in rows if row.pid is not None]
 
 
-def kill_a_rank(process: "subprocess.Popen[str]", results: Path, *, known: set[str]) -> None:
+def kill_a_rank(process: "subprocess.Popen[str]", results: Path, *, earlier: set[str]) -> None:
     """End the first rank of a run that is not among those known, once it has begun."""
     while process.poll() is None:
         for name, rows in attempts(results).items():
             begun = pids(rows)
-            if name not in known and begun:
+            if name not in earlier and begun:
                 os.kill(begun[0], signal.SIGKILL)
                 return
         time.sleep(LOOKS_EVERY_S)

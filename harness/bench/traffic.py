@@ -131,8 +131,8 @@ def _ran(command: Sequence[str], doing: str, **how: Any) -> subprocess.Completed
     """A command that succeeded. Raises UserError with its last words."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, **how)
     if done.returncode != 0:
-        words = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise UserError(f"{doing} failed: {words[:500]}")
+        last_line = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        raise UserError(f"{doing} failed: {last_line[:500]}")
     return done
 
 

@@ -36,7 +36,7 @@ def ab_experiment(options: AbOptions) -> "ForeignExperiment":
         change = "new" if len(sides) == 2 else name
         spec = trainer_of(side, options, old=of_old)
         arms.append(make_arm(name, spec, changes=(change,), baseline=old, where=f"NEW {side.text}"))
-    own = [] if old.written.readings is None else old.written.readings.metrics
+    metrics = [] if old.written.readings is None else old.written.readings.metrics
     e = ForeignExperiment(
         name=_experiment_name(options, names),
         question=_question(names),
@@ -44,8 +44,8 @@ def ab_experiment(options: AbOptions) -> "ForeignExperiment":
         arms=tuple(arms),
         parents={},
         seeds=(),  # those that the call plans
-        target=Target(val_loss=options.target) if judges_loss(own) else None,
-        primary=own[0].name if own else "val_loss",
+        target=Target(val_loss=options.target) if judges_loss(metrics) else None,
+        primary=metrics[0].name if metrics else "val_loss",
         margin=options.margin,
         confirm=False,
         fingerprint=data_fingerprint(Path(path) for path in old.trainer.data.values()),

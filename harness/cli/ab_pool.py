@@ -74,9 +74,9 @@ def _pool(e: "ForeignExperiment", options: AbOptions) -> "list[EarlierRun]":
     from harness.foreign.pool import borrowable
     from harness.store.plans import read_plan
 
-    own = read_plan(options.results, e.name)
-    pool = borrowable(e, options.results, own)
-    borrowed = {run.run_id for run in own.runs if run.borrowed} if own else set()
+    plan = read_plan(options.results, e.name)
+    pool = borrowable(e, options.results, plan)
+    borrowed = {run.run_id for run in plan.runs if run.borrowed} if plan else set()
     if any(run.spec.run_id in borrowed for run in pool):
         pool = [run for run in pool if run.spec.run_id in borrowed]
     return [run for run in pool if run.result.status == "finished"]
@@ -102,6 +102,6 @@ def _p_of_drift(
     return drift_p(np.array(earlier, float), np.array(losses))
 
 
-def _say(options: AbOptions, words: str) -> None:
+def _say(options: AbOptions, sentence: str) -> None:
     file = sys.stderr if options.json else sys.stdout
-    print(f"--pool: {words}", file=file, flush=True)
+    print(f"--pool: {sentence}", file=file, flush=True)

@@ -33,18 +33,18 @@ class Side:
         if Path(text).is_file():
             return cls(text=text, place=text)
         try:
-            words = shlex.split(text)
+            arguments = shlex.split(text)
         except ValueError:
             raise UserError(f"{text}: has a quote that is not closed") from None
         env: dict[str, str] = {}
-        while words and (assigned := ASSIGNED.fullmatch(words[0])) is not None:
+        while arguments and (assigned := ASSIGNED.fullmatch(arguments[0])) is not None:
             env[assigned[1]] = assigned[2]
-            words.pop(0)
-        if not words:
+            arguments.pop(0)
+        if not arguments:
             raise UserError(
                 f"'{text}': names no script: such as train.py, or 'LR=0.03 train.py --wd=0'"
             )
-        return cls(text=text, place=words[0], args=tuple(words[1:]), env=env)
+        return cls(text=text, place=arguments[0], args=tuple(arguments[1:]), env=env)
 
     @property
     def patch(self) -> Path | None:

@@ -33,8 +33,8 @@ def note_kept(e: "ForeignExperiment", results: Path) -> None:
 
     assert e.stream is not None
     candidate = _candidate(e)
-    known = read_ledger(results).streams.get(e.stream.stream, {}).get(candidate)
-    if known is None or not known.kept:
+    noted = read_ledger(results).streams.get(e.stream.stream, {}).get(candidate)
+    if noted is None or not noted.kept:
         row = StreamRow(place=e.stream, candidate=candidate, kept=True)
         add_rows(results, [row.to_json()])
 

@@ -239,8 +239,10 @@ def print_verdict(verdict: AbVerdict) -> None:
     from reports.analysis.comparison_columns import COMPARISON_COLUMNS
     from reports.inputs.columns import terminal_names
 
-    known = [name for name in verdict.arms[0] if any(arm[name] is not None for arm in verdict.arms)]
-    print_table(verdict.arms, known)
+    filled = [
+        name for name in verdict.arms[0] if any(arm[name] is not None for arm in verdict.arms)
+    ]
+    print_table(verdict.arms, filled)
     old, *news = verdict.arms
     shown = [c for c in verdict.comparisons if c["metric"] in (*verdict.judged, "step_ms")]
     of_two = [name for name in terminal_names(COMPARISON_COLUMNS) if name != "arm"]

@@ -286,11 +286,11 @@ def print_decision(decision: Decision) -> None:
 
 def words_of(spent: Spent) -> str:
     """`8 runs, 0.40 h, 3.20 GPU-hours, price 8.00`, as far as it is known."""
-    words = [f"{spent.runs} runs"]
+    parts = [f"{spent.runs} runs"]
     if spent.wall_hours is not None:
-        words.append(f"{spent.wall_hours:.2f} h")
+        parts.append(f"{spent.wall_hours:.2f} h")
     if spent.hours is not None and spent.hours != spent.wall_hours:
-        words.append(f"{spent.hours:.2f} hours of devices")
+        parts.append(f"{spent.hours:.2f} hours of devices")
     if spent.price is not None:
-        words.append(f"price {spent.price:.2f}")
-    return ", ".join(words)
+        parts.append(f"price {spent.price:.2f}")
+    return ", ".join(parts)

@@ -66,8 +66,8 @@ def compare(
     else:
         print_table(rows, terminal_names(COMPARISON_COLUMNS))
         if outcome.increments:
-            own = outcome.own_words
-            print(f"each {own.arm} against {own.before}:")
+            naming = outcome.own_words
+            print(f"each {naming.arm} against {naming.before}:")
             rungs = [row(c, hours_per_run=hours) for c in outcome.increments.values()]
             print_table(rungs, [*terminal_names(COMPARISON_COLUMNS), "baseline"])
         for note in (*outcome.notes, *doubts(outcome)):
@@ -196,8 +196,8 @@ def is_said(word: str, outcome: "Comparisons") -> bool:
 
     metrics = [outcome.primary]
     if word not in words_of(outcome.primary):
-        known = (*outcome.own, *WORDS)
-        metrics = [metric for metric in known if word in words_of(metric)] or metrics
+        every_metric = (*outcome.own, *WORDS)
+        metrics = [metric for metric in every_metric if word in words_of(metric)] or metrics
     judged = [c for c in outcome.comparisons.values() if c.metric in metrics]
     return any(c.verdict.startswith(word) for c in judged)
 

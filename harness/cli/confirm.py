@@ -193,10 +193,10 @@ def fresh_seeds(plan: "Plan", results: Path, n: int) -> int | list[int]:
     from harness.experiment.keys import CONFIRM_SEEDS_FROM
     from harness.store.looks import seeds_with_results
 
-    known = seeds_with_results(results, plan)
-    if not any(CONFIRM_SEEDS_FROM <= seed < CONFIRM_SEEDS_FROM + n for seed in known):
+    used = seeds_with_results(results, plan)
+    if not any(CONFIRM_SEEDS_FROM <= seed < CONFIRM_SEEDS_FROM + n for seed in used):
         return n
-    first = max(known) + 1
+    first = max(used) + 1
     return list(range(first, first + n))
 
 

@@ -64,8 +64,8 @@ def check_data(runs: "Sequence[PlannedRun]") -> None:
             names[heldout] = None
     for name in names:
 
-        def say(words: str, name: str = name) -> None:
-            print(f"corpus {name}: {words}", flush=True)
+        def say(progress: str, name: str = name) -> None:
+            print(f"corpus {name}: {progress}", flush=True)
 
         verify(open_corpus(name), say=say)
 

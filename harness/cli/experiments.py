@@ -73,8 +73,8 @@ def dependents_of(results: Path, plan: "Plan") -> Dependents:
         others |= common
         if common:
             shared[name] = len(common)
-    own = tuple(r for r in sorted(mine - others) if store.directory(r).is_dir())
-    return Dependents(rates=tuple(rates), shared=shared, own=own)
+    only_its = tuple(r for r in sorted(mine - others) if store.directory(r).is_dir())
+    return Dependents(rates=tuple(rates), shared=shared, own=only_its)
 
 
 def runs_of(plan: "Plan") -> set[str]:
@@ -82,12 +82,12 @@ def runs_of(plan: "Plan") -> set[str]:
     return {run_id for run in plan.runs for run_id in (run.run_id, *run.older)}
 
 
-def refuse_needed(plan: "Plan", found: Dependents, *, force: bool) -> None:
+def refuse_needed(plan: "Plan", dependents: Dependents, *, force: bool) -> None:
     """Raises UserError where another experiment's rates come from it, unless forced."""
-    if found.rates and not force:
+    if dependents.rates and not force:
         raise UserError(
-            f"{plan.name}: {', '.join(found.rates)} took learning rates from it, which a report "
-            "looks up there: --force does it all the same"
+            f"{plan.name}: {', '.join(dependents.rates)} took learning rates from it, "
+            "which a report looks up there: --force does it all the same"
         )
 
 
@@ -142,12 +142,12 @@ def delete(
     from harness.run.guarded import remove
 
     plan = known_plan(results, experiment)
-    found = dependents_of(results, plan)
+    dependents = dependents_of(results, plan)
     if runs:
         refuse_unread(results, plan)
     if not dry_run:
-        refuse_needed(plan, found, force=force)
-        gone = found.own if runs else ()
+        refuse_needed(plan, dependents, force=force)
+        gone = dependents.own if runs else ()
         with held(results, gone) as attempts:
             note_gone(results, list(gone), "delete")
             for path in [results / "runs" / run_id for run_id in gone]:
@@ -157,12 +157,12 @@ def delete(
         remove(place, below=len(place.relative_to(results).parts))
     if json:
         told = {"schema": EXPERIMENTS_SCHEMA, "experiment": plan.name, "removed": not dry_run}
-        print_json({**told, "runs_removed": runs and not dry_run, **asdict(found)})
+        print_json({**told, "runs_removed": runs and not dry_run, **asdict(dependents)})
         return
-    for sentence in found.words:
+    for sentence in dependents.words:
         print(sentence)
     what = "go with it" if runs else "stay (--runs takes them too)"
-    print(f"{len(found.own)} runs are its own alone: they {what}")
+    print(f"{len(dependents.own)} runs are its own alone: they {what}")
     print(f"{plan.name}: {'would be removed' if dry_run else 'removed'}")
 
 
@@ -221,14 +221,14 @@ def rename(
     renamed = replace(plan, name=name)
     if name == plan.name or not is_free_for(results, renamed):
         raise taken(results, name)
-    found = dependents_of(results, plan)
-    refuse_needed(plan, found, force=force)
+    dependents = dependents_of(results, plan)
+    refuse_needed(plan, dependents, force=force)
     with held(results, sorted(runs_of(plan))):
         move(results, plan, renamed)
     if json:
         told = {"schema": EXPERIMENTS_SCHEMA, "experiment": plan.name, "name": name}
-        print_json({**told, **asdict(found)})
+        print_json({**told, **asdict(dependents)})
         return
-    for sentence in found.words:
+    for sentence in dependents.words:
         print(sentence)
     print(f"{plan.name} is now {name}; ablate report {name} writes its page")

@@ -48,10 +48,10 @@ def listed(of: Schema) -> Schema:
     return {"type": "array", "items": of}
 
 
-def of_dataclass(kind: type, **known: Schema) -> Schema:
-    """The mapping of a dataclass; known: keys whose schema is told."""
+def of_dataclass(kind: type, **schemas: Schema) -> Schema:
+    """The mapping of a dataclass; schemas: of the keys that are told."""
     hints = get_type_hints(kind)
-    properties = {f.name: known.get(f.name, PLAIN.get(hints[f.name], {})) for f in fields(kind)}
+    properties = {f.name: schemas.get(f.name, PLAIN.get(hints[f.name], {})) for f in fields(kind)}
     needed = [f.name for f in fields(kind) if f.default is MISSING]
     return {"type": "object", "required": needed, "properties": properties}
 

@@ -166,10 +166,10 @@ def facts(details: RunDetails) -> list[tuple[str, str]]:
 
 
 def state_words(details: RunDetails) -> str:
-    words = f"{details.run}: {details.state}"
+    line = f"{details.run}: {details.state}"
     if details.result is not None and details.result.reason:
-        words += f" ({details.result.reason})"
-    return words
+        line += f" ({details.result.reason})"
+    return line
 
 
 def values_words(values: Document) -> str:

@@ -40,12 +40,12 @@ def refuse_seen_seeds(plan: "Plan", results: Path) -> None:
     """Raises UserError where a confirmatory experiment begins with seeds that have results."""
     from harness.store.looks import seeds_with_results
 
-    known = seeds_with_results(results, plan)
-    seen = [seed for seed in plan.seeds if seed in known]
+    experiment_of = seeds_with_results(results, plan)
+    seen = [seed for seed in plan.seeds if seed in experiment_of]
     if seen:
-        first = max([*known, *plan.seeds]) + 1
+        first = max([*experiment_of, *plan.seeds]) + 1
         fresh = list(range(first, first + len(plan.seeds)))
         raise UserError(
             f"{plan.name}: seeds {', '.join(map(str, seen[:4]))} have results already (in "
-            f"{known[seen[0]]}), and would confirm nothing: set seeds: {fresh}"
+            f"{experiment_of[seen[0]]}), and would confirm nothing: set seeds: {fresh}"
         )

@@ -150,15 +150,15 @@ def load_for_report(
 
     plan = plan or plan_of(name, results)
     if verify:
-        for words in dict.fromkeys(wrong_in(results, plan)):
-            print(words, file=sys.stderr)
+        for sentence in dict.fromkeys(wrong_in(results, plan)):
+            print(sentence, file=sys.stderr)
     keep_if_writable(plan, results, look=look)
     try:
         experiment = load(plan.name, results=results, accept_stale=accept_stale, verify=verify)
     except ValueError as error:
         raise UserError(str(error)) from None
-    for words in experiment.unsound:
-        print(words, file=sys.stderr)
+    for sentence in experiment.unsound:
+        print(sentence, file=sys.stderr)
     see_who_lives(experiment, results)
     return experiment
 

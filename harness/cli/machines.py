@@ -67,10 +67,10 @@ class Machine:
     @classmethod
     def of(cls, text: str, price_per_hour: float | None) -> Self:
         """The machine of 8xH100; raises UserError."""
-        found = NAME.fullmatch(text)
-        if found is None:
+        match = NAME.fullmatch(text)
+        if match is None:
             raise UserError(f"--on {text}: is no machine: GPUs and their card, such as 8xH100")
-        return cls(gpus=int(found[1]), card=found[2], price_per_hour=price_per_hour)
+        return cls(gpus=int(match[1]), card=match[2], price_per_hour=price_per_hour)
 
     def __str__(self) -> str:
         return f"{self.gpus}x{self.card}"
@@ -79,11 +79,11 @@ class Machine:
         """What so many GPU-hours are of the whole machine."""
         if gpu_hours is None:
             return []
-        words = f"on {self} that is {gpu_hours / self.gpus:.2f} h"
+        sentence = f"on {self} that is {gpu_hours / self.gpus:.2f} h"
         if self.price_per_hour is not None:
             price = gpu_hours / self.gpus * self.price_per_hour
-            words += f", {price:.2f} at {self.price_words}"
-        return [words]
+            sentence += f", {price:.2f} at {self.price_words}"
+        return [sentence]
 
     @property
     def price_words(self) -> str:
@@ -179,7 +179,7 @@ def cost_on(
             at_once = 1 if is_exclusive(run.spec) else machine.gpus // size
             there = side_by_side.setdefault((n < len(trunks), at_once), [])
             there.append(run.spec.own_steps * step.step_ms / 1000)
-    words = f"on {machine}: {len(planned)} runs, {tokens / 1e6:.1f}M training tokens"
+    sentence = f"on {machine}: {len(planned)} runs, {tokens / 1e6:.1f}M training tokens"
     unknown = [one for one, step in sources.items() if step is None]
     if unknown:
         return Cost(
@@ -188,14 +188,14 @@ def cost_on(
             slot_hours=None,
             gpu_hours=None,
             source=None,
-            words=f"{words}; {_unknown_words(unknown[0], e)}",
+            words=f"{sentence}; {_unknown_words(unknown[0], e)}",
         )
     told = ", ".join(
         f"{step.step_ms:.4g} ms a step ({step.source})" for step in sources.values() if step
     )
     wall_s = sum(makespan(taken, at_once=n) for (_, n), taken in side_by_side.items())
     wall_hours, hours = wall_s / 3600, wall_s / 3600 * machine.gpus
-    words += (
+    sentence += (
         f", about {wall_hours:.2f} h of it, {hours:.2f} GPU-hours: every arm at {told}, "
         "without compilation and validation"
     )
@@ -206,7 +206,7 @@ def cost_on(
         gpu_hours=hours,
         wall_hours=wall_hours,
         source=told,
-        words=words,
+        words=sentence,
     )
 
 
@@ -222,7 +222,7 @@ def known_on(
     machine: Machine,
     e: "Experiment",
     planned: "Sequence[PlannedRun]",
-    known: "Known",
+    basis: "Known",
     results: Path,
 ) -> "Known":
     """What is known, with the step of a run that is timed on that machine instead of this one's.
@@ -230,8 +230,8 @@ def known_on(
     results: the results folder with the table."""
     step = step_time(f"{planned[-1].spec.world_size}x{machine.card}", e, results)
     if step is None:
-        return replace(known, step_ms=None, step_source=f"of {machine} not known")
-    return replace(known, step_ms=step.step_ms, step_source=step.source)
+        return replace(basis, step_ms=None, step_source=f"of {machine} not known")
+    return replace(basis, step_ms=step.step_ms, step_source=step.source)
 
 
 def _unknown_words(machine: str, e: "Experiment") -> str:

@@ -147,19 +147,19 @@ def plan_facts(
         run_id = run.spec.run_id
         if read_result(results / "runs" / run_id) is not None:
             done.add(run_id)
-    known, machine = known_of(e, results), about.machine
+    basis, machine = known_of(e, results), about.machine
     if machine is None:
         cost = with_price(estimate(planned, done, results), about.price)
     else:
         on_it = cost_on(machine, e, planned, results)
         cost = with_price(on_it, machine.price_per_gpu, machine.price_words)
-        known = known_on(machine, e, planned, known, results)
-        if about.detect is not None and not known.sd_is_of_scale:
+        basis = known_on(machine, e, planned, basis, results)
+        if about.detect is not None and not basis.sd_is_of_scale:
             raise UserError(
                 f"--detect: nothing is known of the noise at scale {e.scale}, and that of another "
                 "says nothing of it: two runs of the baseline tell it"
             )
-    power = power_of(e, planned, cost, known, about.detect)
+    power = power_of(e, planned, cost, basis, about.detect)
     if machine is not None and power.needed is not None:
         power.words.extend(machine.words_on(power.needed.hours))
     follows = None
@@ -215,10 +215,10 @@ def arm_facts(
 
 def changes_of(arm: ArmFacts, e: "Experiment") -> str:
     """What the table says that an arm changes: of a plug-in its values, for names tell nothing."""
-    words = changes_words(arm.names, e)
-    if words == arm.arm and any(change.startswith("plugin.") for change in arm.changes):
+    text = changes_words(arm.names, e)
+    if text == arm.arm and any(change.startswith("plugin.") for change in arm.changes):
         return ", ".join(arm.changes)
-    return words
+    return text
 
 
 def changes_words(names: list[str], e: "Experiment") -> str:

@@ -174,18 +174,18 @@ def check_trust(
         trusted,
     )
 
-    words = [f"the plug-in {path}" for path in plugin_files]
+    executed = [f"the plug-in {path}" for path in plugin_files]
     trainer = spec.config.get("trainer")
     if trainer is not None:
         command = command_words(trainer["env"], trainer["command"], trainer["args"])
-        words.append(f"`{command}` with code/{spec.source_digest}.zip")
-    words += environment_words(trainer["environment"] if trainer else spec.runs_in)
+        executed.append(f"`{command}` with code/{spec.source_digest}.zip")
+    executed += environment_words(trainer["environment"] if trainer else spec.runs_in)
     for membership in memberships:
         if run_id in launched_runs(results, membership.experiment):
             return []
-    if not words:
+    if not executed:
         return []
-    return trusted(f"run {run_id}", words, trust=trust)
+    return trusted(f"run {run_id}", executed, trust=trust)
 
 
 def check_versions(run_id: str, spec: "RunSpec", results: Path) -> None:

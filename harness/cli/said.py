@@ -83,8 +83,10 @@ def _with_json(callback: Callable[..., Any]) -> Callable[..., Any]:
     del command.__wrapped__  # typer would look at the function's own parameters
     given = inspect.signature(callback)
     hints = get_type_hints(callback, include_extras=True)
-    own = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in given.parameters.values()]
-    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    parameters = [
+        p.replace(annotation=hints.get(p.name, p.annotation)) for p in given.parameters.values()
+    ]
+    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     signature = given.replace(
         parameters=[*keyword, parameter], return_annotation=inspect.Signature.empty
     )

@@ -59,7 +59,7 @@ def claims_of(folder: Path) -> Iterator[Claim]:
 
 def losses_of_folder(folder: Path) -> dict[str, list[float]]:
     """Arm -> the final losses of its logs, each run once; raises UserError without a log."""
-    found, seen = [], set()
+    last_losses, seen = [], set()
     files = [file for file in files_under([folder]) if not file.is_trace]
     for file, runs in zip(files, read_all([file.path for file in files]), strict=True):
         for log in runs:
@@ -67,12 +67,12 @@ def losses_of_folder(folder: Path) -> dict[str, list[float]]:
             if digest is None or digest in seen or log.reading.exploded is not None:
                 continue
             seen.add(digest)
-            found.append((file.place, log.ran(), log.reading.losses["val"][-1]))
-    if not found:
+            last_losses.append((file.place, log.ran(), log.reading.losses["val"][-1]))
+    if not last_losses:
         raise UserError(f"{folder}: holds no whole log: name a folder of logs")
     arms: dict[str, list[float]] = defaultdict(list)
-    names = name_arms([(place, program) for place, program, _ in found], ArmBy.CODE)
-    for name, (_, _, loss) in zip(names, found, strict=True):
+    names = name_arms([(place, program) for place, program, _ in last_losses], ArmBy.CODE)
+    for name, (_, _, loss) in zip(names, last_losses, strict=True):
         arms[name].append(loss)
     return dict(arms)
 

@@ -50,7 +50,7 @@ def candidates_of(options: "SplitOptions") -> tuple[dict[str, bytes], dict[str, 
         raise UserError(
             f"--parents: names {len(names)} candidates: at most {MOST_CANDIDATES}: name fewer"
         )
-    found: dict[str, bytes] = {}
+    candidates: dict[str, bytes] = {}
     skipped: dict[str, str] = {}
     for name in dict.fromkeys(names):
         try:
@@ -58,8 +58,8 @@ def candidates_of(options: "SplitOptions") -> tuple[dict[str, bytes], dict[str, 
         except (UserError, OSError) as error:
             skipped[name] = str(error).removeprefix("--parents ")
         else:
-            found[name] = code.files[code.script]
-    return found, skipped
+            candidates[name] = code.files[code.script]
+    return candidates, skipped
 
 
 def _named(given: str, options: "SplitOptions") -> list[str]:

@@ -146,8 +146,8 @@ def status(
     else:
         print_table(cells_of(rows), columns)
         print(summary(rows))
-        for words in retired_words(experiment, results):
-            print(words)
+        for line in retired_words(experiment, results):
+            print(line)
 
 
 def name_unsound(experiment: str | None, results: Path) -> None:

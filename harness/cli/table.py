@@ -66,4 +66,4 @@ def _json(value: Any, indent: int | None = None) -> str:
         text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):  # mappings that are no dicts; numbers that are not finite
         text = json.dumps(finite(value), indent=indent, ensure_ascii=False)
-    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -89,10 +89,10 @@ def track_beside(trackers: list[str], experiment: str, results: Path) -> None:
         folder = results / "experiments" / experiment
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"tracked-{name}.log"
-        words = [sys.executable, "-P", "-m", "harness", "track", experiment, "--to", name]
+        command = [sys.executable, "-P", "-m", "harness", "track", experiment, "--to", name]
         with os.fdopen(open_to_append(path, below=IN_FOLDER), "ab") as log:
             subprocess.Popen(
-                [*words, "--follow", "--caller", str(os.getpid()), "--results", str(results)],
+                [*command, "--follow", "--caller", str(os.getpid()), "--results", str(results)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

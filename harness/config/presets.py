@@ -107,7 +107,9 @@ def _no_field(name: str, fields: Sequence[str]) -> str:
     by_key: dict[str, list[str]] = {}
     for field in fields:
         by_key.setdefault(field.rpartition(".")[2], []).append(field)
-    own = {field.partition(".")[2]: field for field in fields if field.startswith(f"{section}.")}
+    of_section = {
+        field.partition(".")[2]: field for field in fields if field.startswith(f"{section}.")
+    }
     if section not in SECTIONS:
         same = by_key.get(key or section)
         hint = f"; did you mean '{same[0]}'?" if same else near(name, fields)
@@ -115,9 +117,9 @@ def _no_field(name: str, fields: Sequence[str]) -> str:
         return f"'{name}' is not a field of the configuration{hint}"
     if key in by_key:
         return f"{name} is not a field of {section}; did you mean '{by_key[key][0]}'?"
-    close = get_close_matches(key, own, n=1)
+    close = get_close_matches(key, of_section, n=1)
     if close:
-        return f"{name} is not a field of {section}; did you mean '{own[close[0]]}'?"
+        return f"{name} is not a field of {section}; did you mean '{of_section[close[0]]}'?"
     return (
         f"{name}: there is none, see `ablate toggles` for what there is; "
         f"`ablate new-change {key}` begins a plug-in that adds it (docs/your-idea.md)"

@@ -57,7 +57,7 @@ class FileState:
         return f"{self.device} {self.inode} {self.size} {self.modified_ns} {self.changed_ns}"
 
 
-def tell_nobody(words: str) -> None:
+def tell_nobody(progress: str) -> None:
     """What is said of the work, where nobody watches."""
 
 
@@ -127,20 +127,20 @@ def remembered() -> dict[str, str]:
         return {}
     if not isinstance(content, dict):
         return {}
-    return {str(path): str(known) for path, known in content.items()}
+    return {str(path): str(facts) for path, facts in content.items()}
 
 
 def remember(
     memory: Mapping[str, str], states: Sequence[FileState], digests: Sequence[str]
 ) -> None:
     """Add what was hashed, of files that did not change just now or meanwhile."""
-    known = {path: text for path, text in memory.items() if os.path.exists(path)}
+    kept = {path: text for path, text in memory.items() if os.path.exists(path)}
     for state, digest in zip(states, digests, strict=True):
         old = max(state.modified_ns, state.changed_ns) < time.time_ns() - FRESH_NS
         if old and state_of(Path(state.path)) == state:
-            known[state.path] = f"{state.facts} {digest}"
-    if known == memory:
+            kept[state.path] = f"{state.facts} {digest}"
+    if kept == memory:
         return
     with suppress(OSError):
         cache_root().mkdir(parents=True, exist_ok=True)
-        write_text(cache_root() / MEMORY, json.dumps(known))
+        write_text(cache_root() / MEMORY, json.dumps(kept))

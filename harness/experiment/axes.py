@@ -37,9 +37,9 @@ class Axis:
     def values(self, config: RunConfig, point: str) -> Fields:
         """The axis' fields at a point; what is off stays off under a factor."""
         number = number_of(point)
-        values, own = {}, flat(config)
+        values, of_arm = {}, flat(config)
         for field in self.fields:
-            before = own.get(field, off_value(field))
+            before = of_arm.get(field, off_value(field))
             if not self.relative:
                 whole = isinstance(before, int) and number.is_integer()
                 values[field] = int(number) if whole else number

@@ -66,9 +66,9 @@ def acts_before(at: int, arm: Arm, baseline: Arm) -> str | None:
         return f"ends after {steps} steps: branch earlier"
     if arm.runs_in != baseline.runs_in:
         return "runs in another environment from the first update on: leave branch_at out"
-    own, base = flat(arm.config), flat(baseline.config)
-    for name in dict.fromkeys([*own, *base]):
-        if name not in SCHEDULED and own.get(name) != base.get(name):
+    of_arm, base = flat(arm.config), flat(baseline.config)
+    for name in dict.fromkeys([*of_arm, *base]):
+        if name not in SCHEDULED and of_arm.get(name) != base.get(name):
             return (
                 f"sets {name}, which acts from the first update on: "
                 "leave the change or branch_at out"
@@ -81,16 +81,16 @@ def acts_before(at: int, arm: Arm, baseline: Arm) -> str | None:
 def differs_in_schedule(at: int, config: RunConfig, base: RunConfig) -> str | None:
     """The first update before `at` whose schedules differ, in words; None where none does."""
     for step in range(at):
-        own, of_base = schedule_at(config, step), schedule_at(base, step)
-        if own != of_base:
-            words = _difference(own, of_base)
-            return f"{words} at update {step} already: branch at {step}, or before"
+        of_arm, of_base = schedule_at(config, step), schedule_at(base, step)
+        if of_arm != of_base:
+            difference = _difference(of_arm, of_base)
+            return f"{difference} at update {step} already: branch at {step}, or before"
     return None
 
 
-def _difference(own: ScheduleValues, base: ScheduleValues) -> str:
-    for field in fields(own):
-        value, of_base = getattr(own, field.name), getattr(base, field.name)
+def _difference(arm: ScheduleValues, base: ScheduleValues) -> str:
+    for field in fields(arm):
+        value, of_base = getattr(arm, field.name), getattr(base, field.name)
         if value != of_base:
             break
     return f"{IN_WORDS[field.name]} {value:.4g} where the baseline's is {of_base:.4g}"

@@ -123,10 +123,10 @@ class Configs:
 
     def _multiplied(self, values: Values, factors: Iterable[Factor]) -> Values:
         """What the fields of the factors are then; raises UserError where one is off."""
-        found: NewValues = {}
+        multiples: NewValues = {}
         for factor in factors:
             field = factor.field
-            before = found.get(field, values.get(field, off_value(field)))
+            before = multiples.get(field, values.get(field, off_value(field)))
             if before is None:
                 raise self.file.fail(
                     f"{field} is off, so that there is nothing to multiply by x{factor.times:g}: "
@@ -134,8 +134,8 @@ class Configs:
                     *factor.place,
                     field,
                 )
-            found[field] = multiplied(before, factor.times)
-        return found
+            multiples[field] = multiplied(before, factor.times)
+        return multiples
 
 
 def read_base(file: ExperimentFile) -> str:
@@ -150,7 +150,7 @@ def _named(file: ExperimentFile, key: str, default: str | None, kind: str) -> st
     """The record or scale that a key names."""
     what = kind.removesuffix("s")
     name = str(file.value(key, str, default, f"the name of a {what}"))
-    known = names(kind)
-    if name not in known:
-        raise file.fail(f"unknown {what} '{name}'{near(name, known)}", key)
+    choices = names(kind)
+    if name not in choices:
+        raise file.fail(f"unknown {what} '{name}'{near(name, choices)}", key)
     return name

@@ -76,8 +76,8 @@ def drawn(axes: Sequence[Axis], draw: Draw) -> list[Point]:
         places = sampler.random_base2(math.ceil(math.log2(draw.n)))[: draw.n]
     points: dict[tuple[str, ...], Point] = {}
     for row in places:
-        words = tuple(_word(axis, float(u)) for axis, u in zip(axes, row, strict=True))
-        points[words] = {axis.name: word for axis, word in zip(axes, words, strict=True)}
+        point = tuple(_word(axis, float(u)) for axis, u in zip(axes, row, strict=True))
+        points[point] = {axis.name: word for axis, word in zip(axes, point, strict=True)}
     return list(points.values())
 
 

@@ -49,11 +49,11 @@ class _Clock:
                     work[_name(node)][place].append(line)
                     for inner in self._followed(node):
                         work[inner][place].append(line)
-        for action, words in WORDS.items():
+        for action, activity in WORDS.items():
             for place in ClockPlace:
                 lines = self.script.timeline.lines_at(place, action)
                 if lines:
-                    work[words][place] += lines
+                    work[activity][place] += lines
         return work
 
     @cached_property
@@ -80,13 +80,13 @@ class _Clock:
             todo = sorted(self._generators)
         elif start in self._generators:
             return set()
-        found: set[str] = set()
-        while todo and len(found) < MAX_FOLLOWED:
+        reached: set[str] = set()
+        while todo and len(reached) < MAX_FOLLOWED:
             for inner in self._functions.get(todo.pop(), ()):
-                if _name(inner) not in found:
-                    found.add(_name(inner))
+                if _name(inner) not in reached:
+                    reached.add(_name(inner))
                     todo.append(called(inner))
-        return found
+        return reached
 
     @cached_property
     def _functions(self) -> Mapping[str, list[ast.Call]]:

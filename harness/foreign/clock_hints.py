@@ -89,9 +89,9 @@ def _synchronisations(script: Script) -> Iterator[ClockHint]:
 
 def _waited_for(statements: list[ast.stmt]) -> str | None:
     """What of these statements waits for the device, in words; None where nothing does."""
-    for name, words in WAITS.items():
+    for name, wait in WAITS.items():
         if any(calls(statement, name) for statement in statements):
-            return words
+            return wait
     return None
 
 

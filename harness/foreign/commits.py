@@ -90,12 +90,12 @@ def _named_after(text: str, code: Code) -> str | None:
     by_name = {Path(name).name: name for name in code.files}
     named = text
     for head, old, new in heads:
-        found = by_name.get(Path(old).name) or by_name.get(Path(new).name)
-        if found is None and len(heads) == 1:
-            found = code.script
-        if found is None:
+        code_name = by_name.get(Path(old).name) or by_name.get(Path(new).name)
+        if code_name is None and len(heads) == 1:
+            code_name = code.script
+        if code_name is None:
             return None
-        named = named.replace(head, f"--- a/{found}\n+++ b/{found}\n@@", 1)
+        named = named.replace(head, f"--- a/{code_name}\n+++ b/{code_name}\n@@", 1)
     return named
 
 

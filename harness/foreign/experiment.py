@@ -199,8 +199,8 @@ class _Reader:
 
     def _primary(self) -> str:
         """The metric that decides: the one that is named, else the first of the scripts' own."""
-        own = [] if self.readings is None else [m.name for m in self.readings.metrics]
-        choices = tuple(dict.fromkeys((*own, *PRIMARY)))
+        metrics = [] if self.readings is None else [m.name for m in self.readings.metrics]
+        choices = tuple(dict.fromkeys((*metrics, *PRIMARY)))
         message = "primary '{value}' is not one of {choices}"
         return self.file.choice("primary", choices, choices[0], message)
 

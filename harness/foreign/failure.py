@@ -105,10 +105,10 @@ class FailureReason:
 
     def _said_by(self, rank: str, code: int) -> str:
         """What a rank told; before its process group is up it tells it without its number."""
-        own = self._traced.get(rank) or self._raised.get(rank)
-        if own is None and code > 0:
-            own = self._traced.get(None)
-        return own or ""
+        line = self._traced.get(rank) or self._raised.get(rank)
+        if line is None and code > 0:
+            line = self._traced.get(None)
+        return line or ""
 
     def _said(self) -> str:
         told = (self._traced.get(None), self._raised.get(None))

@@ -59,18 +59,18 @@ def environment_of_log(facts: LogFacts) -> Content:
     }
 
 
-def origin(log: ReadLog, found: FoundFile) -> str:
+def origin(log: ReadLog, file: FoundFile) -> str:
     """The path as it was given, and which run of the file."""
     if log.number is None:
-        return str(found.path)
-    return f"{found.path} (run {log.number})"
+        return str(file.path)
+    return f"{file.path} (run {log.number})"
 
 
-def seed_of(log: ReadLog, found: FoundFile) -> int | None:
+def seed_of(log: ReadLog, file: FoundFile) -> int | None:
     """The seed that a log prints, or that its path names; None where neither does."""
     if log.reading.facts.seed is not None:
         return log.reading.facts.seed
-    return found.place.seed
+    return file.place.seed
 
 
 def write_run(store: Store, spec: RunSpec, log: ReadLog, file: FoundFile) -> None:
@@ -87,10 +87,10 @@ def write_run(store: Store, spec: RunSpec, log: ReadLog, file: FoundFile) -> Non
             raise ResultsError(store.root, error) from None
 
 
-def _write_files(folder: Path, spec: RunSpec, log: ReadLog, found: FoundFile) -> None:
+def _write_files(folder: Path, spec: RunSpec, log: ReadLog, log_file: FoundFile) -> None:
     """Everything that a run's folder holds, its result last."""
     ended = now_iso()
-    outcome = _outcome(log, found)
+    outcome = _outcome(log, log_file)
     environment = json.dumps(environment_of_log(log.reading.facts), indent=1)
     attempt = AttemptRow(attempt=1, ended=ended, status=outcome.status, reason=outcome.reason)
     folder.mkdir()
@@ -98,13 +98,13 @@ def _write_files(folder: Path, spec: RunSpec, log: ReadLog, found: FoundFile) ->
     (folder / "environment.json").write_text(environment, encoding="utf-8")
     with (folder / "metrics.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(log.reading.lines())
-    (folder / "log.txt").write_text(f"imported from {origin(log, found)}\n", encoding="utf-8")
+    (folder / "log.txt").write_text(f"imported from {origin(log, log_file)}\n", encoding="utf-8")
     (folder / "attempts.jsonl").write_text(json.dumps(attempt.to_json()) + "\n", encoding="utf-8")
     result = result_of(folder, spec, outcome, started=None, ended=ended, attempt=1)
     (folder / "result.json").write_text(result_text(result), encoding="utf-8")
 
 
-def _outcome(log: ReadLog, found: FoundFile) -> Outcome:
+def _outcome(log: ReadLog, file: FoundFile) -> Outcome:
     reading = log.reading
     status: Status = "finished"
     reason = None
@@ -113,10 +113,10 @@ def _outcome(log: ReadLog, found: FoundFile) -> Outcome:
         reason = f"the loss was not finite or exploded at step {reading.exploded}"
     marks = ImportMarks(
         budget=reading.n_steps,
-        log=origin(log, found),
+        log=origin(log, file),
         code=log.code,
         program=log.program,
         recipe=log.recipe,
-        seed_of_log=seed_of(log, found),
+        seed_of_log=seed_of(log, file),
     )
     return Outcome(status=status, reason=reason, final=reading.final(), marks=marks)

@@ -151,9 +151,9 @@ def _taken(files: Sequence[FoundFile], imported: Imported, store: Store) -> Iter
         yield from taken.take(file, log)
 
 
-def _n_points(found: tuple[FoundFile, ReadLog]) -> int:
+def _n_points(file_and_log: tuple[FoundFile, ReadLog]) -> int:
     """The whole logs before their summaries."""
-    _, log = found
+    _, log = file_and_log
     return log.reading.n_points
 
 
@@ -224,13 +224,13 @@ def _names_of_arms(logs: Sequence[_Log], arm: str | None, arm_by: ArmBy, before:
     given = name_arms([(log.place, log.program) for log in logs], arm_by)
     if arm_by is not ArmBy.CODE:
         return given
-    known = {run.run_id: run.arm for run in before.runs}
+    arm_of = {run.run_id: run.arm for run in before.runs}
     steps = {run.arm: run.budget for run in before.runs}
     names = []
     for log, name in zip(logs, given, strict=True):
         arm_before = before.by_arm.get(name)
-        if log.spec.run_id in known:
-            name = known[log.spec.run_id]
+        if log.spec.run_id in arm_of:
+            name = arm_of[log.spec.run_id]
         elif arm_before is not None and log.program.code != arm_before.code:
             name = f"{name} (code {log.program.code or 'unknown'})"
         elif arm_before is not None and log.program.steps != steps.get(name):
@@ -273,9 +273,9 @@ def _find_doubts(logs: Sequence[_Log], names: Sequence[str], imported: Imported)
     for log, name in zip(logs, names, strict=True):
         of_arm[name].append(log)
     for name, members in of_arm.items():
-        words = mixed_words(log.program for log in members)
-        if words is not None:
-            imported.mixed[name] = words
+        mixture = mixed_words(log.program for log in members)
+        if mixture is not None:
+            imported.mixed[name] = mixture
         reused = _reused_seeds(members)
         if reused:
             imported.seeds[name] = reused

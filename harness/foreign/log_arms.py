@@ -82,9 +82,9 @@ def name_arms(logs: Sequence[tuple[LogPlace, Program]], by: ArmBy) -> list[str]:
     groups: dict[tuple[str, tuple[str, ...], str], list[Program]] = {}
     in_folder: dict[str, set[object]] = {}
     for place, program in logs:
-        known = groups.setdefault(_group(place), [])
-        if program not in known:
-            known.append(program)
+        programs = groups.setdefault(_group(place), [])
+        if program not in programs:
+            programs.append(program)
         in_folder.setdefault(place.folder, set()).add((_group(place), program))
     names = []
     for place, program in logs:
@@ -136,11 +136,11 @@ def _suffix(program: Program, others: Iterable[Program]) -> str:
 
 def mixed_words(programs: Iterable[Program]) -> str | None:
     """What an arm mixes, in words; None where its runs share a program, steps and a machine."""
-    known = set(programs)
+    distinct = set(programs)
     counts = (
-        (len({program.code for program in known}), "programs"),
-        (len({program.steps for program in known}), "numbers of steps"),
-        (len({program.machine for program in known}), "machines or environments"),
+        (len({program.code for program in distinct}), "programs"),
+        (len({program.steps for program in distinct}), "numbers of steps"),
+        (len({program.machine for program in distinct}), "machines or environments"),
     )
     several = []
     for n, what in counts:

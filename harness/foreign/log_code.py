@@ -80,10 +80,10 @@ def program_of(text: bytes, digest: str) -> str:
         if isinstance(node, ast.arg):
             node.annotation = None
     try:
-        words = in_words(tree)
+        syntax = in_words(tree)
     except RecursionError:
         return digest
-    return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_DIGITS]
+    return hashlib.sha256(syntax.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_DIGITS]
 
 
 @lru_cache(maxsize=256)

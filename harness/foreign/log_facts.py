@@ -42,13 +42,13 @@ ENVIRONMENT = {"driver": "driver", "cuda": "CUDA", "torch": "torch"}  # version 
 
 def machine_words(facts: LogFacts) -> tuple[str, ...]:
     """What is known of a machine, each in words: GPUs, driver, CUDA and torch."""
-    words = []
+    phrases = []
     if facts.gpus:
         names = "/".join(sorted(set(facts.gpus)))
-        words.append(f"{len(facts.gpus)} x {names}")
+        phrases.append(f"{len(facts.gpus)} x {names}")
     if facts.gpu_memory_mib is not None:
-        words.append(f"{round(facts.gpu_memory_mib / MIB_OF_GB)} GB each")
+        phrases.append(f"{round(facts.gpu_memory_mib / MIB_OF_GB)} GB each")
     for name, word in ENVIRONMENT.items():
         if name in facts.versions:
-            words.append(f"{word} {facts.versions[name]}")
-    return tuple(words)
+            phrases.append(f"{word} {facts.versions[name]}")
+    return tuple(phrases)

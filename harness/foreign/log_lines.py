@@ -132,19 +132,19 @@ class Shape(NamedTuple):
 
 def shape_of(line: bytes) -> Shape | None:
     """How a line is written; None where it holds no measurement."""
-    words = []
+    names = []
     text = b""
     for word in line.split()[1:]:
         name, colon, text = word.partition(b":")
         if not colon:
             return None
-        words.append(name)
-    if not MEASURED.intersection(words):
+        names.append(name)
+    if not MEASURED.intersection(names):
         return None
     number = text.rstrip(b"ms")
     _, _, decimals = number.partition(b".")
     return Shape(
-        words=tuple(words),
+        words=tuple(names),
         has_unit=text.removeprefix(number) in UNITS_MS,
         n_decimals=len(decimals),
     )
@@ -212,10 +212,10 @@ def _milliseconds(text: bytes | None, unit: bytes | None) -> float | None:
     return value
 
 
-def _check_far(value: float, words: str) -> None:
+def _check_far(value: float, what: str) -> None:
     """Raises LogError for a number that no result can hold."""
     if math.isfinite(value) and abs(value) > FARTHEST:
-        raise LogError(f"{words} is impossible: it is beyond {FARTHEST:g}")
+        raise LogError(f"{what} is impossible: it is beyond {FARTHEST:g}")
 
 
 def _shown(text: bytes) -> str:

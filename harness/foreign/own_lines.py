@@ -34,10 +34,10 @@ def seconds_of(text: str, unit: str = "") -> float:
     clock = CLOCK.fullmatch(text)
     if clock is not None:
         return int(clock[1] or 0) * 3600 + int(clock[2]) * 60 + float(clock[3])
-    found = TIME.fullmatch(text)
-    if found is None:
+    match = TIME.fullmatch(text)
+    if match is None:
         raise LogError(f"the time {text[:40]!r} is not a number with its unit")
-    written = found[2] or unit
+    written = match[2] or unit
     if not written:
         raise LogError(
             f"the time {text[:40]!r} has no unit: let the pattern's group hold it, or bear its "
@@ -47,7 +47,7 @@ def seconds_of(text: str, unit: str = "") -> float:
         raise LogError(
             f"the time {text[:40]!r} has a unit that is not understood: ns, us, ms, s, min or h"
         )
-    value = number_of(found[1], "time") * UNITS_S[written]
+    value = number_of(match[1], "time") * UNITS_S[written]
     if value < 0:
         raise LogError(f"the time {text[:40]!r} is below zero")
     return value
@@ -84,14 +84,14 @@ class OwnReading(Reading):
             if point is not None:
                 self.step = point.step
         try:
-            own = self._feed_own(line.decode("utf-8", "replace"))
+            by_pattern = self._feed_own(line.decode("utf-8", "replace"))
         except LogError as error:
             self._note_problem(str(error))
             return point
         if point is not None and point.kind == "val":
             self.read_at[VAL_LOSS] = point.step
         self._look_for_stop()
-        return own or point
+        return by_pattern or point
 
     def _feed_own(self, text: str) -> LogPoint | None:
         """What a line holds of the own patterns; the point, where it holds a validation loss."""
@@ -103,16 +103,16 @@ class OwnReading(Reading):
         clock = self.time_pattern.search(text) if self.time_pattern else None
         if clock is not None:
             self.time_s = seconds_of(clock[1], self.time_unit)
-        found = None
+        point = None
         for metric, pattern in self.patterns.items():
             match = pattern.search(text)
             if match is None:
                 continue
             if metric.name == VAL_LOSS:
-                found = self._loss_point(match[1])
+                point = self._loss_point(match[1])
             else:
                 self._keep_value(metric, number_of(match[1], metric.name))
-        return found
+        return point
 
     def _loss_point(self, text: str) -> LogPoint:
         self.n_losses += 1
@@ -143,11 +143,11 @@ class OwnReading(Reading):
 
     def _keep_object(self, text: str) -> None:
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
             return
-        if isinstance(found, dict):
-            self.last_object = found
+        if isinstance(value, dict):
+            self.last_object = value
 
     # ------------------------------------------------------------ its end
 
@@ -207,12 +207,12 @@ class OwnReading(Reading):
 
     def final(self) -> Measured:
         """As of any log; what the own patterns do not tell is not known."""
-        known = super().final()
+        measured = super().final()
         if not self.readings.replaces_lines:
-            return known
+            return measured
         steps = self.n_done or None
         step_ms = self.time_s * 1000 / steps if self.time_s and steps else None
-        return replace(known, train_time_s=self.time_s or None, step_ms=step_ms, steps=steps)
+        return replace(measured, train_time_s=self.time_s or None, step_ms=step_ms, steps=steps)
 
     @property
     def n_steps(self) -> int:

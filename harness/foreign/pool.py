@@ -30,16 +30,16 @@ class EarlierRun:
     result: Result
 
 
-def borrowable(e: ForeignExperiment, results: Path, own: Plan | None) -> list[EarlierRun]:
+def borrowable(e: ForeignExperiment, results: Path, plan: Plan | None) -> list[EarlierRun]:
     """The baseline's runs that other experiments made on nodes of this kind.
 
-    own: the plan of this experiment, whose runs are no borrowed ones. Of a script that takes the
+    plan: of this experiment, whose runs are no borrowed ones. Of a script that takes the
     block's seed there are none: its runs are paired by it."""
     if e.baseline.trainer.seeded:
         return []
-    of_own = {run.run_id for run in own.runs if not run.borrowed} if own else set()
+    of_own = {run.run_id for run in plan.runs if not run.borrowed} if plan else set()
     here = node_class(describe_environment().to_json())
-    found = []
+    runs = []
     for run in earlier_runs(e, e.baseline, results):
         if run.spec.run_id in of_own:
             continue
@@ -48,8 +48,8 @@ def borrowable(e: ForeignExperiment, results: Path, own: Plan | None) -> list[Ea
         except ValueError:
             continue
         if node_class(there) == here:
-            found.append(run)
-    return found
+            runs.append(run)
+    return runs
 
 
 def node_class(environment: Document) -> tuple[str, ...]:
@@ -63,16 +63,16 @@ def node_class(environment: Document) -> tuple[str, ...]:
 
 def earlier_runs(e: ForeignExperiment, arm: ForeignArm, results: Path) -> list[EarlierRun]:
     """All runs of the arm's script that have a result, by seed or number."""
-    found: list[EarlierRun] = []
+    runs: list[EarlierRun] = []
     n_missing = 0
     for spec in _specs(spec_of(e, arm), seeded=arm.trainer.seeded):
         result = result_in(f"{results}/runs/{spec.run_id}", spec.run_id)
         if result is not None:
-            found.append(EarlierRun(spec=spec, result=result))
+            runs.append(EarlierRun(spec=spec, result=result))
         n_missing = 0 if result is not None else n_missing + 1
         if n_missing == GAP:
             break
-    return found
+    return runs
 
 
 def _specs(spec: RunSpec, *, seeded: bool) -> Iterator[RunSpec]:

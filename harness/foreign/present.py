@@ -20,8 +20,8 @@ def with_present_scripts(plan: Plan) -> Plan:
     What they replace is kept as older (stale) runs. Code at a ref of a repository, patched code,
     and a script that is gone count as they were last planned: `ablate run` asks git.
     """
-    found = {arm.name: _source_on_disk(arm) for arm in plan.arms}
-    return with_sources(plan, {name: source for name, source in found.items() if source})
+    sources = {arm.name: _source_on_disk(arm) for arm in plan.arms}
+    return with_sources(plan, {name: source for name, source in sources.items() if source})
 
 
 def with_sources(plan: Plan, sources: Mapping[str, Source]) -> Plan:

@@ -20,9 +20,9 @@ def printed_losses(folder: Path, target: float) -> Iterator[tuple[str, list[floa
     """(page and line, losses) of every list of losses that a page prints."""
     for path, text in pages_of(folder):
         for match in LIST.finditer(text):
-            words = match[1].replace(",", " ").split()
+            texts = match[1].replace(",", " ").split()
             try:
-                values = [float(word) for word in words]
+                values = [float(word) for word in texts]
             except ValueError:
                 continue
             if len(values) > 1 and all(abs(value - target) < NEAR_TARGET for value in values):

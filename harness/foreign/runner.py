@@ -220,8 +220,8 @@ class ForeignRunner:
             self.tries[run_id] += 1
             if outcome.status in FAILED and self.tries[run_id] <= self.limits.retries:
                 self.todo.append(planned)
-        own = outcome.marks.own if isinstance(outcome.marks, ForeignMarks) else {}
-        self._note(planned, outcome.status, outcome.reason, outcome.final, own)
+        metrics = outcome.marks.own if isinstance(outcome.marks, ForeignMarks) else {}
+        self._note(planned, outcome.status, outcome.reason, outcome.final, metrics)
 
     def _note(
         self,
@@ -229,7 +229,7 @@ class ForeignRunner:
         status: str,
         reason: str | None,
         final: Measured,
-        own: Mapping[str, float] = MappingProxyType({}),
+        metrics: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         ended = RunEnded(
             run=planned,
@@ -237,7 +237,7 @@ class ForeignRunner:
             reason=redact(reason) if reason else None,
             val_loss=final.val_loss,
             train_time_s=final.train_time_s,
-            own=own,
+            own=metrics,
         )
         self.summary.note(ended)
         self.on_end(ended)

@@ -219,11 +219,11 @@ class Timeline:
 
     def lines_at(self, place: ClockPlace, action: Action) -> list[int]:
         """Lines of the events of an action that stand at a place."""
-        found = []
+        lines = []
         for event in self.events:
             if event.action is action and self.place(event.line, leaves=event.leaves) is place:
-                found.append(event.line)
-        return found
+                lines.append(event.line)
+        return lines
 
     def place(self, line: int, *, leaves: bool = False) -> ClockPlace:
         """Where a line stands, by a clock that starts and stops at least once.

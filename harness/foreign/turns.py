@@ -43,8 +43,8 @@ def blocks_before(e: ForeignExperiment, results: Path) -> tuple[int, ...]:
 def _is_what_ran(e: ForeignExperiment, before: Plan) -> bool:
     """Whether the plan's own runs are those that this experiment would have at its blocks."""
     planned = plan_foreign(replace(e, seeds=before.seeds, borrowed=()))
-    own = {run.run_id for run in before.runs if not run.borrowed}
-    return own <= {run.spec.run_id for run in planned}
+    ran = {run.run_id for run in before.runs if not run.borrowed}
+    return ran <= {run.spec.run_id for run in planned}
 
 
 def _done_of(e: ForeignExperiment, store: Store, block: int) -> tuple[int, int]:

@@ -45,7 +45,7 @@ class Busy:
 
 def read_busy(since_us: int) -> set[Busy]:
     """Processes that kept this process's GPUs busy since then. Raises OSError as NVML fails."""
-    found = set()
+    busy = set()
     for gpu in visible():
         library = nvml()
         ask = getattr(library, "nvmlDeviceGetProcessUtilization", None)
@@ -57,8 +57,8 @@ def read_busy(since_us: int) -> set[Busy]:
         if count.value and ask(handle, samples, byref(count), c_ulonglong(since_us)) == 0:
             for sample in samples[: count.value]:
                 if sample.sm_percent >= BUSY:
-                    found.add(Busy(gpu=gpu, pid=sample.pid))
-    return found
+                    busy.add(Busy(gpu=gpu, pid=sample.pid))
+    return busy
 
 
 def is_foreign(pid: int) -> bool:
@@ -103,9 +103,9 @@ class ForeignLoad:
             except OSError:  # of the driver: the sampler of clocks says so
                 return
             since_us = now_us
-            self.seen.update(found for found in busy if is_foreign(found.pid))
+            self.seen.update(process for process in busy if is_foreign(process.pid))
 
     def words(self) -> list[str]:
         """Who computed beside the run."""
-        found = sorted((b.gpu, b.pid) for b, n in self.seen.items() if n >= LOOKS)
-        return [f"process {pid} computed on GPU {gpu} beside it" for gpu, pid in found]
+        neighbours = sorted((b.gpu, b.pid) for b, n in self.seen.items() if n >= LOOKS)
+        return [f"process {pid} computed on GPU {gpu} beside it" for gpu, pid in neighbours]

@@ -78,13 +78,13 @@ def _own(
     for name, value in variables:
         for secret in _secrets_of(name, value):
             written |= _writings(secret)
-    found = []
+    secrets = []
     for text in sorted(written, key=len, reverse=True):
         alone = None
         if len(text) < ALONE:
             alone = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
-        found.append((text, alone))
-    return tuple(found)
+        secrets.append((text, alone))
+    return tuple(secrets)
 
 
 def _secrets_of(name: str, value: str) -> list[str]:
@@ -96,7 +96,7 @@ def _secrets_of(name: str, value: str) -> list[str]:
         if len(lines) > 1:
             lines = [line.strip() for line in lines if "-----" not in line]  # of any key
             secrets += [line for line in lines if len(line) >= LEAST_LINE]
-    secrets += [found for found in _IN_URL.findall(value) if not _harmless(found)]
+    secrets += [password for password in _IN_URL.findall(value) if not _harmless(password)]
     return secrets
 
 

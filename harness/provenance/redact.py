@@ -54,11 +54,11 @@ def _without_values(text: str, small: str) -> str:
     )
     pieces, done = [], 0
     for at in hits:
-        found = _ASSIGNED.match(text, at) if at >= done and _is_name(text, at) else None
-        if found is None or not _is_value(text, at, found):
+        assigned = _ASSIGNED.match(text, at) if at >= done and _is_name(text, at) else None
+        if assigned is None or not _is_value(text, at, assigned):
             continue
-        pieces += [text[done : found.end(1)], HIDDEN]
-        done = found.end() - found[0].endswith("\n")
+        pieces += [text[done : assigned.end(1)], HIDDEN]
+        done = assigned.end() - assigned[0].endswith("\n")
     return "".join([*pieces, text[done:]])
 
 
@@ -83,13 +83,13 @@ def _is_name(text: str, at: int) -> bool:
     return bool(_BEFORE.fullmatch(before) or (core[0].isupper() and _CAMEL.fullmatch(before)))
 
 
-def _is_value(text: str, at: int, found: re.Match[str]) -> bool:
+def _is_value(text: str, at: int, assigned: re.Match[str]) -> bool:
     """Whether what is assigned to the name that ends there can be a secret."""
-    value, end = found[2], text[max(0, at - 10) : at].lower()
+    value, end = assigned[2], text[max(0, at - 10) : at].lower()
     plain = value.strip(_MARKS)
     if not plain or _NO_SECRET.match(value):
         return False
-    if found[1][:1] in "sS" and not end.endswith("credential"):
+    if assigned[1][:1] in "sS" and not end.endswith("credential"):
         return False
     if end.endswith("token"):
         return len(plain) >= 5 and not _COUNT.fullmatch(value)
@@ -125,16 +125,16 @@ def without_bare_keys(text: str) -> str:
     For what is asked of a program: in a log digests, commits and run ids look like that.
     """
 
-    def hidden(found: re.Match[str]) -> str:
-        before = found.string[max(0, found.start() - 20) : found.start()]
-        words = len(re.findall("[_-]", found[0])) > 3 and not re.search(r"[^_-]{12}", found[0])
+    def hidden(match: re.Match[str]) -> str:
+        before = match.string[max(0, match.start() - 20) : match.start()]
+        is_phrase = len(re.findall("[_-]", match[0])) > 3 and not re.search(r"[^_-]{12}", match[0])
         ordered = (
-            words
-            or len(set(found[0])) < 10
-            or _UUID.fullmatch(found[0])
+            is_phrase
+            or len(set(match[0])) < 10
+            or _UUID.fullmatch(match[0])
             or _OF_VERSIONS.search(before)
         )
-        return found[0] if ordered else HIDDEN
+        return match[0] if ordered else HIDDEN
 
     return BARE_KEY.sub(hidden, redact(text))
 
@@ -162,9 +162,9 @@ def _has_literal(line: str) -> bool:
     if clean == line:
         return False
     begin = next(i for i, (a, b) in enumerate(zip(line, clean, strict=False)) if a != b)
-    found = re.match(r"([\"'])([^\"'\s{}]{12,})\1", line[begin:])
-    return found is not None and bool(
-        re.search(r"\d", found[2]) and re.search(r"[a-zA-Z]", found[2])
+    literal = re.match(r"([\"'])([^\"'\s{}]{12,})\1", line[begin:])
+    return literal is not None and bool(
+        re.search(r"\d", literal[2]) and re.search(r"[a-zA-Z]", literal[2])
     )
 
 

@@ -32,15 +32,15 @@ class RedactedLines:
         given = text
         if self.n_left:
             text = self._behind_secret(text)
-        begins = [found.end() for found in KEY_BEGINS.finditer(text)]
+        begins = [key.end() for key in KEY_BEGINS.finditer(text)]
         if begins and not KEY_ENDS.search(text, begins[-1]):
             self._expect(_of_a_key, KEY_ENDS)
-        elif found := _OPEN.search(text, max(0, len(text) - _REACH)):
-            text = f"{text[: found.end(1)]}{HIDDEN}\n"
-            if found["mark"]:
-                self._expect(_any_line, re.compile(found["mark"]))
+        elif key := _OPEN.search(text, max(0, len(text) - _REACH)):
+            text = f"{text[: key.end(1)]}{HIDDEN}\n"
+            if key["mark"]:
+                self._expect(_any_line, re.compile(key["mark"]))
             else:
-                self._expect(_is_indented if found["block"] else _is_continued, None)
+                self._expect(_is_indented if key["block"] else _is_continued, None)
         clean = redact(text)
         return clean if not clean or clean.endswith("\n") or given[-1:] != "\n" else f"{clean}\n"
 

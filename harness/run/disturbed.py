@@ -28,7 +28,7 @@ def disturbances_of(rows: object) -> tuple[Disturbance, ...]:
 
 def disturbed_words(disturbances: Sequence[Disturbance]) -> str | None:
     """In a line what disturbed a run's time, None where nothing did."""
-    words = [disturbance.words for disturbance in disturbances]
-    if not words:
+    sentences = [disturbance.words for disturbance in disturbances]
+    if not sentences:
         return None
-    return f"its time is disturbed: {'; '.join(words)}"
+    return f"its time is disturbed: {'; '.join(sentences)}"

@@ -161,8 +161,8 @@ def _check_regular(facts: os.stat_result, path: str) -> None:
 
 
 def _too_large(path: str) -> RefusedFileError:
-    words = f"is larger than the {most_bytes(path) // MIB} MiB that such a file may have"
-    return RefusedFileError(errno.EFBIG, words, path)
+    reason = f"is larger than the {most_bytes(path) // MIB} MiB that such a file may have"
+    return RefusedFileError(errno.EFBIG, reason, path)
 
 
 def chunks_of(path: Path | str, *, below: int = IN_FOLDER) -> Iterator[bytes]:
@@ -224,9 +224,9 @@ def facts_of(
     with folder_of(f"{given}/.facts", below) as (handle, _):
         facts = []
         for name in names:
-            found = os.lstat(name, dir_fd=handle)
-            _check_regular(found, f"{given}/{name}")
-            facts.append(found)
+            of_file = os.lstat(name, dir_fd=handle)
+            _check_regular(of_file, f"{given}/{name}")
+            facts.append(of_file)
         return facts
 
 
@@ -253,8 +253,8 @@ def entries_in(folder: Path | str, *, below: int) -> dict[str, str]:
     """
     kinds = {}
     try:
-        with folder_of(f"{folder}/.names", below + 1) as (handle, _), os.scandir(handle) as found:
-            for entry in found:
+        with folder_of(f"{folder}/.names", below + 1) as (handle, _), os.scandir(handle) as entries:
+            for entry in entries:
                 kinds[entry.name] = "other"
                 if entry.is_dir(follow_symlinks=False):
                     kinds[entry.name] = "folder"

@@ -35,12 +35,12 @@ def wrong_identity(folder: Path | str, result: Result) -> str | None:
 
 def _run_id(text: str) -> str:
     """The name of the run that a config.yaml describes; what its siblings share is parsed once."""
-    own = {key: int(value) for key, value in OWN_LINES.findall(text)}
-    if own.keys() != {"seed", "replicate"}:
+    numbers = {key: int(value) for key, value in OWN_LINES.findall(text)}
+    if numbers.keys() != {"seed", "replicate"}:
         return RunSpec.from_mapping(parse_config(text)).run_id
-    spec = _sibling(OWN_LINES.sub("", text), own["replicate"])
+    spec = _sibling(OWN_LINES.sub("", text), numbers["replicate"])
     return run_id_of(
-        spec.seedless.intent_at(own["seed"]),
+        spec.seedless.intent_at(numbers["seed"]),
         source_digest=spec.source_digest,
         environment_digest=spec.environment_digest,
     )

@@ -154,8 +154,8 @@ def read_ledger(results: Path) -> Ledger:
             if row["kind"] == "look":
                 looks.append(_look(row))
             elif row["kind"] == "gone":
-                words = f"{_command(row['by'])}, {_time(row['at'])[:16]}"
-                gone.update(dict.fromkeys(map(_name, row["runs"]), words))
+                removal = f"{_command(row['by'])}, {_time(row['at'])[:16]}"
+                gone.update(dict.fromkeys(map(_name, row["runs"]), removal))
             elif row["kind"] == "stream":
                 _add_to_stream(streams, _stream_row(row))
             elif row["kind"] == "renamed":
@@ -228,9 +228,9 @@ def _stream_row(row: Content) -> StreamRow:
 def _add_to_stream(streams: dict[str, dict[str, StreamRow]], row: StreamRow) -> None:
     """Raises ValueError where its place is another candidate's, or it has another one."""
     rows = streams.setdefault(row.place.stream, {})
-    known = rows.get(row.candidate)
+    before = rows.get(row.candidate)
     taken = {other.place.number for other in rows.values()}
-    is_wrong = row.place.number in taken if known is None else known.place != row.place
+    is_wrong = row.place.number in taken if before is None else before.place != row.place
     if is_wrong:
         raise ValueError(row)
     rows[row.candidate] = row

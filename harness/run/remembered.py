@@ -65,7 +65,9 @@ def _words(stats: Facts) -> str:
     )
 
 
-def examine_known(folder: Path, run_id: str, known: Remembered) -> tuple[Result | None, str | None]:
+def examine_known(
+    folder: Path, run_id: str, memory: Remembered
+) -> tuple[Result | None, str | None]:
     """`examine`, every file looked at but where the result was found sound before.
 
     Raises NewerError.
@@ -74,9 +76,9 @@ def examine_known(folder: Path, run_id: str, known: Remembered) -> tuple[Result 
         stats = stats_of(str(folder))
     except OSError:  # without all its files: which one it lacks, if it has a result at all
         return examine(folder, run_id)
-    if known.status(run_id, stats, whole=True) is not None:
+    if memory.status(run_id, stats, whole=True) is not None:
         return read_known(folder, run_id)
     result, wrong = examine(folder, run_id)
     if result is not None and wrong is None:
-        known.learn(run_id, result.status, stats, whole=True)
+        memory.learn(run_id, result.status, stats, whole=True)
     return result, wrong

@@ -48,10 +48,10 @@ def note_retired(experiment: Path, retired: Retired) -> None:
 
 def read_retired(experiment: Path) -> list[Retired]:
     """What was retired, oldest first; rows that are none are left out."""
-    found = []
+    retired = []
     for row in read_lines(experiment / FILE):
         try:
-            found.append(Retired.from_mapping(row))
+            retired.append(Retired.from_mapping(row))
         except (KeyError, TypeError, ValueError):
             continue
-    return found
+    return retired

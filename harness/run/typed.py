@@ -23,9 +23,9 @@ FARTHEST = 1e100  # of a real one: its square is a number too
 def typed(value: T) -> T:
     """The dataclass as it is; raises ValueError where a field is not what it declares."""
     for name, get, plain, check in _checks_of(type(value)):  # type: ignore[arg-type]
-        found = get(value)
-        if type(found) not in plain and not check(found):
-            raise ValueError(f"{name} is {str(found)[:60]!r}, of type {type(found).__name__}")
+        given = get(value)
+        if type(given) not in plain and not check(given):
+            raise ValueError(f"{name} is {str(given)[:60]!r}, of type {type(given).__name__}")
     return value
 
 

@@ -222,13 +222,13 @@ def lead(
 
 def disturbances(stalls: Stalls, load: ForeignLoad, outcome: Outcome) -> tuple[Disturbance, ...]:
     """What disturbed the time of a run that is over."""
-    found = []
+    causes = []
     still_s = stalls.seconds(outcome.timed)
     if still_s:
-        found.append(stood_still(still_s))
-    for words in load.words():
-        found.append(Disturbance(kind="load", words=words))
-    return tuple(found)
+        causes.append(stood_still(still_s))
+    for sentence in load.words():
+        causes.append(Disturbance(kind="load", words=sentence))
+    return tuple(causes)
 
 
 def _record(store: Store, spec: RunSpec, out: RunWriter, command: str | None) -> None:

@@ -34,25 +34,25 @@ class Aligner:
         old_keys = [key_of(part) for part in olds]
         new_keys = [key_of(part) for part in news]
         matcher = SequenceMatcher(None, old_keys, new_keys, autojunk=False)
-        found: list[Any] = []
+        pieces: list[Any] = []
         for kind, i1, i2, j1, j2 in matcher.get_opcodes():
             if kind == "equal":
-                found += zip(olds[i1:i2], news[j1:j2], strict=True)
+                pieces += zip(olds[i1:i2], news[j1:j2], strict=True)
             else:
-                found += self._in_gap(list(olds[i1:i2]), list(news[j1:j2]))
-        return found
+                pieces += self._in_gap(list(olds[i1:i2]), list(news[j1:j2]))
+        return pieces
 
     def _in_gap(self, olds: list[Any], news: list[Any]) -> list[Any]:
-        found: list[Any] = []
+        pieces: list[Any] = []
         i = j = 0
         for n_old, n_new in (*self._best_pairs(olds, news), (len(olds), len(news))):
             left = (olds[i:n_old], news[j:n_new])
             if left != ([], []):
-                found.append(left)
+                pieces.append(left)
             if n_old < len(olds):
-                found.append((olds[n_old], news[n_new]))
+                pieces.append((olds[n_old], news[n_new]))
             i, j = n_old + 1, n_new + 1
-        return found
+        return pieces
 
     def _best_pairs(self, olds: list[Any], news: list[Any]) -> list[tuple[int, int]]:
         """The pairs, in the order of both lists, that are most alike in all."""

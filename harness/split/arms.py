@@ -27,10 +27,10 @@ def names_on(groups: Collection[ChangeGroup], chosen: Iterable[str]) -> set[str]
 
 def needs_of(by_name: Mapping[str, ChangeGroup], chosen: Iterable[str]) -> set[str]:
     """What groups need, directly or not."""
-    found: set[str] = set()
+    needed: set[str] = set()
     for name in chosen:
-        found |= set(by_name[name].needs)
-    return found
+        needed |= set(by_name[name].needs)
+    return needed
 
 
 def atoms_on(groups: Collection[ChangeGroup], chosen: Iterable[str]) -> set[int]:
@@ -84,21 +84,21 @@ def mended(parts: Parts, checker: Checker) -> Parts:
 def _nothing_for_all(groups: Collection[ChangeGroup]) -> tuple[ChangeGroup, ...]:
     """The groups, those of the baseline measured as others are."""
     on = names_on(groups, ())
-    found = []
+    changed = []
     for group in groups:
         is_on = group.name in on
-        found.append(replace(group, kind="learning", always=False) if is_on else group)
-    return tuple(found)
+        changed.append(replace(group, kind="learning", always=False) if is_on else group)
+    return tuple(changed)
 
 
 def _with_more(parts: Parts, checker: Checker, name: str) -> Parts:
     """A group that lacks something needs the first other one with which it lacks nothing."""
-    own = alone(parts.groups, name)
+    present = alone(parts.groups, name)
     everything = [group.name for group in measured(parts.groups)]
-    others = [other for other in everything if other not in own]
+    others = [other for other in everything if other not in present]
     needed = smallest(
         others,
-        lambda more: not problems_of(parts, checker, _with_needs(parts.groups, [*own, *more])),
+        lambda more: not problems_of(parts, checker, _with_needs(parts.groups, [*present, *more])),
     )
     return _needing(parts, {name: needed})
 
@@ -118,10 +118,10 @@ def _with_users(parts: Parts, checker: Checker, name: str) -> Parts:
 
 
 def _with_needs(groups: Collection[ChangeGroup], chosen: Iterable[str]) -> list[str]:
-    found: set[str] = set()
+    present: set[str] = set()
     for name in chosen:
-        found |= set(alone(groups, name))
-    return [group.name for group in measured(groups) if group.name in found]
+        present |= set(alone(groups, name))
+    return [group.name for group in measured(groups) if group.name in present]
 
 
 def _needing(parts: Parts, more: Mapping[str, list[str]]) -> Parts:

@@ -160,14 +160,14 @@ def _pieces(part: Any) -> Iterable[Any]:
 
 def _names(part: Any) -> set[str]:
     """The names in a part."""
-    found = set()
+    names = set()
     for piece in _pieces(part):
         name = name_in(piece)
         if name is not None:
-            found.add(name)
+            names.add(name)
         elif isinstance(piece, ast.alias):
-            found.add((piece.asname or piece.name).partition(".")[0])
-    return found
+            names.add((piece.asname or piece.name).partition(".")[0])
+    return names
 
 
 def _lines(part: Any, default: int | None) -> frozenset[int]:

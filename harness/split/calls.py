@@ -25,15 +25,15 @@ class Signature:
     @property
     def hard(self) -> set[int]:
         """Atoms with a parameter that every call must give, or by whose place others stand."""
-        found = set()
+        atoms = set()
         for n, (parameter, condition) in enumerate(self.parameters):
             if condition is None:
                 continue
             last = n == len(self.parameters) - 1
             is_asked = parameter.default is None and parameter.kind in (*BY_POSITION, "keyword")
             if is_asked or (parameter.kind in BY_POSITION and not last):
-                found.add(condition[0])
-        return found
+                atoms.add(condition[0])
+        return atoms
 
     def named(self, name: str) -> list[Condition]:
         """Conditions of the parameters of this name."""
@@ -79,22 +79,22 @@ def _clash(one: Parameter, later: Parameter) -> bool:
 
 def _keyword_edges(call: ast.Call, condition: Condition, signature: Signature) -> Iterator[Edge]:
     """A keyword needs its parameter; a parameter that must be given needs its keyword."""
-    for keyword, own in _listed(call.keywords, condition):
+    for keyword, given in _listed(call.keywords, condition):
         if keyword.arg is None:
             continue
         conditions = signature.named(keyword.arg)
-        if None in conditions or own in conditions or signature.is_open:
+        if None in conditions or given in conditions or signature.is_open:
             continue
         for there in conditions:
             assert there is not None
-            if own is not None and own[1] and there[1]:
-                yield own[0], there[0]
+            if given is not None and given[1] and there[1]:
+                yield given[0], there[0]
                 if there[0] in signature.hard and condition is None:
-                    yield there[0], own[0]
-            elif own is not None and not own[1] and not there[1]:
-                yield there[0], own[0]
+                    yield there[0], given[0]
+            elif given is not None and not given[1] and not there[1]:
+                yield there[0], given[0]
                 if there[0] in signature.hard and condition is None:
-                    yield own[0], there[0]
+                    yield given[0], there[0]
 
 
 def _place_edges(call: ast.Call, condition: Condition, signature: Signature) -> Iterator[Edge]:
@@ -123,11 +123,11 @@ def _place_edges(call: ast.Call, condition: Condition, signature: Signature) -> 
 def _by_keyword(call: ast.Call, signature: Signature) -> set[int]:
     """Atoms with a parameter that a call gives by its name."""
     names = {keyword.arg for keyword, _ in _listed(call.keywords, None)}
-    found = set()
+    atoms = set()
     for parameter, condition in signature.parameters:
         if condition is not None and parameter.name in names:
-            found.add(condition[0])
-    return found
+            atoms.add(condition[0])
+    return atoms
 
 
 def _listed(parts: Any, condition: Condition) -> Iterator[tuple[Any, Condition]]:
@@ -194,17 +194,17 @@ class Signatures:
         """The signatures of what a call by this name may call."""
         if name is None:
             return []
-        found = list(self.by_name.get(name, []))
+        signatures = list(self.by_name.get(name, []))
         if name in self.classes and "__init__" in self.classes[name]:
-            found.append(self.classes[name]["__init__"])
+            signatures.append(self.classes[name]["__init__"])
         for held in sorted(self.made.get(name, ())):
             for method in MADE_BY[1:]:
                 if method in self.classes[held]:
-                    found.append(self.classes[held][method])
+                    signatures.append(self.classes[held][method])
         owners = [methods for methods in self.classes.values() if name in methods]
-        if len(owners) == 1 and not found and name not in ("forward", "step", "__init__"):
-            found.append(owners[0][name])
-        return found
+        if len(owners) == 1 and not signatures and name not in ("forward", "step", "__init__"):
+            signatures.append(owners[0][name])
+        return signatures
 
 
 def _signature(function: Any, *, is_method: bool) -> Signature:

@@ -33,14 +33,14 @@ class Checker:
 
     def _lacks(self, tree: ast.AST) -> set[str]:
         sites = sites_of(tree)
-        found = set()
+        lacks = set()
         for site, answers in sites.resolved_names():
             if not answers:
-                found.add(f"the name '{site.name}' is given nowhere")
+                lacks.add(f"the name '{site.name}' is given nowhere")
         for site, answers in sites.resolved_attributes():
             if not answers and site.name in self.own:
-                found.add(f"the attribute '{site.name}' is given nowhere")
-        return found | set(_misfits(tree))
+                lacks.add(f"the attribute '{site.name}' is given nowhere")
+        return lacks | set(_misfits(tree))
 
 
 def _compiled(tree: ast.Module) -> None:

@@ -101,12 +101,12 @@ def _tie_moved(tree: Any) -> dict[int, int]:
         if isinstance(part, Only) and (isinstance(part.node, MOVED) or _is_constant(part.node)):
             there = put if part.is_new else taken
             there[key_of(part.node)] = part.atom
-    found = {}
+    taker = {}
     for key, atom in put.items():
         if key in taken:
-            found[atom] = taken[key]
-            found[taken[key]] = taken[key]
-    return found
+            taker[atom] = taken[key]
+            taker[taken[key]] = taken[key]
+    return taker
 
 
 def _is_constant(node: Any) -> bool:
@@ -294,8 +294,8 @@ def stored(node: Any) -> list[str]:
         return []
     if isinstance(node, DEFINITIONS):
         return [node.name]
-    found = []
+    names = []
     for part in ast.walk(node):
         if isinstance(getattr(part, "ctx", None), ast.Store) and not isinstance(part, ast.Tuple):
-            found.append(ast.unparse(part))
-    return found
+            names.append(ast.unparse(part))
+    return names

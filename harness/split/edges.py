@@ -18,14 +18,14 @@ MOST_LABELLED = 8  # atoms that one label ties: a label of more is a word
 def edges_of(difference: MergedScripts, sites: Sites) -> set[Edge]:
     """Every need that is seen; all atoms on, and all off, satisfy them."""
     tree = difference.tree
-    found = set(definitions_and_uses(sites))
-    found |= set(call_edges(tree))
-    found |= set(signature_edges(tree))
-    found |= set(labels(tree))
-    found |= set(same_exchanges(tree))
-    found |= set(changed_in_place(tree, sites))
-    found |= set(packed(tree))
-    return {(a, b) for a, b in found if a != b}
+    edges = set(definitions_and_uses(sites))
+    edges |= set(call_edges(tree))
+    edges |= set(signature_edges(tree))
+    edges |= set(labels(tree))
+    edges |= set(same_exchanges(tree))
+    edges |= set(changed_in_place(tree, sites))
+    edges |= set(packed(tree))
+    return {(a, b) for a, b in edges if a != b}
 
 
 # ---------------------------------------------------------------- definitions and uses
@@ -79,12 +79,12 @@ def labels(tree: Any) -> Iterator[Edge]:
         is_text = isinstance(part, ast.Constant) and isinstance(part.value, str)
         if is_text and LABEL.fullmatch(part.value):
             conditions[part.value].add(condition)
-    for found in conditions.values():
-        if None in found:
+    for places in conditions.values():
+        if None in places:
             continue
-        sides = {atom_of(condition): condition for condition in found}
-        are_of_one = len({condition[1] for condition in found if condition}) == 1
-        if are_of_one and len(sides) == len(found) and 1 < len(found) <= MOST_LABELLED:
+        sides = {atom_of(condition): condition for condition in places}
+        are_of_one = len({condition[1] for condition in places if condition}) == 1
+        if are_of_one and len(sides) == len(places) and 1 < len(places) <= MOST_LABELLED:
             yield from tied(sides)
 
 
@@ -121,10 +121,10 @@ def same_exchanges(tree: Any) -> Iterator[Edge]:
 def changed_in_place(tree: Any, sites: Sites) -> Iterator[Edge]:
     """A statement that changes what only another atom gives belongs to it."""
     answers: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for site, found in sites.resolved():
+    for site, givers in sites.resolved():
         if site.condition is None or not site.condition[1]:
             continue
-        conditions = {answer.condition for answer in found}
+        conditions = {answer.condition for answer in givers}
         if conditions and all(c is not None and c[1] for c in conditions):
             answers[site.name, site.condition[0]] |= {atom_of(c) for c in conditions}
     for part in walk(tree):
@@ -198,15 +198,15 @@ def resized(values: list[Any], given: dict[str, list[Any]]) -> set[int]:
     """Atoms that put elements into a list of the values, or take them out, or change how many.
 
     given: the values of every name, for the numbers that the lists are made of."""
-    found = set()
+    atoms = set()
     for value in values:
         for part in walk(value):
             if isinstance(part, ast.List | ast.Tuple):
-                found |= atoms_in(part)
+                atoms |= atoms_in(part)
                 for piece in walk(part):
                     if isinstance(piece, ast.Name):
-                        found |= atoms_in(given.get(piece.id, []))
-    return found
+                        atoms |= atoms_in(given.get(piece.id, []))
+    return atoms
 
 
 def is_place(index: Any) -> bool:

@@ -86,12 +86,12 @@ class Folder:
     def _modules(self) -> list[tuple[str, bytes]]:
         """What the script imports from its own folder: name and content."""
         root = self.path / "old"
-        found = []
+        modules = []
         for file in sorted(root.rglob("*.py")):
             name = file.relative_to(root)
             if str(name) != self.script:
-                found.append((str(name), read_bytes(file, below=1 + len(name.parts))))
-        return found
+                modules.append((str(name), read_bytes(file, below=1 + len(name.parts))))
+        return modules
 
 
 def place(folder: Path, name: str, content: bytes) -> Path:
@@ -229,15 +229,15 @@ class _GroupsFile:
 
     def groups(self) -> tuple[ChangeGroup, ...]:
         """All of them; raises UserError where they are not whole."""
-        found = []
+        read = []
         for name, content in self.given.items():
             if not re.fullmatch(r"[A-Za-z0-9_][\w.-]*", str(name)):
                 raise self.fail(f"group '{name}': letters, digits, _, - and . alone", str(name))
-            found.append(self._group(str(name), content))
+            read.append(self._group(str(name), content))
         self._check_said()
-        self._check_atoms(found)
-        full = with_needs(found, self.parts.edges)
-        for group, written in zip(full, found, strict=True):
+        self._check_atoms(read)
+        full = with_needs(read, self.parts.edges)
+        for group, written in zip(full, read, strict=True):
             missing = [name for name in group.needs if name not in written.needs]
             if missing:
                 raise self.fail(
@@ -267,7 +267,7 @@ class _GroupsFile:
         for key in ("needs", "conflicts"):
             for other in content.get(key, []):
                 if other not in self.given:
-                    names = [str(known) for known in self.given]
+                    names = [str(group) for group in self.given]
                     message = f"group '{name}': {key} '{other}' is no group"
                     raise self.fail(f"{message}{near(str(other), names)}", name, key)
         return ChangeGroup(

@@ -80,12 +80,12 @@ def reach(n_atoms: int, edges: Iterable[Edge]) -> list[set[int]]:
         direct[one].add(other)
     reached = []
     for atom in range(n_atoms):
-        found, waiting = {atom}, [atom]
+        needed, waiting = {atom}, [atom]
         while waiting:
-            more = direct[waiting.pop()] - found
-            found |= more
+            more = direct[waiting.pop()] - needed
+            needed |= more
             waiting += more
-        reached.append(found)
+        reached.append(needed)
     return reached
 
 
@@ -95,9 +95,9 @@ def components(n_atoms: int, edges: Iterable[Edge]) -> list[set[int]]:
     sets, seen = [], set()
     for atom in range(n_atoms):
         if atom not in seen:
-            found = {other for other in reached[atom] if atom in reached[other]}
-            seen |= found
-            sets.append(found)
+            component = {other for other in reached[atom] if atom in reached[other]}
+            seen |= component
+            sets.append(component)
     return sets
 
 
@@ -108,11 +108,11 @@ class _Quiet:
     neutral: set[int]  # they tell, import, rename, move
     users: Mapping[int, set[int]]  # an atom that only gives names -> the atoms that ask for them
 
-    def is_neutral(self, found: set[int]) -> bool:
-        return found <= self.neutral
+    def is_neutral(self, atoms: set[int]) -> bool:
+        return atoms <= self.neutral
 
-    def is_quiet(self, found: set[int]) -> bool:
-        return found <= set(self.users) | self.neutral
+    def is_quiet(self, atoms: set[int]) -> bool:
+        return atoms <= set(self.users) | self.neutral
 
 
 def _quiet(whole: MergedScripts, sites: Sites, atoms: list[Atom]) -> _Quiet:
@@ -141,26 +141,26 @@ def _quiet(whole: MergedScripts, sites: Sites, atoms: list[Atom]) -> _Quiet:
 
 def _asserted(atoms: list[Atom]) -> set[Edge]:
     """What an assertion is about: the changes in the same definition."""
-    found = set()
+    edges = set()
     for atom in atoms:
         if atom.asserts:
             for other in atoms:
                 if other.place.startswith(atom.place) and not other.is_neutral:
-                    found.add((atom.number, other.number))
-    return found
+                    edges.add((atom.number, other.number))
+    return edges
 
 
 def _folded(sets: list[set[int]], edges: set[Edge], quiet: _Quiet) -> list[set[int]]:
     """What is nothing alone joins what it is for; what only tells, what it needs."""
-    sets = [set(found) for found in sets]
+    sets = [set(members) for members in sets]
     changed = True
     while changed:
         changed = False
-        owner = {atom: n for n, found in enumerate(sets) for atom in found}
-        for n, found in enumerate(sets):
-            around = _around(n, found, edges, owner, quiet)
+        owner = {atom: n for n, members in enumerate(sets) for atom in members}
+        for n, members in enumerate(sets):
+            around = _around(n, members, edges, owner, quiet)
             if len(around) == 1:
-                sets[around.pop()] |= found
+                sets[around.pop()] |= members
                 del sets[n]
                 changed = True
                 break
@@ -168,16 +168,16 @@ def _folded(sets: list[set[int]], edges: set[Edge], quiet: _Quiet) -> list[set[i
 
 
 def _around(
-    n: int, found: set[int], edges: set[Edge], owner: Mapping[int, int], quiet: _Quiet
+    n: int, members: set[int], edges: set[Edge], owner: Mapping[int, int], quiet: _Quiet
 ) -> set[int]:
     """The sets that one without an effect of its own belongs to."""
-    needed = {owner[b] for a, b in edges if a in found and owner[b] != n}
-    if quiet.is_neutral(found):
+    needed = {owner[b] for a, b in edges if a in members and owner[b] != n}
+    if quiet.is_neutral(members):
         return needed
-    if not quiet.is_quiet(found):
+    if not quiet.is_quiet(members):
         return set()
-    users = {owner[a] for a, b in edges if b in found and owner[a] != n}
-    for atom in found:
+    users = {owner[a] for a, b in edges if b in members and owner[a] != n}
+    for atom in members:
         users |= {owner[user] for user in quiet.users.get(atom, ()) if owner[user] != n}
     return users or needed
 
@@ -189,30 +189,30 @@ def _named(
     reached = reach(len(atoms), edges)
     always = _always(sets, reached, quiet.neutral)
     if always:
-        sets = [always, *(found for found in sets if not found <= always)]
+        sets = [always, *(joined for joined in sets if not joined <= always)]
     needed_by_others: set[int] = set()
-    for n, found in enumerate(sets):
-        for atom in found:
+    for n, joined in enumerate(sets):
+        for atom in joined:
             needed_by_others |= {other for other in reached[atom] if other not in sets[n]}
     seen = Counter(name for atom in atoms for name in atom.names)
     groups: list[ChangeGroup] = []
     taken: set[str] = set()
-    for n, found in enumerate(sets):
-        members = [atoms[number] for number in sorted(found)]
+    for n, joined in enumerate(sets):
+        members = [atoms[number] for number in sorted(joined)]
         kind = class_of(members)
-        if quiet.is_neutral(found):
+        if quiet.is_neutral(joined):
             kind = NEUTRAL
-        elif quiet.is_quiet(found):
-            kind = SUPPORT if found & needed_by_others else NEUTRAL
-        name = NEUTRAL if found == always else name_of(members, seen, taken)
+        elif quiet.is_quiet(joined):
+            kind = SUPPORT if joined & needed_by_others else NEUTRAL
+        name = NEUTRAL if joined == always else name_of(members, seen, taken)
         taken.add(name)
         groups.append(
             ChangeGroup(
                 name=name,
                 about=summary_of(members),
                 kind=kind,
-                atoms=tuple(sorted(found)),
-                always=n == 0 and found == always,
+                atoms=tuple(sorted(joined)),
+                always=n == 0 and joined == always,
                 lines=sum(member.n_lines for member in members),
             )
         )
@@ -221,11 +221,11 @@ def _named(
 
 def _always(sets: list[set[int]], reached: list[set[int]], neutral: set[int]) -> set[int]:
     """Atoms that only tell and need nothing else."""
-    found: set[int] = set()
+    atoms: set[int] = set()
     for members in sets:
         if set().union(*(reached[atom] for atom in members)) <= neutral:
-            found |= members
-    return found
+            atoms |= members
+    return atoms
 
 
 def with_needs(groups: Iterable[ChangeGroup], edges: Iterable[Edge]) -> tuple[ChangeGroup, ...]:
@@ -236,7 +236,7 @@ def with_needs(groups: Iterable[ChangeGroup], edges: Iterable[Edge]) -> tuple[Ch
     for one, other in edges:
         if owner[one] != owner[other]:
             direct[owner[one]].add(owner[other])
-    found = []
+    complete = []
     for group in groups:
         needed: set[str] = set()
         waiting = [group.name]
@@ -245,5 +245,5 @@ def with_needs(groups: Iterable[ChangeGroup], edges: Iterable[Edge]) -> tuple[Ch
             needed |= more
             waiting += more
         order = [other.name for other in groups if other.name in needed - {group.name}]
-        found.append(replace(group, needs=tuple(order)))
-    return tuple(found)
+        complete.append(replace(group, needs=tuple(order)))
+    return tuple(complete)

@@ -29,17 +29,17 @@ DULL = frozenset(
 def class_of(atoms: Sequence[Atom]) -> str:
     """The kind of a group of these atoms."""
     lines = sum(atom.n_lines for atom in atoms)
-    for kind, words in KINDS.items():
-        of_kind = sum(atom.n_lines for atom in atoms if _touches(atom, words))
+    for kind, stems in KINDS.items():
+        of_kind = sum(atom.n_lines for atom in atoms if _touches(atom, stems))
         if of_kind > SHARE * lines:
             return kind
     return "learning"
 
 
-def _touches(atom: Atom, words: Sequence[str]) -> bool:
+def _touches(atom: Atom, stems: Sequence[str]) -> bool:
     """Whether the change is about one of these: for a statement, most of the names in it count."""
     said = f"{atom.place} {atom.what}".lower()
-    return any(re.search(rf"(?<![a-z]){word}", said) for word in words)
+    return any(re.search(rf"(?<![a-z]){word}", said) for word in stems)
 
 
 def name_of(atoms: Sequence[Atom], seen: Counter[str], taken: set[str]) -> str:

@@ -35,7 +35,7 @@ def parents_of(new: str, candidates: Mapping[str, bytes]) -> Parents:
 
     new: in normal form. candidates: name -> content; one that cannot be taken apart, or is the
     script itself, is skipped."""
-    found: list[ParentDistance] = []
+    parents: list[ParentDistance] = []
     skipped: dict[str, str] = {}
     for name, content in candidates.items():
         try:
@@ -50,8 +50,8 @@ def parents_of(new: str, candidates: Mapping[str, bytes]) -> Parents:
             skipped[name] = f"{name}: is nested too deeply"
         else:
             lines = changed_lines(old.splitlines(), new.splitlines())
-            found.append(ParentDistance(candidate=name, lines=lines, atoms=atoms))
-    ordered = sorted(found, key=lambda one: (one.lines, one.atoms))
+            parents.append(ParentDistance(candidate=name, lines=lines, atoms=atoms))
+    ordered = sorted(parents, key=lambda one: (one.lines, one.atoms))
     return Parents(distances=tuple(ordered), skipped=skipped)
 
 

@@ -29,13 +29,13 @@ def accepted(pairs: Counter[tuple[str, str]], old: ast.AST, new: ast.AST) -> dic
     pairs: how often the one stands where the other stood."""
     n_old, n_new = _counts(old), _counts(new)
     own_old, own_new = _bound(old), _bound(new)
-    found = {}
+    same = {}
     for (before, after), n in pairs.items():
         is_whole = n == n_old[before] == n_new[after]
         is_exchange = n_new[before] == 0 and n_old[after] == 0
         if is_whole and is_exchange and before in own_old and after in own_new:
-            found[before] = after
-    return found
+            same[before] = after
+    return same
 
 
 def _counts(tree: ast.AST) -> Counter[str]:
@@ -59,13 +59,13 @@ def _counts(tree: ast.AST) -> Counter[str]:
 
 def _bound(tree: ast.AST) -> set[str]:
     """The names that a script itself gives."""
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         name = name_in(node)
         is_read = isinstance(getattr(node, "ctx", None), ast.Load)
         if name is not None and not is_read and not isinstance(node, ast.keyword):
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def renamed(tree: Any, names: Mapping[str, str]) -> Any:

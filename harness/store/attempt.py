@@ -143,8 +143,8 @@ class RunWriter:
     def _holds_metrics(self) -> bool:
         """Whether the run's curve is the one that this attempt has written."""
         with suppress(FileNotFoundError):
-            own = os.fstat(self._metrics.fileno())
-            return os.path.samestat(own, os.stat(self.run / "metrics.jsonl"))
+            written = os.fstat(self._metrics.fileno())
+            return os.path.samestat(written, os.stat(self.run / "metrics.jsonl"))
         return False
 
     @_reported

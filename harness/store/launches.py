@@ -64,16 +64,16 @@ def check_launched(results: Path, plan: Plan, *, trust: bool) -> list[str]:
     """
     if is_launched(results, plan):
         return []
-    words: list[str] = []
+    executed: list[str] = []
     for arm in plan.arms:
         if arm.side is not None:
-            words += commands_of(arm.side)
-    return trusted(f"experiment '{plan.name}'", words, trust=trust)
+            executed += commands_of(arm.side)
+    return trusted(f"experiment '{plan.name}'", executed, trust=trust)
 
 
-def trusted(what: str, words: Iterable[str], *, trust: bool) -> list[str]:
+def trusted(what: str, sentences: Iterable[str], *, trust: bool) -> list[str]:
     """What would be executed; raises UserError, which says it, where it is not trusted."""
-    lines = list(dict.fromkeys(words))
+    lines = list(dict.fromkeys(sentences))
     if not trust:
         by_you = "by you"
         if not can_keep_key():
@@ -89,10 +89,10 @@ def trusted(what: str, words: Iterable[str], *, trust: bool) -> list[str]:
 def commands_of(trainer: TrainerSpec) -> list[str]:
     """What a trainer executes, in words."""
     place = trainer.file or f"{trainer.repo} at {trainer.ref or 'HEAD'}"
-    words = [
+    commands = [
         f"`{' '.join((trainer.command, *trainer.args))}` with {trainer.script_name} of {place}"
     ]
-    return words + environment_words(trainer.environment)
+    return commands + environment_words(trainer.environment)
 
 
 def command_words(env: Mapping[str, str], command: str, arguments: Iterable[str]) -> str:

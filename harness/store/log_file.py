@@ -71,10 +71,10 @@ class HeadAndTail:
         """
         at = 0
         for raw in map(str.encode, self.in_file):
-            found = content.find(raw, at)
-            if found < 0:
+            place = content.find(raw, at)
+            if place < 0:
                 return False
-            at = found + len(raw)
+            at = place + len(raw)
         return True
 
     def _write_tail(self) -> None:

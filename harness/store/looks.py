@@ -19,13 +19,13 @@ def note_look(results: Path, plan: Plan, by: str, ledger: Ledger | None = None) 
         return  # logs have no seeds that somebody could choose
     ledger = ledger or read_ledger(results)
     claims = claims_of(plan)
-    known: set[tuple[str, str, float | None]] = set()
+    noted: set[tuple[str, str, float | None]] = set()
     last = None
     for look in ledger.looks:
-        known.update((seen.claim, seen.run_id, seen.val_loss) for seen in look.results)
+        noted.update((seen.claim, seen.run_id, seen.val_loss) for seen in look.results)
         if look.experiment == plan.name and look.baseline == claims[plan.baseline]:
             last = look
-    known_runs = {(claim, run_id) for claim, run_id, _ in known}
+    known_runs = {(claim, run_id) for claim, run_id, _ in noted}
     fresh = []
     for run in plan.runs:
         for run_id in (run.run_id, *run.older):
@@ -33,7 +33,7 @@ def note_look(results: Path, plan: Plan, by: str, ledger: Ledger | None = None) 
             if (claim, run_id) in known_runs and run_id not in ledger.gone:
                 break
             result = result_in(f"{results}/runs/{run_id}", run_id)
-            if result is not None and (claim, run_id, _loss(result)) not in known:
+            if result is not None and (claim, run_id, _loss(result)) not in noted:
                 seen = Seen(
                     claim=claim,
                     seed=run.seed,
@@ -73,8 +73,8 @@ def _loss(result: Result) -> float | None:
 def note_looks_at(results: Path, run_ids: Iterable[str], by: str) -> None:
     """Note a look at runs of whatever experiments: those that are not known are looked up."""
     ledger = read_ledger(results)
-    known = {seen.run_id for look in ledger.looks for seen in look.results}
-    if known.issuperset(run_ids):
+    noted = {seen.run_id for look in ledger.looks for seen in look.results}
+    if noted.issuperset(run_ids):
         return
     for _, plan, _ in readable_plans(results):
         if plan is not None:
@@ -85,18 +85,18 @@ def seeds_with_results(results: Path, plan: Plan) -> dict[int, str]:
     """Seed -> the experiment that has results of the plan's arms there, shown or not."""
     claims = claims_of(plan)
     wanted = set(claims.values())
-    found: dict[int, str] = {}
+    experiment_of: dict[int, str] = {}
     for look in read_ledger(results).looks:
         for seen in look.results:
             if seen.claim in wanted and seen.seed is not None:
-                found.setdefault(seen.seed, look.experiment)
+                experiment_of.setdefault(seen.seed, look.experiment)
     store = Store(results)
     for name, other, _ in readable_plans(results):
         if other is None or other.imported:
             continue
         theirs = claims_of(other)
         for run in other.runs:
-            is_asked = theirs.get(run.arm) in wanted and run.seed not in found
+            is_asked = theirs.get(run.arm) in wanted and run.seed not in experiment_of
             if is_asked and run.seed is not None and store.is_done(run.run_id):
-                found[run.seed] = name
-    return found
+                experiment_of[run.seed] = name
+    return experiment_of

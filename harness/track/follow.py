@@ -250,9 +250,9 @@ def _values(row: Document) -> Numbers:
     values = _finite({key: value for key, value in row.items() if key != "step"})
     times = row.get("step_times_ms")
     if isinstance(times, Sequence):
-        known = [ms for ms in times if isinstance(ms, (int, float))]
-        if known:
-            values["step_time_ms"] = sum(known) / len(known)
+        timed = [ms for ms in times if isinstance(ms, (int, float))]
+        if timed:
+            values["step_time_ms"] = sum(timed) / len(timed)
     return values
 
 

@@ -13,9 +13,9 @@ class Mlflow:
 
     def __init__(self, experiment: str, folder: Path) -> None:
         self._client = MlflowClient()
-        found = self._client.get_experiment_by_name(experiment)
+        existing = self._client.get_experiment_by_name(experiment)
         self._experiment = (
-            found.experiment_id if found else self._client.create_experiment(experiment)
+            existing.experiment_id if existing else self._client.create_experiment(experiment)
         )
         self._ids: dict[str, str] = {}
         self._waiting: dict[str, list[entities.Metric]] = {}
@@ -24,9 +24,9 @@ class Mlflow:
     def begin(self, run: TrackedRun) -> None:
         """Find it by its key, or make it."""
         query = f"tags.`ablate.key` = '{run.key}'"
-        found = self._client.search_runs([self._experiment], query, max_results=1)
-        if found:
-            self._ids[run.key] = found[0].info.run_id
+        existing = self._client.search_runs([self._experiment], query, max_results=1)
+        if existing:
+            self._ids[run.key] = existing[0].info.run_id
         else:
             tags = {"ablate.key": run.key, **{f"ablate.{k}": v for k, v in run.facts.items()}}
             made = self._client.create_run(self._experiment, tags=tags, run_name=run.label)

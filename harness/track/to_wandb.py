@@ -61,10 +61,10 @@ class Wandb:
 
     def end(self, run: TrackedRun, outcome: Ending) -> None:
         """Its outcome in the summary; its exit code tells whether it finished."""
-        known = self._open.pop(run.key)
+        opened = self._open.pop(run.key)
         told = {"status": outcome.status, "reason": outcome.reason}
-        known.summary.update({**told, **outcome.numbers})
-        known.finish(exit_code=int(not outcome.counts))
+        opened.summary.update({**told, **outcome.numbers})
+        opened.finish(exit_code=int(not outcome.counts))
 
     def flush(self) -> None:
         """Its client sends by itself."""

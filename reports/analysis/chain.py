@@ -226,12 +226,12 @@ def _machines_differ(arm: ArmFigures, parent: ArmFigures) -> str | None:
 def _why(verdict: ChainVerdict, learning: Gain, systems: Gain | None, n: int) -> str:
     if learning.low is None:
         return f"too few runs for an interval (n = {n} in the smaller arm)"
-    words = [f"steps at equal loss: {STEPS_WORDS[learning.verdict]}"]
+    reasons = [f"steps at equal loss: {STEPS_WORDS[learning.verdict]}"]
     if systems is not None:
-        words.append(f"step time: {TIME_WORDS[systems.verdict]}")
+        reasons.append(f"step time: {TIME_WORDS[systems.verdict]}")
     if verdict is ChainVerdict.UNRESOLVED and systems is not None:
-        words.append("the node is unknown")
-    return "; ".join(words)
+        reasons.append("the node is unknown")
+    return "; ".join(reasons)
 
 
 def _settling(

@@ -62,6 +62,6 @@ def figures_of_experiment(experiment: Experiment) -> dict[str, ArmFigures]:
     return figures
 
 
-def _n_gpus(known: tuple[str, ...]) -> int:
+def _n_gpus(counts: tuple[str, ...]) -> int:
     """0 where it is unknown, or not one number."""
-    return int(float(known[0])) if len(known) == 1 else 0
+    return int(float(counts[0])) if len(counts) == 1 else 0

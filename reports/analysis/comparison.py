@@ -55,8 +55,8 @@ class Metric:
     @property
     def better(self) -> str:
         """'lower' or 'higher'."""
-        own = self.plan.own_metrics.get(self.name)
-        return "lower" if own is None else own.better
+        metric = self.plan.own_metrics.get(self.name)
+        return "lower" if metric is None else metric.better
 
     @property
     def alpha(self) -> float:

@@ -62,10 +62,10 @@ def differs_in_a_block(runs: pd.DataFrame, arms: Sequence[str], column: str) -> 
 
 def environment_of(runs: pd.DataFrame, arm: str) -> dict[str, str]:
     """What is known of the driver, CUDA and torch of an arm's runs, by column."""
-    known = {}
+    versions = {}
     for column in ENVIRONMENT:
-        known[column] = "/".join(sorted(known_values(runs, arm, column)))
-    return known
+        versions[column] = "/".join(sorted(known_values(runs, arm, column)))
+    return versions
 
 
 def environment_change(of_arm: Mapping[str, str], of_baseline: Mapping[str, str]) -> str | None:

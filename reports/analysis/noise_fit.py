@@ -104,8 +104,8 @@ def _eras(rows: Sequence[FiguresOfRun], was: BenchmarkNoise) -> tuple[EraNoise, 
         groups = groups_alike(runs)
         variance, df = _pooled_variance(groups)
         if df and variance > 0:
-            found = replace(era, sd=math.sqrt(variance), df=df, n_runs=len(runs))
-            fitted.append(_with_prior(found, prior_of_groups(groups)))
+            measured = replace(era, sd=math.sqrt(variance), df=df, n_runs=len(runs))
+            fitted.append(_with_prior(measured, prior_of_groups(groups)))
     if not fitted:
         raise ValueError("no arm has two runs of one program whose losses differ: no noise")
     return tuple(fitted)

@@ -66,10 +66,10 @@ def pool_notes(experiment: Experiment, losses: pd.DataFrame) -> list[str]:
 
 def _ages(experiment: Experiment, pool: pd.DataFrame, fresh: pd.DataFrame) -> str:
     """How long before the first fresh run the borrowed ones were begun."""
-    borrowed, own = _starts(experiment, pool), _starts(experiment, fresh)
-    if not borrowed or not own:
+    borrowed, of_fresh = _starts(experiment, pool), _starts(experiment, fresh)
+    if not borrowed or not of_fresh:
         return ""
-    hours = [max(0.0, (min(own) - begun).total_seconds() / 3600) for begun in borrowed]
+    hours = [max(0.0, (min(of_fresh) - begun).total_seconds() / 3600) for begun in borrowed]
     if max(hours) < 24:
         return f", begun {min(hours):.1f} to {max(hours):.1f} h before"
     return f", begun {min(hours) / 24:.1f} to {max(hours) / 24:.1f} days before"

@@ -118,11 +118,11 @@ def optima(experiment: Experiment, *, level: float = 0.95) -> list[Optimum]:
         whole = [arm for arm in arms if has_finished(losses, arm.name)]
         for axis in plan.axes:
             asked.append((axis, arms, whole))
-    anytime, found = samples.watched(experiment), []
+    anytime, places = samples.watched(experiment), []
     for axis, arms, whole in asked:
         alpha = (1 - level) / len(asked)
-        found.append(_optimum(losses, axis, (arms, whole), alpha, anytime=anytime))
-    return found
+        places.append(_optimum(losses, axis, (arms, whole), alpha, anytime=anytime))
+    return places
 
 
 def has_finished(losses: pd.DataFrame, arm: str) -> bool:
@@ -147,36 +147,36 @@ def _optimum(
     by_point: dict[str, dict[str, str]] = {}
     for arm in whole:
         by_point.setdefault(arm.point[name], {})[others_of(arm, name)] = arm.name
-    words = sorted(by_point, key=number_of)
+    places = sorted(by_point, key=number_of)
     shared = set.intersection(*map(set, by_point.values())) if by_point else set()
     points = []
-    for word in words:
+    for word in places:
         points.append({others: by_point[word][others] for others in sorted(shared)})
-    left_out = _left_out(name, arms, (words, shared))
-    y = np.empty((0, len(words), 1))
-    if len(words) >= LEAST_POINTS and shared:
+    left_out = _left_out(name, arms, (places, shared))
+    y = np.empty((0, len(places), 1))
+    if len(places) >= LEAST_POINTS and shared:
         y = _losses_along(losses, points)
     if not len(y):
         planned = sorted({arm.point[name] for arm in arms}, key=number_of)
         axis = GridAxis(name=name, words=tuple(planned))
         return _optimum_of(axis, arms[0].of, (Lowest.TOO_FEW, None, None), 0, left_out)
-    axis = GridAxis(name=name, words=tuple(words))
-    found = lowest_told(Slopes(losses=y, places=axis.places, alpha=alpha, anytime=anytime))
-    return _optimum_of(axis, arms[0].of, found, len(y), left_out)
+    axis = GridAxis(name=name, words=tuple(places))
+    lowest = lowest_told(Slopes(losses=y, places=axis.places, alpha=alpha, anytime=anytime))
+    return _optimum_of(axis, arms[0].of, lowest, len(y), left_out)
 
 
 def _left_out(
     name: str, arms: Sequence[PlanArm], counted: tuple[Sequence[str], Collection[str]]
 ) -> tuple[str, ...]:
     """The points of an axis and of the others that do not count, in the order of the arms."""
-    words, shared = counted
-    found: dict[str, None] = {}
+    points, shared = counted
+    left_out: dict[str, None] = {}
     for arm in arms:
-        if arm.point[name] not in words:
-            found[arm.point[name]] = None
+        if arm.point[name] not in points:
+            left_out[arm.point[name]] = None
         elif others_of(arm, name) not in shared:
-            found[others_of(arm, name)] = None
-    return tuple(found)
+            left_out[others_of(arm, name)] = None
+    return tuple(left_out)
 
 
 def others_of(arm: PlanArm, name: str) -> str:
@@ -284,12 +284,12 @@ def lowest(slopes: Slopes) -> tuple[float | None, Ends | None]:
 def _optimum_of(
     axis: GridAxis,
     arm: str,
-    found: tuple[Lowest, float | None, Ends | None],
+    lowest: tuple[Lowest, float | None, Ends | None],
     n: int,
     left_out: tuple[str, ...],
 ) -> Optimum:
-    """found: what is told, the place, and its ends."""
-    where, place, ends = found
+    """lowest: what is told, the place, and its ends."""
+    where, place, ends = lowest
     value, low, high = None, None, None
     if place is not None:
         value = axis.value_at(place)

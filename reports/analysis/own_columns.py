@@ -55,20 +55,20 @@ def headings_of_metric(metric: OwnMetric) -> list[Heading]:
 
 def arm_columns_of(outcome: Comparisons) -> tuple[ArmColumn, ...]:
     """The statistics of an arm in this outcome."""
-    own: list[ArmColumn] = []
+    of_metrics: list[ArmColumn] = []
     for metric in outcome.own.values():
-        own += columns_of_metric(metric)
-    return (*ARM_COLUMNS, *own)
+        of_metrics += columns_of_metric(metric)
+    return (*ARM_COLUMNS, *of_metrics)
 
 
 def headings_of(outcome: Comparisons) -> list[Heading]:
     """The headings after the verdict, but for those that this experiment cannot fill."""
     own_part_first, *others = HEADINGS
-    own: list[Heading] = []
+    of_metrics: list[Heading] = []
     for metric in outcome.own.values():
-        own += headings_of_metric(metric)
+        of_metrics += headings_of_metric(metric)
     headings = []
-    for heading in (own_part_first, *own, *others):
+    for heading in (own_part_first, *of_metrics, *others):
         if heading.is_filled is None or heading.is_filled(outcome):
             headings.append(heading)
     return headings

@@ -31,11 +31,11 @@ def departures(r: Recipe) -> list[str] | None:
     """What the baseline has otherwise than its record at its scale; None where nobody knows."""
     if base(r) is None or r.plan.departures is None:
         return None
-    words = []
+    lines = []
     for field, of_record in r.plan.departures.items():
         here = one_or_all(r.of_baseline(field))
-        words.append(f"{field} {setting_words(here)} ({r.plan.base}: {setting_words(of_record)})")
-    return words
+        lines.append(f"{field} {setting_words(here)} ({r.plan.base}: {setting_words(of_record)})")
+    return lines
 
 
 def setting_words(value: Any) -> str:
@@ -92,12 +92,12 @@ def tokens(r: Recipe) -> Any:
 
 def named(r: Recipe, fields: Sequence[str]) -> str | None:
     """Settings of the baseline by name."""
-    words = []
+    settings = []
     for field in fields:
         value = one_or_all(r.of_baseline(field))
         if value is not None:
-            words.append(f"{field.partition('.')[2]} {setting_words(value)}")
-    return ", ".join(words) or None
+            settings.append(f"{field.partition('.')[2]} {setting_words(value)}")
+    return ", ".join(settings) or None
 
 
 def rates(r: Recipe) -> str | None:
@@ -105,13 +105,13 @@ def rates(r: Recipe) -> str | None:
     for settings in r.settings[r.plan.baseline]:
         names = [name for name in settings if name.startswith("optim.") and name.endswith(RATE)]
         fields |= dict.fromkeys(names)
-    words = []
+    lines = []
     for field in fields:
-        known = [value for value in r.of_baseline(field) if value is not None]
-        if known:
-            written = " or ".join(f"{value:.4g}" for value in known)
-            words.append(f"{field.partition('.')[2]} {written}")
-    return ", ".join(words) or None
+        values = [value for value in r.of_baseline(field) if value is not None]
+        if values:
+            written = " or ".join(f"{value:.4g}" for value in values)
+            lines.append(f"{field.partition('.')[2]} {written}")
+    return ", ".join(lines) or None
 
 
 def precision(r: Recipe) -> str | None:
@@ -128,9 +128,9 @@ def substituted(r: Recipe) -> list[str] | None:
         return None
     told = [document for document in r.documents if "substituted" in document]
     if not told:
-        planned = [words for arm in r.plan.arms for words in arm.substituted]
+        planned = [sentence for arm in r.plan.arms for sentence in arm.substituted]
         return distinct(planned) or None
-    return distinct(words for document in told for words in document["substituted"])
+    return distinct(sentence for document in told for sentence in document["substituted"])
 
 
 def corpus(r: Recipe) -> str | None:
@@ -201,12 +201,12 @@ def commit_words(git: Mapping[str, Any] | None) -> str | None:
     commit = (git or {}).get("commit") or (git or {}).get("sha")
     if git is None or not commit:
         return None
-    words = str(commit)[:12]
+    text = str(commit)[:12]
     if git.get("diff_sha256") or (git.get("dirty") and not git.get("untracked")):
-        words += ", with changes not committed"
+        text += ", with changes not committed"
     if git.get("untracked"):
-        words += f", with {git['untracked']} untracked files"
-    return words
+        text += f", with {git['untracked']} untracked files"
+    return text
 
 
 def plugins(r: Recipe) -> list[str]:

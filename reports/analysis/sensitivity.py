@@ -44,8 +44,8 @@ class Sensitivity:
 
     def with_sign(self, sign: int) -> list[PointEffect]:
         """The effects that are better (-1), worse (+1) or not told apart (0), the lowest first."""
-        found = [effect for effect in self.effects if effect.sign == sign]
-        return sorted(found, key=lambda effect: effect.delta)
+        effects = [effect for effect in self.effects if effect.sign == sign]
+        return sorted(effects, key=lambda effect: effect.delta)
 
     @property
     def words(self) -> str:

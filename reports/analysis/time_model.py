@@ -88,8 +88,8 @@ class TimeModel:
         if self.model is None:
             return None
         baseline = other or self.arms[0]
-        known = {self.arms[0], *self.comparable} & {*self.arms}
-        if arm == baseline or not {arm, baseline} <= known:
+        comparable = {self.arms[0], *self.comparable} & {*self.arms}
+        if arm == baseline or not {arm, baseline} <= comparable:
             return None
         for name in (baseline, arm):
             if not self.resolved(name) or self.extrapolated(name):

@@ -189,13 +189,13 @@ def caption_of(deltas: Sequence[ArmDifference]) -> str:
     blocked = [delta for delta in deltas if delta.in_blocks]
     if not blocked:
         return "An arm's mean less the baseline's: no runs share a block. Below zero is better."
-    words = (
+    caption = (
         "Mean over blocks of the difference to the baseline run of the same block; "
         "the band spans the blocks."
     )
     if len(blocked) < len(deltas):
-        words += " An arm that shares no block with the baseline: its mean less the baseline's."
-    return f"{words} Below zero is better."
+        caption += " An arm that shares no block with the baseline: its mean less the baseline's."
+    return f"{caption} Below zero is better."
 
 
 def difference_figure(

@@ -229,7 +229,7 @@ def forest(
     palette: Palette,
     margin: float | None,
     *,
-    own: OwnWords | None = None,
+    naming: OwnWords | None = None,
 ) -> Figure:
     """Estimate and simultaneous interval per arm; unbounded ends run to the edge.
 
@@ -238,8 +238,8 @@ def forest(
     """
     some = next(iter(comparisons.values()))
     title, against, key = titles_of(some)[0], palette.baseline, f"forest_{metric}"
-    if own:
-        title, against = f"What each {own.arm} adds", own.before
+    if naming:
+        title, against = f"What each {naming.arm} adds", naming.before
         key = f"increments_{metric}"
     effects = {arm: drawn_effect(c) for arm, c in comparisons.items()}
     drawing = Forest(
@@ -314,10 +314,10 @@ def forests(plan: Plan, outcome: Comparisons, palette: Palette) -> list[Figure]:
     margin = None if outcome.primary in COMPARED_TIMES else plan.margin  # of the primary metric
     parts = {arm: c for (arm, metric), c in outcome.increments.items() if metric == outcome.primary}
     if parts and outcome.primary in drawn:
-        figures.append(forest(outcome.primary, parts, palette, margin, own=outcome.own_words))
+        figures.append(forest(outcome.primary, parts, palette, margin, naming=outcome.own_words))
     for metric in metrics:
-        found = [outcome.of(arm, metric) for arm in outcome.arms]
-        by_size = sorted((c for c in found if c is not None), key=lambda c: effect(c)[0])
+        of_arms = [outcome.of(arm, metric) for arm in outcome.arms]
+        by_size = sorted((c for c in of_arms if c is not None), key=lambda c: effect(c)[0])
         comparisons = {c.arm: c for c in by_size}
         if comparisons:
             of_metric = margin if metric == outcome.primary else None

@@ -10,12 +10,12 @@ def chance_of_growth(asked: Sequence[Collection[str]]) -> float:
 
     asked: the changes of each page, oldest first; those that it added were judged at their share
     of all that had been asked by then."""
-    known: set[str] = set()
+    seen: set[str] = set()
     shares = 0.0
     for changes in asked:
-        n_before = len(known)
-        known.update(changes)
-        shares += (len(known) - n_before) / max(1, len(known))
+        n_before = len(seen)
+        seen.update(changes)
+        shares += (len(seen) - n_before) / max(1, len(seen))
     return ERROR * shares
 
 

@@ -149,15 +149,15 @@ def figures_of(
     printed: the lists of losses on the records' own pages."""
     lists: dict[tuple[str, str], PrintedLosses] = {}
     for row in printed:
-        found = PrintedLosses(
+        of_page = PrintedLosses(
             n=int(row["n"]),
             n_in_logs=int(row["n_in_logs"]),
             mean=float(row["mean"]),
             sd=float(row["sd"]),
         )
-        known = lists.get((row["track"], row["arm"]))
-        if row["arm"] and (known is None or known.n_in_logs < found.n_in_logs):
-            lists[row["track"], row["arm"]] = found
+        before = lists.get((row["track"], row["arm"]))
+        if row["arm"] and (before is None or before.n_in_logs < of_page.n_in_logs):
+            lists[row["track"], row["arm"]] = of_page
     of_arm: dict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
     for row in rows:
         if row["val_loss"]:

@@ -49,11 +49,11 @@ def load(
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}: run the experiment again") from None
     root = folder.parent.parent / "runs"
-    known = Remembered(root.parent, forget=verify)
-    runs = [read_run(root, plan, planned, known) for planned in plan.runs]
-    memory, plan, more = remembered(plan, root, runs, known)
+    verified = Remembered(root.parent, forget=verify)
+    runs = [read_run(root, plan, planned, verified) for planned in plan.runs]
+    memory, plan, more = remembered(plan, root, runs, verified)
     runs += more
-    known.save()
+    verified.save()
     rows = [row_of(run) for run in runs]
     configs = {run.run_id: run.config for run in runs if run.config}
     name_stale_files(rows, configs, plan)
@@ -75,11 +75,11 @@ def load(
 
 
 def remembered(
-    plan: Plan, root: Path, runs: Sequence[RecordedRun], known: Remembered
+    plan: Plan, root: Path, runs: Sequence[RecordedRun], verified: Remembered
 ) -> tuple[Memory, Plan, list[RecordedRun]]:
     """(what the folder remembers of the question, the plan by that, runs that count beside it).
 
-    root: the folder of all runs. known: which results were found sound before.
+    root: the folder of all runs. verified: which results were found sound before.
     """
     read = {run.run_id: run.result for run in runs}
 
@@ -90,7 +90,7 @@ def remembered(
         return (result.val_loss if result.status == "finished" else None,)
 
     memory, whole = remember(plan, read_ledger(root.parent), root, value_of)
-    more = [read_run(root, whole, planned, known) for planned in whole.runs[len(plan.runs) :]]
+    more = [read_run(root, whole, planned, verified) for planned in whole.runs[len(plan.runs) :]]
     return memory, whole, more
 
 

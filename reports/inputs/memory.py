@@ -79,7 +79,7 @@ class _Question:
 
     def other_plans(self) -> list[Look]:
         """Looks at its changes with other seeds, before; what a rule of its own added is none."""
-        found = []
+        looks = []
         for look in self.looks:
             by_rule = (
                 self.plan.seeds_rule is not None
@@ -88,28 +88,28 @@ class _Question:
             )
             differs = set(look.seeds) != set(self.plan.seeds)
             if self.is_own(look) and differs and look.at < self.begins and not by_rule:
-                found.append(look)
-        return found
+                looks.append(look)
+        return looks
 
     @cached_property
     def first_seen(self) -> dict[str, tuple[str, Seen]]:
         """Intent -> (when, what) was first seen of its arms' results."""
-        found: dict[str, tuple[str, Seen]] = {}
+        first: dict[str, tuple[str, Seen]] = {}
         for look in sorted(self.looks, key=lambda look: look.at):
             for seen in look.results:
                 if seen.claim in self.names and seen.seed is not None:
-                    found.setdefault(seen.intent_id, (look.at, seen))
-        return found
+                    first.setdefault(seen.intent_id, (look.at, seen))
+        return first
 
     def picked(self, first: Mapping[str, tuple[str, Seen]], counted: set[int]) -> list[int]:
         """Seeds whose baseline was seen before and that are left out before others that count."""
         cutoff = min([self.begins, *(lock.locked for lock in self.plan.locks[:1])])
-        known = set()
+        seeds = set()
         for at, seen in first.values():
             if seen.claim == self.baseline and at < cutoff and seen.seed is not None:
-                known.add(seen.seed)
-        chosen = known & set(self.plan.seeds)
-        return sorted(s for s in known - counted if chosen and s < max(chosen))
+                seeds.add(seen.seed)
+        chosen = seeds & set(self.plan.seeds)
+        return sorted(s for s in seeds - counted if chosen and s < max(chosen))
 
 
 def remember(
@@ -159,8 +159,8 @@ def remember(
     return memory, _with_more(plan, more, confirm=plan.confirm and not stale)
 
 
-def _sentences(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(sentence for sentence in words if sentence))
+def _sentences(sentences: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))
 
 
 def _with_more(plan: Plan, more: Sequence[PlanRun], *, confirm: bool) -> Plan:
@@ -172,15 +172,15 @@ def _seen_before_the_lock(
     plan: Plan, looks: Sequence[Look], names: Mapping[str, str]
 ) -> dict[int, str]:
     """Of a confirmatory plan: seed -> the experiment that showed a result there before it began."""
-    found: dict[int, str] = {}
+    shown: dict[int, str] = {}
     if not plan.confirm or not plan.locks:
-        return found
+        return shown
     for look in looks:
         for seen in look.results:
             mine = seen.claim in names and seen.seed in plan.seeds
             if mine and seen.seed is not None and look.at < plan.locks[0].locked:
-                found.setdefault(seen.seed, look.experiment)
-    return found
+                shown.setdefault(seen.seed, look.experiment)
+    return shown
 
 
 def _sorted_out(
@@ -227,8 +227,8 @@ def _codes(plan: Plan, runs_folder: Path) -> dict[str, str | None]:
     """Arm -> the digest of its code, as scripts have one each; that of others where none ran."""
     of_plan, codes = _code_of(plan.runs, runs_folder), {}
     for arm in plan.by_arm:
-        own = (run for run in plan.runs if run.arm == arm)
-        codes[arm] = _code_of(own, runs_folder) or of_plan
+        runs = (run for run in plan.runs if run.arm == arm)
+        codes[arm] = _code_of(runs, runs_folder) or of_plan
     return codes
 
 
@@ -312,12 +312,12 @@ def _how(ledger: Ledger) -> str:
 
 
 def _family_words(question: _Question, n: int) -> str:
-    own = len(question.names) - 1
-    if n <= own:
+    n_here = len(question.names) - 1
+    if n <= n_here:
         return ""
     asked = [look.arms for look in sorted(question.looks, key=lambda look: look.at)]
     return (
         f"{n} changes were asked about {question.plan.baseline} in this results folder "
-        f"({named_in(question.looks)}): the intervals and p of these {own} hold for all {n} "
+        f"({named_in(question.looks)}): the intervals and p of these {n_here} hold for all {n} "
         f"at once.{words_of_growth([*asked, question.names.keys() - {question.baseline}])}"
     )

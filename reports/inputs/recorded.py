@@ -182,7 +182,7 @@ class RecordedRun:
 
 
 def read_run(
-    root: Path, plan: Plan, planned: PlanRun, known: Remembered | None = None
+    root: Path, plan: Plan, planned: PlanRun, verified: Remembered | None = None
 ) -> RecordedRun:
     """One of the plan's runs; root: the folder of all runs.
 
@@ -190,7 +190,7 @@ def read_run(
     """
     run_id, stale = existing_run(root, planned)
     folder = root / run_id
-    result, wrong = verified_result(folder, plan, planned, known)
+    result, wrong = verified_result(folder, plan, planned, verified)
     config: Document = {}
     environment: Document = {}
     if not wrong:

@@ -11,14 +11,14 @@ from harness.run.results import UNSEALED, Result
 
 
 def verified_result(
-    folder: Path, plan: Plan, planned: PlanRun, known: Remembered | None
+    folder: Path, plan: Plan, planned: PlanRun, verified: Remembered | None
 ) -> tuple[Result | None, str | None]:
     """A run's result, None without one, and why it does not count.
 
     A file that is not the run's own, or another run than the plan names.
     """
-    known = known or Remembered(folder.parent.parent)
-    result, wrong = examine_known(folder, folder.name, known)
+    verified = verified or Remembered(folder.parent.parent)
+    result, wrong = examine_known(folder, folder.name, verified)
     if result is None or wrong or planned.imported:
         return result, wrong
     if result.schema > UNSEALED:

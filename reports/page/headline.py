@@ -33,10 +33,10 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
         is_decided = is_decided or bool(shares)
         if shares:
             sentences.append(shares)
-    found = optima(experiment)
-    along_axes = optimum_answer(found)
+    lowest = optima(experiment)
+    along_axes = optimum_answer(lowest)
     if along_axes:
-        is_decided = is_decided or any(optimum.is_resolved for optimum in found)
+        is_decided = is_decided or any(optimum.is_resolved for optimum in lowest)
         sentences.append(along_axes)
         signs = sensitivities(experiment)
         is_decided = is_decided or any(e.sign for of_arm in signs for e in of_arm.effects)

@@ -70,10 +70,10 @@ def _template() -> jinja2.Template:
 
 def counts(rows: Sequence[ChainRow]) -> dict[str, int]:
     """How many records have each verdict."""
-    found = dict.fromkeys((str(verdict) for verdict in ChainVerdict), 0)
+    n_of = dict.fromkeys((str(verdict) for verdict in ChainVerdict), 0)
     for row in rows:
-        found[str(row.verdict)] += 1
-    return found
+        n_of[str(row.verdict)] += 1
+    return n_of
 
 
 def cells(row: ChainRow) -> dict[str, str]:
@@ -136,12 +136,12 @@ def _printed_words(row: ChainRow) -> str:
     if arm is None or arm.printed is None:
         return ""
     printed = arm.printed
-    words = f"its page prints {printed.n}, mean {printed.mean:.4f}"
+    text = f"its page prints {printed.n}, mean {printed.mean:.4f}"
     if printed.n_in_logs < printed.n:
-        words += f" ({printed.n_in_logs} of them in the logs)"
+        text += f" ({printed.n_in_logs} of them in the logs)"
     if parent is not None and parent.printed is not None:
-        words += f", {_signed(printed.mean - parent.printed.mean, 4)} to its parent's"
-    return words
+        text += f", {_signed(printed.mean - parent.printed.mean, 4)} to its parent's"
+    return text
 
 
 def _settling_words(row: ChainRow) -> str:

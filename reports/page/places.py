@@ -46,10 +46,10 @@ def place_words(o: Optimum) -> str:
     return f"{place} [{low}, {high}]"
 
 
-def optimum_answer(found: Sequence[Optimum]) -> str:
+def optimum_answer(lowest: Sequence[Optimum]) -> str:
     """The headline of an axis: where every arm's loss is lowest; '' before that can be said."""
     of_axes: dict[str, list[Optimum]] = {}
-    for optimum in found:
+    for optimum in lowest:
         of_axes.setdefault(optimum.axis.name, []).append(optimum)
     sentences = []
     for axis, of_arms in of_axes.items():
@@ -79,14 +79,14 @@ def listed(names: Sequence[str]) -> str:
     return text
 
 
-def signs_answer(found: Sequence[Sensitivity], base: str) -> list[str]:
+def signs_answer(arms: Sequence[Sensitivity], base: str) -> list[str]:
     """What the other arms of the design do along the axes, each against `base` at the same point.
 
     All their points are in the table below.
     """
-    sentences = [sign_words(of_arm, base) for of_arm in found[:NAMED_PLACES]]
-    if len(found) > NAMED_PLACES:
-        sentences.append(f"{plural(len(found) - NAMED_PLACES, 'more arm')} below.")
+    sentences = [sign_words(of_arm, base) for of_arm in arms[:NAMED_PLACES]]
+    if len(arms) > NAMED_PLACES:
+        sentences.append(f"{plural(len(arms) - NAMED_PLACES, 'more arm')} below.")
     return sentences
 
 

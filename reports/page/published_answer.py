@@ -61,13 +61,15 @@ def noisy_differences(
     ends_of: Callable[[EvidenceRow], Between | None],
 ) -> list[NoisyDifference]:
     """Those of the rows that have one, by how the number is written."""
-    found = []
+    differences = []
     for row in rows:
         value, ends, name = value_of(row), ends_of(row), row.arm.removeprefix("+ ")
         if value is not None and ends is not None:
             low, high = float(ends.low or 0.0), float(ends.high or 0.0)
-            found.append(NoisyDifference(arm=name, kind=kind, value=value, low=low, high=high))
-    return found
+            differences.append(
+                NoisyDifference(arm=name, kind=kind, value=value, low=low, high=high)
+            )
+    return differences
 
 
 def evidence_answer(experiment: Experiment, outcome: Comparisons) -> str:

@@ -33,10 +33,10 @@ def settings_in_words(recipe: Recipe, arm: str, field: str) -> str:
 
 def in_short(value: Any) -> str:
     """A setting in words; a number with so many digits as the box has of a rate."""
-    words = setting_words(value)
-    if isinstance(value, float) and len(words) > LONG_NUMBER:
+    text = setting_words(value)
+    if isinstance(value, float) and len(text) > LONG_NUMBER:
         return f"{value:.4g}"
-    return words
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,8 +65,8 @@ def write_site(folder: Path, findings: Path) -> Path:
 
 def title_of(text: str) -> str:
     """What a page calls itself."""
-    found = TITLE.search(text)
-    return html.unescape(found[1].strip()) if found else "untitled"
+    match = TITLE.search(text)
+    return html.unescape(match[1].strip()) if match else "untitled"
 
 
 def rendered(path: Path, files: Sequence[Path]) -> str:

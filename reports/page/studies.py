@@ -43,9 +43,9 @@ def studies(experiment: Experiment) -> list[Study]:
     """The tables there are to show, [] for most experiments."""
     plan = experiment.plan
     tables = [attribution_table(a) for a in attributions(experiment)]
-    found = optima(experiment)
-    if found:
-        tables.append(optimum_table(found))
+    lowest = optima(experiment)
+    if lowest:
+        tables.append(optimum_table(lowest))
     effects = sensitivities(experiment)
     if effects:
         tables.append(sensitivity_table(effects))
@@ -101,9 +101,9 @@ def attribution_table(a: Attribution) -> Study:
     )
 
 
-def optimum_table(found: Sequence[Optimum]) -> Study:
+def optimum_table(lowest: Sequence[Optimum]) -> Study:
     rows: list[StudyRow] = []
-    for o in found:
+    for o in lowest:
         what = o.where.value
         if o.value is not None and not o.is_resolved:
             what += ", but the curvature is not told apart from zero: more seeds or a wider grid"

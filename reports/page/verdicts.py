@@ -66,8 +66,8 @@ def heads(outcome: Comparisons, unit: str) -> list[Head]:
         "run, and what to do next."
     )
     if outcome.increments:
-        own = outcome.own_words
-        judgement += f" It is about what the {own.arm} adds to {own.briefly}."
+        naming = outcome.own_words
+        judgement += f" It is about what the {naming.arm} adds to {naming.briefly}."
     heads = [Head(text="verdict", meaning=judgement)]
     for heading in headings_of(outcome):
         meaning = heading.meaning.format(base=outcome.baseline, unit=unit, own=outcome.own_words)

@@ -284,9 +284,9 @@ def held_against(outcome: Comparisons) -> Sequence[str]:
     """Each arm with its parent."""
     held = []
     for arm in outcome.arms:
-        own = outcome.increments.get((arm, outcome.primary))
-        if own is not None:
-            held.append(f"{arm} against {own.baseline}")
+        link = outcome.increments.get((arm, outcome.primary))
+        if link is not None:
+            held.append(f"{arm} against {link.baseline}")
     return held
 
 

@@ -109,8 +109,8 @@ def draw_page(
 
 def sources_in_words(experiments: Sequence[Experiment]) -> str:
     """What a page of these experiments is written from, in words."""
-    words = {False: "the results directory", True: "the published tables"}
-    return " and ".join(dict.fromkeys(words[bool(e.plan.evidence)] for e in experiments))
+    names = {False: "the results directory", True: "the published tables"}
+    return " and ".join(dict.fromkeys(names[bool(e.plan.evidence)] for e in experiments))
 
 
 @cache

@@ -111,17 +111,17 @@ class Pen:
         """Everything in an element, in its order; box: what cuts it; opacity: of the element."""
         for element in parent:
             classes = element.get("class", "").split()
-            found = self.style.of(element.tag, classes, inherited)
-            shown = opacity * float(found.get("opacity", "1"))
+            properties = self.style.of(element.tag, classes, inherited)
+            shown = opacity * float(properties.get("opacity", "1"))
             if element.tag in ("g", "svg"):
                 inside = box
                 if element.tag == "svg":
                     inside = self.cut(element)
-                self.draw_below(element, found, inside, shown)
+                self.draw_below(element, properties, inside, shown)
             elif element.tag == "text":
-                self.write(element, found)
+                self.write(element, properties)
             else:
-                self.trace(element, found, box, shown)
+                self.trace(element, properties, box, shown)
 
     def cut(self, element: ET.Element) -> Rectangle:
         """The box of a nested svg, beyond which nothing of it is seen."""
@@ -129,39 +129,39 @@ class Pen:
         return Rectangle((x, y), width, height, transform=self.axes.transData)
 
     def trace(
-        self, element: ET.Element, found: Properties, box: Rectangle | None, opacity: float
+        self, element: ET.Element, properties: Properties, box: Rectangle | None, opacity: float
     ) -> None:
         """A shape: its fill and its stroke."""
         path = shape_of(element)
         if path is None:
             return
-        dashes = element.get("stroke-dasharray") or found.get("stroke-dasharray")
-        width = pixels(found.get("stroke-width", "1"))
-        fill_opacity = element.get("fill-opacity") or found.get("fill-opacity", "1")
+        dashes = element.get("stroke-dasharray") or properties.get("stroke-dasharray")
+        width = pixels(properties.get("stroke-width", "1"))
+        fill_opacity = element.get("fill-opacity") or properties.get("fill-opacity", "1")
         patch = PathPatch(
             path,
-            facecolor=colour(found["fill"], opacity * float(fill_opacity)),
-            edgecolor=colour(found["stroke"], opacity),
+            facecolor=colour(properties["fill"], opacity * float(fill_opacity)),
+            edgecolor=colour(properties["stroke"], opacity),
             linewidth=width * PT_PER_PX,
             linestyle=dashes_of(dashes, width),
             capstyle="butt",
-            joinstyle=found.get("stroke-linejoin", "miter"),
+            joinstyle=properties.get("stroke-linejoin", "miter"),
         )
         patch.set_zorder(1)  # of equals the later one lies above
         self.axes.add_patch(patch)
         if box is not None:
             patch.set_clip_path(box)
 
-    def write(self, element: ET.Element, found: Properties) -> None:
+    def write(self, element: ET.Element, properties: Properties) -> None:
         """A text on the halo that keeps it apart from what it lies on."""
         content = element.text or ""
         x, y = float(element.get("x", "0")), float(element.get("y", "0"))
         anchor = ANCHORS[element.get("text-anchor", "start")]
-        font = FontProperties(family=self.fonts, weight=found.get("font-weight", "normal"))
-        halo = found.get("stroke", "none")
+        font = FontProperties(family=self.fonts, weight=properties.get("font-weight", "normal"))
+        halo = properties.get("stroke", "none")
         if halo != "none" and not OUTSIDE & {*element.get("class", "").split()}:
-            outline = letters(content, (x, y), anchor, font, size=pixels(found["font-size"]))
-            width = pixels(found["stroke-width"]) * PT_PER_PX
+            outline = letters(content, (x, y), anchor, font, size=pixels(properties["font-size"]))
+            width = pixels(properties["stroke-width"]) * PT_PER_PX
             around = PathPatch(outline, facecolor=halo, edgecolor=halo, linewidth=width)
             around.set_joinstyle("round")
             around.set_zorder(1)
@@ -170,9 +170,9 @@ class Pen:
             *(x, y, content),
             ha=anchor,
             va="baseline",
-            size=pixels(found["font-size"]) * PT_PER_PX,
+            size=pixels(properties["font-size"]) * PT_PER_PX,
             fontproperties=font,
-            color=found["fill"],
+            color=properties["fill"],
             parse_math=False,
             zorder=1,
         )

@@ -49,15 +49,15 @@ class Style:
 
     def of(self, tag: str, classes: Sequence[str], inherited: Properties) -> Properties:
         """The properties of an element, its own over what it inherits."""
-        found = {name: inherited[name] for name in INHERITED if name in inherited}
+        properties = {name: inherited[name] for name in INHERITED if name in inherited}
         for rule in self.rules:
             if rule.selects(tag, classes):
-                found |= rule.properties
-        if found.get("fill") == "currentColor":
-            found["fill"] = found["color"]
-        if found.get("stroke") == "currentColor":
-            found["stroke"] = found["color"]
-        return found
+                properties |= rule.properties
+        if properties.get("fill") == "currentColor":
+            properties["fill"] = properties["color"]
+        if properties.get("stroke") == "currentColor":
+            properties["stroke"] = properties["color"]
+        return properties
 
 
 @cache
@@ -92,8 +92,8 @@ def properties_of(body: str, variables: Properties) -> Properties:
     for declaration in body.split(";"):
         name, colon, value = declaration.partition(":")
         if colon:
-            known = VARIABLE.sub(lambda v: variables.get(v[1], v[0]), value.strip())
-            properties[name.strip()] = known
+            resolved = VARIABLE.sub(lambda v: variables.get(v[1], v[0]), value.strip())
+            properties[name.strip()] = resolved
     return properties
 
 
@@ -103,14 +103,14 @@ def rule_of(selector: str, properties: Properties) -> list[CssRule]:
         selector = selector.removeprefix("svg ")
     elif not COLOUR_CLASS.fullmatch(selector):
         return []
-    found = SELECTOR.fullmatch(selector)
-    if found is None:
+    match = SELECTOR.fullmatch(selector)
+    if match is None:
         return []
     return [
         CssRule(
-            tag=found["tag"],
-            classes=frozenset(found["classes"].split(".")[1:]),
-            but=found["but"] or "",
+            tag=match["tag"],
+            classes=frozenset(match["classes"].split(".")[1:]),
+            but=match["but"] or "",
             properties=properties,
         )
     ]

@@ -35,10 +35,10 @@ class BlockErrors:
         each = rows[np.isfinite(rows).all(axis=1)] @ gradient[used]
         if len(each) < 2:
             return math.inf, 1.0
-        own, df = float(each.var(ddof=1)) / len(each), len(each) - 1.0
-        if own > 0:
-            df *= (1 + outside / own) ** 2
-        return own + outside, df
+        within, df = float(each.var(ddof=1)) / len(each), len(each) - 1.0
+        if within > 0:
+            df *= (1 + outside / within) ** 2
+        return within + outside, df
 
     def covariance(self, a: Array, b: Array) -> Array:
         """(2, 2) of (a @ z, b @ z): all of it from the blocks that have both, inf below two."""
@@ -48,8 +48,8 @@ class BlockErrors:
         each = rows[np.isfinite(rows).all(axis=1)] @ gradients[:, used].T
         if len(each) < 2:
             return np.full((2, 2), math.inf)
-        found: Array = np.cov(each.T) / len(each) + gradients @ self.outside @ gradients.T
-        return found
+        matrix: Array = np.cov(each.T) / len(each) + gradients @ self.outside @ gradients.T
+        return matrix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +116,9 @@ def _slopes(loss_KnB: Array, x_KnB: Array) -> tuple[Array, bool]:
         slope_Kn = np.where(spread > 0, (loss_KnB * x_KnB).sum(axis=2) / spread, np.nan)
     if _differ(slope_Kn):
         return slope_Kn, False
-    known = np.isfinite(slope_Kn)
-    count = known.sum(axis=0)
-    of_blocks = np.where(known, slope_Kn, 0.0).sum(axis=0) / np.maximum(count, 1)
+    is_measured = np.isfinite(slope_Kn)
+    count = is_measured.sum(axis=0)
+    of_blocks = np.where(is_measured, slope_Kn, 0.0).sum(axis=0) / np.maximum(count, 1)
     return np.tile(np.where(count > 0, of_blocks, np.nan), (len(slope_Kn), 1)), True
 
 
@@ -139,15 +139,15 @@ def _differ(slope_Kn: Array) -> bool:
 
 def _arm_means(mu_Kn: Array) -> Array:
     """Least squares of arm + block, (K,): the arms' means where no cell is missing."""
-    known = np.isfinite(mu_Kn)
-    if known.all():
+    is_measured = np.isfinite(mu_Kn)
+    if is_measured.all():
         means: Array = mu_Kn.mean(axis=1)
         return means
     k, n = mu_Kn.shape
-    arm, block = np.nonzero(known)
+    arm, block = np.nonzero(is_measured)
     of_blocks = np.eye(n)[block] - 1 / n
     design = np.hstack([np.eye(k)[arm], of_blocks[:, 1:]])
     if np.linalg.matrix_rank(design) < design.shape[1]:
         return np.asarray(np.nanmean(mu_Kn, axis=1))
-    fitted: Array = np.linalg.lstsq(design, mu_Kn[known])[0][:k]
+    fitted: Array = np.linalg.lstsq(design, mu_Kn[is_measured])[0][:k]
     return fitted

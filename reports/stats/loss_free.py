@@ -38,8 +38,8 @@ class PartErrors:
     def covariance(self, a: Array, b: Array) -> Array:
         """(2, 2) of (a @ z, b @ z)."""
         gradients = np.stack([a, b])
-        found: Array = gradients @ self.parts.sum(axis=0) @ gradients.T
-        return found
+        matrix: Array = gradients @ self.parts.sum(axis=0) @ gradients.T
+        return matrix
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ def between_nodes(programs: Sequence[Sequence[Array]]) -> NodeNoise:
 
     The variance of the nodes' means within a program, less what their runs' own noise adds to it
     (the method of moments); never below zero. Raises ValueError without such a program."""
-    squares, df, own, largest = 0.0, 0, 0.0, 0.0
+    squares, df, expected, largest = 0.0, 0, 0.0, 0.0
     n_programs = 0
     within = _within([node for nodes in programs for node in nodes])
     for nodes in programs:
@@ -40,13 +40,13 @@ def between_nodes(programs: Sequence[Sequence[Array]]) -> NodeNoise:
             continue
         means = np.array([node.mean() for node in nodes])
         squares += float(((means - means.mean()) ** 2).sum())
-        own += within * float(np.mean([1 / len(node) for node in nodes])) * (len(nodes) - 1)
+        expected += within * float(np.mean([1 / len(node) for node in nodes])) * (len(nodes) - 1)
         df += len(nodes) - 1
         largest = max(largest, float(np.ptp(means)))
         n_programs += 1
     if not df:
         raise ValueError("no program ran on several nodes: its noise cannot be told")
-    variance = max(0.0, (squares - own) / df)
+    variance = max(0.0, (squares - expected) / df)
     return NodeNoise(
         sd=math.sqrt(variance), df=df, largest=math.expm1(largest), n_programs=n_programs
     )

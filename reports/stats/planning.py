@@ -83,8 +83,8 @@ def _drawn_half_widths(n: int, n_arms: int, level: float, prior: Prior | None) -
     residuals, independent of the means."""
     critical, own_df = planned_critical(n, n_arms, level)
     drawn = drawn_squares(np.random.default_rng(20250101), DRAWN, n, n_arms + 1)
-    one, own, rest = split_variances(*drawn, n, n_arms + 1)
-    df, either = float((n - 1) * n_arms), np.maximum(*(own + rest).T)
+    one, of_arm, rest = split_variances(*drawn, n, n_arms + 1)
+    df, either = float((n - 1) * n_arms), np.maximum(*(of_arm + rest).T)
     if prior is not None:
         one, either = prior.variance(one, df), prior.variance(either, own_df, math.sqrt(2))
         df = df + prior.df

@@ -148,8 +148,8 @@ def split_variances(rss_RA: Array, whole_R: Array, n: int, k: int) -> tuple[Arra
     one: Array = total[:, 0] / k
     if k == 2:
         return one, np.zeros_like(rss_RA), np.zeros_like(rss_RA)
-    own: Array = (rss_RA / (n - 1) - total / k**2) * k / (k - 2)
-    return one, own, (total - own) / (k - 1)
+    of_arm: Array = (rss_RA / (n - 1) - total / k**2) * k / (k - 2)
+    return one, of_arm, (total - of_arm) / (k - 1)
 
 
 def drawn_squares(rng: np.random.Generator, r: int, n: int, k: int) -> tuple[Array, Array]:

@@ -66,9 +66,9 @@ def _asked(case: Case, runs: pd.DataFrame) -> set[str]:
     asked = set()
     for trainer in case.trainers(runs):
         env = trainer.get("env") or {}
-        words = [str(trainer.get("command")), *map(str, trainer.get("args") or ())]
-        words += sorted(f"{name}={value}" for name, value in env.items() if not is_variable(name))
-        asked.add("\0".join(words).replace(str(trainer.get("script")), ""))
+        given = [str(trainer.get("command")), *map(str, trainer.get("args") or ())]
+        given += sorted(f"{name}={value}" for name, value in env.items() if not is_variable(name))
+        asked.add("\0".join(given).replace(str(trainer.get("script")), ""))
     return asked
 
 
@@ -112,8 +112,8 @@ def _placed(flags: Mapping[str, str]) -> str:
 def not_read(ours: Scripts, theirs: Scripts = MappingProxyType({})) -> list[str]:
     """Which files of the code were not read, and why; those that theirs has too are the same."""
     texts = set(theirs.values())
-    words = []
+    lines = []
     for name, reason in unread(ours).items():
         if ours[name] not in texts:
-            words.append(f"{name} was not read: {reason}")
-    return words
+            lines.append(f"{name} was not read: {reason}")
+    return lines

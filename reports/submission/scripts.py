@@ -166,23 +166,23 @@ def data_readers(scripts: Scripts) -> dict[str, str]:
             if isinstance(node, DEFINED):
                 functions.setdefault(node.name, []).append(_Piece(node, aliases))
     names: set[str] = set(READERS)
-    found: dict[str, list[_Piece]] = {}
+    readers: dict[str, list[_Piece]] = {}
     grown = True
     while grown:
         grown = False
         for name, pieces in functions.items():
-            if name not in found and any(piece.calls_of(names) for piece in pieces):
-                found[name] = pieces
+            if name not in readers and any(piece.calls_of(names) for piece in pieces):
+                readers[name] = pieces
                 names.add(name)
                 grown = True
-    found[TOP_LEVEL] = [piece for piece in outside if piece.calls_of(names)]
+    readers[TOP_LEVEL] = [piece for piece in outside if piece.calls_of(names)]
     texts: dict[str, list[str]] = {}
     given: set[str] = set()
-    for name, pieces in found.items():
+    for name, pieces in readers.items():
         for piece in pieces:
             texts.setdefault(name, []).append(ast.unparse(piece.node))
             given |= _given_to(piece.calls_of(names))
-    for name, text in _texts_set(trees, given - found.keys()):
+    for name, text in _texts_set(trees, given - readers.keys()):
         texts.setdefault(name, []).append(text)
     return {name: "\n".join(lines) for name, lines in texts.items()}
 

@@ -157,12 +157,12 @@ def check_word(printed: Mapping[str, Printed], plan: Embedded, arm: str) -> Iter
     """
     primary = plan.get("primary") or "val_loss"
     metric = OLD_WORDS.get(primary, primary)
-    own = OWN if planned_pairs(plan) else ""
+    prefix = OWN if planned_pairs(plan) else ""
     if f"{metric}.effect" not in printed:
         metric = "val_loss"
     word = printed.get("verdict")
-    effect = printed.get(f"{own}{metric}.effect")
-    part = printed.get(f"{own}{metric}.interval")
+    effect = printed.get(f"{prefix}{metric}.effect")
+    part = printed.get(f"{prefix}{metric}.interval")
     if word is None or effect is None:
         return
     margin = plan.get("margin")

@@ -53,18 +53,21 @@ def check_answer(
 ) -> Iterator[str]:
     """Every difference that the headline prints of an arm, and what it says of its interval."""
     for clause in re.split(r";|\.\s", answer):
-        for found in PRINTED_DIFFERENCE.finditer(clause):
-            true, unit = named_difference(found[1], clause[found.end() :], losses, times)
+        for difference in PRINTED_DIFFERENCE.finditer(clause):
+            true, unit = named_difference(difference[1], clause[difference.end() :], losses, times)
             if true is None:
                 continue
-            said = [float(text.replace("−", "-").strip("+% ")) for text in found.groups()[1:]]
+            said = [float(text.replace("−", "-").strip("+% ")) for text in difference.groups()[1:]]
             numbers = [n / unit for n in (true.value, true.low, true.high)]
             step = 0.1 if unit == 0.01 else 1e-4
             if any(abs(a - b) > HALF_UNIT * step for a, b in zip(said, numbers, strict=True)):
-                yield f"the headline says {found[0].strip()}, its rows {true}"
+                yield f"the headline says {difference[0].strip()}, its rows {true}"
             holds = true.low <= 0 <= true.high
             if holds != ("zero" in clause) and "largest" not in clause:
-                yield f"the headline says '{clause.strip()}', but by its rows {found[1]} is {true}"
+                yield (
+                    f"the headline says '{clause.strip()}', "
+                    f"but by its rows {difference[1]} is {true}"
+                )
 
 
 def named_difference(

@@ -29,14 +29,14 @@ def check_headline(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
     arms = [arm["name"] for arm in plan["arms"]]
     compared = compared_rows(outcomes_of(data, rows), arms, "loss")
     yield from check_setting(answer, data, compared)
-    own = OWN if planned_pairs(plan) else ""
+    prefix = OWN if planned_pairs(plan) else ""
     metric = plan.get("primary") or "val_loss"
     named = [page.verdicts.get((index, place), {}) for place in range(len(arms))]
     if not any(f"{metric}.effect" in printed for printed in named):
         metric = "val_loss"
 
     for sentence in re.split(r"\.\s", answer):
-        of = HELD_OUT if "held-out" in sentence else f"{own}{metric}"
+        of = HELD_OUT if "held-out" in sentence else f"{prefix}{metric}"
         for arm, printed in zip(arms, named, strict=True):
             for clause in re.split("[;:]", sentence):
                 yield from check_clause(clause, arm, printed, of)
@@ -56,12 +56,12 @@ def check_setting(answer: str, data: Embedded, compared: Sequence[Row]) -> Itera
     budgets = {row["budget"] for row in compared}
     if len(budgets) == 1:
         expected.append(f"{budgets.pop()} steps")
-    for words in expected:
-        if words not in opening:
-            yield f"the headline does not say {words}, as its runs had, but '{opening}'"
-    for found in PRINTED.finditer(opening):
-        if found[0] not in expected:
-            yield f"the headline says {found[0]}, which no compared run had"
+    for setting in expected:
+        if setting not in opening:
+            yield f"the headline does not say {setting}, as its runs had, but '{opening}'"
+    for match in PRINTED.finditer(opening):
+        if match[0] not in expected:
+            yield f"the headline says {match[0]}, which no compared run had"
 
 
 def check_clause(clause: str, arm: str, printed: Mapping[str, Printed], key: str) -> Iterator[str]:
@@ -69,11 +69,11 @@ def check_clause(clause: str, arm: str, printed: Mapping[str, Printed], key: str
     effect, verdict = printed.get(f"{key}.effect"), printed.get("verdict")
     if effect is None or verdict is None:
         return
-    found = re.search(rf"(?:^|[ ,])(?<!\+ ){re.escape(arm)} \(([^ ,)]+)", clause)
-    if found is None:
+    match = re.search(rf"(?:^|[ ,])(?<!\+ ){re.escape(arm)} \(([^ ,)]+)", clause)
+    if match is None:
         return
-    if found[1] != effect.text.split()[0]:
-        yield f"the headline says {arm} {found[1]} but the table {effect.text}"
+    if match[1] != effect.text.split()[0]:
+        yield f"the headline says {arm} {match[1]} but the table {effect.text}"
     if key == HELD_OUT:
         return
     said = re.search(r" (?:is|are) (better|worse) than", clause)

@@ -30,8 +30,8 @@ def planned_pairs(plan: Embedded) -> Sequence[tuple[str, str]]:
     if plan["design"] == "chain":
         parents = plan.get("parents") or {}
         named = [arm["name"] for arm in plan["arms"] if arm["name"] != plan["baseline"]]
-        known = {*named, plan["baseline"]}
-        pairs = [(parents[name], name) for name in named if parents.get(name) in known]
+        there = {*named, plan["baseline"]}
+        pairs = [(parents[name], name) for name in named if parents.get(name) in there]
         return pairs if {below for below, _ in pairs} - {plan["baseline"]} else ()
     if plan["design"] != "ladder":
         return ()

@@ -36,13 +36,13 @@ def check_optima(
     family of the results folder is larger than the experiment. anytime: it shows sequences.
     """
     printed = [numbers(v) for k, v in page.carried.items() if k[:2] == (index, "optimum")]
-    found = [fit for fit in fitted(plan, rows)]
-    if len(printed) != len(found):
-        if plan.get("axes") and (printed or found):
-            yield f"{len(printed)} lowest places are printed but the rows give {len(found)}"
+    lowest = [fit for fit in fitted(plan, rows)]
+    if len(printed) != len(lowest):
+        if plan.get("axes") and (printed or lowest):
+            yield f"{len(printed)} lowest places are printed but the rows give {len(lowest)}"
         return
-    m = len(found) * raised
-    for (who, places, y), (value, *ends) in zip(found, printed, strict=True):
+    m = len(lowest) * raised
+    for (who, places, y), (value, *ends) in zip(lowest, printed, strict=True):
         logarithmic = places[0] == "log"
         x = np.array(places[1:], float)
         bend, tilt, _ = np.polyfit(x, y.mean(0), 2)
@@ -88,15 +88,15 @@ def point_effects(
     for arm in arms:
         of_arm = {row["block"]: row["val_loss"] for row in rows if row["arm"] == arm["name"]}
         at.setdefault(str(sorted(arm["point"].items())), {})[arm.get("of") or arm["name"]] = of_arm
-    found = []
+    effects = []
     for of_point in at.values():
         if not set(pair) <= set(of_point):
             continue
         base, mine = of_point[pair[0]], of_point[pair[1]]
         if not base or {*base} != {*mine} or None in (*base.values(), *mine.values()):
             return None
-        found.append(math.fsum(mine[block] - base[block] for block in base) / len(base))
-    return found or None
+        effects.append(math.fsum(mine[block] - base[block] for block in base) / len(base))
+    return effects or None
 
 
 def vertex(bend: float, tilt: float) -> float:

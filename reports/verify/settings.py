@@ -75,9 +75,11 @@ def check_differences(
             key = f"differs {field} {place}"
             if mine.get(field) != base.get(field) and key not in printed:
                 yield f"arm {arm!r}: its runs differ in {field}, which is not printed"
-            words = written_setting(field, mine)
-            if key in printed and printed[key] != words:
-                yield f"arm {arm!r}: {field} is printed as {printed[key]} but its runs had {words}"
+            written = written_setting(field, mine)
+            if key in printed and printed[key] != written:
+                yield (
+                    f"arm {arm!r}: {field} is printed as {printed[key]} but its runs had {written}"
+                )
 
 
 def recorded_settings(data: Embedded, rows: Sequence[Row], arm: str) -> Settings:
@@ -116,10 +118,10 @@ def written_setting(field: str, settings: Settings) -> str:
         return "as the plug-in has it" if is_on else "off"
     if len(values) > LISTED:
         return f"{len(values)} values"
-    words = []
+    texts = []
     for value in values:
         text = SWITCHES.get(value, value)
         if len(value) > MANY_DIGITS and LONG_FRACTION.fullmatch(value):
             text = f"{float(value):.4g}"
-        words.append(" ".join(json.loads(value).split()) if value.startswith('"') else text)
-    return " or ".join(words)
+        texts.append(" ".join(json.loads(value).split()) if value.startswith('"') else text)
+    return " or ".join(texts)

@@ -116,11 +116,11 @@ def side_by_side(rows: Sequence[Row]) -> list[Row]:
 
 def blocks_on_several_nodes(rows: Sequence[Row]) -> set[Any]:
     """The blocks whose rows name more than one node."""
-    found: dict[Any, set[str]] = {}
+    nodes_of: dict[Any, set[str]] = {}
     for row in rows:
         if row["block"] is not None and row.get("node"):
-            found.setdefault(row["block"], set()).add(row["node"])
-    return {block for block, nodes in found.items() if len(nodes) > 1}
+            nodes_of.setdefault(row["block"], set()).add(row["node"])
+    return {block for block, nodes in nodes_of.items() if len(nodes) > 1}
 
 
 def arms_elsewhere(rows: Sequence[Row], arms: Sequence[str], baseline: str) -> list[str]:
