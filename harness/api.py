@@ -18,6 +18,7 @@ from harness.cli import app
 from harness.cli.lookup import parse_overrides
 from harness.cli.said import line_of
 from harness.errors import UserError
+from harness.run.document import Content
 
 RESULTS = "results"
 
@@ -53,22 +54,22 @@ def _typed(options: dict[str, object]) -> list[str]:
     return argv
 
 
-def ab(old: object, /, *new: object, **options: object) -> dict[str, Any]:
+def ab(old: object, /, *new: object, **options: object) -> Content:
     """Scripts against each other: `ablate ab OLD NEW...`.
 
     ab("old.py", "new.py", n=5, gpus_per_run=8)["comparisons"]"""
-    judged: dict[str, Any] = call("ab", old, *new, **options)
+    judged: Content = call("ab", old, *new, **options)
     return judged
 
 
-def run(experiment: object, /, **options: object) -> dict[str, Any]:
+def run(experiment: object, /, **options: object) -> Content:
     """Run what is missing of an experiment, then its verdicts: `ablate run`, `ablate compare`."""
     results = options.get("results", RESULTS)
     done = call("run", experiment, **options)
     settings = options.get("set") or []
     listed = [*settings] if isinstance(settings, list | tuple) else [str(settings)]
     name = parse_overrides(listed, None).get("name", experiment)  # compare knows the file's own
-    verdicts: dict[str, Any] = call("compare", name, results=results)
+    verdicts: Content = call("compare", name, results=results)
     return {**verdicts, "exit": done["exit"]}
 
 
@@ -79,23 +80,23 @@ class Experiment:
     experiment: str
     results: str = RESULTS
 
-    def plan(self, **options: object) -> dict[str, Any]:
+    def plan(self, **options: object) -> Content:
         """Arms, runs, what is done, what can be detected, what it costs."""
-        planned: dict[str, Any] = call("plan", self.experiment, results=self.results, **options)
+        planned: Content = call("plan", self.experiment, results=self.results, **options)
         return planned
 
-    def run(self, **options: object) -> dict[str, Any]:
+    def run(self, **options: object) -> Content:
         """Run what is missing; the verdicts."""
         return run(self.experiment, results=self.results, **options)
 
-    def status(self) -> list[dict[str, Any]]:
+    def status(self) -> list[Content]:
         """Every run: state, step, loss, time, attempts."""
-        runs: list[dict[str, Any]] = call("status", self.experiment, results=self.results)
+        runs: list[Content] = call("status", self.experiment, results=self.results)
         return runs
 
-    def compare(self, **options: object) -> dict[str, Any]:
+    def compare(self, **options: object) -> Content:
         """The verdicts."""
-        verdicts: dict[str, Any] = call("compare", self.experiment, results=self.results, **options)
+        verdicts: Content = call("compare", self.experiment, results=self.results, **options)
         return verdicts
 
     def report(self, **options: object) -> Path:

@@ -1,9 +1,11 @@
 """The page of harness/bench/gpu_check.py: one HTML file without anything from elsewhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
+
+from harness.run.document import Cells
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
@@ -17,7 +19,6 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; }
 SUMMARY = ("check", "preset", "status", "seconds", "reason")  # of a row, without its figures
 
 
-Cells = Mapping[str, Any]  # column of a table -> what its cell says
 Figures = dict[str, Any]  # of a check, in gpu-check.json; with "passed" where it has a bound
 
 

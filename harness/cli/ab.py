@@ -1,5 +1,6 @@
 """Two trainer scripts against each other, as they are."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -9,7 +10,7 @@ from harness.cli.ab_experiment import ab_experiment
 from harness.cli.ab_name import NameTakenError
 from harness.cli.ab_options import AbOptions, check_options
 from harness.cli.ab_pool import borrowing, where_fresh_agree
-from harness.cli.ab_table import AbVerdict, judge_scripts, print_verdict, verdict_mapping
+from harness.cli.ab_table import judge_scripts, print_verdict, verdict_mapping
 from harness.cli.ab_until import EXIT, Until, print_decision
 from harness.cli.command import takes
 from harness.cli.foreign import run_foreign, stop_if_stopped, tell_failed
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from harness.run.spec import PlannedRun
     from harness.runner.executor import Summary
     from harness.store.store import Store
+    from reports.analysis.types import Comparisons
 
 BLOCKS = 10  # without -n
 HELP = (
@@ -37,7 +39,7 @@ def ab(options: AbOptions) -> None:
     if options.until is not None:
         judge_until(options)
     experiment, summary, planned, store = run_blocks(options)
-    verdict, _ = judge_scripts(
+    verdict, outcome = judge_scripts(
         experiment, options.results, options.target, no_report=options.no_report
     )
     n_failed = tell_failed(summary, planned, store, quiet=options.json)
@@ -45,7 +47,7 @@ def ab(options: AbOptions) -> None:
         print_json(verdict_mapping(verdict))
     else:
         print_verdict(verdict)
-    if n_failed or _fails_on(verdict, options.fail_on):
+    if n_failed or _fails_on(outcome, verdict.judged, options.fail_on):
         raise typer.Exit(1)
 
 
@@ -103,9 +105,9 @@ def judge_until(options: AbOptions) -> NoReturn:
     raise typer.Exit(EXIT[decision.outcome])
 
 
-def _fails_on(verdict: AbVerdict, fail_on: str | None) -> bool:
-    """Whether the loss or the time is judged so; nothing to judge is no pass."""
-    if fail_on is None:
+def _fails_on(outcome: "Comparisons", metrics: Sequence[str], word: str | None) -> bool:
+    """Whether one of the metrics is judged so; nothing to judge is no pass."""
+    if word is None:
         return False
-    verdicts = [c["verdict"] for c in verdict.comparisons if c["metric"] in verdict.judged]
-    return not verdicts or any(said.startswith(fail_on) for said in verdicts)
+    judged = [c for c in outcome.comparisons.values() if c.metric in metrics]
+    return not judged or any(c.verdict.startswith(word) for c in judged)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cli.foreign import JUDGED
 from harness.cli.table import print_table
 from harness.errors import UserError
+from harness.run.document import Cells, Content
 
 if TYPE_CHECKING:
     from harness.foreign.arm import ForeignArm
@@ -57,8 +58,8 @@ class AbVerdict:
     """The house table as data."""
 
     experiment: str
-    arms: tuple[dict[str, Any], ...]  # means, and sd where there are several runs
-    comparisons: tuple[dict[str, Any], ...]  # as `ablate compare --json` prints them
+    arms: tuple[Cells, ...]  # means, and sd where there are several runs
+    comparisons: tuple[Cells, ...]  # as `ablate compare --json` prints them
     judged: tuple[str, ...]  # metrics that --fail-on looks at, the one that decides first
     rules: tuple[RuleRow, ...]  # none where no run has a validation loss
     looks: int
@@ -122,7 +123,7 @@ def load_as_ran(e: "ForeignExperiment", results: Path, *, look: str) -> "Experim
     )
 
 
-def _arm_row(outcome: "Comparisons", arm: str, edited: "Sequence[str]") -> dict[str, Any]:
+def _arm_row(outcome: "Comparisons", arm: str, edited: "Sequence[str]") -> Cells:
     """What the runs of an arm came to."""
     from reports.analysis.arm_values import ArmRow
     from reports.analysis.own_columns import arm_columns_of
@@ -229,7 +230,7 @@ BENCHMARK_RULES = {"track1": _track1, "track3": _track3, "track3-pair": _track3_
 # ---------------------------------------------------------------- printed
 
 
-def verdict_mapping(verdict: AbVerdict) -> dict[str, Any]:
+def verdict_mapping(verdict: AbVerdict) -> Content:
     """What `ab --json` prints."""
     return {"schema": AB_SCHEMA, **asdict(verdict)}
 

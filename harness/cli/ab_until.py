@@ -4,7 +4,7 @@ import re
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.cli.ab_options import AbOptions
 from harness.cli.ab_pool import borrowing, where_fresh_agree
@@ -12,6 +12,7 @@ from harness.cli.ab_stream import in_stream, note_kept
 from harness.cli.ab_table import load_as_ran
 from harness.cli.foreign import run_foreign, stop_if_stopped
 from harness.errors import UserError
+from harness.run.document import Content
 from harness.run.stream import StreamPlace
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Decision:
     spent: Spent
     rest: Spent | None  # what most likely decides it; None where nothing does, or it is not known
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> Content:
         return {**asdict(self), "exit": EXIT[self.outcome]}
 
 

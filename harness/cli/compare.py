@@ -1,10 +1,10 @@
 """The verdicts in the terminal: our own comparisons, and the benchmark's rules."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from harness.cli.lookup import compared, load_for_report
 from harness.cli.options import RESULTS, AcceptStale, Json, Results, Verify
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError, near
+from harness.run.document import Cells, Content, Document
 
 if TYPE_CHECKING:
     from reports.analysis.cautions import Caution
@@ -99,9 +100,9 @@ def in_format(written: str, loaded: "Experiment", outcome: "Comparisons") -> str
 def comparisons_json(
     name: str,
     outcome: "Comparisons",
-    rows: Sequence[Mapping[str, Any]],
-    recipe: Mapping[str, Any],
-) -> dict[str, Any]:
+    rows: Sequence[Cells],
+    recipe: Document,
+) -> Content:
     """What --json prints of an experiment; recipe: what was trained."""
     warnings = dict.fromkeys([*outcome.warnings, *of_times(outcome)])
     return {
@@ -153,7 +154,7 @@ def doubts(outcome: "Comparisons") -> list[str]:
     return sentences
 
 
-def row(c: "Comparison", *, hours_per_run: float | None = None) -> dict[str, Any]:
+def row(c: "Comparison", *, hours_per_run: float | None = None) -> Cells:
     """One comparison as scripts read it."""
     from reports.analysis.comparison_columns import COMPARISON_COLUMNS, next_cost
     from reports.inputs.columns import json_row
@@ -277,7 +278,8 @@ def judge_folder(folder: Path, options: SignificanceOptions) -> None:
     from harness.cli.significance_folder import check_folder
     from reports.stats import rules
 
-    rows, missing = check_folder(folder, rules.SINGLE[options.rule], options.target)
+    samples, missing = check_folder(folder, rules.SINGLE[options.rule], options.target)
+    rows = list(map(asdict, samples))
     if options.json:
         print_json({"samples": rows, "not_borne_out": missing})
     else:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.errors import UserError
+from harness.run.document import Content
 
 if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
@@ -15,7 +16,7 @@ DEVICES = ("cpu", "cuda")
 KEY = "device"  # of --set
 
 
-def asked_device(overrides: dict[str, Any], device: str | None) -> str | None:
+def asked_device(overrides: Content, device: str | None) -> str | None:
     """What --set device= says, taken out of the overrides. device: what the executor says."""
     asked = overrides.pop(KEY, None)
     if asked is None:

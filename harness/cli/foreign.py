@@ -10,8 +10,8 @@ import typer
 
 from harness.cli.ab_name import NameTakenError, is_of_these
 from harness.cli.looks import refuse_seen_seeds
-from harness.cli.table import Cells
 from harness.errors import StoppedError, UserError
+from harness.run.document import Cells
 
 if TYPE_CHECKING:
     from harness.foreign.experiment import ForeignExperiment

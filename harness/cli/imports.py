@@ -10,9 +10,9 @@ import typer
 
 from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
-from harness.cli.table import Cells, print_json, print_table
+from harness.cli.table import print_json, print_table
 from harness.foreign.log_arms import ArmBy
-from harness.run.document import Content
+from harness.run.document import Cells, Content
 
 if TYPE_CHECKING:
     from harness.foreign.imports import Imported

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import typer
 
@@ -14,8 +14,8 @@ from harness.cli.ab_until import EXIT, Decision, Spent
 from harness.cli.compare import COMPARE_SCHEMA, RULE_KEYS
 from harness.cli.said import SAID_SCHEMA
 from harness.cli.split import SPLIT_SCHEMA
+from harness.run.document import Schema
 
-Schema = dict[str, Any]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "output.schema.json"
 TEXT: Schema = {"type": "string"}
 WHOLE: Schema = {"type": "integer"}

@@ -10,8 +10,9 @@ import typer
 
 from harness.cli import app
 from harness.cli.options import RESULTS, Results
-from harness.cli.table import Cells, print_table
+from harness.cli.table import print_table
 from harness.errors import UserError
+from harness.run.document import Cells
 
 if TYPE_CHECKING:
     from reports.analysis.noise_fit import NoiseFit

@@ -10,8 +10,9 @@ import typer
 
 from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
-from harness.cli.table import Cells, print_json, print_table
+from harness.cli.table import print_json, print_table
 from harness.errors import UserError, visible
+from harness.run.document import Cells
 from harness.run.guarded import MIB
 
 

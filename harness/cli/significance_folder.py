@@ -2,15 +2,18 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from harness.errors import UserError
 from harness.foreign.log_arms import ArmBy, name_arms
 from harness.foreign.log_files import files_under, read_all
 from harness.foreign.printed import pages_of, printed_losses
+
+if TYPE_CHECKING:
+    from reports.stats.rules import RuleResult
 
 CLAIM = re.compile(
     r"\bp(?:[ -]?val(?:ue)?)?[`* ]{0,3}(?P<sign>[=:<])[`* ]{0,3}(?P<value>\d\.\d+(?:e-?\d+)?)",
@@ -35,6 +38,18 @@ class Claim:
         if "e" in self.text.lower():
             return abs(p - self.value) <= 0.05 * self.value
         return abs(p - self.value) <= 0.51 * 10**-self.n_decimals
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleRow:
+    """The losses of an arm, or of a list that a page prints, under a rule of the benchmark."""
+
+    arm: str
+    n: int
+    mean: float
+    sd: float | None = None
+    p: float | None = None
+    claims: str  # that it bears out; or why the rule says nothing of it
 
 
 def claims_of(folder: Path) -> Iterator[Claim]:
@@ -77,24 +92,25 @@ def losses_of_folder(folder: Path) -> dict[str, list[float]]:
     return dict(arms)
 
 
-def check_folder(folder: Path, rule: Any, target: float) -> tuple[list[dict[str, Any]], list[str]]:
+def check_folder(
+    folder: Path, rule: "Callable[[Sequence[float], float], RuleResult]", target: float
+) -> tuple[list[SampleRow], list[str]]:
     """(a row per arm with the claims that it bears out, the claims that no arm does)."""
     claims = list(claims_of(folder))
     samples = {**losses_of_folder(folder), **dict(printed_losses(folder, target))}
     borne_out: set[str] = set()
     rows = []
     for arm, losses in samples.items():
-        row: dict[str, Any] = {"arm": arm, "n": len(losses), "mean": sum(losses) / len(losses)}
+        row = SampleRow(arm=arm, n=len(losses), mean=sum(losses) / len(losses), claims="")
         try:
             outcome = rule(losses, target)
         except ValueError as error:
-            row |= {"sd": None, "p": None, "claims": str(error)}
-        else:
-            held = _held(claims, outcome.p)
-            borne_out.update(claim.where + claim.text for claim in held)
-            shown = ", ".join(f"p={claim.text}" for claim in held)
-            row |= {"sd": outcome.sd, "p": outcome.p, "claims": shown}
-        rows.append(row)
+            rows.append(replace(row, claims=str(error)))
+            continue
+        held = _held(claims, outcome.p)
+        borne_out.update(claim.where + claim.text for claim in held)
+        shown = ", ".join(f"p={claim.text}" for claim in held)
+        rows.append(replace(row, sd=outcome.sd, p=outcome.p, claims=shown))
     missing = []
     for claim in claims:
         if claim.where + claim.text not in borne_out:

@@ -11,6 +11,7 @@ from harness.cli.split_parents import Sides, sides_of, tell_parents
 from harness.cli.split_sides import code_of, data_line, short_name
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
+from harness.run.document import Cells
 
 if TYPE_CHECKING:
     from harness.provenance.code import Code
@@ -133,7 +134,7 @@ def _check(path: Path) -> "Folder":
 
 def _tell(folder: "Folder", options: SplitOptions, **more: Any) -> None:
     """A line per group, or the same as JSON; more: further keys of it."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Cells] = []
     for group in folder.groups:
         rows.append(
             {

@@ -1,11 +1,12 @@
 """Which script NEW was made from: the nearest of some candidates."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.cli.split_sides import candidates_of, code_of
 from harness.cli.table import print_table
 from harness.errors import UserError
+from harness.run.document import Content
 
 if TYPE_CHECKING:
     from harness.cli.split_options import SplitOptions
@@ -22,7 +23,7 @@ class Sides:
     new: str
     parents: "Parents | None" = None  # where candidates were given
 
-    def parents_mapping(self) -> dict[str, Any] | None:
+    def parents_mapping(self) -> Content | None:
         """As JSON has them; None where none were given."""
         if self.parents is None:
             return None

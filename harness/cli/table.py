@@ -5,14 +5,14 @@ Numbers have no thousands separators.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from harness.errors import CONTROLS, visible
+from harness.run.document import Cells
 from harness.run.results import finite
 
 JSON_HELP = "print JSON for scripts"
-Cells = Mapping[str, Any]  # column -> what its cell says
 NUMBER = (int, float, type(None))
 
 

@@ -6,11 +6,10 @@ from typing import Any, get_args
 
 from harness.config import plugins
 from harness.config.run import Values, hint_of, toggles
+from harness.run.document import Cells
 
-Row = dict[str, Any]  # what a script reads of `ablate toggles --json`
 
-
-def choices(name: str, f: Field) -> list[Row]:
+def choices(name: str, f: Field) -> list[Cells]:
     """Every value a toggle may take, where they can be listed, with the record each belongs to."""
     records = dict(f.metadata.get("choices", {}))
     hint = hint_of(name)
@@ -27,7 +26,7 @@ def choices(name: str, f: Field) -> list[Row]:
     return rows
 
 
-def toggle_rows() -> list[Row]:
+def toggle_rows() -> list[Cells]:
     """One mapping per toggle, plug-ins' included.
 
     Name, record, doc, default, choices, requires, conflicts.
@@ -59,7 +58,7 @@ def toggle_rows() -> list[Row]:
     return rows
 
 
-def _readable(conditions: Mapping[Any, Values]) -> list[Row]:
+def _readable(conditions: Mapping[Any, Values]) -> list[Cells]:
     rows = []
     for when, fields in conditions.items():
         for field, values in fields.items():

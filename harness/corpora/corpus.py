@@ -10,11 +10,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.data.shards import count_tokens
 from harness.errors import UserError
 from harness.run.digests import file_digest, spaced_digest
+from harness.run.document import Content
 from harness.run.files import write_text
 from harness.run.guarded import is_name
 
@@ -108,7 +108,7 @@ def fingerprint_of(vocab_size: int, separator: int, sha256s: Mapping[str, Sequen
 
     The shards' contents in order, the vocabulary, the separator.
     """
-    content: dict[str, Any] = {"vocab_size": vocab_size, "separator": separator}
+    content: Content = {"vocab_size": vocab_size, "separator": separator}
     for role in ("train", "val"):
         content[role] = list(sha256s[role])
     return spaced_digest(content)

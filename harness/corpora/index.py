@@ -7,9 +7,8 @@ import difflib
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness.corpora.corpus import (
     BUILT_IN,
@@ -29,7 +28,6 @@ from harness.data.positions import refuse_short_train, refuse_short_val
 from harness.data.shards import count_tokens
 from harness.errors import UserError
 
-KEPT_FACTS = ("documents", "tokens", "vocab_size", "unit", "fingerprint", "source")
 # name -> how to make it in a folder
 KNOWN: dict[str, Callable[..., Corpus]] = dict(zip(BUILT_IN, (prepare_stdlib, prepare_fineweb)))
 
@@ -160,12 +158,12 @@ class CorpusRow:
     place: str
     missing: str | None  # what to do, None if nothing
     bytes: int  # of its shards
-    documents: Mapping[str, int] | None
-    tokens: Mapping[str, int] | None
-    vocab_size: int | None
-    unit: str | None
-    fingerprint: str | None
-    source: str | None
+    documents: Mapping[str, int] | None = None
+    tokens: Mapping[str, int] | None = None
+    vocab_size: int | None = None
+    unit: str | None = None
+    fingerprint: str | None = None
+    source: str | None = None
 
 
 def list_corpora(root: Path | str | None = None) -> list[CorpusRow]:
@@ -181,22 +179,31 @@ def list_corpora(root: Path | str | None = None) -> list[CorpusRow]:
 def row(folder: Path) -> CorpusRow:
     """One corpus of the list."""
     missing: str | None = None
-    facts: dict[str, Any] = dict.fromkeys(KEPT_FACTS)
+    corpus: Corpus | None = None
     try:
         if (folder / "corpus.json").exists():
             corpus = describe(folder)
-            facts = {name: getattr(corpus, name) for name in KEPT_FACTS}
             read_corpus(folder)
         else:
             missing = _how_to_prepare(folder)
     except UserError as error:
         missing = str(error)
-    return CorpusRow(
+    undescribed = CorpusRow(
         name=folder.name,
         place=str(folder),
         missing=missing,
         bytes=sum(path.stat().st_size for path in folder.glob("*.bin")),
-        **facts,
+    )
+    if corpus is None:
+        return undescribed
+    return replace(
+        undescribed,
+        documents=corpus.documents,
+        tokens=corpus.tokens,
+        vocab_size=corpus.vocab_size,
+        unit=corpus.unit,
+        fingerprint=corpus.fingerprint,
+        source=corpus.source,
     )
 
 

@@ -1,7 +1,7 @@
 """An experiment as experiment.json and plan.lock keep it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 from harness.config import plugins
@@ -85,16 +85,33 @@ def _in_todays_words(lock: Lock) -> str:
     return spaced_digest({**lock.plan, "primary": primary})[:16]
 
 
+def with_history(plan: Plan, before: Plan | None, decided: Document) -> Plan:
+    """The plan with locks, looks and older runs of the one that it replaces, if there is one.
+
+    decided: what is now decided before the first run. A run's older ones are of its intent.
+    """
+    before = before or Plan(name=plan.name)
+    names_of_intent = {run.intent_id: (run.run_id, *run.older) for run in before.runs}
+    runs = []
+    for run in plan.runs:
+        names = () if run.borrowed else names_of_intent.get(run.intent_id, ())
+        older = tuple(name for name in names if name != run.run_id)
+        runs.append(replace(run, older=older) if older else run)
+    return replace(
+        plan,
+        locks=locks_with(before.locks, decided),
+        looks=before.looks,
+        looked_at=before.looked_at,
+        runs=tuple(runs),
+    )
+
+
 def describe(
     e: Experiment, runs: Sequence[PlannedRun], *, before: Plan | None, command: str
 ) -> Plan:
-    """What experiment.json holds of an experiment.
-
-    before: the one that it replaces, whose locks, looks and older runs are kept.
-    """
-    before = before or Plan(name=e.name)
+    """What experiment.json holds of an experiment; before: the one that it replaces."""
     locked = locked_plan(e)
-    return Plan(
+    plan = Plan(
         name=e.name,
         question=e.question,
         base=e.base,
@@ -128,12 +145,10 @@ def describe(
         command=command,
         plugins=tuple(map(str, plugins.paths())),
         left_out=e.left_out,
-        locks=locks_with(before.locks, locked),
-        looks=before.looks,
-        looked_at=before.looked_at,
-        runs=_plan_runs(runs, before),
+        runs=tuple(map(_plan_run, runs)),
         device=e.device,
     )
+    return with_history(plan, before, locked)
 
 
 def _plan_arm(e: Experiment, arm: Arm) -> PlanArm:
@@ -170,26 +185,18 @@ def _plan_corpus(e: Experiment) -> PlanCorpus:
     )
 
 
-def _plan_runs(runs: Sequence[PlannedRun], before: Plan) -> tuple[PlanRun, ...]:
-    """The runs as they are planned now; `older` names those of the same intent before."""
-    older = {run.intent_id: (run.run_id, *run.older) for run in before.runs}
-    rows = []
-    for run in runs:
-        spec = run.spec
-        names = older.get(spec.intent_id, ())
-        row = PlanRun(
-            arm=run.arm,
-            seed=spec.seed,
-            replicate=spec.replicate,
-            budget=spec.budget,
-            role=spec.role,
-            block=run.block,
-            place=run.place,
-            intent_id=spec.intent_id,
-            run_id=spec.run_id,
-            environment=spec.environment_digest,
-            trunk=spec.trunk.run_id if spec.trunk else None,
-            older=tuple(name for name in names if name != spec.run_id),
-        )
-        rows.append(row)
-    return tuple(rows)
+def _plan_run(run: PlannedRun) -> PlanRun:
+    spec = run.spec
+    return PlanRun(
+        arm=run.arm,
+        seed=spec.seed,
+        replicate=spec.replicate,
+        budget=spec.budget,
+        role=spec.role,
+        block=run.block,
+        place=run.place,
+        intent_id=spec.intent_id,
+        run_id=spec.run_id,
+        environment=spec.environment_digest,
+        trunk=spec.trunk.run_id if spec.trunk else None,
+    )

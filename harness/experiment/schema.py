@@ -1,7 +1,6 @@
 """JSON Schema of an experiment file, for editors; `ablate plan` checks more than a schema can."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -11,9 +10,9 @@ from harness.experiment.draws import WAYS
 from harness.experiment.file import FACTOR, SCALED
 from harness.experiment.keys import ESTIMANDS, MOST_PRIOR_DF, PHASE_KEYS, PRIMARY, ROLES
 from harness.experiment.values import holds_number
+from harness.run.document import Schema
 from harness.run.guarded import NAME
 
-Schema = dict[str, Any]
 SCHEMA_BOUNDS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",

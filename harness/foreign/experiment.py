@@ -23,7 +23,7 @@ from harness.foreign.command import COMMAND
 from harness.foreign.own_metrics import check_readings, read_metric
 from harness.foreign.parts import parts_of, script_of, sections
 from harness.provenance import interpreters
-from harness.run.document import Fields
+from harness.run.document import Content, Fields
 from harness.run.foreign import TrainerLimits, TrainerSpec
 from harness.run.plan import SeedsRule, Target
 from harness.run.readings import Readings
@@ -79,9 +79,6 @@ TRAINER_KEYS = CHANGE_KEYS | {
     "time_pattern": (str, "a regular expression: 'clock=(\\S+)'"),
     "stop_step": (int, "a step"),
 }
-
-
-Section = dict[str, Any]  # `trainer` or a change as the file has it, its keys and types checked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +138,7 @@ class _Reader:
             message = "trainer needs either `file`, a script, or `repo`, a git repository"
             raise file.fail(message, "trainer")
         changes = file.value("changes", dict, {}, "a mapping of names to changes")
-        self.changes: dict[str, Section] = {}
+        self.changes: dict[str, Content] = {}
         self.parts = parts_of(self.trainer, changes, self.folder)
         if self.parts is not None:
             self.changes = sections(self.parts)
@@ -149,7 +146,7 @@ class _Reader:
             self.changes[str(name)] = self._section(change, CHANGE_KEYS, "changes", str(name))
         self.readings = self._readings()
 
-    def _section(self, given: Any, keys: Mapping[str, tuple[Any, str]], *place: str) -> Section:
+    def _section(self, given: Any, keys: Mapping[str, tuple[Any, str]], *place: str) -> Content:
         """A mapping of the file, its keys and their types checked; place: its keys in the file."""
         name = place[-1]
         if not isinstance(given, dict) or not given:
@@ -313,7 +310,7 @@ class _Reader:
             readings=self.readings,
         )
 
-    def _place(self, given: Section) -> tuple[Path | None, Path | None]:
+    def _place(self, given: Content) -> tuple[Path | None, Path | None]:
         """The script on disk, if it is taken from there, and the repository, if one is named."""
         repo = self.folder / given["repo"] if "repo" in given else None
         from_repo = repo is not None and "ref" in given
@@ -321,7 +318,7 @@ class _Reader:
             return None, repo
         return self.folder / given["file"], repo
 
-    def _data(self, given: Section, file: Path | None, repo: Path | None) -> dict[str, str]:
+    def _data(self, given: Content, file: Path | None, repo: Path | None) -> dict[str, str]:
         if "data" in given:
             return linked(_listed(given["data"]), self.folder)
         if file is not None:

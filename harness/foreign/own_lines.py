@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.foreign.log_lines import LogError, LogPoint, loss_of, number_of
 from harness.foreign.logs import Reading
+from harness.run.document import Document
 from harness.run.measured import Measured
 from harness.run.metrics import OwnValue
 from harness.run.readings import VAL_LOSS, OwnMetric, Readings
@@ -71,7 +72,7 @@ class OwnReading(Reading):
         self.step: int | None = None
         self.time_s: float | None = None
         self.n_losses = 0
-        self.last_object: dict[str, Any] | None = None  # of the lines that are JSON
+        self.last_object: Document | None = None  # of the lines that are JSON
         self.read_at: dict[str, int] = {}  # metric -> the step of its last reading
 
     def feed(self, line: bytes) -> LogPoint | None:

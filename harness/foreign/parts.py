@@ -1,17 +1,15 @@
 """Arms that are parts of a difference: the groups of a folder that `ablate split` wrote."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UserError
+from harness.run.document import Content, Document
 from harness.split.arms import measured
 from harness.split.folder import CHANGES, Folder, read_folder
 
-Section = dict[str, Any]
 
-
-def parts_of(trainer: Mapping[str, Any], changes: Mapping[str, Any], folder: Path) -> Folder | None:
+def parts_of(trainer: Document, changes: Document, folder: Path) -> Folder | None:
     """The folder that `parts` names; raises UserError where it does not fit.
 
     trainer, changes: of the experiment's file; folder: the file's. None: it names none."""
@@ -30,7 +28,7 @@ def parts_of(trainer: Mapping[str, Any], changes: Mapping[str, Any], folder: Pat
     return read_folder(path)
 
 
-def sections(parts: Folder) -> dict[str, Section]:
+def sections(parts: Folder) -> dict[str, Content]:
     """The changes of an experiment: the groups that are measured."""
     return {group.name: {} for group in measured(parts.groups)}
 

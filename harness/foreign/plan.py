@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.experiment.blocks import order_in_block
 from harness.experiment.keys import target_content
-from harness.experiment.record import locks_with
+from harness.experiment.record import with_history
 from harness.foreign.arm import ForeignArm, code_of, make_arm
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.experiment import ForeignExperiment
@@ -82,14 +82,12 @@ def _twins_before(specs: Sequence[RunSpec]) -> list[int]:
 def describe_foreign(
     e: ForeignExperiment, runs: Sequence[PlannedRun], *, before: Plan | None, command: str
 ) -> Plan:
-    """experiment.json; of `before`, which it replaces, locks, looks and older runs are kept."""
-    if before is None:
-        before = Plan(name=e.name)
+    """What experiment.json holds of them; before: the one that it replaces."""
     data = e.baseline.trainer.data
     corpus = UNKNOWN_CORPUS
     if data:
         corpus = replace(corpus, name=", ".join(data), fingerprint=e.fingerprint)
-    return Plan(
+    plan = Plan(
         name=e.name,
         question=e.question,
         base=e.baseline.trainer.script,
@@ -108,13 +106,11 @@ def describe_foreign(
         protocol=SELF_REPORTED,
         corpus=corpus,
         command=command,
-        locks=locks_with(before.locks, _decided(e)),
-        looks=before.looks,
-        looked_at=before.looked_at,
-        runs=(*_plan_runs(e, runs, before.runs), *_borrowed_runs(e)),
+        runs=(*_plan_runs(e, runs), *_borrowed_runs(e)),
         foreign=True,
         limits=e.limits,
     )
+    return with_history(plan, before, _decided(e))
 
 
 def _plan_arm(arm: ForeignArm, baseline: ForeignArm) -> PlanArm:
@@ -140,21 +136,14 @@ def _environment_effect(arm: ForeignArm, baseline: ForeignArm) -> str | None:
     return difference(lock_of(here).versions, lock_of(there).versions)
 
 
-def _plan_runs(
-    e: ForeignExperiment, runs: Sequence[PlannedRun], before: Sequence[PlanRun]
-) -> tuple[PlanRun, ...]:
+def _plan_runs(e: ForeignExperiment, runs: Sequence[PlannedRun]) -> tuple[PlanRun, ...]:
     """The runs by name; a seed have those whose script takes one."""
     seeded = {arm.name: arm.trainer.seeded for arm in e.arms}
-    names_of_intent = {run.intent_id: (run.run_id, *run.older) for run in before}
     rows = []
     for run in runs:
-        spec = run.spec
-        names = names_of_intent.get(spec.intent_id, ())
-        row = plan_run(run.arm, spec)
-        older = tuple(name for name in names if name != spec.run_id)
-        row = replace(row, block=run.block, place=run.place, older=older)
+        row = replace(plan_run(run.arm, run.spec), block=run.block, place=run.place)
         if seeded[run.arm]:
-            row = replace(row, seed=spec.seed)
+            row = replace(row, seed=run.spec.seed)
         rows.append(row)
     return tuple(rows)
 

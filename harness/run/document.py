@@ -5,4 +5,6 @@ from typing import Any
 
 Document = Mapping[str, Any]  # what a JSON or YAML file holds, or a part of it, as it was read
 Content = dict[str, Any]  # what a JSON or YAML file, or `--json`, will hold
+Schema = dict[str, Any]  # a JSON Schema, or a part of it
+Cells = dict[str, Any]  # a row of a table: column -> what its cell says
 Fields = Mapping[str, Any]  # dotted field of a configuration -> its value

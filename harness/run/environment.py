@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from harness.run.document import Content
+from harness.run.document import Content, Document
 from harness.run.guarded import is_file, read_bytes
 from harness.run.parse import parse_json
 from harness.run.typed import typed
@@ -19,7 +19,7 @@ class _Facts:
     command: str | None
     torch: str | None
     cuda: str | None
-    gpus: Sequence[str | Mapping[str, Any]] | None  # the first releases kept names alone
+    gpus: Sequence[str | Document] | None  # the first releases kept names alone
     lock: Mapping[str, str] | None
     git: Mapping[str, str | float | bool | None] | None
     variables: Mapping[str, str | None] | None

@@ -30,6 +30,7 @@ LISTS = (
 OPAQUE = (ast.JoinedStr, ast.Lambda, ast.pattern)
 ONE_FOR_ONE = (ast.Assert, ast.Return, ast.Raise, ast.Expr)
 MOVED = (*DEFINITIONS, ast.Import, ast.ImportFrom)
+NodeFields = dict[str, Any]  # of a syntax node, by name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +221,7 @@ class _Merger:
 
     def _fields(self, old: Any, new: Any) -> Any:
         """Two nodes of a type as one, field by field; as two where a field cannot be merged."""
-        merged: dict[str, Any] = {}
+        merged: NodeFields = {}
         for name in new._fields:
             before: Any = getattr(old, name, None)
             after: Any = getattr(new, name, None)

@@ -19,6 +19,7 @@ import yaml
 
 from harness.errors import UserError, near
 from harness.run.digests import short_digest
+from harness.run.document import Content
 from harness.run.files import write_whole
 from harness.run.guarded import read_bytes
 from harness.split.arms import alone, atoms_on, measured, names_on, stands
@@ -133,7 +134,7 @@ def changes_text(groups: Iterable[ChangeGroup], atoms: Iterable[Atom], *, script
     """changes.yaml of these groups.
 
     script: the file name."""
-    content: dict[str, Any] = {"script": script, "groups": {}, "atoms": {}}
+    content: Content = {"script": script, "groups": {}, "atoms": {}}
     for group in groups:
         content["groups"][group.name] = {
             "about": group.about,

@@ -1,7 +1,6 @@
 """TensorBoard, by the writer that torch brings."""
 
 from pathlib import Path
-from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
@@ -14,7 +13,7 @@ class TensorBoard:
 
     def __init__(self, experiment: str, folder: Path) -> None:
         self._folder = own_folder(folder / "tensorboard", below=3)
-        self._open: dict[str, Any] = {}
+        self._open: dict[str, SummaryWriter] = {}
         self.where = f"tensorboard --logdir {self._folder}"
 
     def begin(self, run: TrackedRun) -> None:

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import wandb
 
@@ -18,7 +17,7 @@ class Wandb:
 
     def __init__(self, experiment: str, folder: Path) -> None:
         self._project = os.environ.get("WANDB_PROJECT") or experiment
-        self._open: dict[str, Any] = {}
+        self._open: dict[str, wandb.Run] = {}
         mode = os.environ.get("WANDB_MODE")
         if mode is None and not wandb.login(prompt=False):
             mode = "offline"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from harness.run.document import Document
+from harness.run.document import Content, Document, Fields
 from harness.run.plan import Plan
 from harness.run.results import Result
 from reports.analysis import samples
@@ -17,9 +17,9 @@ from reports.inputs.experiment import Experiment
 PLUGIN = "plugin."  # settings of a plug-in: one that is not there is its default
 
 
-def flat(mapping: Document, above: str = "") -> dict[str, Any]:
+def flat(mapping: Document, above: str = "") -> Content:
     """Nested mappings as dotted fields."""
-    out: dict[str, Any] = {}
+    out: Content = {}
     for key, value in mapping.items():
         name = f"{above}{key}"
         if isinstance(value, Mapping) and value:
@@ -29,7 +29,7 @@ def flat(mapping: Document, above: str = "") -> dict[str, Any]:
     return out
 
 
-def without_plugins(fields: dict[str, Any]) -> dict[str, Any]:
+def without_plugins(fields: Content) -> Content:
     """Dotted fields, without the word that no plug-in is on: it is no setting."""
     if fields.get("plugin") == {}:
         del fields["plugin"]
@@ -86,9 +86,9 @@ class Recipe:
         return [document for documents in self.by_arm.values() for document in documents]
 
     @cached_property
-    def settings(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def settings(self) -> Mapping[str, Sequence[Fields]]:
         """Arm -> the configurations of its runs as dotted fields; planned ones where none ran."""
-        settings: dict[str, Sequence[Mapping[str, Any]]] = {}
+        settings: dict[str, Sequence[Fields]] = {}
         for arm, documents in self.by_arm.items():
             # runs of an arm differ by their seed: one configuration is flattened once
             configs = distinct(document.get("config") for document in documents)
@@ -100,7 +100,7 @@ class Recipe:
                 settings[planned_arm.name] = of_arm
         return settings
 
-    def _planned_baseline(self) -> dict[str, Any]:
+    def _planned_baseline(self) -> Content:
         planned = without_plugins(flat(self.plan.baseline_config))
         if planned and self.budget is not None:
             planned["schedule.steps"] = self.budget

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.run.document import Document
 from reports.analysis.recipe import Recipe, distinct
 
 RATE = "_lr"  # how the names of learning rates end
@@ -196,7 +197,7 @@ def commits(r: Recipe) -> Any:
     return one_or_all(commit_words(environment.get("git")) for environment in r.environments)
 
 
-def commit_words(git: Mapping[str, Any] | None) -> str | None:
+def commit_words(git: Document | None) -> str | None:
     """The commit, and whether the folder held what was in none."""
     commit = (git or {}).get("commit") or (git or {}).get("sha")
     if git is None or not commit:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-Cells = dict[str, Any]  # column -> what its cell says
+from harness.run.document import Cells
+
 RowT = TypeVar("RowT", contravariant=True)
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from harness.run.archive import unpacked
 from harness.run.code import CODE_LIMIT, code_digest
-from harness.run.document import Document
+from harness.run.document import Cells, Document
 from harness.run.guarded import IN_ROOT, KEPT, experiments_in, is_file, is_name, read_bytes
 from harness.run.ledger import read_ledger
 from harness.run.plan import Plan
@@ -21,7 +21,6 @@ from harness.run.plan_file import read_plan_file
 from harness.run.remembered import Remembered
 from harness.run.results import result_in
 from harness.run.retired import read_retired
-from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
 from reports.inputs.memory import Memory, Value, remember
 from reports.inputs.own_columns import all_columns, row_of

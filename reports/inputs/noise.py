@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from harness.run.document import Content
 from reports.stats.node_noise import NodeNoise
 
 PUBLISHED = Path(str(resources.files("harness"))) / "published"
@@ -162,7 +163,7 @@ def _entries(rows: Sequence[Entry]) -> list[str]:
     return [f"  - {_flow(_filled(row))}" for row in rows]
 
 
-def _filled(row: Entry) -> dict[str, Any]:
+def _filled(row: Entry) -> Content:
     return {name: value for name, value in asdict(row).items() if value not in ("", None)}
 
 

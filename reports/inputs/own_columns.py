@@ -2,8 +2,9 @@
 
 from functools import partial
 
+from harness.run.document import Cells
 from harness.run.plan import Plan
-from reports.inputs.columns import Cells, Column, json_row
+from reports.inputs.columns import Column, json_row
 from reports.inputs.recorded import RecordedRun, float_or_nan
 from reports.inputs.run_columns import RUN_COLUMNS
 

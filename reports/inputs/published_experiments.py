@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.document import Cells
 from harness.run.plan import Plan, PlanArm, PlanCorpus, PlanRun, Target
 from harness.run.results import Result
-from reports.inputs.columns import Cells
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import CURVE_COLUMNS
 from reports.inputs.noise import PUBLISHED

@@ -5,7 +5,6 @@ Run rows keep every digit (verdicts come from them); curve points are rounded to
 configurations and environments are stored once.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.digests import text_digest
 from harness.run.document import Content, Document
 from harness.run.plan import Plan
 from harness.run.results import Result
@@ -35,12 +35,13 @@ IN_JSON_TOO = (str, int, bool, type(None))  # types of which most data are
 UNSAFE = {ord(c): f"\\u{ord(c):04x}" for c in f"<>&{TURNING}"}
 
 
-def canonical(value: Any) -> str:
+def page_json(value: Any) -> str:
+    """What a page's digests are made of: numbers that are not finite are null."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def short_digest(value: Any) -> str:
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+def page_digest(value: Any) -> str:
+    return text_digest(page_json(value))
 
 
 def plain(value: Any) -> Any:
@@ -135,7 +136,7 @@ def pooled(mappings: Mapping[str, Document]) -> Content:
     of: Content = {}
     for run_id, mapping in mappings.items():
         shared = {k: v for k, v in mapping.items() if k not in OWN_KEYS}
-        name = short_digest(shared)
+        name = page_digest(shared)
         pool.setdefault(name, shared)
         of[run_id] = [name, {k: mapping[k] for k in OWN_KEYS if k in mapping}]
     return {"pool": pool, "of": of}
@@ -156,7 +157,7 @@ def embed_experiment(experiment: Experiment) -> Content:
     for run_id, result in experiment.results.items():
         content = result.to_json()
         results[run_id] = shown(content)
-        digests[run_id] = content.get(WHOLE) or short_digest(content)
+        digests[run_id] = content.get(WHOLE) or page_digest(content)
     return {
         "name": experiment.name,
         "plan": plain(experiment.plan.to_mapping()),

@@ -8,7 +8,7 @@ from typing import Any
 from harness.run.document import Document
 from reports.analysis.recipe import PLUGIN, Recipe, flat
 from reports.analysis.recipe_facts import setting_words
-from reports.page.embed import canonical
+from reports.page.embed import page_json
 from reports.page.tables import missing
 
 SIDE_BY_SIDE = 8  # arms whose settings stand in one table across; more do not fit a sheet of paper
@@ -76,7 +76,7 @@ def config_differences(recipe: Recipe) -> Differences:
                 field=field,
                 text=settings_in_words(recipe, name, field),
                 usual=settings_in_words(recipe, recipe.plan.baseline, field),
-                differs=canonical(values) != canonical(usual),
+                differs=page_json(values) != page_json(usual),
             )
             settings.append(setting)
         rows.append((field, settings))

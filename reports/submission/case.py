@@ -1,6 +1,5 @@
 """An arm that is to be a record: its runs, those of the baseline, and what they executed."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -107,7 +106,7 @@ class Case:
             return ""
         return diff_of(self.baseline_scripts, self.scripts)
 
-    def trainers(self, runs: pd.DataFrame) -> list[Mapping[str, Any]]:
+    def trainers(self, runs: pd.DataFrame) -> list[Document]:
         """What was asked of each run's foreign trainer."""
         configs = [self.config(run_id).get("config") or {} for run_id in runs["run_id"]]
         return [config["trainer"] for config in configs if config.get("trainer")]

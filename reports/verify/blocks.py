@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from reports.verify.page import Printed
+from reports.verify.page import Embedded, Printed
 from reports.verify.table import ALPHA, WITHIN, Table, agree_p, on_scale, reach
 
 
@@ -28,7 +28,7 @@ def check_blocks(
     here: Sequence[str],
     printed: Mapping[str, Mapping[str, Printed]],
     m: float,
-    prior: Mapping[str, Any] | None = None,
+    prior: Embedded | None = None,
 ) -> Iterator[str]:
     """Complete blocks.
 
@@ -100,7 +100,7 @@ def errors_of(residuals: np.ndarray[Any, Any], variance: float) -> list[Spread]:
     return errors
 
 
-def averaged(error: Spread, prior: Mapping[str, Any], n: int) -> Spread:
+def averaged(error: Spread, prior: Embedded, n: int) -> Spread:
     """With the prior's variance of a difference over n blocks, weighted by degrees of freedom."""
     df = error.df + prior["df"]
     square = error.df * error.se**2 + prior["df"] * 2 * prior["sd"] ** 2 / n

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 from reports.verify.page import Embedded, Page
 from reports.verify.rows import Row
@@ -82,9 +81,7 @@ def named_difference(
     return table[max(arms, key=len)], 0.01 if of_time else 1.0
 
 
-def row_differences(
-    plan: Mapping[str, Any], rows: Sequence[Row]
-) -> tuple[dict[str, Told], dict[str, Told]]:
+def row_differences(plan: Embedded, rows: Sequence[Row]) -> tuple[dict[str, Told], dict[str, Told]]:
     """Arm -> its difference in loss, and in time where steps were tuned to the target."""
     losses, times = {}, {}
     before: tuple[float, float, float] | None = None

@@ -12,7 +12,7 @@ from harness.run.results import UNSEALED, examine
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
 from reports.inputs.step_times import DIGITS, LEVELS
-from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, short_digest
+from reports.page.embed import LOSS_DIGITS, TIME_DIGITS, page_digest
 from reports.verify.page import Embedded, Row
 from reports.verify.rows import ROUNDING, ids_of
 from reports.verify.table import own_metrics
@@ -96,7 +96,7 @@ def check_result(
 
     run_id, row: of the page's table. folder: of the run's files.
     """
-    if short_digest(result) != data["result_digests"].get(run_id):
+    if page_digest(result) != data["result_digests"].get(run_id):
         yield f"run {run_id}: result.json is not the one this page was made from"
     untimed = TIMES if stood_still(result) else ()
     for key in RECORDED:

@@ -7,7 +7,7 @@ that gives. Which places have an interval, and all words, are left to the rerun 
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ def check_signs(page: Page, index: int, plan: Embedded, rows: Sequence[Row]) -> 
 
 
 def point_effects(
-    arms: Sequence[Mapping[str, Any]], pair: tuple[str, str], rows: Sequence[Row]
+    arms: Sequence[Embedded], pair: tuple[str, str], rows: Sequence[Row]
 ) -> list[float] | None:
     """The mean difference of two arms of the design at each point; None where blocks have holes."""
     at: dict[str, dict[str, dict[Any, float]]] = {}
@@ -137,7 +137,7 @@ def fitted(plan: Embedded, rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[
 
 
 def along(
-    axis: str, arms: Sequence[Mapping[str, Any]], rows: Sequence[Row]
+    axis: str, arms: Sequence[Embedded], rows: Sequence[Row]
 ) -> tuple[Sequence[Any], Any] | None:
     """The places of an axis, one for each point of the others, and the losses (n, k) there."""
     at: dict[float, dict[str, dict[Any, float]]] = {}

@@ -7,7 +7,6 @@ machines and results say is left to the rerun in rendered.py.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from reports.verify.page import Embedded, Page, Row
 from reports.verify.rows import compared_rows, outcomes_of
@@ -98,7 +97,7 @@ def recorded_settings(data: Embedded, rows: Sequence[Row], arm: str) -> Settings
     return settings
 
 
-def leaves(value: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def leaves(value: Embedded, above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """(dotted field, its value as JSON) of a configuration."""
     for key, below in value.items():
         if isinstance(below, Mapping) and (below or (*above, key) == ("plugin",)):

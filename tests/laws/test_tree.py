@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "harness": {
         "cli",
         "provenance",
-    },  # __main__.py; yamlfile.py and errors.py import nothing of the house
+        "run",
+    },  # __init__.py, __main__.py; yamlfile.py and errors.py import nothing of the house
     "run": set(),
     "provenance": {"run", "node"},
     "node": set(),
