@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cli import app
 from harness.cli.command import takes
 from harness.cli.split_options import SplitOptions
+from harness.cli.split_page import write_page_of
 from harness.cli.split_parents import Sides, sides_of, tell_parents
 from harness.cli.split_sides import code_of, data_line, short_name
 from harness.cli.table import print_json, print_table
@@ -47,7 +48,7 @@ def split(options: SplitOptions) -> None:
     folder = _written(sides, options)
     _tell(folder, options, parents=sides.parents_mapping())
     if not options.json:
-        print(f"{folder.path}: changes.yaml to edit, a patch per group, experiment.yaml")
+        print(f"{folder.path}: changes.yaml to edit, split.html to read, experiment.yaml")
         print(f"then: ablate run {folder.path / 'experiment.yaml'}")
 
 
@@ -71,6 +72,7 @@ def _written(sides: Sides, options: SplitOptions) -> "Folder":
         seeds=SEEDS,
     )
     place(path, "experiment.yaml", experiment.encode())
+    write_page_of(folder)
     return folder
 
 
@@ -129,6 +131,7 @@ def _check(path: Path) -> "Folder":
         more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         raise UserError(f"{path}: {lacking[0]}{more}: let it need the group that gives it")
     write_patches(folder)
+    write_page_of(folder)
     return folder
 
 

@@ -3,6 +3,7 @@
 changes.yaml      the groups: merge, split, rename, move an atom, `always: true`
 old/ new/         both scripts in normal form
 patches/          what each group changes, on top of what it needs
+split.html        the difference coloured by group
 arms/             the scripts of arms, written as an experiment asks for them
 experiment.yaml   for `ablate run`
 """
@@ -25,6 +26,7 @@ from harness.run.guarded import read_bytes
 from harness.split.arms import alone, atoms_on, measured, names_on, stands
 from harness.split.atoms import Atom
 from harness.split.groups import CLASSES, ChangeGroup, Parts, take_apart, with_needs
+from harness.split.labels import summary_of
 from harness.split.source import decoded
 from harness.yamlfile import YamlFile
 
@@ -171,6 +173,10 @@ def write_patches(folder: Folder) -> None:
             folder.script,
         )
         place(folder.path, f"patches/{group.name}.patch", patch.encode())
+    names = {f"{group.name}.patch" for group in folder.groups}
+    for path in (folder.path / "patches").glob("*.patch"):
+        if path.name not in names:
+            path.unlink()  # of a group that was merged or renamed; of a link the link itself
 
 
 def patch_of(before: str, after: str, script: str) -> str:
@@ -271,15 +277,16 @@ class _GroupsFile:
                     names = [str(group) for group in self.given]
                     message = f"group '{name}': {key} '{other}' is no group"
                     raise self.fail(f"{message}{near(str(other), names)}", name, key)
+        members = [atom for atom in self.parts.atoms if atom.number in content.get("atoms", [])]
         return ChangeGroup(
             name=name,
-            about=content.get("about", ""),
+            about=content.get("about") or (summary_of(members) if members else ""),
             kind=kind,
             atoms=tuple(content.get("atoms", [])),
             needs=tuple(content.get("needs", [])),
             conflicts=tuple(content.get("conflicts", [])),
             always=content.get("always", False),
-            lines=content.get("lines", 0),
+            lines=sum(atom.n_lines for atom in members),
         )
 
     def _check_said(self) -> None:

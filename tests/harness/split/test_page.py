@@ -1,0 +1,119 @@
+"""What people do to a folder of `split`: edits of its groups, and the page that shows them."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.split.arms import measured
+from harness.split.folder import Folder, read_folder
+from tests.foreign_bench import TRAINERS, ablate
+
+OLD, NEW = TRAINERS / "parts_old.py", TRAINERS / "parts_new.py"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pair whose effects are known, taken apart."""
+    path = tmp_path_factory.mktemp("written") / "parts"
+    command = ("--command", "python {script}", "--gpus-per-run", 0)
+    assert ablate("split", OLD, NEW, "-o", path, *command) == 0
+    return path
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """A copy to edit."""
+    return Path(shutil.copytree(written, tmp_path / "parts"))
+
+
+def merge(groups: dict) -> None:
+    groups["gate"]["atoms"] += groups.pop("scale")["atoms"]
+
+
+def part(groups: dict) -> None:
+    _, last = groups["dropped"]["atoms"]
+    groups["dropped"]["atoms"].remove(last)
+    groups["lost"] = {"kind": "learning", "atoms": [last], "needs": ["dropped"]}
+
+
+def rename(groups: dict) -> None:
+    groups["muon"] = groups.pop("rate")
+
+
+def move(groups: dict) -> None:
+    groups["depth"]["atoms"].append(groups["gate"]["atoms"].pop())
+    groups["gate"]["atoms"].append(groups["scale"]["atoms"].pop())
+    del groups["scale"]
+
+
+def always(groups: dict) -> None:
+    groups["depth"]["always"] = True
+
+
+EDITS = {
+    merge: {"rate", "gate", "depth", "dropped"},
+    part: {"rate", "gate", "scale", "depth", "dropped", "lost"},
+    rename: {"muon", "gate", "scale", "depth", "dropped"},
+    move: {"rate", "gate", "depth", "dropped"},
+    always: {"rate", "gate", "scale", "dropped"},
+}
+
+
+def edited(folder: Path, edit: object) -> Folder:
+    path = folder / "changes.yaml"
+    content = yaml.safe_load(path.read_text())
+    edit(content["groups"])  # type: ignore[operator]
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    assert ablate("split", "--check", folder) == 0
+    return read_folder(folder)
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
+def test_an_edit_keeps_both_ends_and_rewrites_patches_and_page(edit: object, folder: Path) -> None:
+    read = edited(folder, edit)
+    judged = {group.name for group in measured(read.groups)}
+    assert judged == EDITS[edit]  # type: ignore[index]
+    assert read.text(judged) == read.new == (folder / "new" / NEW.name).read_text()
+    assert read.parts.difference.text(()) == read.old
+    assert {path.stem for path in (folder / "patches").iterdir()} == {g.name for g in read.groups}
+    page = (folder / "split.html").read_text()
+    assert set(re.findall(r'<tr id="g-(\w+)"', page)) == {g.name for g in read.groups}
+    assert sum(g.lines for g in read.groups) == sum(atom.n_lines for atom in read.parts.atoms)
+
+
+def test_a_group_that_is_always_on_is_in_the_baseline_too(folder: Path) -> None:
+    read = edited(folder, always)
+    assert "depth = 11" in read.text(())
+    assert "depth = 12" in read.old
+
+
+def test_the_page_gives_every_changed_line_its_group_and_loads_nothing(folder: Path) -> None:
+    page = (folder / "split.html").read_text()
+    assert not re.search(r'(src|href)="(?!#)', page)
+    assert "<script" not in page
+    lines = re.findall(r"<span>([+-])</span><code>(.*)</code><span>(.*?)</span></div>", page)
+    assert len(lines) == 21
+    assert ("+", "    gate = 1", "gate") in [
+        (sign, text, re.sub("<[^>]+>", "", tags)) for sign, text, tags in lines
+    ]
+    assert 'class="none"' not in page
+    assert page.count('<details class="hunk" open>') == 5
+
+
+def test_groups_that_need_others_are_joined_by_arcs(folder: Path) -> None:
+    assert 'class="graph"' not in (folder / "split.html").read_text()
+    edited(folder, part)
+    page = (folder / "split.html").read_text()
+    assert page.count('class="needs"') == 1
+    assert '<a href="#g-lost">' in page
+
+
+def test_a_long_difference_is_folded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reports.page.parts.MOST_OPEN", 20)
+    assert ablate("split", "--check", folder) == 0
+    page = (folder / "split.html").read_text()
+    assert page.count('<details class="hunk">') == 5
+    assert "<code>train</code>: 12 changed" in page
