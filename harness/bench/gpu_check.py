@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from harness.bench.gpu_page import CheckRow, GpuCheck, page
-from harness.bench.machine_checks import CHECKS, Figures, Place
+from harness.bench.machine_checks import CHECKS, CheckFigures, Place
 from harness.bench.steps import resolve
 from harness.errors import UserError
 
@@ -108,7 +108,7 @@ def _in_a_process(
     )
 
 
-def _status_of(figures: Figures) -> str:
+def _status_of(figures: CheckFigures) -> str:
     if "skipped" in figures:
         return "not run"
     return "passed" if figures.get("passed", True) else "failed"
@@ -137,7 +137,7 @@ def start(rows: Sequence[CheckRow], preset: str, dry: bool) -> CheckRow | None:
     )
 
 
-def environment(device: str) -> Figures:
+def environment(device: str) -> CheckFigures:
     """The versions and the GPUs of this machine."""
     cuda = device == "cuda"
     gpus, cudnn, memory_gib = [], None, None

@@ -19,7 +19,7 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; }
 SUMMARY = ("check", "preset", "status", "seconds", "reason")  # of a row, without its figures
 
 
-Figures = dict[str, Any]  # of a check, in gpu-check.json; with "passed" where it has a bound
+CheckFigures = dict[str, Any]  # of a check, in gpu-check.json; with "passed" where it has a bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class CheckRow:
     status: str  # passed, failed, error or not run
     seconds: float = 0.0
     reason: str | None = None
-    figures: Figures = field(default_factory=dict)
+    figures: CheckFigures = field(default_factory=dict)
 
     @property
     def is_bad(self) -> bool:
@@ -56,7 +56,7 @@ class GpuCheck:
     passed: bool  # no check failed
     excepted: Sequence[str]  # what was not run, and why
     wall_s: float
-    environment: Figures  # versions and GPUs of the machine
+    environment: CheckFigures  # versions and GPUs of the machine
     presets: Sequence[str]
     checks: Sequence[CheckRow]
 

@@ -12,7 +12,7 @@ import torch
 
 from harness.bench.breakdown import breakdown
 from harness.bench.gather_check import gather
-from harness.bench.gpu_page import Figures
+from harness.bench.gpu_page import CheckFigures
 from harness.bench.kernel_check import KernelRow, attention, networks
 from harness.bench.runner_check import WORLDS, runner
 from harness.bench.steps import GPT2, Candidate, Text, compare, measure, resolve, synthetic
@@ -80,22 +80,22 @@ class Place:
         )
 
 
-def check_attention(place: Place, preset: str) -> Figures:
+def check_attention(place: Place, preset: str) -> CheckFigures:
     """Attention kernels against plain ones."""
     return _of_rows(list(attention(place.device)))
 
 
-def check_network(place: Place, preset: str) -> Figures:
+def check_network(place: Place, preset: str) -> CheckFigures:
     """The preset's network compiled and in low precision, against plain ones."""
     return _of_rows(list(networks(place.device, preset)))
 
 
-def _of_rows(rows: list[KernelRow]) -> Figures:
+def _of_rows(rows: list[KernelRow]) -> CheckFigures:
     content = [asdict(row) for row in rows]
     return {"rows": content, "passed": all(row.passed for row in rows)}
 
 
-def check_synthetic(place: Place, preset: str) -> Figures:
+def check_synthetic(place: Place, preset: str) -> CheckFigures:
     """The first start: compiles. Fixed allocator segments."""
     n_tokens = 50_000 if place.dry else 4 * 524_288 * 2
     real = place.real()
@@ -111,14 +111,14 @@ def check_synthetic(place: Place, preset: str) -> Figures:
         }
 
 
-def check_real(place: Place, preset: str) -> Figures:
+def check_real(place: Place, preset: str) -> CheckFigures:
     """The second start: finds its kernels compiled. Expandable allocator segments."""
     candidate = place.candidate(preset, place.real(), system__expandable_segments=True)
     figures = measure(candidate, steps=place.steps, warmup=1)
     return {"tokens": "stdlib", "expandable_segments": True, **asdict(figures)}
 
 
-def check_backends(place: Place, preset: str) -> Figures:
+def check_backends(place: Place, preset: str) -> CheckFigures:
     """cuDNN's attention against FlashAttention (the documents say 4 ms a step on 8 GPUs).
 
     On a CPU SDPA against math.
@@ -131,7 +131,7 @@ def check_backends(place: Place, preset: str) -> Figures:
     return {"a": first, "b": second, **asdict(times)}
 
 
-def check_gather(place: Place, preset: str) -> Figures:
+def check_gather(place: Place, preset: str) -> CheckFigures:
     """Muon's gather on all GPUs, asynchronous against synchronous; on a CPU on two processes."""
     world = torch.cuda.device_count() if place.device == "cuda" else 2
     if world < 2:
@@ -141,7 +141,7 @@ def check_gather(place: Place, preset: str) -> Figures:
     return asdict(gathered)
 
 
-def check_training(place: Place, preset: str) -> Figures:
+def check_training(place: Place, preset: str) -> CheckFigures:
     """65,536 tokens a step on text found on the machine: no NaN, and the loss falls."""
     steps = 30 if place.dry else TRAINED_STEPS
     lengths = _training_fields(place, preset, steps)
@@ -165,7 +165,7 @@ def check_training(place: Place, preset: str) -> Figures:
     }
 
 
-def check_runner(place: Place, preset: str) -> Figures:
+def check_runner(place: Place, preset: str) -> CheckFigures:
     """Three steps through the runner on all GPUs, twice in one warm group, then a killed rank."""
     if importlib.util.find_spec("typer") is None:
         return {"skipped": "the runner needs the project's dependencies: make install"}
@@ -207,7 +207,7 @@ def _training_fields(place: Place, preset: str, steps: int) -> NewValues:
 class Check:
     """One check, how long it may take, and for which presets it is run."""
 
-    run: Callable[[Place, str], Figures]
+    run: Callable[[Place, str], CheckFigures]
     limit_s: float
     which: str  # of the presets: all, or the first or the last one
     beside: bool = False  # whether it runs beside others: it times nothing, and mostly compiles

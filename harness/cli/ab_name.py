@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.run.foreign import TrainerSpec
     from harness.run.plan import Plan
 
-Place = tuple[str, ...]  # where an arm's code comes from
+CodePlace = tuple[str, ...]  # where an arm's code comes from
 
 
 class NameTakenError(UserError):
@@ -57,7 +57,7 @@ def _is_same(before: "TrainerSpec | None", now: "TrainerSpec") -> bool:
     return before.file is not None and now.file is not None and not before.file.exists()
 
 
-def _place(spec: "TrainerSpec") -> Place:
+def _place(spec: "TrainerSpec") -> CodePlace:
     if spec.file is not None:
         return (str(spec.file), *map(str, spec.patches))
     return (str(spec.repo), str(spec.ref), spec.script, *map(str, spec.patches))

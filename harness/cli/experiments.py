@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXPERIMENTS_SCHEMA = 1
 WRITTEN_AGAIN = ("experiment.json", "plan.lock", "launched.json", "report.html")  # of a new name
-Known = Annotated[str, typer.Argument(metavar="EXP", help="a name in the results folder")]
+KeptName = Annotated[str, typer.Argument(metavar="EXP", help="a name in the results folder")]
 Force = Annotated[bool, typer.Option("--force", help="though another experiment needs it")]
 
 
@@ -129,7 +129,7 @@ def held(results: Path, runs: Iterable[str]) -> Iterator[dict[str, int]]:
 
 @app.command()
 def delete(
-    experiment: Known,
+    experiment: KeptName,
     runs: Annotated[
         bool, typer.Option("--runs", help="its runs too, those that no other experiment has")
     ] = False,
@@ -207,7 +207,7 @@ def move(results: Path, plan: "Plan", renamed: "Plan") -> None:
 
 @app.command()
 def rename(
-    experiment: Known,
+    experiment: KeptName,
     name: Annotated[str, typer.Argument(metavar="NAME", help="the new name")],
     force: Force = False,
     results: Results = RESULTS,

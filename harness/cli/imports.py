@@ -22,7 +22,7 @@ Logs = Annotated[
     typer.Argument(metavar="LOG...|DIR", help="logs, or folders: one arm per folder"),
 ]
 ExperimentName = Annotated[str, typer.Option("--experiment", help="the name to import under")]
-Arm = Annotated[str | None, typer.Option("--arm", help="one arm for everything")]
+OneArm = Annotated[str | None, typer.Option("--arm", help="one arm for everything")]
 ArmByOption = Annotated[
     ArmBy,
     typer.Option("--arm-by", help="what makes an arm: folder and program, or the folder alone"),
@@ -37,7 +37,7 @@ Baseline = Annotated[
 def import_(
     logs: Logs,
     experiment: ExperimentName,
-    arm: Arm = None,
+    arm: OneArm = None,
     arm_by: ArmByOption = ArmBy.CODE,
     baseline: Baseline = None,
     results: Results = RESULTS,

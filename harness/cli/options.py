@@ -37,7 +37,9 @@ Set = Annotated[
         help="override a field for every arm, or a key of the file",
     ),
 ]
-Seeds = Annotated[int | None, typer.Option("--seeds", help="number of seeds instead of the file's")]
+SeedCount = Annotated[
+    int | None, typer.Option("--seeds", help="number of seeds instead of the file's")
+]
 Trust = Annotated[
     bool,
     typer.Option(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.machines import Machine
-from harness.cli.options import RESULTS, Json, Results, Seeds, Set
+from harness.cli.options import RESULTS, Json, Results, SeedCount, Set
 from harness.errors import UserError
 
 
@@ -21,7 +21,7 @@ class PlanOptions:
             help="as for run; several, or a folder such as deltas, make one table",
         ),
     ]
-    seeds: Seeds = None
+    seeds: SeedCount = None
     settings: Set = None
     results: Results = RESULTS
     detect: Annotated[

@@ -18,7 +18,7 @@ from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
 from harness.cli.looks import refuse_seen_seeds
 from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
-from harness.cli.options import RESULTS, Exp, Results, Seeds, Set, Trust
+from harness.cli.options import RESULTS, Exp, Results, SeedCount, Set, Trust
 from harness.cli.track import asked_trackers, track_beside
 from harness.errors import UserError
 
@@ -37,7 +37,7 @@ class RunOptions:
     """What the user asks of `ablate run`."""
 
     experiment: Exp
-    seeds: Seeds = None
+    seeds: SeedCount = None
     executor: Annotated[str, typer.Option(help=" or ".join(EXECUTORS))] = DEFAULT
     cluster: Annotated[
         Path | None,

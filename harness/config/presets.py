@@ -28,7 +28,7 @@ PACKAGED = Path(__file__).resolve().parent.parent / "experiments"
 RESCALED_WITH_STEPS = ("schedule.warmup_steps", "schedule.cooldown_steps")
 PRESET_KEYS = ("base", "title", "changes")
 NOISE_KEYS = {"sd", "df", "source"}
-Where = Callable[[str], str]  # dotted field -> 'file:line'
+WhereOf = Callable[[str], str]  # dotted field -> 'file:line'
 
 
 def search(kind: str) -> list[Path]:
@@ -81,7 +81,7 @@ class Preset:
         return [*load_preset(self.base).chain, self]
 
 
-def check_names(values: Iterable[str], where: Where, plugins: Iterable[str] = ()) -> None:
+def check_names(values: Iterable[str], where: WhereOf, plugins: Iterable[str] = ()) -> None:
     """Refuse a dotted name that is no field of the configuration.
 
     where(name) gives 'file:line' for the message. plugins: the fields of those in force.

@@ -30,7 +30,7 @@ from harness.run.digests import file_digest
 
 BLOCK_BYTES = 1 << 20
 BYTES = TokenizerChoice(name="bytes")
-Document = Iterable[bytes]  # blocks of its text
+TextBlocks = Iterable[bytes]  # blocks of its text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def reader_of(text: TextFile, documents: str) -> str:
     return "jsonl" if text.path.suffix == ".jsonl" else documents
 
 
-def side_of(document: Document) -> str:
+def side_of(document: TextBlocks) -> str:
     """A share of VAL_SHARE of all documents, by content."""
     digest = hashlib.sha256(b"".join(document)).digest()
     return "val" if int.from_bytes(digest[:8]) < VAL_SHARE * 2**64 else "train"
@@ -179,17 +179,17 @@ def is_binary(path: Path) -> bool:
         return b"\0" in file.read(8192)
 
 
-def whole_file(path: Path) -> Iterator[Document]:
+def whole_file(path: Path) -> Iterator[TextBlocks]:
     yield file_blocks(path)
 
 
-def lines(path: Path) -> Iterator[Document]:
+def lines(path: Path) -> Iterator[TextBlocks]:
     """Every line that is not blank, with its newline."""
     with open(path, "rb") as file:
         yield from ([line] for line in file if not line.isspace())
 
 
-def paragraphs(path: Path) -> Iterator[Document]:
+def paragraphs(path: Path) -> Iterator[TextBlocks]:
     """Runs of lines that are not blank."""
     paragraph: list[bytes] = []
     with open(path, "rb") as file:
@@ -203,7 +203,7 @@ def paragraphs(path: Path) -> Iterator[Document]:
         yield [b"".join(paragraph)]
 
 
-def json_lines(path: Path) -> Iterator[Document]:
+def json_lines(path: Path) -> Iterator[TextBlocks]:
     """The "text" of every line's JSON object; blank lines and empty texts are passed over."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
@@ -220,7 +220,7 @@ def json_lines(path: Path) -> Iterator[Document]:
                 yield [text]
 
 
-DOCUMENTS: dict[str, Callable[[Path], Iterator[Document]]] = {
+DOCUMENTS: dict[str, Callable[[Path], Iterator[TextBlocks]]] = {
     "file": whole_file,
     "line": lines,
     "paragraph": paragraphs,

@@ -20,12 +20,11 @@ from harness.corpora.lock import lock
 from harness.errors import UserError
 from harness.run.digests import file_digest
 from harness.run.files import write_text
+from harness.run.remembered import FRESH_NS
 
 AT_ONCE = 8  # files that are read at a time: more make no disk quicker
-# a file that changed so lately is not remembered: clocks of file systems are coarse, and may differ
-FRESH_NS = 5_000_000_000
 MEMORY = "shards.json"
-Said = Callable[[str], None]
+TellOfCorpus = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +60,7 @@ def tell_nobody(progress: str) -> None:
     """What is said of the work, where nobody watches."""
 
 
-def verify(corpus: Corpus, *, say: Said = tell_nobody) -> None:
+def verify(corpus: Corpus, *, say: TellOfCorpus = tell_nobody) -> None:
     """Raises UserError unless every shard has the content that the fingerprint stands for.
 
     Who comes while another process of this node hashes waits for it. say: told what is hashed,
@@ -86,7 +85,7 @@ def verify(corpus: Corpus, *, say: Said = tell_nobody) -> None:
         )
 
 
-def digests_of(paths: Sequence[Path], *, say: Said) -> dict[Path, str]:
+def digests_of(paths: Sequence[Path], *, say: TellOfCorpus) -> dict[Path, str]:
     """The sha256 of each file, read where it is not remembered."""
     memory = remembered()
     states: dict[Path, FileState] = {}

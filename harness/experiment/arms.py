@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 from harness.config.run import RunConfig, flat
 from harness.config.validate import check_config
 from harness.errors import UserError, near
-from harness.experiment.axes import Point, arm_name, at_point, grid, read_axes
+from harness.experiment.axes import GridPoint, arm_name, at_point, grid, read_axes
 from harness.experiment.configs import Configs
 from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, NamedSets, most_changes
 from harness.experiment.draws import drawn, read_draw
@@ -32,7 +32,7 @@ class Arm:
     fields: Fields  # what differs from the baseline: dotted field -> value
     substituted: tuple[str, ...]  # what this device replaces, in words
     of: str  # its name without the point
-    point: Point  # axis -> '0.01' or 'x0.5'; empty where nothing is crossed
+    point: GridPoint  # axis -> '0.01' or 'x0.5'; empty where nothing is crossed
     runs_in: Mapping[str, str]  # the environment of its workers, empty: this one
 
 
@@ -106,7 +106,7 @@ class Resolver:
             runs_in={},
         )
         arms = {identity(base): baseline}
-        points: list[Point] = [{}]
+        points: list[GridPoint] = [{}]
         if crossed:
             points = drawn(self.axes, self.draw) if self.draw else grid(self.axes)
         for label, chosen in {BASELINE: (), **self._sets()}.items():

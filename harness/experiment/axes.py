@@ -53,7 +53,7 @@ def number_of(point: str) -> float:
     return float(point.removeprefix("x"))
 
 
-Point = Mapping[str, str]  # axis name -> its point; empty where nothing is crossed
+GridPoint = Mapping[str, str]  # axis name -> its point; empty where nothing is crossed
 
 
 def read_axes(file: ExperimentFile) -> tuple[Axis, ...]:
@@ -116,7 +116,7 @@ def _all_different(points: Any) -> bool:
     return isinstance(points, list) and 0 < len(points) == len(set(map(str, points)))
 
 
-def grid(axes: tuple[Axis, ...]) -> list[Point]:
+def grid(axes: tuple[Axis, ...]) -> list[GridPoint]:
     """Every combination of the axes' points; one empty point without axes."""
     names = [axis.name for axis in axes]
     combinations = product(*(axis.points for axis in axes))
@@ -124,7 +124,7 @@ def grid(axes: tuple[Axis, ...]) -> list[Point]:
 
 
 def at_point(
-    config: RunConfig, axes: tuple[Axis, ...], point: Point, where: Callable[[str], str]
+    config: RunConfig, axes: tuple[Axis, ...], point: GridPoint, where: Callable[[str], str]
 ) -> RunConfig:
     """The configuration at a point, its values checked.
 
@@ -137,7 +137,7 @@ def at_point(
     return with_fields(config, check_values(values, where))
 
 
-def arm_name(label: str, axes: tuple[Axis, ...], point: Point) -> str:
+def arm_name(label: str, axes: tuple[Axis, ...], point: GridPoint) -> str:
     """'untied_head @ muon_lr x0.5'; the label alone at no point."""
     places = [f"{axis.short} {point[axis.name]}" for axis in axes if axis.name in point]
     if not places:

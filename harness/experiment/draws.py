@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from harness.experiment.axes import Axis, Point, number_of
+from harness.experiment.axes import Axis, GridPoint, number_of
 from harness.experiment.file import ExperimentFile
 from harness.experiment.keys import is_whole
 from harness.experiment.values import holds_whole
@@ -66,7 +66,7 @@ def _draw_of(file: ExperimentFile, value: Any) -> Draw:
     )
 
 
-def drawn(axes: Sequence[Axis], draw: Draw) -> list[Point]:
+def drawn(axes: Sequence[Axis], draw: Draw) -> list[GridPoint]:
     """The points, in the order of the draw; those that rounding makes equal once."""
     rng = np.random.default_rng(draw.seed)
     if draw.way == "random":
@@ -74,7 +74,7 @@ def drawn(axes: Sequence[Axis], draw: Draw) -> list[Point]:
     else:
         sampler = qmc.Sobol(len(axes), seed=rng)
         places = sampler.random_base2(math.ceil(math.log2(draw.n)))[: draw.n]
-    points: dict[tuple[str, ...], Point] = {}
+    points: dict[tuple[str, ...], GridPoint] = {}
     for row in places:
         point = tuple(_word(axis, float(u)) for axis, u in zip(axes, row, strict=True))
         points[point] = {axis.name: word for axis, word in zip(axes, point, strict=True)}

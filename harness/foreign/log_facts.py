@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from harness.foreign.log_lines import GPU, GPU_MEMORY, MEMORY, SEED, VERSIONS
+from harness.run.environment import SHOWN_VERSIONS
 
 
 @dataclass(kw_only=True)
@@ -37,7 +38,6 @@ class LogFacts:
 
 
 MIB_OF_GB = 1000**3 / 1024**2
-ENVIRONMENT = {"driver": "driver", "cuda": "CUDA", "torch": "torch"}  # version -> its word
 
 
 def machine_words(facts: LogFacts) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def machine_words(facts: LogFacts) -> tuple[str, ...]:
         phrases.append(f"{len(facts.gpus)} x {names}")
     if facts.gpu_memory_mib is not None:
         phrases.append(f"{round(facts.gpu_memory_mib / MIB_OF_GB)} GB each")
-    for name, word in ENVIRONMENT.items():
+    for name, word in SHOWN_VERSIONS.items():
         if name in facts.versions:
             phrases.append(f"{word} {facts.versions[name]}")
     return tuple(phrases)

@@ -108,7 +108,7 @@ def train(
         [sys.executable, "-P", str(guard.__file__), *command],
         cwd=copy,
         env=variables_of(trainer, slot, values),
-        stdin=subprocess.PIPE,  # its end is the guard's order to end everything
+        stdin=subprocess.PIPE,  # at its end the guard ends everything
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,  # Ctrl-C reaches us alone

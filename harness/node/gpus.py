@@ -8,7 +8,6 @@ reading, no other package needed.
 
 import ctypes
 import os
-import threading
 from collections.abc import Callable
 from ctypes import byref, c_uint, c_ulonglong, c_void_p
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from statistics import fmean, median
 from typing import Any
 
 from harness.errors import UserError
+from harness.node.background import Background
 
 EVERY_S = 1.0
 SM, MEMORY, TEMPERATURE = 1, 2, 0  # NVML's numbers of the clocks and of the sensor
@@ -154,7 +154,7 @@ def _reasons(bits: int) -> list[str]:
     return [reason for bit, reason in THROTTLES.items() if bits & bit]
 
 
-class Sampler:
+class Sampler(Background):
     """Reads the GPUs every second in the background, from `with` to its end.
 
     Each reading goes to `write` as a row.
@@ -167,22 +167,13 @@ class Sampler:
         read: Callable[[], list[GpuReading]] = read_gpus,
         every_s: float = EVERY_S,
     ) -> None:
+        super().__init__()
         self.write, self.read, self.every_s = write, read, every_s
         self.rows: list[GpuReading] = []
         self.unread: str | None = None  # why they could not be read
-        self.done = threading.Event()
-        self.thread: threading.Thread | None = None
 
-    def __enter__(self) -> "Sampler":
-        if self._sample():  # else there is nothing to sample
-            self.thread = threading.Thread(target=self._run, daemon=True)
-            self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.done.set()
-        if self.thread is not None:
-            self.thread.join()
+    def _begins(self) -> bool:
+        return self._sample()
 
     def _sample(self) -> bool:
         try:
@@ -199,7 +190,7 @@ class Sampler:
                 return False
         return bool(rows)
 
-    def _run(self) -> None:
+    def _watch(self) -> None:
         while not self.done.wait(self.every_s) and self._sample():
             pass
 

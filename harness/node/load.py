@@ -6,7 +6,6 @@ environment that its runner has made for them.
 
 import ctypes
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from ctypes import byref, c_uint, c_ulonglong
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.node.background import Background
 from harness.node.gpus import handle_of_gpu, nvml, visible
 
 EVERY_S = 5.0
@@ -72,27 +72,18 @@ def is_foreign(pid: int) -> bool:
         return False
 
 
-class ForeignLoad:
+class ForeignLoad(Background):
     """Looks every few seconds in the background, from `with` to its end."""
 
     def __init__(
         self, read: Callable[[int], set[Busy]] = read_busy, *, every_s: float = EVERY_S
     ) -> None:
+        super().__init__()
         self.read, self.every_s = read, every_s
         self.seen: Counter[Busy] = Counter()
-        self.done = threading.Event()
-        self.thread: threading.Thread | None = None
 
-    def __enter__(self) -> "ForeignLoad":
-        if visible() and MARK in os.environ:
-            self.thread = threading.Thread(target=self._watch, daemon=True)
-            self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.done.set()
-        if self.thread is not None:
-            self.thread.join()
+    def _begins(self) -> bool:
+        return MARK in os.environ and bool(visible())
 
     def _watch(self) -> None:
         since_us = int(time.time() * 1e6)

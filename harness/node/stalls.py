@@ -1,9 +1,10 @@
 """When this process stood still: stopped, suspended, moved with its virtual machine."""
 
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from harness.node.background import Background
 
 TICK_S = 0.5
 LONGEST_S = 5.0  # between two ticks beyond this a busy machine has an excuse
@@ -30,21 +31,12 @@ def since_boot() -> float:
     return time.clock_gettime(clock)
 
 
-class Stalls:
+class Stalls(Background):
     """Looks at the time twice a second in the background, from `with` to its end."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.found: list[Stall] = []
-        self.done = threading.Event()
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "Stalls":
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.done.set()
-        self.thread.join()
 
     def _watch(self) -> None:
         over = False

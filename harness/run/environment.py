@@ -10,6 +10,9 @@ from harness.run.guarded import is_file, read_bytes
 from harness.run.parse import parse_json
 from harness.run.typed import typed
 
+# that are told of a machine -> in words
+SHOWN_VERSIONS = {"driver": "driver", "cuda": "CUDA", "torch": "torch"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Facts:

@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.run.files import write_text
 from harness.run.guarded import KEPT
 from harness.run.read import read_json
-from harness.run.results import Facts, Result, examine, read_known, stats_of
+from harness.run.results import FileStats, Result, examine, read_known, stats_of
 from harness.run.spec import RESULT_STATUSES
 
 WORTH_WRITING = 100  # new entries: fewer results are read in no time
@@ -33,7 +33,7 @@ class Remembered:
         self.remembered: dict[str, str] = content if isinstance(content, dict) else {}
         self.learned: dict[str, str] = {}
 
-    def status(self, run_id: str, stats: Facts, *, whole: bool) -> str | None:
+    def status(self, run_id: str, stats: FileStats, *, whole: bool) -> str | None:
         """The status of a result whose files are what they were when it was found sound.
 
         whole: only of one whose files were all read then.
@@ -46,7 +46,7 @@ class Remembered:
             return status
         return None
 
-    def learn(self, run_id: str, status: str, stats: Facts, *, whole: bool) -> None:
+    def learn(self, run_id: str, status: str, stats: FileStats, *, whole: bool) -> None:
         """A result was found sound. stats: taken before its files were read, whole: all of them."""
         if max([s.st_ctime_ns for s in stats.values()]) < time.time_ns() - FRESH_NS:
             self.learned[run_id] = f"{status} {WHOLE if whole else ''}{_words(stats)}"
@@ -59,7 +59,7 @@ class Remembered:
                 write_text(self.path, json.dumps({**self.remembered, **self.learned}), below=KEPT)
 
 
-def _words(stats: Facts) -> str:
+def _words(stats: FileStats) -> str:
     return " ".join(
         [f"{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}" for s in stats.values()]
     )

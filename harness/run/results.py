@@ -217,10 +217,10 @@ def digests_of(run: Path) -> Content:
     return {"digests": digests, "bytes": sizes}
 
 
-Facts = Mapping[str, os.stat_result]  # file of a finished run -> what the system says of it
+FileStats = Mapping[str, os.stat_result]  # file of a finished run -> what the system says of it
 
 
-def stats_of(folder: str) -> Facts:
+def stats_of(folder: str) -> FileStats:
     """The facts of a finished run's files; raises OSError where one is missing.
 
     The first results vouch for fewer files than there may be.
@@ -234,7 +234,7 @@ def stats_of(folder: str) -> Facts:
 
 
 def examine(
-    folder: Path | str, run_id: str, *, stats: Facts | None = None
+    folder: Path | str, run_id: str, *, stats: FileStats | None = None
 ) -> tuple[Result | None, str | None]:
     """A run's result, None if it has none or it cannot be read.
 
@@ -262,7 +262,7 @@ def examine(
     return result, None
 
 
-def _untouched(name: str, result: Result, stats: Facts) -> bool:
+def _untouched(name: str, result: Result, stats: FileStats) -> bool:
     """Whether a file looks as it did when the result was written, by its size and its time.
 
     attempts.jsonl never does: the end of an attempt is noted later.

@@ -13,8 +13,8 @@ from types import NoneType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
-Check = Callable[[Any], bool]
-FieldCheck = tuple[str, Callable[[Any], Any], frozenset[type], Check]
+TypeCheck = Callable[[Any], bool]
+FieldCheck = tuple[str, Callable[[Any], Any], frozenset[type], TypeCheck]
 _TEXT = frozenset({str})
 LARGEST = 2**63  # of a whole number
 FARTHEST = 1e100  # of a real one: its square is a number too
@@ -49,7 +49,7 @@ def _plain(hint: Any) -> frozenset[type]:
 
 
 @cache
-def _check_of(hint: Any) -> Check:
+def _check_of(hint: Any) -> TypeCheck:
     """What looks at a value that is to be of a type."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
@@ -97,7 +97,7 @@ def _is_whole(value: Any) -> bool:
     return type(value) is int and -LARGEST <= value < LARGEST
 
 
-def _is_mapping(value: Any, inner: Check) -> bool:
+def _is_mapping(value: Any, inner: TypeCheck) -> bool:
     if not isinstance(value, Mapping) or not _TEXT.issuperset(map(type, value)):
         return False
     return inner is _anything or all(map(inner, value.values()))

@@ -15,7 +15,7 @@ from harness.run.spec import RESULT_STATUSES
 
 AT_ONCE_S = 60.0  # a failure after a longer time is the run's own
 IN_A_ROW = 2
-Place = tuple[str, ...]
+DeviceNames = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +23,9 @@ class Finding:
     """What follows from how a run ended."""
 
     again: tuple[str, ...] = ()  # names of runs that are to be tried again, elsewhere
-    kept_out: Place | None = None  # until one of these runs tells
-    freed: Place | None = None
-    retired: Place | None = None
+    kept_out: DeviceNames | None = None  # until one of these runs tells
+    freed: DeviceNames | None = None
+    retired: DeviceNames | None = None
     failed: tuple[str, ...] = ()  # there, by name
 
 
@@ -36,13 +36,15 @@ NOTHING = Finding()
 class Health:
     """What one call has seen of its places."""
 
-    in_a_row: dict[Place, list[str]] = field(default_factory=dict)  # runs that failed at once
-    probes: dict[str, Place] = field(default_factory=dict)  # run tried elsewhere -> the suspect
+    # runs that failed at once
+    in_a_row: dict[DeviceNames, list[str]] = field(default_factory=dict)
+    # run tried elsewhere -> the suspect
+    probes: dict[str, DeviceNames] = field(default_factory=dict)
     probed: set[str] = field(default_factory=set)
-    retired: set[Place] = field(default_factory=set)
+    retired: set[DeviceNames] = field(default_factory=set)
 
     def ended(
-        self, run_id: str, place: Place, *, status: str, seconds: float, can_spare: bool
+        self, run_id: str, place: DeviceNames, *, status: str, seconds: float, can_spare: bool
     ) -> Finding:
         """A run ended after so many seconds. can_spare: there are other places for every run.
 
@@ -72,7 +74,7 @@ class Health:
         suspect = self.probes.pop(run_id, None)
         return NOTHING if suspect is None else self._free(suspect)
 
-    def _told(self, run_id: str, suspect: Place, *, did_well: bool) -> Finding:
+    def _told(self, run_id: str, suspect: DeviceNames, *, did_well: bool) -> Finding:
         if not did_well:
             return self._free(suspect)
         self.retired.add(suspect)
@@ -80,7 +82,7 @@ class Health:
         others = tuple(other for other in failed if other != run_id)
         return Finding(again=others, retired=suspect, failed=failed)
 
-    def _free(self, suspect: Place) -> Finding:
+    def _free(self, suspect: DeviceNames) -> Finding:
         self.in_a_row.pop(suspect, None)
         return Finding(freed=suspect)
 

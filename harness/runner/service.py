@@ -13,7 +13,7 @@ from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.train_run import Peers, StopRequest, Trainer, lead
 from harness.runner.unchanged import check_unchanged
 
-Wall = dict[str, float]  # seconds by phase: what the worker itself cost a run
+WallSeconds = dict[str, float]  # seconds by phase: what the worker itself cost a run
 
 
 class Answers:
@@ -43,7 +43,7 @@ class RequestReader:
             self.lines.put(line)
         os._exit(0)
 
-    def requests(self, import_s: float) -> Iterator[tuple[str, Wall]]:
+    def requests(self, import_s: float) -> Iterator[tuple[str, WallSeconds]]:
         """Every request with what the worker itself cost it; its imports are paid once."""
         wall = {"import_s": import_s}
         while True:
@@ -55,7 +55,7 @@ class RequestReader:
 
 
 def answer_requests(
-    requests: Iterable[tuple[str, Wall]],
+    requests: Iterable[tuple[str, WallSeconds]],
     answers: Answers,
     train: Trainer,
     *,

@@ -35,7 +35,7 @@ from harness.store.store import Store
 from harness.training.output import RunOutput
 
 Trainer = Callable[..., Outcome]
-Value = TypeVar("Value")
+Handed = TypeVar("Handed")
 NO_MEMORY = (  # how libraries say it without a type of their own
     "can't allocate memory",
     "not enough memory",
@@ -74,13 +74,13 @@ class StopOrLoss:
         return self.signal.made() or self.out.lost
 
 
-Stop = StopRequest | StopOrLoss
+AnyStop = StopRequest | StopOrLoss
 
 
 class Peers(Protocol):
     """The further processes of a worker, as its first one speaks to them."""
 
-    def share(self, value: Value) -> Value:
+    def share(self, value: Handed) -> Handed:
         """The first process's value, on every one."""
         ...
 
@@ -92,7 +92,7 @@ class Peers(Protocol):
 class Alone:
     """A worker of one process has no peers."""
 
-    def share(self, value: Value) -> Value:
+    def share(self, value: Handed) -> Handed:
         return value
 
     def wait_after_failure(self) -> None:
@@ -109,7 +109,7 @@ def load_trainer(text: str) -> Trainer:
     return trainer
 
 
-def run(spec: RunSpec, out: RunOutput, train: Trainer, stop: Stop) -> Outcome:
+def run(spec: RunSpec, out: RunOutput, train: Trainer, stop: AnyStop) -> Outcome:
     """Train, with every end turned into an outcome.
 
     Raises ResultsError where the results cannot be written.
@@ -186,7 +186,7 @@ def lead(
     try:
         _record(store, spec, out, request.command)
         data = look_at(spec.data_name)
-        asked: Stop = stop
+        asked: AnyStop = stop
         if spec.world_size == 1:  # ranks cannot stop at different steps
             asked = StopOrLoss(signal=stop, out=out)
         with (

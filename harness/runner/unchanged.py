@@ -14,7 +14,7 @@ from harness.run.digests import file_digest
 from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
 
 # a file's size in bytes, its time in ns, its place on the disk, when the system saw its last change
-Facts = tuple[int, int, int, int]
+FileFacts = tuple[int, int, int, int]
 
 
 def check_unchanged(spec: RunSpec) -> None:
@@ -31,7 +31,7 @@ def check_unchanged(spec: RunSpec) -> None:
         )
 
 
-def facts_of(path: str) -> Facts | None:
+def facts_of(path: str) -> FileFacts | None:
     """None where the file is not there."""
     try:
         stat = os.stat(path)
@@ -45,7 +45,7 @@ class Shard:
     """A file that runs read, as it was when a run began."""
 
     path: Path
-    facts: Facts | None
+    facts: FileFacts | None
     sha256: str | None  # that its corpus says
 
     def changed(self) -> bool:

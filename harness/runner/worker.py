@@ -1,6 +1,6 @@
 """A worker: takes run after run on its devices, each from a clean state, and tells how it ended.
 
-`python -m harness.runner.worker MODULE:FUNCTION [forks | N_PROCESSES DEVICE]`. Orders are JSON
+`python -m harness.runner.worker MODULE:FUNCTION [forks | N_PROCESSES DEVICE]`. Requests are JSON
 lines on standard input, and one JSON line answers each (messages.py says what they hold).
 With `forks` every request is done in a fork of this process. With N_PROCESSES it is one rank of a
 torchrun group: the first rank reads the requests, claims and writes, all of them train.

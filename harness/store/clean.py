@@ -25,7 +25,7 @@ from harness.store.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class Removable:
     """One kind of what may go: where it lies, in words."""
 
     name: str
@@ -107,14 +107,14 @@ def _caches(store: Store) -> Iterator[Path]:
 
 
 KINDS = (
-    Kind(name="stale", meaning="runs whose code is no longer the present one", find=_stale),
-    Kind(name="trunks", meaning="trunks that every run has gone on from", find=_trunks),
-    Kind(
+    Removable(name="stale", meaning="runs whose code is no longer the present one", find=_stale),
+    Removable(name="trunks", meaning="trunks that every run has gone on from", find=_trunks),
+    Removable(
         name="attempts", meaning="what attempts left that did not give the result", find=_attempts
     ),
-    Kind(name="aside", meaning="runs that were found damaged, set aside", find=_aside),
-    Kind(name="reruns", meaning="finished runs done again by `ablate rerun`", find=_reruns),
-    Kind(
+    Removable(name="aside", meaning="runs that were found damaged, set aside", find=_aside),
+    Removable(name="reruns", meaning="finished runs done again by `ablate rerun`", find=_reruns),
+    Removable(
         name="caches",
         meaning="which results were looked at, kernels of older versions; made again when needed",
         find=_caches,

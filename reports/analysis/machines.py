@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from harness.run.environment import SHOWN_VERSIONS
+
 MACHINE = ("device", "gpu", "n_gpus", "gpu_memory_gb")  # never compared in time where they differ
-# a difference is part of the effect, and told; column -> the word for it
-ENVIRONMENT = {"driver": "driver", "cuda": "CUDA", "torch": "torch"}
 BY_NODE = "on"  # between a block and its node
 NOT_KNOWN = ("", "None", "nan", "unknown", "<NA>")
 
@@ -63,7 +63,7 @@ def differs_in_a_block(runs: pd.DataFrame, arms: Sequence[str], column: str) -> 
 def environment_of(runs: pd.DataFrame, arm: str) -> dict[str, str]:
     """What is known of the driver, CUDA and torch of an arm's runs, by column."""
     versions = {}
-    for column in ENVIRONMENT:
+    for column in SHOWN_VERSIONS:
         versions[column] = "/".join(sorted(known_values(runs, arm, column)))
     return versions
 
@@ -73,7 +73,7 @@ def environment_change(of_arm: Mapping[str, str], of_baseline: Mapping[str, str]
 
     In words: 'torch 2.9.0 instead of 2.8.0'. A column that is missing or '' is unknown."""
     parts = []
-    for column, word in ENVIRONMENT.items():
+    for column, word in SHOWN_VERSIONS.items():
         here, there = of_baseline.get(column), of_arm.get(column)
         if here and there and here != there:
             parts.append(f"{word} {there} instead of {here}")

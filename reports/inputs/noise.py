@@ -96,7 +96,7 @@ class BenchmarkNoise:
         return chosen
 
 
-Entry = EraNoise | HistorySlope | RecordNoise
+NoiseRow = EraNoise | HistorySlope | RecordNoise
 
 
 @lru_cache(maxsize=4)
@@ -159,11 +159,11 @@ def noise_text(noise: BenchmarkNoise) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _entries(rows: Sequence[Entry]) -> list[str]:
+def _entries(rows: Sequence[NoiseRow]) -> list[str]:
     return [f"  - {_flow(_filled(row))}" for row in rows]
 
 
-def _filled(row: Entry) -> Content:
+def _filled(row: NoiseRow) -> Content:
     return {name: value for name, value in asdict(row).items() if value not in ("", None)}
 
 

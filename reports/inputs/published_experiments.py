@@ -37,7 +37,7 @@ UNKNOWN_NUMBERS = (  # of a published run; the other columns that it lacks are N
     "peak_reserved_mib",
     "first_crossing_s",
 )
-Point = Mapping[str, str]  # a row of official_runs.csv: one line of a log
+LogRow = Mapping[str, str]  # a row of official_runs.csv: one line of a log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,9 +194,9 @@ def evidence_named(name: str) -> PublishedEvidence:
     raise ValueError(f"unknown published evidence 'published/{name}'; {hint}")
 
 
-def logs_by_arm() -> dict[tuple[str, str], dict[str, list[Point]]]:
+def logs_by_arm() -> dict[tuple[str, str], dict[str, list[LogRow]]]:
     """(record, arm) of official_runs.csv -> run -> its lines."""
-    logs: dict[tuple[str, str], dict[str, list[Point]]] = {}
+    logs: dict[tuple[str, str], dict[str, list[LogRow]]] = {}
     for point in read_table(RUNS):
         of_arm = logs.setdefault((point["record"], point["arm"]), {})
         of_arm.setdefault(point["run"], []).append(point)
@@ -215,7 +215,7 @@ class LoggedRun:
     peak_mib: float
 
 
-def logged_run(arm: PublishedArm, run: str, last: Point) -> LoggedRun:
+def logged_run(arm: PublishedArm, run: str, last: LogRow) -> LoggedRun:
     """The run of a log, from its last line.
 
     The first 10 steps are untimed, so its mean step is over the rest.
@@ -272,7 +272,7 @@ def published_row(experiment: str, arm: PublishedArm, run: LoggedRun) -> Cells:
     }
 
 
-def curve_row(arm: PublishedArm, run: str, point: Point) -> Cells:
+def curve_row(arm: PublishedArm, run: str, point: LogRow) -> Cells:
     return {
         "run_id": f"{arm.record}-{run}",
         "arm": arm.name,

@@ -13,7 +13,7 @@ from reports.inputs.experiment import Experiment
 from reports.submission.scripts import Scripts, diff_of, kept_scripts
 
 Said = Literal["passes", "fails", "cannot be known", "waived"]
-Finding = tuple[Said, str]  # what a rule says, and why
+RuleAnswer = tuple[Said, str]  # what a rule says, and why
 
 
 @dataclass(frozen=True, kw_only=True)

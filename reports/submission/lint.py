@@ -9,7 +9,7 @@ import pandas as pd
 
 from reports.format import plural
 from reports.stats import rules
-from reports.submission.case import Case, Finding, RuleCheck, passes_if
+from reports.submission.case import Case, RuleAnswer, RuleCheck, passes_if
 from reports.submission.compiler_flags import compiler_variables
 from reports.submission.script_rules import script_data, script_flags, script_validation
 
@@ -19,7 +19,7 @@ COORDINATE_DESCENT = "coordinate_descent_tuning (system.coordinate_descent)"
 UNTIMED = {"skip10": 10}  # timing protocol -> first steps that the clock does not count
 
 
-def data_untouched(case: Case) -> Finding:
+def data_untouched(case: Case) -> RuleAnswer:
     if case.is_imported:
         return "cannot be known", "a log does not say which data it read"
     if case.is_foreign:
@@ -51,7 +51,7 @@ def corpus_of(case: Case) -> str:
     return str(case.experiment.plan.corpus.name)
 
 
-def validation_tokens(case: Case) -> Finding:
+def validation_tokens(case: Case) -> RuleAnswer:
     if case.is_foreign:
         return script_validation(case, VAL_TOKENS)
     seen = case.field("data.val_tokens")
@@ -85,7 +85,7 @@ def flags_of(case: Case, runs: pd.DataFrame) -> list[frozenset[str]] | None:
     return flags or None
 
 
-def compile_flags(case: Case) -> Finding:
+def compile_flags(case: Case) -> RuleAnswer:
     """The rule forbids flags that the record built on does not have.
 
     Records 2 to 17 themselves set coordinate_descent_tuning, so every run's flags are held against
@@ -114,7 +114,7 @@ def compile_flags(case: Case) -> Finding:
     return "passes", f"none beyond the baseline's own: {named} is set in all its runs too"
 
 
-def significance(case: Case) -> Finding:
+def significance(case: Case) -> RuleAnswer:
     diverged = int((case.planned["status"] == "diverged").sum())
     if diverged:
         n_planned = len(case.planned)
@@ -142,7 +142,7 @@ def _listed(runs: pd.DataFrame, metric: str) -> list[float]:
     return [float(value) for value in runs[metric].dropna()]
 
 
-def waiver(case: Case, reason: str) -> Finding:
+def waiver(case: Case, reason: str) -> RuleAnswer:
     """The rule on the loss is waived for what changes systems alone; its loss must not be worse."""
     try:
         worse = rules.lower(
@@ -171,7 +171,7 @@ def hardware_of(case: Case, runs: pd.DataFrame) -> set[tuple[Any, Any, Any]]:
     return machines
 
 
-def hardware_as_baseline(case: Case) -> Finding:
+def hardware_as_baseline(case: Case) -> RuleAnswer:
     if not len(case.baseline):
         return "cannot be known", "the baseline has no finished run here"
     machines, base = hardware_of(case, case.runs), hardware_of(case, case.baseline)
@@ -185,7 +185,7 @@ def hardware_as_baseline(case: Case) -> Finding:
     return passes_if(machines == base and len(machines) == 1), f"{named}, {where}"
 
 
-def faster_than_baseline(case: Case) -> Finding:
+def faster_than_baseline(case: Case) -> RuleAnswer:
     """Rule 4 of the benchmark: faster than the record before, on the same hardware."""
     said, machines = hardware_as_baseline(case)
     if said != "passes":
@@ -207,7 +207,7 @@ def faster_than_baseline(case: Case) -> Finding:
     return passes_if(faster.p < rules.TRACK1_P), reason
 
 
-def independent_seeds(case: Case) -> Finding:
+def independent_seeds(case: Case) -> RuleAnswer:
     waiting = int((~case.planned["status"].isin(("finished", "diverged"))).sum())
     if waiting:
         return (
@@ -229,7 +229,7 @@ def untimed_steps(protocol: Any) -> int:
     return UNTIMED.get(str(protocol), 0)
 
 
-def clock_covers(case: Case) -> Finding:
+def clock_covers(case: Case) -> RuleAnswer:
     runs = case.runs
     if runs["self_reported"].astype(bool).any() or runs["imported"].astype(bool).any():
         doubts = [f"line {hint.line}: {hint.text}" for hint in case.plan_arm.hints if hint.doubt]
@@ -251,7 +251,7 @@ def clock_covers(case: Case) -> Finding:
     return passes_if(off <= CLOCK_TOLERANCE), reason
 
 
-def one_code(case: Case) -> Finding:
+def one_code(case: Case) -> RuleAnswer:
     digests = {(source or {}).get("digest") for source in case.facts("source")}
     if not digests or None in digests:
         return "cannot be known", "the code of the runs was not recorded"
@@ -260,7 +260,7 @@ def one_code(case: Case) -> Finding:
     return "passes", f"all runs executed {next(iter(digests))}"
 
 
-RULES: Mapping[str, Callable[[Case], Finding]] = {
+RULES: Mapping[str, Callable[[Case], RuleAnswer]] = {
     "data untouched": data_untouched,
     f"{VAL_TOKENS} validation tokens": validation_tokens,
     "no extra compile flags": compile_flags,

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from reports.submission.case import Case, Finding, passes_if
+from reports.submission.case import Case, RuleAnswer, passes_if
 from reports.submission.compiler_flags import compiler_flags, compiler_variables, is_variable
 from reports.submission.scripts import COUNT, Scripts, data_readers, unread, validation_counts
 
@@ -13,7 +13,7 @@ NOT_KEPT = "the code of the runs is not kept"
 SHOWN_DIGITS = 16
 
 
-def script_data(case: Case) -> Finding:
+def script_data(case: Case) -> RuleAnswer:
     """Whether both read the same files by the same code."""
     links = {tuple(sorted(t["data"].items())) for t in case.trainers(case.runs)}
     if links == {()}:
@@ -43,7 +43,7 @@ def script_data(case: Case) -> Finding:
     return "passes", f"{shown} as the baseline, read by the same code: {', '.join(sorted(ours))}"
 
 
-def script_validation(case: Case, rule: int) -> Finding:
+def script_validation(case: Case, rule: int) -> RuleAnswer:
     """val_tokens as the code gives it. rule: what the benchmark asks for."""
     if case.scripts is None:
         return "cannot be known", NOT_KEPT
@@ -72,7 +72,7 @@ def _asked(case: Case, runs: pd.DataFrame) -> set[str]:
     return asked
 
 
-def script_flags(case: Case) -> Finding:
+def script_flags(case: Case) -> RuleAnswer:
     """Flags of the compiler in the code, and in the variables that it was given, of each alone."""
     ours, theirs = case.scripts, case.baseline_scripts
     if ours is None:
