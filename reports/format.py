@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from reports.stats.digits import known, magnitude, settled
+from reports.stats.digits import DECIMALS, known, magnitude, settled
 
 NONE = "–"
+SMALLEST_LOSS = 0.00005  # a difference below it would be written as 0.0000
+NO_DIFFERENCE = "0.0000"
 ZERO = re.compile(r"[+-]0(\.0*)?( %)?")
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -76,6 +78,13 @@ def signed_difference(value: float) -> str:
     return plus(value) + bare(significant(value, 3))
 
 
+def fine_difference(value: float) -> str:
+    """Four decimals; two digits of a difference that four would write as nothing."""
+    if 0 < abs(value) < SMALLEST_LOSS:
+        return f"{value:+.{min(DECIMALS, 1 - magnitude(value))}f}"
+    return f"{value:+.4f}"
+
+
 def gain(value: float) -> str:
     return plus(value) + significant(value, 2)
 
@@ -99,7 +108,7 @@ def whole_percent(value: float) -> str:
 
 FORMATS: dict[str, Callable[[Any], str]] = {
     "loss": "{:.4f}".format,
-    "loss_delta": "{:+.4f}".format,
+    "loss_delta": fine_difference,
     "own": five_digits,
     "own_delta": signed_difference,
     "sd": two_digits,
@@ -126,6 +135,8 @@ def show(value: Any, kind: str) -> str:
     text = FORMATS[kind](settled(value))
     if ZERO.fullmatch(text):  # a difference that rounds to nothing has no sign
         text = text.lstrip("+-")
+        if kind == "loss_delta":
+            text = NO_DIFFERENCE
     if "e-" in text:
         return text
     return text.replace("-", "−")

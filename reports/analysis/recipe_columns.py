@@ -81,7 +81,7 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
     ),
     Column(
         key="rates",
-        head="rates",
+        head="learning rates",
         value=recipe_facts.rates,
         json_name="rates",
         meaning="Learning rates of the baseline.",

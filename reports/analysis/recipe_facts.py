@@ -1,15 +1,25 @@
 """What a recipe says, fact by fact: None where no run tells it, a list where the runs differ."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from harness.run.document import Document
 from reports.analysis.recipe import Recipe, distinct
 
 RATE = "_lr"  # how the names of learning rates end
-KERNELS = ("model.attn_kernel", "model.attn_mask", "optim.muon_backend", "system.compile")
-PRECISION = ("precision.mode", "precision.policy")
+KERNELS = {  # setting -> how it is said
+    "model.attn_kernel": "{} attention",
+    "model.attn_mask": "{} mask",
+    "optim.muon_backend": "{} in Muon",
+    "system.compile": "{}",
+}
+COMPILED = {"auto": "compiled on CUDA alone", "on": "compiled", "off": "not compiled"}
+POLICIES = {
+    "autocast": "fp32 weights under bf16 autocast",
+    "bf16_model": "bf16, the linear layers' weights in fp32",
+    "bf16_embeds": "fp32 weights under bf16 autocast, embeddings in bf16",
+}
 
 
 def one_or_all(values: Iterable[Any]) -> Any:
@@ -91,16 +101,6 @@ def tokens(r: Recipe) -> Any:
     return of_step * n_steps
 
 
-def named(r: Recipe, fields: Sequence[str]) -> str | None:
-    """Settings of the baseline by name."""
-    settings = []
-    for field in fields:
-        value = one_or_all(r.of_baseline(field))
-        if value is not None:
-            settings.append(f"{field.partition('.')[2]} {setting_words(value)}")
-    return ", ".join(settings) or None
-
-
 def rates(r: Recipe) -> str | None:
     fields: dict[str, None] = {}
     for settings in r.settings[r.plan.baseline]:
@@ -115,12 +115,26 @@ def rates(r: Recipe) -> str | None:
     return ", ".join(lines) or None
 
 
-def precision(r: Recipe) -> str | None:
-    return named(r, PRECISION)
+def precision(r: Recipe) -> Any:
+    """In words; the policy of a record has no say where all is fp32."""
+    modes, said = r.of_baseline("precision.mode"), []
+    if modes != ["fp32"]:
+        said = [POLICIES.get(policy, policy) for policy in r.of_baseline("precision.policy")]
+    if "fp32" in modes:
+        said.append("fp32 throughout")
+    return one_or_all(said or modes)
 
 
 def kernels(r: Recipe) -> str | None:
-    return named(r, KERNELS)
+    """What ran, part by part; None where no run tells one."""
+    said = []
+    for field, pattern in KERNELS.items():
+        values = [setting_words(value) for value in r.of_baseline(field) if value is not None]
+        if field == "system.compile":
+            values = [COMPILED.get(value, value) for value in values]
+        if values:
+            said.append(pattern.format(" or ".join(values)))
+    return ", ".join(said) or None
 
 
 def substituted(r: Recipe) -> list[str] | None:

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 from shlex import quote
 
 from harness.run.plan import Plan
-from reports.analysis.optimum import Lowest, Optimum, optima
+from reports.analysis.optimum import GridAxis, Lowest, Optimum, optima
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.samples import pending
 from reports.analysis.sensitivity import Sensitivity, sensitivities
 from reports.analysis.types import Comparison, Comparisons
 from reports.inputs.experiment import Experiment
-from reports.inputs.published_experiments import evidence_named
 from reports.page.cells import typed
+from reports.page.command_words import OF_RESULTS, without_folders
 from reports.page.headline import NAMED, listing
 from reports.page.places import place_words
 from reports.page.scope import moves_rates
+from reports.stats.digits import settled
 
 NO_STEP = "nothing that these runs ask for"
-AT_FULL_SIZE = "--set scale=gpt2"
 
 
 def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
@@ -85,18 +85,24 @@ def next_of_axes(
         helping = [s.arm for s in of_arms if s.with_sign(-1) and not s.with_sign(1)]
     turning = [s.arm for s in of_arms if s.with_sign(-1) and s.with_sign(1)]
     beyond = [o for o in places if o.where in (Lowest.FIRST, Lowest.LAST)]
+    ending = [o for o in places if o.is_resolved and o.value and None in (o.low, o.high)]
     open_places = [o for o in places if not o.is_resolved]
     helps = listing(helping or ["nothing"], most=NAMED)
     if turning:
         helps += f", and {listing(turning, most=NAMED)} at some points alone"
     if beyond:
         first = beyond[0]
-        step = f"a longer {first.axis.name}, for {first.arm} is lowest at {place_words(first)}"
+        further = longer(first.axis, at_start=first.where is Lowest.FIRST)
+        step = f"a longer {further}, for {first.arm} is lowest at {place_words(first)}"
     elif open_places:
         first = open_places[0]
         step = f"more seeds or a wider {first.axis.name}, for {first.arm} has no resolved place yet"
         if first.where is Lowest.TOO_FEW:
             step = f"more points of {first.axis.name}, for {first.arm} has too few whole ones"
+    elif ending:
+        first = ending[0]
+        further = longer(first.axis, at_start=first.low is None)
+        step = f"a longer {further}, for the lowest place of {first.arm} may lie beyond the grid"
     elif turning and moves_rates(plan) and plan.estimand != "retuned":
         step = "the same with `estimand: retuned`, every arm at its own best rates on fresh seeds"
     elif helping and not plan.confirm:
@@ -106,38 +112,27 @@ def next_of_axes(
     return f"What these runs show to help: {helps}; what to run next: {step}."
 
 
-def next_of_evidence(name: str) -> str:
-    """Which experiment asks the question of a page of published evidence here."""
-    typed_here = commands_at_full_size(name)
-    if not typed_here:
-        return ""
-    plan, run = typed_here
-    return (
-        f"To run next: `{plan}` tells what the same question costs here with seeds, `{run}` asks"
-        " it."
-    )
+def longer(axis: GridAxis, *, at_start: bool) -> str:
+    """The axis as a file has it, with one point more at that end, as far as the last two are."""
+    near, nearer = axis.values[:2] if at_start else axis.values[:-3:-1]
+    beyond = near * near / nearer if axis.is_logarithmic else 2 * near - nearer
+    more = f"{'x' if axis.words[0].startswith('x') else ''}{settled(beyond):.3g}"
+    points = [more, *axis.words] if at_start else [*axis.words, more]
+    return f"axis, `{axis.name}: [{', '.join(points)}]`"
 
 
-def commands_at_full_size(name: str) -> list[str]:
-    """What plans and what runs the experiment that asks the same here; nothing where none does."""
-    here = evidence_named(name.removeprefix("published/")).here
-    return [f"ablate {verb} {here} {AT_FULL_SIZE}" for verb in ("plan", "run")] if here else []
+def commands(name: str, plan: Plan, here: Sequence[str] = ()) -> list[str]:
+    """What to type to make the results, the page, and its verification.
 
-
-def commands_here(name: str) -> list[str]:
-    """The same as lines to type."""
-    purposes = ("what the same question costs here, with seeds", "asks it, and writes its page")
-    typed_here = commands_at_full_size(name)
-    return [f"{line}    # {why}" for line, why in zip(typed_here, purposes, strict=False)]
-
-
-def commands(name: str, plan: Plan) -> list[str]:
-    """What to type to make the results, the page, and its verification."""
+    here: what asks a page of published evidence's question on this machine.
+    """
     verify = "ablate verify PAGE.html    # this page's file: recompute every number on it"
     again = f"ablate report {name}    # this page again, from"
     if plan.evidence:
-        return [*commands_here(name), f"{again} the published tables", verify]
-    run = plan.command or f"ablate run {name}"
+        return [*here, f"{again} the published tables", verify]
+    run = without_folders(plan.command or f"ablate run {name}")
+    if OF_RESULTS in run.split():
+        again = f"ablate report {name} --results {OF_RESULTS}    # this page again, from"
     purpose = "runs what is missing, then writes this page"
     if "--no-report" in run.split():
         purpose = "runs what is missing"

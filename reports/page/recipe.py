@@ -7,6 +7,8 @@ from typing import Any
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_columns import RECIPE_COLUMNS
 
+LONG = 90  # characters of a fact that has a line to itself
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeFact:
@@ -16,6 +18,7 @@ class RecipeFact:
     name: str
     text: str
     meaning: str
+    is_listed: bool  # has several things to say, and a line to itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,7 @@ def recipe_box(recipe: Recipe) -> RecipeBox:
                 key=f"recipe.{column.key}",
                 name=column.head,
                 text=fact_text(value),
+                is_listed=len(fact_text(value)) > LONG,
                 meaning=column.meaning,
             )
         )

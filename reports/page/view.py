@@ -15,7 +15,8 @@ from reports.page.cells import Part, metric_words
 from reports.page.citation import citation
 from reports.page.draw import leading, palette_of
 from reports.page.headline import headline
-from reports.page.next_run import commands, next_of_evidence, next_of_verdicts
+from reports.page.next_evidence import asked_here
+from reports.page.next_run import commands, next_of_verdicts
 from reports.page.published import evidence_heads, evidence_lead, evidence_notes, evidence_rows
 from reports.page.published_answer import evidence_answer
 from reports.page.reading import reading
@@ -225,9 +226,11 @@ def view(
     palette = palette_of(experiment, outcome)
     css = {arm: palette.css(arm) for arm in palette.arms}
     recipe = Recipe.of(experiment, outcome.budget)
+    here: list[str] = []
     if plan.evidence:
         verdicts = evidence_of(experiment, outcome, css)
-        next_run = next_of_evidence(experiment.name)
+        asked = asked_here(experiment, outcome)
+        next_run, here = (asked.sentence, asked.lines) if asked else ("", [])
     else:
         next_run = next_of_verdicts(experiment, outcome)
         verdicts = verdicts_of(experiment, outcome, recipe, css)
@@ -257,7 +260,7 @@ def view(
         differences=config_differences(recipe),
         environment=how_it_was_run(experiment),
         hints=[(arm.name, hint) for arm in plan.arms for hint in arm.hints],
-        commands=commands(experiment.name, plan),
+        commands=commands(experiment.name, plan, here),
         citation=citation(recipe),
         run_columns=columns,
         run_rows=rows,

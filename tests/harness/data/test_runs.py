@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -477,7 +478,7 @@ def test_the_page_prints_it_and_can_be_verified(results: Path) -> None:
     )
     page.write_text(wrong, encoding="utf-8")
     assert any("heldout_loss.mean" in line for line in verify(page))
-    forged = text.replace("untied_head (0.0000", "untied_head (−0.0900", 1)
+    forged = re.sub(r"untied_head \([+−]?0\.0000\d*", "untied_head (−0.0900", text, count=1)
     assert forged != text
     page.write_text(forged, encoding="utf-8")
     assert any("the headline says untied_head −0.0900" in line for line in verify(page))

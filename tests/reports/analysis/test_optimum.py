@@ -249,6 +249,8 @@ def test_a_headline_along_an_axis_says_what_the_arms_do_there_and_lists_no_point
     [
         ({"base": 0.3, "a": -0.4}, "nothing, and a at some points alone", "`estimand: retuned`"),
         ({"base": 0.3, "a": -2.5}, "nothing;", "for a is lowest at x0.5 or beyond"),
+        ({"base": 0.3, "a": -2.5}, "nothing;", "`optim.muon_lr: [x0.25, x0.5, x1, x2]`"),
+        ({"base": 2.5}, "base @ x2 x1;", "`optim.muon_lr: [x0.5, x1, x2, x4]`"),
         ({"base": 0.3}, "nothing;", "nothing that these runs ask for"),
         ({"base": 0.7}, "base @ x2 x1;", "`ablate confirm split --arm 'base @ x2 x1'`, which asks"),
     ],

@@ -14,7 +14,7 @@ CONFIG = {
     "model": {"n_layer": 6, "d_model": 512, "head_dim": 128, "attn_kernel": "flex", "attn_mask": None},
     "optim": {"muon_lr": 0.02, "adam_lr": 0.0081234, "embed_lr": None, "muon_backend": "newton"},
     "data": {"seq_len": 1024, "batch_tokens": 4096},
-    "precision": {"mode": "record"},
+    "precision": {"mode": "record", "policy": "autocast"},
     "system": {"compile": True},
 }  # fmt: skip
 RUN = {
@@ -69,8 +69,8 @@ def run(**sections) -> dict:
         ("steps", 100),
         ("tokens", 409600),
         ("rates", "muon_lr 0.02, adam_lr 0.008123"),
-        ("precision", "mode record"),
-        ("kernels", "attn_kernel flex, muon_backend newton, compile on"),
+        ("precision", "fp32 weights under bf16 autocast"),
+        ("kernels", "flex attention, newton in Muon, compiled"),
         ("substituted", ["a by b"]),
         ("corpus", "mine, fingerprint ffffffffffffffff"),
         ("corpus_tokens", 77),
@@ -83,6 +83,17 @@ def run(**sections) -> dict:
 )
 def test_a_fact_is_what_the_runs_recorded(key, value):
     assert fact(key) == value
+
+
+def test_formats_are_words_and_a_policy_is_none_where_all_is_fp32():
+    plain = run(precision={"mode": "fp32"})
+    assert fact("precision", base=(plain,)) == "fp32 throughout"
+    mixed = ["fp32 weights under bf16 autocast", "fp32 throughout"]
+    assert fact("precision", base=(RUN, plain)) == mixed
+    assert fact("precision", base=({"config": {}},)) is None
+    told = run(model={"attn_mask": "causal"}, system={"compile": "auto"})
+    words = "flex attention, causal mask, newton in Muon, compiled on CUDA alone"
+    assert fact("kernels", base=(told,)) == words
 
 
 def test_runs_that_differ_tell_every_value_once():

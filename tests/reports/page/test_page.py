@@ -406,7 +406,7 @@ def test_two_thousand_runs_of_a_hundred_points_stay_under_ten_megabytes(tmp_path
     [
         (-0.01234, "loss_delta", "−0.0123"),
         (0.0123, "loss_delta", "+0.0123"),
-        (-0.00001, "loss_delta", "0.0000"),
+        (-0.00001, "loss_delta", "−0.000010"),
         (0.103, "percent", "+10.3 %"),
         (18.123456, "ms", "18.12"),
         (0.00123, "sd", "0.0012"),

@@ -433,7 +433,7 @@ def test_a_gain_whose_interval_holds_zero_is_not_resolved(tmp_path):
 def test_a_long_fraction_is_printed_as_in_the_box():
     ran = recipe(base=[lr(0.00299298379547902)], a=[lr(0.02)])
     assert config_differences(ran).rows[0][1][0].text == "0.002993"
-    (printed,) = [c.text for c in recipe_box(ran).facts if c.name == "rates"]
+    (printed,) = [c.text for c in recipe_box(ran).facts if c.key == "recipe.rates"]
     assert "0.002993" in printed
     assert (
         written_setting("optim.muon_lr", {"optim.muon_lr": ["0.00299298379547902"]}) == "0.002993"

@@ -1,0 +1,55 @@
+"""A command as another reader types it: without the folders of the machine where it was typed."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from shlex import join, split
+
+OF_RESULTS = "RESULTS"  # the folder of results, wherever another reader has it
+
+
+def without_folders(command: str) -> str:
+    """The command with a file's name in place of its whole path, RESULTS for that of the results.
+
+    Files of one name in several folders keep as much of their paths as tells them apart. A command
+    that a shell could not read is left as it is.
+    """
+    try:
+        parts = [split(part) for part in command.split(" && ")]
+    except ValueError:
+        return command
+    whole = [path for typed in parts for _, path in paths_of(typed) if path]
+    if not whole:
+        return command
+    return " && ".join(join(shorter_words(typed, whole)) for typed in parts)
+
+
+def paths_of(typed: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each word's option, in front of `=` or as the word before, and its whole path; '' for none.
+
+    A path ends at an `@`: what follows is an argument of the file.
+    """
+    before = ""
+    for word in typed:
+        option, _, value = word.rpartition("=")
+        path = value.partition("@")[0]
+        yield option or before, path if PurePath(path).is_absolute() else ""
+        before = word
+
+
+def shorter_words(typed: Sequence[str], whole: Sequence[str]) -> Iterator[str]:
+    """The words of one command; whole: every whole path of the line."""
+    for word, (option, path) in zip(typed, paths_of(typed), strict=True):
+        if path:
+            name = OF_RESULTS if option == "--results" else tail(path, whole)
+            word = word.replace(path, name, 1)
+        yield word
+
+
+def tail(path: str, whole: Sequence[str]) -> str:
+    """The end of a path that none of the others has: its name, with folders where it has to."""
+    parts = PurePath(path).parts[1:]
+    others = [PurePath(other).parts for other in whole if other != path]
+    for n in range(1, len(parts)):
+        if all(other[-n:] != parts[-n:] for other in others):
+            return "/".join(parts[-n:])
+    return "/".join(parts) or path

@@ -1,0 +1,51 @@
+"""What a page of published evidence says to run next: what asks its question here, and its price."""
+
+from pathlib import Path
+
+import pytest
+
+from reports.analysis.compare import compare_all
+from reports.inputs.published_experiments import EVIDENCE, published_experiment
+from reports.page.next_evidence import NO_TOGGLE, OF_A_RECORD, asked_here
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+
+
+@pytest.fixture(scope="module")
+def asked():
+    made = {}
+    for name in EVIDENCE:
+        experiment = published_experiment(name)
+        made[name] = asked_here(experiment, compare_all(experiment))
+    return made
+
+
+def test_every_page_names_an_experiment_that_is_there(asked):
+    for step in asked.values():
+        typed = step.experiment.removeprefix("experiments/").removesuffix(".yaml")
+        assert (EXPERIMENTS / f"{typed}.yaml").is_file()
+        assert step.commands[0] in step.sentence
+
+
+def test_every_row_of_the_ladder_has_an_experiment_but_those_that_are_named():
+    for arm in EVIDENCE["ladder"].arms()[1:]:
+        typed = OF_A_RECORD.format(arm.name).removeprefix("experiments/")
+        assert (EXPERIMENTS / typed).is_file() == (arm.name not in NO_TOGGLE)
+
+
+def test_the_price_is_that_of_the_logs(asked):
+    times = published_experiment("r09_ladder").runs["train_time_s"]
+    assert asked["r09_ladder"].seconds == pytest.approx(times.sum())
+    hours = times.sum() * 8 / 3600
+    assert f"one run of each of the 6 rows took {times.sum() / 60:.0f} min" in (
+        asked["r09_ladder"].sentence
+    )
+    assert f"on 8 H100, {hours:.1f} GPU-hours." in asked["r09_ladder"].sentence
+
+
+def test_of_the_ladder_the_widest_open_step_is_asked_again(asked):
+    step = asked["ladder"]
+    assert step.experiment == "experiments/deltas/r10.yaml"
+    runs = published_experiment("ladder").runs.groupby("arm")["train_time_s"].mean()
+    assert step.seconds == pytest.approx(runs["r09"] + runs["r10"])
+    assert "one run of r09 and one of r10" in step.sentence
