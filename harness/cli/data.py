@@ -31,7 +31,16 @@ Paths = Annotated[
     typer.Argument(help="for text: files and folders (.txt, .md, .jsonl, source)"),
 ]
 CorpusName = Annotated[str | None, typer.Option("--name", help="for text: the corpus's name")]
-TokenizerName = Annotated[str, typer.Option(help="for text: bytes or gpt2")]
+TokenizerName = Annotated[
+    str,
+    typer.Option(
+        help="for text: bytes, gpt2, bpe (trained on the text), or a corpus with a bpe of its own"
+    ),
+]
+Vocab = Annotated[
+    int | None,
+    typer.Option(help="for text with bpe: how many tokens, the separator among them; say, 4096"),
+]
 Vocabulary = Annotated[
     Path | None,
     typer.Option(help="for text with gpt2: a vocabulary file, where there is no network"),
@@ -53,6 +62,7 @@ class PrepareOptions:
     paths: Paths = None
     corpus: CorpusName = None
     tokenizer: TokenizerName = "bytes"
+    vocab: Vocab = None
     vocabulary: Vocabulary = None
     by: By = "file"
     heldout: HeldoutPaths = None
@@ -129,7 +139,9 @@ def make_text(options: PrepareOptions) -> "Corpus":
         options.paths,
         name=options.corpus,
         root=options.root,
-        tokenizer=TokenizerChoice(name=options.tokenizer, vocabulary=options.vocabulary),
+        tokenizer=TokenizerChoice(
+            name=options.tokenizer, vocabulary=options.vocabulary, vocab=options.vocab
+        ),
         documents=options.by,
         heldout=(options.heldout or []),
         progress=progress,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.corpora.corpus import Corpus, describe, fingerprint_of
+from harness.corpora.corpus import TOKENIZER_FILE, Corpus, describe, fingerprint_of
 from harness.data.shards import BLOCK_TOKENS, Tokens, blocks, open_shard
 from harness.errors import UserError
 from harness.run.digests import file_digest
@@ -178,6 +178,11 @@ def against_description(corpus: Corpus, files: Sequence[ShardFacts]) -> Iterator
                     f"{path}: its content is not what corpus.json says "
                     f"(sha256 {digest[:16]}...): prepare the corpus again"
                 )
+    if corpus.tokenizer and file_digest(corpus.folder / TOKENIZER_FILE) != corpus.tokenizer:
+        yield (
+            f"{corpus.folder / TOKENIZER_FILE}: its content is not what corpus.json says: "
+            "prepare the corpus again"
+        )
     for role, n_tokens in corpus.tokens.items():
         held = sum(facts.tokens or 0 for facts in files if facts.role == role)
         if n_tokens != held:

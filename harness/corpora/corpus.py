@@ -20,6 +20,7 @@ from harness.run.guarded import is_name
 
 CORPUS_SCHEMA = 1
 SPLITS = ("train", "val", "heldout")
+TOKENIZER_FILE = "tokenizer.json"  # of a corpus whose tokenizer was trained on text
 BUILT_IN = ("stdlib", "fineweb10B")  # names that your own text cannot take
 
 
@@ -62,6 +63,11 @@ class Corpus:
     @property
     def val(self) -> tuple[Path, ...]:
         return self.shards["val"]
+
+    @property
+    def tokenizer(self) -> str | None:
+        """sha256 of the tokenizer's file that lies with the corpus; None where there is none."""
+        return self.files.get(TOKENIZER_FILE)
 
     @property
     def heldout(self) -> tuple[Path, ...]:
@@ -127,6 +133,8 @@ def write_corpus(
 ) -> Corpus:
     """Hash the shards of each role and write corpus.json: from here on the corpus is prepared.
 
+    A tokenizer's file that lies in the folder is the corpus's, and hashed as well.
+
     separator: the token before every document. unit: of a loss. source: where the text is from,
     in words.
     documents, text_bytes: how many there are in each role, None where it is not known.
@@ -144,6 +152,8 @@ def write_corpus(
         names[role] = [path.name for path in paths]
         digests[role] = list(map(file_digest, paths))
         files.update(zip(names[role], digests[role], strict=True))
+    if (folder / TOKENIZER_FILE).exists():
+        files[TOKENIZER_FILE] = file_digest(folder / TOKENIZER_FILE)
     bytes_per_token = None
     if text_bytes:
         bytes_per_token = {role: text_bytes[role] / n for role, n in tokens.items()}

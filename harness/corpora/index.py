@@ -107,6 +107,11 @@ def open_heldout(name: str, corpus: Corpus, root: Path | str | None = None) -> H
             f"'{corpus.name}' one of "
             f"{corpus.vocab_size}: prepare it with the same tokenizer"
         )
+    if other.tokenizer != corpus.tokenizer:
+        raise UserError(
+            f"data.heldout: corpus '{name}' has other tokens than '{corpus.name}', whose tokenizer "
+            f"was trained on its text: prepare it with --tokenizer {corpus.name}"
+        )
     shards = other.shards[role]
     digests = [other.files[path.name] for path in shards]
     return HeldOut(

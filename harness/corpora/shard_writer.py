@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.corpora.corpus import SPLITS, Corpus, write_corpus
+from harness.corpora.corpus import SPLITS, TOKENIZER_FILE, Corpus, write_corpus
 from harness.corpora.tokenizers import Tokenizer
 from harness.data.shards import MAX_TOKENS, ShardWriter, blocks, count_tokens, open_shard
 from harness.errors import UserError
+from harness.run.files import write_text
 
 SHARD_TOKENS = 100_000_000  # as in the benchmark's files
 VAL_SHARE = 0.05  # of the text, in bytes
@@ -61,7 +62,8 @@ class CorpusWriter:
         self.documents, self.text_bytes = dict.fromkeys(SPLITS, 0), dict.fromkeys(SPLITS, 0)
         self._open: dict[str, ShardWriter] = {}
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "corpus.json").unlink(missing_ok=True)
+        for made_before in ("corpus.json", TOKENIZER_FILE):
+            (folder / made_before).unlink(missing_ok=True)
         for leftover in folder.glob(f"{folder.name}_*.bin*"):
             leftover.unlink()
 
@@ -105,6 +107,8 @@ class CorpusWriter:
         while self._open:
             self._open.popitem()[1].close()
         self._merge_short_tail()
+        if self.tokenizer.content:
+            write_text(self.folder / TOKENIZER_FILE, self.tokenizer.content)
         return write_corpus(
             self.folder,
             self.shards,

@@ -11,9 +11,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.corpora import bpe
 from harness.corpora.corpus import BUILT_IN, Corpus, corpus_folder
 from harness.corpora.lock import lock
 from harness.corpora.shard_writer import (
@@ -24,7 +26,7 @@ from harness.corpora.shard_writer import (
     quiet,
     split_roles,
 )
-from harness.corpora.tokenizers import TokenizerChoice, open_tokenizer
+from harness.corpora.tokenizers import TOKENIZERS, Tokenizer, TokenizerChoice, open_tokenizer
 from harness.errors import UserError
 from harness.run.digests import file_digest
 
@@ -64,9 +66,10 @@ def prepare_text(
         raise UserError(f"documents '{documents}': choose file, line or paragraph")
     if name in BUILT_IN:
         raise UserError(f"'{name}' is the name of a built-in corpus: give your text another")
-    opened = open_tokenizer(tokenizer.name, tokenizer.vocabulary)
+    refuse_choice(tokenizer)
     texts, others = find_texts(paths), find_texts(heldout)
     roles = split_files([text for text in texts if reader_of(text, documents) == "file"])
+    opened = open_choice(tokenizer, root, training_text(texts, documents, roles))
     total, done = sum(text.size for text in texts + others), 0
     folder = corpus_folder(name, root)
     with lock(folder), CorpusWriter(folder, opened, shard_tokens) as writer:
@@ -81,14 +84,72 @@ def prepare_text(
         )
 
 
+def refuse_choice(tokenizer: TokenizerChoice) -> None:
+    """Raises UserError, before any text is read, for options that do not go together."""
+    if tokenizer.name == "bpe":
+        bpe.checked_size(tokenizer.vocab)
+        bpe.library()
+    elif tokenizer.vocab is not None:
+        raise UserError(
+            f"--vocab is for --tokenizer bpe, which is trained on the text; {tokenizer.name} has "
+            "its own size: leave it out"
+        )
+    if tokenizer.vocabulary is not None and tokenizer.name not in TOKENIZERS:
+        raise UserError(
+            f"--vocabulary is for --tokenizer gpt2; {tokenizer.name} needs none: leave it out"
+        )
+
+
+def open_choice(
+    tokenizer: TokenizerChoice, root: Path | str | None, training: Iterable[str]
+) -> Tokenizer:
+    """The tokenizer that was chosen: of the table, trained on the text, or another corpus's."""
+    if tokenizer.name == "bpe":
+        return bpe.train(training, bpe.checked_size(tokenizer.vocab))
+    if tokenizer.name in TOKENIZERS:
+        return open_tokenizer(tokenizer.name, tokenizer.vocabulary)
+    return bpe.of_corpus(tokenizer.name, root)
+
+
+def training_text(
+    texts: Sequence[TextFile], documents: str, roles: dict[Path, str]
+) -> Iterator[str]:
+    """What is trained on, in order and in blocks."""
+    for text in texts:
+        with told_if_not_utf8(text):
+            for role, document in placed(text, documents, roles.get(text.path)):
+                if role == "train":
+                    for block in document:
+                        yield block.decode("utf-8")
+
+
 def add_documents(writer: CorpusWriter, text: TextFile, documents: str, role: str | None) -> None:
-    """Write a file's documents; without a role of the file each one's content decides its side."""
+    """Write a file's documents, each on its side."""
+    with told_if_not_utf8(text):
+        for side, document in placed(text, documents, role):
+            writer.add(side, document)
+
+
+def placed(text: TextFile, documents: str, role: str | None) -> Iterator[tuple[str, Document]]:
+    """A file's documents with their roles; without one of the file each one's content decides."""
     for document in DOCUMENTS[reader_of(text, documents)](text.path):
         if role is not None:
-            writer.add(role, document)
+            yield role, document
         else:
             blocks = list(document)  # one line or paragraph
-            writer.add(side_of(blocks), blocks)
+            yield side_of(blocks), blocks
+
+
+@contextmanager
+def told_if_not_utf8(text: TextFile) -> Iterator[None]:
+    """What a tokenizer that needs UTF-8 found to be none, with the file's name."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{text.path}: not UTF-8 (byte 0x{error.object[error.start]:02x}): convert it "
+            "(iconv -t utf-8), leave it out, or use the bytes tokenizer"
+        ) from None
 
 
 def split_files(texts: Sequence[TextFile]) -> dict[Path, str]:
@@ -252,7 +313,8 @@ def safe_cut(block: bytes) -> int:
     """The last place before a space or newline that follows a visible character.
 
     GPT-2's pattern never joins across it. 0 where the block's end has no such place (then read
-    on), unless it is already far too long (then anywhere).
+    on), unless it is already far too long (then
+    before its last character).
     """
     start, cut = max(0, len(block) - 65536), len(block)
     while word_end := LAST_WORD_END.match(block, start, cut):
@@ -261,5 +323,8 @@ def safe_cut(block: bytes) -> int:
         if not last.isspace():  # U+00A0 and the like are spaces too
             return cut
     if len(block) > 16 * BLOCK_BYTES:
-        return len(block)
+        cut = len(block) - 1
+        while cut and block[cut] & 0xC0 == 0x80:  # within a character of several bytes
+            cut -= 1
+        return cut
     return 0

@@ -1,4 +1,4 @@
-"""Text to tokens: a table of tokenizers. A new one (say, trained on the text) is one more entry."""
+"""Text to tokens: a table of tokenizers. Those that are trained on text: bpe.py."""
 
 import base64
 import binascii
@@ -26,14 +26,19 @@ class Tokenizer:
     separator: int
     unit: str
     encode: Callable[[bytes], NDArray[np.uint16]]
+    content: str = ""  # of the file that is kept with the corpus, of one trained on text
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerChoice:
-    """A tokenizer by its name, with the file of its vocabulary where that is given."""
+    """A tokenizer by its name, or by that of a corpus that was made with one of its own.
+
+    vocabulary: the file of gpt2's table; vocab: how many tokens bpe is to have.
+    """
 
     name: str = "bytes"
     vocabulary: Path | None = None
+    vocab: int | None = None
 
 
 def byte_tokenizer(vocabulary: Path | None = None) -> Tokenizer:
@@ -161,6 +166,7 @@ TOKENIZERS: dict[str, Callable[[Path | None], Tokenizer]] = {
 
 
 def open_tokenizer(name: str, vocabulary: Path | None = None) -> Tokenizer:
+    """One of the table; raises UserError for an unknown name or a table that cannot be read."""
     if name not in TOKENIZERS:
-        raise UserError(f"unknown tokenizer '{name}': there are {', '.join(TOKENIZERS)}")
+        raise UserError(f"unknown tokenizer '{name}': there are {', '.join(TOKENIZERS)}, bpe")
     return TOKENIZERS[name](vocabulary)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from harness.config.presets import names
+from harness.data.config import DataConfig
 from harness.errors import UserError, near
 from harness.experiment.file import ExperimentFile, factor_of
 from harness.run.document import Content, Document
@@ -15,6 +16,7 @@ from harness.run.guarded import is_name
 from harness.run.plan import PriorNoise, SeedsRule, Target
 from harness.run.typed import is_number
 
+FROM_BASELINE = "from baseline"  # a target that is not known beforehand
 PRIMARY = ("val_loss", "time_to_target", "step_ms")
 ESTIMANDS = ("at-rate", "retuned")
 MAX_SEEDS = 1000  # and the first seed of the next range: no two of them share a run
@@ -200,23 +202,50 @@ def _check_phase(file: ExperimentFile, role: Any, phase: Any) -> None:
 
 
 def read_target(file: ExperimentFile) -> Target | None:
+    """The file's, or what the baseline is to set: where that is asked for, or on another corpus."""
     value = file.data.get("target")
     if value is None:
         return None
+    if value == FROM_BASELINE:
+        return _from_baseline("as the experiment asks")
     sound = isinstance(value, dict) and is_number(value.get("val_loss"))
     if not sound or set(value) - {"val_loss", "reason"}:
         raise file.fail(
-            f"target is {value!r}, but must be {{val_loss: 3.28}}, with its reason if you like",
+            f"target is {value!r}, but must be {{val_loss: 3.28}}, with its reason if you like, or "
+            f"'{FROM_BASELINE}'",
             "target",
         )
-    return Target.from_mapping(value)
+    measured_on, corpus = _corpora(file)
+    if corpus != measured_on and "target" not in file.given:
+        return _from_baseline(f"as {value['val_loss']:g} was measured on {measured_on}")
+    return Target(val_loss=value["val_loss"], reason=value.get("reason"))
+
+
+def _corpora(file: ExperimentFile) -> tuple[str, str]:
+    """(the corpus that the file speaks of, the one that --set makes it)."""
+    fixed, field = file.data.get("set"), "data.corpus"
+    own = fixed.get(field) if isinstance(fixed, dict) else None
+    own = str(own or DataConfig().corpus)
+    return own, str(file.overrides.get(field, own))
+
+
+def _from_baseline(why: str) -> Target:
+    """What is declared before any run of a target that is not known yet."""
+    reason = (
+        f"set by the baseline's first block, {why}: midway between its final losses at the "
+        "shortest and the longest budget; that block takes no part in times to target"
+    )
+    return Target(val_loss=None, reason=reason, from_baseline=True)
 
 
 def target_content(target: Target | None) -> Content | None:
     """A target as a lock holds it: with its reason, given or not."""
     if target is None:
         return None
-    return {"val_loss": target.val_loss, "reason": target.reason}
+    content: Content = {"val_loss": target.val_loss, "reason": target.reason}
+    if target.from_baseline:  # plans without it stay what they were
+        content["from_baseline"] = True
+    return content
 
 
 def read_alters_noise(file: ExperimentFile) -> tuple[str, ...]:

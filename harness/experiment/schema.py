@@ -8,7 +8,14 @@ from harness.config.run import hint_of, toggles
 from harness.experiment.designs import DESIGNS
 from harness.experiment.draws import WAYS
 from harness.experiment.file import FACTOR, SCALED
-from harness.experiment.keys import ESTIMANDS, MOST_PRIOR_DF, PHASE_KEYS, PRIMARY, ROLES
+from harness.experiment.keys import (
+    ESTIMANDS,
+    FROM_BASELINE,
+    MOST_PRIOR_DF,
+    PHASE_KEYS,
+    PRIMARY,
+    ROLES,
+)
 from harness.experiment.values import holds_number
 from harness.run.document import Schema
 from harness.run.guarded import NAME
@@ -133,11 +140,12 @@ def phases_schema() -> Schema:
 
 
 def target_schema() -> Schema:
-    return {
+    named = {
         "type": "object",
         "required": ["val_loss"],
         "properties": {"val_loss": NUMBER, "reason": TEXT},
     }
+    return any_of(named, one_of([FROM_BASELINE]))
 
 
 def key_schemas() -> dict[str, Schema]:

@@ -40,16 +40,18 @@ class SeedsRule:
 class Target:
     """The validation loss that training is to reach, and why that one."""
 
-    val_loss: float
+    val_loss: float | None  # None: the runs will tell
     reason: str | None = None
+    from_baseline: bool = False  # set by its first block (reports/inputs/targets.py)
 
     @classmethod
     def from_mapping(cls, content: Document) -> Self:
-        return typed(cls(val_loss=content["val_loss"], reason=content.get("reason")))
+        return typed(cls(**{f.name: content[f.name] for f in fields(cls) if f.name in content}))
 
     def to_mapping(self) -> Content:
-        return {"val_loss": self.val_loss} | (
-            {} if self.reason is None else {"reason": self.reason}
+        content = {"val_loss": self.val_loss, "reason": self.reason}
+        return _without_none(
+            content | {"from_baseline": self.from_baseline}, ("reason", "from_baseline")
         )
 
 

@@ -12,8 +12,9 @@ from reports.analysis import samples
 from reports.analysis.cautions import Caution
 from reports.analysis.machines import is_cut, on_several_nodes
 from reports.analysis.time_sequences import sequence
-from reports.inputs.experiment import Experiment
+from reports.inputs.experiment import Experiment, target_loss
 from reports.inputs.noise import benchmark_noise
+from reports.inputs.targets import without_its_block
 from reports.stats.contrasts import Sample, block_means, paired_t
 from reports.stats.intervals import Estimate, Interval, total
 from reports.stats.loss_model import LossModel, Slope, fit, local_window
@@ -48,14 +49,14 @@ class TimeModel:
         """From runs with an outcome.
 
         losses: of all budgets; times_at: timed runs at one budget; arms: the baseline first."""
+        losses = without_its_block(experiment.plan, losses)
         fitted = _fitted(experiment.plan, losses, arms)
         step = {arm: samples.sample(times_at, arm, "step_ms") for arm in arms}
         comparable = [arm for arm in arms if samples.same_hardware(times_at, arm, arms[0])]
         elsewhere = [arm for arm in arms if on_several_nodes(times_at, arm, arms[0])]
-        target = experiment.plan.target
         return cls(
             arms=fitted.arms,
-            target=None if target is None else target.val_loss,
+            target=target_loss(experiment.plan),
             model=fitted.model,
             runs=fitted.runs,
             step=step,
@@ -160,16 +161,17 @@ def _fitted(plan: Plan, losses: pd.DataFrame, arms: tuple[str, ...]) -> _FittedL
     """The local loss model, or why there is none."""
     done = losses[(losses["status"] == "finished") & losses["val_loss"].notna()]
     present = _those_with_runs(arms, done)
-    why_not = ""
+    why_not, target = "", target_loss(plan)
     if plan.target is None:
         why_not = "the experiment has no target loss"
+    elif target is None:
+        why_not = "the target is set by the baseline's first block, which is not finished"
     elif not present or present[0] != arms[0]:
         why_not = "the baseline has no finished run"
     elif (losses["status"] == "diverged").any():
         why_not = "runs diverged, so no mean loss against steps can be fitted"
-    if plan.target is None or why_not:
+    if target is None or why_not:
         return _FittedLoss(arms=present, runs=done, why_not=why_not)
-    target = plan.target.val_loss
     budgets, val_losses = done["budget"].to_numpy(float), done["val_loss"].to_numpy(float)
     window = local_window(budgets, val_losses, target)
     done = done[done["budget"].isin(window)]

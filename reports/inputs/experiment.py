@@ -49,7 +49,7 @@ class Experiment:
 
 
 def target_loss(plan: Plan) -> float | None:
-    """The validation loss that training is to reach, where the plan names one."""
+    """The validation loss that training is to reach, where the plan names one, or runs set it."""
     if plan.target is None:
         return None
     return plan.target.val_loss

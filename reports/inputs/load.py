@@ -6,6 +6,7 @@ has its status and empty numbers. Raises ValueError in one line for what cannot 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from reports.inputs.memory import Memory, Value, remember
 from reports.inputs.own_columns import all_columns, row_of
 from reports.inputs.recorded import POINT, RecordedRun, read_run
 from reports.inputs.step_times import StepTimes, of_points
+from reports.inputs.targets import decided
 
 CURVE_COLUMNS = ("run_id", "arm", "seed", "budget", "role", *POINT)
 
@@ -50,6 +52,8 @@ def load(
     root = folder.parent.parent / "runs"
     verified = Remembered(root.parent, forget=verify)
     runs = [read_run(root, plan, planned, verified) for planned in plan.runs]
+    plan = decided(plan, runs, accept_stale=accept_stale)
+    runs = [replace(run, plan=plan) for run in runs]
     memory, plan, more = remembered(plan, root, runs, verified)
     runs += more
     verified.save()

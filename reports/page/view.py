@@ -314,7 +314,8 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
         )
     if plan.target is None:
         return text
-    text += f" Target loss {plan.target.val_loss:g} {plan.corpus.unit}"
+    loss = plan.target.val_loss
+    text += " Target loss " + ("not set yet" if loss is None else f"{loss:g} {plan.corpus.unit}")
     if plan.target.reason:
         text += f" ({plan.target.reason})"
     return f"{text}."

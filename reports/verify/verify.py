@@ -34,6 +34,7 @@ from reports.verify.rows import check_aggregates, check_rows, compared_rows, out
 from reports.verify.same import same_data
 from reports.verify.settings import check_settings
 from reports.verify.table import own_metrics
+from reports.verify.targets import check_target
 
 
 class OtherVersionError(ValueError):
@@ -79,6 +80,7 @@ def check_data(page: Page, results: Path | None) -> list[str]:
         name = data["plan"]["name"]
         rows = table_rows(data["runs"])
         checks = [check_rows(data, rows), check_aggregates(page, index, data, rows)]
+        checks.append(check_target(data, rows))
         checks.append(check_settings(page, index, data, rows))
         if data["plan"].get("evidence"):
             checks += [check_published(data), check_evidence(page, index, data, rows)]

@@ -359,7 +359,8 @@ def test_blocks_are_the_file_cut_where_the_words_end(
 
 def test_text_without_spaces_is_cut_in_the_end() -> None:
     assert safe_cut(b"x" * (1 << 20)) == 0
-    assert safe_cut(b"x" * (16 << 20) + b"x") == (16 << 20) + 1
+    assert safe_cut(b"x" * (16 << 20) + b"xy") == (16 << 20) + 1
+    assert safe_cut(b"x" * (16 << 20) + "ä€".encode()) == (16 << 20) + 2  # no character is cut
 
 
 def gpt2_merges(tmp_path: Path) -> Path:
