@@ -15,6 +15,7 @@ from harness.cli.ab_until import EXIT, Until, print_decision
 from harness.cli.command import takes
 from harness.cli.foreign import run_foreign, stop_if_stopped, tell_failed
 from harness.cli.table import print_json
+from harness.cli.track import asked_trackers, track_beside
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def _run_blocks(
     if options.pool:
         experiment, _ = where_fresh_agree(borrowing(experiment, options), options, n=n)
     experiment = with_blocks(experiment, options.results, n=n, fresh=options.fresh)
+    trackers = asked_trackers(options.log_to)
+    track_beside(trackers, experiment.name, options.results, quiet=options.json)
     summary, planned, store = run_foreign(
         experiment,
         options.results,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.options import RESULTS, Json, Results
+from harness.cli.track import LogTo, asked_trackers
 from harness.errors import UserError
 
 
@@ -157,6 +158,7 @@ class AbOptions:
         str | None,
         typer.Option("--fail-on", help="exit 1 if the loss or the time is judged so, e.g. slower"),
     ] = None
+    log_to: LogTo = None
     no_report: Annotated[bool, typer.Option("--no-report")] = False
     results: Results = RESULTS
     json: Json = False
@@ -182,6 +184,7 @@ def check_options(options: AbOptions) -> None:
             "--python and --container: name one of them; the container's own python3 is used in it"
         )
     check_word(options.fail_on)
+    asked_trackers(options.log_to)
     if options.experiment is not None:
         check_name(options.experiment, "--experiment")
 

@@ -11,6 +11,7 @@ from harness.cli.ab_pool import borrowing, where_fresh_agree
 from harness.cli.ab_stream import in_stream, note_kept
 from harness.cli.ab_table import load_as_ran
 from harness.cli.foreign import run_foreign, stop_if_stopped
+from harness.cli.track import asked_trackers, track_beside
 from harness.errors import UserError
 from harness.run.document import Content
 from harness.run.stream import StreamPlace
@@ -150,6 +151,7 @@ class Until:
         self.made.update(made)
         e = with_blocks(e, results, n=n, fresh=options.fresh)
         self._begin(e)
+        track_beside(asked_trackers(options.log_to), e.name, results, quiet=options.json)
         while True:
             summary, planned, store = run_foreign(
                 e,

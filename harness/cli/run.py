@@ -19,7 +19,7 @@ from harness.cli.foreign import run_experiment
 from harness.cli.looks import refuse_seen_seeds
 from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
 from harness.cli.options import RESULTS, Exp, Results, SeedCount, Set, Trust
-from harness.cli.track import asked_trackers, track_beside
+from harness.cli.track import LogTo, asked_trackers, track_beside
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -83,14 +83,7 @@ class RunOptions:
     price: Annotated[float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)] = (
         None
     )
-    log_to: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--log-to",
-            metavar="TRACKER",
-            help="tell it what the runs measure: tensorboard, wandb, mlflow",
-        ),
-    ] = None
+    log_to: LogTo = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False
     no_report: Annotated[bool, typer.Option("--no-report")] = False
     trust: Trust = False

@@ -16,6 +16,14 @@ from harness.errors import UserError, near, visible
 SETTINGS = Path("ablate.yaml")  # of whoever works in this folder
 LOG_TO = "log_to"
 LOOK_S = 5.0  # between two looks
+LogTo = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log-to",
+        metavar="TRACKER",
+        help="tell it what the runs measure: tensorboard, wandb, mlflow",
+    ),
+]
 
 
 @app.command()
@@ -43,13 +51,13 @@ def track(
     is_begun = follow and folder.is_dir()  # it is planned in a moment
     if experiment not in there and not is_begun:
         raise UserError(f"{results}: no experiment '{experiment}' here{near(experiment, there)}")
-    caller = caller or os.getppid()
+    begun_by_another, caller = caller is not None, caller or os.getppid()
     try:
         with telling_alone(folder, to):
             tracker = row.make(experiment, folder)
             follower = Follower(results, experiment, tracker, to)
             complete = follower.look()
-            while follow and not complete:
+            while follow and (begun_by_another or not complete):  # that may plan more
                 follow = os.getppid() == caller  # where it is gone, a last look
                 if follow:
                     time.sleep(LOOK_S)
@@ -81,8 +89,13 @@ def asked_trackers(named: list[str] | None) -> list[str]:
     return [str(name) for name in names]
 
 
-def track_beside(trackers: list[str], experiment: str, results: Path) -> None:
-    """A process a tracker that tells it what the runs measure, for as long as this one lives."""
+def track_beside(
+    trackers: list[str], experiment: str, results: Path, *, quiet: bool = False
+) -> None:
+    """A process a tracker that tells it what the runs measure, for as long as this one lives.
+
+    quiet: standard output is for JSON.
+    """
     from harness.run.guarded import IN_FOLDER, open_to_append
 
     for name in trackers:
@@ -98,4 +111,5 @@ def track_beside(trackers: list[str], experiment: str, results: Path) -> None:
                 stderr=log,
                 start_new_session=True,
             )
-        print(f"{name} is told what the runs measure; how that goes: {path}", flush=True)
+        words_of_it = f"{name} is told what the runs measure; how that goes: {path}"
+        print(words_of_it, file=sys.stderr if quiet else sys.stdout, flush=True)

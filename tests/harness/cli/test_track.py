@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,8 +13,8 @@ import psutil
 import pytest
 
 from harness.track.follow import Follower
-from tests.fake_matrix import Matrix, wait_for
-from tests.foreign_bench import ablate
+from tests.fake_matrix import DEADLINE_S, ROOT, Matrix, wait_for
+from tests.foreign_bench import TRAINERS, ablate
 from tests.report_arms import LADDER
 from tests.report_fixtures import write_experiment
 
@@ -173,3 +176,58 @@ def test_a_killed_runner_leaves_nobody_who_follows(tmp_path: Path) -> None:
     wait_for(lambda: "rows told" in log_of(made), seen=lambda: log_of(made))
     wait_for(lambda: not following(made), seen=lambda: following(made))
     assert "Traceback" not in log_of(made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", [False, True], ids=["told", "broken"])
+def test_scripts_against_each_other_are_told_as_well(tmp_path: Path, broken: bool) -> None:
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "__init__.py").write_text(CLIENT)
+    for name in ("old.py", "new.py"):
+        (tmp_path / name).write_bytes((TRAINERS / "fast.py").read_bytes() + f"# {name}\n".encode())
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}",
+        "HEARD": str(tmp_path / "heard"),
+    }
+    if broken:
+        environment["BROKEN"] = "1"
+    words = [
+        "ab",
+        "old.py",
+        "new.py",
+        "-n",
+        "1",
+        "--gpus-per-run",
+        "0",
+        "--command",
+        "python {script}",
+    ]
+    words += ["--experiment", "both", "--log-to", "wandb", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", *words],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["experiment"] == "both"
+    assert "wandb is told what the runs measure" in done.stderr
+    log = tmp_path / "results" / "experiments" / "both" / "tracked-wandb.log"
+    wait_for(
+        lambda: ("no network" if broken else "rows told") in log.read_text(), seen=log.read_text
+    )
+    if not broken:
+        heard = [json.loads(line) for line in (tmp_path / "heard").read_text().splitlines()]
+        losses = [row for _, row in heard if "val_loss" in row and "exit_code" not in row]
+        endings = [row for _, row in heard if "exit_code" in row]
+        assert len({name for name, _ in heard}) == 2
+        assert len(losses) == 2 * 5
+        assert [row["status"] for row in endings] == ["finished"] * 2
+
+
+def test_ab_refuses_a_tracker_that_is_none_before_anything_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("old.py", "new.py"):
+        shutil.copy(TRAINERS / "fast.py", name)
+    assert "no tracker 'wanb'" in said(["ab", "old.py", "new.py", "--log-to", "wanb"], capsys)
+    assert not Path("results").exists()
