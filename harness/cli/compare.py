@@ -10,6 +10,7 @@ import typer
 
 from harness.cli import app
 from harness.cli.command import takes
+from harness.cli.complete import say_bits
 from harness.cli.lookup import compared, load_for_report
 from harness.cli.options import RESULTS, AcceptStale, Json, Results, Verify
 from harness.cli.table import print_json, print_table
@@ -71,6 +72,7 @@ def compare(
             print(f"each {naming.arm} against {naming.before}:")
             rungs = [row(c, hours_per_run=hours) for c in outcome.increments.values()]
             print_table(rungs, [*terminal_names(COMPARISON_COLUMNS), "baseline"])
+        say_bits(loaded, outcome)
         for note in (*outcome.notes, *doubts(outcome)):
             print(note)
     if fail_on is not None and is_said(fail_on, outcome):

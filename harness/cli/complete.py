@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from harness.run.spec import PlannedRun
     from harness.runner.executor import Executor, ExecutorOptions, Summary
     from harness.store.store import Store
+    from reports.analysis.types import Comparisons
+    from reports.inputs.experiment import Experiment
 
 
 def complete(
@@ -149,8 +151,32 @@ def say_answer(name: str, store: "Store") -> None:
     rows = [vars(c) | {"against": c.baseline} for c in comparisons[:n_shown]]
     against = ["against"] if outcome.increments else []
     print_table(rows, ["arm", *against, "delta", "low", "high", "p", "verdict"])
+    say_bits(loaded, outcome)
     if n_shown < len(comparisons):
         print(f"and {len(comparisons) - n_shown} more: ablate compare {name}")
+
+
+def say_bits(loaded: "Experiment", outcome: "Comparisons") -> None:
+    """The arms' losses in bits per byte, where a token is not a byte and its bytes are known.
+
+    outcome: which runs count, and at which budget.
+    """
+    from reports.analysis.samples import usable
+
+    corpus = loaded.plan.corpus
+    if corpus.bytes_per_token is None or corpus.unit == "nats per byte":
+        return
+    runs = usable(loaded).runs
+    runs = runs[(runs["status"] == "finished") & (runs["role"] == "loss")]
+    if outcome.budget:
+        runs = runs[runs["budget"] == outcome.budget]
+    said = []
+    for arm in (outcome.baseline, *outcome.arms):
+        bits = runs.loc[runs["arm"] == arm, "bits_per_byte"].mean()
+        if bits == bits:
+            said.append(f"{arm} {bits:.4f}")
+    if said:
+        print(f"bits per byte: {', '.join(said)}")
 
 
 def say_failures(runs: "list[PlannedRun]", store: "Store", summary: "Summary") -> None:

@@ -49,10 +49,7 @@ class Target:
         return typed(cls(**{f.name: content[f.name] for f in fields(cls) if f.name in content}))
 
     def to_mapping(self) -> Content:
-        content = {"val_loss": self.val_loss, "reason": self.reason}
-        return _without_none(
-            content | {"from_baseline": self.from_baseline}, ("reason", "from_baseline")
-        )
+        return _without_none(asdict(self), ("reason", "from_baseline"))
 
 
 @dataclass(frozen=True, kw_only=True)
