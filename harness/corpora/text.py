@@ -130,7 +130,7 @@ def add_documents(writer: CorpusWriter, text: TextFile, documents: str, role: st
             writer.add(side, document)
 
 
-def placed(text: TextFile, documents: str, role: str | None) -> Iterator[tuple[str, Document]]:
+def placed(text: TextFile, documents: str, role: str | None) -> Iterator[tuple[str, TextBlocks]]:
     """A file's documents with their roles; without one of the file each one's content decides."""
     for document in DOCUMENTS[reader_of(text, documents)](text.path):
         if role is not None:

@@ -224,9 +224,9 @@ def read_target(file: ExperimentFile) -> Target | None:
 def _corpora(file: ExperimentFile) -> tuple[str, str]:
     """(the corpus that the file speaks of, the one that --set makes it)."""
     fixed, field = file.data.get("set"), "data.corpus"
-    own = fixed.get(field) if isinstance(fixed, dict) else None
-    own = str(own or DataConfig().corpus)
-    return own, str(file.overrides.get(field, own))
+    in_set = fixed.get(field) if isinstance(fixed, dict) else None
+    of_file = str(in_set or DataConfig().corpus)
+    return of_file, str(file.overrides.get(field, of_file))
 
 
 def _from_baseline(why: str) -> Target:

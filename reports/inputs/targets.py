@@ -1,7 +1,7 @@
 """The target that the baseline's first block sets, on a corpus that has none of its own.
 
 Declared with the plan, before any run: midway between the final losses of that block's baseline
-after the shortest and the longest budget, to DIGITS. Its block takes no part in times to target.
+after the shortest and the longest budget, to TARGET_DIGITS. Its block takes no part in times to target.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import pandas as pd
 from harness.run.plan import Plan
 from reports.inputs.recorded import RecordedRun
 
-DIGITS = 3  # of the loss: a number that one can quote
+TARGET_DIGITS = 3  # of the loss: a number that one can quote
 
 
 def decided(plan: Plan, runs: Sequence[RecordedRun], *, accept_stale: bool) -> Plan:
@@ -36,7 +36,7 @@ def decided(plan: Plan, runs: Sequence[RecordedRun], *, accept_stale: bool) -> P
         return plan
     ends = [losses[budget] for budget in (min(losses), max(losses))]
     means = [sum(of_budget) / len(of_budget) for of_budget in ends]
-    return replace(plan, target=replace(plan.target, val_loss=round(sum(means) / 2, DIGITS)))
+    return replace(plan, target=replace(plan.target, val_loss=round(sum(means) / 2, TARGET_DIGITS)))
 
 
 def without_its_block(plan: Plan, table: pd.DataFrame) -> Any:
