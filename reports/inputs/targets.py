@@ -1,7 +1,7 @@
 """The target that the baseline's first block sets, on a corpus that has none of its own.
 
 Declared with the plan, before any run: midway between the final losses of that block's baseline
-after the shortest and the longest budget, to TARGET_DIGITS. Its block takes no part in times to target.
+after the shortest and the longest budget, to three digits. That block takes no part in times to it.
 """
 
 from collections.abc import Sequence
