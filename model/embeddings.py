@@ -10,7 +10,10 @@ from .precision import Dtypes
 
 
 class Embedding(nn.Module):
-    """Rows of a table (V, columns), in the dtype of the table."""
+    """Rows of a table (rows, columns), in the dtype of the table.
+
+    role: of its parameter, by which optimizers take it. init: how it is drawn (parameters.py).
+    """
 
     def __init__(
         self, rows: int, columns: int, *, role: str, init: str, dtype: torch.dtype

@@ -43,7 +43,10 @@ class RMSNorm(nn.Module):
 
 
 class Linear(nn.Module):
-    """x W^T with W (rows, columns) stored in fp32, cast like x to the dtype of the products."""
+    """x W^T with W (rows, columns) stored in fp32, cast like x to the dtype of the products.
+
+    role: of its parameter, by which optimizers take it. init: how it is drawn (parameters.py).
+    """
 
     def __init__(self, rows: int, columns: int, *, role: str, init: str, dtypes: Dtypes) -> None:
         super().__init__()

@@ -49,8 +49,9 @@ ROTATE = {"promote": rotate, "fp32": rotate_in_fp32}
 class Rotary(nn.Module):
     """The tables of positions 0..seq_len-1, shared by all layers.
 
-    as_buffers: whether the module's buffers hold them, as the last records' do; data-parallel
-    training broadcasts buffers.
+    head_dim: even, its halves turn together. base: of the frequencies. pairs: all or half of them
+    turn. seq_len: in tokens. as_buffers: whether the module's buffers hold them, as the last
+    records' do; data-parallel training broadcasts buffers.
     """
 
     cos: Tensor

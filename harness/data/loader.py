@@ -305,6 +305,8 @@ class ValLoader:
     Iterating yields this process's (x_BT, y_BT). The micro-batches are the same for every world
     size and go round the processes, which may get different numbers of them: the exact mean is
     the sum of all processes' micro-batch means, divided by `n_micro`.
+    shards: files of tokens. micro_tokens: in one forward pass, in sequences of seq_len tokens.
+    process: which of the world_size processes this is, from 0.
     """
 
     def __init__(

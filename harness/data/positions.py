@@ -93,7 +93,8 @@ def refuse_short_val(
 class PerRank(Iterator[Read]):
     """Records 2 to 17: rank r starts a shard at r*b and tests its own advanced position.
 
-    So ranks change shards at different times.
+    So ranks change shards at different times. lengths: tokens of each shard. read_tokens: b, of
+    one read. shard_switch: a test of SHARD_SWITCH, by name.
     """
 
     def __init__(
@@ -148,7 +149,8 @@ class Shuffled(Iterator[Read]):
 
     Every chunk comes once an epoch. The ranks deal the permuted chunks among themselves:
     micro-batch by micro-batch, within it rank by rank, `rows` to each. A chunk may cross into the
-    next shard. Only the seed, the corpus and b decide the order of the chunks.
+    next shard. Only the seed, the corpus and b decide the order of the chunks. lengths: tokens of
+    each shard. read_tokens: b.
     """
 
     def __init__(

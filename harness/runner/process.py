@@ -207,9 +207,10 @@ class Worker:
         runs_in: Mapping[str, str] | None = None,
         forks: bool = False,
     ) -> None:
-        """trainer: MODULE:FUNCTION. runs_in: another interpreter or a container; empty: ours.
+        """trainer: MODULE:FUNCTION. device: cpu or cuda.
 
-        forks: every request is done in a fork of the process.
+        runs_in: another interpreter or a container; empty: ours. forks: every request is done in a
+        fork of the process.
         """
         self.slot = slot
         self.trainer = trainer

@@ -60,7 +60,9 @@ class RunWriter:
 
     @_reported
     def __init__(self, store: Store, spec: RunSpec, attempt: int, *, token: str, mark: str) -> None:
-        """mark: of the claim. Raises TakenOverError."""
+        """mark: of the claim. token: whoever asked for the attempt knows it by that.
+
+        Raises TakenOverError."""
         self.store, self.spec, self.attempt, self.mark = store, spec, attempt, mark
         self.lost = False  # another process has the run
         self.run, self.trunk_file = store.directory(spec.run_id), store.trunk_file(spec)

@@ -7,7 +7,7 @@ reaches another loss than its parent; the era's slope turns that into steps.
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -97,80 +97,51 @@ def _row(link: Link, arms: Mapping[str, ArmFigures], noise: BenchmarkNoise) -> C
     row = ChainRow(link=link, arm=arm, parent=parent)
     if arm is None or parent is None:
         missing = "the record" if arm is None else "its predecessor"
-        return _with(row, why=f"no log of {missing}")
+        return replace(row, why=f"no log of {missing}")
     if arm is parent:
-        return _with(row, why="the same program as before")
+        return replace(row, why="the same program as before")
     for figures in (arm, parent):
         if figures.n_diverged:
             of_all = f"{figures.n_diverged} of {figures.n + figures.n_diverged}"
-            return _with(row, why=f"{of_all} runs of {figures.name} diverged")
-    loss = _difference(arm.losses, parent.losses)
-    if link.by_steps:
-        return _by_steps(row, arm, parent, loss, noise)
+            return replace(row, why=f"{of_all} runs of {figures.name} diverged")
+    row = replace(row, loss=_difference(arm.losses, parent.losses))
+    if link.by_steps:  # a track that counts steps alone: steps at equal loss are the whole gain
+        return _judged(row, arm, parent, noise)
     machines = _machines_differ(arm, parent)
     if machines is not None:
-        return _with(row, loss=loss, why=machines)
+        return replace(row, why=machines)
     if not len(arm.log_times) or not len(parent.log_times):
-        return _with(row, loss=loss, why="no times in the logs")
-    return _timed(row, arm, parent, loss, noise)
+        return replace(row, why="no times in the logs")
+    return _timed(row, arm, parent, noise)
 
 
-def _timed(
-    row: ChainRow, arm: ArmFigures, parent: ArmFigures, loss: Gain, noise: BenchmarkNoise
-) -> ChainRow:
+def _timed(row: ChainRow, arm: ArmFigures, parent: ArmFigures, noise: BenchmarkNoise) -> ChainRow:
     """Of a track that counts time: steps at equal loss, and the milliseconds of one."""
-    learning = _learning(arm, parent, loss, noise)
     time = _across_nodes(arm.log_times, parent.log_times, noise)
-    systems = _across_nodes(arm.log_step_ms, parent.log_step_ms, noise)
-    total = _sum(learning, systems)
     reference = math.exp(float(parent.log_times.mean()))
     seconds = Gain(
         value=reference * math.expm1(time.value),
         low=None if time.low is None else reference * math.expm1(time.low),
         high=None if time.high is None else reference * math.expm1(time.high),
     )
+    systems = _across_nodes(arm.log_step_ms, parent.log_step_ms, noise)
+    return _judged(replace(row, time_s=seconds, systems=systems), arm, parent, noise)
+
+
+def _judged(row: ChainRow, arm: ArmFigures, parent: ArmFigures, noise: BenchmarkNoise) -> ChainRow:
+    """With steps at equal loss, the gain of all that the row has, and what that comes to."""
+    assert row.loss is not None  # of two arms that are compared
+    learning = _learning(arm, parent, row.loss, noise)
+    total = learning if row.systems is None else _sum(learning, row.systems)
     verdict = total.verdict
-    return ChainRow(
-        link=row.link,
-        arm=arm,
-        parent=parent,
-        loss=loss,
-        time_s=seconds,
+    return replace(
+        row,
         learning=learning,
-        systems=systems,
         total=total,
         verdict=verdict,
-        why=_why(verdict, learning, systems, min(arm.n, parent.n)),
+        why=_why(verdict, learning, row.systems, min(arm.n, parent.n)),
         environment=environment_change(arm.environment, parent.environment),
         settling=_settling(arm, parent, total, noise) if verdict is UNRESOLVED else None,
-    )
-
-
-def _with(row: ChainRow, *, why: str, loss: Gain | None = None) -> ChainRow:
-    return ChainRow(link=row.link, arm=row.arm, parent=row.parent, loss=loss, why=why)
-
-
-def _by_steps(
-    row: ChainRow,
-    arm: ArmFigures,
-    parent: ArmFigures,
-    loss: Gain,
-    noise: BenchmarkNoise,
-) -> ChainRow:
-    """Of a track that counts steps alone: steps at equal loss are the whole gain."""
-    learning = _learning(arm, parent, loss, noise)
-    verdict = learning.verdict
-    return ChainRow(
-        link=row.link,
-        arm=arm,
-        parent=parent,
-        loss=loss,
-        learning=learning,
-        total=learning,
-        verdict=verdict,
-        why=_why(verdict, learning, None, min(arm.n, parent.n)),
-        environment=environment_change(arm.environment, parent.environment),
-        settling=_settling(arm, parent, learning, noise) if verdict is UNRESOLVED else None,
     )
 
 

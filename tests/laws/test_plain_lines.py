@@ -135,9 +135,9 @@ def test_functions_have_few_parameters() -> None:
     assert many == []
 
 
-def untold(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """Parameters whose type says nothing of what they are, nor does the docstring."""
-    said = ast.get_docstring(function) or ""
+def untold(function: ast.FunctionDef | ast.AsyncFunctionDef, of_class: str = "") -> list[str]:
+    """Parameters whose type says nothing of what they are, nor does the docstring, or the class's."""
+    said = f"{ast.get_docstring(function) or ''} {of_class}"
     parameters = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     bare = []
     for parameter in parameters:
@@ -157,12 +157,17 @@ def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def test_more_than_four_parameters_are_told_apart_in_the_docstring() -> None:
     silent = []
     for file, text in SOURCE.items():
+        made_by = {}  # a class's __init__ -> what the class says
+        for node in nodes(text):
+            if isinstance(node, ast.ClassDef):
+                made_by.update(dict.fromkeys(node.body, ast.get_docstring(node) or ""))
         for function in functions(text):
             many = n_parameters(function) > FEW_PARAMETERS
-            if not many or function.name.startswith("_") or is_command(function):
+            private = function.name.startswith("_") and function.name != "__init__"
+            if not many or private or is_command(function):
                 continue
-            if untold(function):
-                silent.append(f"{file}:{function.lineno} {function.name}: {untold(function)}")
+            if names := untold(function, made_by.get(function, "")):
+                silent.append(f"{file}:{function.lineno} {function.name}: {names}")
     assert not silent, "\n".join(silent)
 
 

@@ -75,6 +75,7 @@ def python(here: Path, *arguments: str, path: Path | None = None) -> str:
 
 
 OURS = """
+from harness import Experiment, ab, run
 from reports import compare_all, load
 from harness.training.train import train
 from harness.optim.muon import Muon
@@ -111,6 +112,19 @@ def test_in_the_arms_of_a_foreign_experiment(folder: Path) -> None:
     (folder / "old.py").write_text(IMPORTS_OWN + (TRAINERS / "fast.py").read_text())
     (folder / "foreign.yaml").write_text(FOREIGN)
     said = python(folder, "-m", "harness", "run", "foreign.yaml", "--no-report")
+    assert "everything is finished: 2 runs" in said
+    run = next((folder / "results" / "runs").iterdir()).name
+    assert "\nfinished: " in python(folder, "-m", "harness", "rerun", run)
+
+
+def test_in_the_arms_of_a_difference_taken_apart(folder: Path) -> None:
+    old = IMPORTS_OWN + (TRAINERS / "fast.py").read_text()
+    (folder / "old.py").write_text(old)
+    (folder / "new.py").write_text(old.replace('"BETTER", "0"', '"BETTER", "0.02"'))
+    python(folder, "-m", "harness", "split", "old.py", "new.py", "-o", "parts", *CPU[:-1])
+    experiment = folder / "parts" / "experiment.yaml"
+    experiment.write_text(experiment.read_text().replace("seeds: 10", "seeds: 1"))
+    said = python(folder, "-m", "harness", "run", str(experiment), "--no-report")
     assert "everything is finished: 2 runs" in said
 
 
