@@ -106,7 +106,7 @@ def _row(link: Link, arms: Mapping[str, ArmFigures], noise: BenchmarkNoise) -> C
             return replace(row, why=f"{of_all} runs of {figures.name} diverged")
     row = replace(row, loss=_difference(arm.losses, parent.losses))
     if link.by_steps:  # a track that counts steps alone: steps at equal loss are the whole gain
-        return _judged(row, arm, parent, noise)
+        return _with_gain(row, arm, parent, noise)
     machines = _machines_differ(arm, parent)
     if machines is not None:
         return replace(row, why=machines)
@@ -125,10 +125,12 @@ def _timed(row: ChainRow, arm: ArmFigures, parent: ArmFigures, noise: BenchmarkN
         high=None if time.high is None else reference * math.expm1(time.high),
     )
     systems = _across_nodes(arm.log_step_ms, parent.log_step_ms, noise)
-    return _judged(replace(row, time_s=seconds, systems=systems), arm, parent, noise)
+    return _with_gain(replace(row, time_s=seconds, systems=systems), arm, parent, noise)
 
 
-def _judged(row: ChainRow, arm: ArmFigures, parent: ArmFigures, noise: BenchmarkNoise) -> ChainRow:
+def _with_gain(
+    row: ChainRow, arm: ArmFigures, parent: ArmFigures, noise: BenchmarkNoise
+) -> ChainRow:
     """With steps at equal loss, the gain of all that the row has, and what that comes to."""
     assert row.loss is not None  # of two arms that are compared
     learning = _learning(arm, parent, row.loss, noise)
