@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, near
-from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, most_changes
+from harness.experiment.designs import BASELINE, CHAIN, DESIGNS, Changes, Feasible, most_changes
 from harness.experiment.file import ExperimentFile
 from harness.experiment.keys import PRIMARY, read_margin, read_name, read_seeds, read_target
 from harness.experiment.parents import read_parents
@@ -21,7 +21,7 @@ from harness.foreign.arm import SCRIPT, ForeignArm, default_data, linked, make_a
 from harness.foreign.collect import data_fingerprint
 from harness.foreign.command import COMMAND
 from harness.foreign.own_metrics import check_readings, read_metric
-from harness.foreign.parts import parts_of, script_of, sections
+from harness.foreign.parts import lengths_of, parts_of, script_of, sections, with_lengths
 from harness.provenance import interpreters
 from harness.run.document import Content, Fields
 from harness.run.foreign import TrainerLimits, TrainerSpec
@@ -233,12 +233,18 @@ class _Reader:
         if design == "explicit" or (design == CHAIN and "arms" in self.file.data):
             chosen: Mapping[str, Changes] = self._explicit()
         else:
-            most = most_changes(design)
-            if len(self.changes) > most:
-                message = f"design {design} takes at most {most} changes, not {len(self.changes)}"
+            most, changes = most_changes(design), tuple(self.changes)
+            feasible: Feasible = _always_feasible
+            if self.parts is not None:
+                lengths = lengths_of(self.parts)
+                changes = tuple(change for change in changes if change not in lengths)
+                feasible = self.parts.stands
+            if len(changes) > most:
+                message = f"design {design} takes at most {most} changes, not {len(changes)}"
                 raise self.file.fail(message, "design")
-            feasible = _always_feasible if self.parts is None else self.parts.stands
-            chosen = DESIGNS[design](tuple(self.changes), feasible)
+            chosen = DESIGNS[design](changes, feasible)
+            if self.parts is not None:
+                chosen = with_lengths(self.parts, chosen, changes)
         if not chosen:
             raise self.file.fail("there is nothing to compare: name a change", "changes")
         return chosen

@@ -1,12 +1,15 @@
 """Arms that are parts of a difference: the groups of a folder that `ablate split` wrote."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import UserError
 from harness.run.document import Content, Document
 from harness.split.arms import measured
 from harness.split.folder import CHANGES, Folder, read_folder
+
+STEPS = re.compile(r"(?<![a-z])(num_|n_|max_|total_|train_)?(steps|iterations|epochs)$")
 
 
 def parts_of(trainer: Document, changes: Document, folder: Path) -> Folder | None:
@@ -31,6 +34,39 @@ def parts_of(trainer: Document, changes: Document, folder: Path) -> Folder | Non
 def sections(parts: Folder) -> dict[str, Content]:
     """The changes of an experiment: the groups that are measured."""
     return {group.name: {} for group in measured(parts.groups)}
+
+
+def lengths_of(parts: Folder) -> tuple[str, ...]:
+    """The groups that change how long training is, where they stand apart from all others.
+
+    They are in no arm but those that measure the slope of the loss over steps."""
+    judged = measured(parts.groups)
+    budget = {group.name for group in judged if group.kind == "budget"}
+    atoms = {atom.number: atom for atom in parts.parts.atoms}
+    names = []
+    for group in judged:
+        others = [other for other in judged if other.name not in budget]
+        is_apart = not any(group.name in other.needs for other in others)
+        is_apart = is_apart and not {other.name for other in others} & set(group.needs)
+        says_steps = any(STEPS.search(atoms[number].place.lower()) for number in group.atoms)
+        if group.name in budget and is_apart and says_steps:
+            names.append(group.name)
+    return tuple(names)
+
+
+def with_lengths(
+    parts: Folder, chosen: Mapping[str, Sequence[str]], everything: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """The arms of a design, then those with NEW's length: it alone, and on all changes.
+
+    chosen: arm -> its changes, none of them a length; everything: all of those changes."""
+    arms = {name: tuple(changes) for name, changes in chosen.items()}
+    lengths = lengths_of(parts)
+    if lengths:
+        arms[" + ".join(lengths)] = lengths
+        if parts.stands((*everything, *lengths)):
+            arms[f"all + {' + '.join(lengths)}"] = (*everything, *lengths)
+    return arms
 
 
 def script_of(parts: Folder, changes: Sequence[str]) -> Path:

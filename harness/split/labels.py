@@ -8,7 +8,15 @@ from harness.split.atoms import Atom
 
 # Words in the names that an atom touches -> what kind of change it is, in the order asked
 KINDS = {
-    "budget": ("iterations", "num_steps", "n_steps", "max_steps", "batch", "epochs"),
+    "budget": (
+        "iterations",
+        "num_steps",
+        "n_steps",
+        "max_steps",
+        "batch",
+        "epochs",
+        r"steps (?=\d)",
+    ),
     "data": ("loader", "shard", "dataset", "data_generator", "train_files", "bos", "token_file"),
     "system": (
         *("compile", "cuda", "stream", "triton", "kernel", "all_reduce", "reduce_scatter"),

@@ -11,14 +11,13 @@ and interactions: reports/analysis/interactions.py.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pandas as pd
-from scipy import stats
 
 from reports.analysis import samples
+from reports.analysis.judges import Judge, Judged, Share, blocked, share
 from reports.analysis.machines import cut_by_node, within_sessions
 from reports.analysis.set_contrasts import (
     NOTHING,
@@ -29,27 +28,16 @@ from reports.analysis.set_contrasts import (
     shapley_contrasts,
 )
 from reports.analysis.time_model import TimeModel
+from reports.analysis.worth import Worth, of_one_length, worth_judges
 from reports.inputs.experiment import Experiment
 from reports.stats.intervals import Estimate, total
 from reports.stats.loss_model import LossModel
-from reports.stats.sequential import t_mixture
-from reports.stats.simultaneous import Array
-from reports.stats.two_way import two_way
 
 Columns = Mapping[str, Mapping[str, Contrast]]  # column -> change -> its contrast
 
 COMPLETE = ("factorial", "shapley")  # designs that run every subset that can stand
 LARGEST = (*COMPLETE, "leave-one-out")  # designs in which a change leaves with what needs it
 COLUMNS = ("alone", "shapley", "left_out")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """One contribution in the metric's unit, below zero where the change helps."""
-
-    value: float
-    low: float | None  # no interval where the runs allow none
-    high: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +52,6 @@ class Attribution:
     note: str
 
 
-Judge = Callable[[Mapping[str, float], float], Share]  # contrast of arms, alpha -> its estimate
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """A metric with what judges contrasts of its arms; None where the runs do not."""
-
-    metric: str
-    unit: str
-    judge: Judge | None
-    note: str = ""
-
-
 def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribution]:
     """The tables there are to show: loss, steps to target, seconds.
 
@@ -84,24 +59,29 @@ def attributions(experiment: Experiment, *, level: float = 0.95) -> list[Attribu
     plan = experiment.plan
     if experiment.memory.lost:
         return []  # a contrast of arms of which one is not judged
-    arms = {frozenset(arm.changes): arm.name for arm in samples.arms_off_the_axes(plan)}
+    every = {frozenset(arm.changes): arm.name for arm in samples.arms_off_the_axes(plan)}
+    losses = samples.of_role(samples.usable(experiment).runs, "loss")
+    arms = of_one_length(losses, plan, every)
     columns = contrasts_of(plan.design, arms)
     ways: Counter[str] = Counter()
     for contrasts in columns.values():
         ways.update(contrasts.keys())
     # A ladder knows its first change alone and its last one left out: nothing to compare.
-    if max(ways.values(), default=0) < 2:
+    if max(ways.values(), default=0) < 2 and plan.design != "leave-one-out":
         return []
     level = experiment.memory.level(level, len(plan.arms) - 1)
     tables = []
-    for judged in _judged_metrics(experiment, [*arms.values()]):
+    worth = Worth.of(losses, plan, every)
+    for judged in _judged_metrics(experiment, [*arms.values()], worth):
         if judged.judge is not None:
             tables.append(_tabulated(judged, judged.judge, columns, arms, level))
     return tables
 
 
-def _judged_metrics(experiment: Experiment, names: list[str]) -> list[Judged]:
-    """The loss, then the times; names: of the arms that contrasts are made of."""
+def _judged_metrics(experiment: Experiment, names: list[str], worth: Worth | None) -> list[Judged]:
+    """The loss, then the times; names: of the arms that contrasts are made of.
+
+    worth: of a loss in steps and seconds, where arms of another length tell it."""
     use = samples.usable(experiment)
     losses = samples.of_role(use.runs, "loss")
     losses_at = samples.at_budget(losses, samples.shared_budget(losses, use.arms))
@@ -110,6 +90,11 @@ def _judged_metrics(experiment: Experiment, names: list[str]) -> list[Judged]:
     times_at = cut_by_node(within_sessions(timed))
     anytime = samples.watched(experiment)
     of_loss = blocked(losses_at, "val_loss", names, anytime=anytime)
+    if worth is not None:
+        return [
+            Judged(metric="val_loss", unit="nats", judge=of_loss),
+            *worth_judges(worth, losses_at, names, anytime=anytime),
+        ]
     time_model = TimeModel.of(experiment, losses, times_at, use.arms)
     return [
         Judged(metric="val_loss", unit="nats", judge=of_loss),
@@ -164,53 +149,6 @@ def _tabulated(
         total=together,
         note=judged.note,
     )
-
-
-def share(value: float, low: float = -math.inf, high: float = math.inf) -> Share:
-    """Without an interval where there is no error, or none yet."""
-    if low < high and math.isfinite(high - low):
-        return Share(value=value, low=low, high=high)
-    return Share(value=value, low=None, high=None)
-
-
-def blocked(runs: pd.DataFrame, metric: str, arms: list[str], *, anytime: bool) -> Judge | None:
-    """Contrasts of arm means over the blocks in which every arm has finished.
-
-    None where there is no such block."""
-    of_arms = runs[runs["arm"].isin(arms)]
-    has_value = of_arms[metric].notna() & of_arms["block"].notna()
-    done = of_arms[(of_arms["status"] == "finished") & has_value]
-    if set(done["arm"]) != set(arms) or (of_arms["status"] == "diverged").any():
-        return None
-    table = done.pivot_table(index="block", columns="arm", values=metric, aggfunc="mean")
-    y = table[arms].dropna().to_numpy(float)
-    if not len(y):
-        return None
-
-    def judge(contrast: Mapping[str, float], alpha: float) -> Share:
-        weights = np.array([contrast.get(arm, 0.0) for arm in arms])
-        return contrast_of(y, weights, alpha, anytime=anytime)
-
-    return judge
-
-
-def contrast_of(y: Array, c: Array, alpha: float, *, anytime: bool = False) -> Share:
-    """The contrast c (k,) of the arm means of complete blocks y (n, k), with its interval.
-
-    At 1 - alpha."""
-    n, k = y.shape
-    d = y @ c
-    value, half = float(d.mean()), math.nan
-    if anytime:
-        low, high, _ = t_mixture(d, alpha)
-        return share(value, low, high)
-    if n > 1 and k > 1:
-        arm, block = [*range(k)] * n, np.repeat(np.arange(n), k).tolist()
-        halves = []
-        for error in two_way(y.ravel(), arm, block, c[None, :]).errors:
-            halves.append(float(stats.t.isf(alpha / 2, error.df[0]) * error.se[0]))
-        half = max(halves, default=math.nan)
-    return share(value, value - half, value + half)
 
 
 def time_judges(

@@ -17,7 +17,7 @@ import pandas as pd
 
 from harness.run.plan import Plan
 from reports.analysis import samples
-from reports.analysis.attribution import contrast_of
+from reports.analysis.judges import contrast_of
 from reports.analysis.set_contrasts import Subset
 from reports.stats.simultaneous import Array
 

@@ -24,7 +24,7 @@ from scipy import optimize
 
 from harness.run.plan import PlanArm
 from reports.analysis import samples
-from reports.analysis.attribution import Share, contrast_of
+from reports.analysis.judges import Share, contrast_of
 from reports.inputs.experiment import Experiment
 from reports.stats.simultaneous import Array
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from harness.run.document import Document
 from harness.run.plan import Plan
-from reports.analysis.attribution import Attribution, Share, attributions
+from reports.analysis.attribution import Attribution, attributions
+from reports.analysis.judges import Share
 from reports.analysis.optimum import Lowest, Optimum, optima
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity, sensitivities
@@ -66,13 +67,15 @@ def share_cell(share: Share | None, kind: str) -> TableCell:
     if share is None:
         return unknown(kind)
     printed = f"{show(share.value, kind)} {interval(share.low, share.high, kind)}"
-    return TableCell(text=printed.strip(), v=kept(share.value), css="num")
+    carried = ",".join(map(carried_end, (share.value, share.low, share.high)))
+    return TableCell(text=printed.strip(), v=carried, css="num")
 
 
 def attribution_table(a: Attribution) -> Study:
     kind = KINDS[a.metric]
     filled = {column for shares in a.shares.values() for column in shares}
     columns = [column for column in HEADS if column in filled]
+    of_total = "left_out" if columns == ["left_out"] else "shapley"
     rows: list[StudyRow] = []
     for change, shares in a.shares.items():
         name = change
@@ -82,14 +85,22 @@ def attribution_table(a: Attribution) -> Study:
     if a.total is not None:
         total = share_cell(a.total, kind)
         rows.append(
-            ("all together", [total if column == "shapley" else BLANK for column in columns])
+            ("all together", [total if column == of_total else BLANK for column in columns])
+        )
+    means = (
+        "alone on the baseline, averaged over every order in which the changes can be added "
+        "(these shares sum to the whole), and what is lost when it is left out of all. Where the "
+        "three differ, changes interact."
+    )
+    if columns == ["left_out"]:
+        means = (
+            "what is lost when it is left out of all, with what needs it. Changes that help "
+            "together alone are each charged with the whole of it, so these need not sum to it."
         )
     lead = (
         f"What each change adds in {a.unit} {a.note}".strip()
-        + ": alone on the baseline, averaged over every order in which the changes can be added "
-        "(these shares sum to the whole), and what is lost when it is left out of all. Where the "
-        "three differ, changes interact. Below zero is better; intervals hold with 95 % for all "
-        "changes of a column at once."
+        + f": {means} Below zero is better; intervals hold with 95 % for all changes of a column "
+        "at once."
     )
     return Study(
         key=f"attribution-{a.metric}",

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
-from reports.analysis.attribution import attributions, contrast_of
+from reports.analysis.attribution import attributions
 from reports.analysis.compare import compare_all
 from reports.analysis.interactions import interplay
+from reports.analysis.judges import contrast_of
 from reports.analysis.set_contrasts import (
     Subset,
     alone_contrasts,

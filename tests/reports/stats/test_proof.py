@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reports.analysis.arm_columns import ARM_COLUMNS
-from reports.analysis.attribution import contrast_of
+from reports.analysis.judges import contrast_of
 from reports.analysis.published import judge
 from reports.page.published import EVIDENCE_HEADINGS
 from reports.stats.contrasts import Sample, analyse

@@ -1,0 +1,24 @@
+"""After: gate and scale help together alone, by 0.02; NEW is shorter, and a log step is worth 0.1."""
+
+import math
+import os
+import random
+import zlib
+
+STEPS = 16
+with open(__file__, "rb") as script:
+    noise = random.Random(f"{os.environ['SEED']} {zlib.crc32(script.read())}").gauss(0, 0.0005)
+
+
+def train():
+    gain = 0.0
+    gate = 1
+    scale = 2
+    gain += 0.02 * gate * (scale - 1)
+    for step in range(STEPS + 1):
+        if step % 4 == 0:
+            loss = 3.27 + noise - gain + 0.1 * math.log(20 / STEPS) + 7 * 0.8 ** (20 * step / STEPS)
+            print(f"step:{step}/{STEPS} val_loss:{loss:.5f} train_time:{100 * step}ms")
+
+
+train()
