@@ -20,7 +20,7 @@ from reports.analysis.judges import Judge, Judged, Share, blocked, share
 from reports.analysis.set_contrasts import Subset
 from reports.stats.intervals import Estimate
 
-SHARE = 0.5  # of alpha, to the slope
+OF_ALPHA = 0.5  # of alpha, to the slope
 
 
 def of_one_length(runs: pd.DataFrame, plan: Plan, arms: Mapping[Subset, str]) -> dict[Subset, str]:
@@ -92,8 +92,8 @@ class Worth:
         )
 
     def slopes(self, alpha: float) -> tuple[float, float] | None:
-        """The ends of its interval at 1 - alpha times SHARE; None where it reaches zero."""
-        low, high = self.slope.interval(alpha * SHARE)
+        """The ends of its interval at 1 - alpha times OF_ALPHA; None where it reaches zero."""
+        low, high = self.slope.interval(alpha * OF_ALPHA)
         return (low, high) if low > 0 else None
 
 
@@ -145,7 +145,7 @@ def _converted(
         slopes = worth.slopes(alpha)
         if slopes is None or anytime:
             return share(value)
-        ends = [judged(slope, contrast, alpha * (1 - SHARE)) for slope in slopes]
+        ends = [judged(slope, contrast, alpha * (1 - OF_ALPHA)) for slope in slopes]
         lows = [end.low for end in ends if end.low is not None]
         highs = [end.high for end in ends if end.high is not None]
         if len(lows) < len(ends):

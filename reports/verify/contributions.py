@@ -18,7 +18,7 @@ from reports.verify.blocks import errors_of, variances_of_arms
 from reports.verify.page import Embedded, Page, Row, numbers
 from reports.verify.table import ALPHA, near
 
-NO_SPREAD = 1e-20
+ALIKE_SQUARES = 1e-20
 OF_CARRIED = 1e-5  # relative: what a page leaves off
 Sets = Mapping[frozenset[str], str]  # changes -> the arm that has them
 Weights = Mapping[str, float]  # arm -> its weight in a contrast
@@ -43,7 +43,7 @@ def check_contributions(
     family of the results folder is larger than the experiment; anytime: it shows sequences."""
     sets, others = _sets(plan, rows)
     wanted = _wanted(plan["design"], sets, ALPHA / raised)
-    slope = _slope(rows, sets, others) if plan.get("foreign") else None
+    slope = _measured_slope(rows, sets, others) if plan.get("foreign") else None
     for metric in ("val_loss", "steps", "seconds"):
         key = (index, f"attribution-{metric}")
         printed = [numbers(v) for place, v in page.carried.items() if place[:2] == key]
@@ -138,7 +138,7 @@ class _Slope:
     seconds: float
 
 
-def _by_block(rows: Sequence[Row], metric: str) -> dict[str, dict[object, float]]:
+def _arms_by_block(rows: Sequence[Row], metric: str) -> dict[str, dict[object, float]]:
     values: dict[str, dict[object, float]] = {}
     for row in rows:
         if row["status"] == "finished" and row["block"] is not None and row[metric] is not None:
@@ -146,10 +146,10 @@ def _by_block(rows: Sequence[Row], metric: str) -> dict[str, dict[object, float]
     return values
 
 
-def _slope(rows: Sequence[Row], sets: Sets, others: Sets) -> _Slope | None:
+def _measured_slope(rows: Sequence[Row], sets: Sets, others: Sets) -> _Slope | None:
     """From the arms that differ in length alone, a mean per block."""
     baseline = sets.get(frozenset())
-    losses, times = _by_block(rows, "val_loss"), _by_block(rows, "train_time_s")
+    losses, times = _arms_by_block(rows, "val_loss"), _arms_by_block(rows, "train_time_s")
     steps = {row["arm"]: row["budget"] for row in rows if row["status"] == "finished"}
     if not others or baseline not in losses:
         return None
@@ -221,7 +221,7 @@ def _contrast(
     """The contrast of of_loss times the loss plus of_time times the time, and its half width.
 
     alpha: of the interval. None for the half width of a contrast of more than two arms."""
-    losses, times = _by_block(rows, "val_loss"), _by_block(rows, "train_time_s")
+    losses, times = _arms_by_block(rows, "val_loss"), _arms_by_block(rows, "train_time_s")
     arms = [*sets.values()]
     tables = [losses, times] if of_time else [losses]
     blocks = set.intersection(*(set(table.get(arm, ())) for table in tables for arm in arms))
@@ -241,7 +241,7 @@ def _contrast(
     if (
         len(share.weights) != 2
         or len(blocks) < 2
-        or float((residuals**2).sum()) < NO_SPREAD * scale
+        or float((residuals**2).sum()) < ALIKE_SQUARES * scale
     ):
         return value, None
     variances = variances_of_arms(residuals)
