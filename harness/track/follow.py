@@ -252,7 +252,7 @@ def _values(row: Document) -> Numbers:
     if isinstance(times, Sequence):
         timed = [ms for ms in times if isinstance(ms, (int, float))]
         if timed:
-            values["step_time_ms"] = sum(timed) / len(timed)
+            values["step_ms"] = sum(timed) / len(timed)
     return values
 
 

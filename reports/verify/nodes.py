@@ -8,14 +8,13 @@ from scipy import stats
 from reports.inputs.noise import benchmark_noise
 from reports.verify.page import Printed
 from reports.verify.separate import (
-    FACTOR_WITHIN,
-    WITHIN_VALUE,
     Difference,
     adjusted_p,
+    agree_ends,
     ends_of,
     separate,
 )
-from reports.verify.table import ALPHA, Table, agree_p, near, on_scale
+from reports.verify.table import ALPHA, Table, agree_p
 
 
 def check_unknown_nodes(
@@ -36,10 +35,7 @@ def check_unknown_nodes(
         low, high = ends_of(within_nodes, half_of(within_nodes, m), decided=p_within <= ALPHA)
         half = half_of(across, m)
         low, high = min(low, across.mean - half), max(high, across.mean + half)
-        within = WITHIN_VALUE + FACTOR_WITHIN * half
-        shown_low = on_scale(part.values[0], table.metric)
-        shown_high = on_scale(part.values[1], table.metric)
-        if not (near(shown_low, low, within) and near(shown_high, high, within)):
+        if not agree_ends(part, table.metric, (low, high), half):
             yield (
                 f"arm {arm!r}: {table.metric}.interval is printed as {part.text} but the rows and"
                 f" the noise between nodes give [{low:.5f}, {high:.5f}]"

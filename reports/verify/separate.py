@@ -51,16 +51,20 @@ def check_separate(
         if part is None:
             continue
         half = float(stats.t.isf(ALPHA / m / 2, difference.df)) * difference.se
-        within = WITHIN_VALUE + FACTOR_WITHIN * half
-        low, high = ends_of(difference, half, decided=adjusted[arm] <= ALPHA)
-        shown_low = on_scale(part.values[0], table.metric)
-        shown_high = on_scale(part.values[1], table.metric)
-        if not (near(shown_low, low, within) and near(shown_high, high, within)):
+        ends = ends_of(difference, half, decided=adjusted[arm] <= ALPHA)
+        if not agree_ends(part, table.metric, ends, half):
             yield (
                 f"arm {arm!r}: {table.metric}.interval is printed as {part.text} but the rows give"
-                f" [{low:.5f}, {high:.5f}]"
+                f" [{ends[0]:.5f}, {ends[1]:.5f}]"
             )
         yield from agree_p(printed[arm], table.metric, adjusted[arm], arm)
+
+
+def agree_ends(part: Printed, metric: str, ends: tuple[float, float], half: float) -> bool:
+    """Whether the printed interval has these ends, as near as a half width can be known."""
+    within = WITHIN_VALUE + FACTOR_WITHIN * half
+    shown = (on_scale(part.values[0], metric), on_scale(part.values[1], metric))
+    return all(near(there, end, within) for there, end in zip(shown, ends, strict=True))
 
 
 def adjusted_p(differences: Mapping[str, Difference]) -> dict[str, float]:

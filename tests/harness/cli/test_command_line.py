@@ -1,6 +1,5 @@
 """The command line as a user meets it: answers, exit codes, one line for bad input, JSON for scripts."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,31 +11,6 @@ import pytest
 from harness.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-class Ran:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def ablate(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Any:
-    """Run a command in an empty working directory."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> Ran:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return Ran(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 def test_toggles_tell_what_a_script_needs(ablate: Any) -> None:

@@ -8,7 +8,6 @@ import pytest
 import yaml
 from scipy import stats
 
-from harness.__main__ import main
 from harness.cli.compare import RULE_KEYS
 from tests.report_fixtures import Arm, write_experiment
 from tests.sealing import seal_again
@@ -19,30 +18,6 @@ ARMS = (
     Arm(name="good", loss_effect=-0.05, step_factor=0.8, fields=ON),
     Arm(name="bad", loss_effect=0.05, step_factor=1.2, fields=(("model.embed_norm", True),)),
 )
-
-
-class Ran:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def ablate(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> Ran:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return Ran(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 def recorded(**how: Any) -> Path:

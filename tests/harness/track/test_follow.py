@@ -122,7 +122,7 @@ def test_a_line_is_told_when_it_is_whole(results: Path) -> None:
         file.write('{"kind": "val", "step": 10, "val_loss": null, "train_time_s": 3.0}\n')
     follower.look()
     assert [row[1:] for row in heard.rows if row[0] == run.name][1:] == [
-        (5, {"val_loss": 4.0, "train_time_s": 1.5, "step_time_ms": 15.0}),
+        (5, {"val_loss": 4.0, "train_time_s": 1.5, "step_ms": 15.0}),
         (5, {"accuracy": 0.5}),
         (10, {"train_time_s": 3.0}),
     ]
