@@ -1,4 +1,4 @@
-"""The parts of an experiment that follow from results: more seeds, or arms retuned by a grid.
+"""The parts of an experiment that follow from results: seeds, arms at rates, points that go on.
 
 Only the command line may look at results and then plan: the scheduler never sees a loss.
 """
@@ -6,7 +6,7 @@ Only the command line may look at results and then plan: the scheduler never see
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli.lookup import current_part, with_more
+from harness.cli.parts import current_part, with_more
 
 if TYPE_CHECKING:
     from harness.experiment.experiment import Experiment
@@ -17,11 +17,17 @@ def next_part(
 ) -> "Experiment | None":
     """What follows a part whose runs have ended; None if nothing does.
 
-    The retuned arms follow their grid, more seeds by the rule a part that has one.
+    The retuned arms follow their grid, a rung of a halving the rung before, more seeds by the rule
+    a part that has one.
     """
-    if whole.grid is not None and part.name == whole.grid.name:
+    if part.name != whole.name:
         following = current_part(whole, results, world_size=world_size)
-        return following if following.name != part.name else None
+        if following.name == part.name:
+            return None
+        if following.halving is not None:
+            points = ", ".join(arm.name for arm in following.arms[1:])
+            print(f"{following.halving.words}, {following.budgets[0]} steps: {points}", flush=True)
+        return following
     if part.seeds_rule is None:
         return None
     seeds = next_seeds(part, part.seeds_rule.most, results)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,11 +53,15 @@ def compare(
     from reports.analysis.recipe import Recipe
     from reports.analysis.recipe_columns import RECIPE_COLUMNS
     from reports.inputs.columns import json_row, terminal_names
+    from reports.page.selection import halving_answer
 
     check_word(fail_on)
     check_format(written, json=json)
     loaded = load_for_report(experiment, results, accept_stale, look="compare", verify=verify)
     outcome = compared(loaded)
+    selected = halving_answer(loaded, outcome)
+    if selected:
+        outcome = replace(outcome, notes=(selected, *outcome.notes))
     hours = hours_per_run(loaded)
     rows = [row(c, hours_per_run=hours) for c in outcome.comparisons.values()]
     if json:

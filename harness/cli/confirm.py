@@ -5,15 +5,18 @@ Fresh seeds, as many as its noise asks for, a margin.
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import app
+from harness.cli.confirm_arms import chosen_arms, points_named
 from harness.cli.devices import KEY
-from harness.cli.lookup import current_part, name_of, parse_overrides, read_experiment
+from harness.cli.lookup import name_of, parse_overrides, read_experiment
 from harness.cli.options import RESULTS, Exp, Results, Set
-from harness.errors import UserError, near
+from harness.cli.parts import current_part
+from harness.errors import UserError
 from harness.run.document import Content, Document, Fields
 
 if TYPE_CHECKING:
@@ -21,8 +24,9 @@ if TYPE_CHECKING:
     from harness.run.plan import Plan
     from harness.yamlfile import YamlFile
     from reports.analysis.types import Comparisons
+    from reports.inputs.experiment import Experiment as ReportedExperiment
 
-OF_SWEEPS = ("axes", "draw", "design", "arms", "parents", "gpu_only", "alters_noise")
+OF_SWEEPS = ("axes", "draw", "halving", "design", "arms", "parents", "gpu_only", "alters_noise")
 Out = Annotated[
     Path | None, typer.Option("-o", help="the file; default experiments/NAME_confirm.yaml")
 ]
@@ -57,14 +61,17 @@ def confirm(
     explored = load_for_report(loaded.name, results)
     check_same_settings(file, loaded, explored.plan)
     outcome = compared(explored)
+    if loaded.halving is not None:
+        check_selected(loaded, explored, outcome, arms or [])
     if margin is None:
-        margin = loaded.margin or half_the_smallest(outcome)
+        margin = loaded.margin or half_the_smallest(outcome, arms or [])
     if detect is None:
         detect = margin
     n, why = planned_seeds(loaded, outcome, results, detect, len(arms or outcome.arms))
     overrides = parse_overrides(settings, None)
     overrides.pop(KEY, None)  # a file is for any device
-    seeds = fresh_seeds(explored.plan, results, n) if loaded.grid is None else n
+    is_retuned = loaded.estimand == "retuned"
+    seeds = n if is_retuned else fresh_seeds(explored.plan, results, n)
     data = confirmatory(file.data, overrides, explored.plan, arms or [], seeds=seeds, margin=margin)
     plugins = data.pop("plugins", [])
     if plugins:
@@ -121,15 +128,39 @@ def write_experiment(path: Path, opening: str, data: Document) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def half_the_smallest(outcome: "Comparisons") -> float:
-    """Half of the smallest effect that is told apart from zero.
+def check_selected(
+    loaded: "Experiment", explored: "ReportedExperiment", outcome: "Comparisons", arms: list[str]
+) -> None:
+    """Refuse to confirm a halving before its end, or without the name of a point."""
+    from reports.page.selection import chosen_points
+
+    chosen = chosen_points(explored)
+    if loaded.halving is None or not loaded.halving.is_last or not chosen:
+        raise UserError(
+            f"confirm: the halving of {loaded.path} has not ended, so that nothing is selected: "
+            f"ablate run {loaded.path}"
+        )
+    if not arms:
+        raise UserError(f"confirm: name the selected point: --arm {quote(chosen[0])}")
+    if all(outcome.of(arm, "val_loss") is None for arm in arms):
+        points = [arm for arm in explored.plan.by_arm if arm != explored.plan.baseline]
+        raise UserError(f"--arm {arms[0]}: no point of the last rung; there is: {points}")
+
+
+def half_the_smallest(outcome: "Comparisons", arms: list[str]) -> float:
+    """Half of the smallest effect that is told apart from zero; of a halving, of the arms' own.
 
     Raises UserError where there is none.
     """
+    from reports.stats.verdicts import NOT_JUDGED
+
     sizes = []
     for arm in outcome.arms:
         comparison = outcome.of(arm, outcome.primary)
-        if comparison and comparison.kind in ("helps", "hurts"):
+        if comparison is None:
+            continue
+        selected = arm in arms and comparison.verdict == NOT_JUDGED.text and comparison.delta
+        if comparison.kind in ("helps", "hurts") or selected:
             sizes.append(abs(comparison.delta))
     if not sizes:
         raise UserError(
@@ -253,7 +284,7 @@ def confirmatory(
     }
     if fields:
         keys["set"] = {**(keys.get("set") or {}), **fields}
-    tried = len(plan.arms) - 1
+    tried = plan.halving.n_points if plan.halving else len(plan.arms) - 1
     if 0 < len(arms) < tried:
         keys["question"] = (
             f"Confirmed on fresh seeds, {len(arms)} of {tried} arms of {plan.name}, whose runs "
@@ -263,6 +294,8 @@ def confirmatory(
     of_scale = (keys.get("at_scale") or {}).get(scale) or {}
     fixed = {**(keys.get("set") or {}), **(of_scale.get("set") or {})}
     points = points_named(plan, arms, fixed)
+    if plan.halving:
+        keys["budgets"] = list(plan.budgets)
     if points:
         keys = {k: v for k, v in keys.items() if k not in OF_SWEEPS} | points
     elif arms:
@@ -271,64 +304,9 @@ def confirmatory(
     if scale in (keys.get("at_scale") or {}):
         # what was explored at this scale is what is confirmed
         kept = dict(of_scale)
-        for key in ("seeds", "margin", *(["axes"] if points else [])):
+        of_points = ["axes"] if points else []
+        of_points += ["budgets"] if plan.halving else []
+        for key in ("seeds", "margin", *of_points):
             kept.pop(key, None)
         keys["at_scale"] = {**keys["at_scale"], scale: kept}
     return keys
-
-
-def points_named(plan: "Plan", arms: list[str], fixed: Fields) -> Content:
-    """`changes` with the values of arms at points of axes, one each; empty where none is at one.
-
-    fixed: the fields of `set`, which a change moves by a factor alone.
-    """
-    chosen = [plan.by_arm[name] for name in arms if name in plan.by_arm]
-    if len(chosen) < len(arms) or not any(arm.name != arm.of for arm in chosen):
-        return {}
-    changes, noisy = {}, []
-    for arm in chosen:
-        if arm.environment_effect or not arm.fields:
-            raise UserError(
-                f"--arm {arm.name}: no values alone make it: confirm the whole experiment, "
-                "without --arm"
-            )
-        places = ", ".join(f"{axis.partition('.')[2]} {at}" for axis, at in arm.point.items())
-        name = places if arm.of == plan.baseline else f"{arm.of}, {places}"
-        changes[name] = dict(arm.fields)
-        for field in fixed.keys() & arm.fields.keys():
-            section, _, key = field.partition(".")
-            factor = factor_between(plan.baseline_config[section].get(key), arm.fields[field])
-            if factor is None:
-                raise UserError(
-                    f"--arm {arm.name}: no factor makes {field} of what `set` gives, so that no "
-                    "change can: confirm the whole experiment, without --arm"
-                )
-            changes[name][field] = f"x{factor!r}"
-        noisy += [name] * arm.alters_noise
-    return {"changes": changes, **({"alters_noise": noisy} if noisy else {})}
-
-
-def factor_between(before: Any, value: Any) -> float | None:
-    """What an experiment's factor must be to make `value` of `before` to the last bit."""
-    from harness.experiment.values import multiplied
-
-    if not before or not value:
-        return None
-    near_it = [value / before]
-    near_it += [math.nextafter(near_it[0], end) for end in (0, math.inf)]
-    return next((f for f in near_it if f > 0 and multiplied(before, f) == value), None)
-
-
-def chosen_arms(plan: "Plan", arms: list[str]) -> dict[str, list[str]]:
-    """Arm -> its changes, of the arms that --arm names."""
-    changes = {}
-    for arm in plan.arms:
-        if arm.name == arm.of and arm.of != plan.baseline:
-            changes[arm.name] = list(arm.changes)
-    for name in arms:
-        if name not in changes:
-            raise UserError(
-                f"--arm {name}: no arm of '{plan.name}'"
-                f"{near(name, [arm for arm in plan.by_arm if arm != plan.baseline])}"
-            )
-    return {name: changes[name] for name in arms}

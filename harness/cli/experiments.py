@@ -28,14 +28,14 @@ Force = Annotated[bool, typer.Option("--force", help="though another experiment 
 class Dependents:
     """What of a results folder depends on an experiment."""
 
-    rates: tuple[str, ...]  # experiments whose learning rates were chosen from its points
+    rates: tuple[str, ...]  # experiments whose learning rates or points were chosen by it
     shared: dict[str, int]  # other experiment -> how many runs it shares with it
     own: tuple[str, ...]  # runs with a folder that no other experiment has
 
     @property
     def words(self) -> list[str]:
         """Sentences on it."""
-        said = [f"{name} took its learning rates from it" for name in self.rates]
+        said = [f"{name} took its learning rates or points from it" for name in self.rates]
         said += [f"{name} shares {n} of its runs, which stay" for name, n in self.shared.items()]
         return said
 
@@ -86,7 +86,7 @@ def refuse_needed(plan: "Plan", dependents: Dependents, *, force: bool) -> None:
     """Raises UserError where another experiment's rates come from it, unless forced."""
     if dependents.rates and not force:
         raise UserError(
-            f"{plan.name}: {', '.join(dependents.rates)} took learning rates from it, "
+            f"{plan.name}: {', '.join(dependents.rates)} took learning rates or points from it, "
             "which a report looks up there: --force does it all the same"
         )
 

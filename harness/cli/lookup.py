@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli.looks import remember_look
+from harness.cli.parts import current_part
 from harness.errors import UserError
 from harness.run.document import Content
 
@@ -290,61 +291,3 @@ def name_of(text: str) -> str:
     if text.endswith((".yaml", ".yml")) or text in experiment_names():
         return str(YamlFile(experiment_path(text)).data.get("name"))
     return text
-
-
-def current_part(
-    whole: "Experiment", results: Path, *, world_size: int | None = None
-) -> "Experiment":
-    """What is to be run now: the experiment, or the part of a retuned one that comes next.
-
-    That is its grid until it is complete, then its arms at their rates. world_size: processes of
-    a run.
-    """
-    if whole.grid is None:
-        return resumed(whole, results)
-    if not grid_is_complete(whole.grid, results, world_size):
-        return whole.grid
-    from harness.experiment.experiment import at_rates
-    from reports.analysis.adaptive import best_rates
-    from reports.inputs.load import load
-
-    try:
-        rates = best_rates(load(whole.grid.name, results=results))
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    return at_rates(whole, {arm: vars(rate) for arm, rate in rates.items()})
-
-
-def grid_is_complete(grid: "Experiment", results: Path, world_size: int | None) -> bool:
-    """Whether it was launched as it is now planned, and every run of it has its result."""
-    from harness.experiment.plan import plan_runs
-    from harness.run.results import read_result
-    from harness.store.plans import read_plan
-
-    runs = plan_runs(grid, world_size=world_size, need_data=False)
-    planned = {run.spec.run_id for run in runs}
-    saved = read_plan(results, grid.name)
-    if saved is None or planned != {run.run_id for run in saved.runs}:
-        return False
-    return all(read_result(results / "runs" / run_id) for run_id in planned)
-
-
-def resumed(experiment: "Experiment", results: Path) -> "Experiment":
-    """An adaptive experiment with the seeds that its rule had added when it was last run."""
-    from harness.store.plans import read_plan
-
-    if experiment.seeds_rule is None:
-        return experiment
-    saved = read_plan(results, experiment.name)
-    if saved is None or saved.seeds_rule != experiment.seeds_rule:
-        return experiment
-    n_planned = len(experiment.seeds)
-    if saved.seeds[:n_planned] != experiment.seeds:
-        return experiment
-    return with_more(experiment, saved.seeds[n_planned:])
-
-
-def with_more(experiment: "Experiment", seeds: tuple[int, ...]) -> "Experiment":
-    from harness.experiment.plan import with_seeds
-
-    return with_seeds(experiment, (*experiment.seeds, *seeds))

@@ -9,7 +9,6 @@ from harness.cli.command import takes
 from harness.cli.devices import KEY, planned_device
 from harness.cli.foreign import print_foreign_plan
 from harness.cli.lookup import (
-    current_part,
     name_of,
     parse_overrides,
     read_experiment,
@@ -17,13 +16,15 @@ from harness.cli.lookup import (
     refuse_for_foreign,
 )
 from harness.cli.machines import Machine, cost_on, known_on
+from harness.cli.parts import current_part
 from harness.cli.plan_options import PlanOptions
+from harness.cli.plan_rungs import RungFacts, all_hours, rung_facts, rung_words
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 from harness.run.document import Content
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from harness.cli.power import Power
     from harness.experiment.cost import PricedCost
@@ -67,13 +68,20 @@ class PlanFacts:
     seeds: list[int]
     left_out: list[str]
     follows: str | None  # what comes after a grid of rates
+    rungs: list[RungFacts]  # of a halving, that are still to come
     cost: "PricedCost"
     power: "Power"
+
+    @property
+    def all_runs(self) -> int:
+        """Of a halving with those of the rungs to come."""
+        return self.runs + sum(rung.runs for rung in self.rungs)
 
     def to_mapping(self) -> Content:
         """What `plan --json` prints."""
         arms = [asdict(arm) for arm in self.arms]
-        parts = {"cost": self.cost.to_mapping(), "power": self.power.to_mapping()}
+        parts: Content = {"cost": self.cost.to_mapping(), "power": self.power.to_mapping()}
+        parts["rungs"] = [asdict(rung) for rung in self.rungs]
         return {**vars(self), "arms": arms, **parts}
 
 
@@ -148,11 +156,15 @@ def plan_facts(
         if read_result(results / "runs" / run_id) is not None:
             done.add(run_id)
     basis, machine = known_of(e, results), about.machine
-    if machine is None:
-        cost = with_price(estimate(planned, done, results), about.price)
-    else:
-        on_it = cost_on(machine, e, planned, results)
-        cost = with_price(on_it, machine.price_per_gpu, machine.price_words)
+
+    def cost_of(runs: "Sequence[PlannedRun]") -> "PricedCost":
+        if machine is None:
+            return with_price(estimate(runs, done, results), about.price)
+        on_it = cost_on(machine, e, runs, results)
+        return with_price(on_it, machine.price_per_gpu, machine.price_words)
+
+    cost = cost_of(planned)
+    if machine is not None:
         basis = known_on(machine, e, planned, basis, results)
         if about.detect is not None and not basis.sd_is_of_scale:
             raise UserError(
@@ -175,6 +187,7 @@ def plan_facts(
         seeds=list(e.seeds),
         left_out=list(e.left_out),
         follows=follows,
+        rungs=rung_facts(e, planned, cost_of),
         cost=cost,
         power=power,
     )
@@ -239,12 +252,12 @@ def print_overview(plans: list[PlanFacts], *, json: bool) -> None:
         return
     rows = []
     for facts in plans:
-        hours = facts.cost.hours
+        hours = all_hours(facts.cost, facts.rungs)
         row = {
             "name": facts.name,
             "arms": len(facts.arms),
             "seeds": len(facts.seeds),
-            "runs": facts.runs,
+            "runs": facts.all_runs,
             "done": facts.done,
             "hours": None if hours is None else round(hours, 1),
             "detectable": facts.power.detectable,
@@ -252,7 +265,7 @@ def print_overview(plans: list[PlanFacts], *, json: bool) -> None:
         }
         rows.append(row)
     print_table(rows)
-    n_runs = sum(facts.runs for facts in plans)
+    n_runs = sum(facts.all_runs for facts in plans)
     n_done = sum(facts.done for facts in plans)
     print(f"{len(plans)} experiments, {n_runs} runs, {n_done} done")
 
@@ -289,6 +302,9 @@ def print_plan(
         print(f"a grid of rates; when it is complete, {facts.follows} on fresh seeds")
     print_missing_corpus(e, planned)
     print(facts.cost.words)
+    if e.halving:
+        print(rung_words(e.halving, facts.rungs, facts.cost))
+        return
     for line in facts.power.words:
         print(line)
 

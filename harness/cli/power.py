@@ -1,9 +1,10 @@
 """What an experiment can detect, and for what price: said before anything is spent."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cli.machines import ASIDE
 from harness.errors import UserError
 from harness.run.document import Content
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from reports.stats.moderated import Prior
 
 ALPHA = 0.05
+PUBLISHED_TEXT = "fineweb10B"  # as the benchmark's corpora begin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +85,16 @@ def known_of(e: "Experiment", results: Path) -> "Known":
         recorded = load_scale(e.scale).noise
         if nearest is not None:
             alike = load(nearest, results=results)
-        noise = noise_at_scale(results, others, e.scale)
+        corpus = e.baseline.config.data.corpus
+        noise = noise_at_scale(results, others, e.scale, corpus=corpus)
         if noise is None and recorded:
-            noise = Noise(**asdict(recorded))
+            noise = Noise(sd=recorded.sd, df=recorded.df, source=recorded.source)
+            if recorded.corpus not in (None, corpus):
+                noise = replace(noise, source=f"{noise.source} on {recorded.corpus}: another text")
+        elif noise is None:
+            noise = noise_at_scale(results, others, e.scale)
+            if noise is not None:
+                noise = replace(noise, source=f"{noise.source}: on other text")
         return nearest_known(
             launched,
             base=e.base,
@@ -94,9 +103,17 @@ def known_of(e: "Experiment", results: Path) -> "Known":
             slope=slope,
             alike=alike,
             noise=noise,
+            as_published=is_as_published(e),
         )
     except ValueError as error:
         raise UserError(str(error)) from None
+
+
+def is_as_published(e: "Experiment") -> bool:
+    """Whether the baseline is what its record was published with, but for its length."""
+    if not e.baseline.config.data.corpus.startswith(PUBLISHED_TEXT):
+        return False
+    return all(name.startswith(ASIDE) for name in e.departures)
 
 
 def power_of(

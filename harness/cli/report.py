@@ -121,15 +121,16 @@ def write_loaded(
 def load_page(
     names: Sequence[str], results: Path, accept_stale: bool, *, verify: bool = False
 ) -> "list[Experiment]":
-    """The experiments of a page, with the rate grids that retuned ones were chosen from."""
+    """The experiments of a page, with the grids and rungs that chose their rates or points."""
     from harness.store.plans import read_plan
 
     load = partial(load_for_report, results=results, accept_stale=accept_stale, verify=verify)
     loaded = [load(name, look="report") for name in names]
     there = {experiment.name for experiment in loaded}
-    for experiment in list(loaded):
+    for experiment in loaded:  # which grows: a rung was chosen by the one before it
         grid = experiment.plan.grid
         if grid and grid not in there and read_plan(results, grid):
+            there.add(grid)
             loaded.append(load(grid, look="report"))
     return loaded
 

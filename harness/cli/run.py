@@ -17,8 +17,9 @@ from harness.cli.devices import refuse_other_device
 from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
 from harness.cli.looks import refuse_seen_seeds
-from harness.cli.lookup import current_part, read_experiment, read_foreign, refuse_for_foreign
+from harness.cli.lookup import read_experiment, read_foreign, refuse_for_foreign
 from harness.cli.options import RESULTS, Exp, Results, SeedCount, Set, Trust
+from harness.cli.parts import current_part
 from harness.cli.track import LogTo, asked_trackers, track_beside
 from harness.errors import UserError
 
@@ -241,6 +242,7 @@ def planned_part(experiment: "Experiment", options: RunOptions) -> PlannedPart:
 def check_cost(part: PlannedPart, options: RunOptions, *, already: float = 0.0) -> None:
     """Raises UserError where a part costs more than allowed. already: GPU-hours of parts before."""
     from harness.experiment.cost import check_limit, estimate
+    from harness.experiment.rungs import rungs_to_come
     from harness.run.results import read_result
 
     if options.max_gpu_hours is None:
@@ -250,7 +252,10 @@ def check_cost(part: PlannedPart, options: RunOptions, *, already: float = 0.0) 
         run_id = planned.spec.run_id
         if read_result(options.results / "runs" / run_id) is not None:
             done.add(run_id)
-    cost = estimate(part.runs, done, options.results)
+    runs = list(part.runs)
+    for rung in rungs_to_come(part.experiment, world_size=options.world_size):
+        runs += rung.dearest
+    cost = estimate(runs, done, options.results)
     check_limit(cost, options.max_gpu_hours, already=already)
 
 

@@ -182,6 +182,7 @@ class ScaleNoise:
     sd: float
     df: int
     source: str
+    corpus: str | None = None  # None: the file does not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +237,7 @@ def load_scale(name: str) -> Scale:
 
     check_names({**values, **factors}, where)
     noise = file.data.get("noise") or {}
-    sound = set(noise) == NOISE_KEYS and noise["sd"] > 0 and noise["df"] >= 1
+    sound = set(noise) - {"corpus"} == NOISE_KEYS and noise["sd"] > 0 and noise["df"] >= 1
     if noise and not sound:
         raise UserError(
             f"{file.where('noise')}: noise needs sd > 0, df >= 1 and source, the baseline runs "

@@ -17,6 +17,7 @@ from harness.experiment.changes import read_changes, read_fixed
 from harness.experiment.configs import read_base, read_scale
 from harness.experiment.draws import Draw
 from harness.experiment.file import ExperimentFile, experiment_path
+from harness.experiment.halving import read_halving
 from harness.experiment.keys import (
     ESTIMANDS,
     PRIMARY,
@@ -38,6 +39,7 @@ from harness.experiment.keys import (
 from harness.provenance.redact import redact
 from harness.provenance.source import refuse_secrets_in
 from harness.run.document import Document, Fields
+from harness.run.halving import Halving
 from harness.run.plan import PriorNoise, SeedsRule, Target
 
 KEYS = (
@@ -60,6 +62,7 @@ KEYS = (
     "plugins",
     "axes",
     "draw",
+    "halving",
     "estimand",
     "gpu_only",
     "at_scale",
@@ -94,7 +97,8 @@ class Experiment:
     estimand: str
     axes: tuple[Axis, ...]
     draw: Draw | None  # points between the axes' ends, instead of all combinations
-    grid: "Experiment | None"  # retuned: what comes first and decides the rates of these arms
+    halving: Halving | None  # the points go on from budget to budget, these as far as its rung
+    grid: "Experiment | None"  # what comes first and decides the rates of these arms, or these arms
     # retuned: arm -> axis, factor, at_edge, how; known when the grid is complete
     rates: Mapping[str, Document]
     left_out: tuple[str, ...]  # what could not become an arm, in words
@@ -128,6 +132,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
     estimand = read_choice(file, "estimand", ESTIMANDS)
     seeds, rule = read_seeds(file, confirm=confirm)
     arms = resolver.arms(crossed=estimand == "at-rate")
+    budgets = read_budgets(file, arms[0].config.schedule.steps)
     experiment = Experiment(
         name=read_name(file),
         question=redact(file.value("question", str, "", "text")),
@@ -140,7 +145,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         seeds=seeds,
         seeds_rule=rule,
         phases=read_phases(file),
-        budgets=read_budgets(file, arms[0].config.schedule.steps),
+        budgets=budgets,
         target=read_target(file),
         primary=read_choice(file, "primary", PRIMARY),
         margin=read_margin(file),
@@ -149,6 +154,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         estimand=estimand,
         axes=resolver.axes,
         draw=resolver.draw,
+        halving=read_halving(file, arms, budgets, seeds),
         grid=None,
         rates={},
         left_out=tuple(resolver.left_out),

@@ -61,6 +61,8 @@ def locked_plan(e: Experiment) -> Content:
         locked["prior_noise"] = asdict(e.prior_noise)
     if e.draw:
         locked["draw"] = e.draw.to_mapping()
+    if e.halving:
+        locked["halving"] = e.halving.to_mapping()
     if e.parents:
         locked["parents"] = dict(e.parents)
     return locked
@@ -132,6 +134,7 @@ def describe(
         estimand=e.estimand,
         axes=locked["axes"],
         draw=locked.get("draw"),
+        halving=e.halving,
         grid=locked["grid"],
         rates=locked["rates"],
         confirm=e.confirm,

@@ -8,6 +8,7 @@ from harness.config.run import hint_of, toggles
 from harness.experiment.designs import DESIGNS
 from harness.experiment.draws import WAYS
 from harness.experiment.file import FACTOR, SCALED
+from harness.experiment.halving import MOST_IN
 from harness.experiment.keys import (
     ESTIMANDS,
     FROM_BASELINE,
@@ -175,6 +176,10 @@ def key_schemas() -> dict[str, Schema]:
             "additionalProperties": False,
             "properties": {**dict.fromkeys(WAYS, COUNT), "seed": {"type": "integer", "minimum": 0}},
         },
+        "halving": described(
+            {"type": "integer", "minimum": 2, "maximum": MOST_IN},
+            "of so many points one goes on to the next of `budgets`",
+        ),
         "estimand": one_of(ESTIMANDS),
         "alters_noise": NAMES,
         "slope": slope_schema(),

@@ -5,7 +5,7 @@ Its arms, its runs, every plan that was locked.
 Older files lack keys that were added since: each has the default that says nothing was known of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Self
@@ -13,6 +13,7 @@ from typing import Any, Self
 from harness.run.document import Content, Document, Fields
 from harness.run.foreign import ClockHint, TrainerLimits, TrainerSpec
 from harness.run.guarded import is_name
+from harness.run.halving import Halving
 from harness.run.readings import OwnMetric, Readings
 from harness.run.renamed import columns_today, value_today
 from harness.run.stream import StreamPlace
@@ -196,10 +197,9 @@ class Plan:
     margin: float | None = None  # in the unit of the primary metric
     estimand: str = "at-rate"
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    draw: Mapping[str, int | str] | None = (
-        None  # points between the axes' ends: {sobol: 16, seed: 0}
-    )
-    grid: str | None = None  # name of the experiment whose points the rates were chosen from
+    draw: Mapping[str, int | str] | None = None  # between the axes' ends: {sobol: 16, seed: 0}
+    halving: Halving | None = None  # and which rung of it this is: its runs choose, and judge none
+    grid: str | None = None  # name of the experiment that its rates or points were chosen by
     rates: Mapping[str, Document] = field(default_factory=dict)
     confirm: bool = False
     published: str | None = None  # the record whose delta this reproduces
@@ -237,16 +237,8 @@ class Plan:
         values["runs"] = tuple(PlanRun.from_mapping(r) for r in content.get("runs", ()))
         values["locks"] = tuple(typed(Lock(**lock)) for lock in content.get("locks", ()))
         values["corpus"] = PlanCorpus.from_mapping(content.get("corpus") or {})
-        rule = content.get("seeds_rule")
-        values["seeds_rule"] = SeedsRule.from_mapping(rule) if rule else None
-        target = content.get("target")
-        values["target"] = Target.from_mapping(target) if target else None
-        prior = content.get("prior_noise")
-        values["prior_noise"] = PriorNoise.from_mapping(prior) if prior else None
-        stream = content.get("stream")
-        values["stream"] = StreamPlace.from_mapping(stream) if stream else None
-        limits = content.get("limits")
-        values["limits"] = TrainerLimits.from_mapping(limits) if limits else None
+        for name, read in READERS_OF_PARTS.items():
+            values[name] = read(content[name]) if content.get(name) else None
         return typed(cls(**values))
 
     def to_mapping(self) -> Content:
@@ -261,6 +253,7 @@ class Plan:
         content["limits"] = asdict(self.limits) if self.limits else None
         content["prior_noise"] = asdict(self.prior_noise) if self.prior_noise else None
         content["stream"] = self.stream.to_mapping() if self.stream else None
+        content["halving"] = self.halving.to_mapping() if self.halving else None
         return _without_none(_listed(content), OF_SOME_KINDS)
 
     @cached_property
@@ -283,6 +276,13 @@ class Plan:
         """What is read of its scripts, the same of all arms."""
         side = self.by_arm[self.baseline].side if self.baseline in self.by_arm else None
         return Readings() if side is None or side.readings is None else side.readings
+
+
+READERS_OF_PARTS: Mapping[str, Callable[[Document], object]] = {  # of keys that may be absent
+    **{"seeds_rule": SeedsRule.from_mapping, "target": Target.from_mapping},
+    **{"prior_noise": PriorNoise.from_mapping, "stream": StreamPlace.from_mapping},
+    **{"limits": TrainerLimits.from_mapping, "halving": Halving.from_mapping},
+}
 
 
 def plan_of(content: Any, name: str) -> Plan:
@@ -327,6 +327,7 @@ OF_SOME_KINDS = (
     "stream",
     "branch_at",
     "draw",
+    "halving",
 )
 
 

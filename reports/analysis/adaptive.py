@@ -1,4 +1,4 @@
-"""What follows from results: more seeds by the stopping rule, or every arm's best rate of a grid.
+"""What follows from results: more seeds by the stopping rule, rates of a grid, points that go on.
 
 The rate by a quadratic in log rate through the mean losses of its points. The best of a noisy grid
 looks better than it is, so that nothing here is an effect: the chosen rates are measured again on
@@ -69,6 +69,26 @@ def _half_width(comparison: Comparison | None) -> float:
     if comparison is None or comparison.low is None or comparison.high is None:
         return math.inf
     return (comparison.high - comparison.low) / 2
+
+
+def best_points(rung: Experiment, n: int) -> list[str]:
+    """The n arms beside the baseline with the lowest mean loss, the best first.
+
+    Of equal ones those that the plan has first; one of whose runs not all finished is none of
+    them, so that they may be fewer. Raises ValueError where there is none."""
+    means = {}
+    for arm in rung.plan.by_arm:
+        runs = rung.runs[rung.runs["arm"] == arm]
+        losses = runs["val_loss"].astype(float)
+        whole = (runs["status"] == "finished") & np.isfinite(losses)
+        if arm != rung.plan.baseline and len(runs) and whole.all():
+            means[arm] = math.fsum(losses) / len(losses)
+    if not means:
+        raise ValueError(
+            f"experiment '{rung.name}': no point of it has a loss at every seed, so that none goes "
+            "on: give the axes other ends"
+        )
+    return sorted(means, key=means.__getitem__)[:n]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,14 +102,16 @@ def same_baseline(
     return name
 
 
-def noise_at_scale(results: Path, plans: Iterable[Plan], scale: str) -> Noise | None:
-    """Pooled over the baselines of every experiment at a scale.
+def noise_at_scale(
+    results: Path, plans: Iterable[Plan], scale: str, *, corpus: str | None = None
+) -> Noise | None:
+    """Pooled over the baselines of every experiment at a scale, on one corpus or on any.
 
     A run that several share counts once."""
     groups: dict[tuple[str, int], dict[str, float]] = {}
     names = []
     for plan in plans:
-        if plan.scale != scale:
+        if plan.scale != scale or corpus not in (None, plan.corpus.name):
             continue
         losses = baseline_losses(results, plan)
         if losses:
@@ -152,13 +154,15 @@ def nearest_known(
     slope: Slope | None = None,
     alike: Experiment | None = None,
     noise: Noise | None = None,
+    as_published: bool = True,
 ) -> Known:
     """Each number from the nearest source there is.
 
     experiment: with its runs; base: a record, whose published figures come last; steps: the budget
     at which a difference in loss is turned into steps; slope: as the experiment gives it; alike: an
-    experiment with the same baseline; noise: what was seen at this scale."""
-    assumed = _published_figures(base, scale, steps)
+    experiment with the same baseline; noise: what was seen at this scale; as_published: whether the
+    baseline is, but for its length, what the record was published with, its text too."""
+    assumed = _published_figures(base, steps, is_it=as_published and scale == FULL_SIZE)
     if noise is not None:
         assumed = _with_noise(assumed, noise)
     if slope is not None:
@@ -171,10 +175,10 @@ def nearest_known(
     return assumed
 
 
-def _published_figures(base: str, scale: str, steps: int) -> Known:
-    """The published figures of a record."""
+def _published_figures(base: str, steps: int, *, is_it: bool) -> Known:
+    """The published figures of a record. is_it: whether they are of what is asked about."""
     sd_source = f"published for the era of {base}"
-    if scale != FULL_SIZE:
+    if not is_it:
         sd_source += (
             ", at full size on FineWeb; smaller runs are noisier: "
             "yours is known after two of the baseline"
@@ -187,11 +191,11 @@ def _published_figures(base: str, scale: str, steps: int) -> Known:
     assumed = Known(
         sd=era_sd(base),
         sd_source=sd_source,
-        sd_is_of_scale=scale == FULL_SIZE,
+        sd_is_of_scale=is_it,
         slope=slope,
-        slope_is_of_scale=scale == FULL_SIZE,
+        slope_is_of_scale=is_it,
     )
-    if scale != FULL_SIZE:
+    if not is_it:
         return assumed
     step_ms = published_step_ms(base)
     if not step_ms:

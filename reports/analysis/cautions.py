@@ -85,6 +85,10 @@ class Caution(enum.Enum):
         "Results that were seen are gone, replaced or left out, as a note says: the rest is chosen "
         "by them. Ask again on fresh seeds."
     )
+    CHOSEN = (
+        "The losses of these runs choose which points go on: they judge none of them. Confirm the "
+        "selected point on fresh seeds."
+    )
     ZERO_VARIANCE = (
         "The losses of several runs are equal to the last digit: they tell no error. Look for a "
         "copied run or fixed seed."

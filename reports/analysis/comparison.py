@@ -15,6 +15,7 @@ from reports.stats.contrasts import Effect, Method, Sample, block_means, paired
 from reports.stats.time_sequences import SHARE
 from reports.stats.unblocked import more_runs
 from reports.stats.verdicts import (
+    NOT_JUDGED,
     Evidence,
     Family,
     Next,
@@ -220,6 +221,8 @@ def _mean_sd(sample: Sample, metric: Metric) -> tuple[float, float | None]:
 
 
 def _verdict(metric: Metric, pair: Pair, scale: _Scale) -> Verdict:
+    if pair.arm in metric.lost:
+        return NOT_JUDGED
     effect = pair.effect
     evidence = Evidence(
         delta=effect.delta,
@@ -250,7 +253,7 @@ def _warnings(metric: Metric, pair: Pair, *, is_bit_equal: bool) -> list[Caution
     """What is doubtful about the values, then about how they were paired."""
     warnings: list[Caution] = []
     if pair.arm in metric.lost:
-        warnings.append(Caution.NOT_JUDGED)
+        warnings.append(Caution.CHOSEN if metric.plan.halving else Caution.NOT_JUDGED)
     if metric.is_difference:
         warnings += _loss_warnings(metric, pair)
     else:

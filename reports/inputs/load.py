@@ -73,7 +73,7 @@ def load(
         plugins=plugin_sources(configs.values(), folder.parent.parent / "code"),
         retired=tuple(retired.words for retired in read_retired(folder)),
         unsound=tuple(unsound_words(run) for run in runs if run.status == "damaged"),
-        memory=memory,
+        memory=memory.of_plan(plan),
     )
 
 

@@ -29,6 +29,7 @@ from reports.inputs.memory_words import (
     stream_words,
 )
 
+CHOOSES = "its runs choose which points go on"
 Value = tuple[float | None]  # of a run with a result: its loss, None where it diverged
 
 
@@ -47,6 +48,12 @@ class Memory:
 
     def to_mapping(self) -> Content:
         return {**asdict(self), "notes": list(self.notes), "lost": dict(self.lost)}
+
+    def of_plan(self, plan: Plan) -> Self:
+        """The same, with no arm judged where the runs of the plan choose among its arms."""
+        if plan.halving is None:
+            return self
+        return replace(self, lost={a: CHOOSES for a in plan.by_arm if a != plan.baseline})
 
     def share(self, n_arms: int) -> float:
         """Of the error rate of the whole family, what falls to so many of its changes."""
@@ -121,6 +128,8 @@ def remember(
     """(what is remembered, the plan with what counts beside its own runs).
 
     value_of: of a run by its name, None without a result."""
+    if plan.halving:
+        return Memory(notes=_sentences([ledger.words])).of_plan(plan), plan
     if plan.imported or plan.evidence or not ledger.looks:
         family = plan.stream.parts if plan.stream else 0
         return Memory(family=family, notes=_sentences([ledger.words, stream_words(plan)])), plan

@@ -196,9 +196,10 @@ def restore_experiment(data: Document) -> Experiment:
     for run_id, result in data["results"].items():
         content = {**result, WHOLE: data["result_digests"].get(run_id)}
         results[run_id] = Result.from_json(content)
+    plan = Plan.from_mapping(data["plan"])
     return Experiment(
         name=data["name"],
-        plan=Plan.from_mapping(data["plan"]),
+        plan=plan,
         runs=restore_table(data["runs"]),
         curves=restore_curves(data),
         environments=unpooled(data["environments"]),
@@ -207,7 +208,7 @@ def restore_experiment(data: Document) -> Experiment:
         step_times=step_times,
         accept_stale=data["accept_stale"],
         retired=tuple(data.get("retired") or ()),
-        memory=Memory.from_mapping(data.get("memory") or {}),
+        memory=Memory.from_mapping(data.get("memory") or {}).of_plan(plan),
         unsound=tuple(data.get("unsound") or ()),
         plugins=data.get("plugins") or {},
     )

@@ -12,6 +12,7 @@ from reports.inputs.experiment import Experiment
 from reports.page.cells import metric_words
 from reports.page.places import optimum_answer, signs_answer
 from reports.page.scope import conditions, shares_answer
+from reports.page.selection import halving_answer
 
 EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
 NAMED = 4  # arms that a sentence names; the rest is counted
@@ -26,6 +27,9 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
     compared = [c for c in judged if c is not None]
     if not compared:
         return without_comparison(outcome)
+    selected = halving_answer(experiment, outcome)
+    if selected:
+        return selected
     sentences, unit = [], experiment.plan.corpus.unit
     is_decided = any(c.kind in ("helps", "hurts") for c in compared)
     if experiment.plan.design == "shapley":

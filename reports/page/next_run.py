@@ -1,7 +1,6 @@
 """What to type next: what a question costs and is asked with, the page again, its verification."""
 
 from collections.abc import Sequence
-from shlex import quote
 
 from harness.run.plan import Plan
 from reports.analysis.optimum import GridAxis, Lowest, Optimum, optima
@@ -16,6 +15,7 @@ from reports.page.command_words import OF_RESULTS, without_folders
 from reports.page.headline import NAMED, listing
 from reports.page.places import place_words
 from reports.page.scope import moves_rates
+from reports.page.selection import chosen_points, confirmation_of, is_better
 from reports.stats.digits import settled
 
 NO_STEP = "nothing that these runs ask for"
@@ -30,6 +30,8 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
             judged[arm] = c
     if experiment.plan.imported or not judged:
         return ""
+    if experiment.plan.halving:
+        return next_of_halving(experiment, outcome)
     helping = [arm for arm, c in judged.items() if c.kind == "helps"]
     places = optima(experiment)
     if places and not pending(experiment):
@@ -54,6 +56,21 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
     return f"What these runs show to help: {helps}; what to run next: {step}."
 
 
+def next_of_halving(experiment: Experiment, outcome: Comparisons) -> str:
+    """What to run after a rung."""
+    plan, chosen = experiment.plan, chosen_points(experiment)
+    if plan.halving is not None and not (plan.halving.is_last and chosen):
+        return f"What to run next: {quoted_command(plan)}, which goes on with the halving."
+    if not is_better(outcome, chosen[0]):
+        return f"What to run next: {NO_STEP}."
+    return f"What to run next: {confirmation(plan, chosen[0])}."
+
+
+def quoted_command(plan: Plan) -> str:
+    """What made the runs, to be typed again."""
+    return f"`{without_folders(plan.command or f'ablate run {plan.name}')}`"
+
+
 def unasked(experiment: Experiment, outcome: Comparisons) -> str:
     """What to run where the verdicts ask for nothing: other rates of a plug-in that has its own."""
     swept = {part.strip() for axis in experiment.plan.axes for part in axis.split(",")}
@@ -67,8 +84,8 @@ def unasked(experiment: Experiment, outcome: Comparisons) -> str:
 def confirmation(plan: Plan, best: str) -> str:
     """What asks again: of a sweep of the baseline alone its best point, which is one comparison."""
     alone = all(arm.of == plan.baseline for arm in plan.arms)
-    chosen = f" --arm {quote(best)}" if alone else ""
-    return f"`ablate confirm {plan.name}{chosen}`, which asks again on fresh seeds"
+    command = confirmation_of(plan, best) if alone else f"`ablate confirm {plan.name}`"
+    return f"{command}, which asks again on fresh seeds"
 
 
 def next_of_axes(

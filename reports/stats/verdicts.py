@@ -22,7 +22,10 @@ WORDS = {
     "train_time_s": ("faster", "slower"),
     "time_to_target": ("faster", "slower"),
 }
-OF_ANY_METRIC = ("no difference larger than", "undecided", "too few runs", "no error estimate")
+OF_ANY_METRIC = (
+    *("no difference larger than", "undecided", "too few runs", "no error estimate"),
+    "not judged",
+)
 VERDICTS = ("better", "worse", "faster", "slower", *OF_ANY_METRIC)
 MANY_SEEDS = 100  # a difference that needs more than this is answered by its bound, not by more
 DECIDED = 0.8
@@ -90,6 +93,11 @@ class Verdict:
     fresh_seeds: int | None = None  # of a new one
     next_action: str = ""
     next_runs: int | None = None
+
+
+NOT_JUDGED = Verdict(
+    text="not judged", kind="none", next_action="see the warnings of this comparison"
+)
 
 
 def verdict(evidence: Evidence, family: Family) -> Verdict:

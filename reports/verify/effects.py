@@ -28,7 +28,7 @@ WORDS = {
     "step_ms": ("faster", "slower"),
     "time_to_target": ("faster", "slower"),
 }
-NO_INTERVAL = ("too few runs", "no error estimate", "undecided")
+NO_INTERVAL = ("too few runs", "no error estimate", "undecided", "not judged")
 EQUAL = ("no difference larger than",)
 NO_DECISION = ("undecided", "too few runs")
 OLD_WORDS = {"step_time": "step_ms"}  # of the plans in older pages

@@ -21,6 +21,7 @@ from tests.proof.batch import (
     running_independent,
     unblocked_interval,
 )
+from tests.proof.halved import halved
 from tests.proof.missing import missing
 from tests.proof.moderated import moderated
 from tests.proof.next_step import next_steps
@@ -363,5 +364,5 @@ PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
     families, far_noise, power_by_n, moderated, next_steps, missing, unblocked, axes, lowest_points,
     flat_axes, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
     anytime_shares, diverged, repetitions, packed, published_deltas, descriptions, borrowed_baselines, streams,
-    winners,
+    winners, halved,
 )  # fmt: skip

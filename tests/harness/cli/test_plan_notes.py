@@ -1,10 +1,12 @@
 """What a plan says beside its table."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.cli.plan import PlanQuestion, arm_facts, changes_of, plan_facts, print_notes
+from harness.cli.power import known_of
 from harness.config import plugins
 from harness.experiment.experiment import load_experiment
 from harness.experiment.plan import plan_runs
@@ -44,3 +46,27 @@ def test_a_difference_is_told_in_steps_where_the_slope_is_of_its_scale(
     assert any("a step is worth" in line for line in facts.power.words) == told
     assert any("in loss, " in line and " steps, " in line for line in facts.power.words) == told
     assert any("in loss; in steps known after" in line for line in facts.power.words) != told
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ({"scale": "tiny"}, "at this scale (docs/lab-book.md))"),
+        ({"scale": "tiny", "data.corpus": "fineweb10B"}, "on stdlib: another text)"),
+        ({"scale": "gpt2", "data.corpus": "fineweb10B"}, "published for the era of r07)"),
+        ({"scale": "gpt2", "data.corpus": "stdlib"}, "at full size on FineWeb; smaller runs"),
+        (
+            {"scale": "gpt2", "data.corpus": "fineweb10B", "model.n_layer": 3},
+            "at full size on FineWeb; smaller runs",
+        ),
+    ],
+    ids=str,
+)
+def test_noise_of_another_text_or_network_is_said_to_be_such(
+    overrides: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    e = load_experiment("r08_split", device="cuda", overrides=overrides)
+    known = known_of(e, tmp_path)
+    assert f"({known.sd_source})".endswith(told) or told in known.sd_source
+    own = overrides == {"scale": "gpt2", "data.corpus": "fineweb10B"}
+    assert (known.step_ms is not None) == own

@@ -47,6 +47,9 @@ def test_before_any_run_the_eras_values_stand_in_and_say_so():
     )
     given = nearest_known(None, **PLACE, slope=Slope(per_step=1e-4, se=0.0))
     assert given.slope.per_step == 1e-4
+    other = nearest_known(None, base="r07", scale="gpt2", steps=5100, as_published=False)
+    assert other.step_ms is None and not other.sd_is_of_scale and not other.slope_is_of_scale
+    assert "at full size on FineWeb" in other.sd_source
     full = nearest_known(None, base="r07", scale="gpt2", steps=5100)
     assert (k.slope_is_of_scale, given.slope_is_of_scale, full.slope_is_of_scale) == (0, 1, 1)
     assert (
@@ -93,6 +96,10 @@ def test_other_experiments_of_the_scale_come_before_what_is_recorded(tmp_path):
     )
     assert found.sd == pytest.approx(math.sqrt((3 * losses[0].var() + 2 * losses[1].var()) / 5))
     assert noise_at_scale(tmp_path, other_plans(tmp_path, "mine"), "small") is None
+    plans = other_plans(tmp_path, "mine")
+    corpus = plans[0].corpus.name
+    assert noise_at_scale(tmp_path, plans, "tiny", corpus=corpus) == found
+    assert noise_at_scale(tmp_path, plans, "tiny", corpus="elsewhere") is None
     assert (
         noise_at_scale(tmp_path, other_plans(tmp_path, "first"), "tiny").df == 2
     )  # its own runs are no others
