@@ -9,6 +9,7 @@ from harness.cli.command import takes
 from harness.cli.split_options import SplitOptions
 from harness.cli.split_page import write_page_of
 from harness.cli.split_parents import Sides, sides_of, tell_parents
+from harness.cli.split_prune import prune
 from harness.cli.split_sides import code_of, data_line, short_name
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
@@ -38,6 +39,9 @@ seeds: {seeds}
 def split(options: SplitOptions) -> None:
     """Take the difference of two scripts apart into groups, each a change of an experiment."""
     path = options.of_folder
+    if options.prune is not None:
+        prune(options.prune, options.margin, options.results)
+        return
     if path is not None:
         folder = _check(path)
         _tell(folder, options)

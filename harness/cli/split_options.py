@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.options import Json
+from harness.cli.options import RESULTS, Json, Results
 from harness.errors import UserError
 
 
@@ -33,6 +33,13 @@ class SplitOptions:
     check: Annotated[
         Path | None, typer.Option("--check", metavar="DIR", help="check a folder that was edited")
     ] = None
+    prune: Annotated[
+        Path | None,
+        typer.Option("--prune", metavar="DIR", help="say which parts can go, after its runs"),
+    ] = None
+    margin: Annotated[
+        float | None, typer.Option("--margin", help="of --prune: the loss that does not matter")
+    ] = None
     command: Annotated[
         str | None,
         typer.Option("--command", help="how to start a script: {script}, {gpus}, {seed}"),
@@ -44,6 +51,7 @@ class SplitOptions:
     script: Annotated[str, typer.Option("--script", help="the script in the repository")] = (
         "train_gpt.py"
     )
+    results: Results = RESULTS
     json: Json = False
 
     @property
@@ -51,8 +59,13 @@ class SplitOptions:
         """The folder that is there already; None where one is to be written.
 
         Raises UserError for what does not go together."""
-        if self.check is None:
+        if self.check is None and self.prune is None:
             return None
+        option = "--check" if self.prune is None else "--prune"
         if self.old is not None or self.out is not None or self.parents:
-            raise UserError("--check: reads a folder alone: leave OLD, NEW, --parents and -o out")
-        return self.check
+            raise UserError(f"{option}: reads a folder alone: leave OLD, NEW, --parents and -o out")
+        if self.check is not None and self.prune is not None:
+            raise UserError("--check and --prune: one after the other")
+        if self.prune is not None and self.json:
+            raise UserError("--prune: says it in lines alone: leave --json out")
+        return self.check or self.prune

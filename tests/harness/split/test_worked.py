@@ -104,6 +104,12 @@ def test_a_part_that_hurts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert table.total is not None and abs(table.total.value + 0.01) < 0.002
     hurting = table.shares["dropped"]["left_out"]
     assert hurting.low is not None and hurting.low > 0
+    prune = ("split", "--prune", "hurts", "--margin", "0.003")
+    assert ablate(*prune) == 0
+    assert ablate("run", "hurts/prune.yaml", "--no-report") == 0
+    assert ablate(*prune) == 0
+    text = Path("hurts/pruned/hurts_new.py").read_text()
+    assert "warm = 0.02" in text and "depth = 12" in text and "gain -= dropped" not in text
 
 
 # ---------------------------------------------------------------- a plain script of our own

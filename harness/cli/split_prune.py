@@ -1,0 +1,143 @@
+"""`ablate split --prune DIR`: which parts of NEW can go, tried on fresh seeds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import UserError
+from harness.run.document import Content
+
+if TYPE_CHECKING:
+    from harness.split.folder import Folder
+    from reports.inputs.experiment import Experiment
+
+FILE = "prune.yaml"
+ALL = "all"
+EXPERIMENT_OF_PRUNING = """\
+# `ablate run {path}`: NEW without parts that the first runs found cheap, on fresh seeds.
+"""
+
+
+def prune(path: Path, margin: float | None, results: Path) -> None:
+    """Say what can go; write the experiment that tries it, then the script that it confirms."""
+    from harness.split.folder import read_folder
+    from harness.yamlfile import YamlFile
+
+    if margin is None or not margin > 0:
+        raise UserError(
+            "--prune: needs --margin, the largest loss that does not matter, as in .001"
+        )
+    folder = read_folder(path)
+    content = dict(YamlFile(path / "experiment.yaml").data)
+    name = str(content["name"])
+    tried = _loaded(f"{name}-prune", results)
+    if tried is not None:
+        _confirmed(folder, tried, margin)
+        return
+    explored = _loaded(name, results)
+    if explored is None:
+        raise UserError(f"{name}: has no runs in {results}: ablate run {path / 'experiment.yaml'}")
+    costs = _costs(explored)
+    _write_experiment(folder, content, explored, costs, margin)
+
+
+def _loaded(name: str, results: Path) -> "Experiment | None":
+    from reports.inputs.load import load
+
+    if not (results / "experiments" / name / "experiment.json").is_file():
+        return None
+    return load(name, results)
+
+
+def _costs(explored: "Experiment") -> dict[str, float]:
+    """Group -> the largest loss that leaving it out may cost, for all groups at once at 95 %."""
+    from reports.analysis.attribution import attributions
+
+    for table in attributions(explored):
+        if table.metric == "val_loss":
+            costs = {}
+            for group, columns in table.shares.items():
+                share = columns.get("left_out")
+                if share is not None and share.low is not None:
+                    costs[group] = -share.low
+            if costs:
+                return costs
+    raise UserError(
+        f"{explored.name}: its runs say nothing of what is lost without each group: it needs "
+        "`design: leave-one-out` or shapley and two finished blocks or more"
+    )
+
+
+def _write_experiment(
+    folder: "Folder",
+    content: Content,
+    explored: "Experiment",
+    costs: Mapping[str, float],
+    margin: float,
+) -> None:
+    """The experiment that tries smaller scripts; raises UserError where nothing can go."""
+    import yaml
+
+    from harness.foreign.parts import lengths_of
+    from harness.split.arms import measured
+    from harness.split.folder import place
+    from harness.split.prune import smaller_scripts
+
+    for group in sorted(costs, key=lambda group: costs[group]):
+        what = "may go" if costs[group] <= margin else "stays"
+        print(f"{group}: without it at most {costs[group]:+.4g} of loss: {what}")
+    scripts = smaller_scripts(folder.groups, costs, margin)
+    if not scripts:
+        raise UserError(
+            f"{folder.path}: nothing can go: leaving out each group may cost more than {margin:g}; "
+            "more seeds narrow the intervals"
+        )
+    lengths = lengths_of(folder)
+    everything = [group.name for group in measured(folder.groups)]
+    arms = {ALL: everything}
+    for kept in scripts:
+        gone = [name for name in everything if name not in (*kept, *lengths)]
+        arms[f"without {' and '.join(gone)}"] = [n for n in everything if n not in gone]
+    n_seeds = len(explored.plan.seeds)
+    content |= {
+        "name": f"{content['name']}-prune",
+        "question": f"Which parts of {folder.script} can go for less than {margin:g} of loss?",
+        "design": "chain",
+        "arms": arms,
+        "parents": {arm: ALL for arm in arms if arm != ALL},
+        "seeds": n_seeds,
+        "margin": margin,
+        "confirm": True,
+    }
+    path = folder.path / FILE
+    text = EXPERIMENT_OF_PRUNING.format(path=path)
+    place(folder.path, FILE, (text + yaml.safe_dump(content, sort_keys=False)).encode())
+    print(f"{path}: tries {len(scripts)} smaller scripts, {n_seeds} fresh seeds each")
+    print(f"then: ablate run {path} and this command again")
+
+
+def _confirmed(folder: "Folder", tried: "Experiment", margin: float) -> None:
+    """Write the smallest script whose loss is above NEW's by less than the margin at 95 %."""
+    from harness.cli.split_page import write_page_of
+    from harness.split.folder import place
+    from reports.analysis.compare import compare_all
+
+    outcome = compare_all(tried)
+    written = None
+    for arm in tried.plan.arms:
+        against_new = outcome.increments.get((arm.name, "val_loss"))
+        if against_new is None or arm.name == ALL:
+            continue
+        high = against_new.high
+        passes = high is not None and high <= margin
+        ends = "its runs are too few for an interval" if high is None else f"at most {high:+.4g}"
+        print(f"{arm.name}: {ends} of loss against NEW, margin {margin:g}")
+        if passes and written is None:
+            written = arm
+    if written is None:
+        print("no script is confirmed: NEW stays as it is, or more seeds")
+        return
+    text = folder.text(written.changes)
+    path = place(folder.path, f"pruned/{folder.script}", text.encode())
+    write_page_of(folder)
+    print(f"{path}: NEW {written.name}, {text.count(chr(10))} lines of {folder.new.count(chr(10))}")
