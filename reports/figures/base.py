@@ -84,12 +84,17 @@ class Palette:
         return len(self.arms) - 1 > N_HUES and bool(self.tones)
 
     def label(self, arm: str, px: float) -> str:
-        """The arm's name to fit px pixels; where another arm's would read the same, its number."""
-        short = shorten(arm, px)
-        if sum(shorten(other, px) == short for other in self.arms) == 1:
+        """The arm's name to fit px pixels; where another arm's would read the same, its number.
+
+        Of a point of the baseline its place on the axes alone.
+        """
+        of_baseline = f"{self.baseline.partition(' @ ')[0]} @ "
+        names = [other.removeprefix(of_baseline) for other in self.arms]
+        short = shorten(arm.removeprefix(of_baseline), px)
+        if sum(shorten(name, px) == short for name in names) == 1:
             return short
         number = f" #{self.arms.index(arm)}"
-        return shorten(arm, px - len(number) * CHAR_PX) + number
+        return shorten(arm.removeprefix(of_baseline), px - len(number) * CHAR_PX) + number
 
     def css(self, arm: str) -> str:
         if arm == self.baseline:

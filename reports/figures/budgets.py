@@ -1,7 +1,8 @@
 """The budget curve: final loss over the steps trained for; where it meets the target is N*."""
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from reports.figures.base import (
     tick_text,
     y_axis,
 )
+from reports.figures.target import target_label
 from reports.format import plural, show
 from reports.stats.digits import kept, pixel, settled
 
@@ -36,6 +38,9 @@ class Mean:
     budget: int  # steps
     loss: float
     n_runs: int
+
+
+PARTS_OF_LINE = 50  # places of a line between two budgets, which no label is to lie on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +73,23 @@ class BudgetCurves:
         parts.append(text((left + right) / 2, height - 13, axis_title, anchor="middle", css="axis"))
         if self.target is not None:
             level = y(self.target)
-            target_label = f"target {self.target:g}"
             parts.append(line(left, level, right, level, "target"))
-            parts.append(text(width - 16, level - 6, target_label, anchor="end", css="note"))
+            marks = [*self.marks(x, y, level)]
+            parts.append(target_label(self.target, level, (left, right), marks))
         parts += [self.series(arm, x, y) for arm in self.of_arms]
         return "".join(parts), height
+
+    def marks(self, x: AxisScale, y: AxisScale, level: float) -> Iterator[tuple[float, float]]:
+        """Where the lines and the ticks on the target are, in pixels; level: of the target."""
+        for means in self.of_arms.values():
+            for before, after in itertools.pairwise(means):
+                for part in range(PARTS_OF_LINE + 1):
+                    share = part / PARTS_OF_LINE
+                    start, end = math.log(before.budget), math.log(after.budget)
+                    loss = before.loss + share * (after.loss - before.loss)
+                    yield x(start + share * (end - start)), y(loss)
+        for steps in self.needed.values():
+            yield x(math.log(steps)), level
 
     def series(self, arm: str, x: AxisScale, y: AxisScale) -> str:
         """An arm: the line through its means, and a tick on the target where it meets that."""

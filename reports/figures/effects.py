@@ -15,6 +15,7 @@ from reports.analysis.types import (
     effect_kind,
 )
 from reports.figures.base import (
+    CHAR_PX,
     WIDE,
     AxisScale,
     Drawing,
@@ -118,13 +119,15 @@ class ForestLayout:
     n_rows: int
 
     @classmethod
-    def of(cls, width: int, n_rows: int) -> "ForestLayout":
+    def of(cls, width: int, n_rows: int, longest: int) -> "ForestLayout":
+        """longest: characters of the longest effect, which stands on the right."""
         if width != WIDE:
             return cls(width=width, above=True, left=12, right=width - 12, step=42, n_rows=n_rows)
         step = 30
         if n_rows > 14:
             step = 22
-        return cls(width=width, above=False, left=232, right=width - 168, step=step, n_rows=n_rows)
+        right = width - 14 - CHAR_PX * longest
+        return cls(width=width, above=False, left=232, right=right, step=step, n_rows=n_rows)
 
     @property
     def bottom(self) -> float:
@@ -150,7 +153,8 @@ class Forest:
     x_range: tuple[float, float]
 
     def draw(self, width: int) -> Drawing:
-        at = ForestLayout.of(width, len(self.comparisons))
+        longest = max(len(effect_text(c)) for c in self.comparisons.values())
+        at = ForestLayout.of(width, len(self.comparisons), longest)
         low, high = self.x_range
         x = AxisScale(low=low, high=high, start=at.left, end=at.right)
         parts = []

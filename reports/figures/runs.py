@@ -24,6 +24,7 @@ from reports.figures.base import (
     x_axis,
     y_axis,
 )
+from reports.figures.target import target_label
 from reports.figures.wall import wall
 from reports.format import plural
 from reports.stats.digits import kept, pixel, settled
@@ -188,15 +189,16 @@ class Scatter:
         if self.target is not None:
             level = y(self.target)
             parts.append(line(left, level, right, level, "target"))
+        drawn: list[tuple[float, float]] = []
         for arm in self.palette.arms:
             spots = []
             of_arm = self.runs[self.runs["arm"] == arm]
             for row, time, loss in zip(of_arm.index, of_arm["train_time_s"], of_arm["val_loss"]):
                 spots.append((x(time), y(loss), row))
             parts.append(self.palette.series(arm, [dots(spots, r=4)]))
+            drawn += [(across, down) for across, down, _ in spots]
         if self.target is not None:  # above the dots, whose halo keeps it readable
-            target_label = f"target {self.target:g}"
-            parts.append(text(right - 2, level - 6, target_label, anchor="end", css="note"))
+            parts.append(target_label(self.target, level, (left, right), drawn))
         return "".join(parts), height
 
 

@@ -22,6 +22,13 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
             "order it can be another number."
         )
     sentences = []
+    levels = {
+        c.level for c in map(outcome.judged, outcome.arms) if c is not None and c.low is not None
+    }
+    if levels and plan.design != "shapley":
+        sentences.append(
+            f"In brackets are {100 * min(levels):.0f} % intervals, which hold for all arms at once."
+        )
     if plan.imported or plan.foreign:
         sentences.append("Size and rates are the scripts' own and not known here.")
     if outcome.increments and plan.design == "chain":

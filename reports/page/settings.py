@@ -123,6 +123,7 @@ YES_NO = {"True": "yes", "False": "no"}
 ENVIRONMENT_WORDS = {
     "host": "node",
     "cpu": "processor",
+    "n_cpus": "processors",
     "gpus": "accelerators",
     "driver": "driver",
     "python": "Python",

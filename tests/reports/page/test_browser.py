@@ -103,6 +103,8 @@ def test_cards_of_a_phone_show_no_scroll_cue(browser, pages, name):
         "[...document.querySelectorAll('.scroll:has(> .cards)')].map((e) => getComputedStyle(e))"
     )
     assert set(browser.evaluate(f"{cards}.map((s) => s.backgroundImage)")) == {"none"}
+    over = "[...document.querySelectorAll('.scroll:has(> .cards)')].filter((e) => e.scrollHeight > e.clientHeight + 2).length"
+    assert browser.evaluate(over) == 0, "a table lies over the next section"
     assert browser.evaluate("document.documentElement.scrollWidth") <= 360
 
 

@@ -1,0 +1,78 @@
+"""One printed digit or word changed in any section of a page is found, and the section is named."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reports.inputs.load import load
+from reports.inputs.published_experiments import published_experiment
+from reports.page.write import write_report
+from reports.verify.verify import verify
+from tests.report_fixtures import write_experiment
+
+# key of a sentence or a number -> what is changed in it, and into what
+OF_RUNS = {
+    "answer": (r"\d(?=[^\d]*$)", "digit"),
+    "scope": ("does not follow", "follows"),
+    "next_run": ("what to run next", "what was run next"),
+    "recipe.steps": (r"\d$", "digit"),
+    "recipe.commit": (r"\d(?=\D*$)", "digit"),
+    "recipe.unknown": ("width", "depth"),
+    "differences.lead": ("300", "301"),
+    "differs model.zero_head 0": ("off", "on"),
+    "val_loss.mean": (r"\d$", "digit"),
+    "citation": ("version", "edition"),
+}
+OF_EVIDENCE = {
+    "answer": (r"\d(?= of| hold)|(?<=\[−\d\d\.)\d", "digit"),
+    "scope": ("in another", "in each other"),
+    "next_run": (r"\d(?= GPU-hours)", "digit"),
+    "recipe.device": (r"\d", "digit"),
+    "differences.lead": ("unknown", "known"),
+}
+
+
+def forged(text: str, key: str, pattern: str, into: str) -> str:
+    """The page with one digit or word of the first piece with this key changed."""
+    start = text.index(f'data-key="{key}"')
+    start = text.index(">", start) + 1
+    end = (
+        re.compile(r"</(?:p|dd|td|span|strong|code></pre)>|<strong>.*?</strong>")
+        .search(text, start)
+        .end()
+    )
+    piece = text[start:end]
+    inner = re.sub(r"<[^>]*>", lambda m: "\0" * len(m[0]), piece)  # markup is left as it is
+    spot = re.search(pattern.replace("$", r"(?=\0*$)"), inner)
+    assert spot is not None, (key, piece)
+    other = str((int(spot[0]) + 1) % 10) if into == "digit" else into
+    return text[: start + spot.start()] + other + text[start + spot.end() :]
+
+
+def found_of(page: Path, lies: dict[str, tuple[str, str]]) -> list[str]:
+    """What verification says of a page with all of these lies."""
+    text = page.read_text(encoding="utf-8")
+    for key, (pattern, into) in lies.items():
+        text = forged(text, key, pattern, into)
+    lie = page.with_name("lie.html")
+    lie.write_text(text, encoding="utf-8")
+    return verify(lie)
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    folder = tmp_path_factory.mktemp("sections")
+    write_experiment(folder, n_seeds=3)
+    runs = write_report([load("split", folder)], folder / "runs.html")
+    evidence = write_report([published_experiment("ladder")], folder / "evidence.html")
+    assert verify(runs) == [] and verify(evidence) == []
+    return {"runs": found_of(runs, OF_RUNS), "evidence": found_of(evidence, OF_EVIDENCE)}
+
+
+@pytest.mark.parametrize(
+    ("page", "key"),
+    [*(("runs", key) for key in OF_RUNS), *(("evidence", key) for key in OF_EVIDENCE)],
+)
+def test_a_changed_digit_or_word_of_a_section_is_found(said, page, key):
+    assert any(key in sentence for sentence in said[page]), said[page]
