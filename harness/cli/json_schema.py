@@ -24,6 +24,7 @@ LIST: Schema = {"type": "array"}
 LINES: Schema = {"type": "array", "items": TEXT}
 NUMBER: Schema = {"type": ["number", "null"]}
 TEXT_OR_NONE: Schema = {"type": ["string", "null"]}
+MAPPING_OR_NONE: Schema = {"type": ["object", "null"]}
 PLAIN: dict[object, Schema] = {  # of a field by its type
     **{str: TEXT, int: WHOLE, bool: YES_NO, float: NUMBER},
     **{str | None: TEXT_OR_NONE, float | None: NUMBER},
@@ -115,7 +116,7 @@ def own_schemas() -> dict[str, Schema]:
         "plan": mapping(name=TEXT, question=TEXT, arms=LIST, runs=WHOLE, done=WHOLE),
         "significance": {"type": "object", "required": [*RULE_KEYS]},
         "split": mapping(
-            SPLIT_SCHEMA, folder=TEXT, groups=LIST, parents={"type": ["object", "null"]}
+            SPLIT_SCHEMA, folder=TEXT, groups=LIST, parents=MAPPING_OR_NONE, smoke=MAPPING_OR_NONE
         ),
         "delete": mapping(1, experiment=TEXT, removed=YES_NO, runs_removed=YES_NO, **experiment),
         "rename": mapping(1, experiment=TEXT, name=TEXT, **experiment),

@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from harness.cli import app
 from harness.cli.command import takes
 from harness.cli.split_options import SplitOptions
@@ -11,6 +13,7 @@ from harness.cli.split_page import write_page_of
 from harness.cli.split_parents import Sides, sides_of, tell_parents
 from harness.cli.split_prune import prune
 from harness.cli.split_sides import code_of, data_line, short_name
+from harness.cli.split_smoke import smoke_folder
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 from harness.run.document import Cells
@@ -38,14 +41,19 @@ seeds: {seeds}
 @takes(SplitOptions)
 def split(options: SplitOptions) -> None:
     """Take the difference of two scripts apart into groups, each a change of an experiment."""
-    path = options.of_folder
+    options.check_alone()
     if options.prune is not None:
         prune(options.prune, options.margin, options.results)
         return
-    if path is not None:
-        folder = _check(path)
-        _tell(folder, options)
+    if options.check is not None:
+        _tell(_check(options.check), options)
         return
+    if options.smoke is not None:
+        smoked = smoke_folder(_check(options.smoke), options)
+        write_page_of(smoked.folder)
+        _tell(smoked.folder, options, smoke=smoked.to_mapping())
+        smoked.tell(options)
+        raise typer.Exit(smoked.code)
     sides = sides_of(options)
     if not options.json:
         tell_parents(sides)
@@ -85,7 +93,7 @@ def _take_apart(codes: "list[Code]", old: str, new: str, path: Path) -> "Folder"
     from harness.split.arms import mended
     from harness.split.check import Checker
     from harness.split.folder import write_folder
-    from harness.split.groups import take_apart
+    from harness.split.groups import merged_circles, take_apart
     from harness.split.source import decoded, refuse_equal
 
     before, after = codes
@@ -95,7 +103,7 @@ def _take_apart(codes: "list[Code]", old: str, new: str, path: Path) -> "Folder"
     ]
     refuse_equal(*texts)
     modules = _modules(before, after)
-    parts = mended(take_apart(*texts), Checker(*texts))
+    parts = merged_circles(mended(take_apart(*texts), Checker(*texts)))
     name = Path(after.script).name
     return write_folder(path, parts, *texts, script=name, modules=modules)
 
@@ -153,7 +161,7 @@ def _tell(folder: "Folder", options: SplitOptions, **more: Any) -> None:
             }
         )
     if options.json:
-        told = {"folder": str(folder.path), "groups": rows, "parents": None, **more}
+        told = {"folder": str(folder.path), "groups": rows, "parents": None, "smoke": None, **more}
         print_json({"schema": SPLIT_SCHEMA, **told})
         return
     print_table([{**row, "needs": ", ".join(row["needs"])} for row in rows])

@@ -40,6 +40,31 @@ class SplitOptions:
     margin: Annotated[
         float | None, typer.Option("--margin", help="of --prune: the loss that does not matter")
     ] = None
+    smoke: Annotated[
+        Path | None,
+        typer.Option(
+            "--smoke", metavar="DIR", help="let every arm of a folder take two real steps"
+        ),
+    ] = None
+    smoke_command: Annotated[
+        str | None,
+        typer.Option("--smoke-command", help="with --smoke, instead of the experiment's command"),
+    ] = None
+    smoke_env: Annotated[
+        list[str] | None,
+        typer.Option("--smoke-env", metavar="NAME=VALUE", help="with --smoke; several times"),
+    ] = None
+    smoke_limit: Annotated[
+        float, typer.Option("--smoke-limit", help="seconds of one arm", min=1.0)
+    ] = 600.0
+    smoke_memory: Annotated[
+        float | None,
+        typer.Option(
+            "--smoke-memory",
+            help="GiB of one arm; default: four fifths of what is free",
+            min=0.001,
+        ),
+    ] = None
     command: Annotated[
         str | None,
         typer.Option("--command", help="how to start a script: {script}, {gpus}, {seed}"),
@@ -54,18 +79,19 @@ class SplitOptions:
     results: Results = RESULTS
     json: Json = False
 
-    @property
-    def of_folder(self) -> Path | None:
-        """The folder that is there already; None where one is to be written.
-
-        Raises UserError for what does not go together."""
-        if self.check is None and self.prune is None:
-            return None
-        option = "--check" if self.prune is None else "--prune"
-        if self.old is not None or self.out is not None or self.parents:
-            raise UserError(f"{option}: reads a folder alone: leave OLD, NEW, --parents and -o out")
-        if self.check is not None and self.prune is not None:
+    def check_alone(self) -> None:
+        """Raises UserError for what does not go together."""
+        folders = {"--check": self.check, "--prune": self.prune, "--smoke": self.smoke}
+        asked = [option for option, folder in folders.items() if folder is not None]
+        if asked == ["--check", "--prune"]:
             raise UserError("--check and --prune: one after the other")
         if self.prune is not None and self.json:
             raise UserError("--prune: says it in lines alone: leave --json out")
-        return self.check or self.prune
+        if len(asked) > 1:
+            raise UserError(f"{asked[1]}: checks the folder first: leave {asked[0]} out")
+        if "--smoke" not in asked and (self.smoke_command is not None or self.smoke_env):
+            raise UserError("--smoke-command, --smoke-env: go with --smoke DIR: name its folder")
+        if asked and (self.old is not None or self.out is not None or self.parents):
+            raise UserError(
+                f"{asked[0]}: reads a folder alone: leave OLD, NEW, --parents and -o out"
+            )

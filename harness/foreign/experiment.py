@@ -120,6 +120,11 @@ def load_foreign(path: Path, overrides: Fields, *, gpus: int | None = None) -> F
     return reader.experiment()
 
 
+def read_trainer(path: Path) -> TrainerSpec:
+    """The trainer of a file's baseline; raises UserError with file and line."""
+    return _Reader(ExperimentFile(path, FOREIGN_KEYS, {}))._written(())
+
+
 class _Reader:
     """A file whose trainer and changes were checked key by key."""
 

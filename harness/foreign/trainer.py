@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.foreign import guard
 from harness.foreign.command import ForeignTrainer, command_of, placeholders, variables_of
 from harness.foreign.failure import FailureReason
+from harness.foreign.linked_data import link_data
 from harness.foreign.log_lines import LINE_LIMIT, LogPoint
 from harness.foreign.logs import Reading
 from harness.foreign.own_lines import OwnReading
@@ -45,18 +46,7 @@ def clean_copy(trainer: ForeignTrainer, archive: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     unzip(archive, folder)
-    for name, path in trainer.data.items():
-        _link(Path(path), folder / name)
-
-
-def _link(path: Path, place: Path) -> None:
-    """A link to a file or folder; into a folder that holds code too, piece by piece."""
-    if place.is_dir() and path.is_dir():
-        for inner in path.iterdir():
-            _link(inner, place / inner.name)
-    elif not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(path)
+    link_data(trainer.data, folder)
 
 
 def copy_of(out: RunWriter) -> Path:
@@ -161,7 +151,7 @@ class _TrainerWatch:
     def follow(self, pipe: IO[bytes], stop: Callable[[], str | None]) -> Outcome | None:
         """Read until the output ends; the outcome if the run has to be ended before."""
         began = heard = time.monotonic()
-        for lines in _batches(pipe):
+        for lines in line_batches(pipe):
             now = time.monotonic()
             if lines:
                 self.take(lines)
@@ -328,7 +318,7 @@ class _TrainerWatch:
         )
 
 
-def _batches(pipe: IO[bytes]) -> Iterator[list[bytes]]:
+def line_batches(pipe: IO[bytes]) -> Iterator[list[bytes]]:
     """The lines that came since the last look, at least every POLL_S, until the pipe ends.
 
     A line is cut at LINE_LIMIT."""

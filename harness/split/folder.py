@@ -82,11 +82,11 @@ class Folder:
             name = "all-" + "-".join(sorted(everything - set(chosen)))
         if len(name) > LONGEST:
             name = f"{name[:LONGEST]}-{short_digest(sorted(chosen))}"
-        for module, content in self._modules():
+        for module, content in self.modules():
             place(self.path, f"arms/{name}/{module}", content)
         return place(self.path, f"arms/{name}/{self.script}", self.text(chosen).encode())
 
-    def _modules(self) -> list[tuple[str, bytes]]:
+    def modules(self) -> list[tuple[str, bytes]]:
         """What the script imports from its own folder: name and content."""
         root = self.path / "old"
         modules = []

@@ -247,3 +247,38 @@ def with_needs(groups: Iterable[ChangeGroup], edges: Iterable[Edge]) -> tuple[Ch
         order = [other.name for other in groups if other.name in needed - {group.name}]
         complete.append(replace(group, needs=tuple(order)))
     return tuple(complete)
+
+
+def merged_circles(parts: Parts) -> Parts:
+    """The same, groups that need each other as one, by the name of the first."""
+    leader: dict[str, str] = {}
+    by_name = {group.name: group for group in parts.groups}
+    for group in parts.groups:
+        mutual = [need for need in group.needs if group.name in by_name[need].needs]
+        if group.name not in leader:
+            leader |= dict.fromkeys((group.name, *mutual), group.name)
+    if len(set(leader.values())) == len(leader):
+        return parts
+    merged: dict[str, ChangeGroup] = {}
+    for group in parts.groups:
+        name = leader[group.name]
+        first = merged.get(name)
+        atoms = group.atoms if first is None else (*first.atoms, *group.atoms)
+        needs = _led((*(first.needs if first else ()), *group.needs), leader, name)
+        conflicts = _led((*(first.conflicts if first else ()), *group.conflicts), leader, name)
+        merged[name] = replace(
+            first or group,
+            about=group.about if first is None else f"{first.about}; {group.about}",
+            kind=group.kind if first is None or first.kind not in MEASURED else first.kind,
+            always=group.always or (first is not None and first.always),
+            atoms=tuple(sorted(atoms)),
+            needs=needs,
+            conflicts=conflicts,
+            lines=group.lines + (0 if first is None else first.lines),
+        )
+    return replace(parts, groups=with_needs(merged.values(), parts.edges))
+
+
+def _led(names: Iterable[str], leader: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Names of groups by the groups that they are in now."""
+    return tuple(dict.fromkeys(leader[other] for other in names if leader[other] != name))
