@@ -269,10 +269,8 @@ class _Reader:
     def _arms(self, chosen: Mapping[str, Changes]) -> tuple[ForeignArm, ...]:
         """The baseline and every arm."""
         baseline = make_arm(BASELINE, self._written(()), where=self.file.where("trainer"))
-        arms = [baseline]
-        for name, changes in chosen.items():
-            arms.append(self._arm(name, changes, baseline))
-        return tuple(arms)
+        others = [self._arm(name, changes, baseline) for name, changes in chosen.items()]
+        return (baseline, *others)
 
     def _arm(self, name: str, changes: Changes, baseline: ForeignArm) -> ForeignArm:
         where = self.file.where("arms")
