@@ -61,6 +61,12 @@ def _checked(values: Fields, where: Callable[..., str]) -> Entry:
 
 def read_changes(file: ExperimentFile) -> dict[str, Entry]:
     changes, mistakes = {}, Mistakes()
+    if file.data.get("changes", {}) is None:
+        raise file.fail(
+            "changes is empty: name some, such as softcap: r09.softcap, "
+            "or leave it out beside axes",
+            "changes",
+        )
     for name, value in file.value("changes", dict, {}, "a mapping").items():
         with mistakes.gathered():
             changes[str(name)] = _entry(file, name, value)
@@ -74,6 +80,11 @@ def _entry(file: ExperimentFile, name: Any, value: Any) -> Entry:
         raise file.fail(
             f"a change cannot be called {name!r}: arms are named by their changes, "
             "with ' + ' and ' @ '",
+            *place,
+        )
+    if isinstance(value, str) and factor_of(value) is not None:
+        raise file.fail(
+            f"change '{name}' is a factor of no field: name it, such as {{optim.muon_lr: {value}}}",
             *place,
         )
     if isinstance(value, str):

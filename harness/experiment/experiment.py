@@ -199,7 +199,7 @@ def _refuse_mistakes(file: ExperimentFile) -> None:
     """Raises UserError with all that is wrong with single keys, a line each."""
     needed = ["name", "base"]
     if file.data.get("design") != "explicit" and not file.data.get("axes"):
-        needed.append("changes")
+        needed.append("axes" if "halving" in file.data else "changes")
     for key in needed:
         if key not in file.data:
             with file.mistakes.gathered():
