@@ -200,13 +200,13 @@ def column_names(column: Column[Any], unit: str) -> tuple[str, ...]:
     of_effect = "_percent" if metric in TIME_UNITS else f"_{unit}"
     if metric not in (*TIME_UNITS, *LOSSES):  # of a script's own: nobody knows its unit
         of_metric = of_effect = ""
-    return {
-        "mean": (f"{name}{of_metric}",),
-        "sd": (f"{name}_sd{of_metric}",),
+    told = {
         "effect": (f"{prefix}{name}{of_effect}",),
         "interval": (f"{prefix}{name}_low{of_effect}", f"{prefix}{name}_high{of_effect}"),
         "p": (f"{prefix}{name}_p",),
-    }[what]
+        "mean": (f"{name}{of_metric}",),
+    }
+    return told.get(what, (f"{name}_{what}{of_metric}",))
 
 
 def plain_numbers(column: Column[Any], row: ArmRow, n: int) -> list[float | None]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import string
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -194,3 +195,8 @@ def test_compare_prints_it_and_refuses_what_there_is_not(tmp_path, capsys, monke
         assert (end.value.code or 0) == code
         captured = capsys.readouterr()
         assert said in captured.out + captured.err
+
+
+def test_a_new_statistic_of_an_arm_is_called_as_its_key_says() -> None:
+    column = replace(ARM_COLUMNS[0], key="val_loss.median")
+    assert column_names(column, "nats_per_token") == ("val_loss_median_nats_per_token",)
