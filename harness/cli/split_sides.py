@@ -64,7 +64,7 @@ def candidates_of(options: "SplitOptions") -> tuple[dict[str, bytes], dict[str, 
 
 def _named(given: str, options: "SplitOptions") -> list[str]:
     """The candidates that one --parents names."""
-    from harness.provenance.git import git
+    from harness.foreign.commits import commits_of
 
     path = Path(given)
     if path.is_dir():
@@ -76,8 +76,7 @@ def _named(given: str, options: "SplitOptions") -> list[str]:
         return [given]
     if ".." not in given:
         return [ref for ref in given.split(",") if ref]
-    listed = git(options.repo, "rev-list", "--end-of-options", given, "--", options.script)
-    commits = (listed or b"").decode().split()
+    commits = commits_of(options.repo, given, options.script)
     if not commits:
         raise UserError(
             f"--parents {given}: no commit of {options.repo.absolute()} in it changes "

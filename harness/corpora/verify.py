@@ -19,8 +19,7 @@ from harness.corpora.corpus import Corpus, fingerprint_of
 from harness.corpora.lock import lock
 from harness.errors import UserError
 from harness.run.digests import file_digest
-from harness.run.files import write_text
-from harness.run.remembered import FRESH_NS
+from harness.run.files import FRESH_NS, write_text
 
 AT_ONCE = 8  # files that are read at a time: more make no disk quicker
 MEMORY = "shards.json"

@@ -41,6 +41,12 @@ def commit_of(repo: Path, ref: str) -> str | None:
     return commit.decode().strip()
 
 
+def commits_of(repo: Path, range_: str, script: str) -> list[str]:
+    """The commits in a range (`A..B`) that change a script, the latest first."""
+    listed = git(repo, "rev-list", "--end-of-options", range_, "--", script)
+    return (listed or b"").decode().split()
+
+
 def patched(code: Code, patches: Iterable[Path]) -> Code:
     """The code with the patches applied in order; raises UserError for one that does not apply."""
     for patch in patches:

@@ -16,6 +16,9 @@ from typing import IO, Any
 from harness.run.document import Document
 from harness.run.guarded import IN_ROOT, NEW_FILE, folder_of, open_to_append
 
+# a file that changed so lately is not remembered: file systems' clocks are coarse, and may differ
+FRESH_NS = 5_000_000_000
+
 
 def now_iso() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")

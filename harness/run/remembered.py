@@ -11,15 +11,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from harness.run.files import write_text
+from harness.run.files import FRESH_NS, write_text
 from harness.run.guarded import KEPT
 from harness.run.read import read_json
 from harness.run.results import FileStats, Result, examine, read_known, stats_of
 from harness.run.spec import RESULT_STATUSES
 
 WORTH_WRITING = 100  # new entries: fewer results are read in no time
-# a file that changed so lately is not remembered: file systems' clocks are coarse, and may differ
-FRESH_NS = 5_000_000_000
 WHOLE = "whole "  # before the facts of a result of which every file was read
 
 

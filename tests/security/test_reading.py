@@ -26,6 +26,7 @@ STARTS_PROGRAMS = {
     "harness/provenance/interpreters.py": "the interpreter of a run that is planned or done",
     "harness/foreign/trainer.py": "a trainer",
     "harness/foreign/guard.py": "a trainer, under a guard",
+    "harness/foreign/smoke_steps.py": "two steps of a trainer, under a guard, for `split --smoke` alone",
     "harness/runner/process.py": "workers",
     "harness/runner/slurm/queue.py": "Slurm's tools",
     "harness/node/nvidia.py": "nvidia-smi",

@@ -48,6 +48,7 @@ OUTSIDE = {  # what harness.training.train imports beside the training part, and
     "harness.corpora.cache": "copies shards whole",
     "harness.corpora.verify": "refuses shards that are not the fingerprint's; changes none of them",
     "harness.corpora.lock": "one process at a time prepares a corpus",
+    "harness.corpora.bpe": "prepares a corpus, under the fingerprint",
     "harness.corpora.fineweb": "prepares a corpus, under the fingerprint",
     "harness.corpora.stdlib": "prepares a corpus, under the fingerprint",
     "harness.corpora.text": "prepares a corpus, under the fingerprint",

@@ -252,7 +252,11 @@ def test_a_headline_along_an_axis_says_what_the_arms_do_there_and_lists_no_point
         ({"base": 0.3, "a": -2.5}, "nothing;", "`optim.muon_lr: [x0.25, x0.5, x1, x2]`"),
         ({"base": 2.5}, "base @ x2 x1;", "`optim.muon_lr: [x0.5, x1, x2, x4]`"),
         ({"base": 0.3}, "nothing;", "nothing that these runs ask for"),
-        ({"base": 0.7}, "base @ x2 x1;", "`ablate confirm split --arm 'base @ x2 x1'`, which asks"),
+        (
+            {"base": 0.7},
+            "base @ x2 x1;",
+            "`ablate confirm experiments/split.yaml --arm 'base @ x2 x1'`, which asks",
+        ),
     ],
 )
 def test_a_page_along_an_axis_says_what_helps_at_one_point_and_what_to_run_next(
@@ -269,7 +273,10 @@ def test_a_page_of_drawn_points_has_the_best_of_those_that_help_confirmed(tmp_pa
     plan = replace(made.plan, draw={"sobol": 9, "seed": 0})
     said = next_of_verdicts(replace(made, plan=plan), compare_all(made))
     assert "to help: base @ x2 x0.5, base @ x2 x1 and base @ x2 x2;" in said
-    assert "`ablate confirm split --arm 'base @ x2 x1'`, which asks again on fresh seeds" in said
+    assert (
+        "`ablate confirm experiments/split.yaml --arm 'base @ x2 x1'`, which asks again on fresh seeds"
+        in said
+    )
 
 
 def test_an_effect_that_no_point_turns_is_said_with_its_least_and_verify_recomputes_it(tmp_path):
