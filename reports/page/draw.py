@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-import pandas as pd
-
 from harness.run.plan import Plan
-from reports.analysis.interactions import interplay
 from reports.analysis.samples import at_budget
 from reports.analysis.types import Comparisons
 from reports.figures.base import Figure, Palette
@@ -19,6 +16,7 @@ from reports.figures.seeds import seeds
 from reports.figures.steps import step_distribution
 from reports.inputs.experiment import Experiment, target_loss
 from reports.page.cells import TONES
+from reports.page.interactions import counted, interactions_of
 
 LEADING = ("heat", "interactions", "seeds", "loss_by_step", "scatter", "budgets")
 EVIDENCE_LEADING = ("loss_by_step", "loss_by_time")  # where there is no waterfall
@@ -36,13 +34,6 @@ def palette_of(experiment: Experiment, outcome: Comparisons) -> Palette:
     return Palette(arms=arms, baseline=plan.baseline, tones=tones)
 
 
-def counted(experiment: Experiment) -> pd.DataFrame:
-    """The runs that the verdicts count: all but the stale ones, unless those were admitted."""
-    if experiment.accept_stale:
-        return experiment.runs
-    return experiment.runs[~experiment.runs["stale"].astype(bool)]
-
-
 def leading(figures: Sequence[Figure], outcome: Comparisons, plan: Plan) -> list[Figure]:
     """The figures that carry the answer; the rest stands in an appendix."""
     by_key = {figure.key: figure for figure in figures}
@@ -56,11 +47,6 @@ def leading(figures: Sequence[Figure], outcome: Comparisons, plan: Plan) -> list
 def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     plan, runs, curves = experiment.plan, counted(experiment), experiment.curves
     palette, unit, target = palette_of(experiment, outcome), plan.corpus.unit, target_loss(plan)
-    finished = at_budget(runs[runs["status"] == "finished"], outcome.budget)
-    effects = []
-    if not experiment.memory.lost:
-        level = experiment.memory.level(0.95, len(plan.arms) - 1)
-        effects = interplay(finished, plan, level=level, anytime=outcome.anytime)
     budgets = every_seed = None
     if not plan.evidence:
         budgets = budget_figure(runs, outcome, palette, unit=unit, target=target)
@@ -71,7 +57,7 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     figures = [
         *effect_figures(plan, outcome, palette),
         heat_map(at_budget(runs, outcome.budget), plan, unit=unit),
-        interaction_figure(effects, unit),
+        interaction_figure(interactions_of(experiment, outcome), unit),
         every_seed,
         budgets,
         *curve_figures(curves, runs, palette, unit=unit, target=target, budget=outcome.budget),

@@ -1,27 +1,33 @@
 """The headline: what the runs answer, and what that holds for."""
 
+import math
 from collections.abc import Mapping, Sequence
 
+from reports.analysis.interactions import Interplay
 from reports.analysis.optimum import optima
 from reports.analysis.recipe import Recipe
 from reports.analysis.sensitivity import sensitivities
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
 from reports.figures.effects import effect_text
+from reports.figures.interactions import changes_in_words, interplay_words
 from reports.format import show
 from reports.inputs.experiment import Experiment
 from reports.page.cells import metric_words
+from reports.page.interactions import interactions_of
 from reports.page.places import optimum_answer, signs_answer
 from reports.page.scope import conditions, shares_answer
 from reports.page.selection import halving_answer
 
 EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
 NAMED = 4  # arms that a sentence names; the rest is counted
+OPENINGS = ("Of ", "Undecided ", "The loss ", "The changes ", "Whether ")  # small after a colon
 
 
 def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> str:
     """At what size and rates, then the answer.
 
-    A Shapley design's begins with the shares, an axis's with the place of the lowest loss.
+    Where changes were combined it begins with whether they add up; a Shapley design's goes on
+    with the shares, an axis's with the place of the lowest loss.
     """
     judged = [outcome.judged(arm) for arm in outcome.arms]
     compared = [c for c in judged if c is not None]
@@ -32,6 +38,11 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
         return selected
     sentences, unit = [], experiment.plan.corpus.unit
     is_decided = any(c.kind in ("helps", "hurts") for c in compared)
+    pairs = [e for e in interactions_of(experiment, outcome) if len(e.changes) == 2]
+    adding = adding_up(pairs, unit)
+    if adding:
+        is_decided = is_decided or any(leaves_zero(pair) for pair in pairs)
+        sentences.append(adding)
     if experiment.plan.design == "shapley":
         shares = shares_answer(experiment)
         is_decided = is_decided or bool(shares)
@@ -58,7 +69,7 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
     text = " ".join(sentences)
     setting = conditions(recipe, outcome)
     if setting:
-        if text.startswith(("Of ", "Undecided ", "The loss ")):  # else it begins with an arm's name
+        if text.startswith(OPENINGS):  # else it begins with an arm's name
             text = text[:1].lower() + text[1:]
         text = f"at {setting}: {text}"
     if is_decided and any(c.exploratory for c in compared):
@@ -66,6 +77,27 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
     if setting:
         text = text[:1].upper() + text[1:]
     return text
+
+
+def leaves_zero(pair: Interplay) -> bool:
+    return pair.low is not None and pair.high is not None and (pair.low > 0 or pair.high < 0)
+
+
+def adding_up(pairs: Sequence[Interplay], unit: str) -> str:
+    """Whether the changes add up: the interactions whose intervals leave zero, the largest first.
+
+    Where none does, the largest; '' without an interval. unit: of a loss.
+    """
+    told = [pair for pair in pairs if pair.low is not None and pair.high is not None]
+    told.sort(key=lambda pair: -abs(pair.estimate))
+    if not told:
+        return ""
+    apart = [pair for pair in told if leaves_zero(pair)]
+    named = [f"{changes_in_words(pair)} {interplay_words(pair)}" for pair in apart or told[:1]]
+    said = f"beyond the sum of two ({unit}, above zero is worse), {listing(named, most=NAMED)}"
+    if apart:
+        return f"The changes do not add up: {said}."
+    return f"Whether the changes add up is undecided; the largest interaction: {said}."
 
 
 def design_baseline(experiment: Experiment) -> str:
@@ -129,14 +161,23 @@ def sentence_on(outcome: Comparisons, name: str, unit: str) -> str:
 
 
 def measured(arms: Sequence[str], compared: Mapping[str, Comparison]) -> list[str]:
-    """The arms, each with its effect where it has one."""
+    """The arms, each with its effect where it has one; the best first where some are counted."""
     named = []
+    if len(arms) > NAMED:
+        arms = sorted(arms, key=lambda arm: gain(compared.get(arm)), reverse=True)
     for arm in arms:
         effects = ""
         if arm in compared:
             effects = f" ({effect_text(compared[arm])})"
         named.append(f"{arm}{effects}")
     return named
+
+
+def gain(c: Comparison | None) -> float:
+    """By how much an arm is better, as its effect is told; below all others where it has none."""
+    if c is None:
+        return -math.inf
+    return effect(c)[0] if c.better == "higher" else -effect(c)[0]
 
 
 def without_comparison(outcome: Comparisons) -> str:

@@ -1,6 +1,7 @@
 """What to type next: what a question costs and is asked with, the page again, its verification."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from harness.run.plan import Plan
 from reports.analysis.optimum import GridAxis, Lowest, Optimum, optima
@@ -12,9 +13,9 @@ from reports.analysis.types import Comparison, Comparisons
 from reports.inputs.experiment import Experiment
 from reports.page.cells import typed
 from reports.page.command_words import OF_RESULTS, without_folders
-from reports.page.headline import NAMED, listing
+from reports.page.headline import NAMED, gain, listing
 from reports.page.places import place_words
-from reports.page.scope import moves_rates
+from reports.page.scope import grid_for, moves_rates
 from reports.page.selection import chosen_points, confirmation_of, is_better
 from reports.stats.digits import settled
 
@@ -39,21 +40,31 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
         text = next_of_axes(experiment.plan, places, sensitivities(experiment), points)
         return text.replace(NO_STEP, unasked(experiment, outcome))
     helps = listing(helping or ["nothing"], most=NAMED)
-    asking = [arm for arm, c in judged.items() if c.next_action]
+    asking = sorted((arm for arm in judged if judged[arm].next_action), key=price_in(judged))
     to_confirm = [arm for arm in helping if judged[arm].exploratory]
-    if asking:
+    if to_confirm and not (asking and pending(experiment)):
+        best = max(to_confirm, key=lambda arm: gain(judged[arm]))
+        step = confirmation(experiment.plan, best)
+        if asking:
+            step += f" whether {best} helps (the table has what would decide the others)"
+    elif asking:
         action = typed(judged[asking[0]].next_action, experiment.name)
         step = f"{action}, for {asking[0]}"
         if len(asking) > 1:
             step += " (the table has the others')"
-    elif to_confirm and experiment.plan.foreign:
-        step = "a new experiment, which asks again on fresh runs"
-    elif to_confirm:
-        best = min(to_confirm, key=lambda arm: judged[arm].delta)
-        step = confirmation(experiment.plan, best)
     else:
         step = unasked(experiment, outcome)
     return f"What these runs show to help: {helps}; what to run next: {step}."
+
+
+def price_in(judged: Mapping[str, Comparison]) -> Callable[[str], tuple[float, float]]:
+    """By what arms that ask for runs are put in order: the fewest runs, then the largest gain."""
+
+    def price(arm: str) -> tuple[float, float]:
+        runs = judged[arm].next_runs
+        return math.inf if runs is None else runs, -gain(judged[arm])
+
+    return price
 
 
 def next_of_halving(experiment: Experiment, outcome: Comparisons) -> str:
@@ -83,6 +94,8 @@ def unasked(experiment: Experiment, outcome: Comparisons) -> str:
 
 def confirmation(plan: Plan, best: str) -> str:
     """What asks again: of a sweep of the baseline alone its best point, which is one comparison."""
+    if plan.foreign:
+        return "a new experiment, which asks again on fresh runs"
     alone = all(arm.of == plan.baseline for arm in plan.arms)
     command = confirmation_of(plan, best) if alone else f"`ablate confirm {plan.name}`"
     return f"{command}, which asks again on fresh seeds"
@@ -120,12 +133,19 @@ def next_of_axes(
         first = ending[0]
         further = longer(first.axis, at_start=first.low is None)
         step = f"a longer {further}, for the lowest place of {first.arm} may lie beyond the grid"
+    elif grid_for(plan):
+        step = NO_STEP
     elif turning and moves_rates(plan) and plan.estimand != "retuned":
         step = "the same with `estimand: retuned`, every arm at its own best rates on fresh seeds"
     elif helping and not plan.confirm:
         step = confirmation(plan, helping[0])
     else:
         step = NO_STEP
+    if grid_for(plan):
+        return (
+            f"What helps is judged by {grid_for(plan)}, whose rates these runs choose; what to run"
+            f" next, for rates that are better known: {step}."
+        )
     return f"What these runs show to help: {helps}; what to run next: {step}."
 
 

@@ -10,6 +10,8 @@ from reports.analysis.types import Comparisons
 from reports.format import interval, plural, show
 from reports.inputs.experiment import Experiment
 
+GRID = ".grid"  # the end of such a sweep's name
+
 
 def scope(recipe: Recipe, outcome: Comparisons) -> str:
     """What a rung is, and what does not follow from the headline."""
@@ -22,6 +24,16 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
             "order it can be another number."
         )
     sentences = []
+    if grid_for(plan):
+        sentences.append(
+            f"This sweep chooses the learning rates of {grid_for(plan)} and judges no arm: at rates"
+            " that all arms share, one that wants others looks worse than at its own."
+        )
+    if plan.rates:
+        sentences.append(
+            f"This section judges the arms, each at the rates that {plan.grid} chose for it on"
+            " other seeds."
+        )
     levels = {
         c.level for c in map(outcome.judged, outcome.arms) if c is not None and c.low is not None
     }
@@ -64,12 +76,34 @@ def conditions(recipe: Recipe, outcome: Comparisons) -> str:
         parts.append(f"{n_layers} layers")
     if outcome.budget is not None:
         parts.append(f"{outcome.budget} steps")
+    if parts:
+        parts += seed_words(recipe.plan, outcome)
     rates = rate_words(recipe)
     if rates:
         parts.append(rates)
     if recipe_facts.corpus(recipe) is not None:
         parts.append(f"on {recipe.plan.corpus.name}")
     return ", ".join(parts)
+
+
+def seed_words(plan: Plan, outcome: Comparisons) -> list[str]:
+    """How many seeds were compared, or runs of an arm where seeds did not pair them."""
+    judged = [c for c in map(outcome.judged, outcome.arms) if c is not None]
+    if not judged:
+        return []
+    counts = sorted({c.n_blocks or min(c.n_arm, c.n_baseline) for c in judged})
+    is_paired = not plan.imported and all(c.n_blocks for c in judged)
+    said = plural(counts[-1], "seed" if is_paired else "run")
+    if len(counts) > 1:
+        said = f"{counts[0]} to {said}"
+    return [said if is_paired else f"{said} an arm"]
+
+
+def grid_for(plan: Plan) -> str:
+    """The experiment whose rates a sweep chooses; '' where it chooses for none."""
+    if plan.name.endswith(GRID) and moves_rates(plan):
+        return plan.name.removesuffix(GRID)
+    return ""
 
 
 def rate_words(recipe: Recipe) -> str:
@@ -129,5 +163,9 @@ def shares_answer(experiment: Experiment) -> str:
             bounds = interval(share.low, share.high, "loss_delta")
             parts.append(f"{change} {show(share.value, 'loss_delta')} {bounds}".strip())
         whole = show(table.total.value, "loss_delta")
-        return f"Of {whole} {table.unit} all together, the Shapley shares are: {'; '.join(parts)}."
+        return (
+            f"Of {whole} {table.unit} all together, the Shapley shares (what a change adds,"
+            " averaged over every order of adding them, so that an interaction is split among its"
+            f" changes) are: {'; '.join(parts)}."
+        )
     return ""

@@ -20,7 +20,7 @@ from reports.stats.intervals import Estimate
 
 KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
 METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
-HEADS = {"alone": "alone", "shapley": "Shapley share", "left_out": "lost without it"}
+HEADS = {"alone": "alone", "shapley": "Shapley share", "left_out": "added last"}
 BLANK = TableCell(text="", css="num")
 StudyRow = tuple[str, Sequence[TableCell]]  # its name, its cells
 
@@ -89,13 +89,13 @@ def attribution_table(a: Attribution) -> Study:
         )
     means = (
         "alone on the baseline, averaged over every order in which the changes can be added "
-        "(these shares sum to the whole), and what is lost when it is left out of all. Where the "
-        "three differ, changes interact."
+        "(these shares sum to the whole), and added last, to all others. Where the three differ, "
+        "changes interact. A dash: no arm that was run tells it."
     )
     if columns == ["left_out"]:
         means = (
-            "what is lost when it is left out of all, with what needs it. Changes that help "
-            "together alone are each charged with the whole of it, so these need not sum to it."
+            "added last, to all others, with what needs it. Changes that help together alone are "
+            "each given the whole of it, so these need not sum to it."
         )
     lead = (
         f"What each change adds in {a.unit} {a.note}".strip()
@@ -234,7 +234,7 @@ def rates_table(rates: Mapping[str, Document], grid: str) -> Study:
     """Arm -> the factor on a rate that was chosen for it, from the experiment named grid."""
     rows: list[StudyRow] = []
     for arm, rate in rates.items():
-        edge = "inside the grid"
+        edge = "lowest point inside the grid"
         if rate["at_edge"]:
             edge = "an end of the grid: the best may lie beyond it, widen the grid"
         factor = TableCell(text=f"x{float(rate['factor']):.3g}", css="num")
@@ -245,7 +245,8 @@ def rates_table(rates: Mapping[str, Document], grid: str) -> Study:
         title="Rates chosen",
         lead=(
             f"Factors on {axis}, each arm's best in {grid}; these runs were made at them, on "
-            "seeds that the grid never saw."
+            "seeds that the grid never saw. How well each is known, and whether its interval "
+            "reaches beyond the grid or is not resolved, that experiment says."
         ),
         first="arm",
         heads=["factor", "found by", "where"],

@@ -317,7 +317,7 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
     loss = plan.target.val_loss
     text += " Target loss " + ("not set yet" if loss is None else f"{loss:g} {plan.corpus.unit}")
     if plan.target.reason:
-        text += f" ({plan.target.reason})"
+        text += f" (as planned: {plan.target.reason})"
     return f"{text}."
 
 

@@ -130,15 +130,16 @@ def _around_zero(evidence: Evidence, family: Family, *, reach: float) -> Verdict
         return Verdict(
             text=f"no difference larger than {_number(margin)}{family.unit}", kind="equal"
         )
-    text = "undecided"
+    text, joint = "undecided", ":"
     if math.isfinite(reach):
-        text = f"undecided, within {_number(_up(reach))}{family.unit}"
+        text = f"undecided: at most {_number(_up(reach))}{family.unit} either way"
+        joint = ","
     if family.follows is Next.SEQUENCE:
         more = more_seeds(evidence, family)
         if more is None:
-            text += f": more than {MANY_SEEDS} more seeds needed"
+            text += f"{joint} more than {MANY_SEEDS} more seeds needed"
             return Verdict(text=text, kind="undecided", next_action="accept the bound")
-        text += f": {more} more {_seeds(more)} needed"
+        text += f"{joint} {more} more {_seeds(more)} needed"
         return _asking(text, "undecided", more, family)
     if family.follows is Next.PLANNED:
         return _asking(text, "undecided", None, family)
@@ -253,7 +254,10 @@ def _asking(
     if difference is not None and is_typed:
         command += f" --detect {_number(difference)}"
     least = "" if kind == "undecided" else "or more "
-    action = f"{command}: {seeds} fresh {_seeds(seeds)} {least}({runs} runs)"
+    cost = f"{runs} runs"
+    if family.n_budgets > 1:
+        cost += f" = {seeds} seeds x {family.n_arms + 1} arms x {family.n_budgets} budgets"
+    action = f"{command}: {seeds} fresh {_seeds(seeds)} {least}({cost})"
     return Verdict(text=text, kind=kind, fresh_seeds=seeds, next_action=action, next_runs=runs)
 
 

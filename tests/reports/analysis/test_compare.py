@@ -1,6 +1,7 @@
 """Whole experiments from results directories: the numbers of the page, the words, the warnings, the stopping rule."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -112,7 +113,7 @@ def test_a_null_inside_the_margin_is_no_difference_and_a_wide_one_is_undecided(t
     )
     for n, sd in ((5, 0.006), (3, 0.006)):
         wide = compared(tmp_path / f"{n}", arms=NULL, n_seeds=n, sd=sd).of("same", "val_loss")
-        assert wide.verdict.startswith("undecided, within 0.0") and wide.verdict.endswith(" nats")
+        assert re.fullmatch(r"undecided: at most 0\.0\d+ nats either way", wide.verdict)
         assert wide.kind == "undecided" and wide.more_seeds is None
         assert (
             wide.next_action
@@ -130,7 +131,7 @@ def test_without_a_margin_nothing_is_called_no_difference(tmp_path):
     write_experiment(tmp_path, arms=NULL, n_seeds=20, sd=0.001)
     same = compare_all(edit(tmp_path, margin=None)).of("same", "val_loss")
     assert same.kind == "undecided"
-    bound = float(same.verdict.removeprefix("undecided, within ").removesuffix(" nats"))
+    bound = float(same.verdict.removeprefix("undecided: at most ").split()[0])
     assert max(-same.low, same.high) <= bound <= 1.11 * max(-same.low, same.high)
 
 
@@ -555,5 +556,5 @@ def test_a_bound_in_words_is_never_inside_the_interval(tmp_path):
     )
     c = compare_all(experiment).of("same", "step_ms")
     assert c is not None and c.low is not None and c.high is not None and c.high > -1.2 * c.low > 0
-    assert c.verdict.startswith("undecided, within ")
-    assert c.high <= float(c.verdict.split()[-2]) < 1.1 * c.high
+    assert c.verdict.startswith("undecided: at most ")
+    assert c.high <= float(c.verdict.split()[3]) < 1.1 * c.high

@@ -268,6 +268,15 @@ def test_a_page_along_an_axis_says_what_helps_at_one_point_and_what_to_run_next(
     assert step in said.partition("what to run next: ")[2]
 
 
+def test_a_sweep_for_the_rates_of_another_experiment_asks_for_rates_alone(tmp_path):
+    """What helps is that experiment's question, on its own seeds."""
+    made = bowl(tmp_path, {"base": 0.3, "a": -0.4})
+    grid = replace(made, plan=replace(made.plan, name="mine.grid"))
+    said = next_of_verdicts(grid, compare_all(grid))
+    assert said.startswith("What helps is judged by mine, whose rates these runs choose; ")
+    assert "to help:" not in said and "retuned" not in said
+
+
 def test_a_page_of_drawn_points_has_the_best_of_those_that_help_confirmed(tmp_path):
     made = bowl(tmp_path, {"base": 0.9}, two=True)
     plan = replace(made.plan, draw={"sobol": 9, "seed": 0})

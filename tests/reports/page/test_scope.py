@@ -40,12 +40,12 @@ def test_size_steps_and_rates_stand_in_the_answer_and_below_it_what_does_not_fol
     write_experiment(tmp_path, n_seeds=2)
     edit_plan(tmp_path, departures={"model.n_layer": 8})
     page, text = page_of(tmp_path)
-    setting = "t 2 layers, 300 steps, r07&#39;s rates for scale tiny, on stdlib: "
+    setting = "t 2 layers, 300 steps, 2 seeds, r07&#39;s rates for scale tiny, on stdlib: "
     assert setting in text[text.index('data-key="answer"') :].split("</p>")[0]
     assert "in another order it can be another number" in text
     assert "It does not follow that an effect, or its sign, is the same at another size" in text
     assert second_path(page) == []
-    page.write_text(text.replace("2 layers, 300 steps, r07", "12 layers, 6200 steps, r07"))
+    page.write_text(text.replace("2 layers, 300 steps, 2 seeds", "12 layers, 6200 steps, 2 seeds"))
     assert any("the sentence 0 answer differs" in sentence for sentence in verify(page))
     assert any("2 layers" in sentence for sentence in second_path(page))
     assert any("300 steps" in sentence for sentence in second_path(page))
@@ -104,11 +104,16 @@ def test_the_held_out_loss_is_in_the_headline(tmp_path):
 def test_a_shapley_design_begins_with_its_shares(tmp_path):
     write_experiment(tmp_path, arms=FACTORIAL, design="shapley", n_seeds=5)
     page, text = page_of(tmp_path)
-    assert "all together, the Shapley shares are: untied_head −0.01" in text
-    assert re.search(r'data-key="answer">Exploratory: at 2 layers[^:]*: of ', text)
+    assert "split among its changes) are: untied_head −0.01" in text
+    assert re.search(r'data-key="answer">Exploratory: at 2 layers[^:]*: the changes do not ', text)
+    beyond = (
+        "beyond the sum of two (nats per byte, above zero is worse), softcap × untied_head +0.01"
+    )
+    assert beyond in text
     assert verify(page) == []
-    page.write_text(text.replace("shares are: untied_head −0.01", "shares are: untied_head −0.09"))
-    assert verify(page)
+    for said in ("changes) are: untied_head −0.01", beyond):
+        page.write_text(text.replace(said, said.replace("0.01", "0.09")))
+        assert any("answer" in sentence for sentence in verify(page)), said
 
 
 def test_a_finished_run_ends_with_the_answer_in_ten_lines(tmp_path, capsys, monkeypatch):

@@ -98,7 +98,7 @@ def test_chosen_rates_say_whether_they_lie_at_an_end():
     table = rates_table({"a": rate, "b": {**rate, "factor": 2.0, "at_edge": True}}, "grid")
     (_, a), (_, b) = table.rows
     assert ([cell.text for cell in a], b[0].text) == (
-        ["x0.707", "a quadratic", "inside the grid"],
+        ["x0.707", "a quadratic", "lowest point inside the grid"],
         "x2",
     )
     assert b[2].text.startswith("an end of the grid") and "in grid" in table.lead

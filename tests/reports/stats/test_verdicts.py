@@ -124,7 +124,7 @@ def test_more_than_many_seeds_are_not_asked_for() -> None:
     assert more_seeds(replace(SEEN, se=None), ONE) is None
     tight = replace(ONE, margin=1.05e-5)
     assert verdict(replace(SEEN, delta=-1e-5), tight).text == (
-        f"undecided, within 0.003: more than {MANY_SEEDS} more seeds needed"
+        f"undecided: at most 0.003 either way, more than {MANY_SEEDS} more seeds needed"
     )
 
 

@@ -1,0 +1,25 @@
+"""The runs that a page's verdicts count, and which interactions of changes they tell."""
+
+import pandas as pd
+
+from reports.analysis.interactions import Interplay, interplay
+from reports.analysis.samples import at_budget
+from reports.analysis.types import Comparisons
+from reports.inputs.experiment import Experiment
+
+
+def counted(experiment: Experiment) -> pd.DataFrame:
+    """The runs that the verdicts count: all but the stale ones, unless those were admitted."""
+    if experiment.accept_stale:
+        return experiment.runs
+    return experiment.runs[~experiment.runs["stale"].astype(bool)]
+
+
+def interactions_of(experiment: Experiment, outcome: Comparisons) -> list[Interplay]:
+    """Main effects and interactions in validation loss; [] where there is none to tell."""
+    if experiment.memory.lost:
+        return []
+    plan, runs = experiment.plan, counted(experiment)
+    finished = at_budget(runs[runs["status"] == "finished"], outcome.budget)
+    level = experiment.memory.level(0.95, len(plan.arms) - 1)
+    return interplay(finished, plan, level=level, anytime=outcome.anytime)

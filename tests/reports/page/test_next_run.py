@@ -1,0 +1,112 @@
+"""What a page sends its reader to first, and which question each of its sections answers."""
+
+from dataclasses import replace
+
+import pytest
+
+from reports.analysis.compare import compare_all
+from reports.analysis.interactions import Interplay
+from reports.analysis.recipe import Recipe
+from reports.inputs.load import load
+from reports.page.headline import adding_up, measured
+from reports.page.next_run import next_of_verdicts
+from reports.page.scope import scope
+from tests.report_arms import FACTORIAL
+from tests.report_fixtures import write_experiment
+
+OPEN = {"kind": "undecided", "verdict": "undecided", "exploratory": True}
+
+
+@pytest.fixture(scope="module")
+def combined(tmp_path_factory):
+    """Every combination of three changes, and its comparisons."""
+    folder = tmp_path_factory.mktemp("combined")
+    write_experiment(folder, arms=FACTORIAL, design="add-one", n_seeds=3)
+    experiment = load("split", folder)
+    return experiment, compare_all(experiment)
+
+
+def judged_as(outcome, facts):
+    """The comparisons of the loss with other facts; an arm without one has none."""
+    told = {}
+    for arm, changed in facts.items():
+        told[arm, "val_loss"] = replace(outcome.judged(arm), **changed)
+    return replace(outcome, comparisons=told, increments={})
+
+
+def step_of(experiment, outcome):
+    return next_of_verdicts(experiment, outcome).partition("what to run next: ")[2]
+
+
+def test_what_helps_is_confirmed_before_what_is_undecided(combined):
+    experiment, found = combined
+    helps = {"kind": "helps", "exploratory": True, "next_action": ""}
+    asks = {**OPEN, "next_action": "ablate confirm: 4 fresh seeds (20 runs)", "next_runs": 20}
+    facts = {
+        "softcap": asks,
+        "untied_head": {**helps, "delta": -0.02},
+        "value_residual": {**helps, "delta": -0.01},
+    }
+    step = step_of(experiment, judged_as(found, facts))
+    assert step.startswith("`ablate confirm split`, which asks again on fresh seeds")
+    assert "whether untied_head helps" in step
+    pending = experiment.runs.assign(status="pending")
+    step = step_of(replace(experiment, runs=pending), judged_as(found, facts))
+    assert step.startswith("`ablate confirm split`: 4 fresh seeds (20 runs), for softcap")
+
+
+def test_of_what_is_undecided_the_cheapest_is_asked_first(combined):
+    experiment, found = combined
+    facts = {}
+    for arm, runs, delta in (
+        ("softcap", 130, -0.03),
+        ("untied_head", 100, -0.01),
+        ("value_residual", 100, -0.02),
+    ):
+        action = f"ablate confirm: 9 fresh seeds ({runs} runs)"
+        facts[arm] = {**OPEN, "next_action": action, "next_runs": runs, "delta": delta}
+    step = step_of(experiment, judged_as(found, facts))
+    assert step.startswith("`ablate confirm split`: 9 fresh seeds (100 runs), for value_residual")
+
+
+def test_arms_that_are_only_counted_are_never_the_best(combined):
+    _, found = combined
+    compared = {arm: found.judged(arm) for arm in found.arms}
+    worst_first = sorted(compared, key=lambda arm: -compared[arm].delta)
+    assert len(worst_first) == 7
+    assert measured(worst_first, compared)[0].startswith(f"{worst_first[-1]} (")
+    assert measured(worst_first[:3], compared)[0].startswith(f"{worst_first[0]} (")
+
+
+def effect_of(changes, estimate, half):
+    return Interplay(
+        changes=changes,
+        estimate=estimate,
+        low=None if half is None else estimate - half,
+        high=None if half is None else estimate + half,
+        n_blocks=4,
+        n_contexts=2,
+    )
+
+
+def test_whether_changes_add_up_is_answered_the_largest_interaction_first():
+    small, large = effect_of(("a", "b"), -0.1, 0.05), effect_of(("b", "c"), 0.3, 0.05)
+    wide, untold = effect_of(("a", "c"), 0.2, 0.5), effect_of(("a", "d"), 9.0, None)
+    said = adding_up([small, wide, large, untold], "nats")
+    assert said.startswith("The changes do not add up: beyond the sum of two (nats, above zero is ")
+    assert said.endswith("b × c +0.3000 [+0.2500, +0.3500] and a × b −0.1000 [−0.1500, −0.0500].")
+    said = adding_up([wide, untold], "nats")
+    assert said.startswith("Whether the changes add up is undecided; ") and "a × c +0.2" in said
+    assert adding_up([untold], "nats") == ""
+
+
+def test_a_sweep_that_chooses_rates_says_so_and_judges_nothing(combined):
+    experiment, found = combined
+    axes = {"optim.*_lr": ["x0.5", "x1"]}
+    grid = replace(experiment, plan=replace(experiment.plan, name="mine.grid", axes=axes))
+    said = scope(Recipe.of(grid, found.budget), found)
+    assert said.startswith("This sweep chooses the learning rates of mine and judges no arm: ")
+    rates = {"softcap": {"axis": "optim.*_lr", "factor": 2.0, "at_edge": False, "how": "a fit"}}
+    plan = replace(experiment.plan, estimand="retuned", grid="mine.grid", rates=rates)
+    said = scope(Recipe.of(replace(experiment, plan=plan), found.budget), found)
+    assert said.startswith("This section judges the arms, each at the rates that mine.grid chose ")
