@@ -164,7 +164,7 @@ def measured(arms: Sequence[str], compared: Mapping[str, Comparison]) -> list[st
     """The arms, each with its effect where it has one; the best first where some are counted."""
     named = []
     if len(arms) > NAMED:
-        arms = sorted(arms, key=lambda arm: gain(compared.get(arm)), reverse=True)
+        arms = sorted(arms, key=lambda arm: loss_gained(compared.get(arm)), reverse=True)
     for arm in arms:
         effects = ""
         if arm in compared:
@@ -173,7 +173,7 @@ def measured(arms: Sequence[str], compared: Mapping[str, Comparison]) -> list[st
     return named
 
 
-def gain(c: Comparison | None) -> float:
+def loss_gained(c: Comparison | None) -> float:
     """By how much an arm is better, as its effect is told; below all others where it has none."""
     if c is None:
         return -math.inf

@@ -13,7 +13,7 @@ from reports.analysis.types import Comparison, Comparisons
 from reports.inputs.experiment import Experiment
 from reports.page.cells import typed
 from reports.page.command_words import OF_RESULTS, without_folders
-from reports.page.headline import NAMED, gain, listing
+from reports.page.headline import NAMED, listing, loss_gained
 from reports.page.places import place_words
 from reports.page.scope import grid_for, moves_rates
 from reports.page.selection import chosen_points, confirmation_of, is_better
@@ -43,7 +43,7 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
     asking = sorted((arm for arm in judged if judged[arm].next_action), key=price_in(judged))
     to_confirm = [arm for arm in helping if judged[arm].exploratory]
     if to_confirm and not (asking and pending(experiment)):
-        best = max(to_confirm, key=lambda arm: gain(judged[arm]))
+        best = max(to_confirm, key=lambda arm: loss_gained(judged[arm]))
         step = confirmation(experiment.plan, best)
         if asking:
             step += f" whether {best} helps (the table has what would decide the others)"
@@ -62,7 +62,7 @@ def price_in(judged: Mapping[str, Comparison]) -> Callable[[str], tuple[float, f
 
     def price(arm: str) -> tuple[float, float]:
         runs = judged[arm].next_runs
-        return math.inf if runs is None else runs, -gain(judged[arm])
+        return math.inf if runs is None else runs, -loss_gained(judged[arm])
 
     return price
 
