@@ -67,7 +67,7 @@ def test_until_its_block_is_there_it_is_none(results: Path, tmp_path: Path) -> N
     assert loaded.plan.target and loaded.plan.target.val_loss is None
     page = tmp_path / "page.html"
     write_report([loaded], page)
-    assert "Target loss not set yet (declared)" in page.read_text()
+    assert "Target loss not set yet (as planned: declared)" in page.read_text()
     assert verify(page) == []
 
 
@@ -79,7 +79,7 @@ def test_the_page_shows_it_and_verify_finds_one_that_was_moved(
     assert loaded.plan.target and loaded.plan.target.val_loss
     loss = loaded.plan.target.val_loss
     text = page.read_text()
-    assert f"Target loss {loss:g} nats per byte (declared)" in text
+    assert f"Target loss {loss:g} nats per byte (as planned: declared)" in text
     assert verify(page, results) == []
     forged = re.sub(rf'("target":\s*{{"val_loss":\s*){loss}', rf"\g<1>{loss + 0.01}", text)
     assert forged != text
