@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.run.halving import Halving
-from tests.proof.batch import chunks, declared_analysis
-from tests.proof.row import BEYOND_CONDITION, SIZES, Row
-from tests.proof.winners import SPREAD, again
+from tests.proof.batch import chunks
+from tests.proof.row import SIZES, Row
+from tests.proof.winners import judged_twice
 
 HALVING = Halving(one_in=2, budgets=(100, 200, 400), n_points=16)  # 16, 8, 4 points
 KEPT = 0.5  # of a run's variance: what a seed has in common with the same seed at other budgets
@@ -19,23 +19,8 @@ def halved(r: int) -> Iterator[Row]:
     """The point selected among 16 in three rungs of n seeds, against the baseline in the last rung and in n fresh blocks."""
     r = min(100 * r, 500_000)
     for n in SIZES:
-        own, fresh, covered, parts = [], [], [], []
-        for rng, size in chunks([62, n], r, 6 * n * (HALVING.n_points + 1)):
-            truth = np.zeros((size, HALVING.n_points + 1))
-            last, best = selected(rng, truth, n)
-            own.append(wrong(last))
-            fresh.append(wrong(again(rng, truth, best, n)))
-            truth[:, 1:] = rng.normal(0, SPREAD, (size, HALVING.n_points))
-            _, best = selected(rng, truth, n)
-            judged = declared_analysis(again(rng, truth, best, n))
-            effect = truth[np.arange(size), best]
-            covered.append(((judged.low[:, 0] <= effect) & (effect <= judged.high[:, 0])).mean())
-            parts.append(size)
-        means = [float(np.average(shares, weights=parts)) for shares in (own, fresh, covered)]
-        yield Row(kind=OWN, n=str(n), noise=f"no effect: {BEYOND_CONDITION}", replications=r,
-                  family_error=means[0])  # fmt: skip
-        yield Row(kind=FRESH, n=str(n), noise="no effect; effects of 1 sd", replications=r,
-                  coverage=means[2], family_error=means[1])  # fmt: skip
+        drawn = chunks([62, n], r, 6 * n * (HALVING.n_points + 1))
+        yield from judged_twice((OWN, FRESH), selected, drawn, (r, n, HALVING.n_points))
 
 
 def selected(rng: np.random.Generator, truth: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -53,9 +38,3 @@ def selected(rng: np.random.Generator, truth: np.ndarray, n: int) -> tuple[np.nd
         inside &= place < chooses
     best = inside.argmax(1)
     return np.stack([y[:, :, 0], y[np.arange(size), :, best]], axis=2), best
-
-
-def wrong(y: np.ndarray) -> float:
-    """How often the selected point is told apart from the baseline."""
-    judged = declared_analysis(y)
-    return float(((judged.low > 0) | (judged.high < 0)).mean())

@@ -1,6 +1,6 @@
 """The best of many candidates: judged by the runs that it was chosen by, and on fresh seeds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -12,28 +12,43 @@ SPREAD = 1.0  # sd of the candidates' true effects, in sds of one run
 OWN = f"the best of {CANDIDATES} by the runs it was chosen by"
 FRESH = f"the best of {CANDIDATES} on fresh seeds"
 
+# generator, truth (R, k + 1), blocks -> (baseline and choice (R, n, 2), which it is (R,))
+Choice = Callable[[np.random.Generator, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+
 
 def winners(r: int) -> Iterator[Row]:
     """The candidate of the lowest mean over n blocks, against the baseline in the same and in n fresh ones."""
     r = min(500 * r, 1_000_000)
     for n in SIZES:
-        own, fresh, covered, parts = [], [], [], []
-        for rng, size in chunks([61, n], r, n * (CANDIDATES + 1) * 4):
-            truth = np.zeros((size, CANDIDATES + 1))
-            first, of_first = chosen(rng, truth, n)
-            own.append(_wrong(first))
-            fresh.append(_wrong(again(rng, truth, of_first, n)))
-            truth[:, 1:] = rng.normal(0, SPREAD, (size, CANDIDATES))
-            _, best = chosen(rng, truth, n)
-            judged = declared_analysis(again(rng, truth, best, n))
-            effect = truth[np.arange(size), best]
-            covered.append(((judged.low[:, 0] <= effect) & (effect <= judged.high[:, 0])).mean())
-            parts.append(size)
-        means = [float(np.average(shares, weights=parts)) for shares in (own, fresh, covered)]
-        yield Row(kind=OWN, n=str(n), noise=f"no effect: {BEYOND_CONDITION}", replications=r,
-                  family_error=means[0])  # fmt: skip
-        yield Row(kind=FRESH, n=str(n), noise="no effect; effects of 1 sd", replications=r,
-                  coverage=means[2], family_error=means[1])  # fmt: skip
+        drawn = chunks([61, n], r, n * (CANDIDATES + 1) * 4)
+        yield from judged_twice((OWN, FRESH), chosen, drawn, (r, n, CANDIDATES))
+
+
+def judged_twice(
+    kinds: tuple[str, str],
+    choose: Choice,
+    drawn: Iterable[tuple[np.random.Generator, int]],
+    sizes: tuple[int, int, int],
+) -> Iterator[Row]:
+    """Rows of a choice judged by its own runs and on fresh seeds; sizes: replications, blocks, candidates."""
+    r, n, k = sizes
+    own, fresh, covered, parts = [], [], [], []
+    for rng, size in drawn:
+        truth = np.zeros((size, k + 1))
+        first, of_first = choose(rng, truth, n)
+        own.append(_wrong(first))
+        fresh.append(_wrong(again(rng, truth, of_first, n)))
+        truth[:, 1:] = rng.normal(0, SPREAD, (size, k))
+        _, best = choose(rng, truth, n)
+        judged = declared_analysis(again(rng, truth, best, n))
+        effect = truth[np.arange(size), best]
+        covered.append(((judged.low[:, 0] <= effect) & (effect <= judged.high[:, 0])).mean())
+        parts.append(size)
+    means = [float(np.average(shares, weights=parts)) for shares in (own, fresh, covered)]
+    yield Row(kind=kinds[0], n=str(n), noise=f"no effect: {BEYOND_CONDITION}", replications=r,
+              family_error=means[0])  # fmt: skip
+    yield Row(kind=kinds[1], n=str(n), noise="no effect; effects of 1 sd", replications=r,
+              coverage=means[2], family_error=means[1])  # fmt: skip
 
 
 def chosen(rng: np.random.Generator, truth: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
