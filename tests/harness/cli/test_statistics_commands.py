@@ -9,6 +9,8 @@ import yaml
 from scipy import stats
 
 from harness.cli.compare import RULE_KEYS
+from reports.inputs.load import load
+from reports.page.write import write_report
 from tests.report_fixtures import Arm, write_experiment
 from tests.sealing import seal_again
 
@@ -326,3 +328,52 @@ def test_a_report_that_would_be_no_page_is_refused_in_one_line(ablate: Any) -> N
     assert "name it x.html; a browser prints it to PDF" in refused.err
     assert refused.err.strip().count("\n") == 0
     assert ablate("report", "split", "-o", "x.html").code == 0
+
+
+# ---- what comes out
+
+
+def test_verify_says_that_a_page_is_sound_or_how_many_lines_are_not(ablate: Any) -> None:
+    root = write_experiment(Path("results").absolute(), arms=ARMS[:2], n_seeds=2)
+    page = str(write_report([load("split", root)], root / "page.html"))
+    sound = ablate("verify", page)
+    assert (sound.code, sound.out) == (
+        0,
+        f"{page}: every number and verdict follows from the embedded rows, and the whole page\n",
+    )
+    text = Path(page).read_text()
+    Path(page).write_text(text.replace("<h1>", "<h1>better: ", 1))
+    forged = ablate("verify", page)
+    *lines, last = forged.out.splitlines()
+    assert forged.code == 1 and last == f"{len(lines)} problems" and lines
+    missing = ablate("verify", "nowhere.html")
+    assert missing.code == 2 and "no such file; `ablate report EXP` writes one" in missing.err
+
+
+def test_figures_are_written_into_a_folder_where_there_is_something_to_draw(ablate: Any) -> None:
+    recorded(
+        arms=ARMS[:2], n_seeds=2, outcome={(a.name, s): "pending" for a in ARMS for s in (0, 1)}
+    )
+    Path("file").touch()
+    in_the_way = ablate("figures", "split", "-o", "file")
+    assert in_the_way.code == 2 and "-o file: a file lies there; name a folder" in in_the_way.err
+    nothing = ablate("figures", "split", "-o", "drawn")
+    assert nothing.code == 2 and "split: nothing to draw yet, no run has finished" in nothing.err
+
+
+def test_an_export_is_one_table_of_what_was_asked(ablate: Any) -> None:
+    recorded(n_seeds=2)
+    for tables in (
+        ("--curves", "--arms"),
+        ("--arms", "--comparisons"),
+        ("--curves", "--comparisons"),
+    ):
+        refused = ablate("export", "split", "-o", "x.csv", *tables)
+        assert refused.code == 2 and "are different tables: name one" in refused.err
+        assert not Path("x.csv").exists()
+    for table, n in (((), 6), (("--arms",), 3), (("--comparisons",), 6), (("--curves",), 96)):
+        said = ablate("export", "split", "-o", "x.csv", *table)
+        assert (said.code, said.out) == (0, "x.csv\n")
+        assert len(Path("x.csv").read_text().splitlines()) == 1 + n, table
+    wrong = ablate("export", "split", "-o", "x.txt")
+    assert wrong.code == 2 and wrong.err.count("\n") == 1

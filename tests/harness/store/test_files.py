@@ -24,6 +24,7 @@ from harness.run.read import read_lines
 from harness.run.results import DIGESTED, SEALED, Result, examine, read_result, result_text
 from harness.run.spec import PlannedRun
 from harness.runner.executor import ExecutorOptions, Summary
+from harness.store import verified
 from harness.store.attempt import claim
 from harness.store.store import Store
 from harness.store.verified import VerifiedResults
@@ -214,6 +215,7 @@ def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
     first.save()
     with monkeypatch.context() as blind:
         blind.setattr(Store, "repair", lambda store, run_id: pytest.fail("read again"))
+        blind.setattr(verified, "examine", lambda *_, **__: pytest.fail("read again"))
         assert VerifiedResults(store).status(SPEC.run_id) == ("finished", None)
     before, text = (run / name).stat(), (run / name).read_text()
 
@@ -227,6 +229,37 @@ def test_what_was_found_sound_is_read_again_only_when_a_file_changed(
         os.utime(run / name, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert VerifiedResults(store).status(SPEC.run_id)[0] is None
     assert not run.exists()
+
+
+def test_what_a_runner_found_sound_is_read_in_whole_before_a_page_trusts_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page asks for more: every file read, not its size and time alone."""
+    monkeypatch.setattr(remembered, "FRESH_NS", 0)
+    finish(claimed(store))
+    known = VerifiedResults(store)
+    assert known.status(SPEC.run_id) == ("finished", None)
+    found = known.known
+    found.remembered, stats = found.learned, results.stats_of(f"{store.runs}/{SPEC.run_id}")
+    assert found.status(SPEC.run_id, stats, whole=False) == "finished"
+    assert found.status(SPEC.run_id, stats, whole=True) is None
+    monkeypatch.setattr(remembered, "read_known", lambda *_: pytest.fail("taken as it was"))
+    folder = store.directory(SPEC.run_id)
+    assert remembered.examine_known(folder, SPEC.run_id, found)[1] is None
+    assert found.status(SPEC.run_id, stats, whole=True) is not None
+
+
+def test_a_run_without_a_result_or_with_a_damaged_one_has_no_status(store: Store) -> None:
+    known = VerifiedResults(store)
+    assert known.status("nowhere") == (None, None)
+    out = claimed(store)
+    assert known.status(SPEC.run_id) == (None, None)
+    finish(out)
+    path = out.run / "result.json"
+    path.write_text(path.read_text().replace("finished", "diverged"))
+    status, wrong = known.status(SPEC.run_id)
+    assert status is None and wrong is not None and str(path) in wrong
+    assert not out.run.exists()
 
 
 @pytest.mark.parametrize(

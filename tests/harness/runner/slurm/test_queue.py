@@ -1,0 +1,327 @@
+"""What is made of Slurm's answers, of the notes on jobs, and of attempts; what a job says that can do nothing."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.run.attempts import AttemptRow, read_attempts
+from harness.run.spec import PlannedRun
+from harness.runner.executor import ExecutorOptions, RunLimits
+from harness.runner.slurm import nodes, queue
+from harness.runner.slurm.cluster import Cluster
+from harness.runner.slurm.executor import Attempts, JobEnd, SlurmRunner, attempts_of_job
+from harness.runner.slurm.job import Job, Rendezvous, job_name
+from harness.runner.slurm.nodes import LastTry, keep_off, last_try, n_nodes_of, without
+from harness.runner.slurm.queue import check_slurm, job_states, output_of
+from harness.runner.slurm.send import refusal_of, sbatch_options
+from harness.runner.slurm.sent import cancel_experiment, jobs_folder, last_jobs, note_sent
+from harness.store.store import Store
+from tests.one_run import SPEC
+
+Answers = dict[str, Callable[[tuple[str, ...]], str | None]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[str, ...]], Answers]:
+    """The commands that were called, and what each answers: '' where nothing is said here."""
+    calls: list[tuple[str, ...]] = []
+    answers: Answers = {}
+
+    def answer(*command: str) -> str | None:
+        calls.append(command)
+        return answers.get(command[0], lambda words: "")(command)
+
+    for module in (queue, nodes):
+        monkeypatch.setattr(module, "output_of", answer)
+    return calls, answers
+
+
+def test_what_a_command_prints_is_taken_where_it_succeeds_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert output_of("echo", "7|RUNNING") == "7|RUNNING\n"
+    assert output_of("sh", "-c", "echo 7; exit 1") is None
+    assert output_of(str(tmp_path / "none")) is None
+    monkeypatch.setattr(queue, "SLURM_ANSWERS_WITHIN_S", 0.05)
+    assert output_of("sleep", "9") is None
+
+
+def test_states_come_from_the_queue_then_from_the_accounts(asked: Any) -> None:
+    calls, answers = asked
+    answers["squeue"] = lambda words: "7_0|RUNNING\nslurm_load_jobs warning\n7_1|COMPLETED\n"
+    assert job_states(["7_0", "7_1"]) == {"7_0": "RUNNING", "7_1": "COMPLETED"}
+    assert [command[0] for command in calls] == ["squeue"]  # nothing was forgotten
+    answers["sacct"] = lambda words: "7_2|CANCELLED by 1000\n7_3|RUNNING\n\n7_4|\n"
+    states = job_states(["7_0", "7_2", "7_3", "7_4"])
+    assert states == {"7_0": "RUNNING", "7_2": "CANCELLED", "7_3": "GONE", "7_4": "GONE"}
+    assert calls[-1][-1] == "7_2,7_3,7_4"  # the forgotten alone are asked about
+    answers["sacct"] = lambda words: None
+    assert job_states(["7_2"]) == {"7_2": "GONE"}
+    answers["squeue"] = lambda words: None
+    assert job_states(["7_0"]) is None
+
+
+def test_where_no_job_can_be_sent_it_says_what_is_missing(
+    asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, answers = asked
+    found: dict[str, object] = {"sbatch": None, "submitit": None}
+    monkeypatch.setattr(queue.shutil, "which", found.get)
+    monkeypatch.setattr(queue, "find_spec", found.get)
+    answers["squeue"] = lambda words: None
+    for name, words in (
+        ("sbatch", "no sbatch here"),
+        ("squeue", "squeue does not answer"),
+        ("submitit", "submitit is missing"),
+    ):
+        with pytest.raises(UserError, match=f"--executor slurm: {words}"):
+            check_slurm()
+        found[name] = "/usr/bin/there"
+        if name == "squeue":
+            answers["squeue"] = lambda words: ""
+    check_slurm()
+
+
+# ---------------------------------------------------------------- notes on jobs
+
+
+def test_jobs_of_an_experiment_are_ended_but_for_runs_with_a_result(
+    tmp_path: Path, asked: Any
+) -> None:
+    calls, answers = asked
+    states = {"7_0": "RUNNING", "7_1": "PENDING", "7_2": "COMPLETED", "8_0": "PENDING"}
+
+    def listed(words: tuple[str, ...]) -> str:
+        return "".join(f"{job}|{state}\n" for job, state in states.items())
+
+    answers["squeue"] = listed
+    assert cancel_experiment(tmp_path, "mine") == 0 and calls == []  # nothing was sent
+    folder = jobs_folder(tmp_path, "mine")
+    folder.mkdir(parents=True)
+    note_sent(folder, {"a": "7_0", "b": "7_1", "c": "7_2", "d": "6_0"})
+    note_sent(folder, {"b": "8_0"})
+    assert last_jobs(folder) == {"a": "7_0", "b": "8_0", "c": "7_2", "d": "6_0"}
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "a" / "result.json").touch()
+
+    def cancel(words: tuple[str, ...]) -> str:
+        states.update(dict.fromkeys(words[1:], "COMPLETING"))
+        return ""
+
+    with pytest.raises(UserError, match="did not take every job of 'mine' out of the queue"):
+        cancel_experiment(tmp_path, "mine")
+    answers["scancel"] = cancel
+    assert cancel_experiment(tmp_path, "mine") == 2
+    (words,) = {frozenset(c[1:]) for c in calls if c[0] == "scancel"}
+    assert words == {"7_1", "8_0"}
+    states = {"7_2": "COMPLETED"}
+    n_calls = len(calls)
+    assert cancel_experiment(tmp_path, "mine") == 0
+    assert "scancel" not in [c[0] for c in calls[n_calls:]]
+    answers["squeue"] = lambda words: None
+    with pytest.raises(UserError, match="jobs of 'mine' may still be in the queue"):
+        cancel_experiment(tmp_path, "mine")
+
+
+def at(minute: int) -> str:
+    return f"2026-01-01T00:{minute:02}:00+00:00"
+
+
+def began(n: int, job: str, node: str, minute: int) -> AttemptRow:
+    return AttemptRow(attempt=n, started=at(minute), node=node, token=f"{job}/{n}")
+
+
+def end(n: int | None, status: str, minute: int, **how: Any) -> AttemptRow:
+    return AttemptRow(attempt=n, ended=at(minute), status=status, **how)
+
+
+def test_where_a_job_was_tried_last_and_for_how_long() -> None:
+    first, second = began(1, "7_0", "n1", 1), began(2, "8_0", "n2", 10)
+    ended = end(1, "failed", 4)
+    assert last_try([first, ended], "7_0") == LastTry(node="n1", seconds=180.0)
+    assert last_try([first, ended, second], "8_0") is None  # it goes on
+    assert last_try([first, ended, second, end(2, "failed", 11)], "8_0") == LastTry(
+        node="n2", seconds=60.0
+    )
+    assert last_try([first, ended], "7_1") is None
+    assert last_try([first, ended], "7") is None  # another job than 7_0
+    assert last_try([replace(first, node=None), ended], "7_0") is None
+    idle = end(None, "failed", 5, reason="job 7_0: no GPUs", node="n3")
+    assert last_try([first, ended, idle], "7_0") == LastTry(node="n3", seconds=0.0)
+    assert last_try([first, ended, replace(idle, reason="job 7_1: no GPUs")], "7_0") == LastTry(
+        node="n1", seconds=240.0
+    )
+
+
+def test_what_the_attempts_of_a_job_told_is_that_of_its_last_one() -> None:
+    assert attempts_of_job([began(1, "7_1", "n1", 0)], "7_0") == Attempts()
+    rows = [
+        began(1, "7_0", "n1", 0),
+        end(1, "preempted", 1),
+        began(2, "7_0", "n1", 2),
+        end(2, "preempted", 3, reason="told to go"),
+        end(2, "failed", 4, reason="found dead"),
+        began(3, "8_0", "n1", 5),
+        end(3, "preempted", 6),
+        end(None, "failed", 7),
+    ]
+    told = JobEnd(status="preempted", reason="told to go")
+    assert attempts_of_job(rows, "7_0") == Attempts(token="7_0/2", told=told, n_preempted=2)
+    assert attempts_of_job(rows[:3], "7_0") == Attempts(token="7_0/2", n_preempted=1)
+
+
+# ---------------------------------------------------------------- sites
+
+
+def test_nodes_are_counted_in_the_sites_partition_and_kept_off_beside_its_own(asked: Any) -> None:
+    calls, answers = asked
+    answers["sinfo"] = lambda words: "n1 idle~\nn1 idle~\nn2 mixed-\nn3 down*\nn4 planned\n"
+    assert n_nodes_of(Cluster(sbatch={"partition": "big"})) == 3
+    assert calls[-1][-2:] == ("-p", "big")
+    assert n_nodes_of(Cluster()) == 3 and "-p" not in calls[-1]
+    answers["sinfo"] = lambda words: None
+    assert n_nodes_of(Cluster()) == 0
+    site = Cluster(sbatch={"account": "lab"})
+    assert without(site, []) is site
+    assert without(site, ["n1", "n2"]).sbatch == {"account": "lab", "exclude": "n1,n2"}
+    own = Cluster(sbatch={"exclude": "n9"})
+    assert without(own, ["n1"]).sbatch == {"exclude": "n9,n1"}
+
+
+def test_many_jobs_are_kept_off_a_thousand_at_a_time(asked: Any) -> None:
+    calls, _ = asked
+    keep_off([f"7_{i}" for i in range(2001)], "n1")
+    named = [command[2].removeprefix("JobId=").split(",") for command in calls]
+    assert [len(jobs) for jobs in named] == [1000, 1000, 1]
+    assert [job for jobs in named for job in jobs] == [f"7_{i}" for i in range(2001)]
+    assert {command[3] for command in calls} == {"ExcNodeList=n1"}
+
+
+@pytest.mark.parametrize(
+    ("site", "exclusive", "options"),
+    [
+        ({}, False, {"time": "UNLIMITED", "gpus_per_node": 2, "cpus_per_task": 16}),
+        (
+            {"time": "1:00:00", "gres": "gpu:2", "cpus_per_gpu": "4"},
+            True,
+            {"time": "1:00:00", "gres": "gpu:2", "cpus_per_gpu": "4", "exclusive": True},
+        ),
+    ],
+)
+def test_a_job_asks_for_what_its_site_leaves_open(
+    site: dict[str, str], exclusive: bool, options: dict[str, Any]
+) -> None:
+    spec = replace(SPEC, config={"timing": {"exclusive_node": exclusive}}, world_size=4)
+    run = PlannedRun(spec=spec, arm="a", place=0, block=0)
+    assert sbatch_options(Cluster(sbatch=site), run, 2) == options
+    assert "gpus_per_node" not in sbatch_options(Cluster(device="cpu"), run, 2)
+
+
+def test_a_refusal_is_what_sbatch_said_last() -> None:
+    said = "sbatch: error: first\nsbatch: error: Batch job submission failed: no\nTraceback: x\n"
+    assert refusal_of(said) == "Batch job submission failed: no"
+    assert refusal_of("cannot be reached") == "cannot be reached"
+
+
+def test_runs_that_nodes_cannot_share_evenly_are_refused(tmp_path: Path) -> None:
+    run = PlannedRun(spec=replace(SPEC, world_size=8), arm="a", place=0, block=0)
+    store = Store.create(tmp_path)
+
+    def runner(**how: Any) -> SlurmRunner:
+        return SlurmRunner([run], store, lambda *_: [], ExecutorOptions(experiment="x", **how))
+
+    with pytest.raises(UserError, match="--nodes-per-run 3 does not divide 8 processes"):
+        runner(n_nodes=3)
+    assert runner(n_nodes=2).at_once() == runner(max_parallel=4).at_once() == 1
+
+
+# ---------------------------------------------------------------- in the job
+
+
+def test_a_job_is_named_as_the_queue_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "9")
+    monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
+    assert job_name() == "9"
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "2")
+    assert job_name() == "7_2"
+
+
+def test_whether_a_further_node_was_killed_is_what_it_tells(tmp_path: Path) -> None:
+    meeting = Rendezvous(at=tmp_path / "meeting-7_2-0.json")
+    assert meeting.lost == tmp_path / "meeting-7_2-0.lost"
+    assert not meeting.killed()
+    for told, killed in (("true", True), ("false", False)):
+        meeting.lost.write_text(f'{{"killed": {told}}}')
+        assert meeting.killed() == killed
+    told_soon = ["sh", "-c", f"sleep 0.05; echo '{{\"killed\": true}}' > {tmp_path}/new.tmp"]
+    meeting.lost.unlink()
+    with subprocess.Popen(
+        [*told_soon[:2], f"{told_soon[2]}; mv {tmp_path}/new.tmp {meeting.lost}"]
+    ):
+        assert meeting.killed(60.0)
+
+
+@pytest.fixture
+def in_a_job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Task 2 of array 7, on node n3, without GPUs."""
+    for name, value in {
+        "SLURM_ARRAY_JOB_ID": "7",
+        "SLURM_ARRAY_TASK_ID": "2",
+        "SLURMD_NODENAME": "n3",
+        "CUDA_VISIBLE_DEVICES": "",
+        "SLURM_NODEID": "0",
+    }.items():
+        monkeypatch.setenv(name, value)
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def job_in(folder: Path) -> Job:
+    Store.create(folder / "results")
+    config = {"system": {"compile": "off"}}
+    spec = replace(SPEC, config=config, device="cuda", world_size=4)
+    jobs = folder / "jobs"
+    jobs.mkdir()
+    options: dict[str, Any] = {"n_nodes": 2, "limits": RunLimits(), "folder": str(jobs)}
+    results = str(folder / "results")
+    return Job(
+        results=results, spec=spec.to_mapping(), command="ablate run", trainer="none", **options
+    )
+
+
+@pytest.mark.usefixtures("in_a_job")
+def test_a_job_that_can_do_nothing_notes_why_with_its_name_and_node(tmp_path: Path) -> None:
+    job = job_in(tmp_path)
+    with pytest.raises(RuntimeError, match="this job shows 0 GPUs and its run needs 2 on each"):
+        job()
+    (run,) = (tmp_path / "results" / "runs").iterdir()
+    (row,) = read_attempts(run)
+    assert (row.attempt, row.status, row.node) == (None, "failed", "n3")
+    assert row.reason is not None
+    assert row.reason.startswith("job 7_2: this job shows 0 GPUs and its run needs 2 on each node")
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+@pytest.mark.usefixtures("in_a_job")
+def test_a_further_node_waits_for_the_first_one_until_it_is_told_to_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_NODEID", "1")
+    monkeypatch.setattr("harness.runner.slurm.job.MEET_S", 0.0)
+    monkeypatch.setattr("harness.runner.slurm.job.NODE_LOOK_S", 0.001)
+    job = job_in(tmp_path)
+    told = job()
+    assert (told["status"], told["reason"]) == ("failed", "the first node did not come")
+    monkeypatch.setattr("harness.runner.slurm.job.MEET_S", 600.0)
+    os.kill(os.getpid(), signal.SIGTERM)  # as Slurm tells it
+    assert job.stop == "preempted"
+    assert job()["status"] == "failed"
