@@ -203,9 +203,14 @@ def happen(kind: str, out: Any, micro_tokens: int) -> None:
         ("CUDA_VISIBLE_DEVICES", "bad gpus "),
         ("SLURMD_NODENAME", "bad nodes "),
     ):
-        sick = kind.removeprefix(what).split(",") if kind.startswith(what) else []
-        if os.environ.get(variable) in sick:  # those on which every run fails at once
+        if not kind.startswith(what):
+            continue
+        marks = Path(os.environ["FAKE_MARKS"])
+        if os.environ.get(variable) in kind.removeprefix(what).split(","):
+            (marks / f"bad {os.getpid()}").touch()
             raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+        while len(list(marks.glob("bad *"))) < 2:  # good ones leave it two runs to fail
+            time.sleep(0.02)
     if kind == "raise":
         print("about to fail with token=abcdef123")
         raise ValueError("the shapes do not match")

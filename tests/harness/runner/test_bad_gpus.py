@@ -16,9 +16,8 @@ N_SEEDS = 5
 def matrix_on_gpus(folder: Path, kind: str) -> Matrix:
     fake = {str(seed): kind for seed in range(N_SEEDS)}
     driver = FakeDriver(folder, 4)
-    return Matrix(
-        folder, n_seeds=N_SEEDS, FAKE=fake, CUDA_VISIBLE_DEVICES="0,1,2,3", **driver.environment
-    )
+    environment = {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "FAKE_MARKS": str(folder)}
+    return Matrix(folder, n_seeds=N_SEEDS, FAKE=fake, **environment, **driver.environment)
 
 
 def test_a_gpu_that_fails_every_run_is_retired_and_its_runs_go_elsewhere(tmp_path: Path) -> None:
