@@ -116,7 +116,9 @@ def own_schemas() -> dict[str, Schema]:
         "plan": mapping(name=TEXT, question=TEXT, arms=LIST, runs=WHOLE, done=WHOLE),
         "significance": {"type": "object", "required": [*RULE_KEYS]},
         "split": mapping(
-            SPLIT_SCHEMA, folder=TEXT, groups=LIST, parents=MAPPING_OR_NONE, smoke=MAPPING_OR_NONE
+            SPLIT_SCHEMA,
+            **{"folder": TEXT, "groups": LIST, "parents": MAPPING_OR_NONE},
+            **{"smoke": MAPPING_OR_NONE, "prune": MAPPING_OR_NONE},
         ),
         "delete": mapping(1, experiment=TEXT, removed=YES_NO, runs_removed=YES_NO, **experiment),
         "rename": mapping(1, experiment=TEXT, name=TEXT, **experiment),

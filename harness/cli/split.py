@@ -1,6 +1,7 @@
 """A bundle of changes taken apart: from two scripts to an experiment with an arm per group."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from harness.cli.split_sides import code_of, data_line, short_name
 from harness.cli.split_smoke import smoke_folder
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
-from harness.run.document import Cells
+from harness.run.document import Cells, Content
 
 if TYPE_CHECKING:
     from harness.provenance.code import Code
@@ -43,7 +44,9 @@ def split(options: SplitOptions) -> None:
     """Take the difference of two scripts apart into groups, each a change of an experiment."""
     options.check_alone()
     if options.prune is not None:
-        prune(options.prune, options.margin, options.results)
+        pruned = prune(options.prune, options.margin, options.results, _teller(options))
+        if options.json:
+            _tell(pruned.folder, options, prune=pruned.to_mapping())
         return
     if options.check is not None:
         _tell(_check(options.check), options)
@@ -147,6 +150,11 @@ def _check(path: Path) -> "Folder":
     return folder
 
 
+def _teller(options: SplitOptions) -> Callable[[str], None]:
+    """What takes lines for people: none where a program reads."""
+    return (lambda line: None) if options.json else print
+
+
 def _tell(folder: "Folder", options: SplitOptions, **more: Any) -> None:
     """A line per group, or the same as JSON; more: further keys of it."""
     rows: list[Cells] = []
@@ -161,7 +169,8 @@ def _tell(folder: "Folder", options: SplitOptions, **more: Any) -> None:
             }
         )
     if options.json:
-        told = {"folder": str(folder.path), "groups": rows, "parents": None, "smoke": None, **more}
+        told: Content = {"folder": str(folder.path), "groups": rows}
+        told |= {**dict.fromkeys(("parents", "smoke", "prune")), **more}
         print_json({"schema": SPLIT_SCHEMA, **told})
         return
     print_table([{**row, "needs": ", ".join(row["needs"])} for row in rows])

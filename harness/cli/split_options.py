@@ -85,8 +85,6 @@ class SplitOptions:
         asked = [option for option, folder in folders.items() if folder is not None]
         if asked == ["--check", "--prune"]:
             raise UserError("--check and --prune: one after the other")
-        if self.prune is not None and self.json:
-            raise UserError("--prune: says it in lines alone: leave --json out")
         if len(asked) > 1:
             raise UserError(f"{asked[1]}: checks the folder first: leave {asked[0]} out")
         if "--smoke" not in asked and (self.smoke_command is not None or self.smoke_env):

@@ -1,6 +1,7 @@
 """`ablate split --prune DIR`: which parts of NEW can go, tried on fresh seeds."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,48 @@ EXPERIMENT_OF_PRUNING = """\
 """
 
 
-def prune(path: Path, margin: float | None, results: Path) -> None:
-    """Say what can go; write the experiment that tries it, then the script that it confirms."""
+@dataclass(frozen=True, kw_only=True)
+class PrunedGroup:
+    """What leaving a group out costs."""
+
+    group: str
+    at_most: float  # of loss, for all groups at once at 95 %
+    may_go: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedScript:
+    """A smaller script against NEW."""
+
+    arm: str
+    at_most: float | None  # of loss, for all scripts at once at 95 %; None: too few runs
+    passes: bool
+
+
+@dataclass(kw_only=True)
+class Pruned:
+    """What `--prune` found by now."""
+
+    folder: "Folder"
+    margin: float
+    experiment: str | None = None  # the file that tries the smaller scripts
+    groups: list[PrunedGroup] = field(default_factory=list)  # of the first runs
+    scripts: list[PrunedScript] = field(default_factory=list)  # of the runs that try them
+    written: str | None = None  # the script that was confirmed
+
+    def to_mapping(self) -> Content:
+        told = {f: getattr(self, f) for f in ("margin", "experiment", "written")}
+        groups, scripts = map(asdict, self.groups), map(asdict, self.scripts)
+        return {**told, "groups": [*groups], "scripts": [*scripts]}
+
+
+Tell = Callable[[str], None]
+
+
+def prune(path: Path, margin: float | None, results: Path, tell: Tell) -> Pruned:
+    """Say what can go; write the experiment that tries it, then the script that it confirms.
+
+    tell: takes what is found, in lines."""
     from harness.split.folder import read_folder
     from harness.yamlfile import YamlFile
 
@@ -30,15 +71,16 @@ def prune(path: Path, margin: float | None, results: Path) -> None:
     folder = read_folder(path)
     content = dict(YamlFile(path / "experiment.yaml").data)
     name = str(content["name"])
+    pruned = Pruned(folder=folder, margin=margin)
     tried = _loaded(f"{name}-prune", results)
     if tried is not None:
-        _confirmed(folder, tried, margin)
-        return
+        _confirm(pruned, tried, tell)
+        return pruned
     explored = _loaded(name, results)
     if explored is None:
         raise UserError(f"{name}: has no runs in {results}: ablate run {path / 'experiment.yaml'}")
-    costs = _costs(explored)
-    _write_experiment(folder, content, explored, costs, margin)
+    _write_experiment(pruned, content, explored, tell)
+    return pruned
 
 
 def _loaded(name: str, results: Path) -> "Experiment | None":
@@ -68,13 +110,7 @@ def _costs(explored: "Experiment") -> dict[str, float]:
     )
 
 
-def _write_experiment(
-    folder: "Folder",
-    content: Content,
-    explored: "Experiment",
-    costs: Mapping[str, float],
-    margin: float,
-) -> None:
+def _write_experiment(pruned: Pruned, content: Content, explored: "Experiment", tell: Tell) -> None:
     """The experiment that tries smaller scripts; raises UserError where nothing can go."""
     import yaml
 
@@ -83,9 +119,11 @@ def _write_experiment(
     from harness.split.folder import place
     from harness.split.prune import smaller_scripts
 
-    for group in sorted(costs, key=lambda group: costs[group]):
-        what = "may go" if costs[group] <= margin else "stays"
-        print(f"{group}: without it at most {costs[group]:+.4g} of loss: {what}")
+    folder, margin, costs = pruned.folder, pruned.margin, _costs(explored)
+    for group, cost in sorted(costs.items(), key=lambda item: item[1]):
+        pruned.groups.append(PrunedGroup(group=group, at_most=cost, may_go=cost <= margin))
+        what = "may go" if cost <= margin else "stays"
+        tell(f"{group}: without it at most {cost:+.4g} of loss: {what}")
     scripts = smaller_scripts(folder.groups, costs, margin)
     if not scripts:
         raise UserError(
@@ -112,17 +150,18 @@ def _write_experiment(
     path = folder.path / FILE
     text = EXPERIMENT_OF_PRUNING.format(path=path)
     place(folder.path, FILE, (text + yaml.safe_dump(content, sort_keys=False)).encode())
-    print(f"{path}: tries {len(scripts)} smaller scripts, {n_seeds} fresh seeds each")
-    print(f"then: ablate run {path} and this command again")
+    pruned.experiment = str(path)
+    tell(f"{path}: tries {len(scripts)} smaller scripts, {n_seeds} fresh seeds each")
+    tell(f"then: ablate run {path} and this command again")
 
 
-def _confirmed(folder: "Folder", tried: "Experiment", margin: float) -> None:
+def _confirm(pruned: Pruned, tried: "Experiment", tell: Tell) -> None:
     """Write the smallest script whose loss is above NEW's by less than the margin at 95 %."""
     from harness.cli.split_page import write_page_of
     from harness.split.folder import place
     from reports.analysis.compare import compare_all
 
-    outcome = compare_all(tried)
+    folder, margin, outcome = pruned.folder, pruned.margin, compare_all(tried)
     written = None
     for arm in tried.plan.arms:
         against_new = outcome.increments.get((arm.name, "val_loss"))
@@ -131,13 +170,15 @@ def _confirmed(folder: "Folder", tried: "Experiment", margin: float) -> None:
         high = against_new.high
         passes = high is not None and high <= margin
         ends = "its runs are too few for an interval" if high is None else f"at most {high:+.4g}"
-        print(f"{arm.name}: {ends} of loss against NEW, margin {margin:g}")
+        pruned.scripts.append(PrunedScript(arm=arm.name, at_most=high, passes=passes))
+        tell(f"{arm.name}: {ends} of loss against NEW, margin {margin:g}")
         if passes and written is None:
             written = arm
     if written is None:
-        print("no script is confirmed: NEW stays as it is, or more seeds")
+        tell("no script is confirmed: NEW stays as it is, or more seeds")
         return
     text = folder.text(written.changes)
     path = place(folder.path, f"pruned/{folder.script}", text.encode())
     write_page_of(folder)
-    print(f"{path}: NEW {written.name}, {text.count(chr(10))} lines of {folder.new.count(chr(10))}")
+    pruned.written = str(path)
+    tell(f"{path}: NEW {written.name}, {text.count(chr(10))} lines of {folder.new.count(chr(10))}")

@@ -102,6 +102,7 @@ class ForeignExperiment:
     borrowed: tuple[int, ...] = ()  # numbers of the baseline's runs that others made; then it
     # runs in the first blocks alone
     started: str | None = None  # the command that made it, where the results folder knows it
+    remarks: tuple[str, ...] = ()  # what its arms cannot tell apart
 
     @property
     def baseline(self) -> ForeignArm:
@@ -197,6 +198,7 @@ class _Reader:
             confirm=confirm,
             fingerprint=data_fingerprint(Path(d) for d in arms[0].trainer.data.values()),
             limits=self._limits(),
+            remarks=() if self.parts is None else self.parts.inseparable,
         )
 
     def _primary(self) -> str:
@@ -239,11 +241,10 @@ class _Reader:
             chosen: Mapping[str, Changes] = self._explicit()
         else:
             most, changes = most_changes(design), tuple(self.changes)
-            feasible: Feasible = _always_feasible
+            feasible: Feasible = _always_feasible if self.parts is None else self.parts.stands
             if self.parts is not None:
                 lengths = lengths_of(self.parts)
                 changes = tuple(change for change in changes if change not in lengths)
-                feasible = self.parts.stands
             if len(changes) > most:
                 message = f"design {design} takes at most {most} changes, not {len(changes)}"
                 raise self.file.fail(message, "design")

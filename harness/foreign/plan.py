@@ -109,6 +109,7 @@ def describe_foreign(
         runs=(*_plan_runs(e, runs), *_borrowed_runs(e)),
         foreign=True,
         limits=e.limits,
+        remarks=e.remarks,
     )
     return with_history(plan, before, _decided(e))
 

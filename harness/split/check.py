@@ -20,9 +20,15 @@ class Checker:
         self.compile = all(_compiles(tree) for tree in trees)
         self.own = set().union(*(_given_attributes(tree) for tree in trees))
         self.known = set().union(*(self._lacks(tree) for tree in trees))
+        self.checked: dict[str, list[str]] = {}  # variants, and what they lack
 
     def problems(self, text: str) -> list[str]:
         """What a variant lacks, in words; nothing where it passes."""
+        if text not in self.checked:
+            self.checked[text] = self._problems(text)
+        return self.checked[text]
+
+    def _problems(self, text: str) -> list[str]:
         try:
             tree = ast.parse(text)
             if self.compile:

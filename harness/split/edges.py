@@ -15,17 +15,23 @@ LABEL = re.compile(r"[A-Za-z_][\w.]*")
 MOST_LABELLED = 8  # atoms that one label ties: a label of more is a word
 
 
-def edges_of(difference: MergedScripts, sites: Sites) -> set[Edge]:
-    """Every need that is seen; all atoms on, and all off, satisfy them."""
+def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
+    """Every need that is seen, and by what; all atoms on, and all off, satisfy them."""
     tree = difference.tree
-    edges = set(definitions_and_uses(sites))
-    edges |= set(call_edges(tree))
-    edges |= set(signature_edges(tree))
-    edges |= set(labels(tree))
-    edges |= set(same_exchanges(tree))
-    edges |= set(changed_in_place(tree, sites))
-    edges |= set(packed(tree))
-    return {(a, b) for a, b in edges if a != b}
+    found: dict[Edge, str] = {}
+    for why, edges in (
+        ("a name that one gives and another asks for", definitions_and_uses(sites)),
+        ("a call and what it calls", call_edges(tree)),
+        ("parameters in one place", signature_edges(tree)),
+        ("a label in quotes", labels(tree)),
+        ("the same exchange in one definition", same_exchanges(tree)),
+        ("a value that is changed in place", changed_in_place(tree, sites)),
+        ("places in a packed array", packed(tree)),
+    ):
+        for one, other in edges:
+            if one != other:
+                found.setdefault((one, other), why)
+    return found
 
 
 # ---------------------------------------------------------------- definitions and uses

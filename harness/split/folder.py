@@ -26,6 +26,7 @@ from harness.run.guarded import read_bytes
 from harness.split.arms import alone, atoms_on, measured, names_on, stands
 from harness.split.atoms import Atom
 from harness.split.groups import CLASSES, ChangeGroup, Parts, take_apart, with_needs
+from harness.split.inseparable import inseparable
 from harness.split.labels import summary_of
 from harness.split.source import decoded
 from harness.yamlfile import YamlFile
@@ -63,6 +64,11 @@ class Folder:
     @property
     def groups(self) -> tuple[ChangeGroup, ...]:
         return self.parts.groups
+
+    @property
+    def inseparable(self) -> tuple[str, ...]:
+        """What no arm tells apart, in sentences."""
+        return tuple(inseparable(self.parts))
 
     def text(self, chosen: Iterable[str]) -> str:
         """The script with these groups."""

@@ -38,7 +38,7 @@ class Parts:
 
     difference: MergedScripts
     atoms: list[Atom]
-    edges: set[Edge]
+    edges: Mapping[Edge, str]  # who needs whom, and by what
     groups: tuple[ChangeGroup, ...]
 
 
@@ -139,26 +139,33 @@ def _quiet(whole: MergedScripts, sites: Sites, atoms: list[Atom]) -> _Quiet:
     return _Quiet(neutral=neutral, users=users)
 
 
-def _asserted(atoms: list[Atom]) -> set[Edge]:
+def _asserted(atoms: list[Atom]) -> dict[Edge, str]:
     """What an assertion is about: the changes in the same definition."""
-    edges = set()
+    edges: dict[Edge, str] = {}
     for atom in atoms:
         if atom.asserts:
             for other in atoms:
                 if other.place.startswith(atom.place) and not other.is_neutral:
-                    edges.add((atom.number, other.number))
+                    edges[atom.number, other.number] = "what an assertion is about"
     return edges
 
 
-def _folded(sets: list[set[int]], edges: set[Edge], quiet: _Quiet) -> list[set[int]]:
+def _folded(sets: list[set[int]], edges: Iterable[Edge], quiet: _Quiet) -> list[set[int]]:
     """What is nothing alone joins what it is for; what only tells, what it needs."""
+    needs: dict[int, set[int]] = defaultdict(set)
+    users: dict[int, set[int]] = defaultdict(set)
+    for one, other in edges:
+        needs[one].add(other)
+        users[other].add(one)
+    for atom, asking in quiet.users.items():
+        users[atom] |= asking
     sets = [set(members) for members in sets]
     changed = True
     while changed:
         changed = False
         owner = {atom: n for n, members in enumerate(sets) for atom in members}
         for n, members in enumerate(sets):
-            around = _around(n, members, edges, owner, quiet)
+            around = {owner[atom] for atom in _around(members, needs, users, quiet)}
             if len(around) == 1:
                 sets[around.pop()] |= members
                 del sets[n]
@@ -168,22 +175,22 @@ def _folded(sets: list[set[int]], edges: set[Edge], quiet: _Quiet) -> list[set[i
 
 
 def _around(
-    n: int, members: set[int], edges: set[Edge], owner: Mapping[int, int], quiet: _Quiet
+    members: set[int],
+    needs: Mapping[int, set[int]],
+    users: Mapping[int, set[int]],
+    quiet: _Quiet,
 ) -> set[int]:
-    """The sets that one without an effect of its own belongs to."""
-    needed = {owner[b] for a, b in edges if a in members and owner[b] != n}
+    """The atoms that a set without an effect of its own belongs to."""
+    needed = set().union(*(needs[atom] for atom in members)) - members
     if quiet.is_neutral(members):
         return needed
     if not quiet.is_quiet(members):
         return set()
-    users = {owner[a] for a, b in edges if b in members and owner[a] != n}
-    for atom in members:
-        users |= {owner[user] for user in quiet.users.get(atom, ()) if owner[user] != n}
-    return users or needed
+    return set().union(*(users[atom] for atom in members)) - members or needed
 
 
 def _named(
-    sets: list[set[int]], atoms: list[Atom], edges: set[Edge], quiet: _Quiet
+    sets: list[set[int]], atoms: list[Atom], edges: Iterable[Edge], quiet: _Quiet
 ) -> tuple[ChangeGroup, ...]:
     """Groups of these sets, with names and prerequisites."""
     reached = reach(len(atoms), edges)

@@ -2,10 +2,12 @@
 
 import ast
 import difflib
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from harness.run.document import Content
+from harness.run.guarded import read_bytes
 from harness.split.atoms import Atom
 from harness.split.folder import Folder
 from harness.split.groups import ChangeGroup
@@ -23,6 +25,8 @@ def shown(folder: Folder) -> Content:
         "n_lines": sum(group.lines for group in groups),
         "groups": [_group(group, groups, atoms) for group in groups],
         "hunks": _hunks(folder, atoms),
+        "inseparable": folder.inseparable,
+        "pruned": _pruned(folder),
     }
 
 
@@ -51,6 +55,20 @@ def direct_needs(group: ChangeGroup, groups: Sequence[ChangeGroup]) -> list[str]
     for name in group.needs:
         through |= set(by_name[name].needs)
     return [name for name in group.needs if name not in through and not by_name[name].always]
+
+
+def _pruned(folder: Folder) -> Content | None:
+    """The script that `--prune` confirmed; None before that."""
+    name = f"pruned/{folder.script}"
+    if not (folder.path / name).is_file():
+        return None
+    content = read_bytes(folder.path / name, below=2)
+    return {
+        "href": f"data:text/x-python;base64,{b64encode(content).decode()}",
+        "file": f"pruned_{folder.script}",
+        "lines": content.count(b"\n"),
+        "of": folder.new.count("\n"),
+    }
 
 
 # ---------------------------------------------------------------- the difference, line by line

@@ -20,6 +20,7 @@ class Share:
     value: float
     low: float | None  # no interval where the runs allow none
     high: float | None
+    is_extrapolated: bool = False  # it lies beyond what was measured
 
 
 Judge = Callable[[Mapping[str, float], float], Share]  # contrast of arms, alpha -> its estimate

@@ -10,7 +10,7 @@ half admits, whose ends lie at the ends of the slope's interval.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -51,6 +51,7 @@ class Worth:
     slope: Estimate  # nats that a log step more gains
     steps: float  # of the baseline
     seconds: float  # of its training, nan where that is not known
+    log_range: float  # how far its lengths lie apart
 
     @classmethod
     def of(cls, runs: pd.DataFrame, plan: Plan, arms: Mapping[Subset, str]) -> "Worth | None":
@@ -67,7 +68,7 @@ class Worth:
         table = runs[runs["status"] == "finished"].pivot_table(
             index="block", columns="arm", values="val_loss", aggfunc="mean"
         )
-        slopes = []
+        slopes, ranges = [], []
         for s in others:
             if not longer <= s or s - longer not in same:
                 continue
@@ -75,6 +76,7 @@ class Worth:
             if {one, other} <= {*table.columns} and one in length:
                 log_ratio = math.log(length[other] / length[one])
                 slopes.append((table[one] - table[other]) / log_ratio)
+                ranges.append(abs(log_ratio))
         if not slopes:
             return None
         per_block = pd.concat(slopes, axis=1).dropna().mean(axis=1).to_numpy(float)
@@ -89,6 +91,7 @@ class Worth:
             ),
             steps=float(length[plan.baseline]),
             seconds=float(of_baseline["train_time_s"].mean()),
+            log_range=max(ranges),
         )
 
     def slopes(self, alpha: float) -> tuple[float, float] | None:
@@ -103,7 +106,9 @@ def worth_judges(
     """Steps and seconds that a loss is worth; the seconds with those that steps themselves take."""
     note = (
         f"at equal steps, a loss converted by the measured slope of {worth.slope.value:.4g} nats "
-        f"per log step at {worth.steps:g} steps"
+        f"per log step at {worth.steps:g} steps (extrapolated where it is worth more than a "
+        f"factor of {math.exp(worth.log_range):.3g} in steps, further than the lengths that were "
+        "run lie apart)"
     )
     judges = []
     for metric, unit, of_slope, of_time in (
@@ -128,6 +133,7 @@ def _converted(
 
     weights: of the loss over the slope, of the training time."""
     of_slope, of_time = weights
+    of_loss = blocked(runs, "val_loss", arms, anytime=anytime)
 
     def judged(slope: float, contrast: Mapping[str, float], alpha: float) -> Share:
         times = of_time * runs["train_time_s"] if of_time else 0.0
@@ -135,21 +141,21 @@ def _converted(
         judge = blocked(converted, "converted", arms, anytime=anytime)
         return share(math.nan) if judge is None else judge(contrast, alpha)
 
-    if worth.slope.value <= 0 or blocked(runs, "val_loss", arms, anytime=anytime) is None:
+    if worth.slope.value <= 0 or of_loss is None:
         return None
     if of_time and blocked(runs, "train_time_s", arms, anytime=anytime) is None:
         return None
 
     def judge(contrast: Mapping[str, float], alpha: float) -> Share:
-        value = judged(worth.slope.value, contrast, alpha).value
+        is_far = abs(of_loss(contrast, alpha).value) > worth.slope.value * worth.log_range
+        told = share(judged(worth.slope.value, contrast, alpha).value)
         slopes = worth.slopes(alpha)
-        if slopes is None or anytime:
-            return share(value)
-        ends = [judged(slope, contrast, alpha * (1 - OF_ALPHA)) for slope in slopes]
-        lows = [end.low for end in ends if end.low is not None]
-        highs = [end.high for end in ends if end.high is not None]
-        if len(lows) < len(ends):
-            return share(value)
-        return share(value, min(lows), max(highs))
+        if slopes is not None and not anytime:
+            ends = [judged(slope, contrast, alpha * (1 - OF_ALPHA)) for slope in slopes]
+            lows = [end.low for end in ends if end.low is not None]
+            highs = [end.high for end in ends if end.high is not None]
+            if len(lows) == len(ends):
+                told = share(told.value, min(lows), max(highs))
+        return replace(told, is_extrapolated=is_far)
 
     return judge

@@ -44,6 +44,8 @@ def studies(experiment: Experiment) -> list[Study]:
     """The tables there are to show, [] for most experiments."""
     plan = experiment.plan
     tables = [attribution_table(a) for a in attributions(experiment)]
+    if tables and plan.remarks:
+        tables.append(inseparable_table(plan.remarks))
     lowest = optima(experiment)
     if lowest:
         tables.append(optimum_table(lowest))
@@ -68,6 +70,8 @@ def share_cell(share: Share | None, kind: str) -> TableCell:
         return unknown(kind)
     printed = f"{show(share.value, kind)} {interval(share.low, share.high, kind)}"
     carried = ",".join(map(carried_end, (share.value, share.low, share.high)))
+    if share.is_extrapolated:
+        printed += " extrapolated"
     return TableCell(text=printed.strip(), v=carried, css="num")
 
 
@@ -109,6 +113,20 @@ def attribution_table(a: Attribution) -> Study:
         first="change",
         heads=[HEADS[column] for column in columns],
         rows=rows,
+    )
+
+
+def inseparable_table(remarks: Sequence[str]) -> Study:
+    return Study(
+        key="inseparable",
+        title="What could not be separated",
+        lead=(
+            "A bundle was taken apart into groups; these stay together, in every arm of this "
+            "experiment. Atoms and lines of each group: split.html in its folder."
+        ),
+        first="what stays together, and why",
+        heads=[],
+        rows=[(remark, []) for remark in remarks],
     )
 
 

@@ -36,6 +36,7 @@ from tests.proof.stream import streams
 from tests.proof.times import anytime_times, times
 from tests.proof.tricks import tricks
 from tests.proof.winners import winners
+from tests.proof.worths import worths
 
 
 def families(r: int) -> Iterator[Row]:
@@ -364,5 +365,5 @@ PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
     families, far_noise, power_by_n, moderated, next_steps, missing, unblocked, axes, lowest_points,
     flat_axes, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
     anytime_shares, diverged, repetitions, packed, published_deltas, descriptions, borrowed_baselines, streams,
-    winners, halved,
+    winners, halved, worths,
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """What people do to a folder of `split`: edits of its groups, and the page that shows them."""
 
+import html
 import re
 import shutil
 from pathlib import Path
@@ -101,6 +102,27 @@ def test_the_page_gives_every_changed_line_its_group_and_loads_nothing(folder: P
     ]
     assert 'class="none"' not in page
     assert page.count('<details class="hunk" open>') == 5
+
+
+def test_the_page_says_what_no_arm_tells_apart_and_why(folder: Path) -> None:
+    edited(folder, part)
+    read = edited(folder, merge)
+    page = (folder / "split.html").read_text()
+    said = re.findall("<li>([^<]*)</li>", page.split('class="together"')[1].split("</ul>")[0])
+    assert [html.unescape(line) for line in said] == list(read.inseparable)
+    assert "gate: 2 atoms are one, by being nothing alone, or an edit of changes.yaml" in said
+    assert "lost is never without dropped: what is lost without one of those holds it too" in said
+    assert any(line.startswith("neutral: ") and "in every arm" in line for line in said)
+    assert any(line.startswith("rate: ") and "a name that one gives" in line for line in said)
+
+
+def test_the_page_has_no_pruned_script_before_there_is_one(folder: Path) -> None:
+    assert "pruned" not in (folder / "split.html").read_text()
+    (folder / "pruned").mkdir()
+    (folder / "pruned" / NEW.name).write_text("x = 1\n")
+    assert ablate("split", "--check", folder) == 0
+    page = (folder / "split.html").read_text()
+    assert 'download="pruned_parts_new.py" href="data:text/x-python;base64,eCA9IDEK"' in page
 
 
 def test_groups_that_need_others_are_joined_by_arcs(folder: Path) -> None:

@@ -1,5 +1,8 @@
 """Three bundles with known effects taken apart, run and attributed; a plain script's own record."""
 
+import json
+import re
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -97,7 +100,9 @@ def test_a_rate_that_belongs_to_a_change(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_a_part_that_hurts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_hurts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     table = attributed(split_pair("hurts", seeds=4))["val_loss"]
     recovered(table, "left_out", {"warm": -0.02, "dropped": 0.01, "depth": 0.0})
@@ -105,11 +110,24 @@ def test_a_part_that_hurts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     hurting = table.shares["dropped"]["left_out"]
     assert hurting.low is not None and hurting.low > 0
     prune = ("split", "--prune", "hurts", "--margin", "0.003")
-    assert ablate(*prune) == 0
+    capsys.readouterr()
+    assert ablate(*prune, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["smoke"] is None and {row["group"] for row in told["groups"]} >= {"warm", "depth"}
+    may_go = {row["group"]: row["may_go"] for row in told["prune"]["groups"]}
+    assert may_go == {"warm": False, "depth": True, "dropped": True}
+    assert told["prune"]["experiment"] == "hurts/prune.yaml" and told["prune"]["written"] is None
     assert ablate("run", "hurts/prune.yaml", "--no-report") == 0
-    assert ablate(*prune) == 0
+    capsys.readouterr()
+    assert ablate(*prune, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["prune"]
+    assert told["written"] == "hurts/pruned/hurts_new.py"
+    assert told["scripts"][0]["passes"] and told["scripts"][0]["at_most"] < 0.003
     text = Path("hurts/pruned/hurts_new.py").read_text()
     assert "warm = 0.02" in text and "depth = 12" in text and "gain -= dropped" not in text
+    page = Path("hurts/split.html").read_text()
+    [given] = re.findall(r'download="pruned_hurts_new.py" href="data:[^,]*,([^"]*)"', page)
+    assert b64decode(given).decode() == text
 
 
 # ---------------------------------------------------------------- a plain script of our own

@@ -1,17 +1,21 @@
 """The simulation study: its batch code is the production code, and every row meets its bar."""
 
 import inspect
+import math
 import re
 from dataclasses import replace
 from functools import partial
 from types import FunctionType
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from harness.run.plan import Plan
 from reports.analysis.arm_columns import ARM_COLUMNS
 from reports.analysis.judges import contrast_of
 from reports.analysis.published import judge
+from reports.analysis.worth import Worth, worth_judges
 from reports.page.published import EVIDENCE_HEADINGS
 from reports.stats.contrasts import Sample, analyse
 from reports.stats.intervals import Estimate
@@ -30,6 +34,8 @@ from tests.proof.shares import FAMILIES
 from tests.proof.sizes import needed, sizes_table
 from tests.proof.study import PARTS, published_deltas, ratios
 from tests.proof.winners import FRESH
+from tests.proof.worths import KINDS as WORTHS
+from tests.proof.worths import LOST, NOISES, converted, draw
 
 
 @pytest.mark.parametrize("n", [2, 4, 6, 9])
@@ -107,6 +113,37 @@ def test_the_batch_of_shares_is_the_production_analysis(n, kind):
             )
 
 
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_batch_of_losses_in_steps_and_seconds_is_the_production_analysis(noise):
+    names, sets = ["base", "a", "b", "both", "long", "all"], ("", "a", "b", "ab", "n", "abn")
+    y, time = draw(np.random.default_rng(1), 3, 5, NOISES[noise])
+    plan = Plan(name="worth", foreign=True, baseline="base")
+    arms = {frozenset(s): name for s, name in zip(sets, names, strict=True)}
+    for r in range(3):
+        places = [(arm, block) for arm in range(6) for block in range(5)]
+        runs = pd.DataFrame(
+            {
+                "arm": [names[arm] for arm, _ in places],
+                "block": [block for _, block in places],
+                "status": "finished",
+                "budget": [1000 if arm < 4 else 800 for arm, _ in places],
+                "val_loss": [y[r, block, arm] for arm, block in places],
+                "train_time_s": [time[r, block, min(arm, 3)] for arm, block in places],
+            }
+        )
+        worth = replace(Worth.of(runs, plan, arms), steps=1.0)
+        for in_seconds, judged in enumerate(worth_judges(worth, runs, names[:4], anytime=False)):
+            for c in LOST:
+                low, high = (
+                    end[r] for end in converted(y, time, c, 0.02, in_seconds=bool(in_seconds))
+                )
+                share = judged.judge(dict(zip(names, c, strict=False)), 0.02)
+                if share.low is None:
+                    assert math.isinf(low)
+                else:
+                    assert (share.low, share.high) == pytest.approx((low, high))
+
+
 @pytest.mark.parametrize(("n", "n0"), [(3, 3), (5, 11)])
 def test_the_batch_of_unblocked_runs_is_the_production_analysis(n, n0):
     rng = np.random.default_rng(n)
@@ -161,7 +198,7 @@ INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove
 }  # fmt: skip
 LOWEST = tuple(f"{KIND}, {k} points, {words}" for k in (3, 5) for words in CURVATURES)
 ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
-    *FAMILIES, *(f"{kind}, anytime-valid" for kind in FAMILIES), "Shapley share of steps", "Shapley share of seconds",
+    *FAMILIES, *(f"{kind}, anytime-valid" for kind in FAMILIES), "Shapley share of steps", "Shapley share of seconds", *WORTHS,
     "difference, 4 arms, noise far from equal", "difference, 15 arms, noise far from equal",
     "difference, 2 arms at 3 points of an axis", "noise floor", *LOWEST,
     f"{FLAT}, 3 points", f"{FLAT}, 5 points",
