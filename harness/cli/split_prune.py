@@ -1,7 +1,7 @@
 """`ablate split --prune DIR`: which parts of NEW can go, tried on fresh seeds."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ class PrunedScript:
     passes: bool
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Pruned:
     """What `--prune` found by now."""
 
@@ -74,13 +74,11 @@ def prune(path: Path, margin: float | None, results: Path, tell: Tell) -> Pruned
     pruned = Pruned(folder=folder, margin=margin)
     tried = _loaded(f"{name}-prune", results)
     if tried is not None:
-        _confirm(pruned, tried, tell)
-        return pruned
+        return _confirmed(pruned, tried, tell)
     explored = _loaded(name, results)
     if explored is None:
         raise UserError(f"{name}: has no runs in {results}: ablate run {path / 'experiment.yaml'}")
-    _write_experiment(pruned, content, explored, tell)
-    return pruned
+    return _with_experiment(pruned, content, explored, tell)
 
 
 def _loaded(name: str, results: Path) -> "Experiment | None":
@@ -110,7 +108,9 @@ def _costs(explored: "Experiment") -> dict[str, float]:
     )
 
 
-def _write_experiment(pruned: Pruned, content: Content, explored: "Experiment", tell: Tell) -> None:
+def _with_experiment(
+    pruned: Pruned, content: Content, explored: "Experiment", tell: Tell
+) -> Pruned:
     """The experiment that tries smaller scripts; raises UserError where nothing can go."""
     import yaml
 
@@ -150,12 +150,12 @@ def _write_experiment(pruned: Pruned, content: Content, explored: "Experiment", 
     path = folder.path / FILE
     text = EXPERIMENT_OF_PRUNING.format(path=path)
     place(folder.path, FILE, (text + yaml.safe_dump(content, sort_keys=False)).encode())
-    pruned.experiment = str(path)
     tell(f"{path}: tries {len(scripts)} smaller scripts, {n_seeds} fresh seeds each")
     tell(f"then: ablate run {path} and this command again")
+    return replace(pruned, experiment=str(path))
 
 
-def _confirm(pruned: Pruned, tried: "Experiment", tell: Tell) -> None:
+def _confirmed(pruned: Pruned, tried: "Experiment", tell: Tell) -> Pruned:
     """Write the smallest script whose loss is above NEW's by less than the margin at 95 %."""
     from harness.cli.split_page import write_page_of
     from harness.split.folder import place
@@ -176,9 +176,9 @@ def _confirm(pruned: Pruned, tried: "Experiment", tell: Tell) -> None:
             written = arm
     if written is None:
         tell("no script is confirmed: NEW stays as it is, or more seeds")
-        return
+        return pruned
     text = folder.text(written.changes)
     path = place(folder.path, f"pruned/{folder.script}", text.encode())
     write_page_of(folder)
-    pruned.written = str(path)
     tell(f"{path}: NEW {written.name}, {text.count(chr(10))} lines of {folder.new.count(chr(10))}")
+    return replace(pruned, written=str(path))

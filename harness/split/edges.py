@@ -18,7 +18,7 @@ MOST_LABELLED = 8  # atoms that one label ties: a label of more is a word
 def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
     """Every need that is seen, and by what; all atoms on, and all off, satisfy them."""
     tree = difference.tree
-    found: dict[Edge, str] = {}
+    reasons: dict[Edge, str] = {}
     for why, edges in (
         ("a name that one gives and another asks for", definitions_and_uses(sites)),
         ("a call and what it calls", call_edges(tree)),
@@ -30,8 +30,8 @@ def edges_of(difference: MergedScripts, sites: Sites) -> dict[Edge, str]:
     ):
         for one, other in edges:
             if one != other:
-                found.setdefault((one, other), why)
-    return found
+                reasons.setdefault((one, other), why)
+    return reasons
 
 
 # ---------------------------------------------------------------- definitions and uses
