@@ -133,12 +133,13 @@ def finish(
 
 
 def say_answer(name: str, store: "Store") -> None:
-    """The headline, and the verdicts in a table of at most MOST_LINES lines."""
+    """The headline, the verdicts in a table of at most MOST_LINES lines, and what to run next."""
     from harness.cli.lookup import compared
     from harness.cli.table import print_table
     from reports.analysis.recipe import Recipe
     from reports.inputs.load import load
     from reports.page.headline import headline
+    from reports.page.next_run import next_of_verdicts
 
     loaded = load(name, results=store.root)  # as the page has it: nothing is written anew
     outcome = compared(loaded)
@@ -154,6 +155,9 @@ def say_answer(name: str, store: "Store") -> None:
     say_bits(loaded, outcome)
     if n_shown < len(comparisons):
         print(f"and {len(comparisons) - n_shown} more: ablate compare {name}")
+    following = next_of_verdicts(loaded, outcome)
+    if following:
+        print(following.replace("`", ""))
 
 
 def say_bits(loaded: "Experiment", outcome: "Comparisons") -> None:

@@ -67,7 +67,8 @@ def confirm(
         margin = loaded.margin or half_the_smallest(outcome, arms or [])
     if detect is None:
         detect = margin
-    n, why = planned_seeds(loaded, outcome, results, detect, len(arms or outcome.arms))
+    asked = None if arms else asked_on_page(outcome, detect)
+    n, why = asked or planned_seeds(loaded, outcome, results, detect, len(arms or outcome.arms))
     overrides = parse_overrides(settings, None)
     overrides.pop(KEY, None)  # a file is for any device
     is_retuned = loaded.estimand == "retuned"
@@ -168,6 +169,25 @@ def half_the_smallest(outcome: "Comparisons", arms: list[str]) -> float:
             "--margin"
         )
     return float(f"{min(sizes) / 2:.2g}")
+
+
+def asked_on_page(outcome: "Comparisons", difference: float) -> tuple[int, str] | None:
+    """How many fresh seeds the page asks for to find this difference, and which arms they decide.
+
+    None where it asks for none; then the baseline's noise plans them.
+    """
+    from reports.page.headline import NAMED, listing
+
+    seeds = {}
+    for arm in outcome.arms:
+        c = outcome.judged(arm)
+        if c is not None and c.fresh_seeds and f"--detect {difference:g}:" in c.next_action:
+            seeds[arm] = c.fresh_seeds
+    if not seeds:
+        return None
+    n = max(seeds.values())
+    said = listing([*seeds], most=NAMED)
+    return n, f"{n} seeds with power 0.8, as its page asks, decide {said} at {difference:g}"
 
 
 def planned_seeds(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from harness.cli.ab_name import NameTakenError, is_of_these
+from harness.cli.complete import say_answer
 from harness.cli.looks import refuse_seen_seeds
 from harness.errors import StoppedError, UserError
 from harness.run.document import Cells
@@ -252,7 +253,9 @@ def run_experiment(
     else:
         print(f"{e.name}: everything is finished: {n_done} runs")
     if not no_report:
-        print(f"report: {write_page([e.name], results)}")
+        page = write_page([e.name], results)
+        say_answer(e.name, store)
+        print(f"report: {page}")
     raise typer.Exit(1 if n_failed else 0)
 
 

@@ -26,6 +26,7 @@ from reports.stats.verdicts import (
 )
 
 LARGEST_LOG = 700.0  # above it a ratio is no number any more
+GRID = ".grid"  # ends the name of a sweep that chooses the rates of another experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +77,16 @@ class Metric:
             level=self.level,
             follows=self.follows,
             decides=decides,
-            has_command=not (self.plan.foreign or self.plan.imported),
+            has_command=is_confirmed_by_command(self.plan),
             margin=self.plan.margin if decides else None,
             n_budgets=max(1, len(self.plan.budgets)),
             borrows=self.is_difference and any(run.borrowed for run in self.plan.runs),
         )
+
+
+def is_confirmed_by_command(plan: Plan) -> bool:
+    """Whether `ablate confirm` writes what asks again, which it refuses to do of many kinds."""
+    return not (plan.foreign or plan.imported or plan.confirm or plan.name.endswith(GRID))
 
 
 @dataclass(frozen=True, kw_only=True)

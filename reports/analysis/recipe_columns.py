@@ -106,7 +106,7 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
         value=recipe_facts.substituted,
         json_name="substituted",
         is_nested=True,
-        meaning="What the device had replaced; nothing where it could do all that was asked.",
+        meaning="What ran in place of what this device cannot do; nothing where it can do all.",
     ),
     Column(
         key="corpus",

@@ -1,6 +1,7 @@
 """What a recipe says, fact by fact: None where no run tells it, a list where the runs differ."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,11 @@ KERNELS = {  # setting -> how it is said
     "system.compile": "{}",
 }
 COMPILED = {"auto": "compiled on CUDA alone", "on": "compiled", "off": "not compiled"}
+SUBSTITUTE = re.compile(r"(?P<field>\S+)=(?P<asked>\S+) by (?P<used>\S+) \((?P<why>[^)]+)\)")
+REPLACED = {  # setting that a device replaces -> how that is said
+    "model.attn_kernel": "{used} attention for {asked} ({why})",
+    "precision.mode": "{used} for the record's number formats ({why})",
+}
 POLICIES = {
     "autocast": "fp32 weights under bf16 autocast",
     "bf16_model": "bf16, the linear layers' weights in fp32",
@@ -143,9 +149,18 @@ def substituted(r: Recipe) -> list[str] | None:
         return None
     told = [document for document in r.documents if "substituted" in document]
     if not told:
-        planned = [sentence for arm in r.plan.arms for sentence in arm.substituted]
+        planned = [substitute_words(note) for arm in r.plan.arms for note in arm.substituted]
         return distinct(planned) or None
-    return distinct(sentence for document in told for sentence in document["substituted"])
+    notes = [note for document in told for note in document["substituted"]]
+    return distinct(map(substitute_words, notes))
+
+
+def substitute_words(note: str) -> str:
+    """What a device replaced as a person reads it, of what a run noted with the setting's name."""
+    match = SUBSTITUTE.fullmatch(note)
+    if match is None or match["field"] not in REPLACED:
+        return note
+    return REPLACED[match["field"]].format(**match.groupdict())
 
 
 def corpus(r: Recipe) -> str | None:

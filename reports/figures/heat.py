@@ -1,6 +1,7 @@
 """The heat map of two axes: an arm's mean loss at every point of the grid, with its runs."""
 
 import itertools
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from reports.format import plural, show
 from reports.stats.digits import kept, pixel
 
 ROW_NAMES, PANEL_GAP = 64, 28  # px: the names of rows beside the cells; between panels
-TITLE, HEAD_ROW, FOOT = 18, 20, 24  # px: an arm's name, the columns' names, the axis's
+TITLE, HEAD_ROW, FOOT_LINE = 18, 20, 16  # px: an arm's name, the columns' names, the axes'
 CELL_HEIGHT, MOST_WIDE = 44, 96  # px
 MOST_COLUMNS = 8  # beyond which numbers do not fit the cells of a wide drawing
 TIGHT = 9.5 / 12  # what stands below a number is smaller (report.css)
@@ -62,7 +63,8 @@ class HeatMap:
     def draw(self, width: int) -> Drawing:
         side = min(MOST_WIDE, (width - ROW_NAMES) / len(self.columns))
         panel_width = ROW_NAMES + side * len(self.columns) + PANEL_GAP
-        height = TITLE + HEAD_ROW + CELL_HEIGHT * len(self.rows) + FOOT + 12
+        foot = FOOT_LINE * len(self.axes_words(panel_width - PANEL_GAP))
+        height = TITLE + HEAD_ROW + CELL_HEIGHT * len(self.rows) + foot + 20
         beside = 1
         if width == WIDE:
             beside = max(1, int((width + PANEL_GAP) // panel_width))
@@ -73,6 +75,13 @@ class HeatMap:
             parts += self.panel(arm, corner, side, panel_width - PANEL_GAP)
         n_rows = -(-len(self.arms) // beside)
         return "".join(parts), height * n_rows
+
+    def axes_words(self, width: float) -> list[str]:
+        """Which axis goes down and which across, whole, on lines of so many pixels."""
+        lines = []
+        for direction, name in zip(("down", "across"), self.axes, strict=True):
+            lines += textwrap.wrap(f"{direction}: {name}", int(width / CHAR_PX))
+        return lines
 
     def panel(self, arm: str, corner: Corner, side: float, width: float) -> list[str]:
         """One arm from its upper left corner on; side: the width of a cell."""
@@ -93,9 +102,10 @@ class HeatMap:
             if (down, across) in grid:
                 at = cells_left + side * column, cells_top + CELL_HEIGHT * row
                 parts += self.cell(grid[down, across], losses, at, side)
-        foot = cells_top + CELL_HEIGHT * len(self.rows) + 16
-        names = shorten(f"down {self.axes[0]}, across {self.axes[1]}", width)
-        return [*parts, text(left, foot, names, css="axis")]
+        foot = cells_top + CELL_HEIGHT * len(self.rows)
+        for place, line in enumerate(self.axes_words(width)):
+            parts.append(text(left, foot + FOOT_LINE * (place + 1), line, css="axis"))
+        return parts
 
     def cell(self, cell: HeatCell, losses: Sequence[float], at: Corner, side: float) -> list[str]:
         """A cell's colour and numbers; losses: of the panel; at: its corner; side: its width."""

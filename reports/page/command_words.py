@@ -1,10 +1,13 @@
 """A command as another reader types it: without the folders of the machine where it was typed."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from shlex import join, split
+from typing import Any
 
 OF_RESULTS = "RESULTS"  # the folder of results, wherever another reader has it
+FOLDERS = re.compile(r"(?<![\w.:/~])~?/(?:[^/\s\"',:=]+/)*(?=[^/\s\"',:=])")  # not of an address
 
 
 def without_folders(command: str) -> str:
@@ -53,3 +56,14 @@ def tail(path: str, whole: Sequence[str]) -> str:
         if all(other[-n:] != parts[-n:] for other in others):
             return "/".join(parts[-n:])
     return "/".join(parts) or path
+
+
+def without_paths(value: Any) -> Any:
+    """A value of JSON with a name in place of every whole path in its texts."""
+    if isinstance(value, str):
+        return FOLDERS.sub("", value)
+    if isinstance(value, Mapping):
+        return {key: without_paths(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_paths(each) for each in value]
+    return value

@@ -19,6 +19,7 @@ from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.memory import Memory
 from reports.inputs.step_times import StepTimes
+from reports.page.command_words import without_folders, without_paths
 from reports.page.thin import thinned
 
 LOSS_DIGITS, TIME_DIGITS = 6, 4
@@ -160,7 +161,7 @@ def embed_experiment(experiment: Experiment) -> Content:
         digests[run_id] = content.get(WHOLE) or page_digest(content)
     return {
         "name": experiment.name,
-        "plan": plain(experiment.plan.to_mapping()),
+        "plan": named_plan(experiment.plan),
         "accept_stale": experiment.accept_stale,
         "retired": list(experiment.retired),
         "memory": experiment.memory.to_mapping(),
@@ -169,11 +170,32 @@ def embed_experiment(experiment: Experiment) -> Content:
         "runs": embed_table(experiment.runs),
         **embed_curves(thinned(experiment.curves)),
         "configs": pooled(experiment.configs),
-        "environments": pooled(experiment.environments),
+        "environments": pooled(named_environments(experiment.environments)),
         "step_times": step_times,
         "results": results,
         "result_digests": digests,
     }
+
+
+def named_plan(plan: Plan) -> Content:
+    """The plan without the folders of the machine where it was made, which no page prints."""
+    content: Content = plain(plan.to_mapping())
+    content["command"] = without_folders(content["command"])
+    content["plugins"] = without_paths(content["plugins"])
+    for arm in content["arms"]:
+        for key in arm.get("side", {}).keys() - {"readings"}:  # patterns are no paths
+            arm["side"][key] = without_paths(arm["side"][key])
+    return content
+
+
+def named_environments(environments: Mapping[str, Document]) -> dict[str, Content]:
+    """What runs recorded of their machines, each command as another reader types it."""
+    named = {}
+    for run_id, environment in environments.items():
+        named[run_id] = dict(environment)
+        if environment.get("command"):
+            named[run_id]["command"] = without_folders(str(environment["command"]))
+    return named
 
 
 def shown(content: Document) -> Content:

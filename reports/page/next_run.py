@@ -48,13 +48,32 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
         if asking:
             step += f" whether {best} helps (the table has what would decide the others)"
     elif asking:
-        action = typed(judged[asking[0]].next_action, experiment.name)
-        step = f"{action}, for {asking[0]}"
-        if len(asking) > 1:
-            step += " (the table has the others')"
+        step = cheapest_step(experiment, judged, asking)
     else:
         step = unasked(experiment, outcome)
     return f"What these runs show to help: {helps}; what to run next: {step}."
+
+
+def cheapest_step(
+    experiment: Experiment, judged: Mapping[str, Comparison], asking: Sequence[str]
+) -> str:
+    """What the first of the arms asks for, and how much of it decides all that ask for the same.
+
+    asking: the arms with a next action, the cheapest first.
+    """
+    same = [arm for arm in asking if asked_by(judged[arm]) == asked_by(judged[asking[0]])]
+    dearest, named = judged[same[-1]], []
+    for arm in same:
+        seeds = judged[arm].fresh_seeds
+        enough = f" ({seeds} do)" if seeds and seeds != dearest.fresh_seeds else ""
+        named.append(f"{arm}{enough}")
+    step = f"{typed(dearest.next_action, experiment.name)}, for {listing(named, most=NAMED)}"
+    return f"{step} (the table has the others')" if len(same) < len(asking) else step
+
+
+def asked_by(c: Comparison) -> str:
+    """What is to be done next, without how much of it."""
+    return c.next_action.partition(":")[0]
 
 
 def price_in(judged: Mapping[str, Comparison]) -> Callable[[str], tuple[float, float]]:

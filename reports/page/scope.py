@@ -3,14 +3,13 @@
 from harness.run.plan import Plan
 from reports.analysis import recipe_facts
 from reports.analysis.attribution import attributions
+from reports.analysis.comparison import GRID
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
 from reports.analysis.types import Comparisons
 from reports.format import interval, plural, show
 from reports.inputs.experiment import Experiment
-
-GRID = ".grid"  # the end of such a sweep's name
 
 
 def scope(recipe: Recipe, outcome: Comparisons) -> str:

@@ -11,10 +11,11 @@ from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure, Palette
 from reports.inputs.experiment import Experiment
-from reports.page.cells import Part, metric_words
+from reports.page.cells import Part
 from reports.page.citation import citation
 from reports.page.draw import leading, palette_of
 from reports.page.headline import headline
+from reports.page.lead import lead
 from reports.page.next_evidence import asked_here
 from reports.page.next_run import commands, next_of_verdicts
 from reports.page.published import evidence_heads, evidence_lead, evidence_notes, evidence_rows
@@ -281,44 +282,6 @@ def definitions(
     for column in columns:
         meanings.setdefault(column.head, column.meaning)
     return [*meanings.items()]
-
-
-def held_against(outcome: Comparisons) -> Sequence[str]:
-    """Each arm with its parent."""
-    held = []
-    for arm in outcome.arms:
-        link = outcome.increments.get((arm, outcome.primary))
-        if link is not None:
-            held.append(f"{arm} against {link.baseline}")
-    return held
-
-
-def lead(plan: Plan, outcome: Comparisons) -> str:
-    """One sentence on what was compared and by which metric the verdict goes."""
-    metric = metric_words(outcome.primary)
-    if outcome.budget and outcome.primary in ("val_loss", *outcome.own):
-        metric += f" after {outcome.budget} steps"
-    if outcome.primary in outcome.own:
-        metric += f" ({outcome.own[outcome.primary].better} is better)"
-    text = f"Every arm against {outcome.baseline}, judged by {metric}."
-    if plan.design == "chain" and outcome.increments:
-        text = (
-            f"The verdict is about what an arm adds to its parent, judged by {metric}:"
-            f" {', '.join(held_against(outcome))}. Differences to {outcome.baseline} are of all"
-            " parts up to there together."
-        )
-    elif outcome.increments:
-        text = (
-            f"The verdict is about a rung's own part: the rung against the one before it, judged by"
-            f" {metric}. Differences to {outcome.baseline} are of all parts up to there together."
-        )
-    if plan.target is None:
-        return text
-    loss = plan.target.val_loss
-    text += " Target loss " + ("not set yet" if loss is None else f"{loss:g} {plan.corpus.unit}")
-    if plan.target.reason:
-        text += f" (as planned: {plan.target.reason})"
-    return f"{text}."
 
 
 def how_it_was_run(experiment: Experiment) -> list[EnvironmentFact]:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def test_the_trunk_of_a_seed_is_made_once_and_first(tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert "4 of 4 runs to do, and first 2 trunks" in out
     assert "fake: everything is finished: 4 runs" in out
+    assert re.search(r"\[\d/6\] \w+, seed 1, \d+ steps: finished", out), "a line names its budget"
     plan, trunks = plan_of(matrix), trunk_folders(matrix)
     assert plan.branch_at == 10
     assert {run.trunk for run in plan.runs} == {folder.name for folder in trunks}

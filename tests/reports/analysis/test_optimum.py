@@ -335,6 +335,19 @@ def test_the_heat_map_has_every_point_with_its_runs_and_its_lowest_in_bold(tmp_p
     assert heat_map(one.runs, one.plan, unit="nats") is None
 
 
+@pytest.mark.parametrize("width", [NARROW, WIDE])
+def test_the_names_of_both_axes_are_whole_however_long(width):
+    """On as many lines as they need, none wider than its panel, and the cells keep their place."""
+    axes = ("optim.muon_lr, optim.adam_lr, optim.head_lr, optim.embed_lr", "schedule.cooldown_frac")
+    cells = {(r, c): HeatCell(loss=1.5, n_finished=3, n_diverged=0) for r in "ab" for c in "cd"}
+    heat = HeatMap(axes=axes, rows=["a", "b"], columns=["c", "d"], arms={"x": cells}, unit="nats")
+    drawn, height = heat.draw(width)
+    lines = re.findall(r'y="([\d.]+)"[^>]*class="axis">([^<]*)<', drawn)
+    assert " ".join(words for _, words in lines) == f"down: {axes[0]} across: {axes[1]}"
+    assert max(float(y) for y, _ in lines) < height
+    assert max(len(words) for _, words in lines) * CHAR_PX <= width
+
+
 def test_an_axis_of_two_points_asks_for_a_third_not_for_seeds(tmp_path):
     made = bowl(tmp_path, {"base": 0.3})
     arms = tuple(arm for arm in made.plan.arms if "x2" not in arm.point.values())

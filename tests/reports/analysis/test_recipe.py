@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.config.device import for_device
+from harness.config.presets import preset_values, to_config
 from harness.run.plan import Plan, PlanArm, PlanCorpus
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_columns import RECIPE_COLUMNS
@@ -94,6 +96,14 @@ def test_formats_are_words_and_a_policy_is_none_where_all_is_fp32():
     told = run(model={"attn_mask": "causal"}, system={"compile": "auto"})
     words = "flex attention, causal mask, newton in Muon, compiled on CUDA alone"
     assert fact("kernels", base=(told,)) == words
+
+
+def test_what_a_device_replaces_is_told_in_words():
+    notes = for_device(to_config(preset_values("r08")[0]), "cpu", frozenset())[1]
+    assert fact("substituted", base=({**RUN, "substituted": [*notes]},)) == [
+        "sdpa attention for cudnn (no CUDA)",
+        "fp32 for the record's number formats (CPU)",
+    ]
 
 
 def test_runs_that_differ_tell_every_value_once():

@@ -383,11 +383,20 @@ def test_the_page_prints_with_its_tables_whole(browser, pages, tmp_path, name):
     cut = browser.evaluate(
         "Array.from(document.querySelectorAll('.scroll')).filter((s) => s.scrollWidth > s.clientWidth + 1).map((s) => s.querySelector('table').className)"
     )
+    beside = browser.evaluate(
+        "getComputedStyle(document.querySelector('.figures')).columnCount + getComputedStyle(document.querySelector('td.words')).columnCount"
+    )
+    shown = browser.evaluate(
+        "Array.from(document.querySelectorAll('.figures > figure svg.narrow')).filter((s) => s.getClientRects().length && s.getBoundingClientRect().width < 300).length"
+    )
     kept = browser.evaluate(
         "Array.from(document.querySelectorAll('th button')).filter((b) => getComputedStyle(b).display !== 'contents').length"
     )
     browser.send("Emulation.setEmulatedMedia", media="")
     assert cut == []
+    assert (beside, shown) == ("2auto", 0), (
+        "figures stand two beside one another, their text in its size"
+    )
     assert kept == 0, "Chromium repeats no table head with a button in it"
 
 

@@ -1,10 +1,18 @@
 """A command on a page names no folder of the machine where it was typed."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from harness.run.foreign import TrainerSpec
 from harness.run.plan import Plan, PlanCorpus
-from reports.page.command_words import without_folders
+from reports.inputs.load import load
+from reports.page.command_words import without_folders, without_paths
 from reports.page.next_run import commands
+from reports.page.write import write_report
+from reports.verify.verify import verify
+from tests.report_fixtures import write_experiment
 
 
 @pytest.mark.parametrize(
@@ -25,6 +33,42 @@ from reports.page.next_run import commands
 )  # fmt: skip
 def test_a_whole_path_is_shown_as_what_another_reader_has(typed: str, shown: str) -> None:
     assert without_folders(typed) == shown
+
+
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [
+        ("/home/me/a/train.py", "train.py"),
+        ("~/a/train.py", "train.py"),
+        ("records/a/train.py", "records/a/train.py"),
+        ("torchrun --data=/big/set {script}", "torchrun --data=set {script}"),
+        ("https://host.org/a/b", "https://host.org/a/b"),
+        ("a loss of 1/2", "a loss of 1/2"),
+        ({"file": "/home/me/x.py", "gpus": 8}, {"file": "x.py", "gpus": 8}),
+        (["/a/b", None], ["b", None]),
+    ],
+)
+def test_a_whole_path_in_a_page_s_data_is_a_name(kept, shown) -> None:
+    assert without_paths(kept) == shown
+
+
+def test_the_data_of_a_page_name_no_folder_of_its_machine(tmp_path) -> None:
+    write_experiment(tmp_path, n_seeds=2)
+    made = load("split", tmp_path)
+    command = "ablate run /home/somebody/mine.yaml --results /home/somebody/res"
+    side = TrainerSpec(
+        file=Path("/home/somebody/new.py"), script="new.py", command="torchrun {script}", env={},
+        data={"data": "/home/somebody/tokens"}, environment={"python": "/home/somebody/bin/python"},
+    )  # fmt: skip
+    arms = tuple(replace(arm, side=side) for arm in made.plan.arms)
+    environments = {run: {**e, "command": command} for run, e in made.environments.items()}
+    plan = replace(made.plan, command=command, arms=arms, plugins=("/home/somebody/plug.py",))
+    page = write_report(
+        [replace(made, plan=plan, environments=environments)], tmp_path / "page.html"
+    )
+    text = page.read_text()
+    assert "somebody" not in text and "ablate run mine.yaml --results RESULTS" in text
+    assert verify(page) == []
 
 
 def test_a_page_of_other_results_is_made_again_from_those() -> None:

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from harness.cli.confirm import asked_on_page
 from reports.analysis.compare import compare_all
+from reports.analysis.comparison import is_confirmed_by_command
 from reports.analysis.interactions import Interplay
 from reports.analysis.recipe import Recipe
 from reports.inputs.load import load
@@ -63,10 +65,37 @@ def test_of_what_is_undecided_the_cheapest_is_asked_first(combined):
         ("untied_head", 100, -0.01),
         ("value_residual", 100, -0.02),
     ):
-        action = f"ablate confirm: 9 fresh seeds ({runs} runs)"
+        action = f"ablate confirm --detect {-delta}: 9 fresh seeds ({runs} runs)"
         facts[arm] = {**OPEN, "next_action": action, "next_runs": runs, "delta": delta}
     step = step_of(experiment, judged_as(found, facts))
-    assert step.startswith("`ablate confirm split`: 9 fresh seeds (100 runs), for value_residual")
+    asked = "`ablate confirm split --detect 0.02`: 9 fresh seeds (100 runs), for value_residual"
+    assert step == f"{asked} (the table has the others')."
+
+
+def test_one_command_for_several_arms_has_one_number_of_seeds(combined):
+    """The runs that decide all of them; an arm that fewer decide is told with those."""
+    experiment, found = combined
+    facts = {}
+    for arm, seeds in (("softcap", 13), ("untied_head", 10), ("value_residual", 13)):
+        action = f"ablate confirm --detect 0.036: {seeds} fresh seeds ({10 * seeds} runs)"
+        asks = {"next_action": action, "next_runs": 10 * seeds, "fresh_seeds": seeds}
+        facts[arm] = {**OPEN, **asks, "delta": -0.01}
+    outcome = judged_as(found, facts)
+    seeds, why = asked_on_page(outcome, 0.036)  # what the command writes
+    assert seeds == 13 and why.endswith("softcap, untied_head and value_residual at 0.036")
+    assert asked_on_page(outcome, 0.04) is None
+    assert step_of(experiment, outcome) == (
+        "`ablate confirm split --detect 0.036`: 13 fresh seeds (130 runs), for untied_head (10 do),"
+        " softcap and value_residual."
+    )
+
+
+def test_nobody_is_sent_to_a_command_that_refuses(combined):
+    """`ablate confirm` writes nothing after what confirms already, scripts, logs, a sweep of rates."""
+    plan = combined[0].plan
+    assert is_confirmed_by_command(plan)
+    others = ({"confirm": True}, {"foreign": True}, {"imported": True}, {"name": "mine.grid"})
+    assert not any(is_confirmed_by_command(replace(plan, **other)) for other in others)
 
 
 def test_arms_that_are_only_counted_are_never_the_best(combined):

@@ -120,8 +120,9 @@ def test_a_finished_run_ends_with_the_answer_in_ten_lines(tmp_path, capsys, monk
     monkeypatch.setattr("harness.cli.lookup.load_for_report", load)  # as they are: none is stale
     write_experiment(tmp_path, arms=many_arms(14), design="add-one", n_seeds=3)
     say_answer("split", Store.create(tmp_path))
-    answer, *table = capsys.readouterr().out.splitlines()
+    answer, *table, step = capsys.readouterr().out.splitlines()
     assert answer.startswith("Exploratory: ") and "better than" in answer
+    assert "; what to run next: ablate confirm split" in step and "`" not in step
     assert len(table) == MOST_LINES and table[-1] == "and 5 more: ablate compare split"
     assert table[0].split() == ["arm", "delta", "low", "high", "p", "verdict"]
 
