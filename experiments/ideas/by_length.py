@@ -14,15 +14,15 @@ from harness.model.config import toggle
 class Toggles:
     """Set as plugin.by_length.FIELD. While every field has its default, it is off."""
 
-    first: Literal["any", "short", "long"] | None = toggle(
-        None, record="own", doc="which documents come first"
+    first: Literal["drawn", "short", "long"] | None = toggle(
+        None, record="own", doc="which documents come first; drawn: as the seed has them"
     )
 
 
 def order(documents: Documents, seed: int, toggles: Toggles) -> NDArray[np.int64]:
     """The numbers of all documents, each once, as they are to be read."""
     drawn = np.random.default_rng(seed).permutation(len(documents))
-    if toggles.first == "any":
+    if toggles.first == "drawn":
         return drawn
-    by_length = drawn[np.argsort(documents.lengths[drawn], kind="stable")]
-    return by_length if toggles.first == "short" else by_length[::-1]
+    shortest_first = drawn[np.argsort(documents.lengths[drawn], kind="stable")]
+    return shortest_first if toggles.first == "short" else shortest_first[::-1]

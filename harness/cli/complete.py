@@ -57,13 +57,13 @@ def complete(
     trunks, wrongs = trunks_to_make(missing, store)
     for wrong in wrongs:
         print(f"{wrong}: set aside, it is run again", flush=True)
-    display = ProgressDisplay(len(had_result), len(trunks) + len(runs))
-    executor = make(
-        [*trunks, *missing], store, replace(options, cancelled=cancelled, on_end=display.on_end)
-    )
+    to_do = [*trunks, *missing]
+    display = ProgressDisplay(to_do, len(had_result))
+    executor = make(to_do, store, replace(options, cancelled=cancelled, on_end=display.on_end))
     first = f", and first {len(trunks)} trunks" if trunks else ""
     at_once = executor.at_once()
     print(f"{len(missing)} of {len(runs)} runs to do{first}, {at_once} at a time", flush=True)
+    display.begin(at_once)
     summary = run_watched(executor, display)
     for run_id, status in summary.statuses.items():
         if status in RESULT_STATUSES:

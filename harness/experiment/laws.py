@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from harness.config.plugin_errors import told_in_a_line
 from harness.config.plugins import declared, switched_on
 from harness.config.run import RunConfig, with_fields
 from harness.config.schedule import schedule_at
@@ -93,7 +94,7 @@ class Subject:
     """An experiment's baseline, and its arms that a plug-in is on in, each trained once."""
 
     def __init__(self, experiment: Path, folder: Path) -> None:
-        """folder: an empty one, for the corpus."""
+        """folder: an empty one, for the corpus. Raises UserError where a plug-in fails."""
         arms = load_experiment(str(experiment), device="cpu").arms
         self.corpus = made_up(folder)
         self.config = with_fields(arms[0].config, SMALL)
@@ -102,7 +103,8 @@ class Subject:
             if switched_on(arm.config.plugin):
                 self.configs[arm.name] = with_fields(arm.config, SMALL)
         self.baseline = Trained(self.config, self.corpus)  # before a plug-in was on in here
-        self.arms = {name: Trained(c, self.corpus) for name, c in self.configs.items()}
+        with told_in_a_line():
+            self.arms = {name: Trained(c, self.corpus) for name, c in self.configs.items()}
 
 
 def made_up(folder: Path) -> Corpus:

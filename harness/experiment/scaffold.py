@@ -19,6 +19,8 @@ KINDS = {
     "schedule": "cosine",
     "data": "by_length",
 }
+# the file, the experiment, the toggles: not a word of a sentence, nor a name in the code
+NAMES_ITSELF = r'(?<=^"""){0}(?=: )|(?<=^name: ){0}$|(?<=\[){0}(?=\.py\])|(?<=plugin\.){0}\b'
 LAWS = '''\
 """The laws of an idea, for NAME. Run: pytest -x test_NAME.py"""
 
@@ -47,12 +49,13 @@ def test_law(law: str, subject: Subject) -> None:
 
 
 def texts(name: str, kind: str) -> dict[str, str]:
-    """The files of an idea by their paths, its own name in place of the example's."""
+    """The files of an idea by their paths, its own name where the example names itself."""
     example = KINDS[kind]
     folder = PACKAGED / "ideas"
+    itself = re.compile(NAMES_ITSELF.format(example), re.MULTILINE)
 
     def renamed(path: Path) -> str:
-        return re.sub(rf"\b{example}\b", name, path.read_text(encoding="utf-8"))
+        return itself.sub(name, path.read_text(encoding="utf-8"))
 
     experiment = renamed(folder / f"{example}.yaml")
     return {

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from harness.config import plugins
+from harness.config.plugin_errors import raised_by_plug_in
 from harness.errors import UserError
 from harness.node.gpus import Sampler
 from harness.node.load import ForeignLoad
@@ -132,7 +133,7 @@ def run(spec: RunSpec, out: RunOutput, train: Trainer, stop: AnyStop) -> Outcome
 def _outcome_of(error: Exception) -> Outcome:
     """Of what a trainer raised."""
     first_line = f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0]
-    reason = redact(first_line)[:LONGEST_REASON]
+    reason = redact(raised_by_plug_in(error) or first_line)[:LONGEST_REASON]
     if isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY):
         return Outcome(status="oom", reason=reason, peak_rss_mib=peak_mib(os.getpid()))
     return Outcome(status="failed", reason=reason)

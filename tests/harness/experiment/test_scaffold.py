@@ -1,5 +1,6 @@
 """`ablate new-change`: what it writes works as it is, and it overwrites nothing."""
 
+import ast
 import json
 import os
 import subprocess
@@ -72,7 +73,16 @@ def test_every_kind_is_an_example_of_less_than_forty_lines_under_a_name_of_ones_
     ablate("new-change", "idea", "--kind", kind)
     example = (ROOT / "experiments" / "ideas" / f"{KINDS[kind]}.py").read_text(encoding="utf-8")
     written = (here / "idea.py").read_text(encoding="utf-8")
-    assert written == example.replace(KINDS[kind], "idea")
+    shown, own = (ast.parse(text) for text in (example, written))
+    docstring = ast.get_docstring(shown)
+    assert docstring is not None and ast.get_docstring(own) == docstring.replace(
+        KINDS[kind], "idea", 1
+    )
+    assert [ast.dump(node) for node in own.body[1:]] == [
+        ast.dump(node).replace(f"plugin.{KINDS[kind]}.", "plugin.idea.") for node in shown.body[1:]
+    ]
+    question = (ROOT / "experiments" / "ideas" / f"{KINDS[kind]}.yaml").read_text().splitlines()[2]
+    assert question in (here / "experiments" / "idea.yaml").read_text().splitlines()
     assert written.count("\n") < 40
     baseline, *arms = load_experiment("idea", device="cpu").arms
     assert arms

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from harness.config import plugins
+from harness.config.plugin_errors import told_in_a_line
 from harness.config.run import RunConfig
 from harness.config.schedule import schedule_at
 from harness.config.validate import check_config
@@ -20,7 +21,8 @@ from harness.data.shards import write_shard
 from harness.errors import UserError
 from harness.training.core import Core
 from harness.training.loaders import loaders
-from tests.small_presets import PRESETS, SEPARATOR, batch, core, disturb, small
+from tests.laws.test_docs import blocks
+from tests.small_presets import PRESETS, SEPARATOR, VOCAB, batch, core, disturb, small
 
 HEAD = """
 import torch
@@ -350,3 +352,51 @@ def test_two_plug_ins_that_decide_the_same_are_refused_together_and_taken_one_by
         UserError, match=r"idea\.py and .*other\.py both define loss: switch on one"
     ):
         core(again(on(config, 0.1), 0.1))
+
+
+WRONG_LINES = {
+    "a part that is not there": (
+        "def build(model, toggles):\n    model.blocks[0].mlp.proj.weight\n",
+        "idea.py:14: build: AttributeError: MLP has no 'proj'; there is: activation, down, lifted, up; ",
+    ),
+    "a part that is nearly there": (
+        "def build(model, toggles):\n    model.blocks[0].atn\n",
+        "Block has no 'atn'; did you mean 'attn'?; there is: attn, attn_scale, mlp, norm",
+    ),
+    "a part that this record lacks": (
+        "def build(model, toggles):\n    model.value_embeds.weight\n",
+        "NoneType has no 'weight'",
+    ),
+    "what a library refuses": (
+        "def loss(logits, targets, toggles):\n    return F.cross_entropy(logits.T, targets)\n",
+        "idea.py:14: loss: ValueError: Expected input batch_size",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_LINES)
+def test_an_error_of_a_plug_in_is_one_line_with_its_place_and_what_is_there(
+    case: str, plug: Plug
+) -> None:
+    text, message = WRONG_LINES[case]
+    config = plug("\n" + text)(small("r08"), 0.1)
+    with pytest.raises(UserError) as error, told_in_a_line():
+        core(config).update(0, [batch(0)])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_error_of_the_harness_is_told_as_none_of_a_plug_in(plug: Plug) -> None:
+    plug(SMOOTHED)
+    with pytest.raises(ZeroDivisionError), told_in_a_line():
+        1 / 0  # noqa: B018
+
+
+def test_the_vocabulary_of_padded_logits_is_what_the_page_says(plug: Plug) -> None:
+    (example,) = blocks("your-idea.md", "py")
+    on = plug(example.replace("toggles.amount", "toggles.by"))
+    config = small("r18")
+    made = core(on(config, 0.1))
+    logits = made.model.logits(batch(0)[0][0], made.set_window(0))
+    assert logits.shape[-1] > VOCAB == plugins.modules()[0].vocabulary
+    assert not made.update(0, [batch(0)]).isnan().any()
