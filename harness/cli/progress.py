@@ -68,8 +68,8 @@ class Pace:
         now: seconds after the first began. None before the first run ended."""
         if not self.took or not steps:
             return None
-        known = self.took[self.lanes :] if self.is_known else self.took
-        per_step = sum(seconds for seconds, _ in known) / max(1.0, sum(n for _, n in known))
+        counted = self.took[self.lanes :] if self.is_known else self.took
+        per_step = sum(seconds for seconds, _ in counted) / max(1.0, sum(n for _, n in counted))
         lanes = min(self.lanes, len(steps))
         each = per_step * sum(steps) / len(steps)
         begun = [min(each, now - start) for start in self.starts[len(self.took) :][:lanes]]
@@ -119,8 +119,8 @@ class ProgressDisplay:
         seconds = self.pace.left([*self.steps.values()], self.elapsed())
         if seconds is None:
             return ""
-        words = "about" if self.pace.is_known else "at most about"
-        return f"{words} {duration(seconds)}"
+        bound = "" if self.pace.is_known else "at most "
+        return f"{bound}about {duration(seconds)}"
 
     def elapsed(self) -> float:
         return time.monotonic() - self.began

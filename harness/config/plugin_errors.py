@@ -29,10 +29,10 @@ def raised_by_plug_in(error: BaseException) -> str | None:
 
 def _there(thing: Any, name: str) -> str:
     """What a thing has in a wrong name's place: of a part of the network its parts."""
-    own = {*vars(thing)} if hasattr(thing, "__dict__") else {*dir(thing)}
+    names = {*vars(thing)} if hasattr(thing, "__dict__") else {*dir(thing)}
     for kind in ("_modules", "_parameters", "_buffers"):
-        own |= {*getattr(thing, kind, ())}
-    there = sorted(n for n in own - {"training"} if not n.startswith("_"))
+        names |= {*getattr(thing, kind, ())}
+    there = sorted(n for n in names - {"training"} if not n.startswith("_"))
     listed = f"; there is: {', '.join(there)}" if 0 < len(there) <= MOST_NAMES else ""
     nearest = near(name, there)
     return nearest + listed if "did you mean" in nearest else listed
