@@ -50,6 +50,7 @@ def compare(
 ) -> None:
     """The verdicts as a table."""
     from reports.analysis.comparison_columns import COMPARISON_COLUMNS
+    from reports.analysis.optimum import optima
     from reports.analysis.recipe import Recipe
     from reports.analysis.recipe_columns import RECIPE_COLUMNS
     from reports.inputs.columns import json_row, terminal_names
@@ -66,7 +67,8 @@ def compare(
     rows = [row(c, hours_per_run=hours) for c in outcome.comparisons.values()]
     if json:
         recipe = json_row(RECIPE_COLUMNS, Recipe.of(loaded, outcome.budget))
-        print_json(comparisons_json(loaded.name, outcome, rows, recipe))
+        lowest = [optimum.to_mapping() for optimum in optima(loaded)]
+        print_json({**comparisons_json(loaded.name, outcome, rows, recipe), "lowest": lowest})
     elif written is not None:
         print(in_format(written, loaded, outcome))
     else:

@@ -15,21 +15,23 @@ quadratic is not in it.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
 import pandas as pd
-from scipy import optimize
 
+from harness.run.document import Content
 from harness.run.plan import PlanArm
 from reports.analysis import samples
-from reports.analysis.judges import Share, contrast_of
+from reports.analysis.slopes import Ends, Slopes, lowest, sign_of
 from reports.inputs.experiment import Experiment
+from reports.stats.digits import kept, kept_p
+from reports.stats.response_surface import Surface, surface_through
 from reports.stats.simultaneous import Array
 
 LEAST_POINTS = 3  # points that a quadratic goes through
-Ends = tuple[float, float]
+MISFIT = 0.05  # level at which a quadratic surface is told not to fit
 
 
 class Lowest(Enum):
@@ -41,6 +43,7 @@ class Lowest(Enum):
     NOWHERE = "no minimum: the losses do not curve upwards"
     UNTOLD = "not told apart from the noise: more seeds or a wider grid"
     TOO_FEW = "too few whole points: a quadratic goes through three in one block"
+    FEW_DRAWN = "too few whole points: a quadratic of two axes takes six, not on one conic"
 
 
 TOLD_AT_ONCE = (Lowest.FIRST, Lowest.LAST, Lowest.NOWHERE)  # and a place inside by its interval
@@ -68,6 +71,11 @@ class GridAxis:
             return np.log(self.values)
         return np.array(self.values)
 
+    def place_of(self, word: str) -> float:
+        """A point on the scale of the quadratic."""
+        value = number_of(word)
+        return math.log(value) if self.is_logarithmic else value
+
     def value_at(self, place: float) -> float:
         """The axis's value at a place of the scale."""
         if self.is_logarithmic:
@@ -88,6 +96,30 @@ class Optimum:
     is_resolved: bool  # whether the runs tell it apart from the noise
     n_blocks: int
     left_out: tuple[str, ...]  # points at which not every run finished
+    doubt: str = ""  # what a surface does, for which it tells no region
+    surface: Surface | None = None  # of drawn points, the same for both axes
+    region: Array | None = field(default=None, compare=False)  # its edge (m, 2), on the scales
+
+    @property
+    def lack_of_fit(self) -> float | None:
+        """The p of the test whether the quadratic of drawn points fits."""
+        return None if self.surface is None else self.surface.lack_of_fit
+
+    def to_mapping(self) -> Content:
+        """As `compare --json` has it."""
+        return {
+            "arm": self.arm,
+            "axis": self.axis.name,
+            "where": self.where.name.lower(),
+            "value": kept(self.value),
+            "low": kept(self.low),
+            "high": kept(self.high),
+            "is_resolved": self.is_resolved,
+            "lack_of_fit": kept_p(self.lack_of_fit),
+            "n_blocks": self.n_blocks,
+            "left_out": list(self.left_out),
+            "doubt": self.doubt,
+        }
 
 
 def number_of(word: str) -> float:
@@ -98,11 +130,11 @@ def number_of(word: str) -> float:
 def optima(experiment: Experiment, *, level: float = 0.95) -> list[Optimum]:
     """One for every arm of the design and every axis, the baseline first.
 
-    [] without an axis, with several between whose ends points were drawn, or before a run has an
-    outcome."""
+    [] without an axis, with three or more between whose ends points were drawn, or before a run has
+    an outcome."""
     plan = experiment.plan
-    scattered = plan.draw is not None and len(plan.axes) > 1  # along no axis lies another point
-    if not plan.axes or scattered or experiment.memory.lost:
+    is_scattered = plan.draw is not None and len(plan.axes) > 1  # along no axis lies another point
+    if not plan.axes or (is_scattered and len(plan.axes) > 2) or experiment.memory.lost:
         return []
     use = samples.usable(experiment)
     losses = samples.of_role(use.runs, "loss")
@@ -113,12 +145,16 @@ def optima(experiment: Experiment, *, level: float = 0.95) -> list[Optimum]:
     of_design: dict[str, list[PlanArm]] = {plan.by_arm[plan.baseline].of: []}
     for arm in samples.arms_on_the_axes(plan):
         of_design.setdefault(arm.of, []).append(arm)
-    asked = []
+    places: list[Optimum] = []
+    asked, anytime = [], samples.watched(experiment)
     for arms in of_design.values():
+        if is_scattered:
+            alpha = None if anytime else (1 - level) / len(of_design)
+            places += _of_surface(losses, [*plan.axes], arms, alpha)
+            continue
         whole = [arm for arm in arms if has_finished(losses, arm.name)]
         for axis in plan.axes:
             asked.append((axis, arms, whole))
-    anytime, places = samples.watched(experiment), []
     for axis, arms, whole in asked:
         alpha = (1 - level) / len(asked)
         places.append(_optimum(losses, axis, (arms, whole), alpha, anytime=anytime))
@@ -165,6 +201,76 @@ def _optimum(
     return _optimum_of(axis, arms[0].of, lowest, len(y), left_out)
 
 
+def _of_surface(
+    losses: pd.DataFrame, names: Sequence[str], arms: Sequence[PlanArm], alpha: float | None
+) -> list[Optimum]:
+    """Of an arm at points drawn along two axes: one for each, of one surface.
+
+    alpha: None where the seeds are not those that were planned."""
+    whole = [arm for arm in arms if has_finished(losses, arm.name)]
+    left_out = tuple(others_of(arm, "") for arm in arms if arm not in whole)
+    axes, y = [], np.empty((0, len(whole), 1))
+    for name in names:
+        on_axis = {arm.point[name] for arm in whole or arms}
+        axes.append(GridAxis(name=name, words=tuple(sorted(on_axis, key=number_of))))
+    if whole:
+        y = _losses_along(losses, [{"": arm.name} for arm in whole])
+    on_scales = [[axis.place_of(arm.point[axis.name]) for axis in axes] for arm in whole]
+    surface = surface_through(y[:, :, 0], np.array(on_scales).reshape(-1, len(names)))
+    if surface is None:
+        few = (Lowest.FEW_DRAWN, None, None)
+        return [_optimum_of(axis, arms[0].of, few, 0, left_out) for axis in axes]
+    doubt = _doubt_of(surface, alpha)
+    told, edge = _told_of(surface, None if doubt else alpha)
+    places = []
+    for axis, of_axis in zip(axes, told, strict=True):
+        place = _optimum_of(axis, arms[0].of, of_axis, len(y), left_out)
+        places.append(replace(place, doubt=doubt, surface=surface, region=edge))
+    return places
+
+
+def _doubt_of(surface: Surface, alpha: float | None) -> str:
+    """Why a surface tells no region, as what it does; '' where it may tell one."""
+    p = surface.lack_of_fit
+    if p is not None and p < MISFIT:
+        return "does not fit the losses (lack of fit): draw points between narrower ends"
+    if alpha is None:
+        return "tells a region of the planned seeds alone, once they are there"
+    return ""
+
+
+def _told_of(
+    surface: Surface, alpha: float | None
+) -> tuple[Sequence[tuple[Lowest, float | None, Ends | None]], Array | None]:
+    """(what is told along each axis: where, the place and its ends; the region's edge (m, 2)).
+
+    Ends beyond the points are infinite. alpha: None where nothing is judged."""
+    if not (surface.is_bowl and surface.is_inside):
+        return [(_beyond(surface, axis, alpha), None, None) for axis in (0, 1)], None
+    first, second = map(float, surface.at(surface.stationary))
+    edge = None if alpha is None else surface.edge(alpha)
+    if edge is None or alpha is None:
+        return [(Lowest.INSIDE, first, None), (Lowest.INSIDE, second, None)], None
+    (low, high), (left, right) = surface.at(surface.ends(edge, alpha).T).T.tolist()
+    of_first, of_second = (
+        (Lowest.INSIDE, first, (low, high)),
+        (Lowest.INSIDE, second, (left, right)),
+    )
+    return [of_first, of_second], surface.at(edge)
+
+
+def _beyond(surface: Surface, axis: int, alpha: float | None) -> Lowest:
+    """What is told along an axis of a surface without a lowest point among its points."""
+    if alpha is None:
+        return Lowest.UNTOLD
+    sign = surface.slope_sign(axis, alpha / 2)  # the other half is that of the region
+    if sign:
+        return Lowest.FIRST if sign > 0 else Lowest.LAST
+    if surface.is_told_no_bowl(alpha / 2):
+        return Lowest.NOWHERE
+    return Lowest.UNTOLD
+
+
 def _left_out(
     name: str, arms: Sequence[PlanArm], counted: tuple[Sequence[str], Collection[str]]
 ) -> tuple[str, ...]:
@@ -196,46 +302,6 @@ def _losses_along(losses: pd.DataFrame, points: Sequence[Mapping[str, str]]) -> 
     return table[names].dropna().to_numpy(float).reshape(-1, len(points), len(points[0]))
 
 
-def slope_weights(places: Array, x: float) -> Array:
-    """Weights (k,) of the points whose sum is the slope at x of the quadratic through them."""
-    centre = float(places.mean())
-    basis = np.stack([np.ones(len(places)), places - centre, (places - centre) ** 2], axis=1)
-    of_mean = np.linalg.pinv(basis)  # (3, k)
-    weights: Array = of_mean[1] + 2 * (x - centre) * of_mean[2]
-    return weights
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slopes:
-    """The slopes of the quadratic through losses (n, k, others) in complete blocks."""
-
-    losses: Array
-    places: Array  # (k,)
-    alpha: float
-    anytime: bool = False
-
-    def at(self, x: float) -> Share:
-        return self._judged(slope_weights(self.places, x))
-
-    @property
-    def curvature(self) -> Share:
-        """What a slope grows by over one unit of the scale."""
-        return self._judged(slope_weights(self.places, 1.0) - slope_weights(self.places, 0.0))
-
-    def _judged(self, weights: Array) -> Share:
-        n, k, others = self.losses.shape
-        y = self.losses.reshape(n, k * others)
-        of_points = np.repeat(weights / others, others)
-        return contrast_of(y, of_points, self.alpha, anytime=self.anytime)
-
-
-def sign_of(share: Share) -> int:
-    """Where it is told apart from zero, else 0."""
-    if share.low is None or share.high is None:
-        return 0
-    return (share.low > 0) - (share.high < 0)
-
-
 def lowest_told(slopes: Slopes) -> tuple[Lowest, float | None, Ends | None]:
     """(what is told of the lowest point, its place inside the points, its interval's ends)."""
     first, last = float(slopes.places.min()), float(slopes.places.max())
@@ -252,33 +318,6 @@ def lowest_told(slopes: Slopes) -> tuple[Lowest, float | None, Ends | None]:
     elif sign_of(strict.curvature) < 0:
         where = Lowest.NOWHERE
     return where, None, None
-
-
-def lowest(slopes: Slopes) -> tuple[float | None, Ends | None]:
-    """(the place of the lowest point, the interval's ends inside the points' range).
-
-    None where the quadratic has no lowest point; no ends where its curvature is not told apart from
-    zero, or that place is beyond the points; an end beyond them is infinite."""
-    first, last = float(slopes.places.min()), float(slopes.places.max())
-    before, behind = slopes.at(first).value, slopes.at(last).value
-    if not behind > before:
-        return None, None
-    place = first - before * (last - first) / (behind - before)
-    if sign_of(slopes.curvature) <= 0 or not first <= place <= last:
-        return place, None
-
-    def beyond(x: float) -> float:
-        """Above zero where the slope is told apart from zero."""
-        slope = slopes.at(x)
-        if slope.low is None or slope.high is None:
-            return -math.inf
-        return max(slope.low, -slope.high)
-
-    ends = [-math.inf, math.inf]
-    for side, end in enumerate((first, last)):
-        if beyond(end) > 0:
-            ends[side] = float(optimize.brentq(beyond, place, end, xtol=1e-14, rtol=1e-14))
-    return place, (ends[0], ends[1])
 
 
 def _optimum_of(

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from harness.run.plan import Plan
+from reports.analysis.optimum import optima
 from reports.analysis.samples import at_budget
 from reports.analysis.types import Comparisons
 from reports.figures.base import Figure, Palette
 from reports.figures.budgets import budget_figure
 from reports.figures.curves import curve_figures
+from reports.figures.drawn import drawn_points
 from reports.figures.effects import effect_figures
 from reports.figures.heat import heat_map
 from reports.figures.interactions import interaction_figure
@@ -18,7 +20,7 @@ from reports.inputs.experiment import Experiment, target_loss
 from reports.page.cells import TONES
 from reports.page.interactions import counted, interactions_of
 
-LEADING = ("heat", "interactions", "seeds", "loss_by_step", "scatter", "budgets")
+LEADING = ("heat", "drawn", "interactions", "seeds", "loss_by_step", "scatter", "budgets")
 EVIDENCE_LEADING = ("loss_by_step", "loss_by_time")  # where there is no waterfall
 UNTIMED_PROTOCOL = "skip10"  # its clock does not count the first steps
 
@@ -57,6 +59,7 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     figures = [
         *effect_figures(plan, outcome, palette),
         heat_map(at_budget(runs, outcome.budget), plan, unit=unit),
+        drawn_points(at_budget(runs, outcome.budget), plan, optima(experiment), unit=unit),
         interaction_figure(interactions_of(experiment, outcome), unit),
         every_seed,
         budgets,

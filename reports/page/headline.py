@@ -53,6 +53,7 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
     if along_axes:
         is_decided = is_decided or any(optimum.is_resolved for optimum in lowest)
         sentences.append(along_axes)
+    if along_axes and all(optimum.surface is None for optimum in lowest):
         signs = sensitivities(experiment)
         is_decided = is_decided or any(e.sign for of_arm in signs for e in of_arm.effects)
         sentences += signs_answer(signs, design_baseline(experiment))

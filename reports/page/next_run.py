@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from harness.run.plan import Plan
 from reports.analysis.optimum import GridAxis, Lowest, Optimum, optima
@@ -34,7 +35,7 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
     if experiment.plan.halving:
         return next_of_halving(experiment, outcome)
     helping = [arm for arm, c in judged.items() if c.kind == "helps"]
-    places = optima(experiment)
+    places = [place for place in optima(experiment) if place.where is not Lowest.FEW_DRAWN]
     if places and not pending(experiment):
         points = sorted(helping, key=lambda arm: judged[arm].delta)
         text = next_of_axes(experiment.plan, places, sensitivities(experiment), points)
@@ -139,18 +140,24 @@ def next_of_axes(
     helps = listing(helping or ["nothing"], most=NAMED)
     if turning:
         helps += f", and {listing(turning, most=NAMED)} at some points alone"
-    if beyond:
+    if plan.draw and helping and not plan.confirm:
+        step = confirmation(plan, helping[0])
+    elif beyond:
         first = beyond[0]
-        further = longer(first.axis, at_start=first.where is Lowest.FIRST)
+        further = longer(plan, first.axis, at_start=first.where is Lowest.FIRST)
         step = f"a longer {further}, for {first.arm} is lowest at {place_words(first)}"
     elif open_places:
         first = open_places[0]
         step = f"more seeds or a wider {first.axis.name}, for {first.arm} has no resolved place yet"
-        if first.where is Lowest.TOO_FEW:
+        if first.doubt:
+            step = (
+                f"points drawn between narrower ends, for the quadratic of {first.arm} does not fit"
+            )
+        elif first.where is Lowest.TOO_FEW:
             step = f"more points of {first.axis.name}, for {first.arm} has too few whole ones"
     elif ending:
         first = ending[0]
-        further = longer(first.axis, at_start=first.low is None)
+        further = longer(plan, first.axis, at_start=first.low is None)
         step = f"a longer {further}, for the lowest place of {first.arm} may lie beyond the grid"
     elif grid_for(plan):
         step = NO_STEP
@@ -168,12 +175,21 @@ def next_of_axes(
     return f"What these runs show to help: {helps}; what to run next: {step}."
 
 
-def longer(axis: GridAxis, *, at_start: bool) -> str:
-    """The axis as a file has it, with one point more at that end, as far as the last two are."""
+def longer(plan: Plan, axis: GridAxis, *, at_start: bool) -> str:
+    """The axis as a file has it, with one point more at that end, as far as the last two are.
+
+    Between drawn points' ends that end moves, by half of what they are apart."""
+    part = 1.0
+    if plan.draw:
+        axis, part = replace(axis, words=tuple(map(str, plan.axes[axis.name]))), 0.5
     near, nearer = axis.values[:2] if at_start else axis.values[:-3:-1]
-    beyond = near * near / nearer if axis.is_logarithmic else 2 * near - nearer
+    beyond = (
+        near * (near / nearer) ** part if axis.is_logarithmic else near + part * (near - nearer)
+    )
     more = f"{'x' if axis.words[0].startswith('x') else ''}{settled(beyond):.3g}"
     points = [more, *axis.words] if at_start else [*axis.words, more]
+    if plan.draw:
+        points.remove(axis.words[0 if at_start else -1])
     return f"axis, `{axis.name}: [{', '.join(points)}]`"
 
 

@@ -17,10 +17,12 @@ def axis_words(axis: GridAxis, value: float) -> str:
     return f"{mark}{significant(settled(value), PLACE_DIGITS)}"
 
 
+FEW = (Lowest.TOO_FEW, Lowest.FEW_DRAWN)
 PREDICATES = {  # of the loss along an axis, where no place is told
     Lowest.NOWHERE: "has no lowest point",
     Lowest.UNTOLD: "has a lowest point that is not resolved",
     Lowest.TOO_FEW: "has too few whole points",
+    Lowest.FEW_DRAWN: "has too few whole points",
 }
 
 
@@ -30,7 +32,7 @@ def place_words(o: Optimum) -> str:
         return "no lowest point"
     if o.where is Lowest.UNTOLD:
         return "not resolved"
-    if o.where is Lowest.TOO_FEW:
+    if o.where in FEW:
         return "too few points"
     if o.value is None:
         end = o.axis.words[0] if o.where is Lowest.FIRST else o.axis.words[-1]
@@ -47,27 +49,57 @@ def place_words(o: Optimum) -> str:
 
 
 def optimum_answer(lowest: Sequence[Optimum]) -> str:
-    """The headline of an axis: where every arm's loss is lowest; '' before that can be said."""
-    of_axes: dict[str, list[Optimum]] = {}
+    """The headline of an axis: where every arm's loss is lowest; '' before that can be said.
+
+    Of points drawn along two axes one sentence is about both."""
+    if any(o.surface is not None for o in lowest):
+        return surface_answer(lowest)
+    of_axes: dict[str, list[list[Optimum]]] = {}
     for optimum in lowest:
-        of_axes.setdefault(optimum.axis.name, []).append(optimum)
+        of_axes.setdefault(optimum.axis.name, []).append([optimum])
     sentences = []
     for axis, of_arms in of_axes.items():
-        if any(o.where is not Lowest.TOO_FEW for o in of_arms):
+        if any(o.where not in FEW for (o,) in of_arms):
             sentences.append(f"The loss along {axis} {'; '.join(clauses_of(of_arms))}.")
     return " ".join(sentences)
 
 
-def clauses_of(of_arms: Sequence[Optimum]) -> list[str]:
-    """What is said of the arms along one axis: their places, then those without one."""
-    places = [f"{place_words(o)} for {o.arm}" for o in of_arms if o.where not in PREDICATES]
+def surface_answer(lowest: Sequence[Optimum]) -> str:
+    """Where the surfaces of drawn points are lowest, and what that is worth."""
+    axes = [*dict.fromkeys(o.axis.name for o in lowest)]
+    clauses = "; ".join(clauses_of(of_each_arm(lowest)))
+    said = f"The loss along {' and '.join(axes)} {clauses}, on a quadratic surface"
+    doubts = [*dict.fromkeys(o.doubt for o in lowest if o.doubt)]
+    return f"{said}, which {'; '.join(doubts) or 'chooses and judges nothing'}."
+
+
+def of_each_arm(lowest: Sequence[Optimum]) -> list[list[Optimum]]:
+    """What is told of each arm, in their order."""
+    arms: dict[str, list[Optimum]] = {}
+    for optimum in lowest:
+        arms.setdefault(optimum.arm, []).append(optimum)
+    return [*arms.values()]
+
+
+def clauses_of(of_arms: Sequence[Sequence[Optimum]]) -> list[str]:
+    """What is said of the arms along one axis, or two: their places, then those without one."""
+    places = []
+    without: dict[Lowest, list[str]] = {where: [] for where in PREDICATES}
+    for of_arm in of_arms:
+        first = of_arm[0]
+        if first.where in PREDICATES and all(o.where is first.where for o in of_arm):
+            without[first.where].append(first.arm)
+        elif first.surface is None:
+            places.append(f"{place_words(first)} for {first.arm}")
+        else:
+            at = [f"{o.axis.name} {place_words(o)}" for o in of_arm]
+            places.append(f"{' and '.join(at)} for {first.arm}")
     clauses = []
     if places:
         clauses.append(f"is lowest at {listed(places)}")
-    for where, predicate in PREDICATES.items():
-        arms = [o.arm for o in of_arms if o.where is where]
+    for where, arms in without.items():
         if arms:
-            clauses.append(f"{predicate} for {listed(arms)}")
+            clauses.append(f"{PREDICATES[where]} for {listed(arms)}")
     return clauses
 
 

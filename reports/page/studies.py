@@ -8,19 +8,32 @@ from harness.run.document import Document
 from harness.run.plan import Plan
 from reports.analysis.attribution import Attribution, attributions
 from reports.analysis.judges import Share
-from reports.analysis.optimum import Lowest, Optimum, optima
+from reports.analysis.optimum import Optimum, optima
 from reports.analysis.published_steps import Step, published_steps
 from reports.analysis.sensitivity import Sensitivity, sensitivities
-from reports.format import interval, show
+from reports.format import interval, p_value, show
 from reports.inputs.experiment import Experiment
-from reports.page.places import place_words
+from reports.page.places import FEW, place_words
 from reports.page.tables import TableCell
-from reports.stats.digits import kept
+from reports.stats.digits import kept, settled
 from reports.stats.intervals import Estimate
 
 KINDS = {"val_loss": "loss_delta", "steps": "s_delta", "seconds": "s_delta"}
 METRIC_TITLES = {"val_loss": "loss", "steps": "steps", "seconds": "seconds"}
 HEADS = {"alone": "alone", "shapley": "Shapley share", "left_out": "added last"}
+LEAD_OF_AXES = (
+    "The lowest point of a quadratic through an arm's mean losses along an axis, "
+    "logarithmic where all its points are above zero, and where that point lies with 95 % "
+    "confidence for all arms and axes at once (Fieller's interval). Of two axes the one is "
+    "averaged over the other. The error is that of the noise, not of the quadratic."
+)
+LEAD_OF_SURFACES = (
+    "The lowest point of one quadratic of both axes through an arm's mean losses at the drawn "
+    "points, logarithmic where all are above zero, and how far the region reaches along each axis "
+    "in which that point lies with 95 % confidence, for all arms at once (Box and Hunter 1954). "
+    "It holds where the quadratic fits, which runs repeated at a point test (lack of fit). It "
+    "chooses a place and judges none: fresh seeds do."
+)
 BLANK = TableCell(text="", css="num")
 StudyRow = tuple[str, Sequence[TableCell]]  # its name, its cells
 
@@ -134,32 +147,44 @@ def optimum_table(lowest: Sequence[Optimum]) -> Study:
     rows: list[StudyRow] = []
     for o in lowest:
         what = o.where.value
-        if o.value is not None and not o.is_resolved:
+        if o.doubt:
+            what += f"; the quadratic {o.doubt}"
+        elif o.value is not None and not o.is_resolved:
             what += ", but the curvature is not told apart from zero: more seeds or a wider grid"
         if o.left_out:
             what += f"; without {', '.join(o.left_out)}, where not every run finished"
         carried = None
-        if o.where is not Lowest.TOO_FEW:
-            carried = ",".join(map(carried_end, (o.value, o.low, o.high)))
+        if o.where not in FEW:
+            ends = [o.value, o.low, o.high]
+            if o.surface is not None:
+                ends.append(o.lack_of_fit)
+                what += f"; {fit_words(o)}"
+            carried = ",".join(map(carried_end, ends))
         cells = [
             TableCell(text=place_words(o), v=carried),
             TableCell(text=what),
             TableCell(text=str(o.n_blocks), css="num"),
         ]
         rows.append((f"{o.arm}, {o.axis.name}", cells))
+    lead = LEAD_OF_SURFACES
+    if all(o.surface is None for o in lowest):
+        lead = LEAD_OF_AXES
     return Study(
         key="optimum",
         title="Where the loss is lowest",
-        lead=(
-            "The lowest point of a quadratic through an arm's mean losses along an axis, "
-            "logarithmic where all its points are above zero, and where that point lies with 95 % "
-            "confidence for all arms and axes at once (Fieller's interval). Of two axes the one is "
-            "averaged over the other. The error is that of the noise, not of the quadratic."
-        ),
+        lead=lead,
         first="arm and axis",
         heads=["lowest at", "where", "blocks"],
         rows=rows,
     )
+
+
+def fit_words(o: Optimum) -> str:
+    """How many drawn points a surface goes through, and how well it fits them."""
+    n = 0 if o.surface is None else o.surface.n_points
+    if o.lack_of_fit is None:
+        return f"{n} points, whose fit no repeated run tests"
+    return f"{n} points, lack of fit p {p_value(settled(o.lack_of_fit))}"
 
 
 def carried_end(value: float | None) -> str:

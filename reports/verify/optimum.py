@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from reports.verify.page import Embedded, Page, Row, numbers
+from reports.verify.surface import check_surfaces
 from reports.verify.table import ALPHA
 
 OF_PLACE = 1e-4  # of the logarithm: what a page leaves off, and what a fit may be off
@@ -36,6 +37,9 @@ def check_optima(
     family of the results folder is larger than the experiment. anytime: it shows sequences.
     """
     printed = [numbers(v) for k, v in page.carried.items() if k[:2] == (index, "optimum")]
+    if plan.get("draw") and len(plan.get("axes") or {}) == 2:
+        yield from check_surfaces(printed, plan, rows, raised=raised)
+        return
     lowest = [fit for fit in fitted(plan, rows)]
     if len(printed) != len(lowest):
         if plan.get("axes") and (printed or lowest):

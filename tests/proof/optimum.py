@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from reports.analysis.optimum import slope_weights
+from reports.analysis.slopes import slope_weights
 from tests.proof.batch import chunks, contrast_half
 from tests.proof.row import AT_MOST, SIZES, Row
 

@@ -17,6 +17,7 @@ BEYOND_FAMILY = {  # of kinds that begin so, the first that fits
     "anytime-valid, 1 arm": 0.15,
     "anytime-valid, 4 arms": 0.30,
     "false among the kept": 1.0,
+    "lack of fit": 0.20,
 }
 BEYOND = f"no noise in the baseline: {BEYOND_CONDITION}"
 POWER_ROWS = (

@@ -33,6 +33,7 @@ from tests.proof.repetitions import repetitions
 from tests.proof.row import AT_MOST, BEYOND, SIZES, Row
 from tests.proof.shares import anytime_shares, ladders, shares, time_shares
 from tests.proof.stream import streams
+from tests.proof.surface import drawn_surfaces, flat_surfaces, lacks_of_fit
 from tests.proof.times import anytime_times, times
 from tests.proof.tricks import tricks
 from tests.proof.winners import winners
@@ -363,7 +364,7 @@ def planned_power(n: int, n_arms: int, replications: int, sd: float, effect: flo
 
 PARTS: tuple[Callable[[int], Iterator[Row]], ...] = (
     families, far_noise, power_by_n, moderated, next_steps, missing, unblocked, axes, lowest_points,
-    flat_axes, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
+    flat_axes, drawn_surfaces, flat_surfaces, lacks_of_fit, ratios, nodes, shares, ladders, time_shares, times, sequences, unpaired_sequences, tricks, anytime_times,
     anytime_shares, diverged, repetitions, packed, published_deltas, descriptions, borrowed_baselines, streams,
     winners, halved, worths,
 )  # fmt: skip

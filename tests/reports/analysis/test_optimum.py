@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from reports.analysis.compare import compare_all
-from reports.analysis.optimum import Lowest, Slopes, lowest, lowest_told, optima, slope_weights
+from reports.analysis.optimum import Lowest, lowest_told, optima
+from reports.analysis.slopes import Slopes, lowest, slope_weights
 from reports.figures.base import CHAR_PX, NARROW, WIDE
 from reports.figures.heat import MOST_COLUMNS, TIGHT, HeatCell, HeatMap, heat_map
 from reports.inputs.experiment import Experiment
@@ -281,7 +282,7 @@ def test_a_page_of_drawn_points_has_the_best_of_those_that_help_confirmed(tmp_pa
     made = bowl(tmp_path, {"base": 0.9}, two=True)
     plan = replace(made.plan, draw={"sobol": 9, "seed": 0})
     said = next_of_verdicts(replace(made, plan=plan), compare_all(made))
-    assert "to help: base @ x2 x0.5, base @ x2 x1 and base @ x2 x2;" in said
+    assert "to help: base @ x2 x1, base @ x2 x0.5 and base @ x2 x2;" in said
     assert (
         "`ablate confirm experiments/split.yaml --arm 'base @ x2 x1'`, which asks again on fresh seeds"
         in said

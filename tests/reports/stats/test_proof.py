@@ -21,6 +21,7 @@ from reports.stats.contrasts import Sample, analyse
 from reports.stats.intervals import Estimate
 from reports.stats.moderated import Prior
 from reports.stats.simultaneous import max_t_quantile
+from tests.proof import surface
 from tests.proof.__main__ import DOCS, table, written_rows
 from tests.proof.batch import contrast_half, declared_analysis, unblocked_interval
 from tests.proof.decisions import rules, tables, until_decided
@@ -197,11 +198,15 @@ INTERVALS = {  # where a page prints an interval -> the kinds of rows that prove
     "evidence.time_interval": ("published delta",),
 }  # fmt: skip
 LOWEST = tuple(f"{KIND}, {k} points, {words}" for k in (3, 5) for words in CURVATURES)
+DRAWN = (
+    *(f"{surface.KIND}, {p} points, {words}" for p in (8, 16) for words in surface.CURVATURES),
+    *(f"{surface.NONE}, {p} points" for p in (8, 16)), f"{surface.FIT}, 8 points",
+)  # fmt: skip
 ELSEWHERE = (  # tables of contributions, interactions and axes, outcomes, facts
     *FAMILIES, *(f"{kind}, anytime-valid" for kind in FAMILIES), "Shapley share of steps", "Shapley share of seconds", *WORTHS,
     "difference, 4 arms, noise far from equal", "difference, 15 arms, noise far from equal",
     "difference, 2 arms at 3 points of an axis", "noise floor", *LOWEST,
-    f"{FLAT}, 3 points", f"{FLAT}, 5 points",
+    f"{FLAT}, 3 points", f"{FLAT}, 5 points", *DRAWN,
     "two phases 'verified' at the margin", "difference, simultaneous over 3 arms",
     "difference, simultaneous over 15 arms", "difference, 1 arm, moderated variance",
     *FALSE, FRESH, "'reproduced', the published effect, of 12 of its standard errors",
