@@ -22,6 +22,7 @@ sigterm = true
 context = ${{PYTEST_CURRENT_TEST-}}
 disable_warnings = no-data-collected, module-not-measured, module-not-imported, no-ctracer
 """
+LAWS_OF_TEXT = "tests/laws/test_plain_lines.py"  # that dataclasses are frozen, and the like
 MEASURED = "not slow and not gpu and not browser and not slurm"
 
 
@@ -80,11 +81,14 @@ class Measured:
         """The tests to run: files that mirror the code's folder first, then the quick ones.
 
         Those that reach the statement; of one outside every function, those that enter a function which names
-        what it defines. Where no test does: those that enter the file, those of the mirroring folder.
+        what it defines, and the laws that read the text. Where no test does: those that enter the file, those of
+        the mirroring folder.
         """
         functions = self.reached.get(path, {})
         every = {t for name in functions for t in self._entering(functions[name])}
+        laws = list[str]()
         if places.function(line).name == MODULE:
+            laws = [t for t in self.seconds if file_of(t) == LAWS_OF_TEXT]
             users = places.users(line)
             chosen = {t for name in users for t in self._entering(functions.get(name, {}))}
         else:
@@ -92,6 +96,7 @@ class Measured:
         for found in (chosen, every, {t for t in self.seconds if mirrors(t, path)}):
             tests = [t for t in self.seconds if t in found]
             if tests:
+                tests += [t for t in laws if t not in found]
                 return sorted(tests, key=lambda t: (not mirrors(t, path), self.seconds[t]))
         return []
 
