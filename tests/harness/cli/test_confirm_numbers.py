@@ -206,7 +206,7 @@ def test_what_was_explored_at_a_scale_is_what_is_confirmed_there() -> None:
 
 
 def test_a_file_that_says_something_else_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "x.yaml"
+    path = tmp_path / "new" / "folder" / "x.yaml"
     for _ in range(2):
         confirm.write_experiment(path, "# why\n", {"name": "x", "about": "«ä»"})
     assert path.read_text().startswith("# why\nname: x\n") and "«ä»" in path.read_text()
@@ -257,3 +257,64 @@ def test_a_halving_is_confirmed_at_its_end_and_by_a_point_of_it(
     assert refusal(ended, ["c", "a"]) == refusal(ended, ["a"]) == ""
     chosen.clear()
     assert "has not ended" in refusal(ended, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("estimand", "given", "margin", "detect", "seeds"),
+    [
+        ("at-rate", {}, 0.25, 0.25, [1007, 1008]),
+        ("retuned", {}, 0.25, 0.25, 2),
+        ("at-rate", {"margin": 0.5}, 0.5, 0.5, [1007, 1008]),
+        ("at-rate", {"detect": 0.125}, 0.25, 0.125, [1007, 1008]),
+    ],
+)
+def test_what_was_explored_becomes_a_file_with_its_reason_and_the_next_command(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    estimand: str,
+    given: dict[str, float],
+    margin: float,
+    detect: float,
+    seeds: Any,
+) -> None:
+    """Of an experiment that declares no margin: half of 0.5 sets it."""
+    monkeypatch.chdir(tmp_path)
+    loaded = SimpleNamespace(name="mini", margin=None, halving=None, estimand=estimand)
+    file = SimpleNamespace(
+        path=tmp_path / "files" / "mini.yaml",
+        data={"name": "mini", "changes": {"a": 1, "b": 2}, "plugins": ["own.py", "../other.py"]},
+    )
+    outcome = outcome_of(a=effect("helps", -0.5), b=effect("hurts", 2.0))
+    asked: list[Any] = []
+
+    def seeds_for(e: Any, outcome: Any, results: Path, difference: float, n_arms: int) -> Any:
+        asked.append((difference, n_arms))
+        return 2, "2 seeds are enough"
+
+    for name, made in {
+        "exploratory_file": lambda *_: file,
+        "read_experiment": lambda *_: loaded,
+        "current_part": lambda e, results: e,
+        "check_same_settings": lambda *_: None,
+        "planned_seeds": seeds_for,
+        "fresh_seeds": lambda plan, results, n: [1007, 1008],
+    }.items():
+        monkeypatch.setattr(confirm, name, made)
+    explored = SimpleNamespace(plan=PLAN)
+    monkeypatch.setattr("harness.cli.lookup.load_for_report", lambda *_, **__: explored)
+    monkeypatch.setattr("harness.cli.lookup.compared", lambda explored: outcome)
+    confirm.confirm("mini.yaml", results=Path("results"), **given)
+    path = Path("experiments/mini_confirm.yaml")
+    said = f"{path}: 2 seeds are enough\nnext: ablate plan {path}\n"
+    assert capsys.readouterr().out == said
+    text = path.read_text()
+    assert text.startswith("# Follows from mini: 2 seeds are enough. Seeds that no exploratory run")
+    written = yaml.safe_load(text)
+    assert (written["margin"], written["seeds"]) == (margin, seeds)
+    assert written["plugins"] == [str(tmp_path / "files" / "own.py"), str(tmp_path / "other.py")]
+    assert "--set" not in text and "set" not in written
+    assert asked == [(detect, 2)]
+    confirm.confirm("mini.yaml", results=Path("results"), arms=["b"], out=Path("b.yaml"))
+    assert asked[1:] == [(0.25, 1)]
+    assert yaml.safe_load(Path("b.yaml").read_text())["arms"] == {"b": ["b"]}

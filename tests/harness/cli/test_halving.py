@@ -91,6 +91,7 @@ def test_what_it_selects_is_confirmed_by_name_alone(whole: Matrix) -> None:
     asked = ("confirm", str(whole.file), "--arm", chosen, "--margin", "0.05", "-o", str(out))
     written = whole.forked(*asked)
     assert written.returncode == 0, written.stderr
+    assert written.stdout.endswith(f"\nnext: ablate plan {out}\n")
     e = load_experiment(str(out), device="cpu")
     assert (len(e.arms), e.budgets, e.confirm, e.halving) == (2, (20,), True, None)
     assert min(e.seeds) >= 1000 and "1 of 4 arms of fake" in e.question

@@ -242,6 +242,10 @@ def test_a_confirmation_is_none_where_its_seeds_were_seen_before_its_lock(folder
     assert folder.remember(plan, after) == (Memory(family=1), plan)
     others = look(1, plan_of(0, 1))
     assert folder.remember(plan, others)[1].confirm
+    unlocked = replace(plan, locks=())
+    assert folder.remember(unlocked, look(1, plan)) == (Memory(family=1), unlocked)
+    explored = replace(plan, confirm=False)
+    assert folder.remember(explored, look(1, explored)) == (Memory(family=1), explored)
 
 
 def test_every_change_that_was_asked_about_a_baseline_is_of_its_family(folder: Folder) -> None:

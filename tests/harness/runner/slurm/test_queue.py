@@ -12,8 +12,9 @@ import pytest
 
 from harness.errors import UserError
 from harness.run.attempts import AttemptRow, read_attempts
-from harness.run.spec import PlannedRun
+from harness.run.spec import PlannedRun, RunSpec
 from harness.runner.executor import ExecutorOptions, RunLimits
+from harness.runner.messages import WorkerEvent
 from harness.runner.slurm import nodes, queue
 from harness.runner.slurm.cluster import Cluster
 from harness.runner.slurm.executor import Attempts, JobEnd, SlurmRunner, attempts_of_job
@@ -285,13 +286,39 @@ def in_a_job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def job_in(folder: Path) -> Job:
+class FakeWorker:
+    """The processes of a node, which nobody starts; at each look at them something may happen."""
+
+    def __init__(self, *looks: Callable[[], object]) -> None:
+        self.looks, self.made, self.calls = list(looks), {}, []
+
+    def __call__(self, slot: Any, trainer: str, **how: Any) -> "FakeWorker":
+        self.made = {"slot": slot, "trainer": trainer, **how}
+        return self
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def alive(self) -> bool:
+        if not self.looks:
+            return False
+        self.looks.pop(0)()
+        return True
+
+    def kill(self) -> None:
+        self.calls.append("kill")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def job_in(folder: Path, *, device: str = "cuda", n_nodes: int = 2) -> Job:
     Store.create(folder / "results")
     config = {"system": {"compile": "off"}}
-    spec = replace(SPEC, config=config, device="cuda", world_size=4)
+    spec = replace(SPEC, config=config, device=device, world_size=4)
     jobs = folder / "jobs"
     jobs.mkdir()
-    options: dict[str, Any] = {"n_nodes": 2, "limits": RunLimits(), "folder": str(jobs)}
+    options: dict[str, Any] = {"n_nodes": n_nodes, "limits": RunLimits(), "folder": str(jobs)}
     results = str(folder / "results")
     return Job(
         results=results, spec=spec.to_mapping(), command="ablate run", trainer="none", **options
@@ -325,3 +352,122 @@ def test_a_further_node_waits_for_the_first_one_until_it_is_told_to_go(
     os.kill(os.getpid(), signal.SIGTERM)  # as Slurm tells it
     assert job.stop == "preempted"
     assert job()["status"] == "failed"
+
+
+def spec_of(job: Job) -> RunSpec:
+    return RunSpec.from_mapping(job.spec)
+
+
+@pytest.mark.usefixtures("in_a_job")
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("the run ends", None),
+        ("a process is killed", True),
+        ("a process told of its end", False),
+        ("the job is told to go", None),
+    ],
+)
+def test_a_further_node_lends_its_processes_and_tells_if_they_end_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, told: bool | None
+) -> None:
+    monkeypatch.setenv("SLURM_NODEID", "1")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "3")
+    monkeypatch.setattr("harness.runner.slurm.job.NODE_LOOK_S", 0.001)
+    job = job_in(tmp_path, device="cpu")
+    meeting = tmp_path / "jobs" / "meeting-7_2-3.json"
+    meeting.write_text('{"at": "10.0.0.1:29500"}')
+    attempt = tmp_path / "results" / "runs" / spec_of(job).run_id / "attempts" / "1"
+    attempt.mkdir(parents=True)
+    happens: dict[str, Callable[[], object]] = {
+        "the run ends": meeting.unlink,
+        "a process is killed": lambda: None,
+        "a process told of its end": (attempt / "rank1.json").touch,
+        "the job is told to go": lambda: os.kill(os.getpid(), signal.SIGTERM),
+    }
+    worker = FakeWorker(lambda: None, happens[what])
+    if told is None:  # its processes go on
+        worker.looks += [lambda: None] * 100_000
+    monkeypatch.setattr("harness.runner.slurm.job.Worker", worker)
+    assert job()["status"] == "lent"
+    assert worker.calls == ["start", "kill"]
+    group = worker.made["group"]
+    assert (group.n_per_node, group.n_nodes, group.node, group.joins) == (2, 2, 1, "10.0.0.1:29500")
+    lost = Rendezvous(at=meeting).lost
+    assert lost.exists() == (told is not None)
+    if told is not None:
+        assert Rendezvous(at=meeting).killed() == told
+
+
+def ended_as(
+    job: Job, monkeypatch: pytest.MonkeyPatch, event: WorkerEvent, lost: str = ""
+) -> tuple[dict[str, Any], FakeWorker]:
+    """What a job answers whose run ends so on its first node, how it was asked, and its processes.
+
+    lost: what a further node tells meanwhile."""
+    asked: dict[str, Any] = {}
+    worker = FakeWorker()
+
+    def execute(worker: Any, execution: Any) -> WorkerEvent:
+        meeting = Path(job.folder) / "meeting-7_2-0.json"
+        meeting.touch()
+        if lost:
+            meeting.with_suffix(".lost").write_text(lost)
+        asked.update(limits=execution.limits, stop=execution.stop(), job=execution.job)
+        return event
+
+    monkeypatch.setattr("harness.runner.slurm.job.execute", execute)
+    monkeypatch.setattr("harness.runner.slurm.job.Worker", worker)
+    monkeypatch.setattr("harness.runner.slurm.job.TELL_S", 0.0)
+    try:
+        asked["said"] = job()
+    except RuntimeError as error:
+        asked["error"] = str(error)
+    assert worker.calls == ["close"]
+    assert list(Path(job.folder).iterdir()) == []  # nobody is met any more
+    return asked, worker
+
+
+@pytest.mark.usefixtures("in_a_job")
+def test_a_run_of_one_node_ends_as_its_worker_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "8")
+    monkeypatch.setattr("harness.runner.slurm.job.find_cpus", lambda: 64)
+    job = job_in(tmp_path, device="cpu", n_nodes=1)
+    failed = WorkerEvent(status="failed", reason="a rank ended", died=True)
+    asked, worker = ended_as(job, monkeypatch, failed)
+    assert asked["said"] == {"status": "failed", "reason": "a rank ended", "val_loss": None}
+    assert (asked["stop"], asked["job"], asked["limits"]) == (None, "7_2", RunLimits())
+    assert (worker.made["slot"].threads, worker.made["slot"].size) == (2, 4)
+    assert worker.made["group"].invites is None
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
+    assert ended_as(job, monkeypatch, failed)[1].made["slot"].threads == 1
+    job.checkpoint()
+    assert job.stop == "preempted"
+
+
+@pytest.mark.usefixtures("in_a_job")
+@pytest.mark.parametrize(
+    ("event", "lost", "is_lost"),
+    [
+        (WorkerEvent(status="failed", reason="why", died=True), "", True),
+        (WorkerEvent(status="failed", reason="why"), '{"killed": true}', True),
+        (WorkerEvent(status="failed", reason="why"), '{"killed": false}', False),
+        (WorkerEvent(status="failed", reason="why"), "", False),
+        (WorkerEvent(status="finished", val_loss=3.0), '{"killed": true}', False),
+    ],
+)
+def test_a_run_of_several_nodes_that_lost_a_process_fails_its_job_not_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: WorkerEvent, lost: str, is_lost: bool
+) -> None:
+    monkeypatch.setenv("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1")
+    job = job_in(tmp_path, device="cpu")
+    asked, worker = ended_as(job, monkeypatch, event, lost)
+    assert asked.get("error") == ("why" if is_lost else None)
+    assert ("said" in asked) != is_lost
+    assert asked["limits"].deaths == 0 < RunLimits().deaths
+    assert asked["stop"] == ("failed" if "true" in lost else None)
+    invites = worker.made["group"].invites
+    assert (invites.address, invites.file.name) == ("10.0.0.1", "meeting-7_2-0.json")
+    assert (worker.made["slot"].size, worker.made["group"].n_nodes) == (2, 2)
