@@ -35,11 +35,14 @@ def outcome_of(primary: str = "val_loss", n: int = 3, **comparisons: Any) -> Any
         arms=("a", "b"),
         cells={"base": cell},
         of=lambda arm, metric: comparisons.get(arm),
+        judged=comparisons.get,
     )
 
 
 def effect(kind: str, delta: float, verdict: str = "") -> Any:
-    return SimpleNamespace(kind=kind, delta=delta, verdict=verdict)
+    return SimpleNamespace(
+        kind=kind, delta=delta, verdict=verdict, fresh_seeds=None, next_action=""
+    )
 
 
 # ---------------------------------------------------------------- the margin
@@ -123,6 +126,22 @@ def test_what_cannot_be_planned_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     ):
         with pytest.raises(UserError, match=words):
             planned(monkeypatch, outcome, difference)
+
+
+def test_the_seeds_that_a_page_asks_for_are_those_of_the_arm_that_needs_most() -> None:
+    def asks(seeds: int | None, detect: str) -> Any:
+        action = f"ablate confirm --detect {detect}: {seeds} fresh seeds"
+        return SimpleNamespace(fresh_seeds=seeds, next_action=action)
+
+    two = outcome_of(a=asks(9, "0.25"), b=asks(12, "0.25"))
+    assert confirm.asked_on_page(two, 0.25) == (
+        12,
+        "12 seeds with power 0.8, as its page asks, decide a and b at 0.25",
+    )
+    one = confirm.asked_on_page(outcome_of(a=asks(9, "0.25"), b=asks(12, "0.255")), 0.25)
+    assert one == (9, "9 seeds with power 0.8, as its page asks, decide a at 0.25")
+    for none in (outcome_of(a=asks(9, "0.5")), outcome_of(a=asks(None, "0.25")), outcome_of()):
+        assert confirm.asked_on_page(none, 0.25) is None
 
 
 def timed(log_ms: list[float], blocks: Any = (0, 1, 2)) -> Sample:

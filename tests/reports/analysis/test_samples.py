@@ -268,6 +268,11 @@ def test_an_outlier_is_more_than_five_robust_sds_away() -> None:
         assert samples.outliers(runs, "a") == found, far
 
 
+def test_where_most_values_are_equal_no_spread_tells_an_outlier() -> None:
+    runs = table(*({"val_loss": loss} for loss in (3.0, 3.0, 3.0, 3.0, 9.0)))
+    assert samples.outliers(runs, "a") == ()
+
+
 def told_unequal(*arms: Any) -> bool:
     of = [Sample(values=np.array(v, float), blocks=(None,) * len(v)) for v in arms]
     return samples.unequal_noise(of)
