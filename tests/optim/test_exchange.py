@@ -3,7 +3,6 @@
 import os
 import sys
 from collections import Counter
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from harness.optim.build import build_optimizers
 from harness.optim.config import OptimConfig
 from harness.optim.exchange import EXCHANGES
 from tests.fake_matrix import DEADLINE_S
+from tests.forkserver import forkserver
 
 EVEN = [(8, 8), (24, 8), (8, 24)] * 6  # 6 squares and 12 of one larger size: divide by 2 and by 3
 UNEVEN = [(8, 8), (24, 8), (8, 24), (8, 8), (8, 8), (24, 8), (8, 8), (8, 8), (4, 2)]  # 5, 3 and 1
@@ -114,8 +114,7 @@ def worker(rank: int, world: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
     folder = tmp_path_factory.mktemp("exchange")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["torch"])  # one import for all six
+    context = forkserver()
     processes = [
         context.Process(target=worker, args=(rank, world, str(folder)))
         for world in (1, 2, 3)

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from harness.run.spec import TRUNK_FILE, Branch, RunSpec
 from harness.training.output import Silent
 from harness.training.train import Training, train
 from tests.fake_matrix import DEADLINE_S
+from tests.forkserver import forkserver
 from tests.one_training import STEPS, Recorder
 
 AT = 9  # no validation: what it has not told goes on, too
@@ -165,7 +165,7 @@ def test_two_processes_go_on_as_they_were(spec_of: Callable[..., RunSpec], tmp_p
     """Momenta live on the process that computes their matrices alone."""
     sizes = {"data__ranks": 2, "data__micro_tokens": 256}
     spec = replace(spec_of(optim__muon_comm="flat_all_reduce", **sizes), world_size=2)
-    context = get_context("forkserver")
+    context = forkserver()
     processes = [context.Process(target=rank, args=(n, spec, str(tmp_path))) for n in range(2)]
     for process in processes:
         process.start()

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from harness.model.gpt import Tokens
 from harness.training.core import Core
 from harness.training.loaders import loaders
 from tests.fake_matrix import DEADLINE_S, ROOT
+from tests.forkserver import forkserver
 from tests.observe import SEPARATOR, VOCAB, digest, make_corpora
 
 STEPS, RANKS = 3, 6
@@ -146,8 +146,7 @@ WORLDS = (1, 2, 3)
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
     folder = tmp_path_factory.mktemp("processes")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["harness.training.train", "harness.cli.run"])
+    context = forkserver()
     for world in WORLDS:
         for rank in range(world):
             (folder / f"{world}_{rank}").mkdir()

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch.distributed as dist
 
 from harness.config.run import with_fields
 from tests.fake_matrix import DEADLINE_S
+from tests.forkserver import forkserver
 from tests.graphs import Graphs
 from tests.small_presets import batch, core, small
 
@@ -61,8 +61,7 @@ def worker(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder: Path = tmp_path_factory.mktemp("graphs")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["harness.training.train"])
+    context = forkserver()
     processes = [context.Process(target=worker, args=(r, str(folder))) for r in range(WORLD)]
     for process in processes:
         process.start()
