@@ -237,8 +237,8 @@ def forest(
 ) -> Figure:
     """Estimate and simultaneous interval per arm; unbounded ends run to the edge.
 
-    comparisons: of the metric; palette: of all arms; margin: of the plan, for this metric; own:
-    of each arm against the one that it is held against.
+    comparisons: of the metric; palette: of all arms; margin: of the plan, for this metric;
+    naming: where each arm is compared with the one that it is held against, the words for that.
     """
     some = next(iter(comparisons.values()))
     title, against, key = titles_of(some)[0], palette.baseline, f"forest_{metric}"

@@ -105,11 +105,6 @@ def test_what_a_page_of_the_findings_says_to_run_asks_its_question(path: Path) -
     assert (asked["name"], asked["question"]) == (plan["name"], plan["question"])
 
 
-def test_the_pages_of_the_findings_pass():
-    assert len(PAGES) > 1
-    assert {str(page): verify(page) for page in PAGES} == {str(page): [] for page in PAGES}
-
-
 @pytest.mark.parametrize(
     "order", ["1", *(pytest.param(order, marks=pytest.mark.slow) for order in "23")]
 )

@@ -31,6 +31,8 @@ NEEDS = {  # core type -> the instructions that its kernels use
     "Zen": {"avx2", "fma"},
 }
 OLDEST = "Prescott"
+PLAIN = "plain loops"  # of machines whose core types nobody here knows
+OWN = "this processor"
 NAMES = ("ladder", "factorial", "ragged", "budgets", "early")
 READ = """
 import json, sys
@@ -55,17 +57,17 @@ print(json.dumps(said))
 
 
 def core_types() -> list[str]:
-    """Four of which this processor has the instructions, the first of NEEDS first; on other machines none is known."""
+    """Three of which this processor has the instructions, the first of NEEDS first, and what it takes by itself."""
     if platform.machine() not in ("x86_64", "AMD64"):
-        return [""]
+        return [PLAIN, OWN]
     try:
         line = next(
             s for s in Path("/proc/cpuinfo").read_text().splitlines() if s.startswith("flags")
         )
     except (OSError, StopIteration):
-        return [OLDEST]  # every x86-64 processor of this century
+        return [OLDEST, OWN]  # every x86-64 processor of this century
     flags = set(line.split())
-    return [name for name, needed in NEEDS.items() if needed <= flags][:4]
+    return [*[name for name, needed in NEEDS.items() if needed <= flags][:3], OWN]
 
 
 def dispatched() -> str:
@@ -103,11 +105,11 @@ SAID: dict[str, dict] = {}  # by core type
 def said(core: str, written: Path) -> dict:
     """What a process says that computes as such a processor does; the oldest one has none of numpy's loops either."""
     if core not in SAID:
-        plain = {"NPY_DISABLE_CPU_FEATURES": dispatched()} if core in (OLDEST, "") else {}
+        plain = {"NPY_DISABLE_CPU_FEATURES": dispatched()} if core in (OLDEST, PLAIN) else {}
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
-            **({"OPENBLAS_CORETYPE": core} if core else {}),
+            **({"OPENBLAS_CORETYPE": core} if core in NEEDS else {}),
             **plain,
         }
         command = [
