@@ -134,9 +134,9 @@ def cell_of(columns: Sequence[Column[RowT]], row: RowT, css: str) -> VerdictCell
 
 
 def typed(action: str, experiment: str) -> str:
-    """A next step with its command as it is typed: the experiment's name in it, set as code."""
-    command = rf"`ablate confirm {experiment}\1`"
-    return re.sub(r"ablate confirm( --detect [^\s:]+)?", command, action)
+    """A next step with its command as it is typed: the experiment in it, set as code."""
+    asked = re.compile(r"ablate confirm( --detect [^\s:]+)?")
+    return asked.sub(lambda match: f"`ablate confirm {experiment}{match[1] or ''}`", action)
 
 
 def verdict_cell(
@@ -144,7 +144,7 @@ def verdict_cell(
 ) -> VerdictCell:
     """The verdict, whether it is exploratory, what is still to come and what to do next.
 
-    final: no more runs are asked for; experiment: its name, which a command wants.
+    final: no more runs are asked for; experiment: as a command takes it.
     """
     to_come = ""
     if n_waiting:

@@ -17,7 +17,7 @@ from reports.page.command_words import OF_RESULTS, without_folders
 from reports.page.headline import NAMED, listing, loss_gained
 from reports.page.places import place_words
 from reports.page.scope import grid_for, moves_rates
-from reports.page.selection import chosen_points, confirmation_of, is_better
+from reports.page.selection import as_typed, chosen_points, confirmation_of, is_better
 from reports.stats.digits import settled
 
 NO_STEP = "nothing that these runs ask for"
@@ -68,7 +68,9 @@ def cheapest_step(
         seeds = judged[arm].fresh_seeds
         enough = f" ({seeds} do)" if seeds and seeds != dearest.fresh_seeds else ""
         named.append(f"{arm}{enough}")
-    step = f"{typed(dearest.next_action, experiment.name)}, for {listing(named, most=NAMED)}"
+    step = (
+        f"{typed(dearest.next_action, as_typed(experiment.plan))}, for {listing(named, most=NAMED)}"
+    )
     return f"{step} (the table has the others')" if len(same) < len(asking) else step
 
 
@@ -117,7 +119,7 @@ def confirmation(plan: Plan, best: str) -> str:
     if plan.foreign:
         return "a new experiment, which asks again on fresh runs"
     alone = all(arm.of == plan.baseline for arm in plan.arms)
-    command = confirmation_of(plan, best) if alone else f"`ablate confirm {plan.name}`"
+    command = confirmation_of(plan, best) if alone else f"`ablate confirm {as_typed(plan)}`"
     return f"{command}, which asks again on fresh seeds"
 
 

@@ -30,14 +30,22 @@ def is_better(outcome: Comparisons, arm: str) -> bool:
 
 
 def confirmation_of(plan: Plan, arm: str) -> str:
-    """The command that asks again of one arm, with the file and the settings that were typed."""
+    """The command that asks again of one arm."""
+    return f"`ablate confirm {as_typed(plan)} --arm {quote(arm)}`"
+
+
+def as_typed(plan: Plan) -> str:
+    """The experiment as a command takes it: the file and the settings that were typed."""
     try:
         typed = split(without_folders(plan.command))
     except ValueError:
         typed = []
-    file = next((word for word in typed if word.endswith((".yaml", ".yml"))), plan.name)
+    known_as = plan.name
+    if f"name={plan.name}" in typed and typed[:2] == ["ablate", "run"]:
+        known_as = typed[2]  # it has its name by a setting
+    file = next((word for word in typed if word.endswith((".yaml", ".yml"))), known_as)
     settings = [f" --set {quote(value)}" for word, value in pairwise(typed) if word == "--set"]
-    return f"`ablate confirm {quote(file)}{''.join(settings)} --arm {quote(arm)}`"
+    return f"{quote(file)}{''.join(settings)}"
 
 
 def halving_answer(experiment: Experiment, outcome: Comparisons) -> str:

@@ -84,7 +84,7 @@ def verdict_rows(
     """The baseline's row, then one per arm.
 
     css: every arm of the plan, in its order, to its colour; final: the runs are all there will ever
-    be (imported logs), so that no more of them are asked for; experiment: its name.
+    be (imported logs), so that no more of them are asked for; experiment: as a command takes it.
     """
     rows = []
     places = list(css)

@@ -23,6 +23,7 @@ from reports.page.published_answer import evidence_answer
 from reports.page.reading import reading
 from reports.page.recipe import RecipeBox, recipe_box
 from reports.page.scope import scope
+from reports.page.selection import as_typed
 from reports.page.sentences import Fact, facts, notes, published_parts
 from reports.page.settings import (
     Differences,
@@ -140,7 +141,7 @@ def verdicts_of(
         answer=headline(experiment, outcome, recipe),
         lead=lead(plan, outcome),
         heads=heads(outcome, plan.corpus.unit),
-        rows=verdict_rows(outcome, css, final=bool(plan.imported), experiment=experiment.name),
+        rows=verdict_rows(outcome, css, final=bool(plan.imported), experiment=as_typed(plan)),
         notes=[*notes(outcome), *left_out],
         reading=reading(outcome, plan.margin),
     )

@@ -50,11 +50,15 @@ def test_what_helps_is_confirmed_before_what_is_undecided(combined):
         "value_residual": {**helps, "delta": -0.01},
     }
     step = step_of(experiment, judged_as(found, facts))
-    assert step.startswith("`ablate confirm split`, which asks again on fresh seeds")
+    assert step.startswith(
+        "`ablate confirm experiments/split.yaml`, which asks again on fresh seeds"
+    )
     assert "whether untied_head helps" in step
     pending = experiment.runs.assign(status="pending")
     step = step_of(replace(experiment, runs=pending), judged_as(found, facts))
-    assert step.startswith("`ablate confirm split`: 4 fresh seeds (20 runs), for softcap")
+    assert step.startswith(
+        "`ablate confirm experiments/split.yaml`: 4 fresh seeds (20 runs), for softcap"
+    )
 
 
 def test_of_what_is_undecided_the_cheapest_is_asked_first(combined):
@@ -68,7 +72,7 @@ def test_of_what_is_undecided_the_cheapest_is_asked_first(combined):
         action = f"ablate confirm --detect {-delta}: 9 fresh seeds ({runs} runs)"
         facts[arm] = {**OPEN, "next_action": action, "next_runs": runs, "delta": delta}
     step = step_of(experiment, judged_as(found, facts))
-    asked = "`ablate confirm split --detect 0.02`: 9 fresh seeds (100 runs), for value_residual"
+    asked = "`ablate confirm experiments/split.yaml --detect 0.02`: 9 fresh seeds (100 runs), for value_residual"
     assert step == f"{asked} (the table has the others')."
 
 
@@ -85,9 +89,22 @@ def test_one_command_for_several_arms_has_one_number_of_seeds(combined):
     assert seeds == 13 and why.endswith("softcap, untied_head and value_residual at 0.036")
     assert asked_on_page(outcome, 0.04) is None
     assert step_of(experiment, outcome) == (
-        "`ablate confirm split --detect 0.036`: 13 fresh seeds (130 runs), for untied_head (10 do),"
+        "`ablate confirm experiments/split.yaml --detect 0.036`: 13 fresh seeds (130 runs), for untied_head (10 do),"
         " softcap and value_residual."
     )
+
+
+def test_the_next_step_takes_the_experiment_as_it_was_typed(combined):
+    experiment, found = combined
+    asks = {**OPEN, "next_action": "ablate confirm --detect 0.01: 4 fresh seeds (20 runs)"}
+    for command, typed in (
+        ("ablate run quickstart --set name=split", "quickstart --set name=split"),
+        ("ablate run /home/me/q.yaml --results /big/res", "q.yaml"),
+        ("", "split"),
+    ):
+        made = replace(experiment, plan=replace(experiment.plan, command=command))
+        step = step_of(made, judged_as(found, {"softcap": asks}))
+        assert step.startswith(f"`ablate confirm {typed} --detect 0.01`: 4 fresh"), step
 
 
 def test_nobody_is_sent_to_a_command_that_refuses(combined):

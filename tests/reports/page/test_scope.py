@@ -122,7 +122,7 @@ def test_a_finished_run_ends_with_the_answer_in_ten_lines(tmp_path, capsys, monk
     say_answer("split", Store.create(tmp_path))
     answer, *table, step = capsys.readouterr().out.splitlines()
     assert answer.startswith("Exploratory: ") and "better than" in answer
-    assert "; what to run next: ablate confirm split" in step and "`" not in step
+    assert "; what to run next: ablate confirm experiments/split.yaml" in step and "`" not in step
     assert len(table) == MOST_LINES and table[-1] == "and 5 more: ablate compare split"
     assert table[0].split() == ["arm", "delta", "low", "high", "p", "verdict"]
 
