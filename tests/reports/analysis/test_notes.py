@@ -32,6 +32,11 @@ def test_an_environment_is_told_as_planned_or_of_imported_runs_as_their_logs_tel
     assert environment_notes(imported, runs, runs) == [
         "a: environment effect: torch 2.10 instead of 2.8."
     ]
+    arms = (PlanArm(name="base"), PlanArm(name="a"))
+    turned = Plan(name="x", baseline="a", arms=arms, imported=True)
+    assert environment_notes(turned, runs, runs) == [
+        "base: environment effect: torch 2.8 instead of 2.10."
+    ]
     assert environment_notes(imported, table({}, {"arm": "a"}), runs) == []
     (note,) = environment_notes(
         imported, table({}, {"arm": "a"}), table({}, {"arm": "a", "node": None})

@@ -429,6 +429,8 @@ def test_the_clock_is_the_sum_of_the_steps_that_it_counts() -> None:
         said, reason = clock_covers(case(put("train_time_s", *times)))
         assert said == within
         assert f"is within {100 * abs(factor - 1):.1f} % of" in reason
+    doubled = put("step_ms", *(2 * t for t in TIMES["a"]))
+    assert "is within 100.0 % of the clock" in clock_covers(case(doubled))[1]
     unknown = clock_covers(case(put("step_ms", NAN, NAN, NAN)))
     assert unknown == ("cannot be known", "step times were not recorded")
 
