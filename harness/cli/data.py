@@ -51,6 +51,14 @@ HeldoutPaths = Annotated[
     typer.Option(help="for text: files and folders of other text, for a second metric; repeatable"),
 ]
 Shards = Annotated[int | None, typer.Option(help="for fineweb10B: the first N training shards")]
+OF_TEXT = {  # option of text alone -> as it is typed
+    "corpus": "--name",
+    "tokenizer": "--tokenizer",
+    "vocab": "--vocab",
+    "vocabulary": "--vocabulary",
+    "by": "--by",
+    "heldout": "--heldout",
+}
 ROLE_WORDS = {"train": "training", "val": "validation", "heldout": "held-out"}
 
 
@@ -112,10 +120,24 @@ def prepare(options: PrepareOptions) -> None:
     )
 
 
+def refuse_unused(options: PrepareOptions) -> None:
+    """Raises UserError for an option that this kind of corpus does not read."""
+    plain, what = PrepareOptions(name=options.name), "text"
+    unused = ["shards"] if options.name == "text" else [*OF_TEXT]
+    for option in unused:
+        if getattr(options, option) == getattr(plain, option):
+            continue
+        if option == "shards":
+            what = "fineweb10B"
+        typed = OF_TEXT.get(option, f"--{option}")
+        raise UserError(f"data prepare {options.name}: {typed} is for {what}: leave it out")
+
+
 def make(options: PrepareOptions) -> "Corpus":
     """The corpus that was asked for, made unless it is there."""
     from harness.corpora.index import prepare as prepare_known
 
+    refuse_unused(options)
     if options.name == "text":
         return make_text(options)
     if options.paths:

@@ -75,6 +75,17 @@ class Machine:
     def __str__(self) -> str:
         return f"{self.gpus}x{self.card}"
 
+    def gpus_of_run(self, e: "Experiment") -> int:
+        """All of them; raises UserError where the loader's ranks cannot be shared by them."""
+        ranks = e.baseline.config.data.ranks
+        if ranks % self.gpus:
+            raise UserError(
+                f"--on {self}: {e.name} has data.ranks={ranks}, which {self.gpus} GPUs cannot "
+                f"share: --gpus-per-run {math.gcd(ranks, self.gpus)} plans runs side by side, "
+                f"--set data.ranks={self.gpus} each on all of them"
+            )
+        return self.gpus
+
     def words_on(self, gpu_hours: float | None) -> list[str]:
         """What so many GPU-hours are of the whole machine."""
         if gpu_hours is None:

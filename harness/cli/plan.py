@@ -113,7 +113,7 @@ def plan(options: PlanOptions) -> None:
     for part in parts:
         size = options.gpus_per_run
         if machine is not None and len(part.phases) < 2:
-            size = size or machine.gpus
+            size = size or machine.gpus_of_run(part)
         plans.append((part, plan_runs(part, world_size=size, need_data=False)))
     about = PlanQuestion(detect=options.detect, price=options.price, machine=machine)
     if len(plans) == 1:
@@ -316,6 +316,8 @@ def print_notes(e: "Experiment") -> None:
         print(f"substituted on this machine: {note}")
     for note in e.left_out:
         print(f"left out: {note}")
+    if e.margin_note:
+        print(e.margin_note)
     dear = []
     for arm in e.arms:
         compiled = e.device == "cuda" and arm.config.system.compile != "off"

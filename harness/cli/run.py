@@ -296,6 +296,8 @@ def run_part(
     if before is None or not plan.to_mapping().items() <= before.to_mapping().items():
         save_plan(options.results, plan)
     note_launch(options.results, plan)
+    if part.experiment.margin_note:
+        print(part.experiment.margin_note)
     return complete(store, runs, executor.make, replace(asked, experiment=name))
 
 

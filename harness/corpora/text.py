@@ -63,7 +63,7 @@ def prepare_text(
     paths: files and folders.
     """
     if documents not in DOCUMENTS or documents == "jsonl":
-        raise UserError(f"documents '{documents}': choose file, line or paragraph")
+        raise UserError(f"--by {documents}: choose file, line or paragraph")
     if name in BUILT_IN:
         raise UserError(f"'{name}' is the name of a built-in corpus: give your text another")
     refuse_choice(tokenizer)

@@ -25,6 +25,7 @@ from harness.experiment.keys import (
     GivenSlope,
     Phase,
     Role,
+    margin_is_of,
     read_alters_noise,
     read_budgets,
     read_margin,
@@ -92,6 +93,7 @@ class Experiment:
     target: Target | None
     primary: str
     margin: float | None
+    margin_of: str | None  # the corpus that it was chosen for, where this is another one
     confirm: bool
     published: str | None
     estimand: str
@@ -112,6 +114,16 @@ class Experiment:
     @property
     def baseline(self) -> Arm:
         return self.arms[0]
+
+    @property
+    def margin_note(self) -> str | None:
+        """That the margin was chosen for another text, None where it was not."""
+        if self.margin_of is None:
+            return None
+        return (
+            f"margin {self.margin:g}: chosen for {self.margin_of}, taken as it is on "
+            f"{self.baseline.config.data.corpus}; --set margin=X chooses another"
+        )
 
 
 def load_experiment(text: str, *, device: str, overrides: Fields | None = None) -> Experiment:
@@ -149,6 +161,7 @@ def load_experiment(text: str, *, device: str, overrides: Fields | None = None) 
         target=read_target(file),
         primary=read_choice(file, "primary", PRIMARY),
         margin=read_margin(file),
+        margin_of=margin_is_of(file),
         confirm=confirm,
         published=read_published(file),
         estimand=estimand,
@@ -253,6 +266,7 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
         estimand="at-rate",
         primary="val_loss",
         margin=None,
+        margin_of=None,
         confirm=False,
         published=None,
         prior_noise=None,

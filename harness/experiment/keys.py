@@ -90,6 +90,13 @@ def read_margin(file: ExperimentFile) -> float | None:
     return float(margin)
 
 
+def margin_is_of(file: ExperimentFile) -> str | None:
+    """The corpus that the file's margin was chosen for, None unless --set makes it another."""
+    measured_on, corpus = _corpora(file)
+    chosen_here = corpus == measured_on or "margin" in file.given
+    return None if chosen_here or file.data.get("margin") is None else measured_on
+
+
 def read_seeds(file: ExperimentFile, *, confirm: bool) -> tuple[tuple[int, ...], SeedsRule | None]:
     """The seeds to begin with, and the rule that adds more."""
     value = file.data.get("seeds", 3)

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
+from shutil import copytree
 from types import SimpleNamespace
 
 import pandas as pd
@@ -16,6 +18,7 @@ from harness.run.read import read_json
 from reports.analysis.adaptive import best_points
 from reports.verify.verify import verify
 from tests.fake_matrix import DEADLINE_S, EXPERIMENT, Matrix
+from tests.warm import forked_ablate
 
 KEYS = """
 axes: {optim.muon_lr: [x0.5, x0.7, x1.4, x2]}
@@ -81,6 +84,33 @@ def test_the_page_judges_nothing_and_what_it_says_is_verified(whole: Matrix) -> 
     page.write_text(forged)
     assert any("the best of 5 points" in sentence for sentence in verify(page))
     page.write_text(text)
+
+
+def test_a_halving_is_renamed_with_its_page_and_deleted_after_its_rungs(
+    whole: Matrix, tmp_path: Path
+) -> None:
+    results = tmp_path / "results"
+    copytree(whole.results, results)
+
+    def typed(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return forked_ablate(*arguments, "--results", str(results), cwd=tmp_path)
+
+    needed = typed("delete", "fake.rung1", "--runs")
+    assert needed.returncode == 2
+    assert "fake took learning rates or points from it" in needed.stderr
+    said = typed("compare", "fake").stdout
+    assert typed("rename", "fake", "other").returncode == 0
+    assert typed("compare", "other").stdout == said.replace("fake", "other").replace(
+        "other.yaml", "fake.yaml"
+    )
+    assert typed("report", "other").returncode == 0
+    page = results / "experiments" / "other" / "report.html"
+    assert verify(page, results) == []
+    assert typed("rename", "fake.rung1", "first").returncode == 2
+    for name in ("other", "fake.rung1"):
+        gone = typed("delete", name, "--runs")
+        assert gone.returncode == 0, gone.stderr
+    assert list((results / "runs").iterdir()) == list((results / "experiments").iterdir()) == []
 
 
 def test_what_it_selects_is_confirmed_by_name_alone(whole: Matrix) -> None:

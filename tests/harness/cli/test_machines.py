@@ -160,6 +160,10 @@ def test_what_was_measured_here_is_no_step_of_there() -> None:
             ("plan", "r08_split", "--on", "4xH100", "--gpus-per-run", 8),
             "a run takes 8 GPUs: --gpus-per-run 4",
         ),
+        (
+            ("plan", "quickstart", "--on", "8xH100", *FINEWEB),
+            "quickstart has data.ranks=1, which 8 GPUs cannot share: --gpus-per-run 1 plans runs",
+        ),
         (("bench", "r07", "--save-machine"), "there is no GPU here"),
         (("bench", "r07", "--save-machine", "--set", "model.n_layer=2"), "leave out model.n_layer"),
     ],

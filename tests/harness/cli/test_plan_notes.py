@@ -26,6 +26,18 @@ def test_a_plan_says_that_fewer_logits_cost_time_where_they_are_compiled(
     assert "loss_rows" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [({}, False), ({"data.corpus": "mine"}, True), ({"data.corpus": "mine", "margin": 0.1}, False)],
+)
+def test_a_margin_that_was_chosen_for_another_text_is_told_as_such(
+    overrides: dict[str, object], told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_notes(load_experiment("quickstart", device="cpu", overrides=overrides))
+    said = "margin 0.01: chosen for stdlib, taken as it is on mine; --set margin=X chooses another"
+    assert (said in capsys.readouterr().out) == told
+
+
 def test_a_plug_ins_arms_are_told_by_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(plugins.VARIABLE, "")
     lion = load_experiment("ideas/lion", device="cpu")

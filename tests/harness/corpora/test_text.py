@@ -168,7 +168,7 @@ def test_both_sides_get_something_and_validation_its_share_at_most(sizes: list[i
         ),
         ("one line", {"documents": "line"}, "1 documents cannot be split"),
         ("", {}, "0 documents cannot be split"),
-        ("text", {"documents": "word"}, "documents 'word': choose file, line or paragraph"),
+        ("text", {"documents": "word"}, "--by word: choose file, line or paragraph"),
         (
             "text",
             {"tokenizer": TokenizerChoice(name="gpt3")},
