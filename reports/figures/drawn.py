@@ -102,8 +102,9 @@ def spot(cell: HeatCell, losses: Sequence[float], at: tuple[float, float]) -> st
         shade = (max(losses) - cell.loss) / (max(losses) - min(losses))
     r = POINT_RADIUS
     ring = f"M{pixel(at[0] - r)} {pixel(at[1])}a{r} {r} 0 1 0 {2 * r} 0 {r} {r} 0 1 0-{2 * r} 0"
+    outline = f'<path class="block" d="{ring}"/>'
     shape = f'path d="{ring}" fill-opacity="{shade:.3f}"'
-    return mark(shape, tip=f"{show(cell.loss, 'loss')}, {cell.below}", css="heat ring")
+    return outline + mark(shape, tip=f"{show(cell.loss, 'loss')}, {cell.below}", css="heat")
 
 
 def drawn_points(

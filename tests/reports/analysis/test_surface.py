@@ -121,10 +121,12 @@ def test_the_figure_has_every_point_the_place_and_its_region(bowl):
     assert len(figure.rows) == 10
     for width in (WIDE, NARROW):
         markup, height = figure.draw(width)
-        assert markup.count('class="heat ring"') == 10
+        assert markup.count('class="heat"') == 10
         assert markup.count('class="band"') == markup.count('class="interval"') == 1
         assert markup.count('class="value"') == 1
-        middles = [float(x) + 8 for x in re.findall(r'<path d="M([\d.]+) [\d.]+a8', markup)]
+        middles = [
+            float(x) + 8 for x in re.findall(r'<path class="block" d="M([\d.]+) [\d.]+a8', markup)
+        ]
         assert len(middles) == 10 and min(middles) >= 52 and max(middles) <= width - 12
         assert height < 450
     losses = {row[1:3]: row[3] for row in figure.rows}
