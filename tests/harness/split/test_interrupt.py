@@ -25,6 +25,10 @@ NEW = OLD.replace("rate = 1", "rate = 2").replace(
 )
 
 
+def hears_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in a background job's children
+
+
 def test_ctrl_c_ends_the_smoke_and_leaves_a_folder_that_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,6 +46,7 @@ def test_ctrl_c_ends_the_smoke_and_leaves_a_folder_that_is_whole(
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=hears_interrupts,
     )
     wait_for(lambda: started.exists() and started.read_text())
     arm = psutil.Process(int(started.read_text()))
