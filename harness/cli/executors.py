@@ -21,6 +21,12 @@ def nothing_elsewhere(results: Path, experiment: str) -> int:
     return 0
 
 
+def no_scripts(
+    runs: "Sequence[PlannedRun]", results: Path, options: "ExecutorOptions"
+) -> list[str]:
+    return []
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExecutorRow:
     """An executor as the commands know it."""
@@ -32,6 +38,7 @@ class ExecutorRow:
         this_machine  # that it plans for; None: ours
     )
     cancel: Callable[[Path, str], int] = nothing_elsewhere  # ends what it sent away; how much
+    scripts: "Callable[[Sequence[PlannedRun], Path, ExecutorOptions], list[str]]" = no_scripts
 
 
 def make_local(
@@ -74,13 +81,28 @@ def make_slurm(
     runs: "Sequence[PlannedRun]", store: "Store", options: "ExecutorOptions"
 ) -> "Executor":
     """Raises UserError where this machine can send no jobs."""
-    from harness.runner.slurm.executor import SlurmRunner
+    from harness.runner.slurm.executor import Senders, SlurmRunner
     from harness.runner.slurm.queue import check_slurm
 
     check_slurm()
-    from harness.runner.slurm.send import send_array
+    from harness.runner.slurm.send import send_array, send_check
 
-    return SlurmRunner(runs, store, send_array, options)
+    return SlurmRunner(runs, store, Senders(runs=send_array, check=send_check), options)
+
+
+def scripts_for_slurm(
+    runs: "Sequence[PlannedRun]", results: Path, options: "ExecutorOptions"
+) -> list[str]:
+    """The scripts of the jobs that would be sent. Raises UserError where none can be sent."""
+    from harness.runner.slurm.executor import arrays_of
+    from harness.runner.slurm.queue import check_slurm
+    from harness.runner.slurm.sent import jobs_folder
+
+    check_slurm()
+    from harness.runner.slurm.send import script_of
+
+    folder = jobs_folder(results.resolve(), options.experiment)
+    return [script_of(array, folder, options) for array in arrays_of(runs)]
 
 
 def device_of_cluster(options: "ExecutorOptions") -> str | None:
@@ -115,9 +137,10 @@ EXECUTORS = {
     "local": ExecutorRow(make=make_local),
     "slurm": ExecutorRow(
         make=make_slurm,
-        options=("--cluster", "--nodes-per-run"),
+        options=("--cluster", "--nodes-per-run", "--print-script"),
         device=device_of_cluster,
         cancel=cancel_slurm,
+        scripts=scripts_for_slurm,
     ),
     "foreign": ExecutorRow(make=make_foreign, by_name=False),
 }

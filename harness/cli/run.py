@@ -86,6 +86,10 @@ class RunOptions:
     )
     log_to: LogTo = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False
+    print_script: Annotated[
+        bool,
+        typer.Option("--print-script", help="print the job scripts of --executor slurm and stop"),
+    ] = False
     no_report: Annotated[bool, typer.Option("--no-report")] = False
     trust: Trust = False
     results: Results = RESULTS
@@ -149,6 +153,9 @@ def run_until_done(options: RunOptions) -> None:
     check_cost(part, options)
     if options.dry_run:
         return
+    if options.print_script:
+        print_scripts(part, executor, asked, options.results)
+        return
     store = Store.create(options.results)
     track_beside(trackers, part.experiment.name, options.results)
     summary, hours = Summary(), 0.0
@@ -176,6 +183,8 @@ def chosen_executor(options: RunOptions) -> ExecutorRow:
         given.append("--cluster")
     if options.nodes_per_run > 1:
         given.append("--nodes-per-run")
+    if options.print_script:
+        given.append("--print-script")
     for name in named:
         meant_for = EXECUTORS[name].options
         for option in given:
@@ -257,6 +266,21 @@ def check_cost(part: PlannedPart, options: RunOptions, *, already: float = 0.0) 
         runs += rung.dearest
     cost = estimate(runs, done, options.results)
     check_limit(cost, options.max_gpu_hours, already=already)
+
+
+def print_scripts(
+    part: PlannedPart, executor: ExecutorRow, asked: "ExecutorOptions", results: Path
+) -> None:
+    """What would be sent to a queue for the runs of a part that have no result."""
+    from harness.run.results import read_result
+
+    missing = []
+    for planned in part.runs:
+        if read_result(results / "runs" / planned.spec.run_id) is None:
+            missing.append(planned)
+    asked = replace(asked, experiment=part.experiment.name)
+    for script in executor.scripts(missing, results, asked):
+        print(script)
 
 
 def hours_of(part: PlannedPart, summary: "Summary", options: RunOptions) -> float:

@@ -1,22 +1,22 @@
 """cluster.yaml: what a site wants in its job scripts.
 
-Every key that is not ours is an sbatch option, passed on as written.
+Every key that is not ours is an option of sbatch.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from harness.errors import UserError, near
+from harness.errors import Mistakes, UserError, near
+from harness.runner.slurm.options import CONTAINER, ON, SBATCH, OptionValue, container_arguments
 from harness.yamlfile import YamlFile
 
 HOME = Path("cluster.yaml")  # where none is named
-OURS = ("device", "setup", "container", "srun", "python", "requeues", "signal_delay_s")
-NUMBERS = ("requeues", "signal_delay_s")
 DEVICES = ("cuda", "cpu")
 GPU_OPTIONS = (
     "gres",
@@ -42,7 +42,7 @@ UNLIMITED_MINUTES = 60 * 24 * 365
 
 
 SbatchOptions = Mapping[str, Any]  # option -> value; True: it has none
-NewOptions = dict[str, Any]  # the same, while they are read
+Settings = dict[str, Any]  # the same, and settings of ours, while they are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,8 @@ class Cluster:
 
     device: str = "cuda"  # of the compute nodes; the login node often has no GPU
     setup: tuple[str, ...] = ()  # lines of the job script before the run
-    srun: tuple[str, ...] = ()  # further arguments of srun, the container's among them
+    container: tuple[str, ...] = ()  # arguments of srun that start the run in one
+    srun: tuple[str, ...] = ()  # further arguments of srun
     python: str | None = None  # on the compute nodes; None: that of the login node
     requeues: int = 3  # after the time limit
     signal_delay_s: int = 90  # before the time limit a run is told to stop
@@ -82,58 +83,110 @@ def minutes(text: str, default: int = UNLIMITED_MINUTES) -> int:
 def read_cluster(path: Path | None) -> Cluster:
     """The file's settings; the defaults if none is named and no cluster.yaml is here.
 
-    Raises UserError for what is no setting.
+    Raises UserError with a line for everything that is no setting.
     """
     if path is None and not HOME.is_file():
         return Cluster()
     file = YamlFile(path or HOME)
     # every value as text: 2:00:00 is no number here
     plain = yaml.load(file.path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    ours: NewOptions = {}
-    sbatch: NewOptions = {}
+    ours: Settings = {}
+    sbatch: Settings = {}
+    mistakes = Mistakes()
     for key, value in plain.items():
-        option = str(key).removeprefix("--").replace("-", "_")
-        _check_key(file, key, option, value)
-        settings = ours if option in OURS else sbatch
-        settings[option] = True if value == "" else value
-    _check_values(file, ours)
-    for key in NUMBERS:
-        if key in ours:
-            ours[key] = int(ours[key])
-    container = _container_arguments(ours.pop("container", {}))
-    srun = (*container, *_lines(ours.pop("srun", ())))
-    setup = tuple(_lines(ours.pop("setup", ())))
-    return Cluster(setup=setup, srun=srun, sbatch=sbatch, **ours)
+        name = option_name(key)
+        with _told_of(mistakes, file, key):
+            if name in OURS:
+                ours[name] = OURS[name](value)
+            elif name in TAKEN:
+                raise UserError("is what `ablate run` sets itself: take it out")
+            elif name in SBATCH.names:
+                _put(sbatch, name, SBATCH.value(name, value))
+            else:
+                raise UserError(
+                    "is not a setting, nor an option of sbatch (one of your site's own goes below "
+                    f"`sbatch:`){near(name, [*OURS, *SBATCH.names])}"
+                )
+    container: list[str] = []
+    for key, value in ours.pop("container", {}).items():
+        with _told_of(mistakes, file, "container", key):
+            container += container_arguments(option_name(key), value)
+    mistakes.refuse()
+    sbatch = {**ours.pop("sbatch", {}), **sbatch}
+    return Cluster(container=tuple(container), sbatch=sbatch, **ours)
 
 
-def _check_key(file: YamlFile, key: str, option: str, value: object) -> None:
-    if option in TAKEN:
-        raise UserError(f"{file.where(key)}: '{key}' is what `ablate run` sets itself: take it out")
-    if option not in OURS and isinstance(value, list | dict):
-        raise UserError(
-            f"{file.where(key)}: '{key}' is not a setting{near(option, OURS)}; "
-            "an sbatch option has one value"
-        )
+def option_name(key: str) -> str:
+    """--mem-per-cpu, mem-per-cpu and mem_per_cpu are one."""
+    return key.removeprefix("--").replace("-", "_")
 
 
-def _check_values(file: YamlFile, ours: SbatchOptions) -> None:
-    device = ours.get("device", "cuda")
-    if device not in DEVICES:
-        raise UserError(f"{file.where('device')}: device is '{device}', but must be cuda or cpu")
-    for key in NUMBERS:
-        if key in ours and not str(ours[key]).isdigit():
-            raise UserError(
-                f"{file.where(key)}: {key} is '{ours[key]}', but must be a whole number"
-            )
+@contextmanager
+def _told_of(mistakes: Mistakes, file: YamlFile, *keys: str) -> Iterator[None]:
+    """What is refused meanwhile is gathered with its place."""
+    with mistakes.gathered():
+        try:
+            yield
+        except UserError as error:
+            raise UserError(f"{file.where(*keys)}: '{keys[-1]}' {error}") from None
 
 
-def _container_arguments(value: Any) -> list[str]:
-    """Of srun. value: an image, or a mapping of --container options."""
-    parts = {"image": value} if isinstance(value, str) else dict(value)
-    return [f"--container-{name}={part}" for name, part in parts.items()]
+def _put(options: Settings, name: str, value: OptionValue) -> None:
+    if value is not None:
+        options[name] = value
 
 
-def _lines(value: Any) -> list[str]:
+def _device(value: object) -> str:
+    if value not in DEVICES:
+        raise UserError(f"is '{value}', but must be cuda or cpu")
+    return str(value)
+
+
+def _whole_number(value: object) -> int:
+    if not str(value).isdigit():
+        raise UserError(f"is '{value}', but must be a whole number")
+    return int(str(value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise UserError("must be one text")
+    return value
+
+
+def _lines(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
-        return value.splitlines()
-    return [str(line) for line in value]
+        return tuple(value.splitlines())
+    if not isinstance(value, list) or not all(isinstance(line, str) for line in value):
+        raise UserError("must be a text, or a list of texts")
+    return tuple(value)
+
+
+def _container(value: object) -> Mapping[str, object]:
+    """What srun is asked for of a container. value: an image, or a mapping of such settings."""
+    settings = {"image": value} if isinstance(value, str) else value
+    if not isinstance(settings, dict):
+        raise UserError("must be an image, or a mapping with `image`")
+    names = {option_name(key) for key in settings}
+    if names <= CONTAINER.names and not names & {"image", "name"}:
+        raise UserError("says no image: add `image: FILE.sqsh`")
+    return settings
+
+
+def _site_options(value: object) -> Settings:
+    """sbatch's options of a site's own plug-ins, passed on as written."""
+    if not isinstance(value, dict):
+        raise UserError("must be a mapping of options")
+    return {option_name(name): True if v in ("", *ON) else v for name, v in value.items()}
+
+
+OURS: Mapping[str, Callable[[object], Any]] = {  # our own settings -> how each is read
+    "device": _device,
+    "setup": _lines,
+    "container": _container,
+    "srun": _lines,
+    "python": _text,
+    "requeues": _whole_number,
+    "signal_delay_s": _whole_number,
+    "sbatch": _site_options,
+}

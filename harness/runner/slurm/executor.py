@@ -5,7 +5,6 @@ was killed, cancelled or lost with its node cannot keep anybody waiting. Jobs ou
 the next call finds them in the queue and follows them.
 """
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.run.attempts import AttemptRow, read_attempts
+from harness.run.attempts import read_attempts
 from harness.run.spec import RESULT_STATUSES, PlannedRun, is_exclusive
 from harness.runner.executor import (
     ExecutorOptions,
@@ -24,7 +23,18 @@ from harness.runner.executor import (
     stop_signals,
 )
 from harness.runner.health import Finding, Health, tell_retired
+from harness.runner.slurm.check import answer_file, check_environment, needs_check
 from harness.runner.slurm.cluster import Cluster
+from harness.runner.slurm.ends import (
+    ENDS,
+    KILLED,
+    LOSSES,
+    LOST_AGAIN,
+    NOT_BEGUN,
+    TOLD_TO_GO,
+    JobEnd,
+    attempts_of_job,
+)
 from harness.runner.slurm.nodes import excluded_nodes, keep_off, last_try, n_nodes_of, without
 from harness.runner.slurm.queue import ALIVE, GONE, cancel_jobs, job_states
 from harness.runner.slurm.sent import jobs_folder, last_jobs, note_sent
@@ -33,46 +43,31 @@ from harness.store.store import FAILED, Store
 
 QUEUE_LOOK_S = 2.0  # between two looks at the queue
 GONE_LOOKS = 3  # a job is gone after so many looks: the queue may not know it yet
-LOST_AGAIN = 2  # times that a run is sent again whose job was killed, or lost with its node
-SendArray = Callable[[Sequence[PlannedRun], Store, Path, ExecutorOptions], list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobEnd:
-    """How a run ended whose job is over."""
+class Senders:
+    """What puts jobs into the queue, and returns their names."""
 
-    status: str
-    reason: str
-    again: float = 0  # times that it is sent again
+    runs: Callable[[Sequence[PlannedRun], Store, Path, ExecutorOptions], list[str]]
+    check: Callable[[PlannedRun, Store, Path, ExecutorOptions], str]
 
 
-ENDS = {  # state of a job that is over -> how its run ended, if that could not say so itself
-    "CANCELLED": JobEnd(status="interrupted", reason="its job was cancelled"),
-    "TIMEOUT": JobEnd(status="timeout", reason="its job reached its time limit"),
-    "DEADLINE": JobEnd(status="timeout", reason="its job reached its deadline"),
-    "OUT_OF_MEMORY": JobEnd(status="oom", reason="its job was killed: out of memory"),
-    "PREEMPTED": JobEnd(status="preempted", reason="its job was preempted", again=math.inf),
-    "NODE_FAIL": JobEnd(status="preempted", reason="its node failed", again=LOST_AGAIN),
-    "BOOT_FAIL": JobEnd(status="preempted", reason="its node did not start", again=LOST_AGAIN),
-}
-KILLED = JobEnd(status="failed", reason="its job was killed", again=LOST_AGAIN)
-TOLD_TO_GO = JobEnd(status="preempted", reason="it was told to go", again=math.inf)
-NOT_BEGUN = JobEnd(
-    status="preempted",
-    reason="another runner had it, or its job was told to go before it began",
-    again=LOST_AGAIN,
-)
-# after these a failure that the run told may not be its own
-LOSSES = ("FAILED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL")
+def arrays_of(runs: Iterable[PlannedRun]) -> list[list[PlannedRun]]:
+    """Runs that one array can hold: each size is one, the exclusive apart; in the order given."""
+    arrays: dict[tuple[int, bool], list[PlannedRun]] = {}
+    for planned in runs:
+        kind = planned.spec.world_size, is_exclusive(planned.spec)
+        arrays.setdefault(kind, []).append(planned)
+    return list(arrays.values())
 
 
 class SlurmRunner:
     """One call of `ablate run --executor slurm`."""
 
     def __init__(
-        self, runs: Sequence[PlannedRun], store: Store, send: SendArray, options: ExecutorOptions
+        self, runs: Sequence[PlannedRun], store: Store, queue: Senders, options: ExecutorOptions
     ) -> None:
-        """send: puts runs of one size into the queue; returns the names of their jobs."""
         n_nodes = options.n_nodes
         for planned in runs:
             size = planned.spec.world_size
@@ -81,7 +76,7 @@ class SlurmRunner:
                     f"--nodes-per-run {n_nodes} does not divide {size} processes: choose a divisor"
                 )
         self.store = store
-        self.send = send
+        self.queue = queue
         self.options = options
         self.cluster = options.cluster or Cluster()
         self.left = {planned.spec.run_id: planned for planned in runs}
@@ -104,6 +99,7 @@ class SlurmRunner:
         self.folder.mkdir(parents=True, exist_ok=True)
         with stop_signals(self._stop_as):
             self._adopt()
+            self._check_environment()
             if self.stop is None:
                 self._send_ready()
             while self.left and self.stop is None:
@@ -152,16 +148,23 @@ class SlurmRunner:
         if self.jobs:
             print(f"{len(self.jobs)} runs are in the queue already", flush=True)
 
+    def _check_environment(self) -> None:
+        """Raises UserError where the nodes lack what the runs need that have no job yet."""
+        unsent = [p for run_id, p in self.left.items() if run_id not in self.jobs]
+        if not unsent or not needs_check(self.cluster):
+            return
+        answer = answer_file(self.cluster, self.folder)
+
+        def send() -> str:
+            return self.queue.check(unsent[0], self.store, answer, self.options)
+
+        check_environment(answer, send, lambda: self.stop is not None or self.options.cancelled())
+
     def _send(self, runs: Iterable[PlannedRun]) -> None:
-        """Each size of run is a job array, in the order of the plan."""
-        arrays: dict[tuple[int, bool], list[PlannedRun]] = {}
-        for planned in runs:
-            kind = planned.spec.world_size, is_exclusive(planned.spec)
-            arrays.setdefault(kind, []).append(planned)
-        for array in arrays.values():
+        for array in arrays_of(runs):
             cluster = without(self.cluster, sorted(self.kept_off))
             options = replace(self.options, cluster=cluster)
-            names = self.send(array, self.store, self.folder, options)
+            names = self.queue.runs(array, self.store, self.folder, options)
             run_ids = [planned.spec.run_id for planned in array]
             jobs = dict(zip(run_ids, names, strict=True))
             note_sent(self.folder, jobs)
@@ -319,32 +322,3 @@ class SlurmRunner:
     def progress(self) -> list[RunProgress]:
         """The runs in progress, each with where it is."""
         return progress_of_all(self.store, list(self.left.values()))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attempts:
-    """What a run's attempts by one job told."""
-
-    token: str | None = None  # of the last attempt; None: it made none
-    told: JobEnd | None = None  # how that ended, where it could say so
-    n_preempted: int = 0
-
-
-def attempts_of_job(rows: Sequence[AttemptRow], job: str) -> Attempts:
-    """rows: of attempts.jsonl."""
-    tokens: dict[int, str] = {}
-    for row in rows:
-        if row.attempt is not None and row.token.startswith(f"{job}/"):
-            tokens[row.attempt] = row.token
-    if not tokens:
-        return Attempts()
-    last = max(tokens)
-    told = None
-    n_preempted = 0
-    for row in rows:
-        if row.attempt not in tokens or not row.is_end:
-            continue
-        n_preempted += row.status == "preempted"
-        if told is None and row.attempt == last:
-            told = JobEnd(status=str(row.status), reason=row.reason or "")
-    return Attempts(token=tokens[last], told=told, n_preempted=n_preempted)

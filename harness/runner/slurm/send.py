@@ -2,8 +2,9 @@
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 
 import submitit
@@ -13,6 +14,7 @@ from harness.corpora.corpus import data_root
 from harness.errors import UserError
 from harness.run.spec import PlannedRun, is_exclusive
 from harness.runner.executor import ExecutorOptions
+from harness.runner.slurm.check import NodeCheck
 from harness.runner.slurm.cluster import Cluster, SbatchOptions, minutes
 from harness.runner.slurm.job import Job
 from harness.store.store import Store
@@ -32,12 +34,51 @@ def send_array(
 
     folder: of the experiment's jobs. Raises UserError where sbatch refuses.
     """
-    cluster = options.cluster or Cluster()
     os.environ["ABLATE_DATA"] = str(data_root().resolve())  # jobs may start in another folder
+    executor = executor_of(runs, folder, options)
+    return sent_by(executor, [job_of(planned, store, folder, options) for planned in runs])
+
+
+def sent_by(executor: submitit.SlurmExecutor, jobs: Sequence[Callable[[], object]]) -> list[str]:
+    """Names of the jobs, once they are in the queue. Raises UserError where sbatch refuses."""
+    try:
+        with redirect_stderr(io.StringIO()), executor.batch():  # submitit repeats what sbatch says
+            sent = [executor.submit(job) for job in jobs]
+        return [job.job_id for job in sent]
+    except FailedJobError as error:
+        refusal = refusal_of(str(error))
+        raise UserError(f"{refusal}: change it in cluster.yaml") from None
+
+
+def send_check(first: PlannedRun, store: Store, answer: Path, options: ExecutorOptions) -> str:
+    """Name of the job that looks whether nodes have what such a run needs. answer: its file."""
+    check = NodeCheck(
+        results=str(store.root.resolve()),
+        data=str(data_root().resolve()),
+        device=first.spec.device,
+        gpus=first.spec.world_size // options.n_nodes,
+        answer=str(answer),
+    )
+    executor = executor_of([first], answer.parent, replace(options, n_nodes=1))
+    return sent_by(executor, [check])[0]
+
+
+def script_of(runs: Sequence[PlannedRun], folder: Path, options: ExecutorOptions) -> str:
+    """The job script that `send_array` would give to sbatch."""
+    executor = executor_of(runs, folder, options)
+    if len(runs) > 1:  # as submitit makes an array of a batch
+        executor.parameters["map_count"] = len(runs)
+    return executor._make_submission_file_text(executor._submitit_command_str, "")
+
+
+def executor_of(
+    runs: Sequence[PlannedRun], folder: Path, options: ExecutorOptions
+) -> submitit.SlurmExecutor:
+    """submitit's, with what the site and such runs ask of a job."""
+    cluster = options.cluster or Cluster()
     executor = submitit.SlurmExecutor(
         folder=folder, max_num_timeout=cluster.requeues, python=cluster.python
     )
-    sbatch = sbatch_options(cluster, runs[0], options.n_nodes)
     executor.update_parameters(
         job_name=f"ablate-{options.experiment}",
         time=minutes(str(cluster.sbatch.get("time", ""))),
@@ -46,18 +87,11 @@ def send_array(
         array_parallelism=options.max_parallel or len(runs),
         signal_delay_s=cluster.signal_delay_s,
         setup=[PASS_ON, *cluster.setup],
-        srun_args=list(cluster.srun),
+        srun_args=[*cluster.container, *cluster.srun],
         wckey=None,
-        additional_parameters=sbatch,
+        additional_parameters=sbatch_options(cluster, runs[0], options.n_nodes),
     )
-    jobs = [job_of(planned, store, folder, options) for planned in runs]
-    try:
-        with redirect_stderr(io.StringIO()), executor.batch():  # submitit repeats what sbatch says
-            sent = [executor.submit(job) for job in jobs]
-        return [job.job_id for job in sent]
-    except FailedJobError as error:
-        refusal = refusal_of(str(error))
-        raise UserError(f"{refusal}: change it in cluster.yaml") from None
+    return executor
 
 
 def sbatch_options(cluster: Cluster, first: PlannedRun, n_nodes: int) -> SbatchOptions:

@@ -17,7 +17,7 @@ from harness.run.results import read_result
 from harness.run.spec import TRUNK_FILE, PlannedRun, trunks_of
 from harness.runner.executor import ExecutorOptions
 from harness.runner.slurm import executor
-from harness.runner.slurm.executor import SlurmRunner
+from harness.runner.slurm.executor import Senders, SlurmRunner
 from harness.runner.trunks import trunks_to_make, waits_for
 from harness.store.attempt import claim
 from harness.store.clean import KINDS
@@ -196,7 +196,7 @@ def test_two_runners_make_one_trunk(tmp_path: Path) -> None:
         assert len([row for row in read_lines(run / "attempts.jsonl") if "ended" in row]) == 1
 
 
-def queue() -> tuple[list[list[str]], Callable[..., list[str]]]:
+def queue() -> tuple[list[list[str]], Senders]:
     """The arms of every array that was sent, and what sends them."""
     sent: list[list[str]] = []
 
@@ -204,7 +204,7 @@ def queue() -> tuple[list[list[str]], Callable[..., list[str]]]:
         sent.append([run.arm for run in array])
         return [f"{len(sent)}_{i}" for i in range(len(array))]
 
-    return sent, send
+    return sent, Senders(runs=send, check=lambda *_: "")
 
 
 def test_a_job_is_sent_once_its_trunk_is_there(

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from harness.run.read import read_json, read_lines
 from harness.run.retired import read_retired
-from harness.runner.slurm.sent import jobs_of
+from harness.runner.slurm.sent import jobs_folder, jobs_of
 from harness.store.store import Store
 from tests.fake_matrix import Matrix, ablate, kill, processes_of, wait_for
 
@@ -364,3 +365,23 @@ def test_a_node_that_fails_every_run_is_retired_and_its_runs_go_to_others(login:
                     began[row["node"]].append(row["started"])
     assert max(began["n1"]) < retired[0].at
     assert len(began["n1"]) < 10
+
+
+def test_no_run_is_sent_where_the_nodes_python_lacks_torch(login: Login) -> None:
+    """Then it has it: the same command goes on."""
+    shadow = login.folder / "shadow"
+    shadow.mkdir()
+    (shadow / "torch.py").write_text("raise ImportError('not on this node')\n")
+    python = login.folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={shadow} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    matrix = Matrix(login.folder, n_seeds=1)
+    site = SITE + f"python: {python}\n"
+    process = login.start(matrix, site=site)
+    _, err = process.communicate(timeout=LONG_S)
+    assert process.returncode == 2, err
+    assert "torch does not import (ImportError: not on this node)" in err
+    assert not jobs_folder(matrix.results, "fake").joinpath("jobs.jsonl").exists()
+    (shadow / "torch.py").unlink()
+    ended(login.start(matrix, site=site), 0)
+    assert matrix.ends(0) == [["finished"], ["finished"]]

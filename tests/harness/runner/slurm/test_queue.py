@@ -17,7 +17,8 @@ from harness.runner.executor import ExecutorOptions, RunLimits
 from harness.runner.messages import WorkerEvent
 from harness.runner.slurm import nodes, queue
 from harness.runner.slurm.cluster import Cluster
-from harness.runner.slurm.executor import Attempts, JobEnd, SlurmRunner, attempts_of_job
+from harness.runner.slurm.ends import Attempts, JobEnd, attempts_of_job
+from harness.runner.slurm.executor import Senders, SlurmRunner
 from harness.runner.slurm.job import Job, Rendezvous, job_name
 from harness.runner.slurm.nodes import LastTry, keep_off, last_try, n_nodes_of, without
 from harness.runner.slurm.queue import check_slurm, job_states, output_of
@@ -26,6 +27,7 @@ from harness.runner.slurm.sent import cancel_experiment, jobs_folder, last_jobs,
 from harness.store.store import Store
 from tests.one_run import SPEC
 
+NO_QUEUE = Senders(runs=lambda *_: [], check=lambda *_: "")
 Answers = dict[str, Callable[[tuple[str, ...]], str | None]]
 
 
@@ -236,7 +238,7 @@ def test_runs_that_nodes_cannot_share_evenly_are_refused(tmp_path: Path) -> None
     store = Store.create(tmp_path)
 
     def runner(**how: Any) -> SlurmRunner:
-        return SlurmRunner([run], store, lambda *_: [], ExecutorOptions(experiment="x", **how))
+        return SlurmRunner([run], store, NO_QUEUE, ExecutorOptions(experiment="x", **how))
 
     with pytest.raises(UserError, match="--nodes-per-run 3 does not divide 8 processes"):
         runner(n_nodes=3)

@@ -41,7 +41,7 @@ def test_a_sites_options_are_passed_on_as_written(tmp_path: Path) -> None:
         "account": "lab", "qos": "high", "time": "2:00:00", "mem_per_cpu": "012", "exclusive": True, "mail_type": "END,FAIL",
     }  # fmt: skip
     assert site.setup == ("module load cuda", "source env.sh")
-    assert site.srun == ("--container-image=ngc.sqsh", "--container-mounts=/data:/data")
+    assert site.container == ("--container-image=ngc.sqsh", "--container-mounts=/data:/data")
     assert (site.device, site.requeues) == ("cuda", 5)
 
 
@@ -50,7 +50,6 @@ def test_a_sites_options_are_passed_on_as_written(tmp_path: Path) -> None:
     [
         ("device: gpu", "device is 'gpu', but must be cuda or cpu"),
         ("array: 0-3", "'array' is what `ablate run` sets itself"),
-        ("setpu: [a]", "did you mean 'setup'?"),
         ("requeues: many", "must be a whole number"),
     ],
 )

@@ -1,0 +1,167 @@
+"""Before the runs a job looks whether nodes that get another environment have what a run needs."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.run.files import write_json
+from harness.runner.slurm import check
+from harness.runner.slurm.check import NodeCheck, answer_file, check_environment, needs_check
+from harness.runner.slurm.cluster import Cluster
+from tests.fake_matrix import Matrix
+from tests.harness.runner.slurm.test_site import install
+
+NO_TORCH = "raise ImportError('it is not in this container')\n"
+SBATCH = r"""n=$(sed -n 's/.*--array=0-\([0-9]*\).*/\1/p' "$1")
+[ -n "$n" ] && { echo array >> "$LAB/sent"; echo Submitted batch job 9; exit; }
+echo "8|PENDING" > "$LAB/queue"
+export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NTASKS=1 SLURM_NNODES=1 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1
+(SLURM_JOB_ID=8 bash "$1"; echo "8|COMPLETED" > "$LAB/queue") < /dev/null > /dev/null 2>&1 &
+echo Submitted batch job 8"""
+SRUN = r"""out=$(echo "$3" | sed "s/%j_%t/8_0/") err=$(echo "$5" | sed "s/%j_%t/8_0/")
+shift 5
+while [[ "$1" == --container-* ]]; do shift; done
+exec env PYTHONPATH="$LAB/container" "$@" > "$out" 2> "$err"
+"""
+COMMANDS = {
+    "sbatch": SBATCH,
+    "squeue": 'cat "$LAB/queue"',
+    "scontrol": "echo n1",
+    "scancel": 'echo "$@" >> "$LAB/cancelled"',
+    "srun": SRUN,
+}
+
+
+@pytest.fixture
+def states(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What the queue says of a job; a look takes no time."""
+    said: dict[str, str] = {}
+    monkeypatch.setattr(check, "LOOK_S", 0.0)
+    monkeypatch.setattr(check, "job_states", lambda jobs: {job: said[job] for job in jobs})
+    return said
+
+
+def of_this_machine(folder: Path) -> NodeCheck:
+    answer = str(folder / "answer.json")
+    return NodeCheck(results=str(folder), data=str(folder), device="cpu", gpus=0, answer=answer)
+
+
+def test_an_environment_as_ours_lacks_nothing(tmp_path: Path) -> None:
+    assert of_this_machine(tmp_path).missing() == []
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"results": "/nowhere/results"}, "the results folder /nowhere/results cannot be written"),
+        ({"data": "/nowhere/data"}, "the data folder /nowhere/data is not there"),
+        ({"device": "cuda", "gpus": 1_000}, "and a run needs 1000"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, how: dict[str, object], words: str) -> None:
+    [said] = NodeCheck(**{**vars(of_this_machine(tmp_path)), **how}).missing()  # type: ignore[arg-type]
+    assert words in said
+
+
+def test_a_library_that_does_not_import_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    [said] = of_this_machine(tmp_path).missing()
+    assert said.startswith("numpy does not import (ModuleNotFoundError: ")
+
+
+def test_other_settings_are_another_check(tmp_path: Path) -> None:
+    plain, container = Cluster(), Cluster(container=("--container-image=a",))
+    other = Cluster(container=("--container-image=b",))
+    assert [needs_check(c) for c in (plain, container, Cluster(python="/x"))] == [False, True, True]
+    assert len({answer_file(c, tmp_path) for c in (plain, container, other)}) == 3
+    assert answer_file(container, tmp_path) == answer_file(
+        Cluster(container=("--container-image=a",), sbatch={"qos": "high"}), tmp_path
+    )
+
+
+def answering(answer: Path, missing: list[str]) -> Callable[[], str]:
+    def send() -> str:
+        write_json(answer, {"missing": missing})
+        return "7"
+
+    return send
+
+
+def test_a_check_that_was_passed_is_not_sent_again(tmp_path: Path, states: dict[str, str]) -> None:
+    answer = tmp_path / "check.json"
+    for missing in (["no torch"], ["no data"]):
+        with pytest.raises(UserError, match=f"job 7 found that {missing[0]}: change `container`"):
+            check_environment(answer, answering(answer, missing), lambda: False)
+    check_environment(answer, answering(answer, []), lambda: False)
+
+    def never() -> str:
+        raise AssertionError("sent again")
+
+    check_environment(answer, never, lambda: False)
+
+
+def test_a_job_that_ends_without_an_answer_tells_its_last_line(
+    tmp_path: Path, states: dict[str, str]
+) -> None:
+    (tmp_path / "7_0_log.err").write_text("slurmstepd: a\nexecve(): python: No such file\n")
+    states["7"] = "FAILED"
+    with pytest.raises(UserError, match=r"did not start \(execve\(\): python: No such file\)"):
+        check_environment(tmp_path / "check.json", lambda: "7", lambda: False)
+
+
+def test_a_stop_takes_the_check_out_of_the_queue(
+    tmp_path: Path, states: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled: list[str] = []
+    monkeypatch.setattr(check, "cancel_jobs", cancelled.extend)
+    check_environment(tmp_path / "check.json", lambda: "7", lambda: True)
+    assert cancelled == ["7"]
+
+
+@pytest.mark.slow
+def test_no_run_is_sent_to_a_container_that_lacks_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job, its script and its answer are real; Slurm and the container are not."""
+    install(tmp_path, monkeypatch, COMMANDS)
+    (tmp_path / "queue").touch()
+    (tmp_path / "container").mkdir()
+    (tmp_path / "container" / "torch.py").write_text(NO_TORCH)
+    site = tmp_path / "cluster.yaml"
+    site.write_text("device: cpu\ncontainer: {image: torch.sqsh}\n")
+    matrix = Matrix(tmp_path, n_seeds=1)
+    code, _, err = matrix.run("--executor", "slurm", "--cluster", str(site))
+    assert code == 2
+    assert "torch does not import (ImportError: it is not in this container)" in err
+    assert not (tmp_path / "sent").exists()
+
+
+def test_the_script_is_printed_and_nothing_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, COMMANDS)
+    (tmp_path / "queue").touch()
+    site = tmp_path / "cluster.yaml"
+    site.write_text(
+        "device: cpu\nqos: high\nexclusive: true\nsetup: [module load cuda]\n"
+        "container: {image: torch.sqsh, mounts: [/a, /b]}\n"
+    )
+    matrix = Matrix(tmp_path, n_seeds=1)
+    code, out, err = matrix.run("--executor", "slurm", "--cluster", str(site), "--print-script")
+    assert code == 0, err
+    lines = out.splitlines()
+    for line in ("#!/bin/bash", "#SBATCH --qos=high", "#SBATCH --exclusive", "module load cuda"):
+        assert line in lines
+    assert any(line.startswith("#SBATCH --array=0-1%") for line in lines)
+    [srun] = [line for line in lines if line.startswith("srun ")]
+    assert "--container-image=torch.sqsh --container-mounts=/a,/b" in srun
+    assert not matrix.results.exists()
+    assert not (tmp_path / "sent").exists()
+    code, _, err = matrix.run("--print-script")
+    assert code == 2
+    assert "--print-script are for --executor slurm" in err

@@ -1,0 +1,78 @@
+"""cluster.yaml: every setting is known, every mistake is told with its place, values are written as their options take them."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.runner.slurm.cluster import read_cluster
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    """What is said of a file, its own name taken off."""
+    (folder / "cluster.yaml").write_text(text)
+    with pytest.raises(UserError) as error:
+        read_cluster(folder / "cluster.yaml")
+    return str(error.value).replace(f"{folder}/", "").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("acount: lab", "'acount' is not a setting, nor an option of sbatch"),
+        ("acount: lab", "did you mean 'account'?"),
+        ("pyhton: /venv/bin/python", "did you mean 'python'?"),
+        ("setpu: [a]", "did you mean 'setup'?"),
+        ("container: {imge: x}", "'imge' is not a setting of it; did you mean 'image'?"),
+        ("container: {mounts: /data}", "'container' says no image"),
+        ("container: [x.sqsh]", "'container' must be an image, or a mapping"),
+        ("container: {image: [a, b]}", "'image' takes one value, not a list"),
+        ("container: {image: a, writable: 3}", "'writable' is '3', but takes no value"),
+        ("constraint: [a, b]", "'constraint' takes one value, not a list"),
+        ("qos: {high: 1}", "'qos' must be one value, not a mapping"),
+        ("account:", "'account' needs a value"),
+        ("contiguous: 4", "'contiguous' is '4', but takes no value"),
+        ("python: [a]", "'python' must be one text"),
+        ("setup: {a: b}", "'setup' must be a text, or a list of texts"),
+        ("sbatch: gres", "'sbatch' must be a mapping of options"),
+    ],
+)
+def test_what_is_no_setting_is_one_line_with_its_place(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    [said] = mistakes(tmp_path, f"partition: gpu\n{text}\n")
+    assert said.startswith("cluster.yaml:2: ")
+    assert words in said
+
+
+def test_every_mistake_of_a_file_is_told(tmp_path: Path) -> None:
+    said = mistakes(tmp_path, "acount: lab\nrequeues: many\ncontainer:\n  image: a\n  mont: b\n")
+    assert [line.partition(": ")[0] for line in said] == [
+        "cluster.yaml:1",
+        "cluster.yaml:2",
+        "cluster.yaml:5",
+    ]
+
+
+def test_lists_are_joined_and_booleans_are_flags(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "mail-type: [END, FAIL]\n--nodelist: [n1, n2]\nexclusive: true\nhold: false\n"
+        "container:\n  image: a.sqsh\n  mounts: [/data:/data, /home]\n  mount-home: false\n"
+        "  writable: true\n  readonly: false\n"
+        "sbatch: {our-license: 3, fast: true}\n"
+    )
+    site = read_cluster(file)
+    assert site.sbatch == {
+        "mail_type": "END,FAIL",
+        "nodelist": "n1,n2",
+        "exclusive": True,
+        "our_license": "3",
+        "fast": True,
+    }
+    assert site.container == (
+        "--container-image=a.sqsh",
+        "--container-mounts=/data:/data,/home",
+        "--no-container-mount-home",
+        "--container-writable",
+    )
