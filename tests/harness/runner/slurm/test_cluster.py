@@ -373,7 +373,7 @@ def test_no_run_is_sent_where_the_nodes_python_lacks_torch(login: Login) -> None
     shadow.mkdir()
     (shadow / "torch.py").write_text("raise ImportError('not on this node')\n")
     python = login.folder / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={shadow} exec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={shadow}:$PYTHONPATH exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     matrix = Matrix(login.folder, n_seeds=1)
     site = SITE + f"python: {python}\n"
