@@ -42,7 +42,7 @@ UNLIMITED_MINUTES = 60 * 24 * 365
 
 
 SbatchOptions = Mapping[str, Any]  # option -> value; True: it has none
-Settings = dict[str, Any]  # the same, and settings of ours, while they are read
+SiteSettings = dict[str, Any]  # the same, and settings of ours, while they are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +90,8 @@ def read_cluster(path: Path | None) -> Cluster:
     file = YamlFile(path or HOME)
     # every value as text: 2:00:00 is no number here
     plain = yaml.load(file.path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    ours: Settings = {}
-    sbatch: Settings = {}
+    ours: SiteSettings = {}
+    sbatch: SiteSettings = {}
     mistakes = Mistakes()
     for key, value in plain.items():
         name = option_name(key)
@@ -131,7 +131,7 @@ def _told_of(mistakes: Mistakes, file: YamlFile, *keys: str) -> Iterator[None]:
             raise UserError(f"{file.where(*keys)}: '{keys[-1]}' {error}") from None
 
 
-def _put(options: Settings, name: str, value: OptionValue) -> None:
+def _put(options: SiteSettings, name: str, value: OptionValue) -> None:
     if value is not None:
         options[name] = value
 
@@ -173,7 +173,7 @@ def _container(value: object) -> Mapping[str, object]:
     return settings
 
 
-def _site_options(value: object) -> Settings:
+def _site_options(value: object) -> SiteSettings:
     """sbatch's options of a site's own plug-ins, passed on as written."""
     if not isinstance(value, dict):
         raise UserError("must be a mapping of options")

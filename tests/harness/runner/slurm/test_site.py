@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
 from harness.run.files import append_row
 from harness.run.read import read_lines
 from harness.runner.slurm.cluster import Cluster, minutes, read_cluster
@@ -43,24 +42,6 @@ def test_a_sites_options_are_passed_on_as_written(tmp_path: Path) -> None:
     assert site.setup == ("module load cuda", "source env.sh")
     assert site.container == ("--container-image=ngc.sqsh", "--container-mounts=/data:/data")
     assert (site.device, site.requeues) == ("cuda", 5)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("device: gpu", "device is 'gpu', but must be cuda or cpu"),
-        ("array: 0-3", "'array' is what `ablate run` sets itself"),
-        ("requeues: many", "must be a whole number"),
-    ],
-)
-def test_a_mistake_in_cluster_yaml_is_one_line_with_its_place(
-    tmp_path: Path, text: str, words: str
-) -> None:
-    (tmp_path / "cluster.yaml").write_text(f"account: lab\n{text}\n")
-    with pytest.raises(UserError, match=r"cluster\.yaml:2: ") as error:
-        read_cluster(tmp_path / "cluster.yaml")
-    assert words in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_without_slurm_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

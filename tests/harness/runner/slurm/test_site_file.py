@@ -19,6 +19,9 @@ def mistakes(folder: Path, text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("device: gpu", "'device' is 'gpu', but must be cuda or cpu"),
+        ("array: 0-3", "'array' is what `ablate run` sets itself"),
+        ("requeues: many", "'requeues' is 'many', but must be a whole number"),
         ("acount: lab", "'acount' is not a setting, nor an option of sbatch"),
         ("acount: lab", "did you mean 'account'?"),
         ("pyhton: /venv/bin/python", "did you mean 'python'?"),
