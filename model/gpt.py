@@ -46,12 +46,27 @@ class Linear(nn.Module):
     """x W^T with W (rows, columns) stored in fp32, cast like x to the dtype of the products.
 
     role: of its parameter, by which optimizers take it. init: how it is drawn (parameters.py).
+    matrix: which of a block's it is.
     """
 
-    def __init__(self, rows: int, columns: int, *, role: str, init: str, dtypes: Dtypes) -> None:
+    def __init__(
+        self,
+        rows: int,
+        columns: int,
+        *,
+        role: str,
+        init: str,
+        dtypes: Dtypes,
+        matrix: str | None = None,
+    ) -> None:
         super().__init__()
         self.weight = parameter(
-            (rows, columns), role=role, init=init, dtype=FP32, init_dtype=dtypes.linear_init
+            (rows, columns),
+            role=role,
+            init=init,
+            dtype=FP32,
+            init_dtype=dtypes.linear_init,
+            matrix=matrix,
         )
         self.dtype = dtypes.matmul
 
@@ -65,12 +80,9 @@ class Linear(nn.Module):
 class MLP(nn.Module):
     def __init__(self, c: ModelConfig, dtypes: Dtypes) -> None:
         super().__init__()
-        self.up = Linear(
-            c.mlp_ratio * c.d_model, c.d_model, role="hidden", init="uniform", dtypes=dtypes
-        )
-        self.down = Linear(
-            c.d_model, c.mlp_ratio * c.d_model, role="hidden", init=c.proj_init, dtypes=dtypes
-        )
+        d, wide = c.d_model, c.mlp_ratio * c.d_model
+        self.up = Linear(wide, d, role="hidden", init="uniform", dtypes=dtypes, matrix="up")
+        self.down = Linear(d, wide, role="hidden", init=c.proj_init, dtypes=dtypes, matrix="down")
         self.activation, self.lifted = ACTIVATIONS[c.activation], dtypes.lifted
 
     def forward(self, x_BTC: Tensor) -> Tensor:
@@ -101,14 +113,14 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
 
-        def linear(rows: int, init: str = "uniform") -> Linear:
-            return Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes)
+        def linear(rows: int, init: str = "uniform", matrix: str = "qkv") -> Linear:
+            return Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes, matrix=matrix)
 
         if self.merged:
             self.qkv = linear(3 * c.d_model)
         else:
             self.q, self.k, self.v = linear(c.d_model), linear(c.d_model), linear(c.d_model)
-        self.out = linear(c.d_model, c.proj_init)
+        self.out = linear(c.d_model, c.proj_init, "out")
         self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
         self.rotate, self.kernel = ROTATE[c.rope_math], KERNELS[c.attn_kernel]

@@ -2,7 +2,8 @@
 
 They are drawn by (seed, name) so that no toggle moves another's.
 
-Roles: embed, head, hidden, scalar, value_embed. The optimizer groups are made from them
+Roles: embed, head, hidden, scalar, value_embed. A hidden one says which of a block's matrices it
+is: qkv (q, k and v, together or apart), out, up, down. The optimizer groups are made from them
 (optim/build.py).
 """
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
+MATRICES = ("qkv", "out", "up", "down")
 
 
 def parameter(
@@ -22,15 +24,19 @@ def parameter(
     init: str | float | tuple[float, ...],
     dtype: torch.dtype,
     init_dtype: torch.dtype = torch.float32,
+    matrix: str | None = None,
 ) -> nn.Parameter:
     """An uninitialised parameter.
 
     role: one of ROLES, by which an optimizer finds it. init: "normal" N(0, 1), "uniform"
     +-1/sqrt(shape[-1]), "zeros", or its constant values. init_dtype: in which it is drawn.
+    matrix: one of MATRICES for a block's, by which an optimizer tells them apart.
     """
     assert role in ROLES, role
+    assert matrix is None or matrix in MATRICES, matrix
     p = nn.Parameter(torch.empty(shape, dtype=dtype))
     p.role, p.init, p.init_dtype = role, init, init_dtype  # type: ignore[attr-defined]
+    p.matrix = matrix  # type: ignore[attr-defined]
     return p
 
 

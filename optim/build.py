@@ -1,13 +1,16 @@
 """From parameters by role to optimizers: which rule and which rate moves which parameter."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
 import torch._dynamo  # by every optimizer when it is made: imported here, a worker's forks share it
 from torch.nn import Parameter
 
+from .adam import Adam
 from .config import OptimConfig
 from .muon import Group, Muon, OrthogonalNesterov
+from .variance import AVERAGED
 
 Named = list[tuple[str, Parameter]]
 # groups -> optimizers of somebody's own, and the groups that they leave to the configuration's
@@ -19,6 +22,12 @@ ADAM_RATES = {  # role: the configuration field of its rate; None there means ad
     "head": "head_lr",
     "scalar": "scalar_lr",
     "hidden": "adam_lr",  # only under matrix_optimizer adamw
+}
+MULTIPLIERS = {  # matrix of a block: the configuration field of the factor on its rate
+    "qkv": "attn_lr_multiplier",
+    "out": "attn_lr_multiplier",
+    "up": "up_lr_multiplier",
+    "down": "down_lr_multiplier",
 }
 MATRIX_OPTIMIZERS = {"muon": Muon, "orthogonal_nesterov": OrthogonalNesterov}
 FUSED_DEVICES = ("cpu", "cuda")  # elsewhere the library has no fused kernel to offer
@@ -47,10 +56,7 @@ def build_optimizers(
     by_adam = {role: named for role, named in params.items() if named}
     matrices = by_adam.pop("hidden", []) if config.matrix_optimizer != "adamw" else []
     groups = _adam_groups(by_adam, config)
-    matrix_groups = [
-        _group("hidden", named, config.muon_lr)
-        for named in (_matrix_groups(matrices, config) if matrices else [])
-    ]
+    matrix_groups = _matrix_groups(matrices, config)
     optimizers: list[torch.optim.Optimizer] = []
     if own is not None:
         optimizers, left = own([*groups, *matrix_groups])
@@ -94,6 +100,8 @@ def _adam_groups(params: dict[str, Named], config: OptimConfig) -> list[Group]:
 
 
 def _adam(groups: list[Group], config: OptimConfig, device_type: str) -> torch.optim.Optimizer:
+    if config.adam_eps_form == "uncorrected":
+        return Adam(groups, config)
     fused = config.adam_fused and device_type in FUSED_DEVICES
     rule = torch.optim.AdamW if config.weight_decay else torch.optim.Adam
     return rule(
@@ -107,17 +115,36 @@ def _adam(groups: list[Group], config: OptimConfig, device_type: str) -> torch.o
     )
 
 
-def _matrix_groups(matrices: Named, config: OptimConfig) -> list[Named]:
-    """One group, or one per element count where updates are gathered in equal buffers.
+@dataclass(frozen=True, kw_only=True)
+class MatrixSettings:
+    """What the matrices of a group have in common."""
 
-    The latter is record 15's.
-    """
-    if config.muon_comm != "grouped_all_gather":
-        return [matrices]
-    by_size: dict[int, Named] = {}
+    multiplier: float  # of the rate
+    averaged: int | None  # axis of the second moments
+    numel: int | None  # where updates are gathered in equal buffers, as record 15's are
+
+
+def _settings_of(p: Parameter, config: OptimConfig) -> MatrixSettings:
+    """A matrix that is none of a block's own is taken as attention's."""
+    matrix = getattr(p, "matrix", None) or "qkv"
+    averaged = AVERAGED[config.muon_variance][matrix] if config.muon_variance else None
+    return MatrixSettings(
+        multiplier=getattr(config, MULTIPLIERS[matrix]),
+        averaged=averaged,
+        numel=p.numel() if config.muon_comm == "grouped_all_gather" else None,
+    )
+
+
+def _matrix_groups(matrices: Named, config: OptimConfig) -> list[Group]:
+    """One group for all matrices of equal settings, in the order of the first of each."""
+    by_settings: dict[MatrixSettings, Named] = {}
     for name, p in matrices:
-        by_size.setdefault(p.numel(), []).append((name, p))
-    return list(by_size.values())
+        by_settings.setdefault(_settings_of(p, config), []).append((name, p))
+    groups = []
+    for settings, named in by_settings.items():
+        group = _group("hidden", named, config.muon_lr)
+        groups.append(group | {"multiplier": settings.multiplier, "averaged": settings.averaged})
+    return groups
 
 
 def set_schedule(

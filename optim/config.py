@@ -3,127 +3,20 @@
 Every toggle of the update rules, declared once (metadata as in model/config.py).
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-
-def toggle(default: Any, **facts: Any) -> Any:
-    """A configuration field with its facts.
-
-    Record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
-    """
-    return field(default=default, metadata={"affects": ("loss",), **facts})
-
+from .adam_config import ORTHOGONAL, AdamConfig, toggle
 
 MUON_ONLY = {"optim.matrix_optimizer": ("muon",)}
-ORTHOGONAL = {"optim.matrix_optimizer": ("muon", "orthogonal_nesterov")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimConfig:
+class OptimConfig(AdamConfig):
     """Learning rates are per step, unscaled by the schedule.
 
     `None` for a role's rate means adam_lr.
     """
-
-    # --- Adam family: tables, head, scalars (and the matrices in record 2)
-    adam_lr: float = toggle(
-        1.8e-3,
-        record="r02",
-        affects=("groups", "loss"),
-        example=1e-3,
-        doc="rate of every Adam parameter without a rate of its own",
-        gt=0,
-        le=100,
-    )
-    embed_lr: float | None = toggle(
-        None,
-        record="r08",
-        affects=("groups", "loss"),
-        doc="Adam rate of the token table",
-        choices={0.3: "r08", 0.6: "r11"},
-        gt=0,
-        le=100,
-        requires={"*": {"model.tied_head": (False,)}},
-    )
-    head_lr: float | None = toggle(
-        None,
-        record="r08",
-        affects=("groups", "loss"),
-        doc="Adam rate of the head",
-        choices={0.002: "r08", 0.008: "r11"},
-        gt=0,
-        le=100,
-        requires={"*": {"model.tied_head": (False,)}},
-    )
-    value_embed_lr: float | None = toggle(
-        None,
-        record="r14",
-        affects=("groups", "loss"),
-        example=0.1,
-        doc="Adam rate of the value tables; null: the token table's",
-        gt=0,
-        le=100,
-        requires={"*": {"model.value_embed": "not null"}},
-    )
-    scalar_lr: float | None = toggle(
-        None,
-        record="r09",
-        affects=("groups", "loss"),
-        doc="Adam rate of the mixing scalars",
-        choices={0.02: "r09", 0.04: "r11"},
-        gt=0,
-        le=100,
-    )
-    adam_beta1: float = toggle(
-        0.9,
-        record="r02",
-        affects=("groups", "loss"),
-        doc="Adam first-moment decay",
-        choices={0.8: "r13"},
-        ge=0,
-        lt=1,
-    )
-    adam_beta2: float = toggle(
-        0.95,
-        record="r02",
-        affects=("groups", "loss"),
-        example=0.99,
-        doc="Adam second-moment decay",
-        ge=0,
-        lt=1,
-    )
-    adam_eps: float = toggle(
-        1e-8, record="r02", affects=("groups", "loss"), example=1e-6, doc="Adam epsilon", gt=0, le=1
-    )
-    weight_decay: float = toggle(
-        0.0,
-        record="r02",
-        affects=("groups", "loss"),
-        doc="decoupled weight decay of the Adam parameters",
-        choices={0.1: "r02"},
-        ge=0,
-        le=10,
-    )
-    adam_fused: bool = toggle(
-        False,
-        record="r03pre",
-        affects=("groups", "rounding"),
-        doc="the library's fused Adam kernel",
-    )
-    adam_objects: Literal["split", "single"] = toggle(
-        "split",
-        record="r08",
-        affects=("groups",),
-        choices={"single": "r18"},
-        doc="one Adam object per role, or one object with groups",
-        requires={"single": ORTHOGONAL},
-    )
-    grad_norm_per_tensor: bool = toggle(
-        False,
-        record="r02",
-        doc="divide every gradient tensor by its L2 norm + 1e-6 (the code of June 2024)",
-    )
 
     # --- matrices
     matrix_optimizer: Literal["adamw", "orthogonal_nesterov", "muon"] = toggle(
@@ -162,6 +55,15 @@ class OptimConfig:
         ge=0,
         requires={"*": MUON_ONLY},
     )
+    muon_momentum_cooldown_steps: int = toggle(
+        0,
+        record="r39",
+        affects=("schedule", "loss"),
+        doc="momentum falls linearly towards 0.85 over the last so many steps",
+        choices={50: "r39"},
+        ge=0,
+        requires={"*": MUON_ONLY},
+    )
     muon_momentum_form: Literal["sum", "ema"] = toggle(
         "sum",
         record="r03",
@@ -175,12 +77,84 @@ class OptimConfig:
         doc="Nesterov's look-ahead; off: u is the momentum buffer",
         requires={"*": ORTHOGONAL},
     )
-    muon_backend: Literal["newton_schulz", "svd"] = toggle(
+    muon_backend: Literal["newton_schulz", "polar_express", "svd"] = toggle(
         "newton_schulz",
         record="r04",
-        choices={"svd": "r04"},
-        doc="orthogonalisation: quintic iteration, or exact U V^T",
-        requires={"*": ORTHOGONAL},
+        choices={"polar_express": "r38", "svd": "r04"},
+        doc=(
+            "orthogonalisation: quintic iteration, one polynomial for each of five steps, or exact"
+            " U V^T"
+        ),
+        requires={"*": ORTHOGONAL, "polar_express": {"optim.ns_steps": (5,)}},
+    )
+    muon_variance: Literal["input", "output"] | None = toggle(
+        None,
+        record="r42",
+        affects=("groups", "loss"),
+        choices={"input": "r42", "output": "r48"},
+        doc=(
+            "bring an update's parts to one size by second moments: of each hidden unit of the MLP,"
+            " and of each input or each output of attention's matrices"
+        ),
+        requires={"*": MUON_ONLY},
+    )
+    muon_beta2: float = toggle(
+        0.95,
+        record="r41",
+        doc="decay of these second moments",
+        choices={0.9: "r78"},
+        ge=0,
+        lt=1,
+        requires={"*": {"optim.muon_variance": "not null"}},
+    )
+    muon_weight_decay: float = toggle(
+        0.0,
+        record="r24",
+        doc="decay of the matrices",
+        choices={1.2: "r43"},
+        ge=0,
+        le=100,
+        requires={"*": MUON_ONLY},
+    )
+    muon_weight_decay_form: Literal["multiplicative", "cautious"] = toggle(
+        "multiplicative",
+        record="r24",
+        choices={"multiplicative": "r24", "cautious": "r43"},
+        doc=(
+            "p <- (1 - lr wd) p; or p - lr^2 wd p, times the update scale, where p and its update"
+            " have one sign"
+        ),
+        requires={"*": {"optim.muon_weight_decay": "not null"}},
+    )
+    attn_lr_multiplier: float = toggle(
+        1.0,
+        record="r27",
+        affects=("groups", "loss"),
+        doc="factor on muon_lr for q, k, v and the attention output",
+        choices={2.0: "r48"},
+        gt=0,
+        le=100,
+        requires={"*": MUON_ONLY},
+    )
+    up_lr_multiplier: float = toggle(
+        1.0,
+        record="r27",
+        affects=("groups", "loss"),
+        doc="the same for the MLP's first matrix",
+        choices={2.0: "r42"},
+        gt=0,
+        le=100,
+        requires={"*": MUON_ONLY},
+    )
+    down_lr_multiplier: float = toggle(
+        1.0,
+        record="r27",
+        affects=("groups", "loss"),
+        doc="the same for the MLP's second matrix",
+        choices={4.0: "r48"},
+        gt=0,
+        le=100,
+        requires={"*": MUON_ONLY},
     )
     ns_steps: int = toggle(
         5,

@@ -108,7 +108,7 @@ def grouped_all_gather(
 
     The previous window is applied while the next one is on its way. In a last window that is not
     full, ranks with nothing to do send zeros that nobody reads; so does the owner of a matrix
-    without gradient, which zeros leave alone.
+    without gradient.
     """
     ordered = by_shape(params)
     numel, device = ordered[0].numel(), ordered[0].device
@@ -134,9 +134,10 @@ def _receive(pending: tuple[list[Parameter], Tensor, Tensor, dist.Work], apply: 
     work.wait()
     rows = gathered.view(-1, window[0].numel())
     start = 0
-    for shape, same in groupby(window, key=lambda p: p.shape):
+    for (shape, absent), same in groupby(window, key=lambda p: (p.shape, p.grad is None)):
         batch = list(same)
-        apply(batch, rows[start : start + len(batch)].view(-1, *shape))
+        if not absent:
+            apply(batch, rows[start : start + len(batch)].view(-1, *shape))
         start += len(batch)
 
 

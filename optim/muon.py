@@ -5,7 +5,12 @@ For a matrix p of M rows (outputs) and N columns with gradient g and momentum b,
                        ema: b <- b + (1 - mu)(g - b), u = g + mu (b - g)
                        without Nesterov u = b
     2. orthogonalise   U = U V^T of u                 (optim/orthogonalize.py)
-    3. step            p <- p - lr s U                (s: the update scale, of the shape or of U)
+       normalise       rows or columns of U           (optim/variance.py, where it is on)
+    3. step            p <- p - lr s U                (s: the update scale, of the shape or of U,
+                                                       times the matrix's own multiplier)
+       decay by wd     multiplicative: p <- (1 - lr wd) p before it (record 24)
+                       cautious: p <- p - lr s U - lr s lr wd p where U p >= 0, of the old p (record
+                       43): quadratic in the scheduled rate
 Constant mu makes sum and ema differ by a factor that step 2 removes; while mu is warmed up they
 differ. Matrices of one shape are treated as one batch; which rank treats which is
 optim/exchange.py. Legend: K matrices of one shape.
@@ -22,8 +27,10 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from .config import OptimConfig
+from .decay import with_cautious_decay
 from .exchange import EXCHANGES, Ranks, redundant
 from .orthogonalize import frobenius, orthogonalize, result_dtype
+from .variance import normalize, second_shape
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
 Group = dict[str, Any]  # of parameters, as torch.optim keeps it: a rule's settings by name
@@ -85,7 +92,8 @@ class Muon(torch.optim.Optimizer):
     """Muon over groups of matrices.
 
     A group is a dict with `params`, `names` and optionally `lr` and `momentum`, which are read at
-    every step.
+    every step, `multiplier`, of its rate, and `averaged`, the axis over which second moments are
+    taken (None: there are none).
 
     dtype: of the orthogonalisation (bfloat16 in the records, float32 for exact arithmetic).
     compile: orthogonalise through torch.compile, one graph per batch shape. Errors: ValueError for
@@ -101,7 +109,10 @@ class Muon(torch.optim.Optimizer):
         dtype: torch.dtype = torch.float32,
         compile: bool = False,
     ) -> None:
-        super().__init__(groups, {"lr": config.muon_lr, "momentum": config.muon_momentum})
+        settings = {"lr": config.muon_lr, "momentum": config.muon_momentum}
+        super().__init__(groups, {**settings, "multiplier": 1.0, "averaged": None})
+        self.beta2, self.weight_decay = config.muon_beta2, config.muon_weight_decay
+        self.cautious = config.muon_weight_decay_form == "cautious"
         self.ranks = Ranks.current()
         self.require_grad = config.muon_require_grad
         self.nesterov = config.muon_nesterov
@@ -173,20 +184,43 @@ class Muon(torch.optim.Optimizer):
         if self.nesterov:
             self.look_ahead(u_KMN.unbind(), buffers, group["momentum"])
         pieces = self.orthogonalize(self.pieces(u_KMN))
+        if group["averaged"] is not None:
+            pieces = self._normalized(pieces, batch, group["averaged"])
         if self.scale_of_update is not None:
             pieces = pieces * self.scale_of_update(pieces)
         return pieces.view_as(u_KMN)
 
+    def _normalized(self, pieces: Tensor, batch: list[Parameter], axis: int) -> Tensor:
+        """The updates of a batch of one shape, second moments moved on."""
+        each = len(pieces) // len(batch)
+        states = [self.state[p] for p in batch]
+        for state, matrices in zip(states, pieces.split(each), strict=True):
+            if "second" not in state:
+                dtype = state["momentum_buffer"].dtype
+                state["second"] = torch.zeros(
+                    second_shape(matrices, axis), dtype=dtype, device=matrices.device
+                )
+        seconds = [state["second"] for state in states]
+        joined = torch.cat(seconds)
+        normal = normalize(pieces, joined, axis, self.beta2)
+        torch._foreach_copy_(seconds, joined.split(each))
+        return normal
+
     def _apply(self, group: Group, batch: list[Parameter], u_KMN: Tensor) -> None:
-        """p <- p - lr s U in the parameters' dtype, for a batch of one shape."""
-        u_KMN, step_size = u_KMN.to(batch[0].dtype), group["lr"]
+        """p <- p - lr s U and the decay, in the parameters' dtype, for a batch of one shape."""
+        u_KMN, step_size = u_KMN.to(batch[0].dtype), group["lr"] * group["multiplier"]
         if self.scale_of_step is not None:
             scale = self.scale_of_step(self.pieces(u_KMN))
             if isinstance(scale, Tensor):
                 u_KMN = (self.pieces(u_KMN) * scale).view_as(u_KMN)
             else:
                 step_size = step_size * scale
-        torch._foreach_add_(tuple(batch), u_KMN.unbind(), alpha=-step_size)
+        updates, decay = u_KMN.unbind(), group["lr"] * self.weight_decay
+        if decay and self.cautious:
+            updates = tuple(with_cautious_decay(updates, batch, decay, strict=False))
+        elif decay:
+            torch._foreach_mul_(tuple(batch), 1 - decay)
+        torch._foreach_add_(tuple(batch), updates, alpha=-step_size)
 
 
 class OrthogonalNesterov(Muon):

@@ -31,11 +31,23 @@ def lr_factor(
     return factor + (1.0 - factor) * floor
 
 
-def muon_momentum(step: int, *, end: float, warmup_steps: int, start: float = 0.85) -> float:
-    """Momentum of update `step`.
+def muon_momentum(
+    step: int,
+    *,
+    end: float,
+    warmup_steps: int,
+    start: float = 0.85,
+    steps: int = 0,
+    cooldown_steps: int = 0,
+) -> float:
+    """Momentum of update `step` of `steps`.
 
-    From `start` linearly to `end` over `warmup_steps` (record 9), or `end` throughout.
+    From `start` linearly to `end` over `warmup_steps` (record 9), or `end` throughout; over the
+    last `cooldown_steps` back towards `start` (record 39), which is reached at step == steps.
     """
+    cooling = step - (steps - cooldown_steps)
+    if cooldown_steps and cooling > 0:
+        return end - (end - start) * cooling / cooldown_steps
     if warmup_steps == 0:
         return end
     fraction = min(step / warmup_steps, 1)

@@ -1,4 +1,4 @@
-"""Check the core against recorded trajectories, and the orthogonalisations against their cases."""
+"""Check the core against recorded trajectories, and its rules against recorded units."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.bench.recording import Recording, read, read_arrays
+from harness.bench.recording import BATCHES, CURE, Recording, read, read_arrays
 from harness.bench.replay import build, trajectory
+from harness.bench.unit import deviation
+from harness.bench.units import unit_of
 from harness.errors import UserError
 from harness.optim.orthogonalize import orthogonalize
 from harness.training.core import Core
@@ -22,6 +24,7 @@ COLUMN = {  # of a figure by its name's first part; else norms
     "schedule": "schedules",
     "mask": "masks",
 }
+VALUES = "values"  # column of a unit
 ORTHOGONAL_BOUND = 1e-5
 Arguments = dict[str, Any]  # of orthogonalize, by name
 ORTHOGONAL_CASES: dict[str, Arguments] = {  # figure in orthogonalize.npz -> arguments
@@ -44,7 +47,8 @@ NOT_COMPARED = {("6", case) for case in ORTHOGONAL_CASES} | {("7", "svd_uvt")}
 class Parity:
     """One recording's largest deviations.
 
-    Absolute for losses, schedules and masks (share of pairs), in bounds for norms.
+    Absolute for losses, schedules and masks (share of pairs), in bounds for norms; a unit has the
+    column VALUES alone, absolute, or none where nothing is known of it here.
     """
 
     record: str
@@ -148,22 +152,49 @@ def check_orthogonalize(path: Path) -> Parity:
     return Parity(record=path.stem, deviations={"losses": worst}, passed=worst <= ORTHOGONAL_BOUND)
 
 
+def check_unit(path: Path) -> Parity:
+    """Compare the figures of a unit with what the rules here make of its inputs.
+
+    One of which no rule is known here fails without a deviation.
+    """
+    unit, arrays = unit_of(path.stem), read_arrays(path)
+    if unit is None:
+        return Parity(record=path.stem, deviations={}, passed=False)
+    try:
+        worst = deviation(unit, arrays)
+    except KeyError as error:
+        raise UserError(f"{path}: {error.args[0]} is missing; {CURE}") from None
+    except (IndexError, RuntimeError, ValueError) as error:  # numpy's and torch's of such shapes
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{path}: its arrays do not fit each other ({reason}); {CURE}") from None
+    return Parity(record=path.stem, deviations={VALUES: worst}, passed=worst <= unit.bound)
+
+
+def is_unit(path: Path) -> bool:
+    """Whether NAME.npz has neither a NAME.json beside it nor the batches of a trajectory."""
+    return not path.with_suffix(".json").is_file() and BATCHES[0] not in read_arrays(path)
+
+
 def check_directory(folder: Path) -> list[Parity]:
-    """Every recording of a folder, records in order, the orthogonalisation cases last."""
+    """Every recording of a folder, records in order, then units, the orthogonalisations last."""
     orthogonal = folder / "orthogonalize.npz"
-    files = {*folder.glob("*.json"), *folder.glob("*.npz")} - {orthogonal}
+    arrays = {*folder.glob("*.npz")} - {orthogonal}
+    units = sorted(path for path in arrays if is_unit(path))
+    files = {*folder.glob("*.json"), *arrays} - {*units}
     stems = sorted({path.with_suffix("") for path in files})
     below = sorted({path.parent.name for path in folder.glob("*/*.npz")})
-    if not stems and below:
+    if not stems and not units and below:
         raise UserError(
             f"{folder}: its recorded trajectories lie in folders of it: name one of"
             f" {', '.join(below)}"
         )
-    if not stems and not orthogonal.is_file():
+    if not stems and not units and not orthogonal.is_file():
         raise UserError(
-            f"{folder}: no recorded trajectories here: it must hold NAME.json with NAME.npz"
+            f"{folder}: no recorded trajectories here: it must hold NAME.json with NAME.npz, or"
+            " units, such as adam_records.npz"
         )
     results = [check_record(stem) for stem in stems]
+    results += [check_unit(path) for path in units]
     if orthogonal.is_file():
         results.append(check_orthogonalize(orthogonal))
     return results

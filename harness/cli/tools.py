@@ -34,13 +34,16 @@ def new_change(
 
 @app.command()
 def parity(
-    folder: Annotated[Path, typer.Argument(help="recorded trajectories: NAME.json with NAME.npz")],
+    folder: Annotated[
+        Path, typer.Argument(help="recorded trajectories (NAME.json, NAME.npz), or units")
+    ],
     json: Json = False,
 ) -> None:
-    """Check the core against recorded trajectories; exit 1 beyond tolerance."""
+    """Check the core against recorded trajectories and units; exit 1 beyond tolerance."""
     import torch
 
-    from harness.bench.parity import BOUNDS, ORTHOGONAL_BOUND, check_directory
+    from harness.bench.parity import BOUNDS, ORTHOGONAL_BOUND, VALUES, check_directory
+    from harness.bench.units import UNITS
 
     torch.set_num_threads(1)  # recordings are tiny: threads only wait for each other
     results = check_directory(folder)
@@ -49,14 +52,16 @@ def parity(
         row = {"record": result.record}
         for name, deviation in result.deviations.items():
             row[name] = f"{deviation:.1e}"
-        row["result"] = "pass" if result.passed else "FAIL"
+        missed = "FAIL" if result.deviations else "unknown"
+        row["result"] = "pass" if result.passed else missed
         rows.append(row)
         records.append({"record": result.record, **result.deviations, "passed": result.passed})
     if json:
-        bounds = {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND}
+        of_units = {name: unit.bound for name, unit in UNITS.items()}
+        bounds = {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND, "units": of_units}
         print_json({"bounds": bounds, "records": records})
     else:
-        print_table(rows, ["record", *BOUNDS, "result"])
+        print_table(rows, ["record", *BOUNDS, VALUES, "result"])
     if not all(result.passed for result in results):
         raise typer.Exit(1)
 

@@ -26,6 +26,11 @@ from harness.yamlfile import YamlFile
 PACKAGED = Path(__file__).resolve().parent.parent / "experiments"
 # these keep their fraction of the budget
 RESCALED_WITH_STEPS = ("schedule.warmup_steps", "schedule.cooldown_steps")
+# of a scale's number of steps, but not of a budget
+RESCALED_WITH_SCALE = (
+    "optim.muon_momentum_warmup_steps",
+    "optim.muon_momentum_cooldown_steps",
+)
 PRESET_KEYS = ("base", "title", "changes")
 NOISE_KEYS = {"sd", "df", "source"}
 WhereOf = Callable[[str], str]  # dotted field -> 'file:line'
@@ -213,7 +218,7 @@ class Scale:
             narrowing = values["model.d_model"] / scaled["model.d_model"]
             scaled["optim.muon_lr"] *= sqrt(narrowing)
         if scaled["schedule.steps"] != values["schedule.steps"]:
-            scaled = with_budget(scaled, values, extra=("optim.muon_momentum_warmup_steps",))
+            scaled = with_budget(scaled, values, extra=RESCALED_WITH_SCALE)
         return scaled
 
 

@@ -20,6 +20,7 @@ SCHEDULED = (
     "schedule.window_warmup",
     "optim.muon_momentum",
     "optim.muon_momentum_warmup_steps",
+    "optim.muon_momentum_cooldown_steps",
 )
 
 
@@ -36,7 +37,13 @@ def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
     """Of update `step`, 0-based."""
     o = config.optim
     factor = factor_at(config, step, rates_of(config))
-    momentum = muon_momentum(step, end=o.muon_momentum, warmup_steps=o.muon_momentum_warmup_steps)
+    momentum = muon_momentum(
+        step,
+        end=o.muon_momentum,
+        warmup_steps=o.muon_momentum_warmup_steps,
+        steps=config.schedule.steps,
+        cooldown_steps=o.muon_momentum_cooldown_steps,
+    )
     return ScheduleValues(lr_factor=factor, momentum=momentum, window=window_at(config, step))
 
 

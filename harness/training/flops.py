@@ -88,7 +88,7 @@ def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = No
         for i in steps
     ]
     keys = sum(mean_keys(config.data.seq_len, m.attn_window, w) for w in windows) / len(windows)
-    iterated = o.matrix_optimizer != "adamw" and o.muon_backend == "newton_schulz"
+    iterated = o.matrix_optimizer != "adamw" and o.muon_backend != "svd"
     update = (
         sum(o.ns_steps * NEWTON_SCHULZ[o.ns_form](min(shape), max(shape)) for shape in shapes)
         if iterated

@@ -269,6 +269,7 @@ OTHER: dict[str, tuple[OptimConfig, Any]] = {
                 "adam_beta2": 0.99,
                 "adam_eps": 1e-3,
                 "weight_decay": 0.1,
+                "adam_eps_form": "uncorrected",
                 "adam_fused": True,
                 "grad_norm_per_tensor": True,
                 "matrix_optimizer": "muon",
@@ -290,12 +291,31 @@ OTHER: dict[str, tuple[OptimConfig, Any]] = {
                 "update_scale_in": "update",
                 "qkv_split": True,
                 "muon_comm": "grouped_all_gather",
+                "muon_variance": "output",
+                "muon_weight_decay": 1.2,
+                "attn_lr_multiplier": 2.0,
             },
+        ),
+        (
+            OptimConfig(matrix_optimizer="muon", muon_variance="input", muon_weight_decay=1.2),
+            {"muon_beta2": 0.9, "muon_weight_decay_form": "cautious"},
+        ),
+        (
+            OptimConfig(adam_eps_form="uncorrected", weight_decay=0.1),
+            {"weight_decay_form": "cautious"},
         ),
     )
     for field, value in changes.items()
 }
-ELSEWHERE = {"muon_uneven", "muon_require_grad", "muon_momentum_warmup_steps"}
+ELSEWHERE = {
+    "muon_uneven",
+    "muon_require_grad",
+    "muon_momentum_warmup_steps",
+    "muon_momentum_cooldown_steps",
+    # of matrices that the model names: test_the_matrices_of_a_block_have_settings_of_their_own
+    "up_lr_multiplier",
+    "down_lr_multiplier",
+}
 
 
 def test_no_field_is_forgotten() -> None:
@@ -319,3 +339,30 @@ def test_orthogonal_nesterov_is_muon_at_its_plain_values_under_its_own_name() ->
     )
     assert (structure[-1][0], other_structure[-1][0]) == ("Muon", "OrthogonalNesterov")
     assert all(torch.equal(a, b) for a, b in zip(weights, other_weights))
+
+
+def test_the_matrices_of_a_block_have_settings_of_their_own() -> None:
+    """A factor on the rate, and the axis of their second moments; one group where they are equal."""
+    shapes = {"qkv": (8, 8), "out": (8, 8), "up": (32, 8), "down": (8, 32)}
+    named: Named = []
+    for matrix, shape in shapes.items():
+        p = Parameter(torch.ones(shape))
+        p.matrix = matrix  # type: ignore[attr-defined]
+        named.append((matrix, p))
+
+    def settings(**fields: Any) -> dict[str, tuple[float, int | None]]:
+        config = OptimConfig(matrix_optimizer="muon", **fields)
+        (muon,) = build_optimizers(
+            {"hidden": named}, config, dtype=torch.float32, device_type="cpu"
+        )
+        groups = {tuple(g["names"]): (g["multiplier"], g["averaged"]) for g in muon.param_groups}
+        return {"+".join(names): of_group for names, of_group in groups.items()}
+
+    assert settings() == {"qkv+out+up+down": (1.0, None)}
+    assert settings(up_lr_multiplier=2.0, down_lr_multiplier=4.0) == {
+        "qkv+out": (1.0, None),
+        "up": (2.0, None),
+        "down": (4.0, None),
+    }
+    assert settings(muon_variance="input") == {"qkv+out+down": (1.0, -2), "up": (1.0, -1)}
+    assert settings(muon_variance="output") == {"qkv+out+up": (1.0, -1), "down": (1.0, -2)}

@@ -22,7 +22,13 @@ EVEN = [(8, 8), (24, 8), (8, 24)] * 6  # 6 squares and 12 of one larger size: di
 UNEVEN = [(8, 8), (24, 8), (8, 24), (8, 8), (8, 8), (24, 8), (8, 8), (8, 8), (4, 2)]  # 5, 3 and 1
 COUNTS = {"even": EVEN, "uneven": UNEVEN}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+RULES: dict[str, dict[str, Any]] = {  # beside plain Muon, in fp32
+    "variance": {"muon_variance": "input"},
+    "decay": {"muon_weight_decay": 0.5},
+    "cautious": {"muon_weight_decay": 0.5, "muon_weight_decay_form": "cautious"},
+}
 CASES = [(form, count, dtype) for form in EXCHANGES for count in COUNTS for dtype in DTYPES]
+CASES += [(form, "uneven", rule) for form in EXCHANGES for rule in RULES]
 
 
 def config(form: str, **fields: Any) -> OptimConfig:
@@ -37,13 +43,19 @@ def config(form: str, **fields: Any) -> OptimConfig:
     )
 
 
-def train(form: str, count: str, dtype: str) -> dict[str, Any]:
-    """Weights after four steps, which matrices have a momentum here, and the tensors sent."""
+def train(form: str, count: str, kind: str) -> dict[str, Any]:
+    """Weights after four steps, which matrices have a momentum here, and the tensors sent.
+
+    kind: one of DTYPES or of RULES.
+    """
     generator = torch.Generator().manual_seed(0)
     params = [Parameter(torch.randn(*shape, generator=generator)) for shape in COUNTS[count]]
     named = [(f"m{i}", p) for i, p in enumerate(params)]
     (optimizer,) = build_optimizers(
-        {"hidden": named}, config(form), dtype=DTYPES[dtype], device_type="cpu"
+        {"hidden": named},
+        config(form, **RULES.get(kind, {})),
+        dtype=DTYPES.get(kind, torch.float32),
+        device_type="cpu",
     )
     harness.optim.exchange.SENT.clear()  # type: ignore[attr-defined]
     for momentum in (0.85, 0.9, 0.95, 0.95):
@@ -141,9 +153,8 @@ def test_many_processes_move_the_matrices_as_one_does(
 ) -> None:
     alone = outcomes[1][0]["results"][case]["weights"]
     ranks = [outcome["results"][case]["weights"] for outcome in outcomes[world]]
-    tolerance = {"fp32": 1e-5, "bf16": 2e-2}[
-        case[2]
-    ]  # 4 steps of 0.1: bf16 batches round differently
+    # 4 steps of 0.1: bf16 batches round differently
+    tolerance = 2e-2 if case[2] == "bf16" else 1e-5
     for i, weight in enumerate(alone):
         torch.testing.assert_close(ranks[0][i], weight, atol=tolerance, rtol=0)
         assert all(torch.equal(other[i], ranks[0][i]) for other in ranks[1:]), (

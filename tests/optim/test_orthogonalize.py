@@ -164,7 +164,7 @@ def test_the_fp32_norm_returns_fp32_and_the_others_the_compute_dtype() -> None:
 
 def test_the_fp32_norm_sees_what_bf16_rounds_away() -> None:
     u = torch.full((1, 4, 4), 1.0 + 2**-9)  # bf16 keeps 8 bits: rounds to 1
-    in_fp32 = NORMS["fp32"](u, torch.bfloat16)
+    in_fp32 = NORMS["fp32"](u, torch.bfloat16, 1.0, 1e-7)
     torch.testing.assert_close(
         in_fp32, (u.bfloat16().float() / u.norm()).bfloat16(), atol=0, rtol=0
     )

@@ -199,3 +199,14 @@ def test_momentum_rises_linearly_and_stays() -> None:
     assert values[250] == pytest.approx(0.9)
     assert set(values[500:]) == {0.95}
     assert {muon_momentum(step, end=0.9, warmup_steps=0) for step in range(5)} == {0.9}
+
+
+def test_the_momentum_falls_back_over_the_last_updates() -> None:
+    """From the update after steps - cooldown_steps on, towards where its warm-up began."""
+    momenta = [
+        muon_momentum(step, end=0.95, warmup_steps=300, steps=1000, cooldown_steps=50)
+        for step in range(1000)
+    ]
+    assert momenta[0] == 0.85
+    assert set(momenta[300:951]) == {0.95}
+    np.testing.assert_allclose(momenta[951:], 0.95 - 0.1 * np.arange(1, 50) / 50, atol=1e-12)

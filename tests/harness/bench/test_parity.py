@@ -23,6 +23,7 @@ from harness.bench.parity import (
 )
 from harness.bench.recording import BATCHES, Recording
 from harness.bench.replay import build, sized, trajectory
+from harness.bench.units import UNITS
 from harness.config.device import for_device
 from harness.config.presets import names, preset_values, to_config
 from harness.errors import UserError
@@ -83,7 +84,8 @@ def test_the_command_passes_on_all_recordings(capsys: pytest.CaptureFixture[str]
         for r in answer["records"]
         for column, bound in BOUNDS.items()
     )
-    assert answer["bounds"] == {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND}
+    of_units = {name: unit.bound for name, unit in UNITS.items()}
+    assert answer["bounds"] == {**BOUNDS, "orthogonalize": ORTHOGONAL_BOUND, "units": of_units}
 
 
 # ---------------------------------------------------------------- other sizes

@@ -1,0 +1,31 @@
+"""Every unit that is known here, by the name of its file."""
+
+import re
+from collections.abc import Mapping
+
+from harness.bench.unit import Unit
+from harness.bench.units_optim import OPTIM_UNITS
+
+UNITS: Mapping[str, Unit] = {**OPTIM_UNITS}
+RECORD = re.compile(r"_r(\d+)(?:_|$)")
+
+
+def _rule_and_record(name: str) -> tuple[str, int]:
+    match = RECORD.search(name)
+    return (name[: match.start()], int(match[1])) if match else (name, 0)
+
+
+def unit_of(name: str) -> Unit | None:
+    """How the unit of this name is checked; None for one of which nothing is known here.
+
+    A record that has none of its own goes by the rule of the one before it: normuon_r45 by that of
+    normuon_r43; other endings tell other inputs: adam_records_wide.
+    """
+    if name in UNITS:
+        return UNITS[name]
+    rule, record = _rule_and_record(name)
+    before = {_rule_and_record(key)[1]: key for key in UNITS if _rule_and_record(key)[0] == rule}
+    if earlier := [number for number in before if number <= record]:
+        return UNITS[before[max(earlier)]]
+    starts = [key for key in UNITS if name.startswith(f"{key}_")]
+    return UNITS[max(starts, key=len)] if starts else None

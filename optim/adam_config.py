@@ -1,0 +1,141 @@
+"""The toggles of Adam, which moves tables, head and scalars (metadata as in model/config.py)."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+def toggle(default: Any, **facts: Any) -> Any:
+    """A configuration field with its facts.
+
+    Record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
+    """
+    return field(default=default, metadata={"affects": ("loss",), **facts})
+
+
+ORTHOGONAL = {"optim.matrix_optimizer": ("muon", "orthogonal_nesterov")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamConfig:
+    """Adam's part of OptimConfig: tables, head, scalars, and the matrices in record 2."""
+
+    adam_lr: float = toggle(
+        1.8e-3,
+        record="r02",
+        affects=("groups", "loss"),
+        example=1e-3,
+        doc="rate of every Adam parameter without a rate of its own",
+        gt=0,
+        le=100,
+    )
+    embed_lr: float | None = toggle(
+        None,
+        record="r08",
+        affects=("groups", "loss"),
+        doc="Adam rate of the token table",
+        choices={0.3: "r08", 0.6: "r11"},
+        gt=0,
+        le=100,
+        requires={"*": {"model.tied_head": (False,)}},
+    )
+    head_lr: float | None = toggle(
+        None,
+        record="r08",
+        affects=("groups", "loss"),
+        doc="Adam rate of the head",
+        choices={0.002: "r08", 0.008: "r11"},
+        gt=0,
+        le=100,
+        requires={"*": {"model.tied_head": (False,)}},
+    )
+    value_embed_lr: float | None = toggle(
+        None,
+        record="r14",
+        affects=("groups", "loss"),
+        example=0.1,
+        doc="Adam rate of the value tables; null: the token table's",
+        gt=0,
+        le=100,
+        requires={"*": {"model.value_embed": "not null"}},
+    )
+    scalar_lr: float | None = toggle(
+        None,
+        record="r09",
+        affects=("groups", "loss"),
+        doc="Adam rate of the mixing scalars",
+        choices={0.02: "r09", 0.04: "r11"},
+        gt=0,
+        le=100,
+    )
+    adam_beta1: float = toggle(
+        0.9,
+        record="r02",
+        affects=("groups", "loss"),
+        doc="Adam first-moment decay",
+        choices={0.8: "r13"},
+        ge=0,
+        lt=1,
+    )
+    adam_beta2: float = toggle(
+        0.95,
+        record="r02",
+        affects=("groups", "loss"),
+        example=0.99,
+        doc="Adam second-moment decay",
+        ge=0,
+        lt=1,
+    )
+    adam_eps: float = toggle(
+        1e-8, record="r02", affects=("groups", "loss"), example=1e-6, doc="Adam epsilon", gt=0, le=1
+    )
+    weight_decay: float = toggle(
+        0.0,
+        record="r02",
+        affects=("groups", "loss"),
+        doc="decoupled weight decay of the Adam parameters",
+        choices={0.1: "r02"},
+        ge=0,
+        le=10,
+    )
+    weight_decay_form: Literal["decoupled", "cautious", "cautious_strict"] = toggle(
+        "decoupled",
+        record="r50",
+        choices={"decoupled": "r02", "cautious": "r50", "cautious_strict": "r53"},
+        doc=(
+            "p <- (1 - lr wd) p; or p - lr^2 wd p where p and its update have one sign, where one"
+            " is 0 too, or not there"
+        ),
+        requires={
+            "*": {
+                "optim.weight_decay": "not null",
+                "optim.adam_eps_form": ("uncorrected",),
+            }
+        },
+    )
+    adam_eps_form: Literal["library", "uncorrected"] = toggle(
+        "library",
+        record="r24",
+        affects=("groups", "loss"),
+        choices={"library": "r02", "uncorrected": "r24"},
+        doc="epsilon beside the bias-corrected root of the second moment, or the uncorrected one",
+        conflicts={"uncorrected": {"optim.adam_fused": "not null"}},
+    )
+    adam_fused: bool = toggle(
+        False,
+        record="r03pre",
+        affects=("groups", "rounding"),
+        doc="the library's fused Adam kernel",
+    )
+    adam_objects: Literal["split", "single"] = toggle(
+        "split",
+        record="r08",
+        affects=("groups",),
+        choices={"single": "r18"},
+        doc="one Adam object per role, or one object with groups",
+        requires={"single": ORTHOGONAL},
+    )
+    grad_norm_per_tensor: bool = toggle(
+        False,
+        record="r02",
+        doc="divide every gradient tensor by its L2 norm + 1e-6 (the code of June 2024)",
+    )

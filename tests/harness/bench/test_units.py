@@ -1,0 +1,92 @@
+"""Units: what the records' own functions made of their inputs, and one wrong number."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.__main__ import main
+from harness.bench.parity import check_unit
+from harness.bench.units import UNITS, unit_of
+from harness.errors import UserError
+
+FOLDER = Path(__file__).resolve().parents[2] / "data" / "units"
+
+
+def test_every_unit_has_its_numbers() -> None:
+    assert {path.stem for path in FOLDER.glob("*.npz")} == set(UNITS)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_function_of_a_record_is_reproduced(name: str) -> None:
+    result = check_unit(FOLDER / f"{name}.npz")
+    assert result.passed, result.deviations
+
+
+WRONG = {  # unit: an array of its outcome
+    "polar_express": "wide/polar_express",
+    "normuon_r42": "second/mlp",
+    "normuon_r43_cautious": "proj/param",
+    "normuon_r48": "gate1/param",
+    "muon_per_head": "qk_bank/second",
+    "adam_records": "param_eps1e-08",
+    "cautious_weight_decay": "adam_r53/param",
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_one_wrong_number_fails(name: str, tmp_path: Path) -> None:
+    arrays = dict(np.load(FOLDER / f"{name}.npz"))
+    arrays[WRONG[name]].flat[-1] += 2 * UNITS[name].bound
+    np.savez(tmp_path / f"{name}.npz", **arrays)
+    assert not check_unit(tmp_path / f"{name}.npz").passed
+
+
+def test_a_figure_that_is_missing_is_named(tmp_path: Path) -> None:
+    arrays = dict(np.load(FOLDER / "adam_records.npz"))
+    del arrays["betas"]
+    np.savez(tmp_path / "adam_records.npz", **arrays)
+    with pytest.raises(UserError, match=r"adam_records\.npz: betas"):
+        check_unit(tmp_path / "adam_records.npz")
+
+
+def test_arrays_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
+    arrays = dict(np.load(FOLDER / "adam_records.npz"))
+    np.savez(tmp_path / "adam_records.npz", **{**arrays, "init": arrays["init"][:3]})
+    with pytest.raises(UserError, match=r"adam_records\.npz: its arrays do not fit") as refused:
+        check_unit(tmp_path / "adam_records.npz")
+    assert "\n" not in str(refused.value)
+
+
+def test_other_records_and_inputs_go_by_the_rule_before_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert unit_of("normuon_r45") is UNITS["normuon_r43_cautious"]
+    assert unit_of("normuon_r99_wide") is UNITS["normuon_r48"]
+    assert unit_of("adam_records_wide") is UNITS["adam_records"]
+    assert unit_of("normuon_r20") is unit_of("nothing") is None
+    shutil.copy(FOLDER / "adam_records.npz", tmp_path / "nothing.npz")
+    with pytest.raises(SystemExit) as ended:
+        main(["parity", str(tmp_path)])
+    assert ended.value.code == 1
+    assert "unknown" in capsys.readouterr().out
+
+
+def test_the_command_passes_on_a_folder_of_units(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("adam_records", "polar_express"):
+        shutil.copy(FOLDER / f"{name}.npz", tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["parity", str(tmp_path), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert not ended.value.code
+    assert [(row["record"], row["passed"]) for row in answer["records"]] == [
+        ("adam_records", True),
+        ("polar_express", True),
+    ]
+    assert all(
+        row["values"] <= answer["bounds"]["units"][row["record"]] for row in answer["records"]
+    )
