@@ -16,11 +16,10 @@ from typer.exceptions import TyperException
 
 from harness.cli import app
 from harness.cli.lookup import parse_overrides
+from harness.cli.options import RESULTS
 from harness.cli.said import line_of
 from harness.errors import UserError
 from harness.run.document import Content
-
-RESULTS = "results"
 
 
 def call(command: str, /, *arguments: object, **options: object) -> Any:
@@ -78,7 +77,7 @@ class Experiment:
     """An experiment by its file or name, and the folder of its results."""
 
     experiment: str
-    results: str = RESULTS
+    results: str | Path = RESULTS
 
     def plan(self, **options: object) -> Content:
         """Arms, runs, what is done, what can be detected, what it costs."""

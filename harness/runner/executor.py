@@ -1,7 +1,7 @@
 """What every executor shares: interface, options and limits, signals, the summary of a call."""
 
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -125,20 +125,25 @@ def progress_of_all(store: Store, runs: Sequence[PlannedRun]) -> list[RunProgres
     return [progress for progress in shown if progress is not None]
 
 
-@contextmanager
-def stop_signals(tell: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile a signal that asks this process to stop is told as the status that it means."""
+def tell_stops(tell: Callable[[str], None], numbers: Iterable[signal.Signals]) -> None:
+    """From now on each of these signals is told as the status that it means."""
 
     def on_signal(number: int, frame: object) -> None:
         tell(STOPS[signal.Signals(number)])
 
+    for number in numbers:
+        signal.signal(number, on_signal)
+
+
+@contextmanager
+def stop_signals(tell: Callable[[str], None]) -> Iterator[None]:
+    """Meanwhile a signal that asks this process to stop is told as the status that it means."""
     before = {}
     for number in STOPS:
         handler = signal.getsignal(number)
         if handler is not signal.SIG_IGN:  # nohup stays nohup
             before[number] = handler
-    for number in before:
-        signal.signal(number, on_signal)
+    tell_stops(tell, before)
     try:
         yield
     finally:

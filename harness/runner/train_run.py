@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import sys
 import time
 import traceback
@@ -27,7 +26,6 @@ from harness.provenance.source import snapshot
 from harness.run.disturbed import Disturbance, disturbed_words, stood_still
 from harness.run.measured import OwnMarks
 from harness.run.spec import RESULT_STATUSES, Outcome, RunSpec
-from harness.runner.executor import STOPS
 from harness.runner.messages import WorkerEvent, WorkerRequest
 from harness.runner.unchanged import check_data, look_at
 from harness.store.attempt import RunWriter, TakenOverError, claim
@@ -53,8 +51,8 @@ class StopRequest:
     def __init__(self) -> None:
         self.status: str | None = None
 
-    def on_signal(self, number: int, frame: object) -> None:
-        self.status = STOPS[signal.Signals(number)]
+    def ask(self, status: str) -> None:
+        self.status = status
 
     def made(self) -> bool:
         return self.status is not None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from harness.provenance.machine import describe_environment
 from harness.provenance.source import source_of
+from harness.runner.executor import tell_stops
 from harness.runner.forks import requests_in_forks, wait_for_end
 from harness.runner.messages import WorkerEvent
 from harness.runner.service import Answers, RequestReader, answer_requests
@@ -95,8 +96,7 @@ def main() -> None:
         serve_in_group(trainer, int(n_processes), device)
         return
     stop = StopRequest()
-    signal.signal(signal.SIGINT, stop.on_signal)
-    signal.signal(signal.SIGTERM, stop.on_signal)
+    tell_stops(stop.ask, (signal.SIGINT, signal.SIGTERM))
     if arguments == ["forks"]:
         serve_in_forks(trainer, stop)
     else:

@@ -25,7 +25,7 @@ from harness.run.guarded import IN_FOLDER
 from harness.run.read import read_json
 from harness.run.spec import RunSpec
 from harness.runner.execute import Execution, execute
-from harness.runner.executor import POLL_S, RunLimits
+from harness.runner.executor import POLL_S, RunLimits, tell_stops
 from harness.runner.kernels import TurnToCompile, kernel_cache
 from harness.runner.messages import WorkerEvent
 from harness.runner.process import Group, Invitation, Worker
@@ -110,7 +110,7 @@ class Job:
 
     def __call__(self) -> dict[str, str | float | None]:
         """How the run ended on the first node; submitit keeps it."""
-        signal.signal(signal.SIGTERM, self._on_term)
+        tell_stops(self._ask_to_stop, (signal.SIGTERM,))
         restart = os.environ.get("SLURM_RESTART_COUNT", "0")
         at = Path(self.folder) / f"meeting-{job_name()}-{restart}.json"
         rendezvous = Rendezvous(at=at)
@@ -134,8 +134,8 @@ class Job:
             self.thread.join()
         return DelayedSubmission(replace(self))
 
-    def _on_term(self, number: int, frame: object) -> None:
-        self.stop = "preempted"
+    def _ask_to_stop(self, status: str) -> None:
+        self.stop = status
 
     def _per_node(self) -> int:
         return int(self.spec["world_size"]) // self.n_nodes

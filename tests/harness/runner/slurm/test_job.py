@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 
 from harness.errors import UserError
 from harness.run.spec import PlannedRun
+from harness.runner.executor import RunLimits
 from harness.runner.kernels import TurnToCompile, kernel_cache
 from harness.runner.slurm.cluster import Cluster
-from harness.runner.slurm.job import gpus_of_job
+from harness.runner.slurm.job import Job, gpus_of_job
 from harness.runner.slurm.send import PASS_ON, sbatch_options
 from tests.fake_driver import FakeDriver
 from tests.one_run import SPEC
@@ -142,3 +144,38 @@ def test_kernels_of_another_user_are_not_taken(
         UserError, match="is another user's: name a folder of yours in ABLATE_CACHE"
     ):
         kernel_cache(spec)
+
+
+def test_a_job_that_is_to_go_is_put_back_once_its_run_has_ended(tmp_path: Path) -> None:
+    """As preempted: else Slurm could begin it elsewhere while the run still writes."""
+
+    class Run(threading.Thread):
+        """One that ends when somebody waits for that."""
+
+        def __init__(self) -> None:
+            super().__init__(daemon=True)
+            self.awaited = threading.Event()
+
+        def run(self) -> None:
+            self.awaited.wait()
+
+        def join(self, timeout: float | None = None) -> None:
+            self.awaited.set()
+            super().join(timeout)
+
+    job = Job(
+        results=str(tmp_path),
+        spec={},
+        command="",
+        trainer="",
+        n_nodes=1,
+        limits=RunLimits(),
+        folder=str(tmp_path),
+    )
+    job.thread = Run()
+    job.thread.start()
+    back = job.checkpoint()
+    assert not job.thread.is_alive()
+    assert job.stop == "preempted"
+    again = back.function
+    assert isinstance(again, Job) and (again.stop, again.thread) == (None, None)
