@@ -138,12 +138,14 @@ def say_answer(name: str, store: "Store") -> None:
     from harness.cli.table import print_table
     from reports.analysis.recipe import Recipe
     from reports.inputs.load import load
+    from reports.page.by_design import ByDesign
     from reports.page.headline import headline
     from reports.page.next_run import next_of_verdicts
 
     loaded = load(name, results=store.root)  # as the page has it: nothing is written anew
     outcome = compared(loaded)
-    print(headline(loaded, outcome, Recipe.of(loaded, outcome.budget)))
+    recipe, by_design = Recipe.of(loaded, outcome.budget), ByDesign.of(loaded, outcome)
+    print(headline(loaded, outcome, by_design, recipe))
     judged = [outcome.judged(arm) for arm in outcome.arms]
     comparisons = [c for c in judged if c is not None]
     n_shown = len(comparisons)
@@ -155,7 +157,7 @@ def say_answer(name: str, store: "Store") -> None:
     say_bits(loaded, outcome)
     if n_shown < len(comparisons):
         print(f"and {len(comparisons) - n_shown} more: ablate compare {name}")
-    following = next_of_verdicts(loaded, outcome)
+    following = next_of_verdicts(loaded, outcome, by_design)
     if following:
         print(following.replace("`", ""))
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from harness.run.plan import Plan
-from reports.analysis.optimum import optima
 from reports.analysis.samples import at_budget
 from reports.analysis.types import Comparisons
 from reports.figures.base import Figure, Palette
@@ -17,8 +16,9 @@ from reports.figures.runs import run_figures
 from reports.figures.seeds import seeds
 from reports.figures.steps import step_distribution
 from reports.inputs.experiment import Experiment, target_loss
+from reports.page.by_design import ByDesign
 from reports.page.cells import TONES
-from reports.page.interactions import counted, interactions_of
+from reports.page.interactions import counted
 
 LEADING = ("heat", "drawn", "interactions", "seeds", "loss_by_step", "scatter", "budgets")
 EVIDENCE_LEADING = ("loss_by_step", "loss_by_time")  # where there is no waterfall
@@ -46,7 +46,7 @@ def leading(figures: Sequence[Figure], outcome: Comparisons, plan: Plan) -> list
     return [by_key[key] for key in keys if key in by_key]
 
 
-def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
+def draw_all(experiment: Experiment, outcome: Comparisons, by_design: ByDesign) -> list[Figure]:
     plan, runs, curves = experiment.plan, counted(experiment), experiment.curves
     palette, unit, target = palette_of(experiment, outcome), plan.corpus.unit, target_loss(plan)
     budgets = every_seed = None
@@ -59,8 +59,8 @@ def draw_all(experiment: Experiment, outcome: Comparisons) -> list[Figure]:
     figures = [
         *effect_figures(plan, outcome, palette),
         heat_map(at_budget(runs, outcome.budget), plan, unit=unit),
-        drawn_points(at_budget(runs, outcome.budget), plan, optima(experiment), unit=unit),
-        interaction_figure(interactions_of(experiment, outcome), unit),
+        drawn_points(at_budget(runs, outcome.budget), plan, by_design.lowest, unit=unit),
+        interaction_figure(by_design.interactions, unit),
         every_seed,
         budgets,
         *curve_figures(curves, runs, palette, unit=unit, target=target, budget=outcome.budget),

@@ -4,16 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from reports.analysis.interactions import Interplay
-from reports.analysis.optimum import optima
 from reports.analysis.recipe import Recipe
-from reports.analysis.sensitivity import sensitivities
 from reports.analysis.types import LOSSES, Comparison, Comparisons, effect
 from reports.figures.effects import effect_text
 from reports.figures.interactions import changes_in_words, interplay_words
 from reports.format import show
 from reports.inputs.experiment import Experiment
+from reports.page.by_design import ByDesign
 from reports.page.cells import metric_words
-from reports.page.interactions import interactions_of
 from reports.page.places import optimum_answer, signs_answer
 from reports.page.scope import conditions, shares_answer
 from reports.page.selection import halving_answer
@@ -23,7 +21,9 @@ NAMED = 4  # arms that a sentence names; the rest is counted
 OPENINGS = ("Of ", "Undecided ", "The loss ", "The changes ", "Whether ")  # small after a colon
 
 
-def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> str:
+def headline(
+    experiment: Experiment, outcome: Comparisons, by_design: ByDesign, recipe: Recipe
+) -> str:
     """At what size and rates, then the answer.
 
     Where changes were combined it begins with whether they add up; a Shapley design's goes on
@@ -38,25 +38,23 @@ def headline(experiment: Experiment, outcome: Comparisons, recipe: Recipe) -> st
         return selected
     sentences, unit = [], experiment.plan.corpus.unit
     is_decided = any(c.kind in ("helps", "hurts") for c in compared)
-    pairs = [e for e in interactions_of(experiment, outcome) if len(e.changes) == 2]
+    pairs = [e for e in by_design.interactions if len(e.changes) == 2]
     adding = adding_up(pairs, unit)
     if adding:
         is_decided = is_decided or any(leaves_zero(pair) for pair in pairs)
         sentences.append(adding)
     if experiment.plan.design == "shapley":
-        shares = shares_answer(experiment)
+        shares = shares_answer(by_design.contributions)
         is_decided = is_decided or bool(shares)
         if shares:
             sentences.append(shares)
-    lowest = optima(experiment)
-    along_axes = optimum_answer(lowest)
+    along_axes = optimum_answer(by_design.lowest)
     if along_axes:
-        is_decided = is_decided or any(optimum.is_resolved for optimum in lowest)
+        is_decided = is_decided or any(optimum.is_resolved for optimum in by_design.lowest)
         sentences.append(along_axes)
-    if along_axes and all(optimum.surface is None for optimum in lowest):
-        signs = sensitivities(experiment)
-        is_decided = is_decided or any(e.sign for of_arm in signs for e in of_arm.effects)
-        sentences += signs_answer(signs, design_baseline(experiment))
+    if along_axes and all(optimum.surface is None for optimum in by_design.lowest):
+        is_decided = is_decided or any(e.sign for of_arm in by_design.signs for e in of_arm.effects)
+        sentences += signs_answer(by_design.signs, design_baseline(experiment))
         sentences += lowest_heldout(outcome, unit)
     else:
         sentences.append(sentence_on(outcome, outcome.primary, unit))

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.run.plan import Plan
-from reports.analysis.optimum import GridAxis, Lowest, Optimum, optima
+from reports.analysis.optimum import GridAxis, Lowest, Optimum
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.samples import pending
-from reports.analysis.sensitivity import Sensitivity, sensitivities
+from reports.analysis.sensitivity import Sensitivity
 from reports.analysis.types import Comparison, Comparisons
 from reports.inputs.experiment import Experiment
+from reports.page.by_design import ByDesign
 from reports.page.cells import typed
 from reports.page.command_words import OF_RESULTS, without_folders
 from reports.page.headline import NAMED, listing, loss_gained
@@ -23,7 +24,7 @@ from reports.stats.digits import settled
 NO_STEP = "nothing that these runs ask for"
 
 
-def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
+def next_of_verdicts(experiment: Experiment, outcome: Comparisons, by_design: ByDesign) -> str:
     """What helps, and what to run next, in one sentence."""
     judged: dict[str, Comparison] = {}
     for arm in outcome.arms:
@@ -35,10 +36,10 @@ def next_of_verdicts(experiment: Experiment, outcome: Comparisons) -> str:
     if experiment.plan.halving:
         return next_of_halving(experiment, outcome)
     helping = [arm for arm, c in judged.items() if c.kind == "helps"]
-    places = [place for place in optima(experiment) if place.where is not Lowest.FEW_DRAWN]
+    places = [place for place in by_design.lowest if place.where is not Lowest.FEW_DRAWN]
     if places and not pending(experiment):
         points = sorted(helping, key=lambda arm: judged[arm].delta)
-        text = next_of_axes(experiment.plan, places, sensitivities(experiment), points)
+        text = next_of_axes(experiment.plan, places, by_design.signs, points)
         return text.replace(NO_STEP, unasked(experiment, outcome))
     helps = listing(helping or ["nothing"], most=NAMED)
     asking = sorted((arm for arm in judged if judged[arm].next_action), key=price_in(judged))

@@ -1,15 +1,16 @@
 """What a headline holds for, and what does not follow from it."""
 
+from collections.abc import Sequence
+
 from harness.run.plan import Plan
 from reports.analysis import recipe_facts
-from reports.analysis.attribution import attributions
+from reports.analysis.attribution import Attribution
 from reports.analysis.comparison import GRID
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
 from reports.analysis.types import Comparisons
 from reports.format import interval, plural, show
-from reports.inputs.experiment import Experiment
 
 
 def scope(recipe: Recipe, outcome: Comparisons) -> str:
@@ -146,9 +147,9 @@ def arms_with_rates(recipe: Recipe) -> list[str]:
     return arms
 
 
-def shares_answer(experiment: Experiment) -> str:
+def shares_answer(contributions: Sequence[Attribution]) -> str:
     """The headline of a Shapley design: every change's share of the whole; '' before there is."""
-    for table in attributions(experiment):
+    for table in contributions:
         if table.metric != "val_loss" or table.total is None:
             continue
         shares = {}

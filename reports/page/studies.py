@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from harness.run.document import Document
 from harness.run.plan import Plan
-from reports.analysis.attribution import Attribution, attributions
+from reports.analysis.attribution import Attribution
 from reports.analysis.judges import Share
-from reports.analysis.optimum import Optimum, optima
+from reports.analysis.optimum import Optimum
 from reports.analysis.published_steps import Step, published_steps
-from reports.analysis.sensitivity import Sensitivity, sensitivities
+from reports.analysis.sensitivity import Sensitivity
 from reports.format import interval, p_value, show
 from reports.inputs.experiment import Experiment
+from reports.page.by_design import ByDesign
 from reports.page.places import FEW, place_words
 from reports.page.tables import TableCell
 from reports.stats.digits import kept, settled
@@ -53,18 +54,16 @@ class Study:
         return all(cells[column].css == "num" for _, cells in self.rows)
 
 
-def studies(experiment: Experiment) -> list[Study]:
+def studies(experiment: Experiment, by_design: ByDesign) -> list[Study]:
     """The tables there are to show, [] for most experiments."""
     plan = experiment.plan
-    tables = [attribution_table(a) for a in attributions(experiment)]
+    tables = [attribution_table(a) for a in by_design.contributions]
     if tables and plan.remarks:
         tables.append(inseparable_table(plan.remarks))
-    lowest = optima(experiment)
-    if lowest:
-        tables.append(optimum_table(lowest))
-    effects = sensitivities(experiment)
-    if effects:
-        tables.append(sensitivity_table(effects))
+    if by_design.lowest:
+        tables.append(optimum_table(by_design.lowest))
+    if by_design.signs:
+        tables.append(sensitivity_table(by_design.signs))
     steps = published_steps(experiment)
     if steps:
         tables.append(steps_table(steps, plan))

@@ -11,6 +11,7 @@ from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure, Palette
 from reports.inputs.experiment import Experiment
+from reports.page.by_design import PageSource
 from reports.page.cells import Part
 from reports.page.citation import citation
 from reports.page.draw import leading, palette_of
@@ -131,14 +132,14 @@ class Verdicts:
 
 
 def verdicts_of(
-    experiment: Experiment, outcome: Comparisons, recipe: Recipe, css: Mapping[str, str]
+    experiment: Experiment, outcome: Comparisons, answer: str, css: Mapping[str, str]
 ) -> Verdicts:
-    """The verdicts of an experiment; css: of every arm of the plan, in its order."""
+    """The verdicts of an experiment below its headline; css: of every arm, in the plan's order."""
     plan = experiment.plan
     left_out = [f"Left out: {text}." for text in plan.left_out]
     return Verdicts(
         section="Verdicts",
-        answer=headline(experiment, outcome, recipe),
+        answer=answer,
         lead=lead(plan, outcome),
         heads=heads(outcome, plan.corpus.unit),
         rows=verdict_rows(outcome, css, final=bool(plan.imported), experiment=as_typed(plan)),
@@ -220,10 +221,9 @@ class View:
     definitions: Sequence[tuple[str, str]]
 
 
-def view(
-    experiment: Experiment, outcome: Comparisons, figures: Sequence[Figure], index: int
-) -> View:
+def view(source: PageSource, figures: Sequence[Figure], index: int) -> View:
     """An experiment as the template prints it; index: its place on the page."""
+    experiment, outcome, by_design = source.experiment, source.outcome, source.by_design
     plan, runs = experiment.plan, experiment.runs
     palette = palette_of(experiment, outcome)
     css = {arm: palette.css(arm) for arm in palette.arms}
@@ -234,8 +234,9 @@ def view(
         asked = asked_here(experiment, outcome)
         next_run, here = (asked.sentence, asked.lines) if asked else ("", [])
     else:
-        next_run = next_of_verdicts(experiment, outcome)
-        verdicts = verdicts_of(experiment, outcome, recipe, css)
+        next_run = next_of_verdicts(experiment, outcome, by_design)
+        answer = headline(experiment, outcome, by_design, recipe)
+        verdicts = verdicts_of(experiment, outcome, answer, css)
     published: tuple[Part, ...] = ()
     if outcome.published:
         published = published_parts(outcome.published)
@@ -253,7 +254,7 @@ def view(
         next_run=next_run,
         facts=facts(recipe, outcome, runs, accept_stale=experiment.accept_stale),
         published=published,
-        studies=studies(experiment),
+        studies=studies(experiment, by_design),
         failures=failures(runs[~waiting]),
         n_waiting=int(waiting.sum()),
         figures=[DrawnFigure.of(figure, palette, index) for figure in first],

@@ -18,11 +18,11 @@ from markupsafe import Markup, escape
 from harness.run.document import Content, Document
 from harness.run.versions import PAGE
 from reports.analysis.compare import compare_all
-from reports.analysis.types import Comparisons
 from reports.figures.base import Figure
 from reports.format import visible
 from reports.inputs.experiment import Experiment
 from reports.inputs.files import write_page
+from reports.page.by_design import ByDesign, PageSource
 from reports.page.draw import draw_all
 from reports.page.embed import embed_experiment, plain, restore_experiment, script_json
 from reports.page.version import WRITTEN_BY, version
@@ -64,16 +64,15 @@ def render(experiments: Sequence[Experiment], *, refresh_s: float | None = None)
     return draw_page(drawn_from, refresh_s=refresh_s)
 
 
-PageSource = tuple[Document, Experiment, Comparisons]
-
-
 def judged(embedded: Document) -> PageSource:
     """What a page is drawn from: an experiment's data, the experiment restored, its comparisons.
 
     Restored from what the page will carry, so that the page can be made again from itself.
     """
     experiment = restore_experiment(embedded)
-    return embedded, experiment, compare_all(experiment)
+    outcome = compare_all(experiment)
+    by_design = ByDesign.of(experiment, outcome)
+    return PageSource(data=embedded, experiment=experiment, outcome=outcome, by_design=by_design)
 
 
 def draw_page(
@@ -88,11 +87,11 @@ def draw_page(
     the program that it names, this one unless another is given.
     """
     views, data = [], []
-    for index, (embedded, experiment, outcome) in enumerate(experiments):
-        figures = draw_all(experiment, outcome)
-        views.append(view(experiment, outcome, figures, index))
-        data.append({**embedded, "figures": figure_data(figures)})
-    names = " and ".join(experiment.name for _, experiment, _ in experiments)
+    for index, source in enumerate(experiments):
+        figures = draw_all(source.experiment, source.outcome, source.by_design)
+        views.append(view(source, figures, index))
+        data.append({**source.data, "figures": figure_data(figures)})
+    names = " and ".join(source.experiment.name for source in experiments)
     writer = version() if written_by is None else written_by
     return template().render(
         title=f"{names}: ablation report",
@@ -102,7 +101,7 @@ def draw_page(
         experiments=views,
         refresh_s=refresh_s,
         footer=FOOTER.format(
-            source=sources_in_words([experiment for _, experiment, _ in experiments])
+            source=sources_in_words([source.experiment for source in experiments])
         ),
     )
 

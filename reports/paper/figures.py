@@ -13,6 +13,7 @@ from reports.analysis.types import Comparisons
 from reports.figures.base import NARROW, WIDE, Figure
 from reports.inputs.experiment import Experiment
 from reports.inputs.files import write_out, write_page
+from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
 from reports.paper.drawing import paper_figure
 
@@ -35,7 +36,7 @@ def write_figures(
     folder: where they go. narrow: as on a phone, for one of a paper's two columns. results: the
     folder of results, in which no link is followed.
     """
-    figures, written = draw_all(experiment, outcome), []
+    figures, written = draw_all(experiment, outcome, ByDesign.of(experiment, outcome)), []
     width = NARROW if narrow else WIDE
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for figure in figures:

@@ -20,7 +20,9 @@ from reports.inputs.columns import Between, Column
 from reports.inputs.experiment import Experiment
 from reports.inputs.export import as_text
 from reports.latex import escaped
+from reports.page.by_design import ByDesign
 from reports.page.cells import VerdictCell
+from reports.page.headline import headline
 from reports.page.published import EVIDENCE_HEADINGS, rows_as_compared
 from reports.page.verdicts import VerdictRow
 from reports.page.view import evidence_of, verdicts_of
@@ -73,7 +75,9 @@ class PaperTable:
             verdicts = evidence_of(experiment, outcome, css)
         else:
             recipe = Recipe.of(experiment, outcome.budget)
-            verdicts = verdicts_of(experiment, outcome, recipe, css)
+            by_design = ByDesign.of(experiment, outcome)
+            answer = headline(experiment, outcome, by_design, recipe)
+            verdicts = verdicts_of(experiment, outcome, answer, css)
         return cls(
             experiment=experiment,
             outcome=outcome,

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from reports.page.by_design import PageSource
 from reports.page.embed import embed_experiment, plain, script_json
 from reports.page.version import WRITTEN_BY
-from reports.page.write import PageSource, draw_page, judged
+from reports.page.write import draw_page, judged
 from reports.stats.digits import moved
 from reports.verify.markup import check_markup, plainly
 from reports.verify.page import Page, Printed, read_page
@@ -66,8 +67,8 @@ def check_carried_data(page: Page, experiments: Sequence[PageSource]) -> Iterato
         yield "the data in the page are not written as `ablate report` writes them"
     for key in page.data.keys() - {"format", "experiments", WRITTEN_BY}:
         yield f"the data in the page hold {plainly(key)}, which no page has"
-    for data, experiment, _ in experiments:
-        again = plain(embed_experiment(experiment))
+    for source in experiments:
+        data, again = source.data, plain(embed_experiment(source.experiment))
         for key in data:
             if key not in (*again, "figures"):
                 yield f"the data of {data['name']} hold {plainly(key)}, which no page has"

@@ -24,6 +24,7 @@ from reports.analysis.set_contrasts import (
 from reports.figures.interactions import interaction_figure
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
+from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
 from tests.report_arms import Arm
 from tests.report_fixtures import write_experiment
@@ -239,6 +240,7 @@ def test_shares_hold_for_the_family_that_the_memory_knows(tmp_path: Path) -> Non
         assert table.shares == tenth[table.metric].shares
         assert table.total == tenth[table.metric].total
     outcome = compare_all(alone)
-    (found,) = (f for f in draw_all(remembered, outcome) if f.title == "Do the changes add up?")
+    figures = draw_all(remembered, outcome, ByDesign.of(remembered, outcome))
+    (found,) = (f for f in figures if f.title == "Do the changes add up?")
     at_a_tenth = interplay(alone.runs, alone.plan, level=0.995)
     assert found.rows == interaction_figure(at_a_tenth, alone.plan.corpus.unit).rows

@@ -16,6 +16,7 @@ from reports.figures.heat import MOST_COLUMNS, TIGHT, HeatCell, HeatMap, heat_ma
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
+from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
 from reports.page.embed import table_rows
 from reports.page.next_run import next_of_verdicts
@@ -51,6 +52,12 @@ def bowl(folder: Path, lowest_at: dict[str, float], *, two: bool = False, **fact
     axes = {"optim.muon_lr": list(RATES)} | ({"optim.adam_lr": list(DECAYS)} if two else {})
     placed = tuple(replace(arm, **place[arm.name]) for arm in made.plan.arms)
     return replace(made, plan=replace(made.plan, axes=axes, arms=placed))
+
+
+def next_of(made):
+    """What the page says to run next."""
+    outcome = compare_all(made)
+    return next_of_verdicts(made, outcome, ByDesign.of(made, outcome))
 
 
 def test_the_place_of_the_lowest_loss_is_found_with_its_interval(tmp_path):
@@ -264,7 +271,7 @@ def test_a_page_along_an_axis_says_what_helps_at_one_point_and_what_to_run_next(
     tmp_path, lowest_at, helps, step
 ):
     made = bowl(tmp_path, lowest_at)
-    said = next_of_verdicts(made, compare_all(made))
+    said = next_of(made)
     assert said.startswith(f"What these runs show to help: {helps}")
     assert step in said.partition("what to run next: ")[2]
 
@@ -273,7 +280,7 @@ def test_a_sweep_for_the_rates_of_another_experiment_asks_for_rates_alone(tmp_pa
     """What helps is that experiment's question, on its own seeds."""
     made = bowl(tmp_path, {"base": 0.3, "a": -0.4})
     grid = replace(made, plan=replace(made.plan, name="mine.grid"))
-    said = next_of_verdicts(grid, compare_all(grid))
+    said = next_of(grid)
     assert said.startswith("What helps is judged by mine, whose rates these runs choose; ")
     assert "to help:" not in said and "retuned" not in said
 
@@ -281,7 +288,7 @@ def test_a_sweep_for_the_rates_of_another_experiment_asks_for_rates_alone(tmp_pa
 def test_a_page_of_drawn_points_has_the_best_of_those_that_help_confirmed(tmp_path):
     made = bowl(tmp_path, {"base": 0.9}, two=True)
     plan = replace(made.plan, draw={"sobol": 9, "seed": 0})
-    said = next_of_verdicts(replace(made, plan=plan), compare_all(made))
+    said = next_of(replace(made, plan=plan))
     assert "to help: base @ x2 x1, base @ x2 x0.5 and base @ x2 x2;" in said
     assert (
         "`ablate confirm experiments/split.yaml --arm 'base @ x2 x1'`, which asks again on fresh seeds"
@@ -320,7 +327,9 @@ def test_a_forged_cell_of_the_heat_map_is_found(tmp_path):
 
 def test_the_heat_map_has_every_point_with_its_runs_and_its_lowest_in_bold(tmp_path):
     made = bowl(tmp_path, {"base": 0.3, "a": -0.6}, two=True, outcome={("a", 1): "diverged"})
-    (heat,) = [f for f in draw_all(made, compare_all(made)) if f.key == "heat"]
+    outcome = compare_all(made)
+    figures = draw_all(made, outcome, ByDesign.of(made, outcome))
+    (heat,) = [f for f in figures if f.key == "heat"]
     assert len(heat.rows) == 18
     for width in (760, 328):
         drawn, _ = heat.draw(width)
@@ -355,7 +364,7 @@ def test_an_axis_of_two_points_asks_for_a_third_not_for_seeds(tmp_path):
     axes = {"optim.muon_lr": ["x0.5", "x1"]}
     runs = made.runs[made.runs["arm"].isin([arm.name for arm in arms])]
     short = replace(made, runs=runs, plan=replace(made.plan, arms=arms, axes=axes))
-    said = next_of_verdicts(short, compare_all(short))
+    said = next_of(short)
     assert "what to run next: more points of optim.muon_lr, for base has too few" in said
 
 

@@ -10,6 +10,7 @@ from harness.run.code import code_digest
 from reports.analysis.compare import compare_all
 from reports.analysis.plugin_rates import own_optimizers
 from reports.inputs.load import load
+from reports.page.by_design import ByDesign
 from reports.page.embed import table_rows
 from reports.page.next_run import NO_STEP, next_of_verdicts, unasked
 from reports.page.write import write_report
@@ -46,7 +47,9 @@ def next_of(made):
     """What is said to run next where no verdict asks for more."""
     found = compare_all(made)
     settled = {key: replace(c, next_action="") for key, c in found.comparisons.items()}
-    return next_of_verdicts(made, replace(found, comparisons=settled)).partition("run next: ")[2]
+    by_design = ByDesign.of(made, found)
+    said = next_of_verdicts(made, replace(found, comparisons=settled), by_design)
+    return said.partition("run next: ")[2]
 
 
 def test_a_page_says_who_moves_by_a_plug_ins_rates_and_what_is_off(tmp_path):

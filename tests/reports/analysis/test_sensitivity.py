@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from reports.analysis.adaptive import best, best_rates
+from reports.analysis.compare import compare_all
 from reports.analysis.sensitivity import sensitivities
 from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
+from reports.page.by_design import ByDesign
 from reports.page.studies import studies
 from reports.page.write import render
 from tests.report_arms import Arm
@@ -83,7 +85,8 @@ def test_the_page_says_where_a_sign_depends_on_the_rate(tmp_path: Path) -> None:
 
 def test_the_longer_list_of_arms_and_points_goes_down_the_page(tmp_path: Path) -> None:
     made = crossed(tmp_path, {"baseline": (0.0, 0.0, 0.05), "a": (0.02, 0.0, 0.02)})
-    (table,) = [study for study in studies(made) if study.key == "sensitivity"]
+    by_design = ByDesign.of(made, compare_all(made))
+    (table,) = [study for study in studies(made, by_design) if study.key == "sensitivity"]
     assert (table.first, table.heads) == ("point", ["a"])
     names = [name for name, _ in table.rows]
     assert names == [*(f"optim.muon_lr {factor}" for factor in FACTORS), "sign"]

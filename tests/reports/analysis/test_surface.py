@@ -14,6 +14,7 @@ from reports.analysis.optimum import Lowest, optima
 from reports.figures.base import NARROW, WIDE
 from reports.inputs.load import load
 from reports.inputs.memory import Memory
+from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
 from reports.page.next_run import next_of_verdicts
 from reports.page.places import optimum_answer
@@ -54,6 +55,12 @@ def drawn(folder, lowest_at, *, shape=None, n_points=10, **facts):
         arms=tuple(replace(arm, **placed[arm.name]) for arm in made.plan.arms),
     )
     return replace(made, plan=plan)
+
+
+def next_of(made):
+    """What the page says to run next."""
+    outcome = compare_all(made)
+    return next_of_verdicts(made, outcome, ByDesign.of(made, outcome))
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +124,9 @@ def test_a_forged_row_of_the_surface_is_missed_by_none(page):
 
 
 def test_the_figure_has_every_point_the_place_and_its_region(bowl):
-    (figure,) = [f for f in draw_all(bowl, compare_all(bowl)) if f.key == "drawn"]
+    outcome = compare_all(bowl)
+    figures = draw_all(bowl, outcome, ByDesign.of(bowl, outcome))
+    (figure,) = [f for f in figures if f.key == "drawn"]
     assert len(figure.rows) == 10
     for width in (WIDE, NARROW):
         markup, height = figure.draw(width)
@@ -143,7 +152,7 @@ def test_losses_that_are_no_quadratic_give_a_place_without_an_interval(tmp_path)
     assert "a quadratic surface, which does not fit the losses (lack of fit)" in said
     assert "judges nothing" not in said
     assert check_data(read_page(render([made])), None) == []
-    step = next_of_verdicts(made, compare_all(made)).partition("what to run next: ")[2]
+    step = next_of(made).partition("what to run next: ")[2]
     assert "narrower ends" in step or "ablate confirm" in step
 
 
@@ -167,7 +176,7 @@ def test_what_is_no_bowl_among_the_points_is_said_plainly(tmp_path, shape, where
 def test_a_place_beyond_the_points_asks_for_a_wider_end(tmp_path):
     made = drawn(tmp_path, {"base": (0, 0)}, shape=lambda z: 0.06 - 0.2 * z[0])
     plan = replace(made.plan, confirm=True)
-    said = next_of_verdicts(replace(made, plan=plan), compare_all(made))
+    said = next_of(replace(made, plan=plan))
     assert (
         "a longer axis, `optim.muon_lr: [x0.25, x16]`, for base is lowest at x4 or beyond" in said
     )

@@ -16,22 +16,29 @@ from reports.figures.bundles import Course, bundle
 from reports.figures.curves import BY_STEP, BY_TIME, ranges_of
 from reports.figures.steps import step_distribution
 from reports.figures.waterfall import wrapped
+from reports.inputs.experiment import Experiment
 from reports.inputs.load import load
 from reports.inputs.published_experiments import published_experiment
 from reports.inputs.step_times import of_steps, of_stretches, percentiles
+from reports.page.by_design import ByDesign
 from reports.page.write import draw_all, render
 from tests.report_arms import FACTORIAL, LADDER, LOST_TOGETHER, PARTS, Arm
 from tests.report_fixtures import write_experiment
 
 
+def drawn(experiment: Experiment) -> list[Figure]:
+    outcome = compare_all(experiment)
+    return draw_all(experiment, outcome, ByDesign.of(experiment, outcome))
+
+
 def figures_of(results: Path) -> dict[str, Figure]:
     experiment = load("split", results=results)
-    return {f.key: f for f in draw_all(experiment, compare_all(experiment))}
+    return {f.key: f for f in drawn(experiment)}
 
 
 def published_figures(name: str) -> list[Figure]:
     experiment = published_experiment(name)
-    return draw_all(experiment, compare_all(experiment))
+    return drawn(experiment)
 
 
 PLAN = Plan(
@@ -280,8 +287,8 @@ def test_the_margin_is_drawn_where_it_is_meant(tmp_path: Path, primary: str) -> 
     experiment = load("split", results=tmp_path)
     plan = replace(experiment.plan, primary=primary, margin=5.0)
     planned = replace(experiment, plan=plan)
-    drawn = {figure.key: figure for figure in draw_all(planned, compare_all(planned))}
-    assert {"forest_val_loss", "forest_step_ms"} <= set(drawn)
-    with_margin = [key for key, figure in drawn.items() if "margin" in figure.caption]
+    figures = {figure.key: figure for figure in drawn(planned)}
+    assert {"forest_val_loss", "forest_step_ms"} <= set(figures)
+    with_margin = [key for key, figure in figures.items() if "margin" in figure.caption]
     ladder = ["increments_val_loss", "forest_val_loss"]
     assert with_margin == (ladder if primary == "val_loss" else [])

@@ -10,6 +10,7 @@ from reports.analysis.comparison import is_confirmed_by_command
 from reports.analysis.interactions import Interplay
 from reports.analysis.recipe import Recipe
 from reports.inputs.load import load
+from reports.page.by_design import ByDesign
 from reports.page.headline import adding_up, measured
 from reports.page.next_run import next_of_verdicts
 from reports.page.scope import scope
@@ -37,7 +38,8 @@ def judged_as(outcome, facts):
 
 
 def step_of(experiment, outcome):
-    return next_of_verdicts(experiment, outcome).partition("what to run next: ")[2]
+    said = next_of_verdicts(experiment, outcome, ByDesign.of(experiment, outcome))
+    return said.partition("what to run next: ")[2]
 
 
 def test_what_helps_is_confirmed_before_what_is_undecided(combined):

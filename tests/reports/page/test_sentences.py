@@ -16,6 +16,7 @@ from reports.analysis.types import Comparisons, Decomposition, NoiseFloor, TimeE
 from reports.figures.effects import effect_text
 from reports.inputs.load import load
 from reports.inputs.run_columns import RUN_COLUMNS
+from reports.page.by_design import ByDesign
 from reports.page.cells import Part, typed, verdict_cell
 from reports.page.headline import listing, sentence_on
 from reports.page.next_run import commands, next_of_verdicts
@@ -388,12 +389,13 @@ def test_a_page_says_near_its_headline_what_helps_and_what_to_run_next(tmp_path)
     write_experiment(tmp_path, n_seeds=4)
     experiment = load("split", tmp_path)
     found = compare_all(experiment)
-    text = next_of_verdicts(experiment, found)
+    by_design = ByDesign.of(experiment, found)
+    text = next_of_verdicts(experiment, found, by_design)
     helping = [arm for arm in found.arms if (c := found.judged(arm)) and c.kind == "helps"]
     assert all(arm in text for arm in helping)
     assert "what to run next: " in text
     none = replace(found, comparisons={}, increments={})
-    assert next_of_verdicts(experiment, none) == ""
+    assert next_of_verdicts(experiment, none, by_design) == ""
 
 
 def test_a_gain_whose_interval_holds_zero_is_not_resolved(tmp_path):

@@ -14,6 +14,7 @@ from harness.__main__ import main
 from reports.analysis.compare import compare_all
 from reports.figures.base import NARROW, WIDE, Figure, dot, dots, line, path_of, text
 from reports.inputs.load import load
+from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
 from reports.paper import figures as written
 from reports.paper.drawing import MARGIN, PX_PER_INCH, paper_figure
@@ -33,7 +34,7 @@ def made(tmp_path_factory):
     folder = write_experiment(tmp_path_factory.mktemp("r"), arms=LADDER[:3], n_seeds=2, n_points=8)
     experiment = load("split", folder)
     outcome = compare_all(experiment)
-    return experiment, outcome, draw_all(experiment, outcome)
+    return experiment, outcome, draw_all(experiment, outcome, ByDesign.of(experiment, outcome))
 
 
 def figure_of(inner: str, **facts) -> Figure:

@@ -1,0 +1,42 @@
+"""What the design of an experiment tells beside its verdicts, worked out once for a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.run.document import Document
+from reports.analysis.attribution import Attribution, attributions
+from reports.analysis.interactions import Interplay
+from reports.analysis.optimum import Optimum, optima
+from reports.analysis.sensitivity import Sensitivity, sensitivities
+from reports.analysis.types import Comparisons
+from reports.inputs.experiment import Experiment
+from reports.page.interactions import interactions_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByDesign:
+    """Each is empty where the design has no such question."""
+
+    contributions: Sequence[Attribution]  # of changes that ran in several sets, by metric
+    interactions: Sequence[Interplay]
+    lowest: Sequence[Optimum]  # along axes
+    signs: Sequence[Sensitivity]  # of effects along axes
+
+    @classmethod
+    def of(cls, experiment: Experiment, outcome: Comparisons) -> "ByDesign":
+        return cls(
+            contributions=attributions(experiment),
+            interactions=interactions_of(experiment, outcome),
+            lowest=optima(experiment),
+            signs=sensitivities(experiment),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageSource:
+    """What a page is drawn from: an experiment's data, the experiment, and all that it tells."""
+
+    data: Document
+    experiment: Experiment
+    outcome: Comparisons
+    by_design: ByDesign
