@@ -7,6 +7,7 @@ law, and drawn experiments stand for it.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -226,9 +227,25 @@ def seeds_needed(
         )
         return loss is not None and loss <= difference
 
-    if not enough(MAX_SEEDS):
-        return None
-    low, high = 1, MAX_SEEDS
+    sure = float(stats.norm.isf((1 - level) / 2 / n_arms) + stats.norm.ppf(power))
+    of_known_sd = 2 * min(sure * sd / difference, MAX_SEEDS) ** 2
+    return _fewest(enough, guess=math.ceil(min(of_known_sd, MAX_SEEDS)))
+
+
+def _fewest(enough: Callable[[int], bool], *, guess: int) -> int | None:
+    """Smallest n up to MAX_SEEDS that is enough, of which every larger one is; None for none.
+
+    guess: where to look first, in steps that double: each look may draw 40,000 experiments."""
+    low, high, step = 0, max(1, guess), 1
+    while not enough(high):
+        if high == MAX_SEEDS:
+            return None
+        low, high, step = high, min(high + step, MAX_SEEDS), 2 * step
+    while high - low > step:  # nothing below the guess was looked at
+        if not enough(high - step):
+            low = high - step
+        else:
+            high, step = high - step, 2 * step
     while high - low > 1:
         middle = (low + high) // 2
         if enough(middle):
