@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fake_matrix import DEADLINE_S, Matrix, gone, kill, wait_for, workers_of
+from tests.fake_matrix import DEADLINE_S, Matrix, Started, gone, kill, wait_for, workers_of
 
 VICTIMS = ("runner", "worker", "parent", "fork", "rank")
 
@@ -23,7 +23,7 @@ def of_kind(victim: str, runner: int) -> list[int]:
     return workers_of(runner) if victim in ("worker", "parent") else below(runner)
 
 
-def communicate(process: "subprocess.Popen[str]") -> None:
+def communicate(process: Started) -> None:
     _, err = process.communicate(timeout=DEADLINE_S)
     assert "Traceback" not in err, err
 
@@ -53,7 +53,7 @@ class Assassin:
         options: tuple[str, ...],
         span_s: float,
         *,
-        ended: "Callable[[subprocess.Popen[str]], None]" = communicate,
+        ended: Callable[[Started], None] = communicate,
     ) -> None:
         """A matrix run to its end while victims are killed, each within span_s of the one before or of the runner's start.
 
@@ -84,7 +84,7 @@ class Assassin:
         """How many of each kind were killed."""
         return ", ".join(f"{victim} {self.kills[victim]}" for victim in VICTIMS)
 
-    def running_after(self, process: "subprocess.Popen[str]", delay_s: float) -> bool:
+    def running_after(self, process: Started, delay_s: float) -> bool:
         """Whether it still runs at a moment that was drawn: time is what this test is about, and any moment must do."""
         try:
             process.wait(delay_s)
@@ -92,7 +92,7 @@ class Assassin:
             return True
         return False
 
-    def in_write(self, matrix: Matrix, process: "subprocess.Popen[str]") -> str | None:
+    def in_write(self, matrix: Matrix, process: Started) -> str | None:
         """Who of this matrix wrote next, and died of it; None if nobody did to its end."""
         mark = Path(matrix.environment["KILL_IN_WRITE"])
         mark.touch()
@@ -103,7 +103,7 @@ class Assassin:
             return found.suffix[1:]
         return None
 
-    def at_once(self, matrix: Matrix, process: "subprocess.Popen[str]", victim: str) -> str | None:
+    def at_once(self, matrix: Matrix, process: Started, victim: str) -> str | None:
         """The victim, killed now; None if there is none of its kind in this moment."""
         in_training = victim == "rank" and self.n_training <= self.kills["rank"] / 2
         if in_training:

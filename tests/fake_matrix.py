@@ -18,9 +18,10 @@ from harness.run.read import read_lines
 from harness.run.results import read_result
 from tests.warm import DEADLINE_S as DEADLINE_S
 from tests.warm import ROOT as ROOT
-from tests.warm import forked
+from tests.warm import Fork, forked
 
-STARTED: list["subprocess.Popen[str]"] = []  # by the test that runs now
+Started = subprocess.Popen[str] | Fork
+STARTED: list[Started] = []  # by the test that runs now
 EXPERIMENT = """
 name: fake
 question: Does the runner lose anything?
@@ -55,7 +56,7 @@ class Matrix:
         self.script = root / ("tests/fake_trainer.py" if faked else "harness/__main__.py")
         self.program = [str(self.script)] if faked else ["-m", "harness"]
         self.inside = inside
-        self.started: list[subprocess.Popen[str]] = []
+        self.started: list[Started] = []
         self.file = folder / "fake.yaml"
         self.file.write_text(EXPERIMENT + f"seeds: {n_seeds}\n")
         words = {k: v if isinstance(v, str) else json.dumps(v) for k, v in environment.items()}
@@ -69,7 +70,17 @@ class Matrix:
             **words,
         }
 
-    def start(self, *options: str) -> "subprocess.Popen[str]":
+    def start(self, *options: str) -> Started:
+        """A call that goes on beside the test, in a fork where nothing asks for a process of its own."""
+        if self.root != ROOT or self.inside is not None:
+            return self.spawn(*options)
+        fork: Fork = self._in_fork(Fork, "run", str(self.file), "--no-report", *options)
+        self.started.append(fork)
+        STARTED.append(fork)
+        return fork
+
+    def spawn(self, *options: str) -> "subprocess.Popen[str]":
+        """The same in a process of its own."""
         command = [sys.executable, *self.program, "run", str(self.file), "--no-report"]
         process = subprocess.Popen(
             [*command, "--results", str(self.results), *options],
@@ -95,14 +106,19 @@ class Matrix:
         if self.root == ROOT and self.inside is None:
             done = self.forked("run", str(self.file), "--no-report", *options)
             return done.returncode, done.stdout, done.stderr
-        process = self.start(*options)
+        process = self.spawn(*options)
         out, err = process.communicate(timeout=DEADLINE_S)
         return process.returncode, out, err
 
     def forked(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """How a command on these results ended, in a fork of a process that has imported it."""
         assert self.root == ROOT, "forks have imported this tree"
-        return forked(
+        ended: subprocess.CompletedProcess[str] = self._in_fork(forked, *arguments)
+        return ended
+
+    def _in_fork(self, how: Callable[..., Any], *arguments: str) -> Any:
+        """how: begins a fork, or waits for its end, too."""
+        return how(
             self.script.read_text(),
             *arguments,
             "--results",

@@ -3,20 +3,23 @@
 import atexit
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 240.0  # of whatever a test waits for: many times what it takes on a busy machine, less than a test's own limit
-# Each line asks for a fork, in a folder, with variables and arguments and a limit on its memory; it ends as a process would.
+SAID = tempfile.TemporaryDirectory(prefix="ablate-said-")  # what forks print
+# A line asks for a fork, in a folder, with variables and arguments and a limit on its memory; it ends as a process would.
+# Another line waits for the end of one.
 PARENT = """
-import atexit, gc, json, os, resource, sys, threading
+import atexit, gc, json, os, resource, signal, sys, threading
 import harness.__main__, harness.cli, harness.runner.slurm.executor, harness.runner.execute, harness.store.merge
 import reports.inputs.export, reports.page.write, reports.verify.verify
 gc.collect()
@@ -27,6 +30,7 @@ def fork(asked):
     os.environ.update(asked["environment"])
     for number, name in ((0, os.devnull), (1, asked["out"]), (2, asked["err"])):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), number)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job's children
     if asked["bytes"] is not None:
         resource.setrlimit(resource.RLIMIT_AS, (asked["bytes"], asked["bytes"]))
     sys.argv[:] = asked["argv"]
@@ -48,10 +52,14 @@ def fork(asked):
         sys.stderr.flush()
         os._exit(code)
 for line in sys.stdin:
+    asked = json.loads(line)
+    if isinstance(asked, int):
+        print(os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1]), flush=True)
+        continue
     pid = os.fork()
     if pid == 0:
-        fork(json.loads(line))
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        fork(asked)
+    print(pid, flush=True)
 """
 
 
@@ -88,35 +96,81 @@ def forked(
     mib: int | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     """How a program ended, and what it printed. at: the file that it is, if it is one; mib: what memory it may take."""
+    fork = Fork(program, *arguments, cwd=cwd, environment=environment, at=at, mib=mib)
+    try:
+        code = fork.wait(DEADLINE_S)
+    except BaseException:  # such as a test's own limit
+        fork.kill()
+        raise
+    return subprocess.CompletedProcess(list(arguments), code, *fork.communicate())
+
+
+class Fork:
+    """A program in a fork that goes on beside this process, with what a test asks of a Popen."""
+
+    def __init__(
+        self,
+        program: str,
+        *arguments: str,
+        cwd: Path,
+        environment: Mapping[str, str],
+        at: Path | None = None,
+        mib: int | None = None,
+    ) -> None:
+        """at: the file that the program is, if it is one; mib: what memory it may take."""
+        self.args, self.returncode = arguments, None
+        folder = tempfile.mkdtemp(dir=SAID.name)
+        self.said = [Path(folder) / name for name in ("out", "err")]
+        self.pid = told_by_parent(
+            {
+                "cwd": str(cwd),
+                "environment": dict(environment),
+                "out": str(self.said[0]),
+                "err": str(self.said[1]),
+                "bytes": None if mib is None else mib << 20,
+                "argv": [str(at or ""), *arguments],
+                "program": program,
+            }
+        )
+        self.end = os.pidfd_open(self.pid)  # readable once it has ended
+
+    returncode: int | None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self.end], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+            self.returncode = told_by_parent(self.pid)
+            os.close(self.end)
+        return self.returncode
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0.0)
+        return None
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self.wait(timeout)
+        return self.said[0].read_text(), self.said[1].read_text()
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def told_by_parent(asked: object) -> int:
+    """The process id of the fork that was asked for, or the exit code of one that was waited for."""
     process = parent()
     assert process.stdin is not None
     assert process.stdout is not None
-    with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder) / "out", Path(folder) / "err"
-        asked = {
-            "cwd": str(cwd),
-            "environment": dict(environment),
-            "out": str(out),
-            "err": str(err),
-            "bytes": None if mib is None else mib << 20,
-            "argv": [str(at or ""), *arguments],
-            "program": program,
-        }
-        late = threading.Timer(DEADLINE_S, os.killpg, (process.pid, signal.SIGKILL))
-        late.start()
-        try:
-            process.stdin.write(json.dumps(asked) + "\n")
-            process.stdin.flush()
-            code = process.stdout.readline().strip()
-            assert code, f"the fork's parent ended: {err.read_text()[-2000:]}"
-        except (
-            BaseException
-        ):  # such as a test's own limit: the next call must not get this one's code
-            os.killpg(process.pid, signal.SIGKILL)
-            parent.cache_clear()
-            raise
-        finally:
-            late.cancel()
-        return subprocess.CompletedProcess(
-            list(arguments), int(code), out.read_text(), err.read_text()
-        )
+    try:
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+        return int(process.stdout.readline())
+    except BaseException:  # such as a test's own limit: the next call must not get this one's
+        os.killpg(process.pid, signal.SIGKILL)
+        parent.cache_clear()
+        raise

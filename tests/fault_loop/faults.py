@@ -15,7 +15,7 @@ import psutil
 
 from harness.run.results import SEALED
 from tests.assassin import VICTIMS, Assassin, below, of_kind
-from tests.fake_matrix import DEADLINE_S, Matrix, kill, workers_of
+from tests.fake_matrix import DEADLINE_S, Matrix, Started, kill, workers_of
 from tests.fault_loop.folder import HARMS, Disk, Seen, cut, remove, runs_of
 
 N_KILLS = 4  # in a round of them
@@ -71,7 +71,7 @@ class Round:
     def rng(self) -> random.Random:
         return self.assassin.rng
 
-    def through(self, during: Callable[["subprocess.Popen[str]"], int], *, n: int = 1) -> int:
+    def through(self, during: Callable[[Started], int], *, n: int = 1) -> int:
         """Calls until one has done everything, n faults made in them; how many were made."""
         hits = 0
         for _ in range(MOST_CALLS):
@@ -91,7 +91,7 @@ class Round:
     def moment_s(self) -> float:
         return self.rng.uniform(0.0, self.way.span_s)
 
-    def ended(self, process: "subprocess.Popen[str]") -> None:
+    def ended(self, process: Started) -> None:
         """A call ended, in time and as the contract says."""
         try:
             _, err = process.communicate(timeout=DEADLINE_S)
@@ -165,7 +165,7 @@ def send(number: int, pids: "set[int] | list[int]") -> None:
 
 
 def a_process_stands_still(now: Round) -> int:
-    def during(process: "subprocess.Popen[str]") -> int:
+    def during(process: Started) -> int:
         there = [*workers_of(process.pid), *below(process.pid)]
         chosen = now.rng.sample(there, min(1, len(there)))
         send(signal.SIGSTOP, chosen)
@@ -177,7 +177,7 @@ def a_process_stands_still(now: Round) -> int:
 
 
 def the_runner_is_told_to_end(now: Round) -> int:
-    def during(process: "subprocess.Popen[str]") -> int:
+    def during(process: Started) -> int:
         process.send_signal(now.rng.choice((signal.SIGTERM, signal.SIGINT, signal.SIGHUP)))
         return 1
 
@@ -185,7 +185,7 @@ def the_runner_is_told_to_end(now: Round) -> int:
 
 
 def a_process_is_told_to_end(now: Round) -> int:
-    def during(process: "subprocess.Popen[str]") -> int:
+    def during(process: Started) -> int:
         there = of_kind(now.rng.choice(now.way.there), process.pid)
         chosen = now.rng.sample(sorted(there), min(1, len(there)))
         send(signal.SIGTERM, chosen)
@@ -197,7 +197,7 @@ def a_process_is_told_to_end(now: Round) -> int:
 def the_disk_is_full(now: Round) -> int:
     now.matrix.environment["FAKE_LOG_BYTES"] = "20000"
 
-    def during(process: "subprocess.Popen[str]") -> int:
+    def during(process: Started) -> int:
         now.disk.leave(now.rng.randrange(100_000))
         try:
             now.assassin.running_after(process, 3.0)
@@ -209,7 +209,7 @@ def the_disk_is_full(now: Round) -> int:
 
 
 def the_folder_is_read_only(now: Round) -> int:
-    def during(process: "subprocess.Popen[str]") -> int:
+    def during(process: Started) -> int:
         with now.disk.read_only():
             now.assassin.running_after(process, 3.0)
         return 1
@@ -221,7 +221,7 @@ def a_file_of_an_attempt(harm: Callable[[Path, random.Random], None]) -> Callabl
     """While it is made, something happens to one of its files."""
 
     def fault(now: Round) -> int:
-        def during(process: "subprocess.Popen[str]") -> int:
+        def during(process: Started) -> int:
             found = now.unfinished()
             with suppress(FileNotFoundError):
                 if found:
@@ -235,7 +235,7 @@ def a_file_of_an_attempt(harm: Callable[[Path, random.Random], None]) -> Callabl
 
 
 def a_file_of_a_finished_run(now: Round) -> int:
-    def during(process: "subprocess.Popen[str]") -> int:
+    def during(process: Started) -> int:
         found = now.finished()
         if not found:
             return 0
@@ -255,7 +255,7 @@ def two_runners(**node: str) -> Callable[[Round], int]:
         other = now.matrix.start(*now.way.options)
         now.matrix.environment |= node
 
-        def during(process: "subprocess.Popen[str]") -> int:
+        def during(process: Started) -> int:
             if now.rng.random() < 0.5:
                 kill(now.rng.choice((process, other)).pid)
             return 1
@@ -273,7 +273,7 @@ def two_runners(**node: str) -> Callable[[Round], int]:
 def a_cache_is_damaged(now: Round) -> int:
     """What was found sound is told in another way, or not at all."""
 
-    def during(process: "subprocess.Popen[str]") -> int:
+    def during(process: Started) -> int:
         found = [p for p in (now.results / "cache").rglob("*") if p.is_file()]
         with suppress(FileNotFoundError):
             now.rng.choice((cut, remove))(now.rng.choice(found), now.rng) if found else None

@@ -50,7 +50,7 @@ class Login:
     def start(self, matrix: Matrix, *options: str, site: str = SITE) -> "subprocess.Popen[str]":
         file = self.folder / f"cluster{len(self.started)}.yaml"
         file.write_text(site)
-        self.started.append(matrix.start("--executor", "slurm", "--cluster", str(file), *options))
+        self.started.append(matrix.spawn("--executor", "slurm", "--cluster", str(file), *options))
         return self.started[-1]
 
     def close(self) -> None:
