@@ -154,8 +154,12 @@ class Fork:
         return self.said[0].read_text(), self.said[1].read_text()
 
     def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        if self.returncode is None:
+            with suppress(ProcessLookupError):  # it has ended
+                signal.pidfd_send_signal(self.end, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -167,9 +171,12 @@ def told_by_parent(asked: object) -> int:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        process.stdin.write(json.dumps(asked) + "\n")
-        process.stdin.flush()
-        return int(process.stdout.readline())
+        with suppress(BrokenPipeError):  # it has ended, and says no more
+            process.stdin.write(json.dumps(asked) + "\n")
+            process.stdin.flush()
+        told = process.stdout.readline()
+        assert told, "the fork's parent ended"
+        return int(told)
     except BaseException:  # such as a test's own limit: the next call must not get this one's
         os.killpg(process.pid, signal.SIGKILL)
         parent.cache_clear()
