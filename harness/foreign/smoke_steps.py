@@ -128,6 +128,8 @@ class _StepWatch:
                 return
 
     def _take(self, line: bytes, reading: Reading) -> None:
+        if self.enough:  # how much more it prints before it is ended is chance
+            return
         point = reading.feed(line)
         if point is not None:
             self.printed.append(point.loss)

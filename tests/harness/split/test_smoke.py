@@ -217,14 +217,27 @@ raise SystemExit("it was not ended after two steps")
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("text", "n_norms"), [(TRAINED, 2), (OWN_OPTIMIZER, 0)])
-def test_torch_is_watched_from_inside_and_ended_after_two_steps(text: str, n_norms: int) -> None:
+def step_taker() -> StepTaker:
     trainer = ForeignTrainer(
         command="python {script}", script="train.py", args=(), env={}, patches=(), data={}, gpus=0, environment={}
     )  # fmt: skip
     limits = SmokeLimits(wall_s=200, memory_mib=1e6)
-    taker = StepTaker(trainer=trainer, modules={}, slot=Slot(held=(), threads=1), limits=limits)
+    return StepTaker(trainer=trainer, modules={}, slot=Slot(held=(), threads=1), limits=limits)
+
+
+AT_ONCE = 'print("".join(f"step:{n}/9 train_loss:{9 - n} train_time:1ms\\n" for n in range(9)))\n'
+TO_TWO = AT_ONCE.replace("range(9)", "range(3)") + "import time\ntime.sleep(1000)\n"
+
+
+def test_losses_printed_after_two_steps_do_not_count_however_quickly_they_come() -> None:
+    taker = step_taker()
+    assert taker.take(AT_ONCE).losses == taker.take(TO_TWO).losses == (9.0, 8.0, 7.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "n_norms"), [(TRAINED, 2), (OWN_OPTIMIZER, 0)])
+def test_torch_is_watched_from_inside_and_ended_after_two_steps(text: str, n_norms: int) -> None:
+    taker = step_taker()
     outcome = taker.take(text)
     assert outcome.reason is None
     assert outcome.steps == 2
