@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,6 +134,32 @@ def make_foreign(
     return ForeignRunner(runs, store, slots, limits=limits, on_end=options.on_end)
 
 
+def make_ray(
+    runs: "Sequence[PlannedRun]", store: "Store", options: "ExecutorOptions"
+) -> "Executor":
+    """Raises UserError where no cluster answers."""
+    check_ray()
+    from harness.runner.ray.executor import RayRunner
+
+    return RayRunner(runs, store, options)
+
+
+def device_of_ray(options: "ExecutorOptions") -> str | None:
+    check_ray()
+    from harness.runner.ray.nodes import device_of_nodes
+
+    return device_of_nodes(options.address)
+
+
+def check_ray() -> None:
+    """Raises UserError where Ray is not installed."""
+    if find_spec("ray") is None:
+        raise UserError(
+            "--executor ray needs Ray: pip install 'speedrun-ablations[ray]', "
+            "in a checkout pip install -e '.[ray]'"
+        )
+
+
 EXECUTORS = {
     "local": ExecutorRow(make=make_local),
     "slurm": ExecutorRow(
@@ -141,6 +168,9 @@ EXECUTORS = {
         device=device_of_cluster,
         cancel=cancel_slurm,
         scripts=scripts_for_slurm,
+    ),
+    "ray": ExecutorRow(
+        make=make_ray, options=("--address", "--nodes-per-run"), device=device_of_ray
     ),
     "foreign": ExecutorRow(make=make_foreign, by_name=False),
 }

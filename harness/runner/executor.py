@@ -91,6 +91,7 @@ class ExecutorOptions:
     warm: bool = True  # one process takes run after run; else each has a fresh one
     n_nodes: int = 1  # of one run
     cluster: Cluster | None = None  # a site's settings
+    address: str | None = None  # of a Ray cluster
     cancelled: Callable[[], bool] = never_cancelled  # whether somebody asked to end the call
     on_end: Callable[[RunEnded], None] = tell_nobody
 

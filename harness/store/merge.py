@@ -77,7 +77,7 @@ def merge(source: Path, store: Store) -> Merged:
             plans.append(_joined_plan(store, source, plan))
     done.problems += _no_runs(theirs)
     for run_id in folders_in(theirs.runs, below=IN_ROOT):
-        _merge_run(theirs, store, run_id, done)
+        merge_run(theirs, store, run_id, done)
     add_rows(store.root, missing_rows(store.root, source))
     for plan in plans:
         save_plan(store.root, plan)
@@ -112,7 +112,8 @@ def _wrong_result(run: Path) -> str | None:
     return None if result.imported else wrong_identity(run, result)
 
 
-def _merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
+def merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
+    """Bring in one run with what it names; done: takes what became of it."""
     run, place = theirs.directory(run_id), store.directory(run_id)
     if not theirs.is_done(run_id):
         done.unfinished.append(run_id)

@@ -1,0 +1,214 @@
+"""A real Ray cluster of several nodes on this machine: a matrix whose processes, node and driver are killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.run.read import read_lines
+from tests.fake_matrix import ROOT, Matrix, wait_for
+
+if "ABLATE_REQUIRE_RAY" not in os.environ:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
+
+pytestmark = pytest.mark.slow
+LONG_S = 240.0
+
+
+class RayCluster:
+    """A head without devices, and nodes that can be added and killed."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+
+    @property
+    def address(self) -> str:
+        return str(self.cluster.address)
+
+    def add(self, *, gpus: int = 0, cpus: int = 2, kind: str = "") -> Any:
+        labels = {"ray.io/accelerator-type": kind} if kind else {}
+        return self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, labels=labels)
+
+    def kill(self, node: Any) -> None:
+        self.cluster.remove_node(node, allow_graceful=False)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayCluster]:
+    """What runs on its nodes has the environment of this test."""
+    monkeypatch.setenv("FAKE_MARKS", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("ABLATE_DEAD_AFTER_S", "5")
+    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    made: list[RayCluster] = []
+
+    def start() -> RayCluster:
+        made.append(RayCluster())
+        return made[-1]
+
+    yield start()
+    for started in made:
+        started.cluster.shutdown()
+
+
+def on(cluster: RayCluster, *options: str) -> tuple[str, ...]:
+    return ("--executor", "ray", "--address", cluster.address, *options)
+
+
+def ended(process: Any, code: int) -> str:
+    out, err = process.communicate(timeout=LONG_S)
+    assert process.returncode == code, out + err
+    return str(out)
+
+
+def ray_worker_of(trainer: int) -> int:
+    """Ray's process that has a trainer's."""
+    for parent in psutil.Process(trainer).parents():
+        if "ray::" in "".join(parent.cmdline()):
+            return int(parent.pid)
+    raise AssertionError("no process of Ray's")
+
+
+def node_of(process: int, nodes: list[Any]) -> Any:
+    """The node among these whose raylet has a process."""
+    raylets = {p.pid for p in psutil.Process(process).parents() if p.name() == "raylet"}
+    for node in nodes:
+        if {p.process.pid for p in node.all_processes["raylet"]} & raylets:
+            return node
+    raise AssertionError("no node has it")
+
+
+@pytest.mark.timeout(600)
+def test_a_matrix_survives_the_loss_of_a_worker_a_node_and_its_driver(
+    cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = '{"0": "slow each once", "1": "slow each once"}'
+    monkeypatch.setenv("FAKE", fake)
+    nodes = [cluster.add(gpus=2), cluster.add(gpus=2)]
+    matrix = Matrix(tmp_path, n_seeds=3, FAKE=fake)
+    first = matrix.spawn(*on(cluster))
+    pids = matrix.at("slow", 4)
+    psutil.Process(ray_worker_of(pids[0])).kill()
+    wait_for(lambda: not psutil.pid_exists(pids[0]), LONG_S)
+    left = [pid for pid in matrix.at("slow", 4) if psutil.pid_exists(pid)]
+    lost = node_of(left[0], nodes)
+    cluster.kill(lost)
+    wait_for(lambda: not psutil.pid_exists(left[0]), LONG_S)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    cluster.add(gpus=2)
+    second = matrix.spawn(*on(cluster))
+    assert "6 runs" in ended(second, 0)
+    undisturbed = Matrix(tmp_path, n_seeds=3, results=tmp_path / "undisturbed", FAKE=fake)
+    ended(undisturbed.spawn(*on(cluster)), 0)
+    assert matrix.table() == undisturbed.table()
+    assert matrix.trailing() == []
+    finished = [ends[-1] for seed in range(3) for ends in matrix.ends(seed)]
+    assert finished == ["finished"] * 6
+    again = matrix.spawn(*on(cluster))
+    assert "everything is finished" in ended(again, 0)
+
+
+@pytest.mark.timeout(600)
+def test_a_node_that_fails_what_another_makes_gets_no_more_and_no_block_waits_for_it(
+    cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = json.dumps({str(seed): "bad nodes B" for seed in range(4)})
+    monkeypatch.setenv("FAKE", fake)
+    for kind in ("A", "B"):
+        monkeypatch.setenv("SLURMD_NODENAME", kind)  # what the fake looks at
+        cluster.add(gpus=1, kind=kind)
+    matrix = Matrix(tmp_path, n_seeds=4, FAKE=fake)
+    out = ended(matrix.spawn(*on(cluster)), 0)
+    assert "its runs go elsewhere" in out
+    assert "no node of B is left; any may make it" in out
+    ends = [ends for seed in range(4) for ends in matrix.ends(seed)]
+    assert [end[-1] for end in ends] == ["finished"] * 8
+    assert (
+        2 <= sum(end.count("failed") for end in ends) <= 4
+    )  # what was there already when it was told
+
+
+@pytest.mark.timeout(600)
+def test_ctrl_c_and_cancel_from_elsewhere_end_the_tasks_and_the_same_call_goes_on(
+    cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = '{"0": "slow each once"}'
+    monkeypatch.setenv("FAKE", fake)
+    cluster.add(gpus=2)
+    matrix = Matrix(tmp_path, n_seeds=1, FAKE=fake)
+    first = matrix.spawn(*on(cluster, "--max-parallel", "1"))
+    [pid] = matrix.at("slow", 1)
+    first.send_signal(signal.SIGINT)
+    assert "interrupted" in ended(first, 130)
+    assert not psutil.pid_exists(pid)
+    assert [ends for ends in matrix.ends(0) if ends] == [["interrupted"]]
+    second = matrix.spawn(*on(cluster, "--max-parallel", "1"))
+    matrix.at("slow", 2)
+    assert matrix.forked("cancel", "fake").returncode == 0
+    ended(second, 130)
+    ended(matrix.spawn(*on(cluster)), 0)
+    assert [ends[-1] for ends in matrix.ends(0)] == ["finished"] * 2
+
+
+@pytest.mark.timeout(600)
+def test_results_of_nodes_that_do_not_see_the_folder_come_back_by_ray(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    hidden = tmp_path / "shared"
+    hidden.mkdir()
+    matrix = Matrix(tmp_path, n_seeds=2, results=hidden / "results", FAKE={"1": "raise"})
+    start = (
+        f"mount -t tmpfs none {hidden} && FAKE='{matrix.environment['FAKE']}' "
+        f"{Path(sys.executable).parent}/ray start --address {cluster.address} --num-cpus 2 --num-gpus 2"
+    )
+    node = subprocess.run(["unshare", "-m", "sh", "-c", start], capture_output=True, text=True)
+    if "mount:" in node.stderr or "unshare:" in node.stderr:
+        pytest.skip("no mount namespaces here")
+    assert node.returncode == 0, node.stderr
+    out = ended(matrix.spawn(*on(cluster)), 1)
+    assert "the shapes do not match" in out
+    assert [ends[-1] for ends in matrix.ends(0)] == ["finished"] * 2
+    assert [run.joinpath("log.txt").exists() for run in matrix.runs()[0]] == [True] * 2
+    here = Matrix(tmp_path, n_seeds=1, results=tmp_path / "here")
+    ended(here.spawn(*on(cluster)), 0)
+    assert losses(matrix) == losses(here)
+
+
+@pytest.mark.timeout(600)
+def test_a_run_of_ray_on_two_nodes_trains_as_on_one_though_a_rank_is_killed(
+    cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--set", "data.ranks=2", "--set", "data.micro_tokens=256", "--max-parallel", "1")
+    fake = '{"0": "wait once"}'
+    monkeypatch.setenv("FAKE", fake)
+    monkeypatch.setenv("FAKE_TRAINER", "train_for_real")
+    cluster.add(cpus=1)
+    cluster.add(cpus=1)
+    several = Matrix(tmp_path, n_seeds=1, real=True, FAKE=fake)
+    process = several.spawn(*on(cluster, *options, "--nodes-per-run", "2"))
+    pids = several.at("wait", 2)
+    second = next(p for p in pids if psutil.Process(p).environ()["RANK"] == "1")
+    psutil.Process(second).kill()
+    ended(process, 0)
+    assert sorted(several.ends(0)) == [["failed", "finished"], ["finished"]]
+    monkeypatch.delenv("FAKE")
+    one = Matrix(tmp_path, n_seeds=1, results=tmp_path / "one", real=True)
+    code, out, err = one.run(*options, "--gpus-per-run", "2")
+    assert code == 0, out + err
+    assert losses(several) == losses(one)
+
+
+def losses(matrix: Matrix) -> list[list[tuple[int, float]]]:
+    rows = [read_lines(run / "metrics.jsonl") for run in matrix.runs()[0]]
+    return [[(r["step"], r["val_loss"]) for r in run if r["kind"] == "val"] for run in rows]
