@@ -293,8 +293,6 @@ class RunWriter:
         owner = read_owner(self.folder / "owner.json")
         if owner is not None and owner.mark == self.mark:
             bury(self.folder)
-            for name in ("progress.json", ".progress.json"):  # the second: half-written
-                (self.folder / name).unlink(missing_ok=True)
 
 
 def claim(store: Store, spec: RunSpec, *, token: str = "") -> RunWriter | None:

@@ -36,6 +36,7 @@ LIMIT = "ABLATE_DEAD_AFTER_S"  # instead, for the owners of this environment
 LONGEST_LIMIT_S = 86400.0
 IS_NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 TOMBSTONE = "gone.json"  # owner.json of an attempt that is over
+PROGRESS = ("progress.json", ".progress.json")  # of an attempt; the second is half-written
 SIGNS = 12  # of life, in the time after which it would be dead
 
 
@@ -202,13 +203,15 @@ def owns(attempt: Path, mark: str) -> bool:
 def bury(attempt: Path) -> None:
     """Give an attempt back: nobody has it, and no rename ever takes its number again.
 
-    A folder that holds something is not replaced.
+    A folder that holds something is not replaced. Where the attempt was is no longer told.
     """
     owner = attempt / "owner.json"
     try:
         os.replace(owner, attempt / TOMBSTONE)
     except OSError:  # gone, or a full disk, which lets go at least
         owner.unlink(missing_ok=True)
+    for name in PROGRESS:
+        (attempt / name).unlink(missing_ok=True)
 
 
 def take(run: Path, *, token: str, gone: Callable[[], bool], mark: str = "") -> int | None:

@@ -99,9 +99,11 @@ class Seen:
             self.harmed.add(run.name)
             self.seals.pop(run.name, None)
 
-    def healed(self) -> None:
+    def healed(self) -> set[str]:
+        """The runs that the loop has damaged: they have been made again."""
         with self.lock:
-            self.harmed.clear()
+            harmed, self.harmed = self.harmed, set()
+        return harmed
 
     def changed(self, names: set[str] | None = None) -> list[str]:
         """Runs, of these or of all, whose files are not those that were first seen."""

@@ -137,6 +137,13 @@ def test_a_noted_end_gives_the_run_back(store: Store) -> None:
     assert claimed(store).attempt == 2
 
 
+def test_what_a_killed_process_half_wrote_goes_with_its_claim(store: Store) -> None:
+    out = claimed(store, token="mine")
+    (out.folder / ".progress.json").write_text('{"step": 1, "st')  # killed as it wrote
+    store.note_end(SPEC.run_id, token="mine", status="timeout", reason="no step")
+    assert [path.name for path in out.folder.iterdir()] == ["gone.json"]
+
+
 @pytest.mark.parametrize(
     ("status", "noted"),
     [("oom", {"peak_allocated_mib": 7.5, "peak_rss_mib": 31.0}), ("failed", {}), ("timeout", {})],
