@@ -5,9 +5,7 @@ import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from harness.cli import app
 from harness.cli.adaptive import next_part
@@ -18,9 +16,10 @@ from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
 from harness.cli.looks import refuse_seen_seeds
 from harness.cli.lookup import read_experiment, read_foreign, refuse_for_foreign
-from harness.cli.options import RESULTS, Exp, Results, SeedCount, Set, Trust
 from harness.cli.parts import current_part
-from harness.cli.track import LogTo, asked_trackers, track_beside
+from harness.cli.push import bring_in, sending
+from harness.cli.run_options import RunOptions
+from harness.cli.track import asked_trackers, track_beside
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,75 +30,6 @@ if TYPE_CHECKING:
     from harness.store.store import Store
 
 WORKERS = ("warm", "fresh")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """What the user asks of `ablate run`."""
-
-    experiment: Exp
-    seeds: SeedCount = None
-    executor: Annotated[str, typer.Option(help=" or ".join(EXECUTORS))] = DEFAULT
-    cluster: Annotated[
-        Path | None,
-        typer.Option(
-            "--cluster",
-            metavar="FILE",
-            help="settings for --executor slurm; default: cluster.yaml here",
-        ),
-    ] = None
-    gpus_per_run: Annotated[
-        int | None,
-        typer.Option("--gpus-per-run", help="processes of one run on each of its nodes"),
-    ] = None
-    nodes_per_run: Annotated[
-        int, typer.Option("--nodes-per-run", min=1, help="nodes of one run, with --executor slurm")
-    ] = 1
-    max_parallel: Annotated[
-        int | None, typer.Option("--max-parallel", help="runs at a time; default: as many as fit")
-    ] = None
-    settings: Set = None
-    worker: Annotated[str, typer.Option(help="warm (one process takes run after run) or fresh")] = (
-        "warm"
-    )
-    wall_limit: Annotated[
-        float | None,
-        typer.Option("--wall-limit", help="seconds after which a run is ended as timeout"),
-    ] = None
-    oom_retries: Annotated[
-        int,
-        typer.Option(
-            "--oom-retries",
-            help="times a run out of memory is tried again with half the tokens in a pass",
-        ),
-    ] = 0
-    max_gpu_hours: Annotated[
-        float | None,
-        typer.Option(
-            "--max-gpu-hours",
-            metavar="H",
-            help="start nothing if the estimate is more than this",
-        ),
-    ] = None
-    price: Annotated[float | None, typer.Option(help="of a GPU-hour, for --dry-run", min=0.0)] = (
-        None
-    )
-    log_to: LogTo = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False
-    print_script: Annotated[
-        bool,
-        typer.Option("--print-script", help="print the job scripts of --executor slurm and stop"),
-    ] = False
-    no_report: Annotated[bool, typer.Option("--no-report")] = False
-    trust: Trust = False
-    results: Results = RESULTS
-
-    @property
-    def world_size(self) -> int | None:
-        """Processes of a run, on all of its nodes; None where the experiment says it."""
-        if self.nodes_per_run > 1:
-            return (self.gpus_per_run or 1) * self.nodes_per_run
-        return self.gpus_per_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +51,11 @@ def run(options: RunOptions) -> None:
 
 def run_until_done(options: RunOptions) -> None:
     """Run what is missing, part after part, until none follows; exits with how it went."""
-    from harness.runner.executor import Summary
-    from harness.store.store import Store
-
     gc.set_threshold(100_000, 50)  # a plan of ten thousand runs stays: looking through it is vain
     executor = chosen_executor(options)
     trackers = asked_trackers(options.log_to)
+    if not (options.dry_run or options.print_script):
+        bring_in(options.push, options.results, pull=options.pull)
     foreign = read_foreign(
         options.experiment,
         options.results,
@@ -136,9 +65,12 @@ def run_until_done(options: RunOptions) -> None:
         trust=options.trust,
     )
     if foreign is not None:
-        if not options.dry_run:
-            track_beside(trackers, foreign.name, options.results)
-        run_foreign_experiment(foreign, options)
+        if options.dry_run:
+            run_foreign_experiment(foreign, options)
+            return
+        track_beside(trackers, foreign.name, options.results)
+        with sending(options.push, options.results):
+            run_foreign_experiment(foreign, options)
         return
     asked = asked_of_executor(options)
     device = executor.device(asked)
@@ -156,8 +88,23 @@ def run_until_done(options: RunOptions) -> None:
     if options.print_script:
         print_scripts(part, executor, asked, options.results)
         return
-    store = Store.create(options.results)
     track_beside(trackers, part.experiment.name, options.results)
+    with sending(options.push, options.results):
+        run_parts(whole, part, executor, asked, options)
+
+
+def run_parts(
+    whole: "Experiment",
+    part: PlannedPart,
+    executor: ExecutorRow,
+    asked: "ExecutorOptions",
+    options: RunOptions,
+) -> None:
+    """Run a part of an experiment and those that follow from it; exits with how it went."""
+    from harness.runner.executor import Summary
+    from harness.store.store import Store
+
+    store = Store.create(options.results)
     summary, hours = Summary(), 0.0
     while True:
         step = run_part(part, store, executor, asked, options)
@@ -193,6 +140,8 @@ def chosen_executor(options: RunOptions) -> ExecutorRow:
                     f"{' and '.join(meant_for)} are for --executor {name}: add that, "
                     "or leave them out"
                 )
+    if options.pull and options.push is None:
+        raise UserError("--pull brings in what --push sends: say with --push DEST where that is")
     if options.worker not in WORKERS:
         raise UserError(f"--worker {options.worker}: must be {' or '.join(WORKERS)}")
     for number in (options.gpus_per_run, options.max_parallel):
