@@ -45,6 +45,7 @@ def options(
 SUBJECTS = (
     "ab",
     "bench",
+    "box",
     "compare",
     "confirm",
     "data",
@@ -54,6 +55,7 @@ SUBJECTS = (
     "log",
     "noise",
     "plan",
+    "push",
     "report",
     "rerun",
     "results",

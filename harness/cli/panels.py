@@ -21,6 +21,8 @@ PANELS = {  # the headings of docs/command-line.md, which documents the commands
         "rename",
         "delete",
         "merge",
+        "push",
+        "box",
         "clean",
     ),
     "Results": (

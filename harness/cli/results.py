@@ -19,7 +19,8 @@ from harness.run.guarded import MIB
 @app.command()
 def merge(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="results folders of other machines")
+        list[str],
+        typer.Argument(metavar="DIR...", help="results folders, HOST:FOLDER and URLs too"),
     ],
     results: Results = RESULTS,
     json: Json = False,
@@ -28,14 +29,21 @@ def merge(
 
     Exit 1 if something there was not sound.
     """
+    from harness.cli.push import bring
+    from harness.push.place import is_elsewhere
     from harness.store.merge import check_source
     from harness.store.merge import merge as bring_in
     from harness.store.store import Store
 
     for folder in folders:
-        check_source(folder, results)
-    store = Store.create(results)
-    merged = {str(folder): bring_in(folder, store) for folder in folders}
+        if not is_elsewhere(folder):
+            check_source(Path(folder), results)
+    store, merged = Store.create(results), {}
+    for folder in folders:
+        if is_elsewhere(folder):
+            merged[folder] = bring(folder, store)
+        else:
+            merged[folder] = bring_in(Path(folder), store)
     rows: list[Cells] = []
     counts: list[Cells] = []
     problems: list[str] = []

@@ -17,6 +17,7 @@ from harness.cli.foreign import run_experiment
 from harness.cli.looks import refuse_seen_seeds
 from harness.cli.lookup import read_experiment, read_foreign, refuse_for_foreign
 from harness.cli.parts import current_part
+from harness.cli.push import bring_in, sending
 from harness.cli.run_options import RunOptions
 from harness.cli.track import asked_trackers, track_beside
 from harness.errors import UserError
@@ -50,12 +51,11 @@ def run(options: RunOptions) -> None:
 
 def run_until_done(options: RunOptions) -> None:
     """Run what is missing, part after part, until none follows; exits with how it went."""
-    from harness.runner.executor import Summary
-    from harness.store.store import Store
-
     gc.set_threshold(100_000, 50)  # a plan of ten thousand runs stays: looking through it is vain
     executor = chosen_executor(options)
     trackers = asked_trackers(options.log_to)
+    if not (options.dry_run or options.print_script):
+        bring_in(options.push, options.results, pull=options.pull)
     foreign = read_foreign(
         options.experiment,
         options.results,
@@ -65,9 +65,12 @@ def run_until_done(options: RunOptions) -> None:
         trust=options.trust,
     )
     if foreign is not None:
-        if not options.dry_run:
-            track_beside(trackers, foreign.name, options.results)
-        run_foreign_experiment(foreign, options)
+        if options.dry_run:
+            run_foreign_experiment(foreign, options)
+            return
+        track_beside(trackers, foreign.name, options.results)
+        with sending(options.push, options.results):
+            run_foreign_experiment(foreign, options)
         return
     asked = asked_of_executor(options)
     device = executor.device(asked)
@@ -85,8 +88,23 @@ def run_until_done(options: RunOptions) -> None:
     if options.print_script:
         print_scripts(part, executor, asked, options.results)
         return
-    store = Store.create(options.results)
     track_beside(trackers, part.experiment.name, options.results)
+    with sending(options.push, options.results):
+        run_parts(whole, part, executor, asked, options)
+
+
+def run_parts(
+    whole: "Experiment",
+    part: PlannedPart,
+    executor: ExecutorRow,
+    asked: "ExecutorOptions",
+    options: RunOptions,
+) -> None:
+    """Run a part of an experiment and those that follow from it; exits with how it went."""
+    from harness.runner.executor import Summary
+    from harness.store.store import Store
+
+    store = Store.create(options.results)
     summary, hours = Summary(), 0.0
     while True:
         step = run_part(part, store, executor, asked, options)
@@ -124,6 +142,8 @@ def chosen_executor(options: RunOptions) -> ExecutorRow:
                     f"{' and '.join(meant_for)} are for --executor {name}: add that, "
                     "or leave them out"
                 )
+    if options.pull and options.push is None:
+        raise UserError("--pull brings in what --push sends: say with --push DEST where that is")
     if options.worker not in WORKERS:
         raise UserError(f"--worker {options.worker}: must be {' or '.join(WORKERS)}")
     for number in (options.gpus_per_run, options.max_parallel):

@@ -1,4 +1,4 @@
-"""The options of `ablate run`."""
+"""What `ablate run` is asked for."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +74,17 @@ class RunOptions:
         None
     )
     log_to: LogTo = None
+    push: Annotated[
+        str | None,
+        typer.Option(
+            "--push",
+            metavar="DEST",
+            help="send every finished run there at once: a folder, HOST:FOLDER, a URL",
+        ),
+    ] = None
+    pull: Annotated[
+        bool, typer.Option("--pull", help="before planning bring in what --push's DEST has")
+    ] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and stop")] = False
     print_script: Annotated[
         bool,

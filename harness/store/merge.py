@@ -85,6 +85,21 @@ def merge(source: Path, store: Store) -> Merged:
     return done
 
 
+def merge_plans(source: Path, store: Store, done: Merged) -> None:
+    """Bring in the plans and the ledger alone; a plan that is another's here is a problem."""
+    for _, plan, wrong in readable_plans(source):
+        if plan is None:
+            done.problems += [wrong] if wrong else []
+            continue
+        try:
+            save_plan(store.root, _joined_plan(store, source, plan))
+        except UserError as error:
+            done.problems.append(str(error))
+        else:
+            done.experiments.append(plan.name)
+    add_rows(store.root, missing_rows(store.root, source))
+
+
 def _no_runs(theirs: Store) -> list[str]:
     """What lies among the runs there and is none."""
     lines = []
@@ -105,6 +120,14 @@ def what_is_wrong(run: Path) -> str | None:
         return str(error)
 
 
+def is_damaged(run: Path) -> bool:
+    """Whether a run's result is not sound, and no later release's either."""
+    try:
+        return _wrong_result(run) is not None
+    except NewerError:
+        return False
+
+
 def _wrong_result(run: Path) -> str | None:
     result, wrong = examine(run, run.name)
     if wrong or result is None:
@@ -113,7 +136,7 @@ def _wrong_result(run: Path) -> str | None:
 
 
 def merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
-    """Bring in one run with what it names; done: takes what became of it."""
+    """Bring in a finished run whole, once the code and the environment that it names are here."""
     run, place = theirs.directory(run_id), store.directory(run_id)
     if not theirs.is_done(run_id):
         done.unfinished.append(run_id)
@@ -132,35 +155,49 @@ def merge_run(theirs: Store, store: Store, run_id: str, done: Merged) -> None:
             if wrong:
                 done.problems.append(wrong)
                 return
+            _merge_kept(theirs, store, beside, done)
             os.rename(beside, place)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
         done.copied.append(run_id)
-        _merge_kept(theirs, store, place, done)
 
 
 def _copy_run(run: Path, place: Path) -> list[str]:
     """Copy the files of a run and of its attempts; what else lies there is left out, and named."""
-    attempts = run / "attempts"
-    folders = {run: place}
-    for name in folders_in(attempts, below=IN_FOLDER):
-        folders[attempts / name] = place / "attempts" / name
-    left_out = []
-    for folder, copy in folders.items():
-        copy.mkdir(parents=True)
-        below = IN_FOLDER if folder == run else OF_ATTEMPT
-        for name, kind in entries_in(folder, below=below - 1).items():
-            if name.startswith(".") or name in NOT_COPIED:
-                continue
-            if kind == "folder":
-                if folder == run and name != "attempts":
-                    left_out.append(f"{folder / name}: is a folder: left out")
-                continue
-            try:
-                copy_file(folder / name, copy / name, below=below)
-            except RefusedFileError as error:
-                left_out.append(f"{error}: left out")
+    names, left_out = files_of_run(run)
+    place.mkdir(parents=True)
+    for number in folders_in(run / "attempts", below=IN_FOLDER):
+        (place / "attempts" / number).mkdir(parents=True)
+    for name in names:
+        below = IN_FOLDER if "/" not in name else OF_ATTEMPT
+        try:
+            copy_file(run / name, place / name, below=below)
+        except RefusedFileError as error:
+            left_out.append(f"{error}: left out")
     return left_out
+
+
+def files_of_run(run: Path) -> tuple[list[str], list[str]]:
+    """What of a run's folder goes to another one, by names below it, and what is left out."""
+    folders = [""]
+    for name in folders_in(run / "attempts", below=IN_FOLDER):
+        folders.append(f"attempts/{name}/")
+    names, left_out = [], []
+    for folder in folders:
+        below = OF_ATTEMPT if folder else IN_FOLDER
+        for name, kind in entries_in(run / folder, below=below - 1).items():
+            if not goes_along(name):
+                continue
+            if kind != "folder":
+                names.append(f"{folder}{name}")
+            elif not folder and name != "attempts":
+                left_out.append(f"{run / name}: is a folder: left out")
+    return names, left_out
+
+
+def goes_along(name: str) -> bool:
+    """Whether a file of this name goes to another folder with its run."""
+    return not name.startswith(".") and name not in NOT_COPIED
 
 
 def _wrong_copy(run: Path, copy: Path) -> str | None:

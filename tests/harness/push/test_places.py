@@ -1,0 +1,298 @@
+"""Places where runs are sent: what is there is whole, what is there stays, what cannot be reached is one line."""
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.push.errors import PushError
+from harness.push.folder import FolderPlace
+from harness.push.place import Destination, is_elsewhere, opened, place_of
+from harness.push.remote import RemotePlace
+from harness.push.send import LAST_TRIES, Sender
+from harness.push.ssh import SshFiles
+from harness.push.url import UrlFiles
+from harness.run.results import read_result
+from harness.store.merge import Merged, what_is_wrong
+from harness.store.plans import read_plan, save_plan
+from harness.store.store import Store
+from tests.fake_matrix import Matrix
+
+REFUSED = {
+    "": "is no place to send runs to",
+    "--push": "is no place to send runs to",
+    "nosuch://bucket/x": "nosuch",
+    "ssh://host:port/x": "the port is no number",
+    "ho st:x": "'ho st' is no name of a host",
+    "-oProxyCommand=x:y": "is no name of a host",
+    "host:a;b": "'a;b' is no folder",
+    "host:": "'' is no folder",
+}
+
+
+FINISHED: dict[int, Path] = {}  # seeds -> a results folder, of which tests take copies
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _finished(tmp_path_factory: pytest.TempPathFactory) -> None:
+    for n_seeds in (1, 3):
+        matrix = Matrix(tmp_path_factory.mktemp("finished"), n_seeds=n_seeds)
+        assert matrix.run()[0] == 0
+        FINISHED[n_seeds] = matrix.results
+
+
+def made(root: Path, n_seeds: int = 3) -> Store:
+    """A results folder with two finished runs a seed."""
+    shutil.copytree(FINISHED[n_seeds], root)
+    return Store(root)
+
+
+def of(store: Store) -> set[str]:
+    return {path.name for path in store.runs.iterdir() if not path.name.startswith(".")}
+
+
+def url() -> str:
+    return f"memory://{uuid.uuid4().hex}/runs of mine"
+
+
+@pytest.fixture(params=["folder", "file", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Destination:
+    name = {
+        "folder": str(tmp_path / "there"),
+        "file": f"file://{tmp_path}/a%20folder",
+        "memory": url(),
+    }[request.param]
+    return opened(name, tmp_path / "results")
+
+
+def sent(store: Store, place: Destination) -> tuple[Sender, list[str]]:
+    """A sender that has looked once, and what it said."""
+    lines: list[str] = []
+    sender = Sender(store.root, place, "there", lines.append)
+    sender.look()
+    return sender, lines
+
+
+def test_what_was_sent_comes_back_whole(place: Destination, tmp_path: Path) -> None:
+    here = made(tmp_path / "here")
+    assert place.runs() == set()
+    sender, lines = sent(here, place)
+    assert (sender.finish(), sender.n_sent, lines) == (0, 6, [])
+    assert place.runs() == of(here)
+    back = Store.create(tmp_path / "back")
+    brought = place.bring(back)
+    assert set(brought.copied) == of(here) == of(back)
+    assert brought.problems == []
+    assert [what_is_wrong(back.directory(run_id)) for run_id in of(back)] == [None] * 6
+    assert read_plan(back.root, "fake") == read_plan(here.root, "fake")
+    for kind in ("code", "environments"):
+        assert {path.name for path in (here.root / kind).iterdir()} == {
+            path.name for path in (back.root / kind).iterdir()
+        }
+    assert place.bring(back).copied == []
+    assert list((back.root / "cache").glob("brought-*")) == []
+
+
+def test_a_run_that_is_there_is_not_replaced(place: Destination, tmp_path: Path) -> None:
+    first, other = made(tmp_path / "first", n_seeds=1), made(tmp_path / "other")
+    run_id = min(of(first))
+    rows = (first.directory(run_id) / "attempts.jsonl").read_text()
+    assert rows != (other.directory(run_id) / "attempts.jsonl").read_text()
+    sent(first, place)
+    sender, lines = sent(other, place)
+    assert (sender.finish(), sender.n_sent, lines) == (0, 4, [])
+    back = Store.create(tmp_path / "back")
+    place.bring(back)
+    assert (back.directory(run_id) / "attempts.jsonl").read_text() == rows
+
+
+def test_plans_of_two_boxes_are_joined(place: Destination, tmp_path: Path) -> None:
+    for name, n_seeds in (("few", 1), ("more", 3), ("again", 1)):
+        sent(made(tmp_path / name, n_seeds=n_seeds), place)
+    back = Store.create(tmp_path / "back")
+    place.bring(back)
+    plan = read_plan(back.root, "fake")
+    assert plan is not None
+    assert (plan.seeds, len(plan.runs)) == ((0, 1, 2), 6)
+
+
+def test_a_plan_that_asks_something_else_is_told_and_the_runs_arrive(
+    place: Destination, tmp_path: Path
+) -> None:
+    sent(made(tmp_path / "first", n_seeds=1), place)
+    other = made(tmp_path / "other")
+    plan = read_plan(other.root, "fake")
+    assert plan is not None
+    save_plan(other.root, replace(plan, margin=0.5))
+    sender, lines = sent(other, place)
+    assert sender.finish() == 0
+    assert len(place.runs()) == 6
+    [line] = lines
+    assert "experiment 'fake' in" in line
+    assert "has another margin" in line
+
+
+def test_a_run_that_is_not_sound_stays_where_it_is(place: Destination, tmp_path: Path) -> None:
+    here = made(tmp_path / "here")
+    bad = min(of(here))
+    with (here.directory(bad) / "metrics.jsonl").open("a") as file:
+        file.write("{}\n")
+    sender, lines = sent(here, place)
+    sender.look()
+    assert place.runs() == of(here) - {bad}
+    assert sender.finish() == 1
+    [line] = lines
+    assert f"{bad}" in line
+    assert "metrics.jsonl is not the file that the run wrote" in line
+
+
+def test_a_run_that_was_spoilt_there_is_replaced_by_a_box_that_makes_it_again(
+    place: Destination, tmp_path: Path
+) -> None:
+    here, back = made(tmp_path / "here"), Store.create(tmp_path / "back")
+    sent(here, place)
+    spoilt = min(of(here))
+    spoil(place, spoilt)
+    brought = place.bring(back, mend=True)
+    assert set(brought.copied) == of(here) - {spoilt}
+    [line] = brought.problems
+    assert "metrics.jsonl is not the file that the run wrote" in line
+    assert sent(here, place)[0].n_sent == 1
+    assert place.bring(back).copied == [spoilt]
+
+
+def spoil(place: Destination, run_id: str) -> None:
+    """Add to a file of a run that lies there."""
+    if isinstance(place, RemotePlace):
+        assert isinstance(place.files, UrlFiles)
+        files = place.files
+        path = f"{files.root}/runs/{run_id}/metrics.jsonl"
+        files.system.pipe_file(path, files.system.cat_file(path) + b"{}\n")
+    else:
+        assert isinstance(place, FolderPlace)
+        with (place.store.directory(run_id) / "metrics.jsonl").open("a") as file:
+            file.write("{}\n")
+
+
+def test_a_run_half_sent_to_a_folder_is_no_run_and_comes_whole_later(tmp_path: Path) -> None:
+    here, there = made(tmp_path / "here"), FolderPlace(tmp_path / "there")
+    there.open()
+    run_id = min(of(here))
+    half = there.store.directory(run_id)
+    half.mkdir()
+    shutil.copy(here.directory(run_id) / "config.yaml", half)
+    assert there.runs() == set()
+    assert sent(here, there)[0].finish() == 0
+    assert there.runs() == of(here)
+    assert what_is_wrong(half) is None
+
+
+def test_the_result_reaches_a_bucket_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, files = made(tmp_path / "here", n_seeds=1), UrlFiles(url())
+    there, run_id = RemotePlace(files), min(of(here))
+    there.open()
+    put = files._put
+    names: list[str] = []
+
+    def put_until_result(file: Path, place: str) -> None:
+        names.append(file.name)
+        if file.name == "result.json":
+            raise PushError("no network")
+        put(file, place)
+
+    monkeypatch.setattr(files, "_put", put_until_result)
+    with pytest.raises(PushError, match="no network"):
+        there.send(here, [run_id])
+    assert names[-1] == "result.json"
+    assert there.runs() == set()
+    monkeypatch.undo()
+    there.send(here, [run_id])
+    assert there.runs() == {run_id}
+
+
+class Unreliable(FolderPlace):
+    """A folder that cannot be written for some tries."""
+
+    n_fails = 3
+
+    def send(self, store: Store, run_ids: Sequence[str]) -> Merged:
+        if self.n_fails:
+            self.n_fails -= 1
+            raise PushError("no route to it")
+        return super().send(store, run_ids)
+
+
+def test_what_fails_is_tried_again_ever_later_and_said_once(tmp_path: Path) -> None:
+    here, there = made(tmp_path / "here"), Unreliable(tmp_path / "there")
+    there.open()
+    lines: list[str] = []
+    clock = [0.0]
+    sender = Sender(here.root, there, "there", lines.append, clock=lambda: clock[0])
+    tries = []
+    for _ in range(40):
+        before = there.n_fails
+        sender.look()
+        if there.n_fails < before:
+            tries.append(clock[0])
+        clock[0] += 0.5
+    assert tries == [0.0, 2.0, 6.0]
+    assert there.runs() == of(here)
+    assert lines == ["there: no route to it: runs go on, sending is tried again"]
+
+
+def test_what_is_left_at_the_end_is_counted(tmp_path: Path) -> None:
+    here, there = made(tmp_path / "here"), Unreliable(tmp_path / "there")
+    there.open()
+    there.n_fails = LAST_TRIES
+    waits: list[float] = []
+    sender = Sender(here.root, there, "there", lambda line: None)
+    assert sender.finish(waits.append) == 6
+    assert (sender.error, waits) == ("no route to it", [1.0, 2.0])
+    assert sender.finish(waits.append) == 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_place_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(UserError, match=REFUSED[name]) as error:
+        place_of(name)
+    assert "\n" not in str(error.value)
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file: Not a directory: name a folder"):
+        opened(f"{tmp_path}/file", tmp_path / "results")
+    with pytest.raises(UserError, match="this is the results folder itself"):
+        opened(f"{tmp_path}/x/../results", tmp_path / "results")
+
+
+def test_names_of_places() -> None:
+    assert not is_elsewhere("/a/b:c")
+    assert not is_elsewhere("./a:b")
+    assert is_elsewhere("box:results")
+    for name, host, folder, port in (
+        ("me@box:results", "me@box", "results", None),
+        ("box:~/results", "box", "results", None),
+        ("box:~/", "box", ".", None),
+        ("ssh://me@box:22022/srv/runs", "me@box", "/srv/runs", 22022),
+    ):
+        place = place_of(name)
+        assert isinstance(place, RemotePlace)
+        assert isinstance(place.files, SshFiles)
+        assert (place.files.host, place.files.folder) == (host, folder)
+        assert ("-p" in place.files.shell) == (port is not None)
+
+
+def test_a_loss_is_the_same_there_as_here(tmp_path: Path) -> None:
+    here, there = made(tmp_path / "here"), FolderPlace(tmp_path / "there")
+    there.open()
+    sent(here, there)
+    for run_id in of(here):
+        ours, theirs = read_result(here.directory(run_id)), read_result(there.store.runs / run_id)
+        assert ours is not None
+        assert theirs is not None
+        assert ours.content == theirs.content
