@@ -18,7 +18,11 @@ from tests.fake_matrix import ROOT, Matrix, wait_for
 if "ABLATE_REQUIRE_RAY" not in os.environ:
     pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # pipes of nodes that Ray's own test cluster leaves open
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 LONG_S = 240.0
 
 
