@@ -1,6 +1,6 @@
 """`make bench-runner`: what a run costs beside its training, through this runner and through three other ways to start runs.
 
-The same one-step runs, one after the other on one processor, in this order: warm workers, fresh workers, a bare shell loop, and
+The same one-step runs, one after the other on one processor, in this order: warm workers, fresh workers, tasks of Ray (where it is installed), a bare shell loop, and
 hydra's submitit launcher with its local executor (installed into a virtual environment of its own). Overhead = (wall of all runs
 - their training and validation clocks) / runs; start-up is all of it that passes before the first run ends. Processor time
 stands beside it: of all processes, training included, which is the same for all. With --many N it also times `status` and a call
@@ -17,6 +17,7 @@ import tempfile
 import time
 import venv
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +80,13 @@ def ablate(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "harness", *arguments]
 
 
-def through_runner(folder: Path, n: int, worker: str) -> dict[str, float]:
-    """n runs by `ablate run`, one at a time."""
+def through_runner(folder: Path, n: int, worker: str, *more: str) -> dict[str, float]:
+    """n runs by `ablate run`, one at a time. more: options of it."""
     file = folder / "bench.yaml"
     file.write_text(EXPERIMENT.format(seeds=n // 2))
-    results = folder / worker
+    results = folder / "-".join([worker, *more])
     options = ["--worker", worker, "--max-parallel", "1", "--no-report", "--results", str(results)]
+    options += more
     began = time.time()
     took, _ = call(ablate("run", str(file), *options), env=environment(), cwd=ROOT)
     found = [r for run in (results / "runs").iterdir() if (r := read_result(run))]
@@ -254,6 +256,7 @@ def main() -> None:
     ways: dict[str, Callable[[Path, int], dict[str, float]]] = {
         "warm workers": lambda f, n: through_runner(f, n, "warm"),
         "fresh workers": lambda f, n: through_runner(f, n, "fresh"),
+        "ray": lambda f, n: through_runner(f, n, "warm", "--executor", "ray"),
         "shell loop": through_shell,
         "hydra submitit_local": through_hydra,
     }
@@ -261,6 +264,8 @@ def main() -> None:
         folder, rows = Path(place), {}
         (folder / "bare.py").write_text(BARE)
         for name, way in ways.items():
+            if name == "ray" and find_spec("ray") is None:
+                continue
             if options.only and name.split()[0] not in options.only and name != "warm workers":
                 continue
             took = rows[name] = way(folder, options.n)

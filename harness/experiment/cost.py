@@ -15,7 +15,7 @@ from harness.errors import UserError
 from harness.node.nvidia import query_gpus
 from harness.node.slots import Node
 from harness.run.document import Content
-from harness.run.results import read_result
+from harness.run.results import read_result, where_time_went
 from harness.run.spec import PlannedRun, RunSpec, is_exclusive, trunks_of
 from harness.training.flops import flops_per_token
 
@@ -47,6 +47,7 @@ class Cost:
     gpu_hours: float | None  # None on a CPU too
     wall_hours: float | None = None  # on this machine; None: not asked
     source: str | None  # what the hours were taken from
+    useful: float | None = None  # the part of them that trains or validates; None: not known
     words: str
 
     @property
@@ -59,7 +60,7 @@ class Cost:
     def to_mapping(self) -> Content:
         """What `--json` prints; of foreign trainers without what is not known of them."""
         content = asdict(self)
-        for name in ("tokens", "wall_hours"):
+        for name in ("tokens", "wall_hours", "useful"):
             if content[name] is None:
                 del content[name]
         return content
@@ -110,19 +111,27 @@ def vocabulary_of(corpus: str) -> int:
     return BYTE_VOCABULARY if corpus == "stdlib" else GPT2_VOCABULARY
 
 
-def measured(
-    planned: Sequence[PlannedRun], done: Collection[str], results: Path
-) -> Mapping[str, list[float]]:
-    """Seconds of the plan's finished runs, without their worker's imports, by configuration."""
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The plan's finished runs: seconds by kind without their worker's imports, and by phase."""
+
+    seconds: Mapping[str, Sequence[float]]
+    walls: Sequence[Mapping[str, float]]
+
+
+def measured(planned: Sequence[PlannedRun], done: Collection[str], results: Path) -> Measured:
+    """What the finished runs took."""
     seconds: dict[str, list[float]] = {}
+    walls = []
     for run in planned:
         if run.spec.run_id not in done:
             continue
         wall = wall_of(run, results)
         if wall.get("total_s"):
+            walls.append(wall)
             took_s = wall["total_s"] - wall.get("import_s", 0.0)
             seconds.setdefault(_kind(run.spec), []).append(took_s)
-    return seconds
+    return Measured(seconds=seconds, walls=walls)
 
 
 def wall_of(run: PlannedRun, results: Path) -> Mapping[str, float]:
@@ -169,8 +178,9 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
     of_missing = {t.spec.run_id for t in trunks_of(missing)}
     to_make = [t for t in trunks if t.spec.run_id in of_missing - made]
     planned, done = [*trunks, *planned], {*made, *done}
-    measured_s = measured(planned, done, results)
-    seconds = seconds_by_kind(planned, measured_s)
+    took = measured(planned, done, results)
+    seconds = seconds_by_kind(planned, took.seconds)
+    useful = where_time_went(took.walls)[1] if took.walls else None
     slot_s = gpu_s = wall_s = 0.0
     if missing:
         node = Node.here(missing[0].spec.device)
@@ -182,7 +192,7 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
             gpu_s += run_s * (max(len(node.gpus), size) if exclusive else size)
             wall_s += run_s / node.at_once(size, exclusive=exclusive)
     on_gpus = bool(planned) and planned[0].spec.device == "cuda"
-    source = _source(measured_s, on_gpus)
+    source = _source(took.seconds, on_gpus)
     tokens = 0
     for run in [*to_make, *missing]:
         tokens += run.spec.own_steps * run.spec.config["data"]["batch_tokens"]
@@ -195,6 +205,8 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
         if on_gpus:
             amount = f"{gpu_s / 3600:.2f} GPU-hours"
         sentence += f", about {amount}, {wall_s / 3600:.2f} h on this machine (from {source})"
+    if missing and useful is not None:
+        sentence += f"; of their time {100 * useful:.0f} % was training or validation"
     return Cost(
         runs=len(missing),
         tokens=tokens,
@@ -202,6 +214,7 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
         gpu_hours=gpu_s / 3600 if on_gpus else None,
         wall_hours=wall_s / 3600,
         source=source,
+        useful=useful,
         words=sentence,
     )
 

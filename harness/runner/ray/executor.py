@@ -161,6 +161,7 @@ class RayRunner:
             command=self.options.command,
             trainer=self.options.trainer,
             limits=self.options.limits,
+            warm=self.options.warm,
             n_per_node=planned.spec.world_size // self.options.n_nodes,
             n_nodes=self.options.n_nodes,
         )

@@ -21,7 +21,7 @@ from harness.errors import UserError
 from harness.node.slots import Slot
 from harness.run.document import Content
 from harness.run.read import read_json
-from harness.run.spec import RunSpec
+from harness.run.spec import RESULT_STATUSES, RunSpec
 from harness.runner.execute import Execution, execute
 from harness.runner.executor import POLL_S, RunLimits
 from harness.runner.kernels import TurnToCompile, kernel_cache
@@ -35,6 +35,7 @@ MEET_S = 600.0  # nodes of one run start within this time
 MEETING_LOOK_S = 1.0  # between two looks at what the other nodes say
 DATA = "ABLATE_DATA"
 OF_RAY = "ray-"  # a job of this name is a task
+WARM: list[Worker] = []  # of this process, from its last task; it ends with the process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class RayOrder:
     command: str
     trainer: str
     limits: RunLimits
+    warm: bool  # the next task of the same process of Ray's has the worker again
     n_per_node: int  # processes
     n_nodes: int = 1
     node: int = 0
@@ -190,9 +192,12 @@ class _Task:
                         job=f"{OF_RAY}{ray.get_runtime_context().get_task_id()}",
                     ),
                 )
+                if order.warm and order.n_nodes == 1 and event.status in RESULT_STATUSES:
+                    WARM.append(worker)
             finally:
                 turn.release()
-                worker.close()
+                if worker not in WARM:
+                    worker.close()
         if order.n_nodes > 1 and event.status == "failed":
             self.lost_peer = event.died or self._peer_was_killed()
         return event
@@ -216,8 +221,14 @@ class _Task:
         if self.spec.device == "cuda":
             gpus = tuple(str(gpu) for gpu in ray.get_gpu_ids())
         slot = Slot(held=gpus, gpus=gpus[: group.n_per_node], size=group.n_per_node)
-        trainer, runs_in = self.order.trainer, self.spec.runs_in
-        return Worker(slot, trainer, device=self.spec.device, group=group, runs_in=runs_in)
+        trainer, device, runs_in = self.order.trainer, self.spec.device, self.spec.runs_in
+        while WARM:
+            worker = WARM.pop()
+            is_same = (worker.slot, worker.device, worker.runs_in) == (slot, device, dict(runs_in))
+            if is_same and worker.group == group and worker.trainer == trainer:
+                return worker
+            worker.close()
+        return Worker(slot, trainer, device=device, group=group, runs_in=runs_in)
 
     def _may_begin(self) -> bool:
         """A moment later, whether the run is still to begin."""

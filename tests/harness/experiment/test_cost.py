@@ -89,6 +89,20 @@ def test_flops_count_the_vocabulary_of_the_corpus_itself(
     assert cost.by_flops(own) == cost.by_flops(spec)
 
 
+def test_the_part_that_trains_or_validates_is_told_as_finished_runs_had_it(
+    planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall = {"total_s": 100.0, "import_s": 10.0, "train_s": 40.0, "validate_s": 15.0, "idle_s": 10.0}
+    monkeypatch.setattr(cost, "read_result", lambda run: Result(status="finished", wall=wall))
+    got = estimate(planned, {planned[0].spec.run_id}, tmp_path)
+    assert got.useful == pytest.approx(0.5)  # 55 of 100 and of 10 that its worker waited
+    assert got.words.endswith("; of their time 50 % was training or validation")
+    assert got.to_mapping()["useful"] == got.useful
+    nothing_known = estimate(planned, (), tmp_path)
+    assert "training or validation" not in nothing_known.words
+    assert "useful" not in nothing_known.to_mapping()
+
+
 def test_nothing_left_costs_nothing(
     planned: list[PlannedRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
