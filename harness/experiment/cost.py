@@ -112,14 +112,14 @@ def vocabulary_of(corpus: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class FinishedRuns:
     """The plan's finished runs: seconds by kind without their worker's imports, and by phase."""
 
     seconds: Mapping[str, Sequence[float]]
     walls: Sequence[Mapping[str, float]]
 
 
-def measured(planned: Sequence[PlannedRun], done: Collection[str], results: Path) -> Measured:
+def measured(planned: Sequence[PlannedRun], done: Collection[str], results: Path) -> FinishedRuns:
     """What the finished runs took."""
     seconds: dict[str, list[float]] = {}
     walls = []
@@ -131,7 +131,7 @@ def measured(planned: Sequence[PlannedRun], done: Collection[str], results: Path
             walls.append(wall)
             took_s = wall["total_s"] - wall.get("import_s", 0.0)
             seconds.setdefault(_kind(run.spec), []).append(took_s)
-    return Measured(seconds=seconds, walls=walls)
+    return FinishedRuns(seconds=seconds, walls=walls)
 
 
 def wall_of(run: PlannedRun, results: Path) -> Mapping[str, float]:
