@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from harness.run.halving import GRID
 from harness.run.plan import Plan
 from reports.analysis import recipe_facts
 from reports.analysis.attribution import Attribution
-from reports.analysis.comparison import GRID
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
