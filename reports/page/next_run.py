@@ -193,7 +193,8 @@ def further(plan: Plan, places: Sequence[Optimum], untold: Sequence[Optimum]) ->
         step = f"longer axes, {' and '.join(f'`{longer(plan, o)}`' for o in places)}, for"
         at = [f"{o.axis.name} {place}" for o, place in zip(places, at, strict=True)]
     if any(o.where is Lowest.INSIDE for o in places):
-        return f"{step} the lowest place of {arm} may lie beyond the grid"
+        points = "points" if places[0].is_drawn else "grid"
+        return f"{step} the lowest place of {arm} may lie beyond the {points}"
     unresolved = [o.axis.name for o in untold if o.arm == arm]
     step = f"{step} {arm} is lowest at {' and '.join(at)}"
     return f"{step}, and not resolved along {' and '.join(unresolved)}" if unresolved else step

@@ -25,6 +25,18 @@ PREDICATES = {  # of the loss along an axis, where no place is told
     Lowest.FEW_DRAWN: "has too few whole points",
 }
 
+DRAWN_WORDS = {  # of points drawn between the ends of an axis, which make no grid
+    Lowest.INSIDE: "between the lowest and the highest point drawn",
+    Lowest.FIRST: "at the lowest point drawn or below it",
+    Lowest.LAST: "at the highest point drawn or above it",
+    Lowest.UNTOLD: "not told apart from the noise: more seeds, or points between wider ends",
+}
+
+
+def where_words(o: Optimum) -> str:
+    """What is told of the place, of a grid or of drawn points."""
+    return DRAWN_WORDS.get(o.where, o.where.value) if o.is_drawn else o.where.value
+
 
 def place_words(o: Optimum) -> str:
     """The place with its interval, or that there is none."""

@@ -93,7 +93,9 @@ def test_the_page_says_it_in_its_headline_and_its_table_and_verify_recomputes_it
     )
     assert said, answer
     assert f"{said[1]} [{said[2]}, {said[3]}]" in page.markup
-    assert re.search(r"inside the grid; 10 points, lack of fit p 0\.\d+", page.markup)
+    inside = r"between the lowest and the highest point drawn; 10 points, lack of fit p 0\.\d+"
+    assert re.search(inside, page.markup)
+    assert " grid" not in re.sub(r"<(style|script).*?</\1>", "", page.markup, flags=re.DOTALL)
     assert "(Box and Hunter 1954)" in page.markup
 
 
@@ -205,7 +207,7 @@ def test_a_region_without_ends_asks_for_both_axes(bowl):
     places = [replace(found[0], low=None), replace(found[1], low=None, high=None)]
     said = next_of_axes(replace(bowl.plan, confirm=True), places, [], [])
     longer = "longer axes, `optim.muon_lr: [x0.0625, x4]` and `optim.adam_lr: [x0.0625, x16]`, for"
-    assert f"{longer} the lowest place of base may lie beyond the" in said
+    assert f"{longer} the lowest place of base may lie beyond the points" in said
 
 
 def test_too_few_drawn_points_are_refused_with_a_sentence(tmp_path):
