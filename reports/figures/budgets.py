@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.plural import plural
 from reports.analysis.types import Comparisons
 from reports.figures.base import (
     MAX_NAMED,
@@ -27,7 +28,7 @@ from reports.figures.base import (
     y_axis,
 )
 from reports.figures.target import target_label
-from reports.format import plural, show
+from reports.format import show
 from reports.stats.digits import kept, pixel, settled
 
 

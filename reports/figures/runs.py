@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.plural import plural
 from harness.run.results import Result
 from reports.figures.base import (
     MAX_NAMED,
@@ -26,7 +27,6 @@ from reports.figures.base import (
 )
 from reports.figures.target import target_label
 from reports.figures.wall import wall
-from reports.format import plural
 from reports.stats.digits import kept, pixel, settled
 
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots

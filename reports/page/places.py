@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from harness.run.plural import plural
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
 from reports.analysis.sensitivity import PointEffect, Sensitivity
-from reports.format import interval, plural, show, significant
+from reports.format import interval, show, significant
 from reports.stats.digits import settled
 
 PLACE_DIGITS = 3

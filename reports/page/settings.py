@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.run.document import Document
+from harness.run.plural import plural
 from reports.analysis.recipe import PLUGIN, Recipe, flat
 from reports.analysis.recipe_facts import setting_words
 from reports.page.embed import page_json
@@ -95,7 +96,7 @@ def lead_of_differences(recipe: Recipe, *, many: bool) -> str:
     """What was compared, and what nobody can tell."""
     at_budget = ""
     if recipe.budget is not None:
-        at_budget = f" at {recipe.budget} steps"
+        at_budget = f" at {plural(recipe.budget, 'step')}"
     if not recipe.differing:
         if not any(map(any, recipe.settings.values())) or recipe.plan.imported:
             return "Unknown: what was recorded tells no setting by which the arms differ."
