@@ -135,12 +135,12 @@ def arms_elsewhere(rows: Sequence[Row], arms: Sequence[str], baseline: str) -> l
 
 def arms_nowhere(rows: Sequence[Row], arms: Sequence[str], baseline: str) -> list[str]:
     """The arms of which, or of whose baseline, no node is known, where logs of either came in."""
-    known = {row["arm"] for row in rows if row.get("node")}
+    somewhere = {row["arm"] for row in rows if row.get("node")}
     imported = {row["arm"] for row in rows if row.get("imported")}
     nowhere = []
     for arm in arms:
         pair = {arm, baseline}
-        if pair & imported and pair - known:
+        if pair & imported and pair - somewhere:
             nowhere.append(arm)
     return nowhere
 
