@@ -328,8 +328,8 @@ def run_figures(
         scatter(runs, palette, unit=unit, target=target),
         strip(STEP_TIME, runs, palette),
         steps,
-        drift(runs, palette, started),
         strip(MEMORY, runs, palette),
         wall(runs, results, palette),
+        drift(runs, palette, started),  # the last: low beside those of an arm a row, on paper too
     )
     return [figure for figure in candidates if figure is not None]

@@ -187,6 +187,13 @@ def test_screenshots_show_something(browser, pages, tmp_path):
         browser.pdf(folder / f"{name}-print.pdf")
 
 
+def test_a_grid_is_printed_on_few_sheets(browser, tmp_path):
+    """Of two experiments, one with sixteen arms of eleven figures; a sheet more for other fonts."""
+    browser.open(HISTORY.parents[1] / "record-08" / "r08_retuned_tiny.html")
+    browser.pdf(tmp_path / "grid.pdf")
+    assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "grid.pdf").read_bytes())) <= 21
+
+
 def test_sorting_works_from_the_keyboard(browser, pages):
     browser.open(pages["ladder"])
     browser.evaluate("document.querySelector('table.runs th[data-key=step_ms] button').focus()")
