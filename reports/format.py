@@ -21,13 +21,6 @@ def visible(text: str) -> str:
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def plural(n: int, thing: str) -> str:
-    """How many of a thing, in words: `1 run`, `2 runs`."""
-    if n == 1:
-        return f"{n} {thing}"
-    return f"{n} {thing}s"
-
-
 def significant(value: float, digits: int) -> str:
     """The value with so many significant digits; exponents only below 1e-4 and above 1e7."""
     if value == 0:

@@ -14,6 +14,7 @@ from harness.cli.foreign import run_foreign, stop_if_stopped
 from harness.cli.track import asked_trackers, track_beside
 from harness.errors import UserError
 from harness.run.document import Content
+from harness.run.plural import plural
 from harness.run.stream import StreamPlace
 
 if TYPE_CHECKING:
@@ -282,14 +283,14 @@ def print_decision(decision: Decision) -> None:
     if decision.stream is not None:
         kept = "kept" if decision.outcome == "better" else "not kept"
         print(f"candidate {decision.stream.number} of the stream {decision.stream.stream}: {kept}")
-    print(f"this call: {words_of(decision.spent)}; {decision.blocks} blocks in all")
+    print(f"this call: {words_of(decision.spent)}; {plural(decision.blocks, 'block')} in all")
     if decision.rest is not None:
         print(f"decided in 8 of 10 cases after {words_of(decision.rest)} more")
 
 
 def words_of(spent: Spent) -> str:
     """`8 runs, 0.40 h, 3.20 GPU-hours, price 8.00`, as far as it is known."""
-    parts = [f"{spent.runs} runs"]
+    parts = [plural(spent.runs, "run")]
     if spent.wall_hours is not None:
         parts.append(f"{spent.wall_hours:.2f} h")
     if spent.hours is not None and spent.hours != spent.wall_hours:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from harness.cli.options import EXIT_FAILED, EXIT_STOPPED
+from harness.run.plural import plural
 
 MOST_LINES = 10  # of the table of verdicts on a terminal
 
@@ -124,7 +125,7 @@ def finish(
     if n_done == n_all:
         state = "everything is finished"
     n_diverged = list(outcomes.values()).count("diverged")
-    print(f"{name}: {state}: {n_done} runs, {n_diverged} diverged")
+    print(f"{name}: {state}: {plural(n_done, 'run')}, {n_diverged} diverged")
     if report:
         page = page_of(name, store, done, anew=bool(summary.statuses))
         say_answer(name, store)

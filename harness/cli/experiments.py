@@ -11,6 +11,7 @@ import typer
 
 from harness.cli import app
 from harness.cli.options import RESULTS, Json, Results
+from harness.cli.renamed_command import command_of
 from harness.cli.results import note_gone, note_renamed
 from harness.cli.table import print_json
 from harness.errors import UserError, near
@@ -218,7 +219,7 @@ def rename(
 
     plan = known_plan(results, experiment)
     check_name(name, "NAME")
-    renamed = replace(plan, name=name)
+    renamed = replace(plan, name=name, command=command_of(plan, name))
     if name == plan.name or not is_free_for(results, renamed):
         raise taken(results, name)
     dependents = dependents_of(results, plan)

@@ -13,6 +13,7 @@ from harness.cli.complete import say_answer
 from harness.cli.looks import refuse_seen_seeds
 from harness.errors import StoppedError, UserError
 from harness.run.document import Cells
+from harness.run.plural import plural
 
 if TYPE_CHECKING:
     from harness.foreign.experiment import ForeignExperiment
@@ -251,7 +252,7 @@ def run_experiment(
     if n_failed:
         print(f"{e.name}: {n_done} of {len(planned)} runs have a result")
     else:
-        print(f"{e.name}: everything is finished: {n_done} runs")
+        print(f"{e.name}: everything is finished: {plural(n_done, 'run')}")
     if not no_report:
         page = write_page([e.name], results)
         say_answer(e.name, store)
@@ -297,7 +298,9 @@ def print_foreign_plan(
         )
         return
     title = f"{e.name}: {e.question}" if e.question else e.name
-    print(f"{title}\n{len(planned)} runs of {len(e.arms)} arms, {len(done)} done")
+    print(
+        f"{title}\n{plural(len(planned), 'run')} of {plural(len(e.arms), 'arm')}, {len(done)} done"
+    )
     print_table(rows)
     for arm in e.arms:
         for hint in arm.hints:

@@ -13,6 +13,7 @@ from harness.cli.options import RESULTS, Json, Results
 from harness.cli.table import print_json, print_table
 from harness.foreign.log_arms import ArmBy
 from harness.run.document import Cells, Content
+from harness.run.plural import plural
 
 if TYPE_CHECKING:
     from harness.foreign.imports import Imported
@@ -100,12 +101,13 @@ def print_imported(experiment: str, imported: "Imported") -> None:
             print(f"{_line(arm)}: seed {seed} was used by {len(files)} logs: {_files(files)}")
     if imported.n_with_code_lines:
         n_logs = imported.n_with_code_lines
-        print(f"{n_logs} logs hold code with lines that look like measurements: not counted")
+        print(f"{plural(n_logs, 'log')} with code that has lines like measurements: not counted")
+    n_copies = len(imported.copies) + len(imported.twins)
     counts = (
-        f"{imported.n_added} runs imported",
+        f"{plural(imported.n_added, 'run')} imported",
         f"{imported.n_present} there already",
-        f"{len(imported.copies) + len(imported.twins)} copies",
-        f"{len(imported.refused)} files refused",
+        f"{n_copies} {'copy' if n_copies == 1 else 'copies'}",
+        f"{plural(len(imported.refused), 'file')} refused",
     )
     print(f"{experiment}: {', '.join(counts)}")
 

@@ -17,6 +17,7 @@ from harness.errors import UserError
 from harness.run.files import write_text
 from harness.run.guarded import IN_ROOT, is_file, read_bytes
 from harness.run.parse import parse_json
+from harness.run.plural import plural
 from harness.run.typed import typed
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def cost_on(
             at_once = 1 if is_exclusive(run.spec) else machine.gpus // size
             there = side_by_side.setdefault((n < len(trunks), at_once), [])
             there.append(run.spec.own_steps * step.step_ms / 1000)
-    sentence = f"on {machine}: {len(planned)} runs, {tokens / 1e6:.1f}M training tokens"
+    sentence = f"on {machine}: {plural(len(planned), 'run')}, {tokens / 1e6:.1f}M training tokens"
     unknown = [one for one, step in sources.items() if step is None]
     if unknown:
         return Cost(

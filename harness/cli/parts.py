@@ -1,5 +1,7 @@
 """An experiment that has parts, and which of them its results ask for now."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,14 +23,17 @@ def current_part(
         return current_rung(whole, results, world_size)
     if whole.grid is None:
         return resumed(whole, results)
-    if not is_complete(whole.grid, results, world_size):
-        return whole.grid
     from harness.experiment.experiment import at_rates
+    from harness.run.halving import GRID
     from reports.analysis.adaptive import best_rates
     from reports.inputs.load import load
 
+    grid = replace(whole.grid, name=f"{known_as(whole, results)}{GRID}")
+    if not is_complete(grid, results, world_size):
+        return grid
+    whole = replace(whole, grid=grid)
     try:
-        rates = best_rates(load(whole.grid.name, results=results))
+        rates = best_rates(load(grid.name, results=results))
     except ValueError as error:
         raise UserError(str(error)) from None
     return at_rates(whole, {arm: vars(rate) for arm, rate in rates.items()})
@@ -40,14 +45,26 @@ def current_rung(whole: "Experiment", results: Path, world_size: int | None) -> 
     from reports.analysis.adaptive import best_points
     from reports.inputs.load import load
 
-    part = at_rung(whole, 0)
+    before = known_as(whole, results)
+    part = at_rung(whole, 0, known_as=before)
     while part.halving and not part.halving.is_last and is_complete(part, results, world_size):
         try:
             kept = best_points(load(part.name, results=results), part.halving.n_chosen)
         except ValueError as error:
             raise UserError(str(error)) from None
-        part = at_rung(whole, part.halving.rung + 1, kept)
+        part = at_rung(whole, part.halving.rung + 1, kept, known_as=before)
     return part
+
+
+def known_as(whole: "Experiment", results: Path) -> str:
+    """The name by which the parts before the last one are kept: of a renamed experiment its old."""
+    from harness.run.halving import GRID
+    from harness.store.plans import read_plan
+
+    saved = read_plan(results, whole.name)
+    if saved is None or saved.grid is None:
+        return whole.name
+    return re.sub(rf"({re.escape(GRID)}|\.rung\d+)$", "", saved.grid)
 
 
 def is_complete(part: "Experiment", results: Path, world_size: int | None) -> bool:

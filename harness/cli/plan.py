@@ -22,6 +22,7 @@ from harness.cli.plan_rungs import RungFacts, all_hours, rung_facts, rung_words
 from harness.cli.table import print_json, print_table
 from harness.errors import UserError
 from harness.run.document import Content
+from harness.run.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -267,7 +268,7 @@ def print_overview(plans: list[PlanFacts], *, json: bool) -> None:
     print_table(rows)
     n_runs = sum(facts.all_runs for facts in plans)
     n_done = sum(facts.done for facts in plans)
-    print(f"{len(plans)} experiments, {n_runs} runs, {n_done} done")
+    print(f"{plural(len(plans), 'experiment')}, {plural(n_runs, 'run')}, {n_done} done")
 
 
 def print_plan(
@@ -287,7 +288,8 @@ def print_plan(
         print_json(facts.to_mapping())
         return
     print(f"{e.name}: {e.question}")
-    print(f"{len(planned)} runs of {len(e.arms)} arms at {len(e.seeds)} seeds, {facts.done} done")
+    of_arms = f"{plural(len(e.arms), 'arm')} at {plural(len(e.seeds), 'seed')}"
+    print(f"{plural(len(planned), 'run')} of {of_arms}, {facts.done} done")
     if facts.stale:
         print(facts.stale)
     rows = []

@@ -14,6 +14,7 @@ from harness.cli.command import takes
 from harness.cli.lookup import compared, load_for_report
 from harness.cli.options import RESULTS, AcceptStale, Results, Verify
 from harness.errors import UserError, visible
+from harness.run.plural import plural
 
 if TYPE_CHECKING:
     from reports.inputs.experiment import Experiment
@@ -67,7 +68,7 @@ def report(
                 print(write_loaded(loaded, results, out), flush=True)
                 return
             page = write_loaded(loaded, results, out, refresh_s=every)
-            print(f"{page}: {to_come} runs to come", flush=True)
+            print(f"{page}: {plural(to_come, 'run')} to come", flush=True)
         time.sleep(every)
 
 

@@ -19,6 +19,7 @@ from harness.cli.table import print_json, print_table, text_table
 from harness.errors import UserError
 from harness.run.disturbed import disturbed_words
 from harness.run.document import Content
+from harness.run.plural import plural
 
 if TYPE_CHECKING:
     from harness.store.state import RunState
@@ -194,7 +195,7 @@ def cancel(experiment: Exp, results: Results = RESULTS) -> None:
     while n_running and time.monotonic() < waited:
         time.sleep(CANCEL_LOOK_S)
         n_running = count_running(name, results)
-    outcome = f"{n_running} runs have not stopped yet" if n_running else "stopped"
+    outcome = f"{plural(n_running, 'run')} not stopped yet" if n_running else "stopped"
     print(f"{name}: {outcome}: {summary(state_rows(name, results)).splitlines()[0]}")
     raise typer.Exit(1 if n_running else 0)
 

@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.node.nvidia import query_gpus
 from harness.node.slots import Node
 from harness.run.document import Content
+from harness.run.plural import plural
 from harness.run.results import read_result, where_time_went
 from harness.run.spec import PlannedRun, RunSpec, is_exclusive, trunks_of
 from harness.training.flops import flops_per_token
@@ -196,9 +197,9 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
     tokens = 0
     for run in [*to_make, *missing]:
         tokens += run.spec.own_steps * run.spec.config["data"]["batch_tokens"]
-    sentence = f"to do: {len(missing)} runs"
+    sentence = f"to do: {plural(len(missing), 'run')}"
     if to_make:
-        sentence += f" and {len(to_make)} trunks that they go on from"
+        sentence += f" and {plural(len(to_make), 'trunk')} that they go on from"
     sentence += f", {tokens / 1e6:.1f}M training tokens"
     if missing:
         amount = f"{slot_s / 3600:.2f} h of one slot"
@@ -221,7 +222,7 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
 
 def _source(measured_s: Mapping[str, Sequence[float]], on_gpus: bool) -> str:
     if measured_s:
-        return f"{sum(map(len, measured_s.values()))} finished runs"
+        return plural(sum(map(len, measured_s.values())), "finished run")
     device = f"an {card()}" if on_gpus else "this CPU"
     return f"FLOPs on {device}, to a factor of two or three"
 
@@ -244,7 +245,7 @@ def estimate_foreign(
             taken.append(wall["total_s"])
     source, run_s, how = None, wall_limit_s, "at most"
     if taken:
-        source, run_s, how = f"{len(taken)} finished runs", fmean(taken), "about"
+        source, run_s, how = plural(len(taken), "finished run"), fmean(taken), "about"
     elif wall_limit_s is not None:
         source = "their wall limit"
     hours = None
@@ -254,7 +255,7 @@ def estimate_foreign(
     gpu_hours = None
     if hours is not None and n_gpus:
         gpu_hours = hours * n_gpus
-    sentence = f"to do: {n_missing} runs"
+    sentence = f"to do: {plural(n_missing, 'run')}"
     if hours is None:
         sentence += ", of a cost that is not known before one of them is done"
     elif n_missing:
@@ -313,7 +314,7 @@ def check_limit(cost: Cost, most: float | None, *, already: float = 0.0) -> None
     if already:
         before, started = f" after {already:.3g}", "none of them"
     raise UserError(
-        f"{cost.runs} runs need about {hours:.3g} {unit}{before} (from {cost.source}), more than "
-        f"--max-gpu-hours {most:g}: {started} was started; take fewer --seeds or steps, "
+        f"{plural(cost.runs, 'run')} need about {hours:.3g} {unit}{before} (from {cost.source}), "
+        f"more than --max-gpu-hours {most:g}: {started} was started; take fewer --seeds or steps, "
         "or allow more"
     )

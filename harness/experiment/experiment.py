@@ -40,7 +40,7 @@ from harness.experiment.keys import (
 from harness.provenance.redact import redact
 from harness.provenance.source import refuse_secrets_in
 from harness.run.document import Document, Fields
-from harness.run.halving import Halving
+from harness.run.halving import GRID, Halving
 from harness.run.plan import PriorNoise, SeedsRule, Target
 
 KEYS = (
@@ -258,7 +258,7 @@ def _retuned(e: Experiment, file: ExperimentFile, resolver: Resolver) -> Experim
     longest = sorted(e.budgets)[-1:]
     grid = replace(
         e,
-        name=f"{e.name}.grid",
+        name=f"{e.name}{GRID}",
         question=f"At which {e.axes[0].name} does each arm of {e.name} learn best?",
         arms=resolver.arms(),
         budgets=tuple(longest),

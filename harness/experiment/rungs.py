@@ -15,20 +15,28 @@ from harness.experiment.plan import plan_runs
 from harness.run.spec import PlannedRun
 
 
-def at_rung(whole: Experiment, rung: int, kept: Collection[str] | None = None) -> Experiment:
+def at_rung(
+    whole: Experiment, rung: int, kept: Collection[str] | None = None, *, known_as: str = ""
+) -> Experiment:
     """One rung of a halving: the baseline and the points that came so far, at its budget.
 
-    kept: names of the points; None: all of them.
+    kept: names of the points; None: all of them. known_as: the halving's name when its rungs before
+    the last were run; '': its present one.
     """
     halving = whole.halving
     assert halving is not None
+    known_as = known_as or whole.name
+
+    def name_at(rung: int) -> str:
+        return halving.name_at(whole.name if rung == len(halving.budgets) - 1 else known_as, rung)
+
     arms = [arm for arm in whole.arms[1:] if kept is None or arm.name in kept]
     before = None
     if rung:
-        before = replace(whole, name=halving.name_at(whole.name, rung - 1))
+        before = replace(whole, name=name_at(rung - 1))
     return replace(
         whole,
-        name=halving.name_at(whole.name, rung),
+        name=name_at(rung),
         arms=(whole.baseline, *arms),
         budgets=(halving.budgets[rung],),
         halving=replace(halving, rung=rung),

@@ -7,6 +7,8 @@ from typing import Self
 from harness.run.document import Content, Document
 from harness.run.typed import typed
 
+GRID = ".grid"  # ends the name of a sweep that chooses the rates of another experiment
+
 
 @dataclass(frozen=True, kw_only=True)
 class Halving:
@@ -47,3 +49,8 @@ class Halving:
     def words(self) -> str:
         """Which rung it is."""
         return f"rung {self.rung + 1} of {len(self.budgets)}"
+
+
+def is_part(name: str, halving: Halving | None) -> bool:
+    """Whether an experiment is what its command runs first, a grid or a rung, and not all of it."""
+    return name.endswith(GRID) or bool(halving and not halving.is_last)

@@ -15,6 +15,7 @@ from harness.run.document import Document
 from harness.run.guarded import experiments_in
 from harness.run.plan import Plan
 from harness.run.plan_file import read_plan_file
+from harness.run.plural import plural
 from harness.run.results import read_result
 from reports.analysis import samples
 from reports.analysis.prior import sd_beside_blocks
@@ -229,7 +230,7 @@ def _with_runs(assumed: Known, experiment: Experiment, steps: int, where: str) -
     by_budget = losses.dropna(subset=["val_loss"]).groupby("budget")["val_loss"]
     sd, df = pooled_sd(group for _, group in by_budget)
     if df >= 1:
-        source = f"{len(losses)} runs of the baseline{where}"
+        source = f"{plural(len(losses), 'run')} of the baseline{where}"
         assumed = _with_noise(assumed, Noise(sd=sd, df=df, source=source))
     paired, df = sd_beside_blocks(samples.of_role(use.runs, "loss"), use.arms)
     if df >= 1 and upper_sd(paired, df + 1) < sd:
@@ -240,7 +241,7 @@ def _with_runs(assumed: Known, experiment: Experiment, steps: int, where: str) -
         assumed = replace(
             assumed,
             step_ms=float(np.exp(np.log(step_ms).mean())),
-            step_source=f"measured in {len(step_ms)} runs of the baseline{where}",
+            step_source=f"measured in {plural(len(step_ms), 'run')} of the baseline{where}",
         )
     time_model = _time_model(experiment, use)
     model = time_model.model

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from harness.run.halving import GRID
 from harness.run.plan import Plan
 from reports.analysis import samples
 from reports.analysis.cautions import Caution
@@ -26,7 +27,6 @@ from reports.stats.verdicts import (
 )
 
 LARGEST_LOG = 700.0  # above it a ratio is no number any more
-GRID = ".grid"  # ends the name of a sweep that chooses the rates of another experiment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,9 +94,9 @@ def loss_notes(losses_at: pd.DataFrame, arms: Sequence[str], budget: int | None)
     for arm in arms:
         status = losses_at.loc[losses_at["arm"] == arm, "status"]
         if len(status) and (status == "diverged").all():
+            every = f"All {len(status)} runs" if len(status) > 1 else "The run"
             notes.append(
-                f"All {len(status)} runs of {arm} diverged: there is no loss to compare, "
-                "see the outcomes."
+                f"{every} of {arm} diverged: there is no loss to compare, see the outcomes."
             )
     if budget is None and len(losses_at):
         notes.append(

@@ -78,9 +78,7 @@ class GridAxis:
 
     def value_at(self, place: float) -> float:
         """The axis's value at a place of the scale."""
-        if self.is_logarithmic:
-            return math.exp(place)
-        return place
+        return math.exp(place) if self.is_logarithmic else place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +88,13 @@ class Optimum:
     arm: str
     axis: GridAxis
     where: Lowest
-    value: float | None  # of the axis, where it is inside the grid
-    low: float | None  # None: beyond the grid, or where nothing is resolved
+    value: float | None  # of the axis, where it is among the points
+    low: float | None  # None: beyond the points, or where nothing is resolved
     high: float | None
     is_resolved: bool  # whether the runs tell it apart from the noise
     n_blocks: int
     left_out: tuple[str, ...]  # points at which not every run finished
+    is_drawn: bool = False  # whether the points were drawn
     doubt: str = ""  # what a surface does, for which it tells no region
     surface: Surface | None = None  # of drawn points, the same for both axes
     region: Array | None = field(default=None, compare=False)  # its edge (m, 2), on the scales
@@ -158,7 +157,7 @@ def optima(experiment: Experiment, *, level: float = 0.95) -> list[Optimum]:
     for axis, arms, whole in asked:
         alpha = (1 - level) / len(asked)
         places.append(_optimum(losses, axis, (arms, whole), alpha, anytime=anytime))
-    return places
+    return [replace(o, is_drawn=plan.draw is not None) for o in places]
 
 
 def has_finished(losses: pd.DataFrame, arm: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.plural import plural
 from reports.analysis.types import Comparisons
 from reports.figures.base import (
     MAX_NAMED,
@@ -27,8 +28,14 @@ from reports.figures.base import (
     y_axis,
 )
 from reports.figures.target import target_label
-from reports.format import plural, show
+from reports.format import show
 from reports.stats.digits import kept, pixel, settled
+
+CAPTION = "Each dot is the mean final loss of schedules of that length, each with its own cooldown."
+OF_TARGET = (
+    " Where a line meets the target is the number of steps that arm needs; the ticks mark the "
+    "estimates."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,18 +158,22 @@ def budget_figure(
         x_range=extent(logarithms),
         y_range=extent(table["mean"], around=around_target(target)),
     )
-    lengths = ", ".join(map(str, budgets))
-    needed_steps = [f"{arm} {settled(steps):.0f} steps" for arm, steps in needed.items()]
+    has_target = target is not None
     return Figure(
         key="budgets",
         title="Loss by budget",
-        caption="Each dot is the mean final loss of schedules of that length, each with its own "
-        "cooldown. Where a line meets the target is the number of steps that arm needs; the ticks "
-        "mark the estimates.",
-        alt=f"Final loss over budgets of {lengths} steps. Steps needed for the target: "
-        f"{'; '.join(needed_steps[:MAX_NAMED]) or 'not resolved for any arm'}.",
+        caption=CAPTION + OF_TARGET if has_target else CAPTION,
+        alt=f"Final loss over budgets of {', '.join(map(str, budgets))} steps."
+        + (needed_words(needed) if has_target else ""),
         columns=("arm", "budget", "mean_val_loss", "n_runs"),
         rows=tuple(rows),
         draw=drawing.draw,
         legend=palette.legend(of_arms),
     )
+
+
+def needed_words(needed: Mapping[str, float]) -> str:
+    """How many steps take which arms to the target."""
+    steps = [f"{arm} {settled(n):.0f} steps" for arm, n in needed.items()]
+    told = "; ".join(steps[:MAX_NAMED]) or "not resolved for any arm"
+    return f" Steps needed for the target: {told}."

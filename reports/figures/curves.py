@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from harness.run.plural import plural
 from reports.figures.base import (
     MAX_NAMED,
     WIDE,
@@ -32,7 +33,6 @@ from reports.figures.base import (
 )
 from reports.figures.bundles import Bundle, Course, band, bundles, is_late, points_of, thin
 from reports.figures.differences import difference_figure
-from reports.format import plural
 from reports.stats.digits import settled
 
 MAX_RUN_LINES = 60

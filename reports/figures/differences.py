@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from harness.run.plural import plural
 from reports.figures.base import (
     MAX_NAMED,
     WIDE,
@@ -24,7 +25,6 @@ from reports.figures.base import (
     y_axis,
 )
 from reports.figures.bundles import Bundle, Course, band, is_late, points_of, thin
-from reports.format import plural
 from reports.stats.digits import kept, settled
 
 GAP_X, GAP_Y = 20, 46  # px between panels

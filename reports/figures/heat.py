@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.run.plan import Plan
+from harness.run.plural import plural
 from reports.analysis.samples import arms_on_the_axes
 from reports.figures.base import (
     CHAR_PX,
@@ -19,7 +20,7 @@ from reports.figures.base import (
     shorten,
     text,
 )
-from reports.format import plural, show
+from reports.format import show
 from reports.stats.digits import kept, pixel
 
 ROW_NAMES, PANEL_GAP = 64, 28  # px: the names of rows beside the cells; between panels

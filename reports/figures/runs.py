@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from harness.run.plural import plural
 from harness.run.results import Result
 from reports.figures.base import (
     MAX_NAMED,
@@ -26,7 +27,6 @@ from reports.figures.base import (
 )
 from reports.figures.target import target_label
 from reports.figures.wall import wall
-from reports.format import plural
 from reports.stats.digits import kept, pixel, settled
 
 MAX_WHISKERS = 200  # beyond, single runs' spreads are a blur that hides the dots
@@ -328,8 +328,8 @@ def run_figures(
         scatter(runs, palette, unit=unit, target=target),
         strip(STEP_TIME, runs, palette),
         steps,
-        drift(runs, palette, started),
         strip(MEMORY, runs, palette),
         wall(runs, results, palette),
+        drift(runs, palette, started),  # the last: low beside those of an arm a row, on paper too
     )
     return [figure for figure in candidates if figure is not None]

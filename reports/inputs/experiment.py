@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.run.document import Document
 from harness.run.plan import Plan
+from harness.run.plural import plural
 from harness.run.results import Result
 from reports.inputs.memory import Memory
 
@@ -43,8 +44,9 @@ class Experiment:
         """What it holds, in one line."""
         finished = int((self.runs["status"] == "finished").sum())
         return (
-            f"<Experiment {self.name!r}: {len(self.plan.arms)} arms, {len(self.runs)} runs, "
-            f"{finished} finished, {len(self.curves)} validation points>"
+            f"<Experiment {self.name!r}: {plural(len(self.plan.arms), 'arm')}, "
+            f"{plural(len(self.runs), 'run')}, {finished} finished, "
+            f"{len(self.curves)} validation points>"
         )
 
 

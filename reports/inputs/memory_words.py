@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from harness.run.ledger import Look
 from harness.run.plan import Plan, PlanRun
+from harness.run.plural import plural
 
 MOST_NAMED = 4  # experiments or seeds that a sentence names
 
@@ -37,7 +38,7 @@ def changed_words(others: Sequence[Look], more: Sequence[PlanRun]) -> str:
     first = min(others, key=lambda look: look.at, default=None)
     said = "These changes were seen before at other seeds than are planned now"
     if first is not None:
-        said += f" ({named_in(others)}; {len(first.seeds)} seeds from {first.at[:16]} on)"
+        said += f" ({named_in(others)}; {plural(len(first.seeds), 'seed')} from {first.at[:16]} on)"
     if more:
         said += f"; what was seen at {at_seeds({run.seed or 0 for run in more})} counts"
     return f"{said}: intervals are anytime-valid."

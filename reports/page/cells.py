@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.run.plural import plural
 from reports.analysis.types import Comparison
-from reports.format import interval, plural, show
+from reports.format import interval, show
 from reports.inputs.columns import Between, Column, RowT
 from reports.stats.digits import kept, kept_p
 

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import PurePath
 from shlex import join, split
 from typing import Any
 
 OF_RESULTS = "RESULTS"  # the folder of results, wherever another reader has it
-FOLDERS = re.compile(r"(?<![\w.:/~])~?/(?:[^/\s\"',:=]+/)*(?=[^/\s\"',:=])")  # not of an address
+PATH = re.compile(r"(?<![\w.:/~])~?/(?:[^/\s\"',:=]+/)*[^/\s\"',:=]+")  # whole; not of an address
 
 
 def without_folders(command: str) -> str:
@@ -58,12 +59,25 @@ def tail(path: str, whole: Sequence[str]) -> str:
     return "/".join(parts) or path
 
 
-def without_paths(value: Any) -> Any:
-    """A value of JSON with a name in place of every whole path in its texts."""
+def without_paths(value: Any, whole: Sequence[str] = ()) -> Any:
+    """A value of JSON with a name in place of every whole path in its texts.
+
+    whole: the paths from which a name tells its own, with as much of its folders as that takes.
+    """
     if isinstance(value, str):
-        return FOLDERS.sub("", value)
+        return PATH.sub(lambda path: tail(path[0], whole), value) if "/" in value else value
     if isinstance(value, Mapping):
-        return {key: without_paths(each) for key, each in value.items()}
+        return {key: without_paths(each, whole) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [without_paths(each) for each in value]
+        return [without_paths(each, whole) for each in value]
     return value
+
+
+def whole_paths(value: Any) -> Iterator[str]:
+    """Every whole path in the texts of a value of JSON."""
+    if isinstance(value, str):
+        yield from PATH.findall(value) if "/" in value else ()
+    elif isinstance(value, Mapping):
+        yield from chain.from_iterable(map(whole_paths, value.values()))
+    elif isinstance(value, list | tuple):
+        yield from chain.from_iterable(map(whole_paths, value))

@@ -7,7 +7,7 @@ configurations and environments are stored once.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -19,7 +19,7 @@ from harness.run.results import Result
 from reports.inputs.experiment import Experiment
 from reports.inputs.memory import Memory
 from reports.inputs.step_times import StepTimes
-from reports.page.command_words import without_folders, without_paths
+from reports.page.command_words import whole_paths, without_folders, without_paths
 from reports.page.thin import thinned
 
 LOSS_DIGITS, TIME_DIGITS = 6, 4
@@ -152,6 +152,7 @@ def unpooled(data: Document) -> dict[str, Content]:
 
 def embed_experiment(experiment: Experiment) -> Content:
     """An Experiment as plain JSON types; restore_experiment gives it back."""
+    whole = known_paths(experiment)
     step_times, results, digests = {}, {}, {}
     for run_id, times in experiment.step_times.items():
         step_times[run_id] = [times.n, *times.quantiles]
@@ -161,7 +162,7 @@ def embed_experiment(experiment: Experiment) -> Content:
         digests[run_id] = content.get(WHOLE) or page_digest(content)
     return {
         "name": experiment.name,
-        "plan": named_plan(experiment.plan),
+        "plan": named_plan(experiment.plan, whole),
         "accept_stale": experiment.accept_stale,
         "retired": list(experiment.retired),
         "memory": experiment.memory.to_mapping(),
@@ -169,30 +170,51 @@ def embed_experiment(experiment: Experiment) -> Content:
         "plugins": dict(experiment.plugins),
         "runs": embed_table(experiment.runs),
         **embed_curves(thinned(experiment.curves)),
-        "configs": pooled(experiment.configs),
-        "environments": pooled(named_environments(experiment.environments)),
+        "configs": pooled(named_configs(experiment.configs, whole)),
+        "environments": pooled(named_environments(experiment.environments, whole)),
         "step_times": step_times,
         "results": results,
         "result_digests": digests,
     }
 
 
-def named_plan(plan: Plan) -> Content:
+def known_paths(experiment: Experiment) -> list[str]:
+    """The whole paths that its plan and its runs recorded beside commands."""
+    recorded = [*experiment.configs.values(), *map(uncalled, experiment.environments.values())]
+    plan = experiment.plan.to_mapping()
+    sides = [arm.get("side", {}) for arm in plan["arms"]]
+    return sorted(set(whole_paths([recorded, sides, plan["locks"]])))
+
+
+def uncalled(environment: Document) -> Content:
+    """What a run recorded of its machine, without the command."""
+    return {key: value for key, value in environment.items() if key != "command"}
+
+
+def named_plan(plan: Plan, whole: Sequence[str]) -> Content:
     """The plan without the folders of the machine where it was made, which no page prints."""
     content: Content = plain(plan.to_mapping())
     content["command"] = without_folders(content["command"])
     content["plugins"] = without_paths(content["plugins"])
+    content["locks"] = without_paths(content["locks"], whole)
     for arm in content["arms"]:
         for key in arm.get("side", {}).keys() - {"readings"}:  # patterns are no paths
-            arm["side"][key] = without_paths(arm["side"][key])
+            arm["side"][key] = without_paths(arm["side"][key], whole)
     return content
 
 
-def named_environments(environments: Mapping[str, Document]) -> dict[str, Content]:
+def named_configs(configs: Mapping[str, Document], whole: Sequence[str]) -> dict[str, Content]:
+    """What runs were configured with; of a path as much as tells it from the others."""
+    return {run_id: without_paths(config, whole) for run_id, config in configs.items()}
+
+
+def named_environments(
+    environments: Mapping[str, Document], whole: Sequence[str]
+) -> dict[str, Content]:
     """What runs recorded of their machines, each command as another reader types it."""
     named = {}
     for run_id, environment in environments.items():
-        named[run_id] = dict(environment)
+        named[run_id] = without_paths(uncalled(environment), whole)
         if environment.get("command"):
             named[run_id]["command"] = without_folders(str(environment["command"]))
     return named

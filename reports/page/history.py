@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jinja2
 
+from harness.run.plural import plural
 from reports.analysis.chain import (
     COMPILE_MINUTES,
     PRICE_PER_GPU_HOUR,
@@ -148,7 +149,7 @@ def _settling_words(row: ChainRow) -> str:
     needed = row.settling
     if needed is None:
         return ""
-    runs = f"{needed.runs} runs, both arms in turn on one node"
+    runs = f"{plural(needed.runs, 'run')}, both arms in turn on one node"
     if math.isnan(needed.gpu_hours):
         return f"{runs}; no times in the logs, so no price"
     digits = 1 if needed.gpu_hours < 100 else 0

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from harness.run.plan import Plan
+from harness.run.plural import plural
 from reports.analysis.types import Comparisons
 from reports.page.cells import metric_words
 from reports.page.headline import NAMED, listing
@@ -22,7 +23,7 @@ def lead(plan: Plan, outcome: Comparisons) -> str:
     """One sentence on what was compared and by which metric the verdict goes."""
     metric = metric_words(outcome.primary)
     if outcome.budget and outcome.primary in ("val_loss", *outcome.own):
-        metric += f" after {outcome.budget} steps"
+        metric += f" after {plural(outcome.budget, 'step')}"
     if outcome.primary in outcome.own:
         metric += f" ({outcome.own[outcome.primary].better} is better)"
     text = f"Every arm against {outcome.baseline}, judged by {metric}."

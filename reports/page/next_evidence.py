@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from harness.run.plural import plural
 from reports.analysis.types import Comparisons
-from reports.format import plural
 from reports.inputs.experiment import Experiment
 from reports.inputs.published_experiments import evidence_named
 from reports.page.published import LADDER, EvidenceRow, rows_as_compared, time_interval

@@ -146,22 +146,11 @@ def next_of_axes(
     if plan.draw and helping and not plan.confirm:
         step = confirmation(plan, helping[0])
     elif beyond:
-        first = beyond[0]
-        further = longer(plan, first.axis, at_start=first.where is Lowest.FIRST)
-        step = f"a longer {further}, for {first.arm} is lowest at {place_words(first)}"
+        step = further(plan, of_first_arm(beyond), open_places)
     elif open_places:
-        first = open_places[0]
-        step = f"more seeds or a wider {first.axis.name}, for {first.arm} has no resolved place yet"
-        if first.doubt:
-            step = (
-                f"points drawn between narrower ends, for the quadratic of {first.arm} does not fit"
-            )
-        elif first.where is Lowest.TOO_FEW:
-            step = f"more points of {first.axis.name}, for {first.arm} has too few whole ones"
+        step = resolving(of_first_arm(open_places))
     elif ending:
-        first = ending[0]
-        further = longer(plan, first.axis, at_start=first.low is None)
-        step = f"a longer {further}, for the lowest place of {first.arm} may lie beyond the grid"
+        step = further(plan, of_first_arm(ending), open_places)
     elif grid_for(plan):
         step = NO_STEP
     elif turning and moves_rates(plan) and plan.estimand != "retuned":
@@ -178,22 +167,69 @@ def next_of_axes(
     return f"What these runs show to help: {helps}; what to run next: {step}."
 
 
-def longer(plan: Plan, axis: GridAxis, *, at_start: bool) -> str:
-    """The axis as a file has it, with one point more at that end, as far as the last two are.
+def of_first_arm(places: Sequence[Optimum]) -> list[Optimum]:
+    """The places of the first arm that has one, along each of its axes."""
+    return [o for o in places if o.arm == places[0].arm]
+
+
+def resolving(places: Sequence[Optimum]) -> str:
+    """What resolves the places of an arm along its axes, none of which is told."""
+    arm, names = places[0].arm, " and ".join(o.axis.name for o in places)
+    if places[0].doubt:
+        return f"points drawn between narrower ends, for the quadratic of {arm} does not fit"
+    if places[0].where is Lowest.TOO_FEW:
+        return f"more points of {names}, for {arm} has too few whole ones"
+    wider = f"a wider {names}" if len(places) == 1 else f"wider {names}"
+    return f"more seeds or {wider}, for {arm} has no resolved place yet"
+
+
+def further(plan: Plan, places: Sequence[Optimum], untold: Sequence[Optimum]) -> str:
+    """Longer axes for an arm whose lowest place lies at or beyond their ends, or may.
+
+    untold: the places of arms that are not resolved."""
+    arm, at = places[0].arm, [place_words(o) for o in places]
+    step = f"a longer axis, `{longer(plan, places[0])}`, for"
+    if len(places) > 1:
+        step = f"longer axes, {' and '.join(f'`{longer(plan, o)}`' for o in places)}, for"
+        at = [f"{o.axis.name} {place}" for o, place in zip(places, at, strict=True)]
+    if any(o.where is Lowest.INSIDE for o in places):
+        points = "points" if places[0].is_drawn else "grid"
+        return f"{step} the lowest place of {arm} may lie beyond the {points}"
+    unresolved = [o.axis.name for o in untold if o.arm == arm]
+    step = f"{step} {arm} is lowest at {' and '.join(at)}"
+    return f"{step}, and not resolved along {' and '.join(unresolved)}" if unresolved else step
+
+
+def longer(plan: Plan, o: Optimum) -> str:
+    """An axis as a file has it, with one point more where it is open, as far as the last two are.
 
     Between drawn points' ends that end moves, by half of what they are apart."""
-    part = 1.0
+    name, points, part = o.axis.name, [*o.axis.words], 1.0
     if plan.draw:
-        axis, part = replace(axis, words=tuple(map(str, plan.axes[axis.name]))), 0.5
-    near, nearer = axis.values[:2] if at_start else axis.values[:-3:-1]
-    beyond = (
-        near * (near / nearer) ** part if axis.is_logarithmic else near + part * (near - nearer)
-    )
-    more = f"{'x' if axis.words[0].startswith('x') else ''}{settled(beyond):.3g}"
-    points = [more, *axis.words] if at_start else [*axis.words, more]
+        points, part = [str(end) for end in plan.axes[name]], 0.5
+    values = replace(o.axis, words=tuple(points)).values
+    at_start = o.where is Lowest.FIRST or (o.where is Lowest.INSIDE and o.low is None)
+    at_end = o.where is Lowest.LAST or (o.where is Lowest.INSIDE and o.high is None)
+    before, after = [], []
+    if at_start:
+        before = [as_on_axis(o.axis, beyond_end(o.axis, values[0], values[1], part))]
+    if at_end:
+        after = [as_on_axis(o.axis, beyond_end(o.axis, values[-1], values[-2], part))]
     if plan.draw:
-        points.remove(axis.words[0 if at_start else -1])
-    return f"axis, `{axis.name}: [{', '.join(points)}]`"
+        points = points[len(before) : len(points) - len(after)]
+    return f"{name}: [{', '.join([*before, *points, *after])}]"
+
+
+def beyond_end(axis: GridAxis, end: float, neighbour: float, part: float) -> float:
+    """The place that follows an end of an axis, so far on as part of its last step."""
+    if axis.is_logarithmic:
+        return end * (end / neighbour) ** part
+    return end + part * (end - neighbour)
+
+
+def as_on_axis(axis: GridAxis, value: float) -> str:
+    """A new point, in the words of those that there are."""
+    return f"{'x' if axis.words[0].startswith('x') else ''}{settled(value):.3g}"
 
 
 def commands(name: str, plan: Plan, here: Sequence[str] = ()) -> list[str]:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from harness.run.plural import plural
 from reports.analysis.optimum import GridAxis, Lowest, Optimum
 from reports.analysis.sensitivity import PointEffect, Sensitivity
-from reports.format import interval, plural, show, significant
+from reports.format import interval, show, significant
 from reports.stats.digits import settled
 
 PLACE_DIGITS = 3
@@ -24,6 +25,18 @@ PREDICATES = {  # of the loss along an axis, where no place is told
     Lowest.TOO_FEW: "has too few whole points",
     Lowest.FEW_DRAWN: "has too few whole points",
 }
+
+DRAWN_WORDS = {  # of points drawn between the ends of an axis, which make no grid
+    Lowest.INSIDE: "between the lowest and the highest point drawn",
+    Lowest.FIRST: "at the lowest point drawn or below it",
+    Lowest.LAST: "at the highest point drawn or above it",
+    Lowest.UNTOLD: "not told apart from the noise: more seeds, or points between wider ends",
+}
+
+
+def where_words(o: Optimum) -> str:
+    """What is told of the place, of a grid or of drawn points."""
+    return DRAWN_WORDS.get(o.where, o.where.value) if o.is_drawn else o.where.value
 
 
 def place_words(o: Optimum) -> str:

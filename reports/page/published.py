@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from harness.run.plan import Plan
+from harness.run.plural import plural
 from reports.analysis.arm_columns import ARM_COLUMNS, ArmColumn
 from reports.analysis.arm_values import ArmRow
 from reports.analysis.headings import Heading
 from reports.analysis.types import Comparisons
-from reports.format import plural
 from reports.inputs.columns import Between, Column
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import nats_per_log_step
@@ -179,7 +179,7 @@ def n_logs(row: EvidenceRow) -> tuple[int, str]:
     """Rows of the table of runs, and in words what they are."""
     text = plural(row.logs.n_rows, "log")
     if row.logs.n_logs > row.logs.n_rows:
-        text = f"mean of {row.logs.n_logs} logs"
+        text = f"mean of {plural(row.logs.n_logs, 'log')}"
     return row.logs.n_rows, text
 
 

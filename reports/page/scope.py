@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 
+from harness.run.halving import GRID
 from harness.run.plan import Plan
+from harness.run.plural import plural
 from reports.analysis import recipe_facts
 from reports.analysis.attribution import Attribution
-from reports.analysis.comparison import GRID
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
 from reports.analysis.types import Comparisons
-from reports.format import interval, plural, show
+from reports.format import interval, show
 
 
 def scope(recipe: Recipe, outcome: Comparisons) -> str:
@@ -71,11 +72,11 @@ def conditions(recipe: Recipe, outcome: Comparisons) -> str:
     n_layers, width = recipe_facts.layers(recipe), recipe_facts.width(recipe)
     parts = []
     if n_layers is not None and width is not None:
-        parts.append(f"{n_layers} layers of width {width}")
+        parts.append(f"{plural(n_layers, 'layer')} of width {width}")
     elif n_layers is not None:
-        parts.append(f"{n_layers} layers")
+        parts.append(plural(n_layers, "layer"))
     if outcome.budget is not None:
-        parts.append(f"{outcome.budget} steps")
+        parts.append(plural(outcome.budget, "step"))
     if parts:
         parts += seed_words(recipe.plan, outcome)
     rates = rate_words(recipe)

@@ -4,6 +4,7 @@ from itertools import pairwise
 from shlex import quote, split
 
 from harness.run.plan import Plan
+from harness.run.plural import plural
 from reports.analysis.adaptive import best_points
 from reports.analysis.samples import pending
 from reports.analysis.types import Comparisons
@@ -55,15 +56,16 @@ def halving_answer(experiment: Experiment, outcome: Comparisons) -> str:
     plan, halving = experiment.plan, experiment.plan.halving
     if halving is None:
         return ""
-    n, at = len(outcome.arms), f"at {halving.budgets[halving.rung]} steps"
+    n, at = len(outcome.arms), f"at {plural(halving.budgets[halving.rung], 'step')}"
     start = f"Halving, {halving.words}"
     chosen = chosen_points(experiment)
     if not chosen:
-        return f"{start}: {n} points {at}, of which none is chosen before all runs have ended."
+        points = f"{plural(n, 'point')} {at}"
+        return f"{start}: {points}, of which none is chosen before all runs have ended."
     named = [f"{arm} ({measured_difference(outcome, arm)})" for arm in chosen]
     if not halving.is_last:
         return (
-            f"{start}: of {n} points {at} {', '.join(named)} go on to "
+            f"{start}: of {plural(n, 'point')} {at} {', '.join(named)} go on to "
             f"{halving.budgets[halving.rung + 1]} steps; these runs choose and judge nothing."
         )
     steps = ", ".join(map(str, halving.budgets))

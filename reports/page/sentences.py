@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.run.plan import Lock, Plan
+from harness.run.plural import plural
 from reports.analysis.cautions import Caution
 from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons, PublishedVerdict
-from reports.format import plural, show
+from reports.format import show
 from reports.page.cells import Part, number, words
 from reports.page.headline import NAMED, listing, verb_for
 from reports.page.scope import arms_with_rates, moves_rates
@@ -47,7 +48,7 @@ def facts(
         standing(plan),
         *estimand_facts(recipe),
         *branch_fact(plan),
-        Fact(text=f"{len(plan.arms)} arms, {counted_seeds(plan, runs)}"),
+        Fact(text=f"{plural(len(plan.arms), 'arm')}, {counted_seeds(plan, runs)}"),
         looks(outcome),
         where_run(runs),
         *stopped_facts(runs),
@@ -231,7 +232,7 @@ def as_fraction(percent: float | None) -> float | None:
 def published_parts(verdict: PublishedVerdict) -> tuple[Part, ...]:
     """The published delta beside ours, in percent of the baseline's time, and the verdict."""
     of_record, of_predecessor = verdict.n_published
-    n_runs = f"({of_record} against {of_predecessor} runs)"
+    n_runs = f"({of_record} against {plural(of_predecessor, 'run')})"
     reproduced: list[Part] = []
     if verdict.percent is not None:
         n_runs += ";"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.run.document import Document
+from harness.run.plural import plural
 from reports.analysis.recipe import PLUGIN, Recipe, flat
 from reports.analysis.recipe_facts import setting_words
 from reports.page.embed import page_json
@@ -95,10 +96,12 @@ def lead_of_differences(recipe: Recipe, *, many: bool) -> str:
     """What was compared, and what nobody can tell."""
     at_budget = ""
     if recipe.budget is not None:
-        at_budget = f" at {recipe.budget} steps"
+        at_budget = f" at {plural(recipe.budget, 'step')}"
     if not recipe.differing:
         if not any(map(any, recipe.settings.values())) or recipe.plan.imported:
             return "Unknown: what was recorded tells no setting by which the arms differ."
+        if recipe.plan.foreign:
+            return f"The arms' runs{at_budget} were started alike. {code_words(recipe)}"
         return f"The arms' runs{at_budget} have the same configuration."
     text = f"Every setting in which some arm's runs{at_budget} differ from the baseline's"
     if many:
@@ -110,6 +113,25 @@ def lead_of_differences(recipe: Recipe, *, many: bool) -> str:
     elif recipe.plan.imported or recipe.plan.foreign:
         text += " What a script set inside is unknown: its code alone is compared."
     return text
+
+
+def code_words(recipe: Recipe) -> str:
+    """Whether the code of the arms' scripts, which alone tells them apart, differs."""
+    of_arms = []
+    for documents in recipe.by_arm.values():
+        sources = [document.get("source") or {} for document in documents]
+        of_arms.append({source["digest"] for source in sources if source.get("digest")})
+    base = [*recipe.by_arm].index(recipe.plan.baseline)
+    others = [codes for arm, codes in enumerate(of_arms) if codes and arm != base]
+    if not of_arms[base] or not others:
+        return "Whether their code differs is unknown."
+    n_apart = sum(codes != of_arms[base] for codes in others)
+    if not n_apart:
+        return "Their code is the same, too."
+    if n_apart < len(others):
+        apart = f"{n_apart} of {len(others)} arms have other code than the baseline"
+        return f"Their code differs, and nothing else that is known: {apart}."
+    return "Their code differs, and nothing else that is known."
 
 
 def evidence_words(recipe: Recipe) -> str:

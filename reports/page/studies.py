@@ -14,7 +14,7 @@ from reports.analysis.sensitivity import Sensitivity
 from reports.format import interval, p_value, show
 from reports.inputs.experiment import Experiment
 from reports.page.by_design import ByDesign
-from reports.page.places import FEW, place_words
+from reports.page.places import FEW, place_words, where_words
 from reports.page.tables import TableCell
 from reports.stats.digits import kept, settled
 from reports.stats.intervals import Estimate
@@ -145,11 +145,12 @@ def inseparable_table(remarks: Sequence[str]) -> Study:
 def optimum_table(lowest: Sequence[Optimum]) -> Study:
     rows: list[StudyRow] = []
     for o in lowest:
-        what = o.where.value
+        what = where_words(o)
         if o.doubt:
             what += f"; the quadratic {o.doubt}"
         elif o.value is not None and not o.is_resolved:
-            what += ", but the curvature is not told apart from zero: more seeds or a wider grid"
+            wider = "points between wider ends" if o.is_drawn else "a wider grid"
+            what += f", but the curvature is not told apart from zero: more seeds or {wider}"
         if o.left_out:
             what += f"; without {', '.join(o.left_out)}, where not every run finished"
         carried = None

@@ -242,7 +242,7 @@ def _asking(
     if family.follows is Next.PLANNED:
         return Verdict(text=text, kind=kind, next_action="finish the planned runs")
     if family.follows is Next.SEQUENCE:
-        action = f"run {seeds} more {_seeds(seeds or 0)}: {runs} runs"
+        action = f"run {seeds} more {_seeds(seeds or 0)}: {runs} {_runs(runs or 0)}"
         return Verdict(text=text, kind=kind, more_seeds=seeds, next_action=action, next_runs=runs)
     is_typed = family.decides and family.has_command
     command = "ablate confirm" if is_typed else "a new experiment"
@@ -254,15 +254,21 @@ def _asking(
     if difference is not None and is_typed:
         command += f" --detect {_number(difference)}"
     least = "" if kind == "undecided" else "or more "
-    cost = f"{runs} runs"
+    cost = f"{runs} {_runs(runs or 0)}"
     if family.n_budgets > 1:
-        cost += f" = {seeds} seeds x {family.n_arms + 1} arms x {family.n_budgets} budgets"
+        cost += (
+            f" = {seeds} {_seeds(seeds)} x {family.n_arms + 1} arms x {family.n_budgets} budgets"
+        )
     action = f"{command}: {seeds} fresh {_seeds(seeds)} {least}({cost})"
     return Verdict(text=text, kind=kind, fresh_seeds=seeds, next_action=action, next_runs=runs)
 
 
 def _seeds(n: int) -> str:
     return "seeds" if n > 1 else "seed"
+
+
+def _runs(n: int) -> str:
+    return "run" if n == 1 else "runs"
 
 
 def _up(value: float) -> float:

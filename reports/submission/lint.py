@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.format import plural
+from harness.run.plural import plural
 from reports.stats import rules
 from reports.submission.case import Case, RuleAnswer, RuleCheck, passes_if
 from reports.submission.compiler_flags import compiler_variables

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from harness.run.plan import Plan
-from reports.format import plural
+from harness.run.plural import plural
 from reports.submission.case import Case, RuleCheck
 from reports.submission.scripts import lines_of
 from reports.submission.statistics import as_markdown, baseline_beside, statistics

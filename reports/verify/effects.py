@@ -21,7 +21,15 @@ from reports.verify.nodes import check_unknown_nodes
 from reports.verify.page import Embedded, Printed, Row
 from reports.verify.separate import check_separate
 from reports.verify.sequences import check_sequences
-from reports.verify.table import LOG_SCALE, Table, arms_elsewhere, near, on_scale, own_metrics
+from reports.verify.table import (
+    LOG_SCALE,
+    Table,
+    arms_elsewhere,
+    arms_nowhere,
+    near,
+    on_scale,
+    own_metrics,
+)
 
 WORDS = {
     "val_loss": ("better", "worse"),
@@ -71,8 +79,9 @@ def check_effects(
     if table.diverged:
         return
     m, elsewhere = len(here) * raised, arms_elsewhere(rows, here, plan["baseline"])
-    if metric in LOG_SCALE and plan.get("imported"):
-        yield from check_unknown_nodes(table, here, printed, m)
+    unknown = arms_nowhere(rows, here, plan["baseline"])
+    if metric in LOG_SCALE and unknown:
+        yield from check_unknown_nodes(table, unknown, printed, m)
     elif metric in LOG_SCALE and any(not table.differences(arm) for arm in elsewhere):
         apart = [arm for arm in elsewhere if not table.differences(arm)]
         yield from check_unknown_nodes(table, apart, printed, m)

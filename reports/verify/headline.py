@@ -14,7 +14,7 @@ from reports.verify.settings import recorded_settings
 WORDS = {"better": "better", "faster": "better", "worse": "worse", "slower": "worse"}
 HELD_OUT = "heldout_loss"  # whose effects the table prints without a verdict
 SETTINGS = {"model.n_layer": "{} layers", "model.d_model": "of width {}"}
-PRINTED = re.compile(r"(\d+) layers|of width (\d+)|(\d+) steps")
+PRINTED = re.compile(r"(\d+) layers?\b|of width (\d+)|(\d+) steps?\b")
 
 
 def check_headline(page: Page, index: int, data: Embedded, rows: Sequence[Row]) -> Iterator[str]:
@@ -52,16 +52,21 @@ def check_setting(answer: str, data: Embedded, compared: Sequence[Row]) -> Itera
     for field, text in SETTINGS.items():
         values = settings.get(field, [])
         if len(values) == 1:
-            expected.append(text.format(values[0]))
+            expected.append(of_one(text.format(values[0])))
     budgets = {row["budget"] for row in compared}
     if len(budgets) == 1:
-        expected.append(f"{budgets.pop()} steps")
+        expected.append(of_one(f"{budgets.pop()} steps"))
     for setting in expected:
         if setting not in opening:
             yield f"the headline does not say {setting}, as its runs had, but '{opening}'"
     for match in PRINTED.finditer(opening):
         if match[0] not in expected:
             yield f"the headline says {match[0]}, which no compared run had"
+
+
+def of_one(text: str) -> str:
+    """A number of things, one of which has no plural."""
+    return re.sub(r"^1 (\w+)s$", r"1 \1", text)
 
 
 def check_clause(clause: str, arm: str, printed: Mapping[str, Printed], key: str) -> Iterator[str]:

@@ -133,6 +133,18 @@ def arms_elsewhere(rows: Sequence[Row], arms: Sequence[str], baseline: str) -> l
     return [arm for arm in arms if len(nodes.get(arm, set()) | base) > 1]
 
 
+def arms_nowhere(rows: Sequence[Row], arms: Sequence[str], baseline: str) -> list[str]:
+    """The arms of which, or of whose baseline, no node is known, where logs of either came in."""
+    somewhere = {row["arm"] for row in rows if row.get("node")}
+    imported = {row["arm"] for row in rows if row.get("imported")}
+    nowhere = []
+    for arm in arms:
+        pair = {arm, baseline}
+        if pair & imported and pair - somewhere:
+            nowhere.append(arm)
+    return nowhere
+
+
 def own_metrics(plan: Embedded) -> dict[str, str]:
     """Metrics of foreign scripts' own that the baseline's script is read for: name -> better."""
     side: Embedded = {}

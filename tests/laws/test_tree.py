@@ -85,7 +85,7 @@ MAY_IMPORT = {
     "figures": {"run", "stats", "inputs", "analysis", "reports"},
     "page": {"run", "stats", "inputs", "analysis", "figures", "reports"},
     "paper": {"inputs", "analysis", "figures", "page", "reports"},
-    "submission": {"run", "stats", "inputs", "reports"},
+    "submission": {"run", "stats", "inputs"},
     "verify": {"run", "stats", "inputs", "page"},
 }
 BOUNDARY_ONLY = {"pydantic", "pandas", "rich", "typer"}  # a bare GPU image trains without them

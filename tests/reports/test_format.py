@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from reports.format import FORMATS, NONE, interval, plural, show, significant, with_interval
+from harness.run.plural import plural
+from reports.format import FORMATS, NONE, interval, show, significant, with_interval
 
 
 @pytest.mark.parametrize(

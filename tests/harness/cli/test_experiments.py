@@ -162,7 +162,8 @@ def test_a_rename_that_was_interrupted_is_finished_by_a_second_call(
         assert ablate("rename", "second", "third") == 130
     assert read_plan(results, "second") == plan
     assert ablate("rename", "second", "third") == 0
-    assert read_plan(results, "third") == replace(plan, name="third")
+    renamed = replace(plan, name="third", command=f"{plan.command} --set name=third")
+    assert read_plan(results, "third") == renamed
     assert not (results / "experiments/second").exists()
     assert (results / "experiments/third/notes.txt").read_text() == "mine"
     assert {look.experiment for look in read_ledger(results).looks} == {"third"}

@@ -100,9 +100,16 @@ def test_a_halving_is_renamed_with_its_page_and_deleted_after_its_rungs(
     assert "fake took learning rates or points from it" in needed.stderr
     said = typed("compare", "fake").stdout
     assert typed("rename", "fake", "other").returncode == 0
-    assert typed("compare", "other").stdout == said.replace("fake", "other").replace(
-        "other.yaml", "fake.yaml"
-    )
+    assert typed("compare", "other").stdout == said.replace(
+        "fake.yaml", "fake.yaml --set name=other"
+    ).replace("fake:", "other:")
+    asked = typed("confirm", str(whole.file), "--set", "name=other")
+    chosen = asked.stderr.partition("--arm '")[2].partition("'")[0]
+    out = tmp_path / "confirming.yaml"
+    confirming = ("confirm", str(whole.file), "--set", "name=other", "--arm", chosen)
+    written = typed(*confirming, "--margin", "0.05", "-o", str(out))
+    assert written.returncode == 0, written.stderr
+    assert load_experiment(str(out), device="cpu").name == "other_confirm"
     assert typed("report", "other").returncode == 0
     page = results / "experiments" / "other" / "report.html"
     assert verify(page, results) == []

@@ -42,7 +42,7 @@ def test_finished_runs_price_their_own_kind_and_scale_the_others(
     monkeypatch.setattr(cost, "read_result", found)
     monkeypatch.setattr(slots, "find_cpus", lambda: 2)
     got = estimate(planned, done, Path("nowhere"))
-    assert (got.runs, got.source) == (5, "1 finished runs")
+    assert (got.runs, got.source) == (5, "1 finished run")
     # the other arm computes nearly the same, so it is taken to be as slow
     assert got.slot_hours * 3600 == pytest.approx(50, rel=0.05)
     assert got.wall_hours == pytest.approx(got.slot_hours / 2)

@@ -97,7 +97,7 @@ def test_the_same_log_twice_is_one_run(folder: Path, capsys: pytest.CaptureFixtu
     )
     out = capsys.readouterr().out
     assert "logs/b.txt: the same log as logs/a.txt: one run" in out
-    assert "2 runs imported, 0 there already, 1 copies" in out
+    assert "2 runs imported, 0 there already, 1 copy" in out
     assert ablate("import", "logs", "--experiment", "x", "--arm", "A", "--json") == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["imported"], facts["known"], facts["arms"]) == (0, 2, [{"arm": "A", "runs": 2}])
@@ -132,7 +132,7 @@ def test_bad_files_get_a_line_each_and_the_rest_come_in(
     refused = [line for line in lines if ": refused: " in line]
     assert len(refused) == 9
     assert all(line.isprintable() for line in lines)
-    assert "1 runs imported, 0 there already, 0 copies, 9 files refused" in lines[-1]
+    assert "1 run imported, 0 there already, 0 copies, 9 files refused" in lines[-1]
     assert list(load("x").runs["status"]) == ["finished"]
 
 

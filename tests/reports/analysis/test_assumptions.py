@@ -233,7 +233,7 @@ def test_one_run_of_ones_own_leaves_the_noise_of_the_scale(tmp_path):
     assert (
         k.sd == upper_sd(0.02, 9)
         and "elsewhere" in k.sd_source
-        and "measured in 1 runs" in k.step_source
+        and "measured in 1 run of" in k.step_source
     )
 
 

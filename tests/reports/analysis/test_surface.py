@@ -16,7 +16,7 @@ from reports.inputs.load import load
 from reports.inputs.memory import Memory
 from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
-from reports.page.next_run import next_of_verdicts
+from reports.page.next_run import next_of_axes, next_of_verdicts
 from reports.page.places import optimum_answer
 from reports.page.write import render
 from reports.verify.page import read_page
@@ -93,7 +93,9 @@ def test_the_page_says_it_in_its_headline_and_its_table_and_verify_recomputes_it
     )
     assert said, answer
     assert f"{said[1]} [{said[2]}, {said[3]}]" in page.markup
-    assert re.search(r"inside the grid; 10 points, lack of fit p 0\.\d+", page.markup)
+    inside = r"between the lowest and the highest point drawn; 10 points, lack of fit p 0\.\d+"
+    assert re.search(inside, page.markup)
+    assert " grid" not in re.sub(r"<(style|script).*?</\1>", "", page.markup, flags=re.DOTALL)
     assert "(Box and Hunter 1954)" in page.markup
 
 
@@ -180,6 +182,32 @@ def test_a_place_beyond_the_points_asks_for_a_wider_end(tmp_path):
     assert (
         "a longer axis, `optim.muon_lr: [x0.25, x16]`, for base is lowest at x4 or beyond" in said
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (
+            lambda z: 0.06 - 0.2 * z[0] + 0.1 * z[1],
+            r"longer axes, `optim.muon_lr: \[x0.25, x16\]` and `optim.adam_lr: \[x0.0625, x4\]`, for base is lowest at "
+            r"optim.muon_lr x\S+ or beyond and optim.adam_lr x\S+ or beyond\.$",
+        ),
+        (lambda z: 0.06 - 0.2 * z[0], r"or beyond, and not resolved along optim.adam_lr\.$"),
+        (lambda z: 0.0, r"wider optim.muon_lr and optim.adam_lr, for base has no resolved place"),
+    ],
+)  # fmt: skip
+def test_an_open_surface_names_both_axes(tmp_path, shape, said):
+    made = drawn(tmp_path, {"base": (0, 0)}, shape=shape)
+    step = next_of(replace(made, plan=replace(made.plan, confirm=True)))
+    assert re.search(said, step), step
+
+
+def test_a_region_without_ends_asks_for_both_axes(bowl):
+    found = optima(bowl)
+    places = [replace(found[0], low=None), replace(found[1], low=None, high=None)]
+    said = next_of_axes(replace(bowl.plan, confirm=True), places, [], [])
+    longer = "longer axes, `optim.muon_lr: [x0.0625, x4]` and `optim.adam_lr: [x0.0625, x16]`, for"
+    assert f"{longer} the lowest place of base may lie beyond the points" in said
 
 
 def test_too_few_drawn_points_are_refused_with_a_sentence(tmp_path):

@@ -258,6 +258,18 @@ def test_the_label_of_a_tick_is_its_value(kind: type[AxisScale]) -> None:
     assert tick_text(-2.5, (-5.0, -2.5, 0.0)) == "−2.5"
 
 
+def test_losses_over_budgets_tell_of_a_target_where_there_is_one(tmp_path: Path) -> None:
+    for target in (1.57, None):
+        folder = tmp_path / str(target)
+        write_experiment(folder, budgets=(200, 300), n_seeds=3, target=target)
+        made = load("split", folder)
+        outcome = compare_all(made)
+        (figure,) = (
+            f for f in draw_all(made, outcome, ByDesign.of(made, outcome)) if f.key == "budgets"
+        )
+        assert ("target" in figure.caption, "target" in figure.alt) == (bool(target),) * 2
+
+
 def test_figures_say_which_budgets_they_show_and_which_side_is_better(tmp_path: Path) -> None:
     write_experiment(tmp_path, budgets=(100, 150), n_seeds=3)
     figures = figures_of(tmp_path)

@@ -187,6 +187,22 @@ def test_screenshots_show_something(browser, pages, tmp_path):
         browser.pdf(folder / f"{name}-print.pdf")
 
 
+def test_on_a_phone_the_name_of_an_arm_stands_in_one_line(browser):
+    browser.open(HISTORY.parents[1] / "quickstart" / "quickstart.html", width=360)
+    cells = "table.cards[aria-labelledby=differences-0] td"
+    heights = browser.evaluate(
+        f"Array.from(document.querySelectorAll('{cells}'), (cell) => cell.offsetHeight)"
+    )
+    assert len(heights) > 20 and max(heights) < 34, "one line, not two"
+
+
+def test_a_grid_is_printed_on_few_sheets(browser, tmp_path):
+    """Of two experiments, one with sixteen arms of eleven figures; a sheet more for other fonts."""
+    browser.open(HISTORY.parents[1] / "record-08" / "r08_retuned_tiny.html")
+    browser.pdf(tmp_path / "grid.pdf")
+    assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "grid.pdf").read_bytes())) <= 21
+
+
 def test_sorting_works_from_the_keyboard(browser, pages):
     browser.open(pages["ladder"])
     browser.evaluate("document.querySelector('table.runs th[data-key=step_ms] button').focus()")

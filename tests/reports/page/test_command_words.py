@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.run.foreign import TrainerSpec
-from harness.run.plan import Plan, PlanCorpus
+from harness.run.plan import Lock, Plan, PlanCorpus
 from reports.inputs.load import load
 from reports.page.command_words import without_folders, without_paths
 from reports.page.next_run import commands
@@ -68,6 +68,26 @@ def test_the_data_of_a_page_name_no_folder_of_its_machine(tmp_path) -> None:
     )
     text = page.read_text()
     assert "somebody" not in text and "ablate run mine.yaml --results RESULTS" in text
+    assert verify(page) == []
+
+
+def test_the_settings_of_a_page_name_no_folder_of_its_machine_and_tell_two_apart(tmp_path) -> None:
+    write_experiment(tmp_path, n_seeds=2)
+    made = load("split", tmp_path)
+    arms = dict(zip(made.runs["run_id"], made.runs["arm"], strict=True))
+    configs = {}
+    for run, config in made.configs.items():
+        folder = "new" if arms[run] == made.plan.arms[1].name else "old"
+        data = {"tokens": f"/home/somebody/{folder}/tokens"}
+        configs[run] = {**config, "config": {**config["config"], "trainer": {"data": data}}}
+    environments = {run: {**e, "trainer": configs[run]} for run, e in made.environments.items()}
+    locks = tuple(Lock(locked="", digest="", plan=config) for config in configs.values())
+    changed = {"configs": configs, "environments": environments}
+    page = write_report(
+        [replace(made, **changed, plan=replace(made.plan, locks=locks))], tmp_path / "page.html"
+    )
+    text = page.read_text()
+    assert "somebody" not in text and "old/tokens" in text and "new/tokens" in text
     assert verify(page) == []
 
 

@@ -435,3 +435,12 @@ def test_embedded_json_cannot_end_its_element():
     nasty = {"</script>": "<!--\u2028&", "n": float("nan")}
     assert "<" not in script_json(plain(nasty))
     assert json.loads(script_json(plain(nasty))) == {"</script>": "<!--\u2028&", "n": None}
+
+
+def test_a_word_that_a_page_explained_is_not_explained_again_on_paper(tmp_path: Path) -> None:
+    write_experiment(tmp_path, n_seeds=2)
+    made = load("split", tmp_path)
+    first, second = render([made, made]).split('class="terms"')[1:]
+    assert 'class="again"' not in first.partition("</dl>")[0]
+    words = second.partition("</dl>")[0]
+    assert words.count("<dt") == words.count('<dt class="again">') > 5

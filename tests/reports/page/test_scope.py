@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,21 @@ def test_size_steps_and_rates_stand_in_the_answer_and_below_it_what_does_not_fol
     assert any("the sentence 0 answer differs" in sentence for sentence in verify(page))
     assert any("2 layers" in sentence for sentence in second_path(page))
     assert any("300 steps" in sentence for sentence in second_path(page))
+
+
+def test_one_layer_is_no_layers(tmp_path):
+    write_experiment(tmp_path, n_seeds=2)
+    made = load("split", tmp_path)
+    configs = {}
+    for run, config in made.configs.items():
+        model = {**config["config"]["model"], "n_layer": 1}
+        configs[run] = {**config, "config": {**config["config"], "model": model}}
+    page = write_report([replace(made, configs=configs)], tmp_path / "page.html")
+    text = page.read_text()
+    assert "t 1 layer, 300 steps, 2 seeds" in text and "1 layers" not in text
+    assert verify(page) == second_path(page) == []
+    page.write_text(text.replace("t 1 layer, 300", "t 2 layers, 300"))
+    assert any("the headline does not say 1 layer" in sentence for sentence in second_path(page))
 
 
 @pytest.mark.parametrize("design", ["ladder", "add-one"])

@@ -260,6 +260,30 @@ def test_differences_are_read_from_what_ran_and_not_from_the_plan():
     )
 
 
+def test_arms_of_scripts_that_were_started_alike_differ_in_their_code():
+    plan = replace(PLAN, foreign=True)
+    alike = {"config": {"trainer": {"command": "python {script}", "script": "new.py"}}}
+
+    def lead(*digests):
+        by_arm = {}
+        for arm, digest in zip(("base", "a", "b"), digests):
+            by_arm[arm] = [{**alike, "source": {"digest": digest}}] if digest else [alike]
+        arms = (*ARMS, PlanArm(name="b"))[: len(digests)]
+        made = replace(recipe(), plan=replace(plan, arms=arms), by_arm=by_arm)
+        start = "The arms' runs at 100 steps were started alike. "
+        found = config_differences(made).lead
+        assert found.startswith(start)
+        return found.removeprefix(start)
+
+    assert lead("0a", "0b") == "Their code differs, and nothing else that is known."
+    assert lead("0a", "0b", "0a") == (
+        "Their code differs, and nothing else that is known: "
+        "1 of 2 arms have other code than the baseline."
+    )
+    assert lead("0a", "0a") == "Their code is the same, too."
+    assert lead("0a", "") == lead("", "0b") == "Whether their code differs is unknown."
+
+
 def test_size_steps_and_rates_are_said_as_far_as_they_are_known():
     known = recipe(base=[lr(0.02)], a=[lr(0.02)])
     assert conditions(known, outcome()) == (

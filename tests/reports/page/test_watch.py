@@ -44,7 +44,7 @@ def test_the_page_follows_its_runs_until_all_have_ended(tmp_path, monkeypatch, c
     assert end.value.code == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{page}: 2 runs to come",
-        f"{page}: 1 runs to come",
+        f"{page}: 1 run to come",
         str(page),
     ]
     last = page.read_text(encoding="utf-8")

@@ -31,8 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def found(folder: Path, name: str) -> list[str]:
-    """What the second path says of the page of imported arms."""
+def found(folder: Path, name: str, **planned: bool) -> list[str]:
+    """What the second path says of the page of imported arms; planned: what else their plan says."""
     n, sds = SDS[name]
     for arm, sd in enumerate(sds):
         (folder / f"arm{arm}").mkdir()
@@ -42,7 +42,8 @@ def found(folder: Path, name: str) -> list[str]:
             (folder / f"arm{arm}" / f"{i}.txt").write_text(text)
         with pytest.raises(SystemExit):
             main(["import", f"arm{arm}", "--experiment", "x"])
-    page = read_page(render([load("x")]))
+    made = load("x")
+    page = read_page(render([replace(made, plan=replace(made.plan, **planned))]))
     data = page.data["experiments"][0]
     return list(check_statistics(page, 0, data, table_rows(data["runs"])))
 
@@ -50,6 +51,13 @@ def found(folder: Path, name: str) -> list[str]:
 @pytest.mark.parametrize("name", SDS)
 def test_a_page_of_unknown_nodes_is_confirmed(folder: Path, name: str) -> None:
     assert found(folder, name) == []
+
+
+@pytest.mark.parametrize("name", ["quiet", "three arms"])
+def test_runs_tell_that_they_were_imported_whatever_their_plan_says(
+    folder: Path, name: str
+) -> None:
+    assert found(folder, name, imported=False) == []
 
 
 def test_an_interval_without_the_nodes_is_found(
