@@ -1,151 +1,28 @@
 """The network's configuration: every toggle of the model, declared once.
 
-A toggle's metadata carries the record that introduced it, its meaning in one line, which of its
-values belong to which record (`choices`), and what a value needs (`requires`) or cannot stand
-beside (`conflicts`) in other sections. The defaults are the plain values, those of record 2.
-Listing, documentation, validation and the JSON Schema derive from this file. `affects` says what a
-value other than the default changes, in words of AFFECTS; the law tests hold every toggle to it,
-and to changing nothing else.
+The defaults are the plain values, those of record 2; how a toggle is declared: toggle.py.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-ON = "not null"  # in `requires`: any value that switches the other toggle on
-
-
-AFFECTS = {
-    "loss": "the losses, within the first updates",
-    "rounding": "the losses by rounding alone: the same mathematics",
-    "parameters": "names, shapes, dtypes and roles of the parameters",
-    "initial": "initial values of parameters that are there either way",
-    "buffers": "the network's buffers",
-    "precision": "dtypes inside the network while it trains",
-    "kernel": "the attention kernel and what it is handed as its mask",
-    "mask": "which key a query sees",
-    "groups": "optimizer objects, their groups and settings",
-    "schedule": "rates, momentum or window by step",
-    "data": "tokens, their order and how they reach the device",
-    "validation": "when, on what and how the loss is validated",
-    "comm": "what several processes exchange, and when",
-    "runtime": "compiler, allocator and files",
-    "clock": "which steps are timed",
-    "placement": "what may run beside it",
-}
-
-
-def toggle(default: Any, **facts: Any) -> Any:
-    """A configuration field with its facts.
-
-    Record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
-
-    example: a value that shows the effect, where the type and `choices` list none.
-    """
-    return field(default=default, metadata={"affects": ("loss",), **facts})
+from .ends_config import EndsConfig
+from .toggle import AFFECTS as AFFECTS
+from .toggle import ON as ON
+from .toggle import toggle as toggle
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(EndsConfig):
     """Sizes in units of channels, rows or layers.
 
     Every width is checked before anything is allocated.
     """
 
-    n_layer: int = toggle(
-        12, record="r02", affects=("parameters", "loss"), doc="number of blocks", ge=1, le=1024
-    )
-    d_model: int = toggle(
-        768,
-        record="r02",
-        affects=("parameters", "loss"),
-        doc="width of the residual stream",
-        ge=8,
-        le=65536,
-    )
-    head_dim: int = toggle(
-        64,
-        record="r02",
-        affects=("buffers", "loss"),
-        doc="channels per attention head; d_model / head_dim heads",
-        choices={128: "r05"},
-        ge=4,
-        le=1024,
-    )
-    mlp_ratio: int = toggle(
-        4,
-        record="r02",
-        affects=("parameters", "loss"),
-        doc="hidden width of the MLP in multiples of d_model",
-        ge=1,
-        le=64,
-    )
-
-    # --- vocabulary, embedding, head
-    vocab_multiple: int = toggle(
-        1,
-        record="r05",
-        affects=("parameters", "loss"),
-        doc="pad the head's rows (ordinary logits) to a multiple of this",
-        choices={128: "r05"},
-        ge=1,
-        le=65536,
-    )
-    pad_tables: bool = toggle(
-        True,
-        record="r17",
-        affects=("parameters", "loss"),
-        doc="token and value tables get the head's padded rows; off: the vocabulary's own",
-        choices={False: "r17"},
-        requires={False: {"model.tied_head": (False,)}},
-    )
-    tied_head: bool = toggle(
-        True,
-        record="r02",
-        affects=("parameters", "groups", "loss"),
-        doc="the head is the token table",
-        choices={False: "r08"},
-    )
-    embed_init: Literal["uniform", "normal"] = toggle(
-        "uniform",
-        record="r02",
-        affects=("initial", "loss"),
-        doc="token table: uniform on +-1/sqrt(d_model), or N(0, 1)",
-        choices={"normal": "r08"},
-        requires={"normal": {"model.tied_head": (False,)}},
-    )
-    head_init: Literal["uniform", "zeros"] = toggle(
-        "uniform",
-        record="r02",
-        affects=("initial", "loss"),
-        doc="head: uniform on +-1/sqrt(d_model), or zero",
-        choices={"zeros": "r08"},
-        requires={"zeros": {"model.tied_head": (False,)}},
-    )
+    # --- norms, MLP, residual branches
     post_embed_norm: bool = toggle(
         False, record="r08", doc="RMSNorm of the embedding before the first block"
     )
-    logit_softcap: float | None = toggle(
-        None,
-        record="r09",
-        doc="squash logits to (-c, c) by c*tanh(z/c)",
-        choices={30.0: "r09", 15.0: "r18"},
-        gt=0,
-    )
-    loss_rows: int | None = toggle(
-        None,
-        record="r02",
-        affects=("rounding",),
-        example=96,
-        doc=(
-            "cross-entropy of this many tokens at a time, so that no more logits exist at once"
-            " (compiled on a GPU dear: about 30 ms a step at r08's size);"
-            " null: of all of a pass"
-        ),
-        ge=1,
-        unit="tokens",
-    )
-
-    # --- norms, MLP, residual branches
     norm_eps: float | Literal["by_dtype"] = toggle(
         1e-6,
         record="r02",

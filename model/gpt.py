@@ -5,9 +5,7 @@ A component is chosen where it is built; the forward pass asks only whether it i
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,62 +15,16 @@ from .activation import ACTIVATIONS
 from .attention import KERNELS, Mask, make_mask
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
+from .layers import Linear, RMSNorm
 from .layout import attention_free, table_of_layer
 from .loss import chunked_cross_entropy
 from .mask import document_ids
 from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
 from .rotary import ROTATE, Rotary
+from .values import ValueMix, lerp, pair
 
-EPS_BY_DTYPE = {torch.bfloat16: 2.0**-7, torch.float32: 2.0**-23, torch.float64: 2.0**-23}
 STORAGE = {"fp32": FP32, "bf16": BF16}
-
-
-class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) over the last dimension, computed in fp32, without gain."""
-
-    def __init__(self, eps: float | str, out: torch.dtype | None) -> None:
-        super().__init__()
-        self.eps = (
-            {dtype: eps for dtype in EPS_BY_DTYPE} if isinstance(eps, float) else EPS_BY_DTYPE
-        )
-        self.out = out  # None: the dtype of the input
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), x.shape[-1:], eps=self.eps[x.dtype]).to(self.out or x.dtype)
-
-
-class Linear(nn.Module):
-    """x W^T with W (rows, columns) stored in fp32, cast like x to the dtype of the products.
-
-    role: of its parameter, by which optimizers take it. init: how it is drawn (parameters.py).
-    matrix: which of a block's it is.
-    """
-
-    def __init__(
-        self,
-        rows: int,
-        columns: int,
-        *,
-        role: str,
-        init: str,
-        dtypes: Dtypes,
-        matrix: str | None = None,
-    ) -> None:
-        super().__init__()
-        self.weight = parameter(
-            (rows, columns),
-            role=role,
-            init=init,
-            dtype=FP32,
-            init_dtype=dtypes.linear_init,
-            matrix=matrix,
-        )
-        self.dtype = dtypes.matmul
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x.to(self.dtype), self.weight.to(self.dtype))
-
 
 # ---------------------------------------------------------------- MLP
 
@@ -92,25 +44,11 @@ class MLP(nn.Module):
 
 # ---------------------------------------------------------------- attention
 
-# v, the source mixed into it (a layer's value embedding, or the first layer's v), the learned
-# scalars -> v
-ValueMix = Callable[[Tensor, Tensor | None, Any], Tensor]
-
-
-def lerp(v: Tensor, source: Tensor | None, mix: Tensor | float) -> Tensor:
-    # the first layer's values are mixed with themselves
-    return (1 - mix) * v + mix * (v if source is None else source)
-
-
-def pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
-    v_weight, source_weight = mix.unbind()
-    mixed = v_weight * v
-    return mixed if source is None else mixed + source_weight * source
-
 
 class Attention(nn.Module):
-    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, has_table: bool) -> None:
+    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, layer: int) -> None:
         super().__init__()
+        has_table = table_of_layer(c)[layer] is not None
         self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
 
         def linear(rows: int, init: str = "uniform", matrix: str = "qkv") -> Linear:
@@ -161,15 +99,13 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(
-        self, c: ModelConfig, dtypes: Dtypes, *, has_attention: bool, has_table: bool
-    ) -> None:
+    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, layer: int) -> None:
         super().__init__()
         self.residual_mix = None
         if c.x0_mix:
             self.residual_mix = parameter((2,), role="scalar", init=(1.0, 0.0), dtype=dtypes.scalar)
         self.norm = RMSNorm(c.norm_eps, None)
-        self.attn = Attention(c, dtypes, has_table=has_table) if has_attention else None
+        self.attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
         self.attn_scale = (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
         self.mlp = MLP(c, dtypes)
 
@@ -217,7 +153,6 @@ class GPT(nn.Module):
         self.separator = tokens.separator
         padded = math.ceil(tokens.vocab_size / c.vocab_multiple) * c.vocab_multiple
         rows = padded if c.pad_tables else tokens.vocab_size
-        free, tables = attention_free(c), table_of_layer(c)
         half = c.n_layer // 2
 
         self.skip_weights = None
@@ -227,7 +162,7 @@ class GPT(nn.Module):
         self.embed_norm = RMSNorm(c.norm_eps, None) if c.post_embed_norm else None
         self.value_embeds = None
         if c.value_embed is not None:
-            self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, tables)
+            self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, table_of_layer(c))
         self.rotary = Rotary(
             head_dim=c.head_dim,
             base=c.rope_base,
@@ -237,10 +172,7 @@ class GPT(nn.Module):
             seq_len=tokens.seq_len,
             as_buffers=c.rope_buffers,
         )
-        self.blocks = nn.ModuleList(
-            Block(c, dtypes, has_attention=i not in free, has_table=tables[i] is not None)
-            for i in range(c.n_layer)
-        )
+        self.blocks = nn.ModuleList(Block(c, dtypes, layer=i) for i in range(c.n_layer))
         self.norm = RMSNorm(c.norm_eps, None)
         self.head = None
         if not c.tied_head:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import harness.model.gpt
+import harness.model.layers
 from harness.config.presets import preset_values
 from harness.model.attention import KERNELS
 from harness.model.gpt import GPT
@@ -65,7 +66,7 @@ def watch(made: Core, monkeypatch: pytest.MonkeyPatch, *, evaluate: bool = False
             lambda m, a: eps.append((a[0].dtype, m.eps[a[0].dtype], a[0].shape[-1]))
         )
         for m in made.model.modules()
-        if isinstance(m, harness.model.gpt.RMSNorm)
+        if isinstance(m, harness.model.layers.RMSNorm)
     ]
     for block in made.model.blocks:
         if block.attn is None:
@@ -345,5 +346,5 @@ def test_the_norm_is_the_librarys_at_its_epsilon() -> None:
     x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
     for dtype, eps in BY_DTYPE.items():
         expected = F.rms_norm(x.to(dtype).float(), (16,), eps=eps).to(dtype)
-        assert torch.equal(harness.model.gpt.RMSNorm("by_dtype", None)(x.to(dtype)), expected)
+        assert torch.equal(harness.model.layers.RMSNorm("by_dtype", None)(x.to(dtype)), expected)
     assert KERNELS.keys() >= {"sdpa", "dense"}

@@ -1,0 +1,21 @@
+"""What is mixed into the values of a layer."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+# v, the source mixed into it (a layer's value embedding, or the first layer's v), the learned
+# scalars -> v
+ValueMix = Callable[[Tensor, Tensor | None, Any], Tensor]
+
+
+def lerp(v: Tensor, source: Tensor | None, mix: Tensor | float) -> Tensor:
+    # the first layer's values are mixed with themselves
+    return (1 - mix) * v + mix * (v if source is None else source)
+
+
+def pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
+    v_weight, source_weight = mix.unbind()
+    mixed = v_weight * v
+    return mixed if source is None else mixed + source_weight * source
