@@ -147,6 +147,14 @@ class ModelConfig(EndsConfig):
             "dense": {"model.attn_mask": ("document",)},
         },
     )
+    attn_scale: float | None = toggle(
+        None,
+        record="r20",
+        choices={0.12: "r20", 0.1: "r31"},
+        doc="factor on the scores q.k; null: head_dim^-1/2",
+        gt=0,
+        le=100,
+    )
     attn_mask: Literal["causal", "document"] = toggle(
         "causal",
         record="r02",

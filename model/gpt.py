@@ -45,6 +45,19 @@ class MLP(nn.Module):
 # ---------------------------------------------------------------- attention
 
 
+def make_rotary(c: ModelConfig, dtypes: Dtypes, *, seq_len: int) -> Rotary:
+    """The tables of the longest sequence, seq_len tokens, shared by all layers."""
+    return Rotary(
+        head_dim=c.head_dim,
+        base=c.rope_base,
+        pairs=c.rope_pairs,
+        freq_dtype=STORAGE[c.rope_freq_dtype] if dtypes.rounds else FP32,
+        table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
+        seq_len=seq_len,
+        as_buffers=c.rope_buffers,
+    )
+
+
 class Attention(nn.Module):
     def __init__(self, c: ModelConfig, dtypes: Dtypes, *, layer: int) -> None:
         super().__init__()
@@ -61,7 +74,8 @@ class Attention(nn.Module):
         self.out = linear(c.d_model, c.proj_init, "out")
         self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
-        self.rotate, self.kernel = ROTATE[c.rope_math], KERNELS[c.attn_kernel]
+        self.rotate = ROTATE[c.rope_math]
+        self.kernel, self.scale = KERNELS[c.attn_kernel], c.attn_scale
         self.mix: ValueMix | None = None
         self.value_mix: nn.Parameter | float = 0.5
         if c.value_residual is not None or c.value_embed is not None:
@@ -94,7 +108,7 @@ class Attention(nn.Module):
         if self.norm_last is not None:
             q, k = self.norm_last(q), self.norm_last(k)
         q, k, v = (z.transpose(1, 2).to(own_v.dtype) for z in (q, k, v))
-        y_BTC = self.kernel(q, k, v, mask).transpose(1, 2).reshape(B, T, C)
+        y_BTC = self.kernel(q, k, v, mask, self.scale).transpose(1, 2).reshape(B, T, C)
         return self.out(y_BTC), own_v
 
 
@@ -163,15 +177,7 @@ class GPT(nn.Module):
         self.value_embeds = None
         if c.value_embed is not None:
             self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, table_of_layer(c))
-        self.rotary = Rotary(
-            head_dim=c.head_dim,
-            base=c.rope_base,
-            pairs=c.rope_pairs,
-            freq_dtype=STORAGE[c.rope_freq_dtype] if dtypes.rounds else FP32,
-            table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
-            seq_len=tokens.seq_len,
-            as_buffers=c.rope_buffers,
-        )
+        self.rotary = make_rotary(c, dtypes, seq_len=tokens.seq_len)
         self.blocks = nn.ModuleList(Block(c, dtypes, layer=i) for i in range(c.n_layer))
         self.norm = RMSNorm(c.norm_eps, None)
         self.head = None

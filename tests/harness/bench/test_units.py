@@ -33,13 +33,15 @@ WRONG = {  # unit: an array of its outcome
     "muon_per_head": "qk_bank/second",
     "adam_records": "param_eps1e-08",
     "cautious_weight_decay": "adam_r53/param",
+    "attn_scale": "ve/grad/ve",
 }
 
 
 @pytest.mark.parametrize("name", UNITS)
 def test_one_wrong_number_fails(name: str, tmp_path: Path) -> None:
     arrays = dict(np.load(FOLDER / f"{name}.npz"))
-    arrays[WRONG[name]].flat[-1] += 2 * UNITS[name].bound
+    size = np.max(np.abs(arrays[WRONG[name]])) if UNITS[name].relative else 1.0
+    arrays[WRONG[name]].flat[-1] += 2 * UNITS[name].bound * size
     np.savez(tmp_path / f"{name}.npz", **arrays)
     assert not check_unit(tmp_path / f"{name}.npz").passed
 

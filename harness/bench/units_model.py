@@ -1,0 +1,118 @@
+"""Units of the network's parts: what they make of their inputs, and the gradients.
+
+T positions, C model_dim. Figures are fp32: out, and grad/LEAF of sum(out x in/cotangent).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from harness.bench.unit import Arrays, Pairs, Unit
+from harness.model.config import ModelConfig
+from harness.model.gpt import Attention, make_rotary
+from harness.model.precision import FP32, PLAIN
+
+BOUND = 1e-5  # of a difference, in units of the figure's largest value
+
+
+def leaf(array: np.ndarray) -> Tensor:
+    """A copy that takes a gradient."""
+    return torch.tensor(array, dtype=FP32, requires_grad=True)
+
+
+@torch.no_grad()
+def load(module: nn.Module, weights: Arrays) -> None:
+    """Give every parameter its recorded values, by name."""
+    for name, p in module.named_parameters():
+        p.copy_(torch.tensor(weights[name]))
+
+
+def compared(arrays: Arrays, case: str, y: Tensor, leaves: Mapping[str, Tensor]) -> Pairs:
+    """The outcome and every recorded gradient of it.
+
+    case: in front of the figures' names. y: of the shape of in/cotangent. leaves: by the names that
+    their gradients have.
+    """
+    (y * torch.tensor(arrays["in/cotangent"])).sum().backward()
+    yield arrays[f"{case}out"], y.detach().numpy()
+    start = f"{case}grad/"
+    for name, theirs in arrays.items():
+        if name.startswith(start):
+            grad = leaves[name.removeprefix(start)].grad
+            assert grad is not None, name
+            yield theirs, grad.numpy()
+
+
+# ---------------------------------------------------------------- attention
+
+# name here -> of the weight in a unit, of its gradient
+ATTENTION = {
+    "qkv.weight": ("w/qkv", "qkv"),
+    "out.weight": ("w/out", "out_w"),
+    "value_mix": ("w/value_mix", "value_mix"),
+}
+RECORDS = ModelConfig(  # what the attention of all these records has in common
+    n_layer=1,
+    norm_eps="by_dtype",
+    qk_norm="before_rope",
+    rope_base=1024.0,
+    rope_pairs="half",
+    attn_kernel="dense",
+    attn_mask="document",
+)
+
+
+def seen(arrays: Arrays, T: int) -> Tensor:
+    """(T, T): whether a query sees a key, as it is told, or by documents and positions back."""
+    if "mask/packed" in arrays:
+        return torch.tensor(np.unpackbits(arrays["mask/packed"], axis=1, count=T)).bool()
+    t_T = np.arange(T)
+    document_T = np.searchsorted(arrays["h/docs"], t_T, side="right")
+    same_TT = document_T[:, None] == document_T
+    back_TT = t_T[:, None] - t_T
+    return torch.tensor(same_TT & (back_TT >= 0) & (back_TT <= arrays["h/window_back"]))
+
+
+def attention(arrays: Arrays, *, case: str = "", has_table: bool = True, **fields: Any) -> Pairs:
+    """A record's attention.
+
+    case: in front of the figures' names. has_table: whether the layer has a value row. fields: of
+    the configuration, where it is not RECORDS.
+    """
+    T, d_model = arrays["in/x"].shape
+    config = replace(
+        RECORDS,
+        d_model=d_model,
+        head_dim=d_model // int(arrays["h/heads"]),
+        attn_scale=float(arrays["h/scale"]),
+        value_embed=(0 if has_table else None,),
+        **fields,
+    )
+    layer = Attention(config, PLAIN, layer=0)
+    load(layer, {name: arrays[key] for name, (key, _) in ATTENTION.items() if key in arrays})
+    x, source = leaf(arrays["in/x"]), leaf(arrays["in/ve"])
+    mask = torch.zeros(T, T).masked_fill_(~seen(arrays, T), -torch.inf)
+    rotary = make_rotary(config, PLAIN, seq_len=T)(T)
+    y, _ = layer(x[None], rotary, mask, source[None] if has_table else None)
+    leaves = {ATTENTION[name][1]: p for name, p in layer.named_parameters()}
+    yield from compared(arrays, case, y[0], {**leaves, "x": x, "ve": source})
+
+
+def attn_scale(arrays: Arrays) -> Pairs:
+    """With a value row and without."""
+    yield from attention(arrays, case="ve/", value_mix="pair")
+    yield from attention(arrays, case="nove/", has_table=False, value_mix="pair")
+
+
+# ---------------------------------------------------------------- all of these
+
+PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
+    "attn_scale": attn_scale,
+}
+MODEL_UNITS: Mapping[str, Unit] = {
+    name: Unit(pairs=pairs, bound=BOUND, relative=True) for name, pairs in PAIRS.items()
+}
