@@ -155,6 +155,16 @@ class ModelConfig(EndsConfig):
         gt=0,
         le=100,
     )
+    attn_gate: Literal["sigmoid12"] | None = toggle(
+        None,
+        record="r28",
+        affects=("parameters", "loss"),
+        choices={"sigmoid12": "r28"},
+        doc=(
+            "each head's output times a gate before the output projection; sigmoid12: sigma(W h),"
+            " of 12 channels of the normed stream, W init 0; a matrix to the optimizers"
+        ),
+    )
     attn_mask: Literal["causal", "document"] = toggle(
         "causal",
         record="r02",

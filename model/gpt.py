@@ -15,6 +15,7 @@ from .activation import ACTIVATIONS
 from .attention import KERNELS, Mask, make_mask
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
+from .gates import Gate
 from .layers import Linear, RMSNorm
 from .layout import attention_free, table_of_layer
 from .loss import chunked_cross_entropy
@@ -76,6 +77,9 @@ class Attention(nn.Module):
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
         self.rotate = ROTATE[c.rope_math]
         self.kernel, self.scale = KERNELS[c.attn_kernel], c.attn_scale
+        self.head_gate = None
+        if c.attn_gate is not None:
+            self.head_gate = Gate(c.d_model // c.head_dim, dtypes)
         self.mix: ValueMix | None = None
         self.value_mix: nn.Parameter | float = 0.5
         if c.value_residual is not None or c.value_embed is not None:
@@ -108,8 +112,10 @@ class Attention(nn.Module):
         if self.norm_last is not None:
             q, k = self.norm_last(q), self.norm_last(k)
         q, k, v = (z.transpose(1, 2).to(own_v.dtype) for z in (q, k, v))
-        y_BTC = self.kernel(q, k, v, mask, self.scale).transpose(1, 2).reshape(B, T, C)
-        return self.out(y_BTC), own_v
+        y_BTNH = self.kernel(q, k, v, mask, self.scale).transpose(1, 2)
+        if self.head_gate is not None:
+            y_BTNH = y_BTNH * self.head_gate(x_BTC)[..., None]
+        return self.out(y_BTNH.reshape(B, T, C)), own_v
 
 
 class Block(nn.Module):

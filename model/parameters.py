@@ -3,8 +3,8 @@
 They are drawn by (seed, name) so that no toggle moves another's.
 
 Roles: embed, head, hidden, scalar, value_embed. A hidden one says which of a block's matrices it
-is: qkv (q, k and v, together or apart), out, up, down. The optimizer groups are made from them
-(optim/build.py).
+is: qkv (q, k and v, together or apart), out, up, down, or a gate. The optimizer groups are made
+from them (optim/build.py).
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
-MATRICES = ("qkv", "out", "up", "down")
+MATRICES = ("qkv", "out", "up", "down", "gate")
 
 
 def parameter(

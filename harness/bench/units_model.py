@@ -54,6 +54,7 @@ ATTENTION = {
     "qkv.weight": ("w/qkv", "qkv"),
     "out.weight": ("w/out", "out_w"),
     "value_mix": ("w/value_mix", "value_mix"),
+    "head_gate.weight": ("w/gate", "gate"),
 }
 RECORDS = ModelConfig(  # what the attention of all these records has in common
     n_layer=1,
@@ -108,10 +109,18 @@ def attn_scale(arrays: Arrays) -> Pairs:
     yield from attention(arrays, case="nove/", has_table=False, value_mix="pair")
 
 
+def attn_gate(arrays: Arrays) -> Pairs:
+    """On the attention of record 28, whose value pair the unit calls lambdas."""
+    yield from attention(
+        {**arrays, "w/value_mix": arrays["w/lambdas"]}, value_mix="pair", attn_gate="sigmoid12"
+    )
+
+
 # ---------------------------------------------------------------- all of these
 
 PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "attn_scale": attn_scale,
+    "attn_gate": attn_gate,
 }
 MODEL_UNITS: Mapping[str, Unit] = {
     name: Unit(pairs=pairs, bound=BOUND, relative=True) for name, pairs in PAIRS.items()

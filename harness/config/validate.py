@@ -11,7 +11,7 @@ from harness.config.requires import check_requirements, value_text
 from harness.config.run import BLOCK, RunConfig, Values, flat, toggles
 from harness.config.schedule import check_factors
 from harness.errors import UserError
-from harness.model.layout import attention_free, table_of_layer
+from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
 
 MAX_PARAMETERS = 10**11  # beyond this a configuration is a typing error
 MAX_EAGER_SCORES = 2**31  # FlexAttention's, where nothing is compiled: 8 GiB in fp32
@@ -31,6 +31,16 @@ def refused_heads(c: RunConfig) -> Iterator[str]:
             f"model.head_dim={m.head_dim} must be a multiple of {pairs} "
             f"for model.rope_pairs={m.rope_pairs}: round it up"
         )
+
+
+def refused_gates(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    for field in ("attn_gate",):
+        if getattr(m, field) and m.d_model < GATE_CHANNELS:
+            yield (
+                f"model.{field} reads {GATE_CHANNELS} channels, but model.d_model={m.d_model}: "
+                "widen the model"
+            )
 
 
 def refused_layers(c: RunConfig) -> Iterator[str]:
@@ -208,6 +218,7 @@ def refused_totals(c: RunConfig) -> Iterator[str]:
 # Each yields what it refuses, in order: what follows may rely on what did not come before it.
 SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_heads,
+    refused_gates,
     refused_layers,
     refused_value_tables,
     refused_portions,

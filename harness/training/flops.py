@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from harness.config.run import BLOCK, RunConfig
-from harness.model.layout import attention_free
+from harness.model.layout import GATE_CHANNELS, attention_free
 from harness.optim.schedule import window_tokens
 
 # window kind -> (query positions, window in the kind's unit) -> first key seen
@@ -68,6 +68,8 @@ def hidden_shapes(config: RunConfig) -> list[tuple[int, int]]:
     d, wide = m.d_model, m.mlp_ratio * m.d_model
     merged = m.qkv_layout == "merged" and not config.optim.qkv_split
     attention = [(3 * d, d), (d, d)] if merged else [(d, d)] * 4
+    if m.attn_gate is not None:
+        attention.append((d // m.head_dim, GATE_CHANNELS))
     n_attention = m.n_layer - len(attention_free(m))
     return attention * n_attention + [(wide, d), (d, wide)] * m.n_layer
 
