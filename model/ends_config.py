@@ -80,6 +80,15 @@ class EndsConfig:
         choices={"zeros": "r08"},
         requires={"zeros": {"model.tied_head": (False,)}},
     )
+    smear: bool = toggle(
+        False,
+        record="r34",
+        affects=("parameters", "groups", "loss"),
+        doc=(
+            "embedding of a position plus l sigma(u e) times that of the position before, u of 12"
+            " channels; l and u init 0"
+        ),
+    )
     logit_softcap: float | None = toggle(
         None,
         record="r09",

@@ -15,7 +15,7 @@ from .activation import ACTIVATIONS
 from .attention import KERNELS, Mask, make_mask
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
-from .gates import Gate
+from .gates import Gate, Smear
 from .layers import Linear, RMSNorm
 from .layout import attention_free, table_of_layer
 from .loss import chunked_cross_entropy
@@ -179,6 +179,7 @@ class GPT(nn.Module):
         if c.unet_skip:
             self.skip_weights = parameter((half,), role="scalar", init=1.0, dtype=dtypes.scalar)
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
+        self.smear = Smear(dtypes) if c.smear else None
         self.embed_norm = RMSNorm(c.norm_eps, None) if c.post_embed_norm else None
         self.value_embeds = None
         if c.value_embed is not None:
@@ -220,6 +221,8 @@ class GPT(nn.Module):
         window: 0-d integer, in tokens or blocks as the mask counts.
         """
         x = self.embed(ids_BT)
+        if self.smear is not None:
+            x = self.smear(x)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         x0, first_v = x, None

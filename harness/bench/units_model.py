@@ -9,14 +9,18 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.bench.unit import Arrays, Pairs, Unit
 from harness.model.config import ModelConfig
+from harness.model.gates import Smear
 from harness.model.gpt import Attention, make_rotary
+from harness.model.layers import RMSNorm
 from harness.model.precision import FP32, PLAIN
 
 BOUND = 1e-5  # of a difference, in units of the figure's largest value
+NORM = RMSNorm("by_dtype", None)
 
 
 def leaf(array: np.ndarray) -> Tensor:
@@ -45,6 +49,19 @@ def compared(arrays: Arrays, case: str, y: Tensor, leaves: Mapping[str, Tensor])
             grad = leaves[name.removeprefix(start)].grad
             assert grad is not None, name
             yield theirs, grad.numpy()
+
+
+# ---------------------------------------------------------------- around the blocks
+
+
+def smear(arrays: Arrays) -> Pairs:
+    """From the token table to the first norm, whose outcome enters the blocks."""
+    table, ids = leaf(arrays["w/embed"]), torch.tensor(arrays["in/ids"], dtype=torch.int64)
+    smeared = Smear(PLAIN)
+    load(smeared, {"gate.weight": arrays["w/gate"], "scale": arrays["w/scale"]})
+    y = NORM(smeared(F.embedding(ids, table)[None]))
+    leaves = {"embed": table, "gate": smeared.gate.weight, "scale": smeared.scale}
+    yield from compared(arrays, "", y[0], leaves)
 
 
 # ---------------------------------------------------------------- attention
@@ -119,6 +136,7 @@ def attn_gate(arrays: Arrays) -> Pairs:
 # ---------------------------------------------------------------- all of these
 
 PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
+    "smear": smear,
     "attn_scale": attn_scale,
     "attn_gate": attn_gate,
 }

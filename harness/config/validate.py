@@ -35,7 +35,7 @@ def refused_heads(c: RunConfig) -> Iterator[str]:
 
 def refused_gates(c: RunConfig) -> Iterator[str]:
     m = c.model
-    for field in ("attn_gate",):
+    for field in ("attn_gate", "smear"):
         if getattr(m, field) and m.d_model < GATE_CHANNELS:
             yield (
                 f"model.{field} reads {GATE_CHANNELS} channels, but model.d_model={m.d_model}: "

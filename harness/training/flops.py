@@ -71,7 +71,8 @@ def hidden_shapes(config: RunConfig) -> list[tuple[int, int]]:
     if m.attn_gate is not None:
         attention.append((d // m.head_dim, GATE_CHANNELS))
     n_attention = m.n_layer - len(attention_free(m))
-    return attention * n_attention + [(wide, d), (d, wide)] * m.n_layer
+    smear = [(1, GATE_CHANNELS)] if m.smear else []
+    return attention * n_attention + [(wide, d), (d, wide)] * m.n_layer + smear
 
 
 def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = None) -> Flops:

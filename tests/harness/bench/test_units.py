@@ -33,6 +33,7 @@ WRONG = {  # unit: an array of its outcome
     "muon_per_head": "qk_bank/second",
     "adam_records": "param_eps1e-08",
     "cautious_weight_decay": "adam_r53/param",
+    "smear": "grad/gate",
     "attn_scale": "ve/grad/ve",
     "attn_gate": "grad/gate",
 }

@@ -65,6 +65,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.n_layer": 3, "model.attn_free_layers": "after_middle"}, ["model.attn_free_layers=after_middle", "model.n_layer"]),
     ({"model.n_layer": 5, "model.unet_skip": True}, ["model.unet_skip", "even model.n_layer"]),
     ({"model.attn_gate": "sigmoid12", "model.d_model": 8, "model.head_dim": 8}, ["model.attn_gate", "12 channels", "model.d_model=8"]),
+    ({"model.smear": True, "model.d_model": 8, "model.head_dim": 8}, ["model.smear", "12 channels", "model.d_model=8"]),
     ({"optim.qkv_split": True}, ["optim.qkv_split=true", "optim.matrix_optimizer"]),
     ({**MUON, "optim.qkv_split": True, "model.qkv_layout": "separate"}, ["optim.qkv_split=true", "model.qkv_layout"]),
     ({**MUON, "optim.qkv_split": True, "model.mlp_ratio": 3}, ["optim.qkv_split", "model.mlp_ratio=3", "another ratio"]),
