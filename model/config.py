@@ -68,6 +68,19 @@ class ModelConfig(EndsConfig):
         ),
     )
 
+    backout: int | None = toggle(
+        None,
+        record="r40",
+        affects=("parameters", "groups", "loss"),
+        choices={8: "r40", 7: "r49"},
+        example=0,
+        doc=(
+            "layer whose output, times l, is taken off the stream before the final norm; l learned,"
+            " init 0.5; it must not be the last layer"
+        ),
+        ge=0,
+    )
+
     # --- attention
     qkv_layout: Literal["merged", "separate"] = toggle(
         "merged",

@@ -23,6 +23,7 @@ from .mask import document_ids
 from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
 from .rotary import ROTATE, Rotary
+from .skips import Backout
 from .values import ValueMix, lerp, pair
 
 STORAGE = {"fp32": FP32, "bf16": BF16}
@@ -186,6 +187,7 @@ class GPT(nn.Module):
             self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, table_of_layer(c))
         self.rotary = make_rotary(c, dtypes, seq_len=tokens.seq_len)
         self.blocks = nn.ModuleList(Block(c, dtypes, layer=i) for i in range(c.n_layer))
+        self.backout = Backout(c.backout, dtypes) if c.backout is not None else None
         self.norm = RMSNorm(c.norm_eps, None)
         self.head = None
         if not c.tied_head:
@@ -242,6 +244,10 @@ class GPT(nn.Module):
             first_v = own_v if first_v is None else first_v
             if self.skip_weights is not None and i < n_encoder:
                 skips.append(x)
+            if self.backout is not None and i == self.backout.layer:
+                saved = x
+        if self.backout is not None:
+            x = self.backout(x, saved)
         y_BTC: Tensor = self.norm(x)
         return y_BTC
 

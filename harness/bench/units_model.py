@@ -18,6 +18,7 @@ from harness.model.gates import Smear
 from harness.model.gpt import Attention, make_rotary
 from harness.model.layers import RMSNorm
 from harness.model.precision import FP32, PLAIN
+from harness.model.skips import Backout
 
 BOUND = 1e-5  # of a difference, in units of the figure's largest value
 NORM = RMSNorm("by_dtype", None)
@@ -62,6 +63,15 @@ def smear(arrays: Arrays) -> Pairs:
     y = NORM(smeared(F.embedding(ids, table)[None]))
     leaves = {"embed": table, "gate": smeared.gate.weight, "scale": smeared.scale}
     yield from compared(arrays, "", y[0], leaves)
+
+
+def backout(arrays: Arrays) -> Pairs:
+    """With the final norm."""
+    x, saved = leaf(arrays["in/x"]), leaf(arrays["in/saved"])
+    part = Backout(0, PLAIN)
+    load(part, {"scale": arrays["w/scale"]})
+    y = NORM(part(x, saved))
+    yield from compared(arrays, "", y, {"x": x, "saved": saved, "scale": part.scale})
 
 
 # ---------------------------------------------------------------- attention
@@ -137,6 +147,7 @@ def attn_gate(arrays: Arrays) -> Pairs:
 
 PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "smear": smear,
+    "backout": backout,
     "attn_scale": attn_scale,
     "attn_gate": attn_gate,
 }

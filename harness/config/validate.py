@@ -69,6 +69,15 @@ def refused_layers(c: RunConfig) -> Iterator[str]:
         yield f"model.unet_skip needs an even model.n_layer, not {m.n_layer}: add or drop a layer"
 
 
+def refused_backout(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    if m.backout is not None and m.backout >= m.n_layer - 1:
+        yield (
+            f"model.backout={m.backout} is not before the last of the {m.n_layer} layers of "
+            "model.n_layer: choose an earlier layer"
+        )
+
+
 def refused_value_tables(c: RunConfig) -> Iterator[str]:
     m = c.model
     if m.value_embed is None:
@@ -220,6 +229,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_heads,
     refused_gates,
     refused_layers,
+    refused_backout,
     refused_value_tables,
     refused_portions,
     refused_windows,

@@ -34,6 +34,7 @@ WRONG = {  # unit: an array of its outcome
     "adam_records": "param_eps1e-08",
     "cautious_weight_decay": "adam_r53/param",
     "smear": "grad/gate",
+    "backout": "grad/saved",
     "attn_scale": "ve/grad/ve",
     "attn_gate": "grad/gate",
 }

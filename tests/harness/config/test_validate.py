@@ -66,6 +66,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.n_layer": 5, "model.unet_skip": True}, ["model.unet_skip", "even model.n_layer"]),
     ({"model.attn_gate": "sigmoid12", "model.d_model": 8, "model.head_dim": 8}, ["model.attn_gate", "12 channels", "model.d_model=8"]),
     ({"model.smear": True, "model.d_model": 8, "model.head_dim": 8}, ["model.smear", "12 channels", "model.d_model=8"]),
+    ({"model.backout": 11}, ["model.backout=11", "last of the 12 layers", "an earlier layer"]),
     ({"optim.qkv_split": True}, ["optim.qkv_split=true", "optim.matrix_optimizer"]),
     ({**MUON, "optim.qkv_split": True, "model.qkv_layout": "separate"}, ["optim.qkv_split=true", "model.qkv_layout"]),
     ({**MUON, "optim.qkv_split": True, "model.mlp_ratio": 3}, ["optim.qkv_split", "model.mlp_ratio=3", "another ratio"]),
@@ -129,6 +130,7 @@ EAGER = {
 }  # twelve heads of scores
 RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
     {"model.attn_gate": "sigmoid12", "model.d_model": 12, "model.head_dim": 4},
+    {"model.backout": 10},
     {"model.attn_free_layers": (11,)},
     {"model.attn_free_layers": (0,)},
     {"model.attn_free_layers": tuple(range(1, 12))},
