@@ -10,10 +10,11 @@ from .ends_config import EndsConfig
 from .toggle import AFFECTS as AFFECTS
 from .toggle import ON as ON
 from .toggle import toggle as toggle
+from .value_config import ValueConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(EndsConfig):
+class ModelConfig(ValueConfig, EndsConfig):
     """Sizes in units of channels, rows or layers.
 
     Every width is checked before anything is allocated.
@@ -178,6 +179,18 @@ class ModelConfig(EndsConfig):
             " of 12 channels of the normed stream, W init 0; a matrix to the optimizers"
         ),
     )
+    attn_lambda: Literal["weights", "in_out"] | None = toggle(
+        None,
+        record="r47",
+        affects=("parameters", "groups", "loss"),
+        choices={"weights": "r47", "in_out": "r48"},
+        doc=(
+            "learned factors on attention's matrices; weights: a of the pair of value_mix on those"
+            " of q, k and v; in_out: one on them, init 0.5, one on the output's, init 1"
+        ),
+        requires={"weights": {"model.value_mix": ("pair",)}},
+        conflicts={"in_out": {"model.value_mix": ("pair",)}},
+    )
     attn_mask: Literal["causal", "document"] = toggle(
         "causal",
         record="r02",
@@ -210,43 +223,4 @@ class ModelConfig(EndsConfig):
             "*": {"model.attn_kernel": ("flex",)},
             "partial_and_full": {"model.attn_window": ("block",)},
         },
-    )
-
-    # --- values
-    value_residual: Literal["fixed", "learned"] | None = toggle(
-        None,
-        record="r09",
-        affects=("parameters", "groups", "loss"),
-        doc="v <- (1-l) v + l v1, v1 the first layer's values, l 0.5: fixed, or learned per layer",
-        choices={"fixed": "r09", "learned": "r09"},
-        conflicts={"*": {"model.value_embed": ON}},
-    )
-    value_embed: tuple[int | None, ...] | Literal["each", "mirrored", "ends"] | None = toggle(
-        None,
-        record="r14",
-        affects=("parameters", "groups", "loss"),
-        choices={"each": "r14", "mirrored": "r15", "ends": "r17"},
-        doc=(
-            "value tables mixed into v: one per layer, mirrored halves, the first and last three"
-            " (012...012), or a list"
-        ),
-    )
-    value_mix: Literal["lerp", "pair"] = toggle(
-        "lerp",
-        record="r14",
-        affects=("parameters", "loss"),
-        choices={"lerp": "r14", "pair": "r15"},
-        doc=(
-            "v <- (1-l) v + l ve, or a v + b ve (a scales v in layers without a table too);"
-            " init 0.5"
-        ),
-        requires={"pair": {"model.value_embed": ON}},
-    )
-    value_tables: Literal["packed", "separate"] = toggle(
-        "packed",
-        record="r14",
-        affects=("parameters", "loss"),
-        choices={"packed": "r14", "separate": "r16"},
-        doc="one wide value table cut into slices, or one module per table",
-        requires={"separate": {"model.value_embed": ON}},
     )

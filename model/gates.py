@@ -23,8 +23,8 @@ class Gate(Linear):
             gates, GATE_CHANNELS, role="hidden", init="zeros", dtypes=dtypes, matrix="gate"
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.sigmoid(super().forward(x[..., :GATE_CHANNELS]))
+    def forward(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        return torch.sigmoid(super().forward(x[..., :GATE_CHANNELS], scale))
 
 
 class Smear(nn.Module):

@@ -6,6 +6,7 @@ A component is chosen where it is built; the forward pass asks only whether it i
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,7 @@ from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
 from .rotary import ROTATE, Rotary
 from .skips import Backout
-from .values import ValueMix, lerp, pair
+from .values import ValueMix, add, lerp, pair, remainder_of_pair
 
 STORAGE = {"fp32": FP32, "bf16": BF16}
 
@@ -82,15 +83,20 @@ class Attention(nn.Module):
         if c.attn_gate is not None:
             self.head_gate = Gate(c.d_model // c.head_dim, dtypes)
         self.mix: ValueMix | None = None
-        self.value_mix: nn.Parameter | float = 0.5
-        if c.value_residual is not None or c.value_embed is not None:
-            is_pair = c.value_embed is not None and c.value_mix == "pair"
-            if is_pair:
-                self.mix = pair
-                self.value_mix = parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
-            elif has_table or c.value_residual is not None:
-                self.mix = lerp
-            if (has_table and not is_pair) or c.value_residual == "learned":
+        self.value_mix: Any = 0.5  # a number, or a parameter
+        self.first_scales_weights = c.attn_lambda == "weights"
+        self.in_scale = self.out_scale = None
+        if c.attn_lambda == "in_out":
+            self.in_scale = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
+            self.out_scale = parameter((), role="scalar", init=1.0, dtype=dtypes.scalar)
+        if c.value_mix == "pair":
+            self.mix = remainder_of_pair if self.first_scales_weights else pair
+            self.value_mix = parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
+        elif c.value_mix == "add":
+            self.mix = add if has_table else None
+        elif has_table or c.value_residual is not None:
+            self.mix = lerp
+            if has_table or c.value_residual == "learned":
                 self.value_mix = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
 
     def forward(
@@ -98,10 +104,11 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The branch's output (B, T, C) and this layer's own values (B, T, N, H), unmixed."""
         B, T, C = x_BTC.shape
+        a = self.value_mix[0] if self.first_scales_weights else self.in_scale
         q, k, v = (
-            self.qkv(x_BTC).chunk(3, dim=-1)
+            self.qkv(x_BTC, a).chunk(3, dim=-1)
             if self.merged
-            else (self.q(x_BTC), self.k(x_BTC), self.v(x_BTC))
+            else (self.q(x_BTC, a), self.k(x_BTC, a), self.v(x_BTC, a))
         )
         q, k, v = (z.view(B, T, -1, self.head_dim) for z in (q, k, v))
         own_v = v
@@ -116,7 +123,7 @@ class Attention(nn.Module):
         y_BTNH = self.kernel(q, k, v, mask, self.scale).transpose(1, 2)
         if self.head_gate is not None:
             y_BTNH = y_BTNH * self.head_gate(x_BTC)[..., None]
-        return self.out(y_BTNH.reshape(B, T, C)), own_v
+        return self.out(y_BTNH.reshape(B, T, C), self.out_scale), own_v
 
 
 class Block(nn.Module):

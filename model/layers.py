@@ -52,5 +52,7 @@ class Linear(nn.Module):
         )
         self.dtype = dtypes.matmul
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x.to(self.dtype), self.weight.to(self.dtype))
+    def forward(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        """scale: a factor on the weight, before that is rounded; 0-d."""
+        weight = self.weight if scale is None else scale * self.weight
+        return F.linear(x.to(self.dtype), weight.to(self.dtype))

@@ -19,3 +19,12 @@ def pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
     v_weight, source_weight = mix.unbind()
     mixed = v_weight * v
     return mixed if source is None else mixed + source_weight * source
+
+
+def add(v: Tensor, source: Tensor | None, mix: Tensor | float) -> Tensor:
+    return v if source is None else v + source
+
+
+def remainder_of_pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
+    """What of `pair` is left where its first weight has scaled v's matrix."""
+    return v if source is None else v + mix[1] * source

@@ -5,6 +5,7 @@ T positions, C model_dim. Figures are fp32: out, and grad/LEAF of sum(out x in/c
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,8 @@ ATTENTION = {
     "out.weight": ("w/out", "out_w"),
     "value_mix": ("w/value_mix", "value_mix"),
     "head_gate.weight": ("w/gate", "gate"),
+    "in_scale": ("w/in_scale", "in_scale"),
+    "out_scale": ("w/out_scale", "out_scale"),
 }
 RECORDS = ModelConfig(  # what the attention of all these records has in common
     n_layer=1,
@@ -105,13 +108,13 @@ def seen(arrays: Arrays, T: int) -> Tensor:
     return torch.tensor(same_TT & (back_TT >= 0) & (back_TT <= arrays["h/window_back"]))
 
 
-def attention(arrays: Arrays, *, case: str = "", has_table: bool = True, **fields: Any) -> Pairs:
-    """A record's attention.
+def attention(arrays: Arrays, *, case: str = "", **fields: Any) -> Pairs:
+    """A record's attention, with a value row where there is one.
 
-    case: in front of the figures' names. has_table: whether the layer has a value row. fields: of
-    the configuration, where it is not RECORDS.
+    case: in front of the figures' names. fields: of the configuration, where it is not RECORDS.
     """
     T, d_model = arrays["in/x"].shape
+    has_table = "in/ve" in arrays
     config = replace(
         RECORDS,
         d_model=d_model,
@@ -122,25 +125,37 @@ def attention(arrays: Arrays, *, case: str = "", has_table: bool = True, **field
     )
     layer = Attention(config, PLAIN, layer=0)
     load(layer, {name: arrays[key] for name, (key, _) in ATTENTION.items() if key in arrays})
-    x, source = leaf(arrays["in/x"]), leaf(arrays["in/ve"])
+    x = leaf(arrays["in/x"])
+    leaves = {ATTENTION[name][1]: p for name, p in layer.named_parameters()} | {"x": x}
+    source = None
+    if has_table:
+        leaves["ve"] = leaf(arrays["in/ve"])
+        source = leaves["ve"][None]
     mask = torch.zeros(T, T).masked_fill_(~seen(arrays, T), -torch.inf)
-    rotary = make_rotary(config, PLAIN, seq_len=T)(T)
-    y, _ = layer(x[None], rotary, mask, source[None] if has_table else None)
-    leaves = {ATTENTION[name][1]: p for name, p in layer.named_parameters()}
-    yield from compared(arrays, case, y[0], {**leaves, "x": x, "ve": source})
+    y, _ = layer(x[None], make_rotary(config, PLAIN, seq_len=T)(T), mask, source)
+    yield from compared(arrays, case, y[0], leaves)
 
 
 def attn_scale(arrays: Arrays) -> Pairs:
     """With a value row and without."""
     yield from attention(arrays, case="ve/", value_mix="pair")
-    yield from attention(arrays, case="nove/", has_table=False, value_mix="pair")
+    without = {name: array for name, array in arrays.items() if name != "in/ve"}
+    yield from attention(without, case="nove/", value_mix="pair")
 
 
-def attn_gate(arrays: Arrays) -> Pairs:
-    """On the attention of record 28, whose value pair the unit calls lambdas."""
-    yield from attention(
-        {**arrays, "w/value_mix": arrays["w/lambdas"]}, value_mix="pair", attn_gate="sigmoid12"
-    )
+def value_pair(arrays: Arrays, **fields: Any) -> Pairs:
+    """Gated attention whose pair `lambdas` is that of the values. fields: of the configuration."""
+    renamed = {name.replace("lambdas", "value_mix"): array for name, array in arrays.items()}
+    yield from attention(renamed, value_mix="pair", attn_gate="sigmoid12", **fields)
+
+
+def in_out(arrays: Arrays, *, value_mix: str = "add", **fields: Any) -> Pairs:
+    """Gated attention whose pair `lambdas` scales its matrices. fields: of the configuration."""
+    parts = dict(arrays)
+    for start in ("w/", "grad/"):
+        parts[f"{start}in_scale"], parts[f"{start}out_scale"] = parts.pop(f"{start}lambdas")
+    sides = {"attn_lambda": "in_out", "attn_gate": "sigmoid12"}
+    yield from attention(parts, value_mix=value_mix, **sides, **fields)
 
 
 # ---------------------------------------------------------------- all of these
@@ -149,7 +164,9 @@ PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "smear": smear,
     "backout": backout,
     "attn_scale": attn_scale,
-    "attn_gate": attn_gate,
+    "attn_gate": value_pair,
+    "attn_lambda_r47": partial(value_pair, attn_lambda="weights"),
+    "attn_lambda_r48": in_out,
 }
 MODEL_UNITS: Mapping[str, Unit] = {
     name: Unit(pairs=pairs, bound=BOUND, relative=True) for name, pairs in PAIRS.items()

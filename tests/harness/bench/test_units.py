@@ -37,6 +37,8 @@ WRONG = {  # unit: an array of its outcome
     "backout": "grad/saved",
     "attn_scale": "ve/grad/ve",
     "attn_gate": "grad/gate",
+    "attn_lambda_r47": "grad/lambdas",
+    "attn_lambda_r48": "grad/lambdas",
 }
 
 

@@ -1,0 +1,49 @@
+"""What is mixed into the values."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .toggle import ON, toggle
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueConfig:
+    """First values, value tables and how they are mixed in: a part of ModelConfig."""
+
+    value_residual: Literal["fixed", "learned"] | None = toggle(
+        None,
+        record="r09",
+        affects=("parameters", "groups", "loss"),
+        doc="v <- (1-l) v + l v1, v1 the first layer's values, l 0.5: fixed, or learned per layer",
+        choices={"fixed": "r09", "learned": "r09"},
+        conflicts={"*": {"model.value_embed": ON}},
+    )
+    value_embed: tuple[int | None, ...] | Literal["each", "mirrored", "ends"] | None = toggle(
+        None,
+        record="r14",
+        affects=("parameters", "groups", "loss"),
+        choices={"each": "r14", "mirrored": "r15", "ends": "r17"},
+        doc=(
+            "value tables mixed into v: one per layer, mirrored halves, the first and last three"
+            " (012...012), or a list"
+        ),
+    )
+    value_mix: Literal["lerp", "pair", "add"] = toggle(
+        "lerp",
+        record="r14",
+        affects=("parameters", "groups", "loss"),
+        choices={"lerp": "r14", "pair": "r15", "add": "r49"},
+        doc=(
+            "v <- (1-l) v + l ve, or a v + b ve (a scales v in layers without a table too),"
+            " init 0.5; or v + ve"
+        ),
+        requires={"*": {"model.value_embed": ON}},
+    )
+    value_tables: Literal["packed", "separate"] = toggle(
+        "packed",
+        record="r14",
+        affects=("parameters", "loss"),
+        choices={"packed": "r14", "separate": "r16"},
+        doc="one wide value table cut into slices, or one module per table",
+        requires={"separate": {"model.value_embed": ON}},
+    )
