@@ -25,7 +25,7 @@ from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
 from .rotary import ROTATE, Rotary
 from .skips import Backout
-from .values import ValueMix, add, lerp, pair, remainder_of_pair
+from .values import GATE_INPUTS, ValueMix, add, lerp, pair, remainder_of_pair
 
 STORAGE = {"fp32": FP32, "bf16": BF16}
 
@@ -82,6 +82,10 @@ class Attention(nn.Module):
         self.head_gate = None
         if c.attn_gate is not None:
             self.head_gate = Gate(c.d_model // c.head_dim, dtypes)
+        self.value_gate = None
+        if has_table and c.value_mix in GATE_INPUTS:
+            self.value_gate = Gate(c.d_model // c.head_dim, dtypes)
+            self.gate_input = GATE_INPUTS[c.value_mix]
         self.mix: ValueMix | None = None
         self.value_mix: Any = 0.5  # a number, or a parameter
         self.first_scales_weights = c.attn_lambda == "weights"
@@ -92,7 +96,7 @@ class Attention(nn.Module):
         if c.value_mix == "pair":
             self.mix = remainder_of_pair if self.first_scales_weights else pair
             self.value_mix = parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
-        elif c.value_mix == "add":
+        elif c.value_mix in ("add", *GATE_INPUTS):
             self.mix = add if has_table else None
         elif has_table or c.value_residual is not None:
             self.mix = lerp
@@ -112,8 +116,11 @@ class Attention(nn.Module):
         )
         q, k, v = (z.view(B, T, -1, self.head_dim) for z in (q, k, v))
         own_v = v
+        row = None if source is None else source.view_as(v)
+        if self.value_gate is not None and source is not None:
+            row = 2 * self.value_gate(self.gate_input(x_BTC, source))[..., None] * row
         if self.mix is not None:
-            v = self.mix(v, source if source is None else source.view_as(v), self.value_mix)
+            v = self.mix(v, row, self.value_mix)
         if self.norm_first is not None:
             q, k = self.norm_first(q), self.norm_first(k)
         q, k = self.rotate(q, *rotary), self.rotate(k, *rotary)

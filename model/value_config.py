@@ -28,15 +28,24 @@ class ValueConfig:
             " (012...012), or a list"
         ),
     )
-    value_mix: Literal["lerp", "pair", "add"] = toggle(
+    value_mix: Literal["lerp", "pair", "add", "gate", "gate_mixed"] = toggle(
         "lerp",
         record="r14",
         affects=("parameters", "groups", "loss"),
-        choices={"lerp": "r14", "pair": "r15", "add": "r49"},
+        choices={"lerp": "r14", "pair": "r15", "add": "r49", "gate": "r55", "gate_mixed": "r70"},
         doc=(
             "v <- (1-l) v + l ve, or a v + b ve (a scales v in layers without a table too),"
-            " init 0.5; or v + ve"
+            " init 0.5; or v + ve; or v + g ve, g = 2 sigma(W z) for each head, W init 0, z 12"
+            " channels of the normed stream (gate), or six of it and six of ve (gate_mixed)"
         ),
+        requires={"*": {"model.value_embed": ON}},
+    )
+    value_init: Literal["normal", "zeros", "normal_0.01"] = toggle(
+        "normal",
+        record="r14",
+        affects=("initial", "loss"),
+        choices={"normal": "r14", "zeros": "r49", "normal_0.01": "r70"},
+        doc="value tables: N(0, 1), zero, or 0.01 N(0, 1)",
         requires={"*": {"model.value_embed": ON}},
     )
     value_tables: Literal["packed", "separate"] = toggle(

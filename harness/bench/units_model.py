@@ -83,6 +83,7 @@ ATTENTION = {
     "out.weight": ("w/out", "out_w"),
     "value_mix": ("w/value_mix", "value_mix"),
     "head_gate.weight": ("w/gate", "gate"),
+    "value_gate.weight": ("w/value_gate", "value_gate"),
     "in_scale": ("w/in_scale", "in_scale"),
     "out_scale": ("w/out_scale", "out_scale"),
 }
@@ -167,6 +168,7 @@ PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "attn_gate": value_pair,
     "attn_lambda_r47": partial(value_pair, attn_lambda="weights"),
     "attn_lambda_r48": in_out,
+    "value_gate_r55": partial(in_out, value_mix="gate"),
 }
 MODEL_UNITS: Mapping[str, Unit] = {
     name: Unit(pairs=pairs, bound=BOUND, relative=True) for name, pairs in PAIRS.items()

@@ -35,8 +35,13 @@ def refused_heads(c: RunConfig) -> Iterator[str]:
 
 def refused_gates(c: RunConfig) -> Iterator[str]:
     m = c.model
-    for field in ("attn_gate", "smear"):
-        if getattr(m, field) and m.d_model < GATE_CHANNELS:
+    gated = {
+        "attn_gate": m.attn_gate is not None,
+        "smear": m.smear,
+        "value_mix": m.value_mix in ("gate", "gate_mixed"),
+    }
+    for field, is_gated in gated.items():
+        if is_gated and m.d_model < GATE_CHANNELS:
             yield (
                 f"model.{field} reads {GATE_CHANNELS} channels, but model.d_model={m.d_model}: "
                 "widen the model"

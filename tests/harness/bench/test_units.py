@@ -39,6 +39,7 @@ WRONG = {  # unit: an array of its outcome
     "attn_gate": "grad/gate",
     "attn_lambda_r47": "grad/lambdas",
     "attn_lambda_r48": "grad/lambdas",
+    "value_gate_r55": "grad/value_gate",
 }
 
 

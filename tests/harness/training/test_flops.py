@@ -22,7 +22,7 @@ def counted(counter: FlopCounterMode) -> int:
     return sum(n for op, n in counter.get_flop_counts().get("Global", {}).items() if op in PRODUCTS)
 
 
-GATES = {"attn_gate": "sigmoid12", "smear": True}
+GATES = {"attn_gate": "sigmoid12", "smear": True, "value_mix": "gate"}
 
 
 @pytest.mark.parametrize(
