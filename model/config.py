@@ -114,6 +114,12 @@ class ModelConfig(ValueConfig, EndsConfig):
             " and leave the rest"
         ),
     )
+    rope_pairing: Literal["halves", "adjacent"] = toggle(
+        "halves",
+        record="r02",
+        choices={"adjacent": "r58"},
+        doc="channel j turns with channel j + head_dim/2, or channel 2j with its neighbour 2j + 1",
+    )
     rope_freq_dtype: Literal["fp32", "bf16"] = toggle(
         "fp32",
         record="r02",

@@ -23,7 +23,7 @@ from .loss import chunked_cross_entropy
 from .mask import document_ids
 from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
-from .rotary import ROTATE, Rotary
+from .rotary import ROTATIONS, Rotary
 from .skips import Backout
 from .values import GATE_INPUTS, ValueMix, add, lerp, pair, remainder_of_pair
 
@@ -77,7 +77,7 @@ class Attention(nn.Module):
         self.out = linear(c.d_model, c.proj_init, "out")
         self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
-        self.rotate = ROTATE[c.rope_math]
+        self.rotate = ROTATIONS[c.rope_pairing][c.rope_math]
         self.kernel, self.scale = KERNELS[c.attn_kernel], c.attn_scale
         self.head_gate = None
         if c.attn_gate is not None:

@@ -169,6 +169,7 @@ PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "attn_lambda_r47": partial(value_pair, attn_lambda="weights"),
     "attn_lambda_r48": in_out,
     "value_gate_r55": partial(in_out, value_mix="gate"),
+    "value_gate_r70": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent"),
 }
 MODEL_UNITS: Mapping[str, Unit] = {
     name: Unit(pairs=pairs, bound=BOUND, relative=True) for name, pairs in PAIRS.items()

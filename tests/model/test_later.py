@@ -1,8 +1,11 @@
 """The changes of records after 18 in the whole network, against formulas written out here."""
 
+import pytest
 import torch
 from torch import Tensor
 
+import harness.model.rotary
+from harness.model.rotary import ROTATIONS, Rotary
 from harness.training.core import Core
 from tests.small_presets import core, disturb, ids, small
 
@@ -50,3 +53,22 @@ def test_smear_comes_before_the_norm_of_the_embedding() -> None:
     torch.testing.assert_close(
         x0[0][0], expected * (expected.square().mean(-1, True) + 2**-23).rsqrt()
     )
+
+
+@pytest.mark.parametrize("math", ["promote", "fp32"])
+@pytest.mark.parametrize("compiling", [False, True])
+def test_adjacent_channels_turn_by_minus_the_angle(
+    math: str, compiling: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As complex numbers, x_2j + i x_2j+1 times e^(-i p w_j); the second half of the pairs stands still."""
+    T, H = 7, 16
+    rotary = Rotary(head_dim=H, base=1024.0, pairs="half", freq_dtype=torch.float32,
+                    table_dtype=torch.float32, seq_len=T, as_buffers=False)  # fmt: skip
+    x = torch.randn(1, T, 2, H, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(harness.model.rotary, "is_compiling", lambda: compiling)
+    y = ROTATIONS["adjacent"][math](x, *rotary(T))
+    w = torch.cat([1024.0 ** -torch.linspace(0, 1, H // 4), torch.zeros(H // 4)])
+    angle = -torch.arange(T)[:, None, None] * w
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones(1), angle)
+    torch.testing.assert_close(y, torch.view_as_real(turned).flatten(-2))
+    assert torch.equal(y[..., H // 2 :], x[..., H // 2 :])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import harness.model.gpt
 import harness.model.layers
+import harness.model.rotary
 from harness.config.presets import preset_values
 from harness.model.attention import KERNELS
 from harness.model.gpt import GPT
@@ -308,7 +309,7 @@ def small_tables(dtype: torch.dtype, *, as_buffers: bool = False) -> Rotary:
 def test_the_two_rotations_differ_by_rounding_alone() -> None:
     x = torch.randn(1, 4, 2, 8, generator=torch.Generator().manual_seed(0)).to(BF16)
     rotary = small_tables(BF16)
-    promoted, lifted = (harness.model.gpt.ROTATE[k](x, *rotary(4)) for k in ("promote", "fp32"))
+    promoted, lifted = (harness.model.rotary.ROTATE[k](x, *rotary(4)) for k in ("promote", "fp32"))
     assert promoted.dtype == lifted.dtype == BF16
     torch.testing.assert_close(promoted, lifted, rtol=2.0**-6, atol=2.0**-6)
     assert not torch.equal(promoted, lifted)
@@ -325,7 +326,7 @@ def test_the_form_of_a_compiled_graph_rotates_to_the_same_bits(
     g = torch.randn(3, 4, 2, 8, generator=generator).to(dtype)
 
     def rotated() -> tuple[Tensor, Tensor]:
-        y = harness.model.gpt.ROTATE[math](x, *rotary(4))
+        y = harness.model.rotary.ROTATE[math](x, *rotary(4))
         return y, torch.autograd.grad(y, x, g)[0]
 
     eager = rotated()

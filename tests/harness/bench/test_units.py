@@ -40,6 +40,7 @@ WRONG = {  # unit: an array of its outcome
     "attn_lambda_r47": "grad/lambdas",
     "attn_lambda_r48": "grad/lambdas",
     "value_gate_r55": "grad/value_gate",
+    "value_gate_r70": "grad/value_gate",
 }
 
 
