@@ -167,6 +167,16 @@ class ModelConfig(ValueConfig, EndsConfig):
             "dense": {"model.attn_mask": ("document",)},
         },
     )
+    key_offset: tuple[int, ...] = toggle(
+        (),
+        record="r49",
+        example=(0,),
+        doc=(
+            "layers whose keys have the channels that do not turn from the position before;"
+            " [3, 10] of 11 layers in record 49"
+        ),
+        requires={"*": {"model.qk_norm": ("before_rope",), "model.rope_pairs": ("half",)}},
+    )
     attn_scale: float | None = toggle(
         None,
         record="r20",

@@ -23,7 +23,7 @@ from .loss import chunked_cross_entropy
 from .mask import document_ids
 from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
-from .rotary import ROTATIONS, Rotary
+from .rotary import ROTATIONS, UNTURNED, Rotary, offset_keys
 from .skips import Backout
 from .values import GATE_INPUTS, ValueMix, add, lerp, pair, remainder_of_pair
 
@@ -78,6 +78,7 @@ class Attention(nn.Module):
         self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
         self.rotate = ROTATIONS[c.rope_pairing][c.rope_math]
+        self.unturned = UNTURNED[c.rope_pairing] if layer in c.key_offset else None
         self.kernel, self.scale = KERNELS[c.attn_kernel], c.attn_scale
         self.head_gate = None
         if c.attn_gate is not None:
@@ -124,6 +125,8 @@ class Attention(nn.Module):
         if self.norm_first is not None:
             q, k = self.norm_first(q), self.norm_first(k)
         q, k = self.rotate(q, *rotary), self.rotate(k, *rotary)
+        if self.unturned is not None:
+            k = offset_keys(k, self.unturned)
         if self.norm_last is not None:
             q, k = self.norm_last(q), self.norm_last(k)
         q, k, v = (z.transpose(1, 2).to(own_v.dtype) for z in (q, k, v))

@@ -66,6 +66,22 @@ ROTATIONS = {
 }
 
 
+# model.rope_pairing -> the quarters of a head's channels that half of the pairs leave unturned
+UNTURNED = {"halves": (1, 3), "adjacent": (2, 3)}
+
+
+def offset_keys(k_BTNH: Tensor, unturned: tuple[int, ...]) -> Tensor:
+    """Keys whose unturned channels are those of the position before; the first keeps its own.
+
+    A query then matches a key's predecessor and reads the key's value, across documents too (r49).
+    """
+    before = torch.cat([k_BTNH[:, :1], k_BTNH[:, :-1]], dim=1).chunk(4, dim=-1)
+    quarters = list(k_BTNH.chunk(4, dim=-1))
+    for i in unturned:
+        quarters[i] = before[i]
+    return torch.cat(quarters, dim=-1)
+
+
 class Rotary(nn.Module):
     """The tables of positions 0..seq_len-1, shared by all layers.
 

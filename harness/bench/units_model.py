@@ -168,6 +168,8 @@ PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "attn_gate": value_pair,
     "attn_lambda_r47": partial(value_pair, attn_lambda="weights"),
     "attn_lambda_r48": in_out,
+    "key_offset_r49": partial(in_out, key_offset=(0,)),
+    "key_offset_r62": partial(in_out, key_offset=(0,), rope_pairing="adjacent"),
     "value_gate_r55": partial(in_out, value_mix="gate"),
     "value_gate_r70": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent"),
 }

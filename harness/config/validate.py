@@ -74,6 +74,18 @@ def refused_layers(c: RunConfig) -> Iterator[str]:
         yield f"model.unet_skip needs an even model.n_layer, not {m.n_layer}: add or drop a layer"
 
 
+def refused_layer_lists(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    with_attention = set(range(m.n_layer)) - attention_free(m)
+    for field, layers in {"key_offset": m.key_offset}.items():
+        outside = sorted(set(layers) - with_attention)
+        if outside:
+            yield (
+                f"model.{field} lists layer {outside[0]}, which is none of the {m.n_layer} of "
+                "model.n_layer with attention: take it out"
+            )
+
+
 def refused_backout(c: RunConfig) -> Iterator[str]:
     m = c.model
     if m.backout is not None and m.backout >= m.n_layer - 1:
@@ -234,6 +246,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_heads,
     refused_gates,
     refused_layers,
+    refused_layer_lists,
     refused_backout,
     refused_value_tables,
     refused_portions,

@@ -39,6 +39,8 @@ WRONG = {  # unit: an array of its outcome
     "attn_gate": "grad/gate",
     "attn_lambda_r47": "grad/lambdas",
     "attn_lambda_r48": "grad/lambdas",
+    "key_offset_r49": "grad/qkv",
+    "key_offset_r62": "grad/x",
     "value_gate_r55": "grad/value_gate",
     "value_gate_r70": "grad/value_gate",
 }

@@ -23,6 +23,7 @@ DOCUMENTS = {
     "data.seq_len": 1024,
     "data.micro_tokens": 1024,
 }
+OFFSET = {"model.qk_norm": "before_rope", "model.rope_pairs": "half"}
 MUON = {"optim.matrix_optimizer": "muon"}
 
 # (fields beside the defaults, what the message must name)
@@ -67,6 +68,9 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.attn_gate": "sigmoid12", "model.d_model": 8, "model.head_dim": 8}, ["model.attn_gate", "12 channels", "model.d_model=8"]),
     ({"model.smear": True, "model.d_model": 8, "model.head_dim": 8}, ["model.smear", "12 channels", "model.d_model=8"]),
     ({"model.value_mix": "gate", "model.value_embed": "each", "model.d_model": 8, "model.head_dim": 8}, ["model.value_mix", "12 channels", "model.d_model=8"]),
+    ({**OFFSET, "model.key_offset": (12,)}, ["model.key_offset", "layer 12", "take it out"]),
+    ({**OFFSET, "model.key_offset": (0, 7), "model.attn_free_layers": (7,)}, ["model.key_offset", "layer 7", "take it out"]),
+    ({**OFFSET, "model.key_offset": (3,), "model.qk_norm": "after_rope"}, ["model.key_offset=[3]", "model.qk_norm", "before_rope"]),
     ({"model.backout": 11}, ["model.backout=11", "last of the 12 layers", "an earlier layer"]),
     ({"optim.qkv_split": True}, ["optim.qkv_split=true", "optim.matrix_optimizer"]),
     ({**MUON, "optim.qkv_split": True, "model.qkv_layout": "separate"}, ["optim.qkv_split=true", "model.qkv_layout"]),
@@ -132,6 +136,7 @@ EAGER = {
 RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
     {"model.attn_gate": "sigmoid12", "model.d_model": 12, "model.head_dim": 4},
     {"model.backout": 10},
+    {**OFFSET, "model.key_offset": (0, 11)},
     {"model.attn_free_layers": (11,)},
     {"model.attn_free_layers": (0,)},
     {"model.attn_free_layers": tuple(range(1, 12))},
