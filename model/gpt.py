@@ -16,6 +16,7 @@ from .activation import ACTIVATIONS
 from .attention import KERNELS, Mask, make_mask
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
+from .exclusive import EXCLUDE
 from .gates import Gate, Smear
 from .layers import Linear, RMSNorm
 from .layout import attention_free, table_of_layer
@@ -83,6 +84,11 @@ class Attention(nn.Module):
         self.head_gate = None
         if c.attn_gate is not None:
             self.head_gate = Gate(c.d_model // c.head_dim, dtypes)
+        self.xsa_alpha = None
+        if layer in c.xsa:
+            n_heads = c.d_model // c.head_dim
+            self.xsa_alpha = parameter((n_heads,), role="scalar", init=0.0, dtype=dtypes.scalar)
+            self.exclude = EXCLUDE[c.xsa_form]
         self.value_gate = None
         if has_table and c.value_mix in GATE_INPUTS:
             self.value_gate = Gate(c.d_model // c.head_dim, dtypes)
@@ -131,6 +137,8 @@ class Attention(nn.Module):
             q, k = self.norm_last(q), self.norm_last(k)
         q, k, v = (z.transpose(1, 2).to(own_v.dtype) for z in (q, k, v))
         y_BTNH = self.kernel(q, k, v, mask, self.scale).transpose(1, 2)
+        if self.xsa_alpha is not None:
+            y_BTNH = self.exclude(y_BTNH, v.transpose(1, 2), self.xsa_alpha)
         if self.head_gate is not None:
             y_BTNH = y_BTNH * self.head_gate(x_BTC)[..., None]
         return self.out(y_BTNH.reshape(B, T, C), self.out_scale), own_v

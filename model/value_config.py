@@ -40,6 +40,24 @@ class ValueConfig:
         ),
         requires={"*": {"model.value_embed": ON}},
     )
+    xsa: tuple[int, ...] = toggle(
+        (),
+        record="r82",
+        affects=("parameters", "groups", "loss"),
+        example=(0,),
+        doc=(
+            "layers whose heads give up tanh(a) of what their output has along their own value;"
+            " a learned for each head, init 0; [1, 3, 4, 7, 8, 10] of 11 layers in record 82"
+        ),
+    )
+    xsa_form: Literal["projection", "ratio"] = toggle(
+        "projection",
+        record="r82",
+        affects=("rounding",),
+        choices={"projection": "r82", "ratio": "r86"},
+        doc="along v / max(|v|, 1e-4); or (y.v) / max(v.v, 1e-8) times v",
+        requires={"ratio": {"model.xsa": ON}},
+    )
     value_init: Literal["normal", "zeros", "normal_0.01"] = toggle(
         "normal",
         record="r14",

@@ -84,6 +84,7 @@ ATTENTION = {
     "value_mix": ("w/value_mix", "value_mix"),
     "head_gate.weight": ("w/gate", "gate"),
     "value_gate.weight": ("w/value_gate", "value_gate"),
+    "xsa_alpha": ("w/alpha", "alpha"),
     "in_scale": ("w/in_scale", "in_scale"),
     "out_scale": ("w/out_scale", "out_scale"),
 }
@@ -109,6 +110,17 @@ def seen(arrays: Arrays, T: int) -> Tensor:
     return torch.tensor(same_TT & (back_TT >= 0) & (back_TT <= arrays["h/window_back"]))
 
 
+class Given(nn.Module):
+    """A gate that is told for every position, as later records compute theirs elsewhere."""
+
+    def __init__(self, gate_1TN: np.ndarray) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(gate_1TN.shape))
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        return self.weight
+
+
 def attention(arrays: Arrays, *, case: str = "", **fields: Any) -> Pairs:
     """A record's attention, with a value row where there is one.
 
@@ -124,7 +136,10 @@ def attention(arrays: Arrays, *, case: str = "", **fields: Any) -> Pairs:
         value_embed=(0 if has_table else None,),
         **fields,
     )
-    layer = Attention(config, PLAIN, layer=0)
+    layer: Any = Attention(config, PLAIN, layer=0)
+    if "in/gate" in arrays:
+        layer.head_gate = Given(arrays["in/gate"])
+        layer.xsa_alpha = nn.Parameter(torch.empty(arrays["w/alpha"].shape))
     load(layer, {name: arrays[key] for name, (key, _) in ATTENTION.items() if key in arrays})
     x = leaf(arrays["in/x"])
     leaves = {ATTENTION[name][1]: p for name, p in layer.named_parameters()} | {"x": x}
@@ -150,6 +165,12 @@ def value_pair(arrays: Arrays, **fields: Any) -> Pairs:
     yield from attention(renamed, value_mix="pair", attn_gate="sigmoid12", **fields)
 
 
+def xsa_r86(arrays: Arrays) -> Pairs:
+    """With gates and shares that are told for every position."""
+    told = {**arrays, "w/gate": arrays["in/gate"]}
+    yield from in_out(told, rope_pairing="adjacent", xsa=(0,), xsa_form="ratio")
+
+
 def in_out(arrays: Arrays, *, value_mix: str = "add", **fields: Any) -> Pairs:
     """Gated attention whose pair `lambdas` scales its matrices. fields: of the configuration."""
     parts = dict(arrays)
@@ -170,6 +191,8 @@ PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "attn_lambda_r48": in_out,
     "key_offset_r49": partial(in_out, key_offset=(0,)),
     "key_offset_r62": partial(in_out, key_offset=(0,), rope_pairing="adjacent"),
+    "xsa_r82": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent", xsa=(0,)),
+    "xsa_r86": xsa_r86,
     "value_gate_r55": partial(in_out, value_mix="gate"),
     "value_gate_r70": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent"),
 }

@@ -77,7 +77,7 @@ def refused_layers(c: RunConfig) -> Iterator[str]:
 def refused_layer_lists(c: RunConfig) -> Iterator[str]:
     m = c.model
     with_attention = set(range(m.n_layer)) - attention_free(m)
-    for field, layers in {"key_offset": m.key_offset}.items():
+    for field, layers in {"key_offset": m.key_offset, "xsa": m.xsa}.items():
         outside = sorted(set(layers) - with_attention)
         if outside:
             yield (

@@ -41,6 +41,8 @@ WRONG = {  # unit: an array of its outcome
     "attn_lambda_r48": "grad/lambdas",
     "key_offset_r49": "grad/qkv",
     "key_offset_r62": "grad/x",
+    "xsa_r82": "grad/alpha",
+    "xsa_r86": "grad/gate",
     "value_gate_r55": "grad/value_gate",
     "value_gate_r70": "grad/value_gate",
 }

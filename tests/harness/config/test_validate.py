@@ -71,6 +71,8 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({**OFFSET, "model.key_offset": (12,)}, ["model.key_offset", "layer 12", "take it out"]),
     ({**OFFSET, "model.key_offset": (0, 7), "model.attn_free_layers": (7,)}, ["model.key_offset", "layer 7", "take it out"]),
     ({**OFFSET, "model.key_offset": (3,), "model.qk_norm": "after_rope"}, ["model.key_offset=[3]", "model.qk_norm", "before_rope"]),
+    ({"model.xsa": (-1,)}, ["model.xsa", "layer -1", "take it out"]),
+    ({"model.xsa_form": "ratio"}, ["model.xsa_form=ratio", "model.xsa", "switched on"]),
     ({"model.backout": 11}, ["model.backout=11", "last of the 12 layers", "an earlier layer"]),
     ({"optim.qkv_split": True}, ["optim.qkv_split=true", "optim.matrix_optimizer"]),
     ({**MUON, "optim.qkv_split": True, "model.qkv_layout": "separate"}, ["optim.qkv_split=true", "model.qkv_layout"]),
