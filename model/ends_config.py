@@ -89,11 +89,20 @@ class EndsConfig:
             " channels; l and u init 0"
         ),
     )
-    logit_softcap: float | None = toggle(
+    logit_softcap: float | Literal["sigmoid30", "sigmoid30_by_width", "sigmoid23"] | None = toggle(
         None,
         record="r09",
-        doc="squash logits to (-c, c) by c*tanh(z/c)",
-        choices={30.0: "r09", 15.0: "r18"},
+        doc=(
+            "squash logits to (-c, c) by c*tanh(z/c); sigmoid30: 30 sigma(z/7.5), by_width:"
+            " 30 sigma(z/(7.5 d_model^1/2)); sigmoid23: 23 sigma((z+5)/7.5)"
+        ),
+        choices={
+            30.0: "r09",
+            15.0: "r18",
+            "sigmoid30": "r19",
+            "sigmoid30_by_width": "r22",
+            "sigmoid23": "r54",
+        },
         gt=0,
     )
     loss_rows: int | None = toggle(

@@ -26,6 +26,7 @@ from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
 from .rotary import ROTATIONS, UNTURNED, Rotary, offset_keys
 from .skips import Backout
+from .softcap import capped, softcap_of
 from .values import GATE_INPUTS, ValueMix, add, lerp, pair, remainder_of_pair
 
 STORAGE = {"fp32": FP32, "bf16": BF16}
@@ -219,7 +220,7 @@ class GPT(nn.Module):
             self.head = Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
 
         self.first_values = c.value_residual is not None
-        self.softcap, self.loss_rows = c.logit_softcap, c.loss_rows
+        self.softcap, self.loss_rows = softcap_of(c.logit_softcap, c.d_model), c.loss_rows
         self.mask_args = None
         if c.attn_mask == "document":
             self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask)
@@ -285,7 +286,7 @@ class GPT(nn.Module):
             else F.linear(x.to(self.matmul_dtype), self.embed.weight.to(self.matmul_dtype))
         )
         if self.softcap is not None:
-            z = self.softcap * torch.tanh(z / self.softcap)
+            z = capped(z, self.softcap)
         return z.float()
 
     def forward(self, ids_BT: Tensor, targets_BT: Tensor, window: Tensor | None = None) -> Tensor:

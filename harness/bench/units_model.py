@@ -18,8 +18,10 @@ from harness.model.config import ModelConfig
 from harness.model.gates import Smear
 from harness.model.gpt import Attention, make_rotary
 from harness.model.layers import RMSNorm
+from harness.model.loss import chunked_cross_entropy
 from harness.model.precision import FP32, PLAIN
 from harness.model.skips import Backout
+from harness.model.softcap import capped, softcap_of
 
 BOUND = 1e-5  # of a difference, in units of the figure's largest value
 NORM = RMSNorm("by_dtype", None)
@@ -73,6 +75,27 @@ def backout(arrays: Arrays) -> Pairs:
     load(part, {"scale": arrays["w/scale"]})
     y = NORM(part(x, saved))
     yield from compared(arrays, "", y, {"x": x, "saved": saved, "scale": part.scale})
+
+
+LOGIT_CAPS = {"r19": "sigmoid30", "r26": "sigmoid30_by_width", "r54": "sigmoid23"}
+
+
+def logit_cap(arrays: Arrays) -> Pairs:
+    """Capped logits, their loss and its gradient: as autograd has it, and as the chunked loss."""
+    target = torch.tensor(arrays["in/y"], dtype=torch.int64)
+    identity = torch.eye(arrays["in/z"].shape[1])
+    for record, name in LOGIT_CAPS.items():
+        softcap = softcap_of(name, int(arrays["h/width"]))
+        assert softcap is not None
+        z, in_chunks = leaf(arrays["in/z"]), leaf(arrays["in/z"])
+        y = capped(z, softcap)
+        yield arrays[f"{record}/capped"], y.detach().numpy()
+        chunked = chunked_cross_entropy(in_chunks, identity, target, softcap=softcap, rows=5)
+        for loss, start in ((F.cross_entropy(y, target), z), (chunked, in_chunks)):
+            loss.backward()
+            assert start.grad is not None
+            yield arrays[f"{record}/loss"], loss.detach().numpy()
+            yield arrays[f"{record}/grad"], start.grad.numpy()
 
 
 # ---------------------------------------------------------------- attention
@@ -185,6 +208,7 @@ def in_out(arrays: Arrays, *, value_mix: str = "add", **fields: Any) -> Pairs:
 PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "smear": smear,
     "backout": backout,
+    "logit_cap": logit_cap,
     "attn_scale": attn_scale,
     "attn_gate": value_pair,
     "attn_lambda_r47": partial(value_pair, attn_lambda="weights"),
