@@ -69,6 +69,32 @@ class ModelConfig(ValueConfig, EndsConfig):
         ),
     )
 
+    skip_weight: Literal["weight", "sigmoid"] = toggle(
+        "weight",
+        record="r11",
+        affects=("initial", "loss"),
+        choices={"weight": "r11", "sigmoid": "r32"},
+        doc="the weights of unet_skip as they are, or sigma(w), w init -1.5",
+        requires={"*": {"model.unet_skip": (True,)}},
+    )
+    skip_layers: tuple[int, ...] = toggle(
+        (),
+        record="r45",
+        affects=("parameters", "groups", "loss"),
+        example=(0, 1),
+        doc=(
+            "two layers: before the second one, sigma(w) times the output of the first is added; w"
+            " learned, init -1.5; [4, 7] of 12 layers in record 45"
+        ),
+        conflicts={"*": {"model.unet_skip": ON}},
+    )
+    skip_gate: bool = toggle(
+        False,
+        record="r55",
+        affects=("parameters", "loss"),
+        doc="the skip of skip_layers times 2 sigma(u x0), u of 12 channels, init 0",
+        requires={"*": {"model.skip_layers": ON}},
+    )
     backout: int | None = toggle(
         None,
         record="r40",

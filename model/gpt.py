@@ -25,7 +25,7 @@ from .mask import document_ids
 from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
 from .rotary import ROTATIONS, UNTURNED, Rotary, offset_keys
-from .skips import Backout
+from .skips import SKIP_INIT, Backout, Skip
 from .softcap import capped, softcap_of
 from .values import GATE_INPUTS, ValueMix, add, lerp, pair, remainder_of_pair
 
@@ -204,7 +204,10 @@ class GPT(nn.Module):
 
         self.skip_weights = None
         if c.unet_skip:
-            self.skip_weights = parameter((half,), role="scalar", init=1.0, dtype=dtypes.scalar)
+            is_share = c.skip_weight == "sigmoid"
+            init = SKIP_INIT if is_share else 1.0
+            self.skip_weights = parameter((half,), role="scalar", init=init, dtype=dtypes.scalar)
+            self.skip_share = torch.sigmoid if is_share else None
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
         self.smear = Smear(dtypes) if c.smear else None
         self.embed_norm = RMSNorm(c.norm_eps, None) if c.post_embed_norm else None
@@ -213,7 +216,12 @@ class GPT(nn.Module):
             self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, table_of_layer(c))
         self.rotary = make_rotary(c, dtypes, seq_len=tokens.seq_len)
         self.blocks = nn.ModuleList(Block(c, dtypes, layer=i) for i in range(c.n_layer))
+        self.skip = None
+        if c.skip_layers:
+            source, into = c.skip_layers
+            self.skip = Skip(source, into, dtypes, gated=c.skip_gate)
         self.backout = Backout(c.backout, dtypes) if c.backout is not None else None
+        self.saved_layers = {c.backout, *c.skip_layers[:1]}
         self.norm = RMSNorm(c.norm_eps, None)
         self.head = None
         if not c.tied_head:
@@ -262,18 +270,24 @@ class GPT(nn.Module):
         )
         n_encoder = len(self.blocks) // 2
         skips: list[Tensor] = []
+        saved: dict[int, Tensor] = {}
         for i, block in enumerate(self.blocks):
             if self.skip_weights is not None and i >= n_encoder and skips:
                 # by index: unbound, a compiled pass would write three more streams and read three
-                x = x + self.skip_weights[i - n_encoder] * skips.pop()
+                weight = self.skip_weights[i - n_encoder]
+                if self.skip_share is not None:
+                    weight = self.skip_share(weight)
+                x = x + weight * skips.pop()
+            if self.skip is not None and i == self.skip.into:
+                x = self.skip(x, saved[self.skip.source], x0)
             x, own_v = block(x, x0, rotary, mask, first_v if self.first_values else sources[i])
             first_v = own_v if first_v is None else first_v
             if self.skip_weights is not None and i < n_encoder:
                 skips.append(x)
-            if self.backout is not None and i == self.backout.layer:
-                saved = x
+            if i in self.saved_layers:
+                saved[i] = x
         if self.backout is not None:
-            x = self.backout(x, saved)
+            x = self.backout(x, saved[self.backout.layer])
         y_BTC: Tensor = self.norm(x)
         return y_BTC
 

@@ -3,10 +3,14 @@
 B batch, T sequence, C model_dim.
 """
 
+import torch
 from torch import Tensor, nn
 
+from .gates import Gate
 from .parameters import parameter
 from .precision import Dtypes
+
+SKIP_INIT = -1.5  # of what a sigmoid makes a share of
 
 
 class Backout(nn.Module):
@@ -22,3 +26,22 @@ class Backout(nn.Module):
 
     def forward(self, x_BTC: Tensor, saved_BTC: Tensor) -> Tensor:
         return x_BTC - self.scale * saved_BTC
+
+
+class Skip(nn.Module):
+    """x + f s before block `into`, s the output of block `source` (record 45).
+
+    f = sigma(w), w learned, init -1.5; gated 2 sigma(w) sigma(u x0[0:12)), u init 0 (record 55).
+    """
+
+    def __init__(self, source: int, into: int, dtypes: Dtypes, *, gated: bool) -> None:
+        super().__init__()
+        self.source, self.into = source, into
+        self.scale = parameter((), role="scalar", init=SKIP_INIT, dtype=dtypes.scalar)
+        self.gate = Gate(1, dtypes) if gated else None
+
+    def forward(self, x_BTC: Tensor, saved_BTC: Tensor, x0_BTC: Tensor) -> Tensor:
+        share = torch.sigmoid(self.scale)
+        if self.gate is not None:
+            share = 2 * share * self.gate(x0_BTC)
+        return x_BTC + share * saved_BTC

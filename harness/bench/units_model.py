@@ -20,7 +20,7 @@ from harness.model.gpt import Attention, make_rotary
 from harness.model.layers import RMSNorm
 from harness.model.loss import chunked_cross_entropy
 from harness.model.precision import FP32, PLAIN
-from harness.model.skips import Backout
+from harness.model.skips import Backout, Skip
 from harness.model.softcap import capped, softcap_of
 
 BOUND = 1e-5  # of a difference, in units of the figure's largest value
@@ -75,6 +75,20 @@ def backout(arrays: Arrays) -> Pairs:
     load(part, {"scale": arrays["w/scale"]})
     y = NORM(part(x, saved))
     yield from compared(arrays, "", y, {"x": x, "saved": saved, "scale": part.scale})
+
+
+def skip_gate(arrays: Arrays) -> Pairs:
+    """A skip by a share alone (scalar), and by a gate too (gated)."""
+    for case, gated in (("scalar/", False), ("gated/", True)):
+        x, saved, x0 = (leaf(arrays[f"in/{name}"]) for name in ("x", "skip", "x0"))
+        part = Skip(0, 1, PLAIN, gated=gated)
+        load(part, {"scale": arrays[f"{case}w"], "gate.weight": arrays["w/gate"]})
+        leaves = {"x": x, "skip": saved, "x0": x0, "w": part.scale}
+        if part.gate is not None:
+            leaves["gate"] = part.gate.weight
+        told = dict(arrays)
+        told[f"{case}grad/w"] = arrays[f"{case}grad/w"].reshape(-1)[-1]  # of several weights
+        yield from compared(told, case, part(x, saved, x0), leaves)
 
 
 LOGIT_CAPS = {"r19": "sigmoid30", "r26": "sigmoid30_by_width", "r54": "sigmoid23"}
@@ -208,6 +222,7 @@ def in_out(arrays: Arrays, *, value_mix: str = "add", **fields: Any) -> Pairs:
 PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "smear": smear,
     "backout": backout,
+    "skip_gate": skip_gate,
     "logit_cap": logit_cap,
     "attn_scale": attn_scale,
     "attn_gate": value_pair,

@@ -38,6 +38,7 @@ def refused_gates(c: RunConfig) -> Iterator[str]:
     gated = {
         "attn_gate": m.attn_gate is not None,
         "smear": m.smear,
+        "skip_gate": m.skip_gate,
         "value_mix": m.value_mix in ("gate", "gate_mixed"),
     }
     for field, is_gated in gated.items():
@@ -86,8 +87,14 @@ def refused_layer_lists(c: RunConfig) -> Iterator[str]:
             )
 
 
-def refused_backout(c: RunConfig) -> Iterator[str]:
+def refused_sources(c: RunConfig) -> Iterator[str]:
     m = c.model
+    ends = m.skip_layers
+    if ends and not (len(ends) == 2 and 0 <= ends[0] < ends[1] < m.n_layer):
+        yield (
+            f"model.skip_layers={list(ends)} must be two of the {m.n_layer} layers of "
+            "model.n_layer, from and into: the earlier one first"
+        )
     if m.backout is not None and m.backout >= m.n_layer - 1:
         yield (
             f"model.backout={m.backout} is not before the last of the {m.n_layer} layers of "
@@ -247,7 +254,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_gates,
     refused_layers,
     refused_layer_lists,
-    refused_backout,
+    refused_sources,
     refused_value_tables,
     refused_portions,
     refused_windows,

@@ -70,8 +70,8 @@ def gate_shapes(m: ModelConfig) -> list[tuple[int, int]]:
         n_gates += m.n_layer - len(attention_free(m))
     if m.value_mix in ("gate", "gate_mixed"):
         n_gates += m.n_layer - table_of_layer(m).count(None)
-    smear = [(1, GATE_CHANNELS)] if m.smear else []
-    return [(m.d_model // m.head_dim, GATE_CHANNELS)] * n_gates + smear
+    single = [(1, GATE_CHANNELS)] * (m.smear + m.skip_gate)
+    return [(m.d_model // m.head_dim, GATE_CHANNELS)] * n_gates + single
 
 
 def hidden_shapes(config: RunConfig) -> list[tuple[int, int]]:

@@ -72,3 +72,27 @@ def test_adjacent_channels_turn_by_minus_the_angle(
     turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones(1), angle)
     torch.testing.assert_close(y, torch.view_as_real(turned).flatten(-2))
     assert torch.equal(y[..., H // 2 :], x[..., H // 2 :])
+
+
+def test_a_skip_is_added_before_the_block_it_leads_into() -> None:
+    network = made(unet_skip=False, skip_layers=(1, 4), skip_gate=True)
+    skip, entered = network.model.skip, []
+    assert skip is not None and skip.gate is not None
+    hook = network.model.blocks[4].register_forward_pre_hook(lambda m, a: entered.append(a[:2]))
+    after, _ = outputs(network)
+    hook.remove()
+    (x, x0) = entered[0]
+    gate = torch.sigmoid(x0[..., :12] @ skip.gate.weight[0])[..., None]
+    torch.testing.assert_close(x, after[3] + 2 * torch.sigmoid(skip.scale) * gate * after[1])
+
+
+def test_the_u_net_s_weights_may_be_shares() -> None:
+    network = made(skip_weight="sigmoid")
+    weights, entered = network.model.skip_weights, []
+    assert weights is not None
+    hook = network.model.blocks[4].register_forward_pre_hook(lambda m, a: entered.append(a[0]))
+    after, _ = outputs(network)
+    hook.remove()
+    torch.testing.assert_close(entered[0], after[3] + torch.sigmoid(weights[1]) * after[1])
+    fresh = core(small("r18", "fp32", skip_weight="sigmoid")).model.skip_weights
+    assert fresh is not None and fresh.tolist() == [-1.5] * 3

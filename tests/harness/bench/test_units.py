@@ -35,6 +35,7 @@ WRONG = {  # unit: an array of its outcome
     "cautious_weight_decay": "adam_r53/param",
     "smear": "grad/gate",
     "backout": "grad/saved",
+    "skip_gate": "gated/grad/gate",
     "logit_cap": "r54/grad",
     "attn_scale": "ve/grad/ve",
     "attn_gate": "grad/gate",

@@ -22,7 +22,11 @@ def counted(counter: FlopCounterMode) -> int:
     return sum(n for op, n in counter.get_flop_counts().get("Global", {}).items() if op in PRODUCTS)
 
 
-GATES = {"attn_gate": "sigmoid12", "smear": True, "value_mix": "gate"}
+GATES = {"attn_gate": "sigmoid12", "smear": True, "value_mix": "gate"} | {
+    "unet_skip": False,
+    "skip_layers": (1, 4),
+    "skip_gate": True,
+}
 
 
 @pytest.mark.parametrize(
