@@ -59,6 +59,16 @@ class ModelConfig(ValueConfig, EndsConfig):
         affects=("parameters", "groups", "loss"),
         doc="each block starts from l0*x + l1*x0, learned, init (1, 0)",
     )
+    residual_init: float = toggle(
+        1.0,
+        record="r09",
+        affects=("initial", "loss"),
+        choices={1.1: "r45"},
+        doc="initial l0 of x0_mix",
+        gt=0,
+        le=100,
+        requires={"*": {"model.x0_mix": (True,)}},
+    )
     unet_skip: bool = toggle(
         False,
         record="r11",

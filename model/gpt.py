@@ -150,7 +150,8 @@ class Block(nn.Module):
         super().__init__()
         self.residual_mix = None
         if c.x0_mix:
-            self.residual_mix = parameter((2,), role="scalar", init=(1.0, 0.0), dtype=dtypes.scalar)
+            init = (c.residual_init, 0.0)
+            self.residual_mix = parameter((2,), role="scalar", init=init, dtype=dtypes.scalar)
         self.norm = RMSNorm(c.norm_eps, None)
         self.attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
         self.attn_scale = (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None

@@ -96,3 +96,9 @@ def test_the_u_net_s_weights_may_be_shares() -> None:
     torch.testing.assert_close(entered[0], after[3] + torch.sigmoid(weights[1]) * after[1])
     fresh = core(small("r18", "fp32", skip_weight="sigmoid")).model.skip_weights
     assert fresh is not None and fresh.tolist() == [-1.5] * 3
+
+
+def test_the_stream_s_initial_weight_is_every_block_s() -> None:
+    blocks = core(small("r18", "fp32", residual_init=1.1)).model.blocks
+    mixes = [block.residual_mix for block in blocks]
+    assert all(torch.equal(mix, torch.tensor([1.1, 0.0])) for mix in mixes)
