@@ -91,14 +91,15 @@ def skip_gate(arrays: Arrays) -> Pairs:
         yield from compared(told, case, part(x, saved, x0), leaves)
 
 
-LOGIT_CAPS = {"r19": "sigmoid30", "r26": "sigmoid30_by_width", "r54": "sigmoid23"}
+LOGIT_CAPS = ("sigmoid30", "sigmoid30_by_width", "sigmoid23")  # in the order of their records
 
 
 def logit_cap(arrays: Arrays) -> Pairs:
     """Capped logits, their loss and its gradient: as autograd has it, and as the chunked loss."""
     target = torch.tensor(arrays["in/y"], dtype=torch.int64)
     identity = torch.eye(arrays["in/z"].shape[1])
-    for record, name in LOGIT_CAPS.items():
+    records = sorted(name.partition("/")[0] for name in arrays if name.endswith("/capped"))
+    for record, name in zip(records, LOGIT_CAPS, strict=True):
         softcap = softcap_of(name, int(arrays["h/width"]))
         assert softcap is not None
         z, in_chunks = leaf(arrays["in/z"]), leaf(arrays["in/z"])
