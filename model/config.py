@@ -40,6 +40,13 @@ class ModelConfig(ValueConfig, EndsConfig):
         doc="MLP activation: erf GELU, or max(x, 0)^2",
         choices={"relu2": "r05"},
     )
+    mlp_free_layers: tuple[int, ...] = toggle(
+        (),
+        record="r30",
+        affects=("parameters", "loss"),
+        example=(0,),
+        doc="layers without MLP; [0] of 12 layers in record 30",
+    )
     proj_init: Literal["uniform", "zeros"] = toggle(
         "uniform",
         record="r02",

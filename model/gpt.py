@@ -1,4 +1,4 @@
-"""The GPT of records 2 to 18, read from top to bottom.
+"""The GPT of records 2 to 18, with changes of later ones, read from top to bottom.
 
 B batch, T sequence, C model_dim, N heads, H head_dim, F MLP hidden, V vocabulary, L layers.
 A component is chosen where it is built; the forward pass asks only whether it is there.
@@ -155,7 +155,7 @@ class Block(nn.Module):
         self.norm = RMSNorm(c.norm_eps, None)
         self.attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
         self.attn_scale = (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
-        self.mlp = MLP(c, dtypes)
+        self.mlp = MLP(c, dtypes) if layer not in c.mlp_free_layers else None
 
     def forward(
         self,
@@ -177,7 +177,9 @@ class Block(nn.Module):
         if self.attn is not None:
             branch, own_v = self.attn(self.norm(x), rotary, mask, source)
             x = x + (branch if self.attn_scale is None else self.attn_scale * branch)
-        return x + self.mlp(self.norm(x)), own_v
+        if self.mlp is not None:
+            x = x + self.mlp(self.norm(x))
+        return x, own_v
 
 
 # ---------------------------------------------------------------- the network

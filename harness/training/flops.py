@@ -81,7 +81,8 @@ def hidden_shapes(config: RunConfig) -> list[tuple[int, int]]:
     merged = m.qkv_layout == "merged" and not config.optim.qkv_split
     attention = [(3 * d, d), (d, d)] if merged else [(d, d)] * 4
     n_attention = m.n_layer - len(attention_free(m))
-    return attention * n_attention + [(wide, d), (d, wide)] * m.n_layer + gate_shapes(m)
+    n_mlp = m.n_layer - len(set(m.mlp_free_layers))
+    return attention * n_attention + [(wide, d), (d, wide)] * n_mlp + gate_shapes(m)
 
 
 def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = None) -> Flops:

@@ -102,3 +102,65 @@ def test_the_stream_s_initial_weight_is_every_block_s() -> None:
     blocks = core(small("r18", "fp32", residual_init=1.1)).model.blocks
     mixes = [block.residual_mix for block in blocks]
     assert all(torch.equal(mix, torch.tensor([1.1, 0.0])) for mix in mixes)
+
+
+def test_a_layer_without_mlp_adds_its_attention_alone() -> None:
+    network = made(mlp_free_layers=(0,))
+    block, branch = network.model.blocks[0], []
+    assert block.mlp is None
+    hook = block.attn.register_forward_hook(lambda m, a, o: branch.append(o[0]))
+    after, _ = outputs(network)
+    hook.remove()
+    model = network.model
+    x0 = model.embed_norm(model.embed(ids(0)))
+    torch.testing.assert_close(after[0], block.residual_mix.sum() * x0 + branch[0])
+
+
+EVERY_CHANGE = {
+    "smear": True,
+    "attn_gate": "sigmoid12",
+    "attn_scale": 0.12,
+    "attn_lambda": "in_out",
+    "value_mix": "gate_mixed",
+    "value_init": "zeros",
+    "key_offset": (1, 5),
+    "rope_pairing": "adjacent",
+    "xsa": (0, 2),
+    "logit_softcap": "sigmoid23",
+    "unet_skip": False,
+    "skip_layers": (1, 4),
+    "skip_gate": True,
+    "backout": 3,
+    "residual_init": 1.1,
+    "mlp_free_layers": (0,),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+@pytest.mark.parametrize("rows", [None, 96])
+def test_all_changes_together_compile_to_one_graph_with_the_same_loss(rows: int | None) -> None:
+    network = made(**EVERY_CHANGE, loss_rows=rows).model
+    tokens, graphs = ids(0), []
+
+    def count(graph: torch.fx.GraphModule, inputs: object) -> object:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(network, backend=count, fullgraph=True, dynamic=False)
+    losses = [f(tokens, tokens.roll(-1), WINDOW) for f in (network, compiled)]
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(losses[0], losses[1])
+    assert len(graphs) == 1
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+
+
+def test_no_position_sees_the_future_in_the_changed_network() -> None:
+    """A token's change moves nothing before it, with every change on."""
+    model = made(**EVERY_CHANGE).model
+    tokens, other = ids(0), ids(0)
+    other[0, 100] = (other[0, 100] + 1) % 256
+    with torch.no_grad():
+        before, after = model.logits(tokens, WINDOW), model.logits(other, WINDOW)
+    assert torch.equal(before[0, :100], after[0, :100])
+    assert not torch.equal(before[0, 100:102], after[0, 100:102])

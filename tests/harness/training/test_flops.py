@@ -26,6 +26,7 @@ GATES = {"attn_gate": "sigmoid12", "smear": True, "value_mix": "gate"} | {
     "unet_skip": False,
     "skip_layers": (1, 4),
     "skip_gate": True,
+    "mlp_free_layers": (0,),
 }
 
 
