@@ -1,7 +1,7 @@
-"""Attention kernels: a table from the toggle's name to a function of (q, k, v, mask).
+"""Attention kernels: a table from the toggle's name to a function of (q, k, v, mask, scale).
 
-B batch, T sequence, N heads, H head_dim. q, k, v are (B, N, T, H) in one dtype; the scale is
-H^-1/2 everywhere.
+B batch, T sequence, N heads, H head_dim. q, k, v are (B, N, T, H) in one dtype; scale: of
+the scores q.k, None for H^-1/2.
 """
 
 import math
@@ -23,32 +23,36 @@ QUERIES = 2048  # queries of one dense mask: it holds QUERIES x T booleans, what
 Mask = None | Tensor | BlockMask | Callable[[int, int], Tensor]
 
 
-def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float | None = None) -> Tensor:
+    """Causal SDPA: q, k, v (B, N, T, H), scale of q.k."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
 
 
-def sdpa_only(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, backend: SDPBackend) -> Tensor:
-    """Causal SDPA by one backend alone: q, k, v (B, H, T, D)."""
+def sdpa_only(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float | None = None, *, backend: SDPBackend
+) -> Tensor:
+    """Causal SDPA by one backend alone: q, k, v (B, N, T, H), scale of q.k."""
     with sdpa_kernel(backend):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
 
 
-def flex(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
-    return flex_attention(q, k, v, block_mask=mask)
+def flex(q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float | None = None) -> Tensor:
+    """FlexAttention under its block mask: q, k, v (B, N, T, H), scale of q.k."""
+    return flex_attention(q, k, v, block_mask=mask, scale=scale)
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """SDPA under a dense mask.
+def dense(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float | None = None) -> Tensor:
+    """SDPA under a dense mask: q, k, v (B, N, T, H), scale of q.k.
 
     Long sequences go by chunks of queries whose masks are made again in the backward pass.
     """
     if isinstance(mask, Tensor):
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 
     def chunk(q: Tensor, k: Tensor, v: Tensor, start: int, end: int) -> Tensor:
         """SDPA of queries `start` to `end`, before which k and v end: q, k, v (B, H, T, D)."""
         mask_QK = mask(start, end)  # type: ignore[operator,misc]
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask_QK)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask_QK, scale=scale)
 
     T = q.shape[2]
     parts = [
@@ -58,7 +62,7 @@ def dense(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     return torch.cat(parts, dim=2)
 
 
-KERNELS: dict[str, Callable[[Tensor, Tensor, Tensor, Mask], Tensor]] = {
+KERNELS: dict[str, Callable[..., Tensor]] = {
     "sdpa": sdpa,
     "flash": partial(sdpa_only, backend=SDPBackend.FLASH_ATTENTION),
     "cudnn": partial(sdpa_only, backend=SDPBackend.CUDNN_ATTENTION),

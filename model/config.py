@@ -1,151 +1,29 @@
 """The network's configuration: every toggle of the model, declared once.
 
-A toggle's metadata carries the record that introduced it, its meaning in one line, which of its
-values belong to which record (`choices`), and what a value needs (`requires`) or cannot stand
-beside (`conflicts`) in other sections. The defaults are the plain values, those of record 2.
-Listing, documentation, validation and the JSON Schema derive from this file. `affects` says what a
-value other than the default changes, in words of AFFECTS; the law tests hold every toggle to it,
-and to changing nothing else.
+The defaults are the plain values, those of record 2; how a toggle is declared: toggle.py.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-ON = "not null"  # in `requires`: any value that switches the other toggle on
-
-
-AFFECTS = {
-    "loss": "the losses, within the first updates",
-    "rounding": "the losses by rounding alone: the same mathematics",
-    "parameters": "names, shapes, dtypes and roles of the parameters",
-    "initial": "initial values of parameters that are there either way",
-    "buffers": "the network's buffers",
-    "precision": "dtypes inside the network while it trains",
-    "kernel": "the attention kernel and what it is handed as its mask",
-    "mask": "which key a query sees",
-    "groups": "optimizer objects, their groups and settings",
-    "schedule": "rates, momentum or window by step",
-    "data": "tokens, their order and how they reach the device",
-    "validation": "when, on what and how the loss is validated",
-    "comm": "what several processes exchange, and when",
-    "runtime": "compiler, allocator and files",
-    "clock": "which steps are timed",
-    "placement": "what may run beside it",
-}
-
-
-def toggle(default: Any, **facts: Any) -> Any:
-    """A configuration field with its facts.
-
-    Record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
-
-    example: a value that shows the effect, where the type and `choices` list none.
-    """
-    return field(default=default, metadata={"affects": ("loss",), **facts})
+from .ends_config import EndsConfig
+from .toggle import AFFECTS as AFFECTS
+from .toggle import ON as ON
+from .toggle import toggle as toggle
+from .value_config import ValueConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(ValueConfig, EndsConfig):
     """Sizes in units of channels, rows or layers.
 
     Every width is checked before anything is allocated.
     """
 
-    n_layer: int = toggle(
-        12, record="r02", affects=("parameters", "loss"), doc="number of blocks", ge=1, le=1024
-    )
-    d_model: int = toggle(
-        768,
-        record="r02",
-        affects=("parameters", "loss"),
-        doc="width of the residual stream",
-        ge=8,
-        le=65536,
-    )
-    head_dim: int = toggle(
-        64,
-        record="r02",
-        affects=("buffers", "loss"),
-        doc="channels per attention head; d_model / head_dim heads",
-        choices={128: "r05"},
-        ge=4,
-        le=1024,
-    )
-    mlp_ratio: int = toggle(
-        4,
-        record="r02",
-        affects=("parameters", "loss"),
-        doc="hidden width of the MLP in multiples of d_model",
-        ge=1,
-        le=64,
-    )
-
-    # --- vocabulary, embedding, head
-    vocab_multiple: int = toggle(
-        1,
-        record="r05",
-        affects=("parameters", "loss"),
-        doc="pad the head's rows (ordinary logits) to a multiple of this",
-        choices={128: "r05"},
-        ge=1,
-        le=65536,
-    )
-    pad_tables: bool = toggle(
-        True,
-        record="r17",
-        affects=("parameters", "loss"),
-        doc="token and value tables get the head's padded rows; off: the vocabulary's own",
-        choices={False: "r17"},
-        requires={False: {"model.tied_head": (False,)}},
-    )
-    tied_head: bool = toggle(
-        True,
-        record="r02",
-        affects=("parameters", "groups", "loss"),
-        doc="the head is the token table",
-        choices={False: "r08"},
-    )
-    embed_init: Literal["uniform", "normal"] = toggle(
-        "uniform",
-        record="r02",
-        affects=("initial", "loss"),
-        doc="token table: uniform on +-1/sqrt(d_model), or N(0, 1)",
-        choices={"normal": "r08"},
-        requires={"normal": {"model.tied_head": (False,)}},
-    )
-    head_init: Literal["uniform", "zeros"] = toggle(
-        "uniform",
-        record="r02",
-        affects=("initial", "loss"),
-        doc="head: uniform on +-1/sqrt(d_model), or zero",
-        choices={"zeros": "r08"},
-        requires={"zeros": {"model.tied_head": (False,)}},
-    )
+    # --- norms, MLP, residual branches
     post_embed_norm: bool = toggle(
         False, record="r08", doc="RMSNorm of the embedding before the first block"
     )
-    logit_softcap: float | None = toggle(
-        None,
-        record="r09",
-        doc="squash logits to (-c, c) by c*tanh(z/c)",
-        choices={30.0: "r09", 15.0: "r18"},
-        gt=0,
-    )
-    loss_rows: int | None = toggle(
-        None,
-        record="r02",
-        affects=("rounding",),
-        example=96,
-        doc=(
-            "cross-entropy of this many tokens at a time, so that no more logits exist at once"
-            " (compiled on a GPU dear: about 30 ms a step at r08's size);"
-            " null: of all of a pass"
-        ),
-        ge=1,
-        unit="tokens",
-    )
-
-    # --- norms, MLP, residual branches
     norm_eps: float | Literal["by_dtype"] = toggle(
         1e-6,
         record="r02",
@@ -161,6 +39,13 @@ class ModelConfig:
         record="r02",
         doc="MLP activation: erf GELU, or max(x, 0)^2",
         choices={"relu2": "r05"},
+    )
+    mlp_free_layers: tuple[int, ...] = toggle(
+        (),
+        record="r30",
+        affects=("parameters", "loss"),
+        example=(0,),
+        doc="layers without MLP; [0] of 12 layers in record 30",
     )
     proj_init: Literal["uniform", "zeros"] = toggle(
         "uniform",
@@ -181,6 +66,16 @@ class ModelConfig:
         affects=("parameters", "groups", "loss"),
         doc="each block starts from l0*x + l1*x0, learned, init (1, 0)",
     )
+    residual_init: float = toggle(
+        1.0,
+        record="r09",
+        affects=("initial", "loss"),
+        choices={1.1: "r45"},
+        doc="initial l0 of x0_mix",
+        gt=0,
+        le=100,
+        requires={"*": {"model.x0_mix": (True,)}},
+    )
     unet_skip: bool = toggle(
         False,
         record="r11",
@@ -189,6 +84,45 @@ class ModelConfig:
             "decoder block n/2+i adds w_i times the output of encoder block n/2-1-i; w learned,"
             " init 1"
         ),
+    )
+
+    skip_weight: Literal["weight", "sigmoid"] = toggle(
+        "weight",
+        record="r11",
+        affects=("initial", "loss"),
+        choices={"weight": "r11", "sigmoid": "r32"},
+        doc="the weights of unet_skip as they are, or sigma(w), w init -1.5",
+        requires={"*": {"model.unet_skip": (True,)}},
+    )
+    skip_layers: tuple[int, ...] = toggle(
+        (),
+        record="r45",
+        affects=("parameters", "groups", "loss"),
+        example=(0, 1),
+        doc=(
+            "two layers: before the second one, sigma(w) times the output of the first is added; w"
+            " learned, init -1.5; [4, 7] of 12 layers in record 45"
+        ),
+        conflicts={"*": {"model.unet_skip": ON}},
+    )
+    skip_gate: bool = toggle(
+        False,
+        record="r55",
+        affects=("parameters", "loss"),
+        doc="the skip of skip_layers times 2 sigma(u x0), u of 12 channels, init 0",
+        requires={"*": {"model.skip_layers": ON}},
+    )
+    backout: int | None = toggle(
+        None,
+        record="r40",
+        affects=("parameters", "groups", "loss"),
+        choices={8: "r40", 7: "r49"},
+        example=0,
+        doc=(
+            "layer whose output, times l, is taken off the stream before the final norm; l learned,"
+            " init 0.5; it must not be the last layer"
+        ),
+        ge=0,
     )
 
     # --- attention
@@ -222,6 +156,12 @@ class ModelConfig:
             "rotate all head_dim/2 pairs by base^(-2i/head_dim), or half by base^(-linspace(0, 1))"
             " and leave the rest"
         ),
+    )
+    rope_pairing: Literal["halves", "adjacent"] = toggle(
+        "halves",
+        record="r02",
+        choices={"adjacent": "r58"},
+        doc="channel j turns with channel j + head_dim/2, or channel 2j with its neighbour 2j + 1",
     )
     rope_freq_dtype: Literal["fp32", "bf16"] = toggle(
         "fp32",
@@ -270,6 +210,46 @@ class ModelConfig:
             "dense": {"model.attn_mask": ("document",)},
         },
     )
+    key_offset: tuple[int, ...] = toggle(
+        (),
+        record="r49",
+        example=(0,),
+        doc=(
+            "layers whose keys have the channels that do not turn from the position before;"
+            " [3, 10] of 11 layers in record 49"
+        ),
+        requires={"*": {"model.qk_norm": ("before_rope",), "model.rope_pairs": ("half",)}},
+    )
+    attn_scale: float | None = toggle(
+        None,
+        record="r20",
+        choices={0.12: "r20", 0.1: "r31"},
+        doc="factor on the scores q.k; null: head_dim^-1/2",
+        gt=0,
+        le=100,
+    )
+    attn_gate: Literal["sigmoid12"] | None = toggle(
+        None,
+        record="r28",
+        affects=("parameters", "loss"),
+        choices={"sigmoid12": "r28"},
+        doc=(
+            "each head's output times a gate before the output projection; sigmoid12: sigma(W h),"
+            " of 12 channels of the normed stream, W init 0; a matrix to the optimizers"
+        ),
+    )
+    attn_lambda: Literal["weights", "in_out"] | None = toggle(
+        None,
+        record="r47",
+        affects=("parameters", "groups", "loss"),
+        choices={"weights": "r47", "in_out": "r48"},
+        doc=(
+            "learned factors on attention's matrices; weights: a of the pair of value_mix on those"
+            " of q, k and v; in_out: one on them, init 0.5, one on the output's, init 1"
+        ),
+        requires={"weights": {"model.value_mix": ("pair",)}},
+        conflicts={"in_out": {"model.value_mix": ("pair",)}},
+    )
     attn_mask: Literal["causal", "document"] = toggle(
         "causal",
         record="r02",
@@ -302,43 +282,4 @@ class ModelConfig:
             "*": {"model.attn_kernel": ("flex",)},
             "partial_and_full": {"model.attn_window": ("block",)},
         },
-    )
-
-    # --- values
-    value_residual: Literal["fixed", "learned"] | None = toggle(
-        None,
-        record="r09",
-        affects=("parameters", "groups", "loss"),
-        doc="v <- (1-l) v + l v1, v1 the first layer's values, l 0.5: fixed, or learned per layer",
-        choices={"fixed": "r09", "learned": "r09"},
-        conflicts={"*": {"model.value_embed": ON}},
-    )
-    value_embed: tuple[int | None, ...] | Literal["each", "mirrored", "ends"] | None = toggle(
-        None,
-        record="r14",
-        affects=("parameters", "groups", "loss"),
-        choices={"each": "r14", "mirrored": "r15", "ends": "r17"},
-        doc=(
-            "value tables mixed into v: one per layer, mirrored halves, the first and last three"
-            " (012...012), or a list"
-        ),
-    )
-    value_mix: Literal["lerp", "pair"] = toggle(
-        "lerp",
-        record="r14",
-        affects=("parameters", "loss"),
-        choices={"lerp": "r14", "pair": "r15"},
-        doc=(
-            "v <- (1-l) v + l ve, or a v + b ve (a scales v in layers without a table too);"
-            " init 0.5"
-        ),
-        requires={"pair": {"model.value_embed": ON}},
-    )
-    value_tables: Literal["packed", "separate"] = toggle(
-        "packed",
-        record="r14",
-        affects=("parameters", "loss"),
-        choices={"packed": "r14", "separate": "r16"},
-        doc="one wide value table cut into slices, or one module per table",
-        requires={"separate": {"model.value_embed": ON}},
     )

@@ -33,7 +33,7 @@ class ValueEmbeddings(nn.ModuleList):
     ) -> None:
         n_tables = 1 + max(t for t in tables if t is not None)
         super().__init__(
-            Embedding(rows, c.d_model, role="value_embed", init="normal", dtype=dtypes.table)
+            Embedding(rows, c.d_model, role="value_embed", init=c.value_init, dtype=dtypes.table)
             for _ in range(n_tables)
         )
         self.tables, self.dtype = tables, dtypes.matmul
@@ -52,7 +52,10 @@ class PackedValueEmbeddings(nn.Module):
         super().__init__()
         self.n_tables = 1 + max(t for t in tables if t is not None)
         self.weight = parameter(
-            (rows, self.n_tables * c.d_model), role="value_embed", init="normal", dtype=dtypes.table
+            (rows, self.n_tables * c.d_model),
+            role="value_embed",
+            init=c.value_init,
+            dtype=dtypes.table,
         )
         self.tables, self.dtype = tables, dtypes.matmul
 

@@ -1,11 +1,10 @@
-"""The GPT of records 2 to 18, read from top to bottom.
+"""The GPT of records 2 to 18, with changes of later ones, read from top to bottom.
 
 B batch, T sequence, C model_dim, N heads, H head_dim, F MLP hidden, V vocabulary, L layers.
 A component is chosen where it is built; the forward pass asks only whether it is there.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,62 +16,20 @@ from .activation import ACTIVATIONS
 from .attention import KERNELS, Mask, make_mask
 from .config import ModelConfig
 from .embeddings import VALUE_TABLES, Embedding
+from .exclusive import EXCLUDE
+from .gates import Gate, Smear
+from .layers import Linear, RMSNorm
 from .layout import attention_free, table_of_layer
 from .loss import chunked_cross_entropy
 from .mask import document_ids
 from .parameters import initialize, parameter
 from .precision import BF16, FP32, PLAIN, Dtypes
-from .rotary import ROTATE, Rotary
+from .rotary import ROTATIONS, UNTURNED, Rotary, offset_keys
+from .skips import SKIP_INIT, Backout, Skip
+from .softcap import capped, softcap_of
+from .values import GATE_INPUTS, ValueMix, add, lerp, pair, remainder_of_pair
 
-EPS_BY_DTYPE = {torch.bfloat16: 2.0**-7, torch.float32: 2.0**-23, torch.float64: 2.0**-23}
 STORAGE = {"fp32": FP32, "bf16": BF16}
-
-
-class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) over the last dimension, computed in fp32, without gain."""
-
-    def __init__(self, eps: float | str, out: torch.dtype | None) -> None:
-        super().__init__()
-        self.eps = (
-            {dtype: eps for dtype in EPS_BY_DTYPE} if isinstance(eps, float) else EPS_BY_DTYPE
-        )
-        self.out = out  # None: the dtype of the input
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), x.shape[-1:], eps=self.eps[x.dtype]).to(self.out or x.dtype)
-
-
-class Linear(nn.Module):
-    """x W^T with W (rows, columns) stored in fp32, cast like x to the dtype of the products.
-
-    role: of its parameter, by which optimizers take it. init: how it is drawn (parameters.py).
-    matrix: which of a block's it is.
-    """
-
-    def __init__(
-        self,
-        rows: int,
-        columns: int,
-        *,
-        role: str,
-        init: str,
-        dtypes: Dtypes,
-        matrix: str | None = None,
-    ) -> None:
-        super().__init__()
-        self.weight = parameter(
-            (rows, columns),
-            role=role,
-            init=init,
-            dtype=FP32,
-            init_dtype=dtypes.linear_init,
-            matrix=matrix,
-        )
-        self.dtype = dtypes.matmul
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x.to(self.dtype), self.weight.to(self.dtype))
-
 
 # ---------------------------------------------------------------- MLP
 
@@ -92,25 +49,24 @@ class MLP(nn.Module):
 
 # ---------------------------------------------------------------- attention
 
-# v, the source mixed into it (a layer's value embedding, or the first layer's v), the learned
-# scalars -> v
-ValueMix = Callable[[Tensor, Tensor | None, Any], Tensor]
 
-
-def lerp(v: Tensor, source: Tensor | None, mix: Tensor | float) -> Tensor:
-    # the first layer's values are mixed with themselves
-    return (1 - mix) * v + mix * (v if source is None else source)
-
-
-def pair(v: Tensor, source: Tensor | None, mix: Tensor) -> Tensor:
-    v_weight, source_weight = mix.unbind()
-    mixed = v_weight * v
-    return mixed if source is None else mixed + source_weight * source
+def make_rotary(c: ModelConfig, dtypes: Dtypes, *, seq_len: int) -> Rotary:
+    """The tables of the longest sequence, seq_len tokens, shared by all layers."""
+    return Rotary(
+        head_dim=c.head_dim,
+        base=c.rope_base,
+        pairs=c.rope_pairs,
+        freq_dtype=STORAGE[c.rope_freq_dtype] if dtypes.rounds else FP32,
+        table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
+        seq_len=seq_len,
+        as_buffers=c.rope_buffers,
+    )
 
 
 class Attention(nn.Module):
-    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, has_table: bool) -> None:
+    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, layer: int) -> None:
         super().__init__()
+        has_table = table_of_layer(c)[layer] is not None
         self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
 
         def linear(rows: int, init: str = "uniform", matrix: str = "qkv") -> Linear:
@@ -123,17 +79,36 @@ class Attention(nn.Module):
         self.out = linear(c.d_model, c.proj_init, "out")
         self.norm_first = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "before_rope" else None
         self.norm_last = RMSNorm(c.norm_eps, dtypes.lifted) if c.qk_norm == "after_rope" else None
-        self.rotate, self.kernel = ROTATE[c.rope_math], KERNELS[c.attn_kernel]
+        self.rotate = ROTATIONS[c.rope_pairing][c.rope_math]
+        self.unturned = UNTURNED[c.rope_pairing] if layer in c.key_offset else None
+        self.kernel, self.scale = KERNELS[c.attn_kernel], c.attn_scale
+        self.head_gate = None
+        if c.attn_gate is not None:
+            self.head_gate = Gate(c.d_model // c.head_dim, dtypes)
+        self.xsa_alpha = None
+        if layer in c.xsa:
+            n_heads = c.d_model // c.head_dim
+            self.xsa_alpha = parameter((n_heads,), role="scalar", init=0.0, dtype=dtypes.scalar)
+            self.exclude = EXCLUDE[c.xsa_form]
+        self.value_gate = None
+        if has_table and c.value_mix in GATE_INPUTS:
+            self.value_gate = Gate(c.d_model // c.head_dim, dtypes)
+            self.gate_input = GATE_INPUTS[c.value_mix]
         self.mix: ValueMix | None = None
-        self.value_mix: nn.Parameter | float = 0.5
-        if c.value_residual is not None or c.value_embed is not None:
-            is_pair = c.value_embed is not None and c.value_mix == "pair"
-            if is_pair:
-                self.mix = pair
-                self.value_mix = parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
-            elif has_table or c.value_residual is not None:
-                self.mix = lerp
-            if (has_table and not is_pair) or c.value_residual == "learned":
+        self.value_mix: Any = 0.5  # a number, or a parameter
+        self.first_scales_weights = c.attn_lambda == "weights"
+        self.in_scale = self.out_scale = None
+        if c.attn_lambda == "in_out":
+            self.in_scale = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
+            self.out_scale = parameter((), role="scalar", init=1.0, dtype=dtypes.scalar)
+        if c.value_mix == "pair":
+            self.mix = remainder_of_pair if self.first_scales_weights else pair
+            self.value_mix = parameter((2,), role="scalar", init=0.5, dtype=dtypes.scalar)
+        elif c.value_mix in ("add", *GATE_INPUTS):
+            self.mix = add if has_table else None
+        elif has_table or c.value_residual is not None:
+            self.mix = lerp
+            if has_table or c.value_residual == "learned":
                 self.value_mix = parameter((), role="scalar", init=0.5, dtype=dtypes.scalar)
 
     def forward(
@@ -141,37 +116,46 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """The branch's output (B, T, C) and this layer's own values (B, T, N, H), unmixed."""
         B, T, C = x_BTC.shape
+        a = self.value_mix[0] if self.first_scales_weights else self.in_scale
         q, k, v = (
-            self.qkv(x_BTC).chunk(3, dim=-1)
+            self.qkv(x_BTC, a).chunk(3, dim=-1)
             if self.merged
-            else (self.q(x_BTC), self.k(x_BTC), self.v(x_BTC))
+            else (self.q(x_BTC, a), self.k(x_BTC, a), self.v(x_BTC, a))
         )
         q, k, v = (z.view(B, T, -1, self.head_dim) for z in (q, k, v))
         own_v = v
+        row = None if source is None else source.view_as(v)
+        if self.value_gate is not None and source is not None:
+            row = 2 * self.value_gate(self.gate_input(x_BTC, source))[..., None] * row
         if self.mix is not None:
-            v = self.mix(v, source if source is None else source.view_as(v), self.value_mix)
+            v = self.mix(v, row, self.value_mix)
         if self.norm_first is not None:
             q, k = self.norm_first(q), self.norm_first(k)
         q, k = self.rotate(q, *rotary), self.rotate(k, *rotary)
+        if self.unturned is not None:
+            k = offset_keys(k, self.unturned)
         if self.norm_last is not None:
             q, k = self.norm_last(q), self.norm_last(k)
         q, k, v = (z.transpose(1, 2).to(own_v.dtype) for z in (q, k, v))
-        y_BTC = self.kernel(q, k, v, mask).transpose(1, 2).reshape(B, T, C)
-        return self.out(y_BTC), own_v
+        y_BTNH = self.kernel(q, k, v, mask, self.scale).transpose(1, 2)
+        if self.xsa_alpha is not None:
+            y_BTNH = self.exclude(y_BTNH, v.transpose(1, 2), self.xsa_alpha)
+        if self.head_gate is not None:
+            y_BTNH = y_BTNH * self.head_gate(x_BTC)[..., None]
+        return self.out(y_BTNH.reshape(B, T, C), self.out_scale), own_v
 
 
 class Block(nn.Module):
-    def __init__(
-        self, c: ModelConfig, dtypes: Dtypes, *, has_attention: bool, has_table: bool
-    ) -> None:
+    def __init__(self, c: ModelConfig, dtypes: Dtypes, *, layer: int) -> None:
         super().__init__()
         self.residual_mix = None
         if c.x0_mix:
-            self.residual_mix = parameter((2,), role="scalar", init=(1.0, 0.0), dtype=dtypes.scalar)
+            init = (c.residual_init, 0.0)
+            self.residual_mix = parameter((2,), role="scalar", init=init, dtype=dtypes.scalar)
         self.norm = RMSNorm(c.norm_eps, None)
-        self.attn = Attention(c, dtypes, has_table=has_table) if has_attention else None
+        self.attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
         self.attn_scale = (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
-        self.mlp = MLP(c, dtypes)
+        self.mlp = MLP(c, dtypes) if layer not in c.mlp_free_layers else None
 
     def forward(
         self,
@@ -193,7 +177,9 @@ class Block(nn.Module):
         if self.attn is not None:
             branch, own_v = self.attn(self.norm(x), rotary, mask, source)
             x = x + (branch if self.attn_scale is None else self.attn_scale * branch)
-        return x + self.mlp(self.norm(x)), own_v
+        if self.mlp is not None:
+            x = x + self.mlp(self.norm(x))
+        return x, own_v
 
 
 # ---------------------------------------------------------------- the network
@@ -217,37 +203,35 @@ class GPT(nn.Module):
         self.separator = tokens.separator
         padded = math.ceil(tokens.vocab_size / c.vocab_multiple) * c.vocab_multiple
         rows = padded if c.pad_tables else tokens.vocab_size
-        free, tables = attention_free(c), table_of_layer(c)
         half = c.n_layer // 2
 
         self.skip_weights = None
         if c.unet_skip:
-            self.skip_weights = parameter((half,), role="scalar", init=1.0, dtype=dtypes.scalar)
+            is_share = c.skip_weight == "sigmoid"
+            init = SKIP_INIT if is_share else 1.0
+            self.skip_weights = parameter((half,), role="scalar", init=init, dtype=dtypes.scalar)
+            self.skip_share = torch.sigmoid if is_share else None
         self.embed = Embedding(rows, c.d_model, role="embed", init=c.embed_init, dtype=dtypes.table)
+        self.smear = Smear(dtypes) if c.smear else None
         self.embed_norm = RMSNorm(c.norm_eps, None) if c.post_embed_norm else None
         self.value_embeds = None
         if c.value_embed is not None:
-            self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, tables)
-        self.rotary = Rotary(
-            head_dim=c.head_dim,
-            base=c.rope_base,
-            pairs=c.rope_pairs,
-            freq_dtype=STORAGE[c.rope_freq_dtype] if dtypes.rounds else FP32,
-            table_dtype=STORAGE[c.rope_table_dtype] if dtypes.rounds else FP32,
-            seq_len=tokens.seq_len,
-            as_buffers=c.rope_buffers,
-        )
-        self.blocks = nn.ModuleList(
-            Block(c, dtypes, has_attention=i not in free, has_table=tables[i] is not None)
-            for i in range(c.n_layer)
-        )
+            self.value_embeds = VALUE_TABLES[c.value_tables](c, rows, dtypes, table_of_layer(c))
+        self.rotary = make_rotary(c, dtypes, seq_len=tokens.seq_len)
+        self.blocks = nn.ModuleList(Block(c, dtypes, layer=i) for i in range(c.n_layer))
+        self.skip = None
+        if c.skip_layers:
+            source, into = c.skip_layers
+            self.skip = Skip(source, into, dtypes, gated=c.skip_gate)
+        self.backout = Backout(c.backout, dtypes) if c.backout is not None else None
+        self.saved_layers = {c.backout, *c.skip_layers[:1]}
         self.norm = RMSNorm(c.norm_eps, None)
         self.head = None
         if not c.tied_head:
             self.head = Linear(padded, c.d_model, role="head", init=c.head_init, dtypes=dtypes)
 
         self.first_values = c.value_residual is not None
-        self.softcap, self.loss_rows = c.logit_softcap, c.loss_rows
+        self.softcap, self.loss_rows = softcap_of(c.logit_softcap, c.d_model), c.loss_rows
         self.mask_args = None
         if c.attn_mask == "document":
             self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask)
@@ -276,6 +260,8 @@ class GPT(nn.Module):
         window: 0-d integer, in tokens or blocks as the mask counts.
         """
         x = self.embed(ids_BT)
+        if self.smear is not None:
+            x = self.smear(x)
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         x0, first_v = x, None
@@ -287,14 +273,24 @@ class GPT(nn.Module):
         )
         n_encoder = len(self.blocks) // 2
         skips: list[Tensor] = []
+        saved: dict[int, Tensor] = {}
         for i, block in enumerate(self.blocks):
             if self.skip_weights is not None and i >= n_encoder and skips:
                 # by index: unbound, a compiled pass would write three more streams and read three
-                x = x + self.skip_weights[i - n_encoder] * skips.pop()
+                weight = self.skip_weights[i - n_encoder]
+                if self.skip_share is not None:
+                    weight = self.skip_share(weight)
+                x = x + weight * skips.pop()
+            if self.skip is not None and i == self.skip.into:
+                x = self.skip(x, saved[self.skip.source], x0)
             x, own_v = block(x, x0, rotary, mask, first_v if self.first_values else sources[i])
             first_v = own_v if first_v is None else first_v
             if self.skip_weights is not None and i < n_encoder:
                 skips.append(x)
+            if i in self.saved_layers:
+                saved[i] = x
+        if self.backout is not None:
+            x = self.backout(x, saved[self.backout.layer])
         y_BTC: Tensor = self.norm(x)
         return y_BTC
 
@@ -307,7 +303,7 @@ class GPT(nn.Module):
             else F.linear(x.to(self.matmul_dtype), self.embed.weight.to(self.matmul_dtype))
         )
         if self.softcap is not None:
-            z = self.softcap * torch.tanh(z / self.softcap)
+            z = capped(z, self.softcap)
         return z.float()
 
     def forward(self, ids_BT: Tensor, targets_BT: Tensor, window: Tensor | None = None) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from .config import ModelConfig
 
+GATE_CHANNELS = 12  # of the stream, that a gate reads
 N_ENDS = 3  # layers at either end that "ends" gives tables to
 
 

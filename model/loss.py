@@ -15,17 +15,18 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .precision import FP32
+from .softcap import Softcap, capped_with_slope
 
 
 def log_probabilities(
-    x_NC: Tensor, head_VC: Tensor, softcap: float | None
+    x_NC: Tensor, head_VC: Tensor, softcap: Softcap | None
 ) -> tuple[Tensor, Tensor | None]:
     """Of every token in fp32 (N, V), and the slope of the cap where there is one."""
     z = x_NC @ head_VC.T
     if softcap is None:
         return F.log_softmax(z.float(), dim=-1), None
-    t = torch.tanh(z / softcap)
-    return F.log_softmax((softcap * t).float(), dim=-1), 1 - t * t
+    z, slope = capped_with_slope(z, softcap)
+    return F.log_softmax(z.float(), dim=-1), slope
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
@@ -33,7 +34,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x_NC: Tensor, head_VC: Tensor, y_N: Tensor, softcap: float | None, rows: int
+        ctx: Any, x_NC: Tensor, head_VC: Tensor, y_N: Tensor, softcap: Softcap | None, rows: int
     ) -> Tensor:
         """The mean loss in nats.
 
@@ -61,11 +62,11 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def chunked_cross_entropy(
-    x_NC: Tensor, head_VC: Tensor, y_N: Tensor, *, softcap: float | None, rows: int
+    x_NC: Tensor, head_VC: Tensor, y_N: Tensor, *, softcap: Softcap | None, rows: int
 ) -> Tensor:
     """Mean cross-entropy (nats per token, fp32 scalar) of logits x W^T.
 
-    The logits are squashed to (-softcap, softcap) where that is given.
+    The logits are capped where softcap is given.
 
     x_NC, head_VC: in the dtype of the products. y_N: the target tokens. rows: tokens at a time.
     """

@@ -3,8 +3,8 @@
 They are drawn by (seed, name) so that no toggle moves another's.
 
 Roles: embed, head, hidden, scalar, value_embed. A hidden one says which of a block's matrices it
-is: qkv (q, k and v, together or apart), out, up, down. The optimizer groups are made from them
-(optim/build.py).
+is: qkv (q, k and v, together or apart), out, up, down, or a gate. The optimizer groups are made
+from them (optim/build.py).
 """
 
 import hashlib
@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
-MATRICES = ("qkv", "out", "up", "down")
+MATRICES = ("qkv", "out", "up", "down", "gate")
+NORMAL = {"normal": 1.0, "normal_0.01": 0.01}  # initial values: their standard deviation
 
 
 def parameter(
@@ -28,9 +29,9 @@ def parameter(
 ) -> nn.Parameter:
     """An uninitialised parameter.
 
-    role: one of ROLES, by which an optimizer finds it. init: "normal" N(0, 1), "uniform"
-    +-1/sqrt(shape[-1]), "zeros", or its constant values. init_dtype: in which it is drawn.
-    matrix: one of MATRICES for a block's, by which an optimizer tells them apart.
+    role: one of ROLES, by which an optimizer finds it. init: "normal" N(0, 1), a narrower one of
+    NORMAL, "uniform" +-1/sqrt(shape[-1]), "zeros", or its constant values. init_dtype: in which it
+    is drawn. matrix: one of MATRICES for a block's, by which an optimizer tells them apart.
     """
     assert role in ROLES, role
     assert matrix is None or matrix in MATRICES, matrix
@@ -48,14 +49,14 @@ def initial_values(name: str, p: nn.Parameter, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(
         int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]) >> 1
     )
-    if p.init == "normal":  # type: ignore[attr-defined]
-        values = torch.randn(p.shape, generator=generator)
-    elif p.init == "uniform":  # type: ignore[attr-defined]
+    init = p.init  # type: ignore[attr-defined]
+    if init in NORMAL:
+        values = NORMAL[init] * torch.randn(p.shape, generator=generator)
+    elif init == "uniform":
         values = (torch.rand(p.shape, generator=generator) * 2 - 1) / math.sqrt(p.shape[-1])
-    elif p.init == "zeros":  # type: ignore[attr-defined]
+    elif init == "zeros":
         values = torch.zeros(p.shape)
     else:
-        init = p.init  # type: ignore[attr-defined]
         values = torch.tensor(init, dtype=torch.float32).expand(p.shape)
     return values.to(p.init_dtype)  # type: ignore[attr-defined]
 

@@ -1,6 +1,7 @@
-"""Rotary position embedding: split halves, rotated by minus p * w_j (ladder 2.0.2).
+"""Rotary position embedding: pairs of channels, rotated by minus p * w_j (ladder 2.0.2).
 
-y_j = x_j cos + x_{j+H/2} sin;  y_{j+H/2} = -x_j sin + x_{j+H/2} cos.
+y_j = x_j cos + x_i sin;  y_i = -x_j sin + x_i cos, where i is j + H/2, or from record 58 on the
+channel beside it.
 T sequence, H head_dim, P = H/2 pairs.
 The tables are made once, outside of any compiled graph: a graph that makes them computes them in
 every kernel again, and never rounds what it does not store.
@@ -43,7 +44,42 @@ def rotate_in_fp32(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return rotate(x.float(), cos, sin).to(x.dtype)
 
 
+def rotate_adjacent(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate (B, T, N, H) in pairs of neighbours, by either form of the tables (r58)."""
+    P = x.shape[-1] // 2
+    cos, sin = cos[..., :P], sin[..., :P]
+    first, second = x.unflatten(-1, (P, 2)).unbind(-1)
+    pairs = [first * cos + second * sin, second * cos - first * sin]
+    return torch.stack(pairs, dim=-1).flatten(-2)
+
+
+def rotate_adjacent_in_fp32(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """The same in fp32, cast back to the dtype of x."""
+    return rotate_adjacent(x.float(), cos, sin).to(x.dtype)
+
+
 ROTATE = {"promote": rotate, "fp32": rotate_in_fp32}
+# model.rope_pairing -> model.rope_math -> the rotation
+ROTATIONS = {
+    "halves": ROTATE,
+    "adjacent": {"promote": rotate_adjacent, "fp32": rotate_adjacent_in_fp32},
+}
+
+
+# model.rope_pairing -> the quarters of a head's channels that half of the pairs leave unturned
+UNTURNED = {"halves": (1, 3), "adjacent": (2, 3)}
+
+
+def offset_keys(k_BTNH: Tensor, unturned: tuple[int, ...]) -> Tensor:
+    """Keys whose unturned channels are those of the position before; the first keeps its own.
+
+    A query then matches a key's predecessor and reads the key's value, across documents too (r49).
+    """
+    before = torch.cat([k_BTNH[:, :1], k_BTNH[:, :-1]], dim=1).chunk(4, dim=-1)
+    quarters = list(k_BTNH.chunk(4, dim=-1))
+    for i in unturned:
+        quarters[i] = before[i]
+    return torch.cat(quarters, dim=-1)
 
 
 class Rotary(nn.Module):

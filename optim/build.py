@@ -125,11 +125,11 @@ class MatrixSettings:
 
 
 def _settings_of(p: Parameter, config: OptimConfig) -> MatrixSettings:
-    """A matrix that is none of a block's own is taken as attention's."""
+    """A matrix that is none of a block's own is taken as attention's; a gate has no factor."""
     matrix = getattr(p, "matrix", None) or "qkv"
     averaged = AVERAGED[config.muon_variance][matrix] if config.muon_variance else None
     return MatrixSettings(
-        multiplier=getattr(config, MULTIPLIERS[matrix]),
+        multiplier=getattr(config, MULTIPLIERS[matrix]) if matrix in MULTIPLIERS else 1.0,
         averaged=averaged,
         numel=p.numel() if config.muon_comm == "grouped_all_gather" else None,
     )

@@ -109,9 +109,13 @@ class Spy(Core):
         super().step()
 
 
-def flex_by_hand(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask) -> Tensor:
+def flex_by_hand(
+    q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, scale: float | None = None
+) -> Tensor:
     """What FlexAttention computes from a block mask's lists and mask function, by SDPA: it has no backward pass on a CPU."""
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=dense_of(mask, q.shape[2]))
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=dense_of(mask, q.shape[2]), scale=scale
+    )
 
 
 STAND_INS = {"flex": flex_by_hand, "flash": KERNELS["sdpa"], "cudnn": KERNELS["sdpa"]}

@@ -35,6 +35,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "model.d_model": (64,),
     "model.head_dim": (16,),
     "model.mlp_ratio": (2,),
+    "model.backout": (0,),
     "schedule.steps": (3,),
     "schedule.warmup_steps": (2,),
     "schedule.window_tokens": (64, 256),

@@ -91,9 +91,15 @@ def boxed(graph: torch.fx.GraphModule) -> Callable[[list[Any]], Any]:
     return run
 
 
-def library_attention(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
-    """One call, as cuDNN's and Flash's: reads q, k, v, writes the output and a sum per row."""
-    y: Tensor = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[0]
+def library_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float | None = None
+) -> Tensor:
+    """One call, as cuDNN's and Flash's: reads q, k, v, writes the output and a sum per row.
+
+    scale: of the scores, None for the usual one.
+    """
+    flash = torch.ops.aten._scaled_dot_product_flash_attention
+    y: Tensor = flash(q, k, v, 0.0, True, scale=scale)[0]
     return y
 
 

@@ -48,7 +48,7 @@ class Parity:
     """One recording's largest deviations.
 
     Absolute for losses, schedules and masks (share of pairs), in bounds for norms; a unit has the
-    column VALUES alone, absolute, or none where nothing is known of it here.
+    column VALUES alone, as unit.py measures it, or none where nothing is known of it here.
     """
 
     record: str

@@ -19,11 +19,13 @@ Pairs = Iterator[tuple[np.ndarray, np.ndarray]]
 class Unit:
     """How a unit is checked.
 
-    pairs: all its figures. bound: of their largest absolute difference.
+    pairs: all its figures. bound: of their largest difference. relative: to the largest value of
+    its figure, else absolute.
     """
 
     pairs: Callable[[Arrays], Pairs]
     bound: float
+    relative: bool = False
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
@@ -32,7 +34,7 @@ def tensor(array: np.ndarray) -> torch.Tensor:
 
 
 def deviation(unit: Unit, arrays: Arrays) -> float:
-    """The largest absolute difference; a figure that is not a number deviates by it.
+    """The largest difference; a figure that is not a number deviates by it.
 
     Raises KeyError for an array that is not there, ValueError for a figure of another shape.
     """
@@ -40,5 +42,6 @@ def deviation(unit: Unit, arrays: Arrays) -> float:
     for theirs, ours in unit.pairs(arrays):
         if theirs.shape != ours.shape:
             raise ValueError(f"figures of shape {theirs.shape}, here {ours.shape}")
-        gaps.append(np.max(np.abs(theirs - ours)))
+        size = np.max(np.abs(theirs)) if unit.relative else 0.0
+        gaps.append(np.max(np.abs(theirs - ours)) / (size or 1.0))
     return float(np.max(gaps))

@@ -11,7 +11,7 @@ from harness.config.requires import check_requirements, value_text
 from harness.config.run import BLOCK, RunConfig, Values, flat, toggles
 from harness.config.schedule import check_factors
 from harness.errors import UserError
-from harness.model.layout import attention_free, table_of_layer
+from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
 
 MAX_PARAMETERS = 10**11  # beyond this a configuration is a typing error
 MAX_EAGER_SCORES = 2**31  # FlexAttention's, where nothing is compiled: 8 GiB in fp32
@@ -31,6 +31,22 @@ def refused_heads(c: RunConfig) -> Iterator[str]:
             f"model.head_dim={m.head_dim} must be a multiple of {pairs} "
             f"for model.rope_pairs={m.rope_pairs}: round it up"
         )
+
+
+def refused_gates(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    gated = {
+        "attn_gate": m.attn_gate is not None,
+        "smear": m.smear,
+        "skip_gate": m.skip_gate,
+        "value_mix": m.value_mix in ("gate", "gate_mixed"),
+    }
+    for field, is_gated in gated.items():
+        if is_gated and m.d_model < GATE_CHANNELS:
+            yield (
+                f"model.{field} reads {GATE_CHANNELS} channels, but model.d_model={m.d_model}: "
+                "widen the model"
+            )
 
 
 def refused_layers(c: RunConfig) -> Iterator[str]:
@@ -57,6 +73,44 @@ def refused_layers(c: RunConfig) -> Iterator[str]:
         )
     if m.unet_skip and m.n_layer % 2 != 0:
         yield f"model.unet_skip needs an even model.n_layer, not {m.n_layer}: add or drop a layer"
+
+
+def refused_layer_lists(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    for layer in sorted(m.mlp_free_layers):
+        if layer in attention_free(m):
+            yield (
+                f"model.mlp_free_layers and model.attn_free_layers leave nothing of layer {layer}: "
+                "take it out of one of them"
+            )
+        if not 0 <= layer < m.n_layer:
+            yield (
+                f"model.mlp_free_layers lists layer {layer}, which lies outside the {m.n_layer} "
+                "layers of model.n_layer: count from 0"
+            )
+    with_attention = set(range(m.n_layer)) - attention_free(m)
+    for field, layers in {"key_offset": m.key_offset, "xsa": m.xsa}.items():
+        outside = sorted(set(layers) - with_attention)
+        if outside:
+            yield (
+                f"model.{field} lists layer {outside[0]}, which is none of the {m.n_layer} of "
+                "model.n_layer with attention: take it out"
+            )
+
+
+def refused_sources(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    ends = m.skip_layers
+    if ends and not (len(ends) == 2 and 0 <= ends[0] < ends[1] < m.n_layer):
+        yield (
+            f"model.skip_layers={list(ends)} must be two of the {m.n_layer} layers of "
+            "model.n_layer, from and into: the earlier one first"
+        )
+    if m.backout is not None and m.backout >= m.n_layer - 1:
+        yield (
+            f"model.backout={m.backout} is not before the last of the {m.n_layer} layers of "
+            "model.n_layer: choose an earlier layer"
+        )
 
 
 def refused_value_tables(c: RunConfig) -> Iterator[str]:
@@ -208,7 +262,10 @@ def refused_totals(c: RunConfig) -> Iterator[str]:
 # Each yields what it refuses, in order: what follows may rely on what did not come before it.
 SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_heads,
+    refused_gates,
     refused_layers,
+    refused_layer_lists,
+    refused_sources,
     refused_value_tables,
     refused_portions,
     refused_windows,

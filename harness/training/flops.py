@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from harness.config.run import BLOCK, RunConfig
-from harness.model.layout import attention_free
+from harness.model.config import ModelConfig
+from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
 from harness.optim.schedule import window_tokens
 
 # window kind -> (query positions, window in the kind's unit) -> first key seen
@@ -62,6 +63,17 @@ def mean_keys(seq_len: int, kind: str | None, window: int) -> float:
     return float(np.mean(q + 1 - np.maximum(0, FIRST_KEY[kind](q, window))))
 
 
+def gate_shapes(m: ModelConfig) -> list[tuple[int, int]]:
+    """Shapes of all gates' matrices."""
+    n_gates = 0  # of all heads of a layer
+    if m.attn_gate is not None:
+        n_gates += m.n_layer - len(attention_free(m))
+    if m.value_mix in ("gate", "gate_mixed"):
+        n_gates += m.n_layer - table_of_layer(m).count(None)
+    single = [(1, GATE_CHANNELS)] * (m.smear + m.skip_gate)
+    return [(m.d_model // m.head_dim, GATE_CHANNELS)] * n_gates + single
+
+
 def hidden_shapes(config: RunConfig) -> list[tuple[int, int]]:
     """Shapes of all block matrices, as the orthogonalisation takes them."""
     m = config.model
@@ -69,7 +81,8 @@ def hidden_shapes(config: RunConfig) -> list[tuple[int, int]]:
     merged = m.qkv_layout == "merged" and not config.optim.qkv_split
     attention = [(3 * d, d), (d, d)] if merged else [(d, d)] * 4
     n_attention = m.n_layer - len(attention_free(m))
-    return attention * n_attention + [(wide, d), (d, wide)] * m.n_layer
+    n_mlp = m.n_layer - len(set(m.mlp_free_layers))
+    return attention * n_attention + [(wide, d), (d, wide)] * n_mlp + gate_shapes(m)
 
 
 def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = None) -> Flops:

@@ -105,7 +105,9 @@ def listed(mask: BlockMask) -> torch.Tensor:
     return found[:, :n]
 
 
-def flex_by_blocks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> torch.Tensor:
+def flex_by_blocks(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, scale: float | None = None
+) -> torch.Tensor:
     """As a kernel reads the mask: its function in listed blocks alone. Eager code asks that everywhere."""
     blocks = listed(mask)
 
@@ -122,7 +124,7 @@ def flex_by_blocks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any)
         BLOCK_SIZE=BLOCK,
         mask_mod=mask_mod,
     )
-    return flex_attention(q, k, v, block_mask=inner)
+    return flex_attention(q, k, v, block_mask=inner, scale=scale)
 
 
 @pytest.mark.parametrize(

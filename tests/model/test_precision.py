@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import harness.model.gpt
+import harness.model.layers
+import harness.model.rotary
 from harness.config.presets import preset_values
 from harness.model.attention import KERNELS
 from harness.model.gpt import GPT
@@ -65,7 +67,7 @@ def watch(made: Core, monkeypatch: pytest.MonkeyPatch, *, evaluate: bool = False
             lambda m, a: eps.append((a[0].dtype, m.eps[a[0].dtype], a[0].shape[-1]))
         )
         for m in made.model.modules()
-        if isinstance(m, harness.model.gpt.RMSNorm)
+        if isinstance(m, harness.model.layers.RMSNorm)
     ]
     for block in made.model.blocks:
         if block.attn is None:
@@ -307,7 +309,7 @@ def small_tables(dtype: torch.dtype, *, as_buffers: bool = False) -> Rotary:
 def test_the_two_rotations_differ_by_rounding_alone() -> None:
     x = torch.randn(1, 4, 2, 8, generator=torch.Generator().manual_seed(0)).to(BF16)
     rotary = small_tables(BF16)
-    promoted, lifted = (harness.model.gpt.ROTATE[k](x, *rotary(4)) for k in ("promote", "fp32"))
+    promoted, lifted = (harness.model.rotary.ROTATE[k](x, *rotary(4)) for k in ("promote", "fp32"))
     assert promoted.dtype == lifted.dtype == BF16
     torch.testing.assert_close(promoted, lifted, rtol=2.0**-6, atol=2.0**-6)
     assert not torch.equal(promoted, lifted)
@@ -324,7 +326,7 @@ def test_the_form_of_a_compiled_graph_rotates_to_the_same_bits(
     g = torch.randn(3, 4, 2, 8, generator=generator).to(dtype)
 
     def rotated() -> tuple[Tensor, Tensor]:
-        y = harness.model.gpt.ROTATE[math](x, *rotary(4))
+        y = harness.model.rotary.ROTATE[math](x, *rotary(4))
         return y, torch.autograd.grad(y, x, g)[0]
 
     eager = rotated()
@@ -345,5 +347,5 @@ def test_the_norm_is_the_librarys_at_its_epsilon() -> None:
     x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
     for dtype, eps in BY_DTYPE.items():
         expected = F.rms_norm(x.to(dtype).float(), (16,), eps=eps).to(dtype)
-        assert torch.equal(harness.model.gpt.RMSNorm("by_dtype", None)(x.to(dtype)), expected)
+        assert torch.equal(harness.model.layers.RMSNorm("by_dtype", None)(x.to(dtype)), expected)
     assert KERNELS.keys() >= {"sdpa", "dense"}

@@ -343,7 +343,7 @@ def test_orthogonal_nesterov_is_muon_at_its_plain_values_under_its_own_name() ->
 
 def test_the_matrices_of_a_block_have_settings_of_their_own() -> None:
     """A factor on the rate, and the axis of their second moments; one group where they are equal."""
-    shapes = {"qkv": (8, 8), "out": (8, 8), "up": (32, 8), "down": (8, 32)}
+    shapes = {"qkv": (8, 8), "out": (8, 8), "up": (32, 8), "down": (8, 32), "gate": (4, 12)}
     named: Named = []
     for matrix, shape in shapes.items():
         p = Parameter(torch.ones(shape))
@@ -358,11 +358,15 @@ def test_the_matrices_of_a_block_have_settings_of_their_own() -> None:
         groups = {tuple(g["names"]): (g["multiplier"], g["averaged"]) for g in muon.param_groups}
         return {"+".join(names): of_group for names, of_group in groups.items()}
 
-    assert settings() == {"qkv+out+up+down": (1.0, None)}
+    assert settings() == {"qkv+out+up+down+gate": (1.0, None)}
     assert settings(up_lr_multiplier=2.0, down_lr_multiplier=4.0) == {
-        "qkv+out": (1.0, None),
+        "qkv+out+gate": (1.0, None),
         "up": (2.0, None),
         "down": (4.0, None),
     }
-    assert settings(muon_variance="input") == {"qkv+out+down": (1.0, -2), "up": (1.0, -1)}
-    assert settings(muon_variance="output") == {"qkv+out+up": (1.0, -1), "down": (1.0, -2)}
+    assert settings(muon_variance="input") == {"qkv+out+down+gate": (1.0, -2), "up": (1.0, -1)}
+    assert settings(muon_variance="output") == {"qkv+out+up+gate": (1.0, -1), "down": (1.0, -2)}
+    assert settings(attn_lr_multiplier=2.0) == {
+        "qkv+out": (2.0, None),
+        "up+down+gate": (1.0, None),
+    }

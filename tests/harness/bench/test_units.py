@@ -33,13 +33,28 @@ WRONG = {  # unit: an array of its outcome
     "muon_per_head": "qk_bank/second",
     "adam_records": "param_eps1e-08",
     "cautious_weight_decay": "adam_r53/param",
+    "smear": "grad/gate",
+    "backout": "grad/saved",
+    "skip_gate": "gated/grad/gate",
+    "logit_cap": "r54/grad",
+    "attn_scale": "ve/grad/ve",
+    "attn_gate": "grad/gate",
+    "attn_lambda_r47": "grad/lambdas",
+    "attn_lambda_r48": "grad/lambdas",
+    "key_offset_r49": "grad/qkv",
+    "key_offset_r62": "grad/x",
+    "xsa_r82": "grad/alpha",
+    "xsa_r86": "grad/gate",
+    "value_gate_r55": "grad/value_gate",
+    "value_gate_r70": "grad/value_gate",
 }
 
 
 @pytest.mark.parametrize("name", UNITS)
 def test_one_wrong_number_fails(name: str, tmp_path: Path) -> None:
     arrays = dict(np.load(FOLDER / f"{name}.npz"))
-    arrays[WRONG[name]].flat[-1] += 2 * UNITS[name].bound
+    size = np.max(np.abs(arrays[WRONG[name]])) if UNITS[name].relative else 1.0
+    arrays[WRONG[name]].flat[-1] += 2 * UNITS[name].bound * size
     np.savez(tmp_path / f"{name}.npz", **arrays)
     assert not check_unit(tmp_path / f"{name}.npz").passed
 

@@ -23,6 +23,7 @@ DOCUMENTS = {
     "data.seq_len": 1024,
     "data.micro_tokens": 1024,
 }
+OFFSET = {"model.qk_norm": "before_rope", "model.rope_pairs": "half"}
 MUON = {"optim.matrix_optimizer": "muon"}
 
 # (fields beside the defaults, what the message must name)
@@ -64,6 +65,23 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     ({"model.attn_free_layers": tuple(range(12))}, ["model.attn_free_layers", "none of the 12"]),
     ({"model.n_layer": 3, "model.attn_free_layers": "after_middle"}, ["model.attn_free_layers=after_middle", "model.n_layer"]),
     ({"model.n_layer": 5, "model.unet_skip": True}, ["model.unet_skip", "even model.n_layer"]),
+    ({"model.attn_gate": "sigmoid12", "model.d_model": 8, "model.head_dim": 8}, ["model.attn_gate", "12 channels", "model.d_model=8"]),
+    ({"model.smear": True, "model.d_model": 8, "model.head_dim": 8}, ["model.smear", "12 channels", "model.d_model=8"]),
+    ({"model.value_mix": "gate", "model.value_embed": "each", "model.d_model": 8, "model.head_dim": 8}, ["model.value_mix", "12 channels", "model.d_model=8"]),
+    ({**OFFSET, "model.key_offset": (12,)}, ["model.key_offset", "layer 12", "take it out"]),
+    ({**OFFSET, "model.key_offset": (0, 7), "model.attn_free_layers": (7,)}, ["model.key_offset", "layer 7", "take it out"]),
+    ({**OFFSET, "model.key_offset": (3,), "model.qk_norm": "after_rope"}, ["model.key_offset=[3]", "model.qk_norm", "before_rope"]),
+    ({"model.xsa": (-1,)}, ["model.xsa", "layer -1", "take it out"]),
+    ({"model.xsa_form": "ratio"}, ["model.xsa_form=ratio", "model.xsa", "switched on"]),
+    ({"model.skip_layers": (7, 4)}, ["model.skip_layers=[7, 4]", "the earlier one first"]),
+    ({"model.skip_layers": (4,)}, ["model.skip_layers=[4]", "two of the 12 layers"]),
+    ({"model.skip_layers": (4, 12)}, ["model.skip_layers=[4, 12]", "two of the 12 layers"]),
+    ({"model.skip_layers": (4, 7), "model.unet_skip": True}, ["model.skip_layers=[4, 7]", "model.unet_skip"]),
+    ({"model.skip_gate": True}, ["model.skip_gate=true", "model.skip_layers", "switched on"]),
+    ({"model.mlp_free_layers": (12,)}, ["model.mlp_free_layers", "layer 12", "count from 0"]),
+    ({"model.mlp_free_layers": (-1,)}, ["model.mlp_free_layers", "layer -1", "count from 0"]),
+    ({"model.mlp_free_layers": (0, 3), "model.attn_free_layers": (3,)}, ["model.mlp_free_layers", "model.attn_free_layers", "layer 3", "out of one"]),
+    ({"model.backout": 11}, ["model.backout=11", "last of the 12 layers", "an earlier layer"]),
     ({"optim.qkv_split": True}, ["optim.qkv_split=true", "optim.matrix_optimizer"]),
     ({**MUON, "optim.qkv_split": True, "model.qkv_layout": "separate"}, ["optim.qkv_split=true", "model.qkv_layout"]),
     ({**MUON, "optim.qkv_split": True, "model.mlp_ratio": 3}, ["optim.qkv_split", "model.mlp_ratio=3", "another ratio"]),
@@ -126,6 +144,11 @@ EAGER = {
     "system.compile": "off",
 }  # twelve heads of scores
 RIGHT_AT_THE_BORDER: list[dict[str, Any]] = [
+    {"model.attn_gate": "sigmoid12", "model.d_model": 12, "model.head_dim": 4},
+    {"model.backout": 10},
+    {"model.mlp_free_layers": (0, 11), "model.attn_free_layers": (3,)},
+    {"model.skip_layers": (0, 11)},
+    {**OFFSET, "model.key_offset": (0, 11)},
     {"model.attn_free_layers": (11,)},
     {"model.attn_free_layers": (0,)},
     {"model.attn_free_layers": tuple(range(1, 12))},

@@ -1,5 +1,7 @@
 """FLOPs from the configuration equal what the operators do, counted while they run."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -20,9 +22,22 @@ def counted(counter: FlopCounterMode) -> int:
     return sum(n for op, n in counter.get_flop_counts().get("Global", {}).items() if op in PRODUCTS)
 
 
-@pytest.mark.parametrize("name", ["r02", "r04", "r08", "r18"])
-def test_the_products_of_an_update_are_those_counted_from_the_configuration(name: str) -> None:
-    config = with_fields(small(name, "fp32"), {"data.ranks": 1})
+GATES = {"attn_gate": "sigmoid12", "smear": True, "value_mix": "gate"} | {
+    "unet_skip": False,
+    "skip_layers": (1, 4),
+    "skip_gate": True,
+    "mlp_free_layers": (0,),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [("r02", {}), ("r04", {}), ("r08", {}), ("r18", {}), pytest.param("r18", GATES, id="gates")],
+)
+def test_the_products_of_an_update_are_those_counted_from_the_configuration(
+    name: str, fields: dict[str, Any]
+) -> None:
+    config = with_fields(small(name, "fp32", **fields), {"data.ranks": 1})
     d = config.data
     core = Core(config, Tokens(vocab_size=VOCAB, separator=VOCAB - 1, seq_len=d.seq_len), seed=0)
     micro = d.batch_tokens // d.micro_tokens

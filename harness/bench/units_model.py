@@ -1,0 +1,241 @@
+"""Units of the network's parts: what they make of their inputs, and the gradients.
+
+T positions, C model_dim. Figures are fp32: out, and grad/LEAF of sum(out x in/cotangent).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from harness.bench.unit import Arrays, Pairs, Unit
+from harness.model.config import ModelConfig
+from harness.model.gates import Smear
+from harness.model.gpt import Attention, make_rotary
+from harness.model.layers import RMSNorm
+from harness.model.loss import chunked_cross_entropy
+from harness.model.precision import FP32, PLAIN
+from harness.model.skips import Backout, Skip
+from harness.model.softcap import capped, softcap_of
+
+BOUND = 1e-5  # of a difference, in units of the figure's largest value
+NORM = RMSNorm("by_dtype", None)
+
+
+def leaf(array: np.ndarray) -> Tensor:
+    """A copy that takes a gradient."""
+    return torch.tensor(array, dtype=FP32, requires_grad=True)
+
+
+@torch.no_grad()
+def load(module: nn.Module, weights: Arrays) -> None:
+    """Give every parameter its recorded values, by name."""
+    for name, p in module.named_parameters():
+        p.copy_(torch.tensor(weights[name]))
+
+
+def compared(arrays: Arrays, case: str, y: Tensor, leaves: Mapping[str, Tensor]) -> Pairs:
+    """The outcome and every recorded gradient of it.
+
+    case: in front of the figures' names. y: of the shape of in/cotangent. leaves: by the names that
+    their gradients have.
+    """
+    (y * torch.tensor(arrays["in/cotangent"])).sum().backward()
+    yield arrays[f"{case}out"], y.detach().numpy()
+    start = f"{case}grad/"
+    for name, theirs in arrays.items():
+        if name.startswith(start):
+            grad = leaves[name.removeprefix(start)].grad
+            assert grad is not None, name
+            yield theirs, grad.numpy()
+
+
+# ---------------------------------------------------------------- around the blocks
+
+
+def smear(arrays: Arrays) -> Pairs:
+    """From the token table to the first norm, whose outcome enters the blocks."""
+    table, ids = leaf(arrays["w/embed"]), torch.tensor(arrays["in/ids"], dtype=torch.int64)
+    smeared = Smear(PLAIN)
+    load(smeared, {"gate.weight": arrays["w/gate"], "scale": arrays["w/scale"]})
+    y = NORM(smeared(F.embedding(ids, table)[None]))
+    leaves = {"embed": table, "gate": smeared.gate.weight, "scale": smeared.scale}
+    yield from compared(arrays, "", y[0], leaves)
+
+
+def backout(arrays: Arrays) -> Pairs:
+    """With the final norm."""
+    x, saved = leaf(arrays["in/x"]), leaf(arrays["in/saved"])
+    part = Backout(0, PLAIN)
+    load(part, {"scale": arrays["w/scale"]})
+    y = NORM(part(x, saved))
+    yield from compared(arrays, "", y, {"x": x, "saved": saved, "scale": part.scale})
+
+
+def skip_gate(arrays: Arrays) -> Pairs:
+    """A skip by a share alone (scalar), and by a gate too (gated)."""
+    for case, gated in (("scalar/", False), ("gated/", True)):
+        x, saved, x0 = (leaf(arrays[f"in/{name}"]) for name in ("x", "skip", "x0"))
+        part = Skip(0, 1, PLAIN, gated=gated)
+        load(part, {"scale": arrays[f"{case}w"], "gate.weight": arrays["w/gate"]})
+        leaves = {"x": x, "skip": saved, "x0": x0, "w": part.scale}
+        if part.gate is not None:
+            leaves["gate"] = part.gate.weight
+        told = dict(arrays)
+        told[f"{case}grad/w"] = arrays[f"{case}grad/w"].reshape(-1)[-1]  # of several weights
+        yield from compared(told, case, part(x, saved, x0), leaves)
+
+
+LOGIT_CAPS = ("sigmoid30", "sigmoid30_by_width", "sigmoid23")  # in the order of their records
+
+
+def logit_cap(arrays: Arrays) -> Pairs:
+    """Capped logits, their loss and its gradient: as autograd has it, and as the chunked loss."""
+    target = torch.tensor(arrays["in/y"], dtype=torch.int64)
+    identity = torch.eye(arrays["in/z"].shape[1])
+    records = sorted(name.partition("/")[0] for name in arrays if name.endswith("/capped"))
+    for record, name in zip(records, LOGIT_CAPS, strict=True):
+        softcap = softcap_of(name, int(arrays["h/width"]))
+        assert softcap is not None
+        z, in_chunks = leaf(arrays["in/z"]), leaf(arrays["in/z"])
+        y = capped(z, softcap)
+        yield arrays[f"{record}/capped"], y.detach().numpy()
+        chunked = chunked_cross_entropy(in_chunks, identity, target, softcap=softcap, rows=5)
+        for loss, start in ((F.cross_entropy(y, target), z), (chunked, in_chunks)):
+            loss.backward()
+            assert start.grad is not None
+            yield arrays[f"{record}/loss"], loss.detach().numpy()
+            yield arrays[f"{record}/grad"], start.grad.numpy()
+
+
+# ---------------------------------------------------------------- attention
+
+# name here -> of the weight in a unit, of its gradient
+ATTENTION = {
+    "qkv.weight": ("w/qkv", "qkv"),
+    "out.weight": ("w/out", "out_w"),
+    "value_mix": ("w/value_mix", "value_mix"),
+    "head_gate.weight": ("w/gate", "gate"),
+    "value_gate.weight": ("w/value_gate", "value_gate"),
+    "xsa_alpha": ("w/alpha", "alpha"),
+    "in_scale": ("w/in_scale", "in_scale"),
+    "out_scale": ("w/out_scale", "out_scale"),
+}
+RECORDS = ModelConfig(  # what the attention of all these records has in common
+    n_layer=1,
+    norm_eps="by_dtype",
+    qk_norm="before_rope",
+    rope_base=1024.0,
+    rope_pairs="half",
+    attn_kernel="dense",
+    attn_mask="document",
+)
+
+
+def seen(arrays: Arrays, T: int) -> Tensor:
+    """(T, T): whether a query sees a key, as it is told, or by documents and positions back."""
+    if "mask/packed" in arrays:
+        return torch.tensor(np.unpackbits(arrays["mask/packed"], axis=1, count=T)).bool()
+    t_T = np.arange(T)
+    document_T = np.searchsorted(arrays["h/docs"], t_T, side="right")
+    same_TT = document_T[:, None] == document_T
+    back_TT = t_T[:, None] - t_T
+    return torch.tensor(same_TT & (back_TT >= 0) & (back_TT <= arrays["h/window_back"]))
+
+
+class Given(nn.Module):
+    """A gate that is told for every position, as later records compute theirs elsewhere."""
+
+    def __init__(self, gate_1TN: np.ndarray) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(gate_1TN.shape))
+
+    def forward(self, x_BTC: Tensor) -> Tensor:
+        return self.weight
+
+
+def attention(arrays: Arrays, *, case: str = "", **fields: Any) -> Pairs:
+    """A record's attention, with a value row where there is one.
+
+    case: in front of the figures' names. fields: of the configuration, where it is not RECORDS.
+    """
+    T, d_model = arrays["in/x"].shape
+    has_table = "in/ve" in arrays
+    config = replace(
+        RECORDS,
+        d_model=d_model,
+        head_dim=d_model // int(arrays["h/heads"]),
+        attn_scale=float(arrays["h/scale"]),
+        value_embed=(0 if has_table else None,),
+        **fields,
+    )
+    layer: Any = Attention(config, PLAIN, layer=0)
+    if "in/gate" in arrays:
+        layer.head_gate = Given(arrays["in/gate"])
+        layer.xsa_alpha = nn.Parameter(torch.empty(arrays["w/alpha"].shape))
+    load(layer, {name: arrays[key] for name, (key, _) in ATTENTION.items() if key in arrays})
+    x = leaf(arrays["in/x"])
+    leaves = {ATTENTION[name][1]: p for name, p in layer.named_parameters()} | {"x": x}
+    source = None
+    if has_table:
+        leaves["ve"] = leaf(arrays["in/ve"])
+        source = leaves["ve"][None]
+    mask = torch.zeros(T, T).masked_fill_(~seen(arrays, T), -torch.inf)
+    y, _ = layer(x[None], make_rotary(config, PLAIN, seq_len=T)(T), mask, source)
+    yield from compared(arrays, case, y[0], leaves)
+
+
+def attn_scale(arrays: Arrays) -> Pairs:
+    """With a value row and without."""
+    yield from attention(arrays, case="ve/", value_mix="pair")
+    without = {name: array for name, array in arrays.items() if name != "in/ve"}
+    yield from attention(without, case="nove/", value_mix="pair")
+
+
+def value_pair(arrays: Arrays, **fields: Any) -> Pairs:
+    """Gated attention whose pair `lambdas` is that of the values. fields: of the configuration."""
+    renamed = {name.replace("lambdas", "value_mix"): array for name, array in arrays.items()}
+    yield from attention(renamed, value_mix="pair", attn_gate="sigmoid12", **fields)
+
+
+def xsa_r86(arrays: Arrays) -> Pairs:
+    """With gates and shares that are told for every position."""
+    told = {**arrays, "w/gate": arrays["in/gate"]}
+    yield from in_out(told, rope_pairing="adjacent", xsa=(0,), xsa_form="ratio")
+
+
+def in_out(arrays: Arrays, *, value_mix: str = "add", **fields: Any) -> Pairs:
+    """Gated attention whose pair `lambdas` scales its matrices. fields: of the configuration."""
+    parts = dict(arrays)
+    for start in ("w/", "grad/"):
+        parts[f"{start}in_scale"], parts[f"{start}out_scale"] = parts.pop(f"{start}lambdas")
+    sides = {"attn_lambda": "in_out", "attn_gate": "sigmoid12"}
+    yield from attention(parts, value_mix=value_mix, **sides, **fields)
+
+
+# ---------------------------------------------------------------- all of these
+
+PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
+    "smear": smear,
+    "backout": backout,
+    "skip_gate": skip_gate,
+    "logit_cap": logit_cap,
+    "attn_scale": attn_scale,
+    "attn_gate": value_pair,
+    "attn_lambda_r47": partial(value_pair, attn_lambda="weights"),
+    "attn_lambda_r48": in_out,
+    "key_offset_r49": partial(in_out, key_offset=(0,)),
+    "key_offset_r62": partial(in_out, key_offset=(0,), rope_pairing="adjacent"),
+    "xsa_r82": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent", xsa=(0,)),
+    "xsa_r86": xsa_r86,
+    "value_gate_r55": partial(in_out, value_mix="gate"),
+    "value_gate_r70": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent"),
+}
+MODEL_UNITS: Mapping[str, Unit] = {
+    name: Unit(pairs=pairs, bound=BOUND, relative=True) for name, pairs in PAIRS.items()
+}
