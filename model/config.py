@@ -47,6 +47,23 @@ class ModelConfig(ValueConfig, EndsConfig):
         example=(0,),
         doc="layers without MLP; [0] of 12 layers in record 30",
     )
+    qkv_init: Literal["uniform", "uniform_half", "uniform_one"] = toggle(
+        "uniform",
+        record="r02",
+        affects=("initial", "loss"),
+        choices={"uniform_half": "r19", "uniform_one": "r53"},
+        doc=(
+            "matrices of q, k and v: uniform on +-d_model^-1/2, or of standard deviation"
+            " 1/2 d_model^-1/2 or d_model^-1/2"
+        ),
+    )
+    up_init: Literal["uniform", "uniform_half"] = toggle(
+        "uniform",
+        record="r02",
+        affects=("initial", "loss"),
+        choices={"uniform_half": "r19"},
+        doc="the MLP's first matrix, alike",
+    )
     proj_init: Literal["uniform", "zeros"] = toggle(
         "uniform",
         record="r02",

@@ -38,7 +38,7 @@ class MLP(nn.Module):
     def __init__(self, c: ModelConfig, dtypes: Dtypes) -> None:
         super().__init__()
         d, wide = c.d_model, c.mlp_ratio * c.d_model
-        self.up = Linear(wide, d, role="hidden", init="uniform", dtypes=dtypes, matrix="up")
+        self.up = Linear(wide, d, role="hidden", init=c.up_init, dtypes=dtypes, matrix="up")
         self.down = Linear(d, wide, role="hidden", init=c.proj_init, dtypes=dtypes, matrix="down")
         self.activation, self.lifted = ACTIVATIONS[c.activation], dtypes.lifted
 
@@ -69,7 +69,7 @@ class Attention(nn.Module):
         has_table = table_of_layer(c)[layer] is not None
         self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
 
-        def linear(rows: int, init: str = "uniform", matrix: str = "qkv") -> Linear:
+        def linear(rows: int, init: str = c.qkv_init, matrix: str = "qkv") -> Linear:
             return Linear(rows, c.d_model, role="hidden", init=init, dtypes=dtypes, matrix=matrix)
 
         if self.merged:

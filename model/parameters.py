@@ -16,6 +16,8 @@ from torch import Tensor, nn
 ROLES = ("embed", "head", "hidden", "scalar", "value_embed")
 MATRICES = ("qkv", "out", "up", "down", "gate")
 NORMAL = {"normal": 1.0, "normal_0.01": 0.01}  # initial values: their standard deviation
+# the same times shape[-1]^1/2: half the width of uniform ones, of standard deviation 3^-1/2, 1/2, 1
+UNIFORM = {"uniform": 1.0, "uniform_half": 3**0.5 / 2, "uniform_one": 3**0.5}
 
 
 def parameter(
@@ -30,8 +32,9 @@ def parameter(
     """An uninitialised parameter.
 
     role: one of ROLES, by which an optimizer finds it. init: "normal" N(0, 1), a narrower one of
-    NORMAL, "uniform" +-1/sqrt(shape[-1]), "zeros", or its constant values. init_dtype: in which it
-    is drawn. matrix: one of MATRICES for a block's, by which an optimizer tells them apart.
+    NORMAL, "uniform" +-1/sqrt(shape[-1]), another one of UNIFORM, "zeros", or its constant values.
+    init_dtype: in which it is drawn. matrix: one of MATRICES for a block's, by which an optimizer
+    tells them apart.
     """
     assert role in ROLES, role
     assert matrix is None or matrix in MATRICES, matrix
@@ -52,8 +55,9 @@ def initial_values(name: str, p: nn.Parameter, seed: int) -> Tensor:
     init = p.init  # type: ignore[attr-defined]
     if init in NORMAL:
         values = NORMAL[init] * torch.randn(p.shape, generator=generator)
-    elif init == "uniform":
-        values = (torch.rand(p.shape, generator=generator) * 2 - 1) / math.sqrt(p.shape[-1])
+    elif init in UNIFORM:
+        drawn = torch.rand(p.shape, generator=generator) * 2 - 1
+        values = UNIFORM[init] * drawn / math.sqrt(p.shape[-1])
     elif init == "zeros":
         values = torch.zeros(p.shape)
     else:

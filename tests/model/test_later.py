@@ -164,3 +164,17 @@ def test_no_position_sees_the_future_in_the_changed_network() -> None:
         before, after = model.logits(tokens, WINDOW), model.logits(other, WINDOW)
     assert torch.equal(before[0, :100], after[0, :100])
     assert not torch.equal(before[0, 100:102], after[0, 100:102])
+
+
+@pytest.mark.parametrize(("init", "sd"), [("uniform_half", 0.5), ("uniform_one", 1.0)])
+def test_initial_matrices_are_the_same_draws_of_another_width(init: str, sd: float) -> None:
+    """Standard deviation sd / d^1/2, so uniform on +-3^1/2 of it; every other matrix as before."""
+    plain = dict(core(small("r18", "fp32")).model.named_parameters())
+    for name, p in core(small("r18", "fp32", qkv_init=init)).model.named_parameters():
+        factor = sd * 3**0.5 if any(f".{z}.weight" in name for z in "qkv") else 1.0
+        torch.testing.assert_close(p, factor * plain[name])
+    for name, p in core(small("r18", "fp32", up_init="uniform_half")).model.named_parameters():
+        factor = 3**0.5 / 2 if name.endswith("up.weight") else 1.0
+        torch.testing.assert_close(p, factor * plain[name])
+    drawn = core(small("r18", "fp32", qkv_init=init)).model.blocks[0].attn.q.weight
+    assert drawn.std().item() == pytest.approx(sd / 32**0.5, rel=0.05)
