@@ -288,3 +288,22 @@ def test_the_gather_is_timed_on_two_processes() -> None:
     config, _ = resolve("r18", scale="tiny", device="cpu", settings={"model.n_layer": 6})
     found = gather(config, world=2, device="cpu", rounds=6)
     assert found.world == 2 and 0 < found.low <= found.sync_over_async <= found.high
+
+
+@pytest.mark.parametrize(("last", "passed"), [(0.5, True), (0.7, False), (float("nan"), False)])
+def test_a_training_passes_where_its_loss_falls_and_shows_its_way(
+    last: float, passed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_checks, "TRAINED_STEPS", 200)
+
+    def update(step: int, batches: object) -> torch.Tensor:
+        return torch.tensor([1.0 + step / 1000 if step < 180 else last])
+
+    candidate = SimpleNamespace(core=SimpleNamespace(update=update), batches=lambda: [])
+    monkeypatch.setattr(Place, "candidate", lambda *_, **__: candidate)
+    monkeypatch.setattr(Place, "real", lambda *_: None)
+    figures = check_training(Place(device="cpu", dry=False, folder=tmp_path), "r08")
+    assert (figures["passed"], figures["first_loss"], figures["bound"]) == (passed, 1.0, 0.6)
+    shown = [1.0 + step / 1000 for step in range(0, 180, 10)]
+    assert figures["losses"][:18] == pytest.approx(shown)
+    assert len(figures["losses"]) == 20

@@ -45,9 +45,15 @@ def test_a_diff_names_the_change_behind_every_field(ablate: Any) -> None:
 
 
 def test_doctor_says_what_is_missing_and_how_to_get_it(ablate: Any) -> None:
+    Path("notes.txt").write_text("".join(f"note {n}\n" for n in range(200)))
+    text = ("data", "prepare", "text", "notes.txt", "--by", "line", "--name", "mine")
+    assert ablate(*text).code == 0
     rows = {r["what"]: r for r in ablate("doctor", "--json").json}
     assert rows["torch"]["ok"]
-    assert "ablate data prepare stdlib" in rows["corpus stdlib"]["advice"]
+    mine, missing = rows["corpus mine"], rows["corpus stdlib"]
+    assert (mine["ok"], Path(mine["found"]).name, mine["advice"]) == (True, "mine", None)
+    assert (missing["ok"], missing["found"]) == (False, "none")
+    assert "ablate data prepare stdlib" in missing["advice"]
 
 
 def test_plan_counts_runs_before_anything_is_spent(ablate: Any) -> None:

@@ -13,6 +13,7 @@ from harness.experiment.experiment import at_rates, load_experiment
 from harness.experiment.plan import plan_runs
 from harness.experiment.record import describe
 from harness.run.read import read_json
+from harness.runner.executor import Summary
 
 MINI = """
 name: mini
@@ -199,3 +200,25 @@ def test_a_point_on_an_axis_of_what_set_gives_is_confirmed_by_factors(tmp_path: 
         written.write_text(yaml.safe_dump(keys))
         base, arm = load_experiment(str(written), device="cpu").arms
         assert (base.config, arm.config) == (e.baseline.config, best.config)
+
+
+def test_a_confirming_experiment_goes_on_with_its_own_seeds_and_begins_with_nobody_elses(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare("stdlib")
+    monkeypatch.setattr("harness.cli.run.complete", lambda *_: Summary())  # trains nothing
+    asked = MINI.replace("seeds: 2", "seeds: [1007]")
+    for name, confirms, code in (
+        ("first", True, 1),  # what it asks for is missing
+        ("first", True, 1),  # once more, with results by then
+        ("other", True, 2),
+        ("other", False, 1),
+    ):
+        keys = "confirm: true\nmargin: 0.4\n" if confirms else ""
+        (place / "mini.yaml").write_text(asked.replace("name: mini", f"name: {name}") + keys)
+        assert ablate("run", "mini.yaml", "--no-report") == code
+        assert code == 1 or "seeds 1007 have results already (in first)" in capsys.readouterr().err
+        for run in read_json(place / "results/experiments/first/experiment.json")["runs"]:
+            result = place / "results/runs" / run["run_id"] / "result.json"
+            result.parent.mkdir(exist_ok=True)
+            result.touch()

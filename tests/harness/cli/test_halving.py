@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from harness.cli.plan_rungs import RungFacts, rung_words
+from harness.experiment.cost import PricedCost
 from harness.experiment.experiment import load_experiment
 from harness.experiment.rungs import at_rung, rungs_to_come
 from harness.run.halving import Halving
@@ -219,3 +221,14 @@ def test_how_many_go_on_is_known_before() -> None:
         "e",
     ]
     assert Halving.from_mapping(halving.to_mapping()).to_mapping() == halving.to_mapping()
+
+
+@pytest.mark.parametrize(("dearest", "told"), [(1.0, ""), (1.03, ""), (1.5, ", at most 4.50")])
+def test_the_most_that_all_rungs_take_is_told_where_it_is_more(dearest: float, told: str) -> None:
+    cost = PricedCost(
+        **{"runs": 8, "slot_hours": 3.0, "gpu_hours": 3.0, "source": None, "words": ""},
+        **{"price_per_hour": None, "price": None},
+    )
+    rung = RungFacts(steps=20, points=2, runs=6, hours=1.0, hours_at_most=dearest)
+    words = rung_words(Halving(one_in=2, budgets=(10, 20), n_points=4), [rung], cost)
+    assert f"all rungs together: about 4.00 GPU-hours{told}" in words.splitlines()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.__main__ import main
 from harness.cli.devices import device_of_plan
 from harness.cli.progress import wall_words
 from harness.cli.rerun import spec_of
@@ -416,3 +417,21 @@ def test_a_run_whose_configuration_is_gone_or_damaged_is_one_line(tmp_path: Path
     other.parent.mkdir()
     other.write_text("device: cuda\n")
     assert device_of_plan(plan, tmp_path) == "cuda"
+
+
+def test_clean_says_what_is_left_and_what_would_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = Store.create(tmp_path).root
+    (results / "cache").mkdir()
+    (results / "cache" / "kernels").write_bytes(b"x" * 2**21)
+    (results / "kept").write_bytes(b"x" * 2**20)
+    for options, said in (
+        (["--dry-run"], "3.0 MiB, would leave 1.0 MiB"),
+        ([], "3.0 MiB, left 1.0 MiB"),
+        ([], "1.0 MiB, left 1.0 MiB"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["clean", *options, "--results", str(results)])
+        assert not ended.value.code
+        assert capsys.readouterr().out.splitlines()[-1] == f"{results}: {said}"

@@ -1,6 +1,7 @@
 """The statistics as a user calls them: compare, significance, plan; stopping through `ablate run`."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from scipy import stats
 from harness.cli.compare import RULE_KEYS
 from reports.inputs.load import load
 from reports.page.write import write_report
+from reports.paper import figures as paper_figures
 from tests.report_fixtures import Arm, write_experiment
 from tests.sealing import seal_again
 
@@ -350,7 +352,9 @@ def test_verify_says_that_a_page_is_sound_or_how_many_lines_are_not(ablate: Any)
     assert missing.code == 2 and "no such file; `ablate report EXP` writes one" in missing.err
 
 
-def test_figures_are_written_into_a_folder_where_there_is_something_to_draw(ablate: Any) -> None:
+def test_figures_are_written_into_a_folder_where_there_is_something_to_draw(
+    ablate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recorded(
         arms=ARMS[:2], n_seeds=2, outcome={(a.name, s): "pending" for a in ARMS for s in (0, 1)}
     )
@@ -359,6 +363,13 @@ def test_figures_are_written_into_a_folder_where_there_is_something_to_draw(abla
     assert in_the_way.code == 2 and "-o file: a file lies there; name a folder" in in_the_way.err
     nothing = ablate("figures", "split", "-o", "drawn")
     assert nothing.code == 2 and "split: nothing to draw yet, no run has finished" in nothing.err
+    shutil.rmtree("results")
+    recorded(arms=ARMS[:2], n_seeds=2)
+    draw_all = paper_figures.draw_all
+    monkeypatch.setattr(paper_figures, "draw_all", lambda *how: draw_all(*how)[:1])
+    drawn = ablate("figures", "split", "-o", "drawn")
+    assert (drawn.code, drawn.out) == (0, "drawn: 4 files, captions in captions.md\n")
+    assert len(list(Path("drawn").iterdir())) == 4
 
 
 def test_an_export_is_one_table_of_what_was_asked(ablate: Any) -> None:

@@ -13,7 +13,7 @@ from harness.config.device import for_device
 from harness.config.presets import preset_values, to_config
 from harness.config.run import BLOCK, RunConfig, flat, toggles, with_fields
 from harness.config.validate import check_config
-from harness.errors import UserError
+from harness.errors import UserError, near
 from harness.experiment.values import check_values
 
 TOGGLES = dict(toggles())
@@ -326,3 +326,9 @@ def test_what_a_cpu_can_do_is_left_as_it_is() -> None:
 def test_on_cuda_nothing_is_replaced() -> None:
     config = to_config(preset_values("r16")[0])
     assert for_device(config, "cuda", frozenset()) == (config, ())
+
+
+def test_what_there_is_is_listed_up_to_forty_names() -> None:
+    names = [f"name{n}" for n in range(41)]
+    assert near("?", names[:40]) == f"; there is: {', '.join(names[:40])}"
+    assert near("?", names) == near("?", []) == ""

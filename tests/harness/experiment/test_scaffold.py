@@ -5,9 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from harness.__main__ import main
 from harness.config import plugins
@@ -252,3 +255,24 @@ def test_its_experiment_runs_and_is_known_as_finished(here, monkeypatch, kind):
     assert f"{n_arms} runs, 0 diverged" in out
     rows = json.loads(python(here, "-m", "harness", "status", "idea", "--json"))
     assert [r["status"] for r in rows] == ["finished"] * n_arms
+
+
+def test_laws_ask_every_arm_about_what_the_baseline_has_and_about_what_is_new():
+    zeros, ones = torch.zeros(2), torch.ones(2)
+    start = {"head": zeros, "idle": zeros}
+    baseline = SimpleNamespace(initial=start, after=start, learning={"head"})
+    weights = LAWS["no_weight_that_was_there_begins_elsewhere"]
+    learns, sees = LAWS["every_parameter_learns"], LAWS["no_position_sees_the_future"]
+    for law, initial, learning, broken in (
+        (weights, {"head": zeros, "gate": ones}, (), None),
+        (weights, {"head": ones, "gate": ones}, (), "arm a begins with another head"),
+        (learns, {"idle": zeros, "gate": ones}, {"gate"}, None),
+        (learns, {"idle": zeros, "gate": ones}, set(), "arm a: gate has no gradient"),
+        (learns, start, set(), "arm a: head has no gradient"),
+        (sees, start, set(), "arm a: a position sees what comes after it"),
+    ):
+        arm = SimpleNamespace(initial=initial, after=initial, learning=learning)
+        arm.sees_the_future = lambda: True
+        subject = SimpleNamespace(baseline=baseline, arms={"a": arm})
+        with pytest.raises(AssertionError, match=broken) if broken else nullcontext():
+            law(subject)

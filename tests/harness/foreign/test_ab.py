@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.foreign.plan import UNKNOWN_CORPUS
 from harness.run.read import read_lines
 from harness.run.results import read_result
 from reports.inputs.load import load
@@ -144,6 +145,8 @@ def test_every_run_has_a_clean_copy_with_its_data_linked(folder: Path) -> None:
     assert ablate("ab", "own.py", "other.py", "-n", 2, *CPU) == 0
     assert sorted(os.listdir()) == ["data", "new.py", "old.py", "other.py", "own.py", "results"]
     assert not list(Path("results/runs").glob("*/attempts/*/copy"))
+    corpus = load("ab-own-other").plan.corpus
+    assert corpus.name == "data" and corpus.fingerprint != UNKNOWN_CORPUS.fingerprint
 
 
 def test_nothing_to_judge_is_told_and_is_no_pass(

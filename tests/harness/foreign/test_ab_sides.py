@@ -8,6 +8,9 @@ import pytest
 
 from harness.cli.ab_sides import Side, names_of
 from harness.errors import UserError
+from harness.foreign.commits import patched
+from harness.foreign.plan import UNKNOWN_CORPUS
+from harness.provenance.code import Code
 from reports.inputs.load import load
 from tests.foreign_bench import CPU, ablate, bench
 
@@ -44,6 +47,8 @@ def test_each_side_has_its_arguments_and_variables_and_there_may_be_several(
     plan = load("four").plan
     assert plan.question.startswith("Which of old --better=0.01, BETTER=0.03 old, idea")
     assert [arm.changes for arm in plan.arms][:2] == [(), ("old --better=0.01",)]
+    assert plan.corpus == UNKNOWN_CORPUS
+    assert plan.target.val_loss == 3.28
     assert ablate("ab", *sides, *SEEDED, "--experiment", "four", "--until", "decided") == 2
     assert "judges one NEW, not 3" in capsys.readouterr().err
 
@@ -96,3 +101,16 @@ def test_torchrun_starts_a_script_with_one_process_or_several(
         options += ["--command", command]
     assert ablate("ab", "old.py", "WORLDS=1 old.py", *options) == 0
     assert set(load("ranks").runs["val_loss"]) == {7 if command else 11}
+
+
+@pytest.mark.parametrize("above", ["", "sub/", "work/2026/sub/"])
+def test_a_patch_by_git_applies_however_deep_the_script_lies_in_its_repository(
+    above: str, tmp_path: Path
+) -> None:
+    name = f"{above}old.py"
+    patch = tmp_path / "idea.patch"
+    patch.write_text(
+        f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"
+    )
+    code = Code(script="old.py", files={"old.py": b"x = 1\n"})
+    assert patched(code, [patch]).files == {"old.py": b"x = 2\n"}

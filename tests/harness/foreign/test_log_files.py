@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.foreign.log_lines import LogError
-from harness.foreign.log_runs import read_logs
+from harness.foreign.log_runs import read_logs, runs_of
 from tests.foreign_logs import LINE, first_records, late_2024, read_log, year_2025
 
 GOOD = "step:0/8 val_loss:10.9000 train_time:1ms step_avg:nanms\nstep:4/8 val_loss:5.0000 train_time:40ms step_avg:10ms\n"
@@ -157,3 +157,12 @@ def test_comments_and_docstrings_move_no_program(tmp_path: Path) -> None:
     other = code.replace("x + 1", "x + 2")
     assert program(code + body) == program(same + body) is not None
     assert program(code + body) != program(other + body)
+
+
+def test_a_whole_log_without_a_head_is_a_run_unless_a_line_of_bars_follows_it() -> None:
+    """It stands in the head of what comes then: a sample."""
+    sample = f"{GOOD}{END}\n"
+    own = sample.replace("3.2775", "3.4")
+    for between, losses in (("", [3.2775, 3.4]), ("=" * 100 + "\n", [3.4])):
+        lines = f"{sample}{between}{own}".encode().splitlines(keepends=True)
+        assert [run.reading.final().val_loss for run in runs_of(lines)] == losses

@@ -1,5 +1,6 @@
 """The benchmark's log format: every era is read exactly, nothing of a head counts, and whatever is no whole log is refused."""
 
+import json
 import math
 import tracemalloc
 from pathlib import Path
@@ -317,3 +318,17 @@ def test_the_time_of_a_step_is_the_scripts_or_else_the_whole_times(tmp_path: Pat
     assert read(tmp_path, GOOD + END.replace(" step_avg:10ms", "")).final().step_ms == 10.0
     slower = read(tmp_path, GOOD + END.replace("step_avg:10ms", "step_avg:12.5ms")).final()
     assert (slower.step_ms, slower.train_time_s) == (12.5, 0.08)
+
+
+def test_what_is_kept_of_a_log_has_every_measurement_in_the_order_of_its_steps(
+    tmp_path: Path,
+) -> None:
+    text = "step:2/8 train_loss:6.5 train_time:20ms step_avg:10ms\n"
+    first, rest = GOOD.splitlines(keepends=True)
+    rows = [json.loads(line) for line in read(tmp_path, first + text + rest + END).lines()]
+    assert rows == [
+        {"kind": "train", "step": 2, "train_loss": 6.5},
+        {"kind": "val", "step": 0, "val_loss": 10.9, "train_time_s": 0.001},
+        {"kind": "val", "step": 4, "val_loss": 5.0, "train_time_s": 0.04},
+        {"kind": "val", "step": 8, "val_loss": 3.3, "train_time_s": 0.08},
+    ]

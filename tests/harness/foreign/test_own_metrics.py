@@ -323,3 +323,15 @@ def test_an_experiment_file_names_them_too(there: Path, capsys: pytest.CaptureFi
     write(there, name="filed", primary="speed", trainer=trainer, changes={"more": {"args": ["-x"]}})
     assert ablate("run", path) == 2
     assert "primary 'speed' is not one of acc, val_bpb, val_loss" in capsys.readouterr().err
+
+
+def test_earlier_runs_are_borrowed_for_the_loss_alone(
+    there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("bits", "wer"):
+        options = (*OWN, *LINES, "--metric", f"{name}=json:eval.accuracy", "--no-report")
+        capsys.readouterr()
+        sides = ("old.py", "new.py", "-n", 1, "--experiment", f"pool-{name}")
+        assert ablate("ab", *sides, *options, "--pool") == 0
+        said = f"--pool: is for val_loss, not for {name}: none is borrowed"
+        assert said in capsys.readouterr().out.splitlines()

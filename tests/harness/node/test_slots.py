@@ -246,3 +246,15 @@ def test_the_driver_is_asked_once_for_a_node(
     assert node.locks is not None
     assert node.locks.identifiers == {"2": "GPU-2", "0": "GPU-0"}
     assert len(asked) == 1
+
+
+def test_of_several_warm_workers_the_first_is_used_and_the_others_devices_stay_free() -> None:
+    node = Node(gpus=["0", "1"], identifiers={"0": "GPU-0", "1": "GPU-1"})
+    assert node.locks is not None
+    first, second = node.take(1), node.take(1)
+    assert first is not None and second is not None
+    node.give(first)
+    node.give(second)
+    assert node.take(1, prefer=[second, first]) == second
+    assert node.free == list(first.held)
+    assert not node.locks.held.keys() & first.held

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.run.retired import read_retired
+from harness.run.retired import Retired, read_retired
 from harness.runner.health import NOTHING, Finding, Health
 from reports.inputs.load import load
 from tests.fake_driver import FakeDriver
@@ -105,3 +105,13 @@ def test_what_is_no_sign_of_a_sick_place() -> None:
     assert health.untold("a") is NOTHING
     assert end(health, "g", BAD, "failed").kept_out == BAD
     assert health.untold("g") == Finding(freed=BAD)
+
+
+def test_what_was_retired_is_told_with_its_minute() -> None:
+    retired = Retired(
+        at="2026-11-25T07:09:26+00:00", place="GPU 2 of n1", n_failed=3, reason="ECC error"
+    )
+    assert retired.words == (
+        "GPU 2 of n1 was retired at 2026-11-25T07:09: 3 runs in a row failed there at once and did "
+        "well elsewhere (ECC error)"
+    )

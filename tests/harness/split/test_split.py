@@ -386,3 +386,35 @@ def test_every_pair_of_groups_makes_the_script_that_both_patches_make(folder: Pa
 def test_a_script_that_settles_in_no_normal_form_is_refused() -> None:
     with pytest.raises(UserError, match="is not UTF-8"):
         decoded(b"\xff\xfe", "OLD x.py")
+
+
+def test_an_atoms_place_is_where_it_stands_and_the_name_next_to_it() -> None:
+    parts = apart(
+        "class A:\n    def run(self):\n        x, y = 1, 2\n        z = f(rate=3)\n",
+        "class A:\n    def run(self):\n        x, y = 4, 2\n        z = f(rate=5)\n",
+    )
+    assert [atom.place for atom in parts.atoms] == ["A.run.x", "A.run.rate"]
+
+
+def test_the_same_exchange_within_a_function_is_one_decision_and_in_another_one_of_its_own() -> (
+    None
+):
+    old = (
+        "def run(x):\n    y = F.relu(x) + 1\n    z = F.relu(x) * 2\n    return z\n\n"
+        "def other(x):\n    return F.relu(x) + 3\n"
+    )
+    parts = apart(old, old.replace("F.relu", "G.gelu"))
+    assert sorted(len(group.atoms) for group in measured(parts.groups)) == [1, 2]
+
+
+def test_what_is_changed_in_place_is_never_given_without_its_change() -> None:
+    parts = apart(
+        "def run(xs):\n    return sum(xs)\n",
+        "def run(xs):\n    keep = first(xs)\n    keep.append(1)\n    train(keep)\n    return sum(xs)\n",
+    )
+    kept, used = sorted(measured(parts.groups), key=lambda group: len(group.needs))
+    assert {parts.atoms[n].what for n in kept.atoms} == {
+        "added: keep = first(xs)",
+        "added: keep.append(1)",
+    }
+    assert used.needs == (kept.name,)

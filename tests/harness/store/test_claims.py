@@ -22,6 +22,7 @@ from harness.run.spec import Outcome, RunSpec
 from harness.store import claims
 from harness.store.attempt import claim
 from harness.store.claims import DEAD_AFTER_S, attempt_with, owner_of, told_by_ranks
+from harness.store.clean import KINDS
 from harness.store.errors import ResultsError
 from harness.store.store import Store
 from tests.fake_matrix import DEADLINE_S
@@ -31,6 +32,12 @@ from tests.one_run import DONE, SPEC, claimed, finish
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store.create(tmp_path / "results")
+
+
+def may_go(name: str, store: Store) -> list[Path]:
+    """What `ablate clean` would remove of a kind."""
+    (kind,) = (kind for kind in KINDS if kind.name == name)
+    return list(kind.find(store))
 
 
 def rewrite_owner(store: Store, **changes: Any) -> Path:
@@ -317,3 +324,20 @@ def test_whose_run_was_begun_anew_has_lost_it(store: Store) -> None:
     assert not writer.still_mine()
     assert not writer.finish(DONE)
     assert read_result(store.directory(SPEC.run_id)) is None
+
+
+@pytest.mark.parametrize("status", ["failed", "oom", "timeout"])
+def test_what_an_attempt_left_may_go_once_it_is_over(store: Store, status: str) -> None:
+    out = claimed(store)
+    assert may_go("attempts", store) == []
+    out.finish(Outcome(status=status, reason="it broke"))
+    assert may_go("attempts", store) == [store.directory(SPEC.run_id) / "attempts" / "1"]
+
+
+def test_runs_that_were_done_again_may_go_once_they_are_over(store: Store) -> None:
+    assert may_go("reruns", store) == []
+    again = Store.create(store.root / "reruns")
+    out = claimed(again)
+    assert may_go("reruns", store) == []
+    finish(out)
+    assert may_go("reruns", store) == [again.directory(SPEC.run_id)]

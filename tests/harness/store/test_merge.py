@@ -36,3 +36,13 @@ def test_what_asks_something_else_is_another_experiment(key: str, tmp_path: Path
     merge(made(tmp_path / "same", **{key: ours}), here)
     with pytest.raises(UserError, match=f"'split' in .* has another {key} than in "):
         merge(made(tmp_path / "there", **{key: theirs}), here)
+
+
+def test_what_lies_among_the_runs_and_is_none_is_told(tmp_path: Path) -> None:
+    there = made(tmp_path / "there")
+    (there / "runs" / "notes").touch()
+    (there / "runs" / "not a run").mkdir()
+    (there / "runs" / ".hidden").touch()
+    done = merge(there, Store.create(tmp_path / "here"))
+    none = [f"{there / 'runs' / name}: is no folder of a run" for name in ("not a run", "notes")]
+    assert sorted(line for line in done.problems if "is no folder" in line) == none

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from harness.run.metrics import Validation
-from harness.run.results import GROWING
+from harness.run.results import GROWING, examine, stats_of
+from harness.run.spec import TRUNK_FILE
 from harness.store.store import Store
 from tests.fake_matrix import Matrix
 from tests.one_run import DONE, SPEC, claimed, finish
@@ -97,3 +98,24 @@ def test_a_worker_whose_files_changed_says_so_and_its_run_is_made_again(
     assert matrix.run()[0] == 0
     assert sorted(matrix.ends(0)) == [["failed", "finished"], ["finished"]]
     assert matrix.trailing() == []
+
+
+def test_a_trunk_is_vouched_for_too_and_is_read_where_it_may_have_changed(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    out = claimed(store)
+    out.save(TRUNK_FILE, lambda file: file.write(b"weights"))
+    finish(out)
+    trunk, written = out.run / TRUNK_FILE, (out.run / "result.json").stat().st_mtime_ns
+
+    def wrong() -> list[str | None]:
+        """Without the facts of its files, and with them."""
+        stats = (None, stats_of(str(out.run)))
+        return [examine(out.run, SPEC.run_id, stats=facts)[1] for facts in stats]
+
+    assert wrong() == [None, None]
+    trunk.write_bytes(b"changed")
+    said = f"{trunk} is not the file that the run wrote"
+    os.utime(trunk, ns=(written + 1, written + 1))
+    assert wrong() == [said, said]
+    os.utime(trunk, ns=(written, written))  # as one that nobody touched: too large to be read
+    assert wrong() == [said, None]

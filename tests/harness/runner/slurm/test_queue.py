@@ -22,7 +22,7 @@ from harness.runner.slurm.executor import Senders, SlurmRunner
 from harness.runner.slurm.job import Job, Rendezvous, job_name
 from harness.runner.slurm.nodes import LastTry, keep_off, last_try, n_nodes_of, without
 from harness.runner.slurm.queue import check_slurm, job_states, output_of
-from harness.runner.slurm.send import refusal_of, sbatch_options
+from harness.runner.slurm.send import refusal_of, sbatch_options, script_of
 from harness.runner.slurm.sent import cancel_experiment, jobs_folder, last_jobs, note_sent
 from harness.store.store import Store
 from tests.one_run import SPEC
@@ -473,3 +473,17 @@ def test_a_run_of_several_nodes_that_lost_a_process_fails_its_job_not_itself(
     invites = worker.made["group"].invites
     assert (invites.address, invites.file.name) == ("10.0.0.1", "meeting-7_2-0.json")
     assert (worker.made["slot"].size, worker.made["group"].n_nodes) == (2, 2)
+
+
+@pytest.mark.parametrize(("n", "array"), [(1, None), (3, "#SBATCH --array=0-2%2")])
+def test_several_runs_are_an_array_of_which_so_many_run_at_once(
+    n: int, array: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "srun").touch(mode=0o755)  # submitit looks whether it is there
+    monkeypatch.setenv("PATH", str(tmp_path))
+    spec = replace(SPEC, config={"timing": {"exclusive_node": False}})
+    runs = [PlannedRun(spec=spec, arm="a", place=i, block=0) for i in range(n)]
+    options = ExecutorOptions(cluster=Cluster(device="cpu"), experiment="x", max_parallel=2)
+    lines = script_of(runs, tmp_path, options).splitlines()
+    assert [line for line in lines if "--array" in line] == ([array] if array else [])
+    assert "#SBATCH --job-name=ablate-x" in lines
