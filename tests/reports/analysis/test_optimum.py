@@ -346,6 +346,24 @@ def test_the_heat_map_has_every_point_with_its_runs_and_its_lowest_in_bold(tmp_p
 
 
 @pytest.mark.parametrize("width", [NARROW, WIDE])
+def test_a_number_stands_in_the_middle_of_its_cell_and_names_stand_above_the_cells(width):
+    cells = {(r, c): HeatCell(loss=1.5, n_finished=3, n_diverged=0) for r in "ab" for c in "cd"}
+    arms = {"x": cells, "y": cells}
+    drawn, _ = HeatMap(
+        axes=("e", "f"), rows=["a", "b"], columns=["c", "d"], arms=arms, unit="nats"
+    ).draw(width)
+    numbers = re.findall(r'<rect x="([^"]*)"[^>]* width="([^"]*)"[^>]*/><text x="([^"]*)"', drawn)
+    assert len(numbers) == 8
+    for left, wide, middle in numbers:
+        assert float(middle) == pytest.approx(float(left) + float(wide) / 2, abs=0.2)
+    at = dict.fromkeys("xyc", 0.0) | {
+        w: float(y) for y, w in re.findall(r' y="([\d.]+)"[^>]*>(\w)<', drawn)
+    }
+    tops = [float(y) for y in re.findall(r'<rect x="[^"]*" y="([\d.]+)"', drawn)]
+    assert at["y"] < at["c"] < tops[4]  # of the last panel
+
+
+@pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_the_names_of_both_axes_are_whole_however_long(width):
     """On as many lines as they need, none wider than its panel, and the cells keep their place."""
     axes = ("optim.muon_lr, optim.adam_lr, optim.head_lr, optim.embed_lr", "schedule.cooldown_frac")
