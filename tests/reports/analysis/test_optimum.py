@@ -401,6 +401,17 @@ def test_a_baseline_beside_the_grid_is_at_no_point_of_it(tmp_path):
     assert "Loss over both axes" in page.read_text(encoding="utf-8")
 
 
+def test_the_places_of_an_arm_of_which_every_point_has_a_name_of_its_own_are_recomputed(tmp_path):
+    made = bowl(tmp_path, {"base": 0.3, "a": -0.4})
+    arms = tuple(replace(arm, name="a @ x1") if arm.name == "a" else arm for arm in made.plan.arms)
+    runs = made.runs.assign(arm=made.runs["arm"].replace("a", "a @ x1"))
+    planned = tuple(replace(run, arm="a @ x1") if run.arm == "a" else run for run in made.plan.runs)
+    plan = replace(made.plan, arms=arms, runs=planned)
+    page = read_page(render([replace(made, runs=runs, plan=plan)]))
+    assert len(of_optima(page)) == 2
+    assert check_data(page, None) == []
+
+
 @pytest.mark.parametrize("n", range(3, MOST_COLUMNS + 1))
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_no_number_of_the_heat_map_is_wider_than_its_cell(n, width):
