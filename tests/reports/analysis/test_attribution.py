@@ -26,6 +26,9 @@ from reports.inputs.load import load
 from reports.inputs.memory import Memory
 from reports.page.by_design import ByDesign
 from reports.page.draw import draw_all
+from reports.page.write import render
+from reports.verify.page import read_page
+from reports.verify.verify import check_data
 from tests.report_arms import Arm
 from tests.report_fixtures import write_experiment
 
@@ -212,6 +215,25 @@ def test_three_answers_stand_side_by_side_in_loss_steps_and_seconds(
     if n_seeds > 1:
         assert set(tables) == {"val_loss", "steps", "seconds"}
         assert tables["steps"].shares["a"]["shapley"].value < 0
+
+
+def test_every_forged_number_of_the_shares_is_found_by_the_second_path(tmp_path: Path) -> None:
+    made = arms({"a": -0.04, "b": -0.02})
+    write_experiment(tmp_path, arms=made, n_seeds=3, design="shapley", sd=1e-3, target=None)
+    page = read_page(render([load("split", tmp_path)]))
+    assert check_data(page, None) == []
+    shares = [key for key in page.carried if key[1] == "attribution-val_loss"]
+    # alone, shapley and left out of each change, and all together; an interval of more than two
+    # arms has no formula there, and is left to the page drawn again
+    recomputed = [3, 1, 3, 3, 1, 3, 3]
+    lies = {}
+    for key, n in zip(shares, recomputed, strict=True):
+        numbers = [float(number) for number in page.carried[key].split(",")]
+        assert len(numbers) == 3
+        moved = [number + 0.001 * (place < n) for place, number in enumerate(numbers)]
+        lies[key] = ",".join(map(str, moved))
+    found = check_data(replace(page, carried=page.carried | lies), None)
+    assert sum(" is printed, the rows give " in line for line in found) == sum(recomputed)
 
 
 def test_a_design_with_one_answer_has_no_table(tmp_path: Path) -> None:

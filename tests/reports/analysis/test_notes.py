@@ -86,6 +86,8 @@ def test_borrowed_losses_are_told_with_their_age_and_whether_fresh_ones_agree() 
     assert "experiments, begun 1.0 to 6.0 h before; 2 fresh" in pooled(alike, started)[0]
     started["old2"] = "2026-01-01T09:00:00+00:00"
     assert "experiments, begun 0.0 to 1.0 days before;" in pooled(alike, started)[0]
+    started["old0"] = "2025-12-30T21:00:00+00:00"
+    assert "experiments, begun 0.0 to 2.5 days before;" in pooled(alike, started)[0]
     later = {"old0": day("20"), "new3": day("12"), "old1": "damaged", "old2": None}
     assert "experiments, begun 0.0 to 0.0 h before;" in pooled(alike, later)[0]
     assert "experiments; 2 fresh" in pooled(alike, {"old0": day("20")})[0]

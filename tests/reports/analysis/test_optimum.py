@@ -346,6 +346,24 @@ def test_the_heat_map_has_every_point_with_its_runs_and_its_lowest_in_bold(tmp_p
 
 
 @pytest.mark.parametrize("width", [NARROW, WIDE])
+def test_a_number_stands_in_the_middle_of_its_cell_and_names_stand_above_the_cells(width):
+    cells = {(r, c): HeatCell(loss=1.5, n_finished=3, n_diverged=0) for r in "ab" for c in "cd"}
+    arms = {"x": cells, "y": cells}
+    drawn, _ = HeatMap(
+        axes=("e", "f"), rows=["a", "b"], columns=["c", "d"], arms=arms, unit="nats"
+    ).draw(width)
+    numbers = re.findall(r'<rect x="([^"]*)"[^>]* width="([^"]*)"[^>]*/><text x="([^"]*)"', drawn)
+    assert len(numbers) == 8
+    for left, wide, middle in numbers:
+        assert float(middle) == pytest.approx(float(left) + float(wide) / 2, abs=0.2)
+    at = dict.fromkeys("xyc", 0.0) | {
+        w: float(y) for y, w in re.findall(r' y="([\d.]+)"[^>]*>(\w)<', drawn)
+    }
+    tops = [float(y) for y in re.findall(r'<rect x="[^"]*" y="([\d.]+)"', drawn)]
+    assert at["y"] < at["c"] < tops[4]  # of the last panel
+
+
+@pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_the_names_of_both_axes_are_whole_however_long(width):
     """On as many lines as they need, none wider than its panel, and the cells keep their place."""
     axes = ("optim.muon_lr, optim.adam_lr, optim.head_lr, optim.embed_lr", "schedule.cooldown_frac")
@@ -381,6 +399,17 @@ def test_a_baseline_beside_the_grid_is_at_no_point_of_it(tmp_path):
     page = write_report([without], tmp_path / "page.html")
     assert verify(page) == []
     assert "Loss over both axes" in page.read_text(encoding="utf-8")
+
+
+def test_the_places_of_an_arm_of_which_every_point_has_a_name_of_its_own_are_recomputed(tmp_path):
+    made = bowl(tmp_path, {"base": 0.3, "a": -0.4})
+    arms = tuple(replace(arm, name="a @ x1") if arm.name == "a" else arm for arm in made.plan.arms)
+    runs = made.runs.assign(arm=made.runs["arm"].replace("a", "a @ x1"))
+    planned = tuple(replace(run, arm="a @ x1") if run.arm == "a" else run for run in made.plan.runs)
+    plan = replace(made.plan, arms=arms, runs=planned)
+    page = read_page(render([replace(made, runs=runs, plan=plan)]))
+    assert len(of_optima(page)) == 2
+    assert check_data(page, None) == []
 
 
 @pytest.mark.parametrize("n", range(3, MOST_COLUMNS + 1))

@@ -1,8 +1,10 @@
 """What figures draw follows from the runs: interactions, the distribution of step times, logarithmic axes, waterfalls."""
 
 import itertools
+import re
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,8 @@ import pytest
 from harness.run.plan import Plan, PlanArm
 from reports.analysis.compare import compare_all
 from reports.analysis.interactions import interplay
-from reports.figures.base import AxisScale, Figure, LogScale, Palette, tick_text
+from reports.analysis.types import Comparisons
+from reports.figures.base import NARROW, WIDE, AxisScale, Figure, LogScale, Palette, tick_text
 from reports.figures.bundles import Course, bundle
 from reports.figures.curves import BY_STEP, BY_TIME, ranges_of
 from reports.figures.steps import step_distribution
@@ -202,16 +205,82 @@ def test_a_logarithmic_axis_is_a_logarithmic_axis():
     assert all(3.2 <= t <= 5.1 for t in narrow)
 
 
-def test_a_ladder_with_budgets_is_a_waterfall_of_the_time_to_target(tmp_path):
-    write_experiment(tmp_path, arms=LADDER, n_seeds=3, budgets=(200, 300, 400), target=1.57)
-    rows, times = (
-        figures_of(tmp_path)["waterfall_time_to_target"].rows,
-        compare_all(load("split", results=tmp_path)).times,
-    )
+@pytest.fixture(scope="module")
+def ladder(tmp_path_factory) -> tuple[Comparisons, dict[str, Figure]]:
+    """A ladder with budgets around its target, compared and drawn."""
+    results = tmp_path_factory.mktemp("ladder")
+    write_experiment(results, arms=LADDER, n_seeds=3, budgets=(200, 300, 400), target=1.57)
+    experiment = load("split", results=results)
+    outcome = compare_all(experiment)
+    figures = draw_all(experiment, outcome, ByDesign.of(experiment, outcome))
+    return outcome, {figure.key: figure for figure in figures}
+
+
+def test_a_ladder_with_budgets_is_a_waterfall_of_the_time_to_target(ladder):
+    outcome, figures = ladder
+    rows = figures["waterfall_time_to_target"].rows
     levels = [r[1] for r in rows]
-    assert levels == pytest.approx([times[a.name].seconds for a in LADDER])
+    assert levels == pytest.approx([outcome.times[a.name].seconds for a in LADDER])
     assert levels[0] + sum(r[2] for r in rows[1:]) == pytest.approx(levels[-1])
     assert all(low < level < high for _, level, _, low, high in rows[1:])
+
+
+def test_a_line_joins_each_bar_of_a_waterfall_to_the_next_and_none_follows_the_last(ladder):
+    _, figures = ladder
+    drawn, _ = figures["waterfall_val_loss"].draw(WIDE)
+    bars = [float(x) for x in re.findall(r'<rect x="([\d.]+)"', drawn)]
+    lines = re.findall(r'<line x1="([\d.]+)"[^>]*x2="([\d.]+)"[^>]*class="zero"', drawn)
+    assert len(bars) == len(LADDER)
+    for (start, end), (left, right) in zip(lines, itertools.pairwise(bars), strict=True):
+        assert left < float(start) < right <= float(end)
+
+
+def test_the_budgets_name_and_mark_the_steps_that_every_arm_needs(ladder):
+    outcome, figures = ladder
+    figure = figures["budgets"]
+    for width in (NARROW, WIDE):
+        drawn, _ = figure.draw(width)
+        for arm, time in outcome.times.items():
+            steps = f"{time.n_star:.0f} steps"
+            assert f"{arm}: reaches the target with {steps}" in drawn
+            assert f"{arm} {steps}" in figure.alt
+
+
+def corners_of(svg: str) -> list[tuple[float, float]]:
+    """Where the marks and the texts of a drawing begin and end, in its pixels."""
+    found = []
+    for element in ElementTree.fromstring(svg).iter():
+        at = element.attrib
+        for x, y in (("x", "y"), ("x1", "y1"), ("x2", "y2"), ("cx", "cy")):
+            if x in at:
+                found.append((float(at[x]), float(at[y])))
+        if element.tag == "rect":
+            x, y = found[-1]
+            found.append((x + float(at["width"]), y + float(at["height"])))
+    return found
+
+
+def test_every_mark_of_a_figure_stands_inside_its_drawing(ladder):
+    _, figures = ladder
+    for figure, width in itertools.product(figures.values(), (NARROW, WIDE)):
+        _, height = figure.draw(width)
+        corners = corners_of(figure.svg(width, 0))
+        assert all(0 <= x <= width and 0 <= y <= height for x, y in corners), figure.key
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "n", "ticks"),
+    [
+        (0.0, 1.0, 5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (0.0, 1.0, 4, [0.0, 0.25, 0.5, 0.75, 1.0]),
+        (-3.0, 31.0, 3, [0.0, 20.0]),
+        (1.58, 1.61, 6, [1.58, 1.585, 1.59, 1.595, 1.6, 1.605, 1.61]),
+        (120.0, 480.0, 4, [200.0, 300.0, 400.0]),
+    ],
+)
+def test_an_axis_has_no_more_round_numbers_than_asked_and_hardly_fewer(low, high, n, ticks):
+    scale = AxisScale(low=low, high=high, start=0.0, end=1.0)
+    assert scale.ticks(n) == pytest.approx(ticks)
 
 
 def test_captions_of_single_runs_and_of_runs_without_blocks_say_so():

@@ -26,6 +26,8 @@ from tests.report_fixtures import write_experiment
         ("ablate run q --set data.corpus=/a/mine", "ablate run q --set data.corpus=mine"),
         ("ablate ab /a/one.py /b/two.py -n 3", "ablate ab one.py two.py -n 3"),
         ("ablate ab /x/a/train.py /x/b/train.py", "ablate ab a/train.py b/train.py"),
+        ("ablate ab /a/train.py /b/train.py", "ablate ab a/train.py b/train.py"),
+        ("ablate ab /one.py /two.py", "ablate ab one.py two.py"),
         ("ablate ab '/my dir/a.py@--lr 1' b.py", "ablate ab 'a.py@--lr 1' b.py"),
         ("ablate ab /a/b.py c.py && ablate run /a/b.yaml", "ablate ab b.py c.py && ablate run b.yaml"),
         ("ablate run 'an /open quote", "ablate run 'an /open quote"),

@@ -1,10 +1,12 @@
 """The headline of published evidence: which rows are told apart, to which side, and at what price in time."""
 
 import math
+import re
 from typing import Any, cast
 
 import pytest
 
+from reports.inputs.published import published_record
 from reports.page.published import EvidenceRow, Logged
 from reports.page.published_answer import (
     NoisyDifference,
@@ -12,6 +14,7 @@ from reports.page.published_answer import (
     losses_at_equal_steps,
     parts_on_top,
     times_to_target,
+    whole_record,
 )
 from reports.page.published_answer import in_loss as differences
 
@@ -98,6 +101,24 @@ def test_where_noise_explains_every_part_that_is_said() -> None:
 def test_an_interval_that_ends_at_zero_holds_it(low: float, high: float, is_apart: bool) -> None:
     part = NoisyDifference(arm="a", kind="loss_delta", value=(low + high) / 2, low=low, high=high)
     assert part.is_apart == is_apart
+
+
+def test_a_whole_record_is_its_time_over_that_of_the_one_before_as_sure_as_both() -> None:
+    said = whole_record("r09")
+    now, before = published_record("r09"), published_record("r08")
+    assert said.startswith(
+        f"To the target r09 took {now.time_s:.1f} s ({now.steps} steps), "
+        f"r08 {before.time_s:.1f} s ({before.steps} steps): "
+    )
+    printed = re.search(r": (\S+) \[(\S+), (\S+)\] %\.$", said)
+    assert printed is not None
+    ratio, half = now.time_s / before.time_s, 1.96 * math.hypot(now.log_time_se, before.log_time_se)
+    for number, factor in zip(
+        printed.groups(), (1.0, math.exp(-half), math.exp(half)), strict=True
+    ):
+        assert float(number.replace("−", "-")) == pytest.approx(
+            100 * (ratio * factor - 1), abs=0.06
+        )
 
 
 def test_steps_of_a_ladder_are_named_by_size_and_the_open_ones_counted() -> None:

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from harness.run.foreign import TrainerSpec
 from harness.run.plan import Lock, Plan, PlanArm, PlanCorpus
+from harness.run.readings import OwnMetric, Readings
 from reports.analysis.arm_values import ArmRow, gain_part, gain_reason, has_resolved
 from reports.analysis.cautions import Caution
 from reports.analysis.compare import compare_all
@@ -343,6 +345,15 @@ def test_a_column_that_says_nothing_is_left_out_but_for_what_a_run_is_known_by()
     assert more == {"stale", "gpu"}
 
 
+def test_what_a_script_was_asked_for_has_its_column_though_no_run_gave_it():
+    readings = Readings(metrics=(OwnMetric(name="bpb", pattern="bpb (.*)"),), stop_step=100)
+    side = TrainerSpec(script="", command="", env={}, data={}, environment={}, readings=readings)
+    plan = Plan(name="x", baseline="base", arms=(PlanArm(name="base", side=side),))
+    run = {c.key: None for c in RUN_COLUMNS} | {"stale": False, "bpb": None, "stopped_at": None}
+    shown = {c.key: c for c in run_columns(pd.DataFrame([run] * 2), plan)}
+    assert [run_cell(shown[key], run).text for key in ("bpb", "stopped_at")] == ["–", "–"]
+
+
 @pytest.mark.parametrize(
     ("stale", "files", "text"),
     [
@@ -454,6 +465,13 @@ def test_a_gain_whose_interval_holds_zero_is_not_resolved(tmp_path):
         assert (gain_reason(row) == "systems not resolved") == (
             percent is None and has_resolved(told, gain.arm, "learning")
         )
+
+
+@pytest.mark.parametrize(("length", "is_listed"), [(90, False), (91, True)])
+def test_a_fact_too_long_for_a_column_has_a_line_to_itself(length, is_listed):
+    box = recipe_box(replace(recipe(), accelerators=("g" * length,)))
+    (device,) = [fact for fact in box.facts if fact.text == "g" * length]
+    assert device.is_listed == is_listed
 
 
 def test_a_long_fraction_is_printed_as_in_the_box():

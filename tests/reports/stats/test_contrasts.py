@@ -301,6 +301,13 @@ def test_divergence_counts_against_the_arm_that_diverges():
     )
 
 
+def test_where_runs_diverged_the_error_is_welchs_of_the_finished_ones():
+    base, few = free([1.0, 1.2, 1.1, 1.4]), [2.0, 2.4, 2.1]
+    found = analyse({"a": free(few, n_diverged=1), "b": free(few[:1], n_diverged=3)}, base)
+    assert found["a"].se == pytest.approx(welch(np.array(few), base.values)[1])
+    assert found["b"].se is None
+
+
 def test_the_inverted_interval_holds_what_the_test_does_not_reject():
     rng = np.random.default_rng(6)
     a, b = rng.normal(0.3, 1, 6), rng.normal(0, 1, 6)

@@ -52,6 +52,15 @@ def test_the_region_has_the_places_where_no_error_tells_both_slopes_apart_from_z
     assert (edge.min(axis=0) < surface.stationary).all()
 
 
+def test_a_surface_moves_and_stretches_with_its_places():
+    surface, y, z = surface_of(4)
+    moved = surface_through(y, 3 * z + [10.0, -7.0])
+    assert moved.coefficients == pytest.approx(surface.coefficients)
+    there = 3 * surface.at(surface.stationary) + [10.0, -7.0]
+    assert moved.at(moved.stationary) == pytest.approx(there)
+    assert moved.is_inside and surface.is_inside
+
+
 def test_lack_of_fit_is_the_f_test_of_two_models():
     _, y, z = surface_of(4)
     y = y + 3 * z[:, 0] ** 3

@@ -29,6 +29,12 @@ HOLES = {
     "n_seeds": 5,
     "outcome": {("untied_head", 1): "failed", ("r07", 3): "oom"},
 }
+ONE_LEFT = SMALL | {"outcome": {("untied_head", seed): "failed" for seed in (1, 2, 3)}}
+APART = {  # as many runs of each arm, in other blocks
+    "arms": LADDER[:2],
+    "n_seeds": 4,
+    "outcome": {("r07", 0): "failed", ("untied_head", 3): "failed"},
+}
 
 
 def found(tmp_path, *, blocked: bool = True, noisy: tuple[int, ...] = (), **how) -> list[str]:
@@ -58,6 +64,8 @@ def found(tmp_path, *, blocked: bool = True, noisy: tuple[int, ...] = (), **how)
         HOLES,
         {"arms": LADDER, "n_seeds": 2},
         {"arms": LADDER[:2], "n_seeds": 1},
+        ONE_LEFT | {"blocked": False},
+        APART,
     ],
 )
 def test_what_the_statistics_say_is_confirmed(tmp_path, how):
