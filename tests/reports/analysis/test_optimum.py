@@ -356,9 +356,7 @@ def test_a_number_stands_in_the_middle_of_its_cell_and_names_stand_above_the_cel
     assert len(numbers) == 8
     for left, wide, middle in numbers:
         assert float(middle) == pytest.approx(float(left) + float(wide) / 2, abs=0.2)
-    at = dict.fromkeys("xyc", 0.0) | {
-        w: float(y) for y, w in re.findall(r' y="([\d.]+)"[^>]*>(\w)<', drawn)
-    }
+    at = {word: float(y) for y, word in re.findall(r' y="([\d.]+)"[^>]*>(\w)<', drawn)}
     tops = [float(y) for y in re.findall(r'<rect x="[^"]*" y="([\d.]+)"', drawn)]
     assert at["y"] < at["c"] < tops[4]  # of the last panel
 
