@@ -19,7 +19,12 @@ from tests.hostile import all_watched, evil_repository, program, watched
 from tests.sealing import write_plan
 
 ROOT = Path(__file__).resolve().parents[2]
-STARTS_GIT = ("harness/foreign/commits.py", "harness/provenance/machine.py")
+# the first of its own checkout
+STARTS_GIT = (
+    "harness/cli/box.py",
+    "harness/foreign/commits.py",
+    "harness/provenance/machine.py",
+)
 # what may start a program at all, and which
 STARTS_PROGRAMS = {
     "harness/provenance/git.py": "git",
@@ -35,6 +40,8 @@ STARTS_PROGRAMS = {
     "harness/bench/runner_check.py": "ablate run, on an experiment of its own",
     "harness/bench/traffic.py": "the C++ compiler, and its own process that lowers",
     "harness/cli/track.py": "itself, beside runs",
+    "harness/cli/push.py": "itself, beside runs, for `--push` alone",
+    "harness/push/ssh.py": "ssh and rsync, for a place that the user names",
     "harness/store/claims.py": "ps, where there is no /proc",
 }
 
