@@ -86,8 +86,8 @@ class RayRunner:
                         break
                     self._send_ready()
                     self._take_answers()
-                self._end_tasks()
         finally:
+            self._end_tasks()
             self.mark.unlink(missing_ok=True)
             for sent in self.sent.values():
                 sent.release()
@@ -316,12 +316,8 @@ class RayRunner:
 
     def at_once(self) -> int:
         """How many runs the cluster has room for, for all that is known of it now."""
-        nodes = nodes_alive()
-        n_slots = 0
-        for need in [next(iter(self.needs.values()))] if self.needs else []:
-            for node in nodes:
-                by_gpu = node.gpus // need.gpus if need.gpus else node.cpus
-                n_slots += min(by_gpu, node.cpus // max(1, need.cpus))
+        need = next(iter(self.needs.values()))
+        n_slots = sum(need.room(node) for node in nodes_alive())
         most = self.options.max_parallel or len(self.left)
         return max(1, min(n_slots // self.options.n_nodes, most, len(self.left)))
 

@@ -28,7 +28,12 @@ class Need:
     cpus: int
 
     def fits(self, node: RayNode) -> bool:
-        return node.gpus >= self.gpus and node.cpus >= self.cpus
+        return self.room(node) > 0
+
+    def room(self, node: RayNode) -> int:
+        """How many such runs a node has room for."""
+        by_cpu = node.cpus // self.cpus
+        return min(by_cpu, node.gpus // self.gpus) if self.gpus else by_cpu
 
 
 def need_of(planned: PlannedRun, n_nodes: int, nodes: Iterable[RayNode]) -> Need:
@@ -56,9 +61,7 @@ def kinds_of_blocks(
         room: Counter[str] = Counter()
         for node in nodes:
             if need.fits(node):
-                room[node.kind] += min(
-                    node.gpus // need.gpus if need.gpus else node.cpus, node.cpus // need.cpus
-                )
+                room[node.kind] += need.room(node)
         if len(room) > 1:
             kind = min(sorted(room), key=lambda kind: (n_given[kind] + 1) / room[kind])
             n_given[kind] += 1

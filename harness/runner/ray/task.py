@@ -158,8 +158,9 @@ class _Task:
                 self.event = self._join()
             else:
                 self.event = self._run()
-        except UserError as error:
-            self.event = WorkerEvent(status="failed", reason=str(error), unnoted=True)
+        except UserError as error:  # nothing can go on here
+            self.store.note_lost(self.spec.run_id, status="failed", reason=str(error))
+            self.event = WorkerEvent(status="failed", reason=str(error))
         except BaseException as error:
             self.error = error
 
