@@ -1,11 +1,14 @@
 """The Ray cluster that a call joins, and its nodes."""
 
 import os
+import socket
 
 import ray
 
 from harness.errors import UserError
 from harness.runner.ray.places import KIND, RayNode
+
+ANSWER_S = 10.0  # that a cluster may take to accept a connection
 
 
 def connect(address: str | None) -> None:
@@ -18,13 +21,21 @@ def connect(address: str | None) -> None:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
+        _ask(address or os.environ.get("RAY_ADDRESS", ""))
         ray.init(address=address, logging_level="ERROR", log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         said = str(error).strip().splitlines()[0]
         raise UserError(
             f"--address {address or 'auto'}: no Ray cluster answers ({said}): start one with "
             "`ray start --head`, or leave --address out to use this machine alone"
         ) from None
+
+
+def _ask(address: str) -> None:
+    """Raises OSError where nobody answers at HOST:PORT, which Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
 
 
 def nodes_alive() -> list[RayNode]:
