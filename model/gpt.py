@@ -66,7 +66,7 @@ def make_rotary(c: ModelConfig, dtypes: Dtypes, *, seq_len: int) -> Rotary:
 class Attention(nn.Module):
     def __init__(self, c: ModelConfig, dtypes: Dtypes, *, layer: int) -> None:
         super().__init__()
-        has_table = table_of_layer(c)[layer] is not None
+        has_table, n_heads = table_of_layer(c)[layer] is not None, c.d_model // c.head_dim
         self.head_dim, self.merged = c.head_dim, c.qkv_layout == "merged"
 
         def linear(rows: int, init: str = c.qkv_init, matrix: str = "qkv") -> Linear:
@@ -84,15 +84,14 @@ class Attention(nn.Module):
         self.kernel, self.scale = KERNELS[c.attn_kernel], c.attn_scale
         self.head_gate = None
         if c.attn_gate is not None:
-            self.head_gate = Gate(c.d_model // c.head_dim, dtypes)
+            self.head_gate = Gate(n_heads, dtypes)
         self.xsa_alpha = None
         if layer in c.xsa:
-            n_heads = c.d_model // c.head_dim
             self.xsa_alpha = parameter((n_heads,), role="scalar", init=0.0, dtype=dtypes.scalar)
             self.exclude = EXCLUDE[c.xsa_form]
         self.value_gate = None
         if has_table and c.value_mix in GATE_INPUTS:
-            self.value_gate = Gate(c.d_model // c.head_dim, dtypes)
+            self.value_gate = Gate(n_heads, dtypes)
             self.gate_input = GATE_INPUTS[c.value_mix]
         self.mix: ValueMix | None = None
         self.value_mix: Any = 0.5  # a number, or a parameter
@@ -154,7 +153,9 @@ class Block(nn.Module):
             self.residual_mix = parameter((2,), role="scalar", init=init, dtype=dtypes.scalar)
         self.norm = RMSNorm(c.norm_eps, None)
         self.attn = Attention(c, dtypes, layer=layer) if layer not in attention_free(c) else None
-        self.attn_scale = (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
+        self.branch_scale = (
+            (2 * c.n_layer) ** -0.5 if c.attn_branch_scale == "inv_sqrt_2l" else None
+        )
         self.mlp = MLP(c, dtypes) if layer not in c.mlp_free_layers else None
 
     def forward(
@@ -176,7 +177,7 @@ class Block(nn.Module):
             x = x_weight * x + x0_weight * x0
         if self.attn is not None:
             branch, own_v = self.attn(self.norm(x), rotary, mask, source)
-            x = x + (branch if self.attn_scale is None else self.attn_scale * branch)
+            x = x + (branch if self.branch_scale is None else self.branch_scale * branch)
         if self.mlp is not None:
             x = x + self.mlp(self.norm(x))
         return x, own_v

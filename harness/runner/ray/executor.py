@@ -64,6 +64,7 @@ class RayRunner:
         self.kinds = kinds_of_blocks(runs, self.needs, nodes)
         self.sent: dict[str, Sent] = {}
         self.elsewhere: set[str] = set()  # runs that somebody else has, or may still have
+        self.all_see = True  # the nodes that answered so far see the results folder
         self.n_lost: dict[str, int] = {}
         self.looked = 0.0
         self.health = Health()
@@ -127,24 +128,32 @@ class RayRunner:
         for planned in ready[: max(0, free)]:
             self._send(planned)
 
-    def _take_back(self, run_ids: Iterable[str]) -> None:
-        """Cancel tasks that have not begun: they are sent again as the cluster is now."""
+    def _take_back(self, run_ids: Iterable[str], *, begun: bool = False) -> None:
+        """Cancel tasks that have not begun: they are sent again as the cluster is now.
+
+        Which have is known of nodes that see the folder alone. begun: those too, whose nodes are
+        gone.
+        """
         for run_id in run_ids:
             sent = self.sent.get(run_id)
-            if sent is not None and self.store.state(run_id).status != "running":
+            waits = self.all_see and self.store.state(run_id).status != "running"
+            if sent is not None and (begun or waits):
                 ray.cancel(sent.first)
 
     def _free_blocks(self) -> None:
-        """Blocks whose class of nodes has gone may use any."""
-        nodes = [node for node in nodes_alive() if node.name not in self.kept_off]
+        """Blocks whose class of nodes has gone, or is kept off, may use any."""
+        nodes = nodes_alive()
+        there = {node.kind for node in nodes}
+        usable = {node.kind for node in nodes if node.name not in self.kept_off}
         for block, kind in list(self.kinds.items()):
-            if any(node.kind == kind for node in nodes):
+            if kind in usable:
                 continue
             del self.kinds[block]
-            of_block = [p for p in self.left.values() if p.block == block]
+            of_block = [name for name, planned in self.left.items() if planned.block == block]
             if of_block:
-                print(f"block {block}: no node of {kind or 'its kind'} is left; any may make it")
-            self._take_back(planned.spec.run_id for planned in of_block)
+                of_kind = kind or "its kind"
+                print(f"block {block}: no node of {of_kind} is left; any may make it", flush=True)
+            self._take_back(of_block, begun=kind not in there)
 
     def _send(self, planned: PlannedRun) -> None:
         run_id = planned.spec.run_id
@@ -201,7 +210,10 @@ class RayRunner:
         except TaskCancelledError:
             self._give_up(run_id, sent)
         except RayTaskError as error:  # our own code failed there, or it is not installed
-            raise UserError(_said(error)) from None
+            raise UserError(
+                f"a task on the Ray cluster failed ({_said(error)}): its nodes need this package "
+                "and what it needs, as here"
+            ) from None
         except RayError as error:
             self._lost(run_id, sent, error)
         else:
@@ -220,6 +232,7 @@ class RayRunner:
             self._settle(RunEnded(run=self.planned[run_id], status="failed", reason=reason))
             return
         if answer.files is not None:
+            self.all_see = False
             event = take_in(self.store, run_id, event, answer.files, node=answer.node)
         ended = RunEnded(
             run=self.planned[run_id],

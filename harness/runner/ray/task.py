@@ -91,27 +91,27 @@ def run_order(order: RayOrder, meeting: Any = None) -> RayAnswer:
     began = time.monotonic()
     if Path(order.data).is_dir():
         os.environ[DATA] = order.data
-    with results_of(order) as results:
-        task = _Task(order=order, store=Store.create(results), meeting=meeting)
+    sees = (Path(order.results) / order.mark).is_file()
+    with results_of(order, sees) as store:
+        task = _Task(order=order, store=store, sees=sees, meeting=meeting)
         event = task.to_its_end()
-        shares = str(results) == order.results
         return RayAnswer(
             event=event,
             node=ray.get_runtime_context().get_node_id(),
             seconds=time.monotonic() - began,
-            files=None if shares or order.node else packed(results),
+            files=None if sees or order.node else packed(store.root),
             lost_peer=task.lost_peer,
         )
 
 
 @contextmanager
-def results_of(order: RayOrder) -> Iterator[Path]:
+def results_of(order: RayOrder, sees: bool) -> Iterator[Store]:
     """The results folder, where this node sees it; else one of its own, for this run alone."""
-    if (Path(order.results) / order.mark).is_file():
-        yield Path(order.results)
+    if sees:
+        yield Store(Path(order.results))
         return
     with tempfile.TemporaryDirectory(prefix="ablate-ray-") as folder:
-        yield Path(folder)
+        yield Store.create(Path(folder))
 
 
 @dataclass(kw_only=True)
@@ -120,6 +120,7 @@ class _Task:
 
     order: RayOrder
     store: Store
+    sees: bool  # the results folder, with all that other runs left there
     meeting: Any
     stop: str | None = None
     event: WorkerEvent | None = None
@@ -150,8 +151,7 @@ class _Task:
 
     def _work(self) -> None:
         try:
-            shares = str(self.store.root) == self.order.results
-            if self.spec.trunk is not None and not shares:
+            if self.spec.trunk is not None and not self.sees:
                 reason = "it goes on from a trunk, which needs a results folder that all nodes see"
                 self.event = WorkerEvent(status="failed", reason=reason)
             elif self.order.node:

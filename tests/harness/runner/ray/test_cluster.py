@@ -165,13 +165,11 @@ def test_ctrl_c_and_cancel_from_elsewhere_end_the_tasks_and_the_same_call_goes_o
     assert [ends[-1] for ends in matrix.ends(0)] == ["finished"] * 2
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "auto"])
-def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path, address: str) -> None:
+def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path, n_seeds=1)
-    matrix.environment |= {"RAY_TMPDIR": str(tmp_path)}  # where Ray keeps what it knows of others
-    code, out, err = matrix.run("--executor", "ray", "--address", address)
+    code, out, err = matrix.run("--executor", "ray", "--address", "127.0.0.1:1")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"--address {address}: no Ray cluster answers" in err
+    assert "--address 127.0.0.1:1: no Ray cluster answers" in err
     assert not (matrix.results / "runs").exists()
 
 
