@@ -30,6 +30,11 @@ def asked_device(overrides: Content, device: str | None) -> str | None:
     return str(asked)
 
 
+def sets_device(settings: Sequence[str] | None) -> bool:
+    """Whether --set says the device."""
+    return any(setting.startswith(f"{KEY}=") for setting in settings or ())
+
+
 def device_of_plan(plan: "Plan", results: Path) -> str | None:
     """What an experiment was planned for; older plans do not say it, but their runs do."""
     from harness.run.read import read_config

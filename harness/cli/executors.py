@@ -38,6 +38,7 @@ class ExecutorRow:
     device: "Callable[[ExecutorOptions], str | None]" = (
         this_machine  # that it plans for; None: ours
     )
+    device_is_firm: bool = True  # else --set device= may say another
     cancel: Callable[[Path, str], int] = nothing_elsewhere  # ends what it sent away; how much
     scripts: "Callable[[Sequence[PlannedRun], Path, ExecutorOptions], list[str]]" = no_scripts
 
@@ -170,7 +171,10 @@ EXECUTORS = {
         scripts=scripts_for_slurm,
     ),
     "ray": ExecutorRow(
-        make=make_ray, options=("--address", "--nodes-per-run"), device=device_of_ray
+        make=make_ray,
+        options=("--address", "--nodes-per-run"),
+        device=device_of_ray,
+        device_is_firm=False,
     ),
     "foreign": ExecutorRow(make=make_foreign, by_name=False),
 }

@@ -11,7 +11,7 @@ from harness.cli import app
 from harness.cli.adaptive import next_part
 from harness.cli.command import takes
 from harness.cli.complete import complete, finish
-from harness.cli.devices import refuse_other_device
+from harness.cli.devices import refuse_other_device, sets_device
 from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
 from harness.cli.looks import refuse_seen_seeds
@@ -73,7 +73,9 @@ def run_until_done(options: RunOptions) -> None:
             run_foreign_experiment(foreign, options)
         return
     asked = asked_of_executor(options)
-    device = executor.device(asked)
+    device = None
+    if executor.device_is_firm or not sets_device(options.settings):
+        device = executor.device(asked)
     whole = read_experiment(options.experiment, options.settings, options.seeds, device=device)
     refuse_other_device(whole, options.results, options.settings)
     current = current_part(whole, options.results, world_size=options.world_size)

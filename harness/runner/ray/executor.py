@@ -18,6 +18,7 @@ from harness.corpora.corpus import data_root
 from harness.errors import UserError
 from harness.run.files import write_json
 from harness.run.guarded import IN_FOLDER
+from harness.run.plural import plural
 from harness.run.spec import RESULT_STATUSES, PlannedRun
 from harness.runner.executor import (
     ENDED,
@@ -106,8 +107,8 @@ class RayRunner:
         lacking = {n for n in self.needs.values() if not any(n.fits(node) for node in nodes)}
         for need in lacking:
             print(
-                f"no node of the Ray cluster has {need.gpus} GPUs and {need.cpus} CPUs: such runs "
-                "wait until one comes; Ctrl-C ends this",
+                f"no node of the Ray cluster has {plural(need.gpus, 'GPU')} and "
+                f"{plural(need.cpus, 'CPU')}: such runs wait until one comes; Ctrl-C ends this",
                 flush=True,
             )
 

@@ -165,6 +165,23 @@ def test_ctrl_c_and_cancel_from_elsewhere_end_the_tasks_and_the_same_call_goes_o
     assert [ends[-1] for ends in matrix.ends(0)] == ["finished"] * 2
 
 
+@pytest.mark.timeout(600)
+def test_runs_planned_for_gpus_wait_for_a_node_with_one(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    cluster.add(cpus=1)
+    matrix = Matrix(tmp_path, n_seeds=1)
+    process = matrix.spawn(*on(cluster, "--set", "device=cuda"))
+    assert process.stdout is not None
+    said = ""
+    while "has 1 GPU and 1 CPU: such runs wait until one comes" not in said:
+        said = process.stdout.readline()
+        assert said, "it ended before"
+    cluster.add(gpus=1)
+    ended(process, 0)
+    assert [ends[-1] for ends in matrix.ends(0)] == ["finished"] * 2
+
+
 def test_a_cluster_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     matrix = Matrix(tmp_path, n_seeds=1)
     code, out, err = matrix.run("--executor", "ray", "--address", "127.0.0.1:1")
