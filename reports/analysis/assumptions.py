@@ -52,12 +52,10 @@ def pooled_sd(groups: Iterable[Iterable[float]]) -> tuple[float, int]:
     return math.sqrt(sum(squares) / df), df
 
 
-def other_plans(results: Path, name: str) -> list[Plan]:
-    """Plans of the folder's other experiments that ran our own trainer."""
+def plans_of_ours(results: Path) -> list[Plan]:
+    """Plans of the folder's experiments that ran our own trainer."""
     plans = []
     for other in experiments_in(results):
-        if other == name:
-            continue
         with suppress(OSError, ValueError):  # a damaged one says nothing
             plan = read_plan_file(results / "experiments" / other / "experiment.json")
             if plan.baseline_config and not plan.foreign and not plan.imported:
