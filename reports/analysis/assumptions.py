@@ -27,6 +27,7 @@ from reports.stats.loss_model import Slope
 from reports.stats.planning import upper_sd
 
 RUNS_NAMED = 3  # experiments named in a source
+FEW_DF = 4  # of fewer the upper bound is two to four times what was seen
 FULL_SIZE = "gpt2"
 
 
@@ -212,9 +213,14 @@ def published_step_ms(record: str) -> float | None:
 
 
 def _with_noise(assumed: Known, noise: Noise) -> Known:
+    """With noise from nearer by; not of few runs that bear out the narrower bound there is."""
+    bound = upper_sd(noise.sd, noise.df + 1)
+    borne_out = assumed.sd_is_of_scale and noise.sd <= assumed.sd < bound
+    if noise.df < FEW_DF and borne_out:
+        return assumed
     return replace(
         assumed,
-        sd=upper_sd(noise.sd, noise.df + 1),
+        sd=bound,
         sd_source=f"upper 80 % bound of {noise.sd:.4f} from {noise.source}",
         sd_is_of_scale=True,
     )

@@ -83,6 +83,24 @@ def test_the_noise_recorded_for_a_scale_comes_before_the_eras():
     assert k.sd_source == "upper 80 % bound of 0.0245 from 38 runs at this scale"
 
 
+@pytest.mark.parametrize(
+    ("n_seeds", "sd", "lent", "taken"),
+    [
+        (2, 0.2, True, "38 runs"),  # as of a halving: their bound is four times their sd
+        (2, 0.5, True, "2 runs of the baseline"),  # more than was lent: not borne out
+        (2, 0.2, False, "2 runs of the baseline"),  # nothing of this scale was
+        (8, 0.03, True, "8 runs of the baseline"),
+    ],
+)
+def test_few_runs_that_bear_out_what_is_known_do_not_take_its_place(
+    tmp_path, n_seeds, sd, lent, taken
+):
+    write_experiment(tmp_path, arms=ARMS[:1], n_seeds=n_seeds, sd=sd)
+    noise = Noise(sd=0.0245, df=32, source="38 runs") if lent else None
+    known = nearest_known(load("split", tmp_path), **PLACE, noise=noise)
+    assert known.sd_source.endswith(taken)
+
+
 def test_other_experiments_of_the_scale_come_before_what_is_recorded(tmp_path):
     launched(tmp_path, "first", "r07", n_seeds=4, sd=0.02, seed=1)
     launched(tmp_path, "second", "r08", n_seeds=3, sd=0.03, seed=2)
