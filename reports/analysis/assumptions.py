@@ -24,10 +24,9 @@ from reports.analysis.time_model import TimeModel
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import era_sd, nats_per_log_step, published_record
 from reports.stats.loss_model import Slope
-from reports.stats.planning import upper_sd
+from reports.stats.planning import bears_out, upper_sd
 
 RUNS_NAMED = 3  # experiments named in a source
-FEW_DF = 4  # of fewer the upper bound is two to four times what was seen
 FULL_SIZE = "gpt2"
 
 
@@ -137,6 +136,7 @@ class Known:
     sd: float
     sd_source: str
     sd_is_of_scale: bool  # not of another scale, for want of any of this one
+    alone: float | None = None  # the bound at this scale without blocks
     slope: Slope  # loss per step near `steps`
     slope_is_of_scale: bool = True  # not of full size, for want of any of this one
     step_ms: float | None = None
@@ -213,14 +213,11 @@ def published_step_ms(record: str) -> float | None:
 
 
 def _with_noise(assumed: Known, noise: Noise) -> Known:
-    """With noise from nearer by; not of few runs that bear out the narrower bound there is."""
     bound = upper_sd(noise.sd, noise.df + 1)
-    borne_out = assumed.sd_is_of_scale and noise.sd <= assumed.sd < bound
-    if noise.df < FEW_DF and borne_out:
-        return assumed
     return replace(
         assumed,
         sd=bound,
+        alone=bound,
         sd_source=f"upper 80 % bound of {noise.sd:.4f} from {noise.source}",
         sd_is_of_scale=True,
     )
@@ -233,13 +230,18 @@ def _with_runs(assumed: Known, experiment: Experiment, steps: int, where: str) -
     losses = _finished(samples.of_role(use.runs, "loss"), baseline)
     by_budget = losses.dropna(subset=["val_loss"]).groupby("budget")["val_loss"]
     sd, df = pooled_sd(group for _, group in by_budget)
-    if df >= 1:
+    narrowest = sd  # what a bound beside blocks must be below
+    if df >= 1 and assumed.alone is not None and bears_out(sd, df, assumed.alone):
+        narrowest = min(sd, assumed.sd)
+    elif df >= 1:
         source = f"{plural(len(losses), 'run')} of the baseline{where}"
         assumed = _with_noise(assumed, Noise(sd=sd, df=df, source=source))
     paired, df = sd_beside_blocks(samples.of_role(use.runs, "loss"), use.arms)
-    if df >= 1 and upper_sd(paired, df + 1) < sd:
+    if df >= 1 and upper_sd(paired, df + 1) < narrowest:
         source = f"runs of {len(use.arms)} arms beside their blocks{where}, {df} df: pairing helped"
+        alone = assumed.alone
         assumed = _with_noise(assumed, Noise(sd=paired, df=df, source=source))
+        assumed = replace(assumed, alone=alone)
     step_ms = _finished(samples.of_role(use.runs, "timing"), baseline)["step_ms"].dropna()
     if len(step_ms):
         assumed = replace(

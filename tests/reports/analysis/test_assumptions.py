@@ -87,7 +87,7 @@ def test_the_noise_recorded_for_a_scale_comes_before_the_eras():
     ("n_seeds", "sd", "lent", "taken"),
     [
         (2, 0.2, True, "38 runs"),  # as of a halving: their bound is four times their sd
-        (2, 0.5, True, "2 runs of the baseline"),  # more than was lent: not borne out
+        (2, 2.0, True, "2 runs of the baseline"),  # far more than was lent: not borne out
         (2, 0.2, False, "2 runs of the baseline"),  # nothing of this scale was
         (8, 0.03, True, "8 runs of the baseline"),
     ],
