@@ -16,6 +16,7 @@ from harness.cli.lookup import (
     refuse_for_foreign,
 )
 from harness.cli.machines import Machine, cost_on, known_on
+from harness.cli.margin import margin_note
 from harness.cli.parts import current_part
 from harness.cli.plan_options import PlanOptions
 from harness.cli.plan_rungs import RungFacts, all_hours, rung_facts, rung_words
@@ -318,8 +319,9 @@ def print_notes(e: "Experiment") -> None:
         print(f"substituted on this machine: {note}")
     for note in e.left_out:
         print(f"left out: {note}")
-    if e.margin_note:
-        print(e.margin_note)
+    margin = margin_note(e)
+    if margin:
+        print(margin)
     dear = []
     for arm in e.arms:
         compiled = e.device == "cuda" and arm.config.system.compile != "off"

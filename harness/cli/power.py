@@ -65,7 +65,7 @@ def known_of(e: "Experiment", results: Path) -> "Known":
         Noise,
         nearest_known,
         noise_at_scale,
-        other_plans,
+        plans_of_ours,
         same_baseline,
     )
     from reports.inputs.load import load
@@ -77,11 +77,13 @@ def known_of(e: "Experiment", results: Path) -> "Known":
         slope = Slope(**asdict(e.slope))
     try:
         launched = alike = None
-        plan = read_plan(results, e.name)
-        if plan is not None and plan.branch_at == e.branch_at:
-            launched = load(e.name, results=results)
-        others = other_plans(results, e.name)
-        nearest = same_baseline(results, others, plain(e.baseline.config), branch_at=e.branch_at)
+        plan, baseline = read_plan(results, e.name), plain(e.baseline.config)
+        others = plans_of_ours(results)
+        if plan is not None and plan.baseline_config == baseline:
+            others = [other for other in others if other.name != e.name]
+            if plan.branch_at == e.branch_at:
+                launched = load(e.name, results=results)
+        nearest = same_baseline(results, others, baseline, branch_at=e.branch_at)
         recorded = load_scale(e.scale).noise
         if nearest is not None:
             alike = load(nearest, results=results)

@@ -16,6 +16,7 @@ from harness.cli.executors import DEFAULT, EXECUTORS, ExecutorRow
 from harness.cli.foreign import run_experiment
 from harness.cli.looks import refuse_seen_seeds
 from harness.cli.lookup import read_experiment, read_foreign, refuse_for_foreign
+from harness.cli.margin import margin_note
 from harness.cli.parts import current_part
 from harness.cli.push import bring_in, sending
 from harness.cli.run_options import RunOptions
@@ -274,8 +275,9 @@ def run_part(
     if before is None or not plan.to_mapping().items() <= before.to_mapping().items():
         save_plan(options.results, plan)
     note_launch(options.results, plan)
-    if part.experiment.margin_note:
-        print(part.experiment.margin_note)
+    margin = margin_note(part.experiment)
+    if margin:
+        print(margin)
     return complete(store, runs, executor.make, replace(asked, experiment=name))
 
 

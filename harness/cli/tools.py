@@ -1,5 +1,6 @@
 """Tools around the training core: parity with recorded trajectories, what this machine can run."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,8 @@ def new_change(
         f"next: make {name}.py your own (docs/your-idea.md), pytest -x test_{name}.py, "
         f"ablate plan {name}; then ablate run {name}"
     )
+    if find_spec("pytest") is None:
+        print("the law test needs pytest: pip install pytest")
 
 
 @app.command()

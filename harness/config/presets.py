@@ -107,7 +107,7 @@ def _no_field(name: str, fields: Sequence[str]) -> str:
             return f"{name} is not a field of plugin{near(name, fields)}"
         return (
             f"{name} is a field of plug-in {file}.py, which `plugins` does not name: "
-            f"add plugins: [{file}.py]"
+            f"add plugins: [{file}.py]{_near_plugin(file, key, fields)}"
         )
     by_key: dict[str, list[str]] = {}
     for field in fields:
@@ -129,6 +129,17 @@ def _no_field(name: str, fields: Sequence[str]) -> str:
         f"{name}: there is none, see `ablate toggles` for what there is; "
         f"`ablate new-change {key}` begins a plug-in that adds it (docs/your-idea.md)"
     )
+
+
+def _near_plugin(file: str, key: str, fields: Sequence[str]) -> str:
+    """The field of a plug-in in force whose name is nearly this one's, else nothing."""
+    for field in fields:
+        section, _, there = field.partition(".")
+        other = there.partition(".")[0]
+        same_key = there.partition(".")[2] == key.partition(".")[2]
+        if section == "plugin" and same_key and get_close_matches(file, [other], n=1):
+            return f"; or did you mean '{field}'?"
+    return ""
 
 
 def _read(path: Path) -> YamlFile:

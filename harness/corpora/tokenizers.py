@@ -77,8 +77,8 @@ def gpt2_tokenizer(vocabulary: Path | None = None) -> Tokenizer:
         except Exception as error:  # whatever its HTTP library raises
             raise UserError(
                 f"tiktoken cannot download GPT-2's table ({type(error).__name__}): give the table "
-                "as a file (GPT-2's vocab.bpe, merges.txt or a .tiktoken file), or use the bytes "
-                "tokenizer"
+                "as a file (--vocabulary FILE: GPT-2's vocab.bpe, merges.txt or a .tiktoken file), "
+                "or use the bytes tokenizer"
             ) from None
         n_ranks = encoding.n_vocab - 1
     else:

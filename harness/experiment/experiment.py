@@ -115,16 +115,6 @@ class Experiment:
     def baseline(self) -> Arm:
         return self.arms[0]
 
-    @property
-    def margin_note(self) -> str | None:
-        """That the margin was chosen for another text, None where it was not."""
-        if self.margin_of is None:
-            return None
-        return (
-            f"margin {self.margin:g}: chosen for {self.margin_of}, taken as it is on "
-            f"{self.baseline.config.data.corpus}; --set margin=X chooses another"
-        )
-
 
 def load_experiment(text: str, *, device: str, overrides: Fields | None = None) -> Experiment:
     """Read, check and resolve an experiment; raises UserError with file, key and near miss.

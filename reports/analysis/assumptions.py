@@ -24,7 +24,7 @@ from reports.analysis.time_model import TimeModel
 from reports.inputs.experiment import Experiment
 from reports.inputs.published import era_sd, nats_per_log_step, published_record
 from reports.stats.loss_model import Slope
-from reports.stats.planning import upper_sd
+from reports.stats.planning import bears_out, upper_sd
 
 RUNS_NAMED = 3  # experiments named in a source
 FULL_SIZE = "gpt2"
@@ -52,12 +52,10 @@ def pooled_sd(groups: Iterable[Iterable[float]]) -> tuple[float, int]:
     return math.sqrt(sum(squares) / df), df
 
 
-def other_plans(results: Path, name: str) -> list[Plan]:
-    """Plans of the folder's other experiments that ran our own trainer."""
+def plans_of_ours(results: Path) -> list[Plan]:
+    """Plans of the folder's experiments that ran our own trainer."""
     plans = []
     for other in experiments_in(results):
-        if other == name:
-            continue
         with suppress(OSError, ValueError):  # a damaged one says nothing
             plan = read_plan_file(results / "experiments" / other / "experiment.json")
             if plan.baseline_config and not plan.foreign and not plan.imported:
@@ -138,6 +136,7 @@ class Known:
     sd: float
     sd_source: str
     sd_is_of_scale: bool  # not of another scale, for want of any of this one
+    alone: float | None = None  # the bound at this scale without blocks
     slope: Slope  # loss per step near `steps`
     slope_is_of_scale: bool = True  # not of full size, for want of any of this one
     step_ms: float | None = None
@@ -214,9 +213,11 @@ def published_step_ms(record: str) -> float | None:
 
 
 def _with_noise(assumed: Known, noise: Noise) -> Known:
+    bound = upper_sd(noise.sd, noise.df + 1)
     return replace(
         assumed,
-        sd=upper_sd(noise.sd, noise.df + 1),
+        sd=bound,
+        alone=bound,
         sd_source=f"upper 80 % bound of {noise.sd:.4f} from {noise.source}",
         sd_is_of_scale=True,
     )
@@ -229,13 +230,18 @@ def _with_runs(assumed: Known, experiment: Experiment, steps: int, where: str) -
     losses = _finished(samples.of_role(use.runs, "loss"), baseline)
     by_budget = losses.dropna(subset=["val_loss"]).groupby("budget")["val_loss"]
     sd, df = pooled_sd(group for _, group in by_budget)
-    if df >= 1:
+    narrowest = sd  # what a bound beside blocks must be below
+    if df >= 1 and assumed.alone is not None and bears_out(sd, df, assumed.alone):
+        narrowest = min(sd, assumed.sd)
+    elif df >= 1:
         source = f"{plural(len(losses), 'run')} of the baseline{where}"
         assumed = _with_noise(assumed, Noise(sd=sd, df=df, source=source))
     paired, df = sd_beside_blocks(samples.of_role(use.runs, "loss"), use.arms)
-    if df >= 1 and upper_sd(paired, df + 1) < sd:
+    if df >= 1 and upper_sd(paired, df + 1) < narrowest:
         source = f"runs of {len(use.arms)} arms beside their blocks{where}, {df} df: pairing helped"
+        alone = assumed.alone
         assumed = _with_noise(assumed, Noise(sd=paired, df=df, source=source))
+        assumed = replace(assumed, alone=alone)
     step_ms = _finished(samples.of_role(use.runs, "timing"), baseline)["step_ms"].dropna()
     if len(step_ms):
         assumed = replace(

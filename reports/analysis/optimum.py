@@ -234,7 +234,7 @@ def _doubt_of(surface: Surface, alpha: float | None) -> str:
     if p is not None and p < MISFIT:
         return "does not fit the losses (lack of fit): draw points between narrower ends"
     if alpha is None:
-        return "tells a region of the planned seeds alone, once they are there"
+        return "tells a region of planned seeds alone, all of them there and none looked at before"
     return ""
 
 

@@ -22,6 +22,7 @@ from reports.stats.simultaneous import Array, max_t_quantile, power_of_t
 from reports.stats.two_way import drawn_squares, split_variances
 
 MAX_SEEDS = 1000
+FEW_DF = 4  # of fewer the upper bound is two to four times what was seen
 DRAWN = 40_000  # experiments behind the power of the larger of two errors: then within 0.0025
 
 
@@ -265,6 +266,14 @@ def upper_sd(sd: float, n: float, confidence: float = 0.8) -> float:
             "(results/published/noise_by_era.yaml)"
         )
     return float(sd * math.sqrt((n - 1) / stats.chi2.ppf(1 - confidence, n - 1)))
+
+
+def bears_out(sd: float, df: int, bound: float) -> bool:
+    """Whether an sd of few degrees of freedom leaves a known bound in place.
+
+    Its own bound is wider, and one in twenty sds of so few would be larger."""
+    narrower = bound < upper_sd(sd, df + 1)
+    return df < FEW_DF and narrower and sd <= bound * math.sqrt(stats.chi2.ppf(0.95, df) / df)
 
 
 def smallest_p(n_arm: int, n_baseline: int, n_comparisons: int = 1) -> float:

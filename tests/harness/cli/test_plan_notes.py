@@ -8,6 +8,8 @@ import pytest
 from harness.cli.plan import PlanQuestion, arm_facts, changes_of, plan_facts, print_notes
 from harness.cli.power import known_of
 from harness.config import plugins
+from harness.corpora.text import BYTES, prepare_text
+from harness.corpora.tokenizers import TokenizerChoice
 from harness.experiment.experiment import load_experiment
 from harness.experiment.plan import plan_runs
 
@@ -31,11 +33,34 @@ def test_a_plan_says_that_fewer_logits_cost_time_where_they_are_compiled(
     [({}, False), ({"data.corpus": "mine"}, True), ({"data.corpus": "mine", "margin": 0.1}, False)],
 )
 def test_a_margin_that_was_chosen_for_another_text_is_told_as_such(
-    overrides: dict[str, object], told: bool, capsys: pytest.CaptureFixture[str]
+    overrides: dict[str, object],
+    told: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path))
     print_notes(load_experiment("quickstart", device="cpu", overrides=overrides))
     said = "margin 0.01: chosen for stdlib, taken as it is on mine; --set margin=X chooses another"
     assert (said in capsys.readouterr().out) == told
+
+
+def test_a_margin_of_another_text_has_the_unit_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0.01 nats per byte is not 0.01 nats per token."""
+    pytest.importorskip("tokenizers")
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path / "data"))
+    (tmp_path / "text").mkdir()
+    for i in range(40):
+        (tmp_path / "text" / f"{i}.txt").write_text(f"document {i} of forty\n" * 40)
+    for name, choice in (("mine", BYTES), ("tokens", TokenizerChoice(name="bpe", vocab=260))):
+        prepare_text([tmp_path / "text"], name=name, tokenizer=choice)
+        overrides = {"data.corpus": name}
+        print_notes(load_experiment("quickstart", device="cpu", overrides=overrides))
+    said = capsys.readouterr().out
+    assert "taken as it is on mine, in nats per byte; --set margin=X" in said
+    assert "taken as it is on tokens, in nats per token; --set margin=X" in said
 
 
 def test_a_plug_ins_arms_are_told_by_their_values(monkeypatch: pytest.MonkeyPatch) -> None:

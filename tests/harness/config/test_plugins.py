@@ -116,6 +116,13 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(tmp_path):
         experiment(tmp_path, EXPERIMENT.replace("cap.cap", "cap.cup"))
 
 
+@pytest.mark.parametrize(("name", "near"), [("cup.cap", True), ("mine.cap", False)])
+def test_the_name_of_a_plug_in_that_is_nearly_right_is_answered_too(tmp_path, name, near):
+    with pytest.raises(UserError, match="which `plugins` does not name: add plugins") as error:
+        experiment(tmp_path, EXPERIMENT.replace("cap.cap", name))
+    assert str(error.value).endswith("; or did you mean 'plugin.cap.cap'?") == near
+
+
 def test_it_changes_the_arm_that_sets_it_and_no_other(tmp_path):
     baseline, arm = experiment(tmp_path).arms
     assert dict(arm.fields) == {"plugin.cap.cap": 0.5}

@@ -411,7 +411,7 @@ def test_gpt2_without_its_library_or_its_table_says_what_to_do(
     monkeypatch.setitem(sys.modules, "tiktoken", offline)
     with pytest.raises(
         UserError,
-        match=r"cannot download GPT-2's table \(ConnectionError\): give the table as a file",
+        match=r"cannot download GPT-2's table \(ConnectionError\): give the table as a file \(--vocabulary FILE: ",
     ):
         open_tokenizer("gpt2")
 

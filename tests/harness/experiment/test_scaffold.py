@@ -64,6 +64,14 @@ def test_the_files_are_named_and_the_next_commands_said(here, capsys):
     )
 
 
+@pytest.mark.parametrize("missing", [True, False])
+def test_where_pytest_is_missing_what_installs_it_is_said(here, capsys, monkeypatch, missing):
+    if missing:
+        monkeypatch.setitem(sys.modules, "pytest", None)
+    ablate("new-change", "idea")
+    assert ("needs pytest: pip install pytest" in capsys.readouterr().out) == missing
+
+
 def test_its_experiment_loads_by_name_and_sets_its_toggle(here):
     ablate("new-change", "idea")
     baseline, *arms = load_experiment("idea", device="cpu").arms

@@ -10,12 +10,13 @@ import pytest
 from scipy import stats
 
 from harness.cli.power import known_of
+from harness.config.run import plain
 from harness.experiment.experiment import load_experiment
 from reports.analysis.assumptions import (
     Noise,
     nearest_known,
     noise_at_scale,
-    other_plans,
+    plans_of_ours,
     same_baseline,
 )
 from reports.analysis.compare import compare_all
@@ -82,27 +83,42 @@ def test_the_noise_recorded_for_a_scale_comes_before_the_eras():
     assert k.sd_source == "upper 80 % bound of 0.0245 from 38 runs at this scale"
 
 
+@pytest.mark.parametrize(
+    ("n_seeds", "sd", "lent", "taken"),
+    [
+        (2, 0.2, True, "38 runs"),  # as of a halving: their bound is four times their sd
+        (2, 2.0, True, "2 runs of the baseline"),  # far more than was lent: not borne out
+        (2, 0.2, False, "2 runs of the baseline"),  # nothing of this scale was
+        (8, 0.03, True, "8 runs of the baseline"),
+    ],
+)
+def test_few_runs_that_bear_out_what_is_known_do_not_take_its_place(
+    tmp_path, n_seeds, sd, lent, taken
+):
+    write_experiment(tmp_path, arms=ARMS[:1], n_seeds=n_seeds, sd=sd)
+    noise = Noise(sd=0.0245, df=32, source="38 runs") if lent else None
+    known = nearest_known(load("split", tmp_path), **PLACE, noise=noise)
+    assert known.sd_source.endswith(taken)
+
+
 def test_other_experiments_of_the_scale_come_before_what_is_recorded(tmp_path):
     launched(tmp_path, "first", "r07", n_seeds=4, sd=0.02, seed=1)
     launched(tmp_path, "second", "r08", n_seeds=3, sd=0.03, seed=2)
     losses = [
         load(n, tmp_path).runs.query("arm == 'base'")["val_loss"] for n in ("first", "second")
     ]
-    found = noise_at_scale(tmp_path, other_plans(tmp_path, "mine"), "tiny")
+    found = noise_at_scale(tmp_path, plans_of_ours(tmp_path), "tiny")
     assert (
         found is not None
         and found.df == 5
         and "7 runs of other baselines at scale tiny: first, second" in found.source
     )
     assert found.sd == pytest.approx(math.sqrt((3 * losses[0].var() + 2 * losses[1].var()) / 5))
-    assert noise_at_scale(tmp_path, other_plans(tmp_path, "mine"), "small") is None
-    plans = other_plans(tmp_path, "mine")
+    assert noise_at_scale(tmp_path, plans_of_ours(tmp_path), "small") is None
+    plans = plans_of_ours(tmp_path)
     corpus = plans[0].corpus.name
     assert noise_at_scale(tmp_path, plans, "tiny", corpus=corpus) == found
     assert noise_at_scale(tmp_path, plans, "tiny", corpus="elsewhere") is None
-    assert (
-        noise_at_scale(tmp_path, other_plans(tmp_path, "first"), "tiny").df == 2
-    )  # its own runs are no others
 
 
 def test_a_run_that_two_experiments_share_counts_once(tmp_path):
@@ -111,7 +127,7 @@ def test_a_run_that_two_experiments_share_counts_once(tmp_path):
     folder.mkdir()
     plan = json.loads((tmp_path / "experiments" / "first" / "experiment.json").read_text())
     (folder / "experiment.json").write_text(json.dumps({**plan, "name": "again"}))
-    assert noise_at_scale(tmp_path, other_plans(tmp_path, "mine"), "tiny").df == 3
+    assert noise_at_scale(tmp_path, plans_of_ours(tmp_path), "tiny").df == 3
 
 
 def test_an_experiment_with_the_same_baseline_lends_noise_slope_and_step_time(tmp_path):
@@ -119,10 +135,10 @@ def test_an_experiment_with_the_same_baseline_lends_noise_slope_and_step_time(tm
         tmp_path, "explored", "r07", n_seeds=4, budgets=(250, 300, 350), target=1.575, sd=0.002
     )
     launched(tmp_path, "other", "r08", n_seeds=6)
-    near = same_baseline(tmp_path, other_plans(tmp_path, "mine"), {"of": "r07"})
+    near = same_baseline(tmp_path, plans_of_ours(tmp_path), {"of": "r07"})
     assert (
         near == "explored"
-        and same_baseline(tmp_path, other_plans(tmp_path, "mine"), {"of": "r09"}) is None
+        and same_baseline(tmp_path, plans_of_ours(tmp_path), {"of": "r09"}) is None
     )
     lent, own = (
         nearest_known(None, **PLACE, alike=load(near, tmp_path)),
@@ -143,7 +159,7 @@ def test_arms_of_one_trunk_lend_nothing_to_arms_without(tmp_path):
     launched(tmp_path, "whole", "r07", n_seeds=3)
     path = tmp_path / "experiments" / "branched" / "experiment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"branch_at": 200}))
-    plans = other_plans(tmp_path, "mine")
+    plans = plans_of_ours(tmp_path)
     found = {}
     for at in (None, 200, 100):
         found[at] = same_baseline(tmp_path, plans, {"of": "r07"}, branch_at=at)
@@ -153,10 +169,36 @@ def test_arms_of_one_trunk_lend_nothing_to_arms_without(tmp_path):
 def test_own_runs_lend_nothing_where_arms_part_elsewhere(tmp_path):
     e = load_experiment("quickstart", device="cpu")
     launched(tmp_path, e.name, "r07", n_seeds=4)
-    assert "runs of the baseline" in known_of(e, tmp_path).step_source
     path = tmp_path / "experiments" / e.name / "experiment.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"branch_at": 200}))
+    plan = json.loads(path.read_text()) | {"baseline_config": plain(e.baseline.config)}
+    path.write_text(json.dumps(plan))
+    own = known_of(e, tmp_path)
+    assert "runs of the baseline" in own.step_source and "other" not in own.sd_source
+    path.write_text(json.dumps(plan | {"branch_at": 200}))
     assert known_of(e, tmp_path).step_source == "known after one run"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "4 runs of the baseline"),
+        ({"model.n_layer": 3}, "other baselines at scale tiny: quickstart"),
+        ({"data.corpus": "mine"}, "38 runs of record 7 at this scale"),
+        ({"scale": "gpt2"}, "published for the era of r07, at full size"),
+    ],
+    ids=str,
+)
+def test_own_runs_lend_nothing_to_another_baseline_of_their_name(tmp_path, asked, said):
+    """An experiment is launched, then planned with --set: what was seen is of what it was."""
+    was = load_experiment("quickstart", device="cpu")
+    launched(tmp_path, was.name, "r07", n_seeds=4)
+    path = tmp_path / "experiments" / was.name / "experiment.json"
+    plan = json.loads(path.read_text()) | {"baseline_config": plain(was.baseline.config)}
+    plan["corpus"] = {**plan["corpus"], "name": "stdlib"}
+    path.write_text(json.dumps(plan))
+    known = known_of(load_experiment("quickstart", device="cpu", overrides=asked), tmp_path)
+    assert said in known.sd_source
+    assert (known.step_ms is not None) == (not asked)
 
 
 def test_damaged_and_foreign_plans_lend_nothing(tmp_path):
@@ -164,7 +206,7 @@ def test_damaged_and_foreign_plans_lend_nothing(tmp_path):
     for name, text in (("torn", '{"name":'), ("theirs", '{"name": "theirs", "foreign": {}}')):
         (tmp_path / "experiments" / name).mkdir()
         (tmp_path / "experiments" / name / "experiment.json").write_text(text)
-    assert [p.name for p in other_plans(tmp_path, "mine")] == ["first"]
+    assert [p.name for p in plans_of_ours(tmp_path)] == ["first"]
 
 
 def test_own_runs_take_their_place(tmp_path):

@@ -237,7 +237,7 @@ def test_before_the_planned_seeds_are_there_a_surface_has_no_region(tmp_path):
     made = drawn(tmp_path, {"base": (0.3, -0.2)}, n_seeds=4, outcome={(name, 3): "pending"})
     first, _ = optima(made)
     assert (first.where, first.is_resolved, first.n_blocks) == (Lowest.INSIDE, False, 3)
-    assert first.doubt.startswith("tells a region of the planned seeds alone")
+    assert first.doubt.startswith("tells a region of planned seeds alone, all of them there")
     assert check_data(read_page(render([made])), None) == []
 
 
