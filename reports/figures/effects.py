@@ -20,7 +20,6 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     dot,
     extent,
     line,
@@ -30,6 +29,8 @@ from reports.figures.base import (
     x_axis,
 )
 from reports.figures.gains import gains
+from reports.figures.palette import Palette
+from reports.figures.rows import narrow_row
 from reports.figures.waterfall import levels_of, mean_of, waterfall
 from reports.format import show, with_interval
 from reports.stats.digits import kept, kept_p, pixel
@@ -122,7 +123,8 @@ class ForestLayout:
     def of(cls, width: int, n_rows: int, longest: int) -> "ForestLayout":
         """longest: characters of the longest effect, which stands on the right."""
         if width != WIDE:
-            return cls(width=width, above=True, left=12, right=width - 12, step=42, n_rows=n_rows)
+            step, right = narrow_row(n_rows), width - 12
+            return cls(width=width, above=True, left=12, right=right, step=step, n_rows=n_rows)
         step = 30
         if n_rows > 14:
             step = 22

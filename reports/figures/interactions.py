@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from reports.analysis.interactions import Interplay
 from reports.figures.base import (
-    NARROW_ROW,
     WIDE,
     AxisScale,
     Drawing,
@@ -19,6 +18,7 @@ from reports.figures.base import (
     text,
     x_axis,
 )
+from reports.figures.rows import narrow_row
 from reports.format import interval, show
 from reports.stats.digits import kept, pixel
 
@@ -104,11 +104,12 @@ class Matrix:
 
     def draw_list(self, width: int) -> Drawing:
         x = AxisScale(low=self.x_range[0], high=self.x_range[1], start=8, end=width - 8)
-        bottom = 8 + NARROW_ROW * len(self.effects)
+        step = narrow_row(len(self.effects))
+        bottom = 8 + step * len(self.effects)
         parts = [x_axis(x, 4, bottom, f"loss, {self.unit}", n=4)]
         parts.append(line(x(0), 4, x(0), bottom, "zero"))
         for place, e in enumerate(self.effects):
-            y = 8 + NARROW_ROW * place + 30
+            y = 8 + step * place + 30
             label = interplay_words(e)
             parts.append(text(0, y - 15, shorten(changes_in_words(e), width - 190), css="label"))
             parts.append(text(width, y - 15, label, anchor="end", css="tick"))

@@ -14,7 +14,6 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     around_target,
     dots,
     extent,
@@ -25,6 +24,8 @@ from reports.figures.base import (
     x_axis,
     y_axis,
 )
+from reports.figures.palette import Palette
+from reports.figures.rows import MANY_ROWS, narrow_row
 from reports.figures.target import target_label
 from reports.figures.wall import wall
 from reports.stats.digits import kept, pixel, settled
@@ -82,18 +83,13 @@ class StripRows:
     means: Mapping[str, float]
     x_range: tuple[float, float]
 
-    @property
-    def row_height(self) -> float:
-        """Of the dots alone, px."""
-        if len(self.means) <= 12:
-            return 26
-        return 20
-
     def draw(self, width: int) -> Drawing:
         above = width != WIDE  # narrow: the arm's name goes above its row
-        left, step = 232, self.row_height
+        left, step = 232, 26 if len(self.means) <= MANY_ROWS else 20
+        height = step  # of the dots alone
         if above:
-            left, step = 12, self.row_height + 16
+            left, step = 12, narrow_row(len(self.means))
+            height = step - 16
         bottom = 16 + step * len(self.means)
         low, high = self.x_range
         if self.of.from_zero:
@@ -101,20 +97,22 @@ class StripRows:
         x = AxisScale(low=low, high=high, start=left, end=width - 14)
         parts = [x_axis(x, 8, bottom, self.of.axis, n=width // 110)]
         for place, arm in enumerate(self.means):
-            y = 12 + step * (place + 1) - self.row_height / 2
+            y = 12 + step * (place + 1) - height / 2
             name = text(left - 12, y + 4, self.palette.label(arm, 216), anchor="end", css="label")
             if above:
                 name = text(left, y - 12, self.palette.label(arm, width - 24), css="label")
-            parts.append(self.palette.series(arm, [name, *self.row(arm, x, y)]))
+            parts.append(self.palette.series(arm, [name, *self.row(arm, x, y, height)]))
         return "".join(parts), bottom + 44
 
-    def row(self, arm: str, x: AxisScale, y: float) -> list[str]:
-        """The marks of an arm: bars of single runs, their dots, the mean."""
+    def row(self, arm: str, x: AxisScale, y: float, height: float) -> list[str]:
+        """The marks of an arm around y: bars of single runs, their dots, the mean.
+
+        height: over which the dots are spread, px."""
         bars = []
         spots: list[tuple[float, float, int]] = []
         of_arm = self.runs[self.runs["arm"] == arm]
         for place, (row, run) in enumerate(zip(of_arm.index, of_arm.to_dict("records"))):
-            shift = ((place * GOLDEN) % 1.0 - 0.5) * self.row_height * 0.5
+            shift = ((place * GOLDEN) % 1.0 - 0.5) * height * 0.5
             if self.has_bar(run):
                 bars.append(
                     line(x(run[self.of.low]), y + shift, x(run[self.of.high]), y + shift, "whisker")
@@ -225,7 +223,7 @@ def scatter(
     return Figure(
         key="scatter",
         title="Loss against training time",
-        caption=caption,
+        caption=caption + palette.in_words,
         alt="Scatter of final validation loss against training time, one dot per run. "
         f"Means: {'; '.join(arm_means[:MAX_NAMED])}.",
         columns=tuple(columns),

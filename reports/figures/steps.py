@@ -13,12 +13,13 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     line,
     mark,
     text,
     x_axis,
 )
+from reports.figures.palette import Palette
+from reports.figures.rows import narrow_row
 from reports.format import show
 from reports.inputs.step_times import StepTimes, of_stretches, percentiles, shares_below
 from reports.stats.digits import kept, pixel
@@ -101,7 +102,8 @@ class Histograms:
         above = width != WIDE
         left, step, tall = 232, 38, 28
         if above:
-            left, step, tall = 8, 52, 30
+            left, step = 8, narrow_row(len(self.of_arms))
+            tall = step - 16
         elif len(self.of_arms) > 14:
             step, tall = 26, 20
         bottom = 14 + step * len(self.of_arms)

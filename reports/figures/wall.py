@@ -7,16 +7,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.run.results import PHASES, Result, where_time_went
-from reports.figures.base import (
-    WIDE,
-    AxisScale,
-    Drawing,
-    Figure,
-    Palette,
-    mark,
-    text,
-    x_axis,
-)
+from reports.figures.base import WIDE, AxisScale, Drawing, Figure, mark, text, x_axis
+from reports.figures.palette import Palette
+from reports.figures.rows import narrow_row
 from reports.stats.digits import kept, pixel, settled
 
 STAGES = (*PHASES.values(), "rest", "idle")
@@ -45,7 +38,7 @@ class Wall:
         above = width != WIDE
         left, step = 232, 26
         if above:
-            left, step = 0, 40
+            left, step = 0, narrow_row(len(self.of_arms))
         n_key_rows = -(-len(self.stages) // keys_per_row(width))
         top = 12 + 18 * n_key_rows
         bottom = top + step * len(self.of_arms)

@@ -9,7 +9,8 @@ from harness.run.foreign import ClockHint
 from harness.run.plan import Plan
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons
-from reports.figures.base import NARROW, WIDE, Figure, Palette
+from reports.figures.base import NARROW, WIDE, Figure
+from reports.figures.palette import Palette
 from reports.inputs.experiment import Experiment
 from reports.page.by_design import PageSource
 from reports.page.cells import Part
@@ -178,6 +179,7 @@ class DrawnFigure:
     wide: Markup
     narrow: Markup
     legend: Sequence[LegendEntry]
+    is_by_verdict: bool  # its colours tell no arm from another
 
     @classmethod
     def of(cls, figure: Figure, palette: Palette, index: int) -> "DrawnFigure":
@@ -190,6 +192,7 @@ class DrawnFigure:
             wide=Markup(figure.svg(WIDE, index)),
             narrow=Markup(figure.svg(NARROW, index)),
             legend=legend,
+            is_by_verdict=palette.is_by_verdict,
         )
 
 

@@ -121,7 +121,8 @@ def test_a_shapley_design_begins_with_its_shares(tmp_path):
     write_experiment(tmp_path, arms=FACTORIAL, design="shapley", n_seeds=5)
     page, text = page_of(tmp_path)
     assert "split among its changes) are: untied_head −0.01" in text
-    assert re.search(r'data-key="answer">Exploratory: at 2 layers[^:]*: the changes do not ', text)
+    assert re.search(r'data-key="answer">Exploratory: at 2 layers[^:]*: of −0.0', text)
+    assert "The changes do not add up: beyond" in text
     beyond = (
         "beyond the sum of two (nats per byte, above zero is worse), softcap × untied_head +0.01"
     )
