@@ -17,7 +17,7 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
     ),
     Column(
         key="departures",
-        head="other than the recipe",
+        head="departures",
         value=recipe_facts.departures,
         json_name="departures",
         is_nested=True,
@@ -53,14 +53,14 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
     ),
     Column(
         key="seq_len",
-        head="sequence",
+        head="sequence, tokens",
         value=recipe_facts.seq_len,
         json_name="seq_len",
         meaning="Tokens of one sequence.",
     ),
     Column(
         key="batch_tokens",
-        head="batch",
+        head="batch, tokens",
         value=recipe_facts.batch_tokens,
         json_name="batch_tokens",
         meaning="Tokens of one step.",

@@ -172,6 +172,14 @@ def budget_figure(
     )
 
 
+def lengths_in_words(runs: pd.DataFrame) -> str:
+    """That a figure shows runs of several budgets, a space in front; '' where they have one."""
+    lengths = sorted(int(n) for n in runs["budget"].dropna().unique())
+    if len(lengths) < 2:
+        return ""
+    return f" Runs of every budget: {', '.join(map(str, lengths))} steps."
+
+
 def needed_words(needed: Mapping[str, float]) -> str:
     """How many steps take which arms to the target."""
     steps = [f"{arm} {settled(n):.0f} steps" for arm, n in needed.items()]

@@ -178,7 +178,7 @@ class Panels:
         x = AxisScale(low=0, high=self.last, start=start, end=end)
         y = AxisScale(low=low, high=high, start=bottom, end=top + 12)
         marks = [
-            text(left, top, self.palette.label(arm, grid.panel_width), css="label own"),
+            text(left, top, self.palette.label(arm, grid.panel_width - GAP_X), css="label own"),
             y_axis(y, start, end, "", n=3),
             line(start, y(0), end, y(0), "zero"),
         ]
@@ -245,16 +245,20 @@ def difference_figure(
             rows.append((arm, int(step), *rounded, len(delta.rows) * delta.in_blocks))
     if not deltas:
         return None
+    low, high = extent(late, around=[0.0])
     drawing = Panels(
         deltas=deltas,
         palette=palette,
         unit=unit,
-        y_range=extent(late, around=[0.0]),
+        y_range=(low, high),
         last=max(float(delta.steps[-1]) for delta in deltas.values()),
     )
-    caption, charts, legend = caption_of(list(deltas.values())), "Small charts, one per arm,", ()
+    caption, charts = caption_of(list(deltas.values())), "Small charts, one per arm,"
+    legend: tuple[tuple[str, str], ...] = ()
     if len(deltas) > MAX_PANELS:
         caption, charts, legend = caption + palette.in_words, "Lines", palette.legend(deltas)
+    if any(mean.min() < low or mean.max() > high for mean in (d.mean for d in deltas.values())):
+        caption += " The first part runs off."
     return Figure(
         key="difference",
         title="Difference to the baseline by step",

@@ -123,8 +123,8 @@ class ForestLayout:
     def of(cls, width: int, n_rows: int, longest: int) -> "ForestLayout":
         """longest: characters of the longest effect, which stands on the right."""
         if width != WIDE:
-            step, right = narrow_row(n_rows), width - 12
-            return cls(width=width, above=True, left=12, right=right, step=step, n_rows=n_rows)
+            end, rows = width - 12, narrow_row(n_rows)
+            return cls(width=width, above=True, left=12, right=end, step=rows, n_rows=n_rows)
         step = 30
         if n_rows > 14:
             step = 22
@@ -215,7 +215,8 @@ def row_words(palette: Palette, arm: str, label: str, y: float, at: ForestLayout
     palette: of all arms; label: the effect; y: of the row; at: where things are.
     """
     if at.above:
-        name = text(0, y - 13, palette.label(arm, 136), css="label")
+        room = min(136, at.width - CHAR_PX * (len(label) + 1))
+        name = text(0, y - 13, palette.label(arm, room), css="label")
         return [name, text(at.width, y - 13, label, anchor="end", css="tick")]
     name = text(at.left - 14, y + 4, palette.label(arm, 214), anchor="end", css="label")
     return [name, text(at.width, y + 4, label, anchor="end", css="tick")]

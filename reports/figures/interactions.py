@@ -142,10 +142,11 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
     return Figure(
         key="interactions",
         title="Do the changes add up?",
-        caption="Diagonal: what a change adds on average over the sets of other changes it was run "
-        "with. Beside it: how much more than their sum two changes add together, in "
-        f"{unit}: zero if they add up. Intervals are simultaneous; a cell is coloured where its "
-        "interval leaves zero.",
+        caption="Of one change what it adds on average over the sets of other changes it was run "
+        "with, each set weighing the same (a Shapley share weighs every order the same). Of two "
+        f"how much more than their sum they add together, in {unit}: zero if they add up. Pairs "
+        "that no arms tell apart are left out. Intervals are simultaneous; in a matrix a cell is "
+        "coloured where its interval leaves zero.",
         alt="Matrix of main effects and two-way interactions. Interactions: "
         + "; ".join(labels[:20]),
         columns=("first", "second", "estimate", "low", "high", "n_blocks", "n_contexts"),

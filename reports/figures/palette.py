@@ -30,12 +30,15 @@ class Palette:
     def label(self, arm: str, px: float) -> str:
         """The arm's name to fit px pixels; where another arm's would read the same, its number.
 
-        Of a point of the baseline its place on the axes alone, where that does not fit its values.
+        Of a point of the baseline its place on the axes alone, where that does not fit its values;
+        of several changes that do not fit how each begins.
         """
         of_baseline = f"{self.baseline.partition(' @ ')[0]} @ "
         names = {other: other.removeprefix(of_baseline) for other in self.arms}
         if shorten(names[arm], px) != names[arm]:
-            names = {other: values_alone(other, name) for other, name in names.items()}
+            names = {
+                other: beginnings(values_alone(other, name), px) for other, name in names.items()
+            }
         short = shorten(names[arm], px)
         if sum(shorten(name, px) == short for name in names.values()) == 1:
             return short
@@ -90,3 +93,18 @@ def values_alone(arm: str, name: str) -> str:
     place = arm.rpartition(" @ ")[2]
     values = ", ".join(point.rpartition(" ")[2] for point in place.split(", "))
     return name.replace(place, values)
+
+
+def beginnings(name: str, px: float) -> str:
+    """Several changes that do not fit px pixels by how each begins: 'unti+zero' of two.
+
+    The name as it is where fewer than three letters of each would stand.
+    """
+    changes = name.split(" + ")
+    room = int(px / CHAR_PX)
+    if len(name) <= room or len(changes) == 1:
+        return name
+    n_letters = (room - len(changes) + 1) // len(changes)
+    if n_letters < 3:
+        return name
+    return "+".join(change[:n_letters].rstrip("_") for change in changes)

@@ -24,6 +24,7 @@ from reports.figures.base import (
     x_axis,
     y_axis,
 )
+from reports.figures.budgets import lengths_in_words
 from reports.figures.palette import Palette
 from reports.figures.rows import MANY_ROWS, narrow_row
 from reports.figures.target import target_label
@@ -135,6 +136,7 @@ class StripRows:
 def strip(of: Strip, runs: pd.DataFrame, palette: Palette) -> Figure | None:
     """One row per arm, one dot per run, a tick at the mean; None where no run has the number."""
     shown = runs[runs[of.column].notna()]
+    budgets = lengths_in_words(shown)
     if not len(shown) or (of.from_zero and shown[of.column].nunique() == 1):
         return None  # a number that is the same for all runs is no figure
     shown = shown[["arm", "seed", "run_id", *of.columns]]
@@ -154,7 +156,7 @@ def strip(of: Strip, runs: pd.DataFrame, palette: Palette) -> Figure | None:
     return Figure(
         key=of.key,
         title=of.title,
-        caption=of.caption,
+        caption=of.caption + budgets,
         alt=f"{of.title}: one dot per run, one row per arm. "
         f"Means, {of.axis}: {'; '.join(arm_means[:MAX_NAMED])}.",
         columns=tuple(shown.columns),
@@ -216,10 +218,7 @@ def scatter(
         loss, time = settled(mean["val_loss"]), settled(mean["train_time_s"])
         arm_means.append(f"{arm} {loss:.4f} after {time:.4g} s")
     drawn = [arm for arm in palette.arms if (shown["arm"] == arm).any()]
-    lengths = sorted(int(n) for n in runs.loc[measured, "budget"].dropna().unique())
-    caption = "One dot per run. Left and low is better."
-    if len(lengths) > 1:
-        caption += f" Runs of every budget: {', '.join(map(str, lengths))} steps."
+    caption = "One dot per run. Left and low is better." + lengths_in_words(runs[measured])
     return Figure(
         key="scatter",
         title="Loss against training time",

@@ -18,6 +18,7 @@ from reports.figures.base import (
     text,
     x_axis,
 )
+from reports.figures.budgets import lengths_in_words
 from reports.figures.palette import Palette
 from reports.figures.rows import narrow_row
 from reports.format import show
@@ -184,7 +185,7 @@ def step_distribution(
         key="step_distribution",
         title="Distribution of step times",
         caption=f"{source_of(samples)} Ticks are medians, bars run from the 5th to the 95th "
-        "percentile; what lies beyond the axis is in its outermost bins.",
+        "percentile; what lies beyond the axis is in its outermost bins." + lengths_in_words(runs),
         alt=f"Histograms of step times in ms, one row per arm: {'; '.join(quantiles[:MAX_NAMED])}.",
         columns=("arm", "ms_from", "ms_to", "n_steps", "median_ms", "p95_ms"),
         rows=tuple(rows),

@@ -18,7 +18,7 @@ from reports.page.selection import halving_answer
 
 EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
 NAMED = 4  # arms that a sentence names; the rest is counted
-OPENINGS = ("Of ", "Undecided ", "The loss ", "The changes ", "Whether ")  # small after a colon
+OPENINGS = ("All ", "Undecided ", "The loss ", "The changes ", "Whether ")  # small after a colon
 
 
 def headline(
@@ -39,11 +39,10 @@ def headline(
     sentences, unit = [], experiment.plan.corpus.unit
     is_decided = any(c.kind in ("helps", "hurts") for c in compared)
     pairs = [e for e in by_design.interactions if len(e.changes) == 2]
-    if experiment.plan.design == "shapley":
-        shares = shares_answer(by_design.contributions)
-        is_decided = is_decided or bool(shares)
-        if shares:
-            sentences.append(shares)
+    shares = shares_answer(experiment.plan, by_design.contributions, outcome)
+    if shares:
+        is_decided = True
+        sentences.append(shares)
     adding = adding_up(pairs, unit)
     if adding:
         is_decided = is_decided or any(leaves_zero(pair) for pair in pairs)
@@ -57,7 +56,8 @@ def headline(
         sentences += signs_answer(by_design.signs, design_baseline(experiment))
         sentences += lowest_heldout(outcome, unit)
     else:
-        sentences.append(sentence_on(outcome, outcome.primary, unit))
+        if not shares:  # which the arms of a Shapley design are there for
+            sentences.append(sentence_on(outcome, outcome.primary, unit))
         if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
             sentences.append(sentence_on(outcome, "heldout_loss", unit))
     top = outcome.of(outcome.arms[-1], outcome.primary)

@@ -40,12 +40,17 @@ def recipe_box(recipe: Recipe) -> RecipeBox:
             continue
         if value == [] and column.key == "plugins":
             continue
+        text = fact_text(value)
+        if column.key == "parameters" and isinstance(value, list):
+            text += ", by arm"
+        if column.key == "heldout" and value == "none":
+            text += " beside the validation tokens"
         facts.append(
             RecipeFact(
                 key=f"recipe.{column.key}",
                 name=column.head,
-                text=fact_text(value),
-                is_listed=len(fact_text(value)) > LONG,
+                text=text,
+                is_listed=len(text) > LONG,
                 meaning=column.meaning,
             )
         )

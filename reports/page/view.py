@@ -48,7 +48,11 @@ from reports.page.verdicts import Head, VerdictRow, heads, verdict_rows
 GENERAL_WORDS = (
     (
         "arm",
-        "A baseline plus a set of changes; the same colour means the same arm in every figure.",
+        (
+            "A baseline plus a set of changes. Up to eight arms have a colour each, the same in "
+            "every figure; of more the colour tells the verdict. #7 in a figure is the seventh "
+            "arm of the plan after the baseline."
+        ),
     ),
     (
         "seed and block",
@@ -88,8 +92,8 @@ GENERAL_WORDS = (
     (
         "at-rate, retuned",
         (
-            "At-rate: every arm trains at the baseline's learning rates. Retuned: each arm at its"
-            " own best one, measured again on fresh seeds."
+            "At-rate: every arm trains at the baseline's learning rates, but for those that its own"
+            " changes set. Retuned: each arm at its own best one, measured again on fresh seeds."
         ),
     ),
     (

@@ -157,7 +157,9 @@ CURVES = pd.DataFrame(
         "train_time_s": [0.0, 0.1, 0.3, 0.5, 0.0, 9.0, 9.2],
     }
 )
-RUNS = pd.DataFrame({"run_id": ["x", "y"], "arm": ["a", "a"], "status": ["finished", "failed"]})
+RUNS = pd.DataFrame(
+    {"run_id": ["x", "y"], "arm": ["a", "a"], "status": ["finished", "failed"], "budget": [4, 4]}
+)
 
 
 def test_step_times_are_means_between_validations_where_single_steps_are_unknown():
@@ -314,6 +316,7 @@ def test_captions_of_single_runs_and_of_runs_without_blocks_say_so():
     assert single["loss_by_step"].caption.startswith("One finished run an arm.")
     assert single["difference"].caption == (
         "An arm's mean less the baseline's: no runs share a block. Below zero is better."
+        " The first part runs off."
     )
     assert {row[-1] for row in single["difference"].rows} == {0}
 

@@ -459,3 +459,21 @@ def test_the_history_fits_its_window_and_finds_a_record(browser, width, dark):
     assert len(browser.evaluate(shown)) <= 3
     top = 'document.getElementById("short-34").getBoundingClientRect().top'
     assert browser.evaluate(top) < 900
+
+
+def test_the_history_is_printed_whole(browser):
+    """On A4 less its margins no column is cut off."""
+    browser.open(HISTORY)
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    browser.send(
+        "Emulation.setDeviceMetricsOverride",
+        width=703,
+        height=1000,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    widest = browser.evaluate(
+        "Math.max(...Array.from(document.querySelectorAll('td, th'), (e) => e.getBoundingClientRect().left + e.scrollWidth))"
+    )
+    browser.send("Emulation.setEmulatedMedia", media="")
+    assert widest < 704
