@@ -53,14 +53,14 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
     ),
     Column(
         key="seq_len",
-        head="sequence, tokens",
+        head="sequence",
         value=recipe_facts.seq_len,
         json_name="seq_len",
         meaning="Tokens of one sequence.",
     ),
     Column(
         key="batch_tokens",
-        head="batch, tokens",
+        head="batch",
         value=recipe_facts.batch_tokens,
         json_name="batch_tokens",
         meaning="Tokens of one step.",

@@ -58,7 +58,7 @@ class Strip:
 STEP_TIME = Strip(
     key="step_ms",
     title="Step time",
-    caption="Dots are runs' means, ticks the arms'; bars run from median to 95th percentile.",
+    caption="Dots are runs' means, ticks the arms'.",
     axis="step time, ms",
     column="step_ms",
     low="step_ms_median",
@@ -127,6 +127,13 @@ class StripRows:
             mark(tick, css="center", tip=f"{arm}: mean {settled(mean):.4g}"),
         ]
 
+    @property
+    def words_of_bars(self) -> str:
+        """What the bars are, a space in front; '' where none is drawn."""
+        if not any(map(self.has_bar, self.runs.to_dict("records"))):
+            return ""
+        return " Bars run from a run's median to its 95th percentile."
+
     def has_bar(self, run: Mapping[Hashable, Any]) -> bool:
         if not self.of.low or not self.of.high or len(self.runs) > MAX_WHISKERS:
             return False
@@ -156,7 +163,7 @@ def strip(of: Strip, runs: pd.DataFrame, palette: Palette) -> Figure | None:
     return Figure(
         key=of.key,
         title=of.title,
-        caption=of.caption + budgets,
+        caption=of.caption + drawing.words_of_bars + budgets,
         alt=f"{of.title}: one dot per run, one row per arm. "
         f"Means, {of.axis}: {'; '.join(arm_means[:MAX_NAMED])}.",
         columns=tuple(shown.columns),

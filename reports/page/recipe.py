@@ -40,11 +40,7 @@ def recipe_box(recipe: Recipe) -> RecipeBox:
             continue
         if value == [] and column.key == "plugins":
             continue
-        text = fact_text(value)
-        if column.key == "parameters" and isinstance(value, list):
-            text += ", by arm"
-        if column.key == "heldout" and value == "none":
-            text += " beside the validation tokens"
+        text = fact_text(value) + rest_of_words(column.key, value)
         facts.append(
             RecipeFact(
                 key=f"recipe.{column.key}",
@@ -62,3 +58,14 @@ def fact_text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(fact_text(each) for each in value) or "nothing"
     return str(value)
+
+
+def rest_of_words(key: str, value: Any) -> str:
+    """What a person has to read behind a fact, which JSON has by its name."""
+    if key in ("seq_len", "batch_tokens"):
+        return " tokens"
+    if key == "parameters" and isinstance(value, list):
+        return ", by arm"
+    if key == "heldout" and value == "none":
+        return " beside the validation tokens"
+    return ""

@@ -271,6 +271,22 @@ def test_every_mark_of_a_figure_stands_inside_its_drawing(ladder):
         assert all(0 <= x <= width and 0 <= y <= height for x, y in corners), figure.key
 
 
+def test_a_caption_tells_of_bars_where_there_are_any_and_of_budgets_where_there_are_several(
+    tmp_path,
+):
+    write_experiment(tmp_path, arms=LADDER[:2], n_seeds=3, budgets=(200, 300))
+    experiment = load("split", results=tmp_path)
+    told = {figure.key: figure.caption for figure in drawn(experiment)}
+    bars = " Bars run from a run's median to its 95th percentile."
+    assert told["step_ms"].endswith(f"{bars} Runs of every budget: 200, 300 steps.")
+    for key in ("scatter", "step_distribution", "wall"):
+        assert told[key].endswith(" Runs of every budget: 200, 300 steps."), key
+    logs = experiment.runs.assign(step_ms_median=np.nan, step_ms_p95=np.nan)
+    of_logs = {figure.key: figure for figure in drawn(replace(experiment, runs=logs))}
+    assert "Bars" not in of_logs["step_ms"].caption
+    assert "whisker" not in of_logs["step_ms"].draw(WIDE)[0]
+
+
 def test_many_arms_stand_close_and_share_one_chart_of_their_differences(tmp_path):
     heights, differences = {}, {}
     for n_arms in (12, 14):

@@ -147,7 +147,11 @@ def test_untracked_files_count_as_dirty(tmp_path):
 TAMPERED = (
     ('data-key="recipe.steps">300<', 'data-key="recipe.steps">6200<', "recipe.steps"),
     ('data-key="recipe.layers">2<', 'data-key="recipe.layers">12<', "recipe.layers"),
-    ('data-key="recipe.seq_len">512<', 'data-key="recipe.seq_len">1024<', "recipe.seq_len"),
+    (
+            'data-key="recipe.seq_len">512 tokens<',
+            'data-key="recipe.seq_len">1024 tokens<',
+            "recipe.seq_len",
+        ),
     ('data-key="differs model.embed_norm 0">off<', 'data-key="differs model.embed_norm 0">on<', "embed_norm"),
     ('<code>model.zero_head</code>', None, "model.zero_head, which is not printed"),
 )  # fmt: skip
