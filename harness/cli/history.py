@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 ATLAS_PAGE = Path("docs/findings/history/history.html")
 ATLAS = "ablate atlas CHECKOUT"
 ATLAS_TITLE = "The public benchmark's history, record by record"
+ATLAS_ABOUT = (
+    "Every record of the NanoGPT speedrun (github.com/KellerJordan/modded-nanogpt) says that a "
+    "small GPT reaches one loss in less time, or fewer steps. Here each is held against the one "
+    "before it, or against a baseline that its authors ran beside it: do its own logs show the "
+    "gain, beyond the noise of single runs?"
+)
 
 
 @app.command()
@@ -52,7 +58,8 @@ def atlas(
     chains = {}
     for track, of_track in links.items():
         chains[track] = chain_rows(of_track, figures.get(track, {}), noise)
-    print(write_history(chains, noise, out, title=ATLAS_TITLE, command=ATLAS))
+    written = write_history(chains, noise, out, title=ATLAS_TITLE, command=ATLAS, about=ATLAS_ABOUT)
+    print(written)
     rows = chains.get(TRACK, [])
     if any(row.link.earlier for row in rows):
         pairs = pairs_text(rows, command=ATLAS)

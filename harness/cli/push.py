@@ -16,6 +16,7 @@ import typer
 from harness.cli import app
 from harness.cli.options import RESULTS, Results
 from harness.errors import UserError, visible
+from harness.run.plural import plural
 
 if TYPE_CHECKING:
     from harness.push.place import Destination
@@ -100,7 +101,7 @@ def bring_in(name: str | None, results: Path, *, pull: bool) -> None:
     if not pull:
         return
     brought = bring(name, Store.create(results), mend=True)
-    print(f"{_shown(name)}: {len(brought.copied)} runs brought in", flush=True)
+    print(f"{_shown(name)}: {plural(len(brought.copied), 'run')} brought in", flush=True)
     for problem in brought.problems:
         print(f"left where it is: {visible(problem)}", flush=True)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UserError
 from harness.run.document import Content
+from harness.run.plural import plural
 
 if TYPE_CHECKING:
     from harness.split.folder import Folder
@@ -150,7 +151,8 @@ def _with_experiment(
     path = folder.path / FILE
     text = EXPERIMENT_OF_PRUNING.format(path=path)
     place(folder.path, FILE, (text + yaml.safe_dump(content, sort_keys=False)).encode())
-    tell(f"{path}: tries {len(scripts)} smaller scripts, {n_seeds} fresh seeds each")
+    seeds = plural(n_seeds, "fresh seed")
+    tell(f"{path}: tries {plural(len(scripts), 'smaller script')}, {seeds} each")
     tell(f"then: ablate run {path} and this command again")
     return replace(pruned, experiment=str(path))
 

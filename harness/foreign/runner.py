@@ -22,6 +22,7 @@ from harness.provenance.redact import redact
 from harness.run.disturbed import stood_still
 from harness.run.foreign import TrainerLimits
 from harness.run.measured import ForeignMarks, Measured
+from harness.run.plural import plural
 from harness.run.spec import Outcome, PlannedRun, RunSpec
 from harness.runner.executor import (
     ENDED,
@@ -48,7 +49,7 @@ def make_slots(gpus_per_run: int, max_parallel: int) -> list[Slot]:
     gpus = find_gpus()
     if gpus_per_run > len(gpus):
         raise UserError(
-            f"a run needs {gpus_per_run} GPUs, this node shows {len(gpus)}: "
+            f"a run needs {plural(gpus_per_run, 'GPU')}, this node shows {len(gpus)}: "
             "ask for fewer, 0 for a CPU run"
         )
     n_slots = min(max_parallel, len(gpus) // gpus_per_run)

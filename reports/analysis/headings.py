@@ -105,8 +105,9 @@ HEADINGS = (
     Heading(
         text="Δ step time",
         meaning=(
-            "Step time against {base} in percent; below zero is faster. Interval and p as for "
-            "the loss."
+            "Step time against {base} in percent; below zero is faster. It is the mean of the "
+            "ratios within blocks (of their logarithms), which one slow run moves less than the "
+            "mean in ms. Interval and p as for the loss."
         ),
         is_filled=has_step_time,
     ),

@@ -17,7 +17,7 @@ RECIPE_COLUMNS: tuple[Column[Recipe], ...] = (
     ),
     Column(
         key="departures",
-        head="other than the recipe",
+        head="departures",
         value=recipe_facts.departures,
         json_name="departures",
         is_nested=True,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from harness.run.document import Document
+from harness.run.plural import plural
 from reports.analysis.recipe import Recipe, distinct
 
 RATE = "_lr"  # how the names of learning rates end
@@ -235,7 +236,7 @@ def commit_words(git: Document | None) -> str | None:
     if git.get("diff_sha256") or (git.get("dirty") and not git.get("untracked")):
         text += ", with changes not committed"
     if git.get("untracked"):
-        text += f", with {git['untracked']} untracked files"
+        text += f", with {plural(git['untracked'], 'untracked file')}"
     return text
 
 

@@ -7,8 +7,8 @@ arms), so dark mode and print recolour the same drawing.  Units: SVG user units 
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape as html_escape
 from typing import Any
 
@@ -16,11 +16,8 @@ from reports.format import visible
 from reports.stats.digits import pixel
 
 WIDE, NARROW = 760, 328  # px: the page's measure, and a 360 px phone less its margins
-NARROW_ROW = 44  # px of an arm or an effect where it is a row of the narrow drawing
 FLAT = 1e-7  # of the values: a range below it is rounding, which no axis may show
-N_HUES = 8
 MAX_NAMED = 12  # arms in a text alternative
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 2")  # the ninth arm is the first hue again, dashed
 CHAR_PX = 7.3  # mean advance of a 12 px system sans: of the widest in use, DejaVu Sans
 STEPS_OF_TEN = (1, 2, 2.5, 5)  # between ticks, times a power of ten
 SERIES_OF_DECADE = (  # ticks of a logarithmic axis, the coarsest first
@@ -65,68 +62,6 @@ class Figure:
             f'<title id="{name}-t">{escape(self.title)}</title>'
             f'<desc id="{name}-d">{escape(self.alt)}</desc>{inner}</svg>'
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Palette:
-    """The colour class of each arm on a page: c0 for the baseline, then eight hues in turn.
-
-    Where there are more arms than hues, that of its verdict.
-    """
-
-    arms: tuple[str, ...]
-    baseline: str
-    tones: Mapping[str, str] = field(default_factory=dict)  # arm -> that of its verdict
-
-    @property
-    def is_by_verdict(self) -> bool:
-        """Whether there are more arms than hues, so that colour tells the verdict alone."""
-        return len(self.arms) - 1 > N_HUES and bool(self.tones)
-
-    def label(self, arm: str, px: float) -> str:
-        """The arm's name to fit px pixels; where another arm's would read the same, its number.
-
-        Of a point of the baseline its place on the axes alone.
-        """
-        of_baseline = f"{self.baseline.partition(' @ ')[0]} @ "
-        names = [other.removeprefix(of_baseline) for other in self.arms]
-        short = shorten(arm.removeprefix(of_baseline), px)
-        if sum(shorten(name, px) == short for name in names) == 1:
-            return short
-        number = f" #{self.arms.index(arm)}"
-        return shorten(arm.removeprefix(of_baseline), px - len(number) * CHAR_PX) + number
-
-    def css(self, arm: str) -> str:
-        if arm == self.baseline:
-            return "c0"
-        if self.is_by_verdict:
-            return f"v-{self.tones.get(arm, 'open')}"
-        return f"c{1 + self._place(arm) % N_HUES}"
-
-    def dash(self, arm: str) -> str:
-        if arm == self.baseline or self.is_by_verdict:
-            return ""
-        return DASHES[self._place(arm) // N_HUES % len(DASHES)]
-
-    def dash_attribute(self, arm: str) -> str:
-        """The attribute that dashes a path of this arm, a space in front; '' for a whole line."""
-        dash = self.dash(arm)
-        if not dash:
-            return ""
-        return f' stroke-dasharray="{dash}"'
-
-    def series(self, arm: str, parts: Iterable[str]) -> str:
-        """The marks of an arm as one group, which the page dims and shows together."""
-        inner = "".join(parts)
-        group = self.arms.index(arm)
-        return f'<g class="series {self.css(arm)}" data-arm-group="{group}">{inner}</g>'
-
-    def legend(self, arms: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        return tuple((arm, self.css(arm)) for arm in arms)
-
-    def _place(self, arm: str) -> int:
-        changed = [a for a in self.arms if a != self.baseline]
-        return changed.index(arm)
 
 
 @dataclass(frozen=True, kw_only=True)

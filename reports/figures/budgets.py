@@ -16,7 +16,6 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     around_target,
     dot,
     extent,
@@ -27,6 +26,7 @@ from reports.figures.base import (
     tick_text,
     y_axis,
 )
+from reports.figures.palette import Palette
 from reports.figures.target import target_label
 from reports.format import show
 from reports.stats.digits import kept, pixel, settled
@@ -162,7 +162,7 @@ def budget_figure(
     return Figure(
         key="budgets",
         title="Loss by budget",
-        caption=CAPTION + OF_TARGET if has_target else CAPTION,
+        caption=CAPTION + (OF_TARGET if has_target else "") + palette.in_words,
         alt=f"Final loss over budgets of {', '.join(map(str, budgets))} steps."
         + (needed_words(needed) if has_target else ""),
         columns=("arm", "budget", "mean_val_loss", "n_runs"),
@@ -170,6 +170,14 @@ def budget_figure(
         draw=drawing.draw,
         legend=palette.legend(of_arms),
     )
+
+
+def lengths_in_words(runs: pd.DataFrame) -> str:
+    """That a figure shows runs of several budgets, a space in front; '' where they have one."""
+    lengths = sorted(int(n) for n in runs["budget"].dropna().unique())
+    if len(lengths) < 2:
+        return ""
+    return f" Runs of every budget: {', '.join(map(str, lengths))} steps."
 
 
 def needed_words(needed: Mapping[str, float]) -> str:

@@ -20,7 +20,6 @@ from reports.figures.base import (
     Drawing,
     Figure,
     LogScale,
-    Palette,
     around_target,
     clipped,
     extent,
@@ -33,6 +32,7 @@ from reports.figures.base import (
 )
 from reports.figures.bundles import Bundle, Course, band, bundles, is_late, points_of, thin
 from reports.figures.differences import difference_figure
+from reports.figures.palette import Palette
 from reports.stats.digits import settled
 
 MAX_RUN_LINES = 60
@@ -222,7 +222,7 @@ def curve_figure(
     return Figure(
         key=view.key,
         title=view.title,
-        caption=drawing.caption(),
+        caption=drawing.caption() + palette.in_words,
         alt=f"Line chart of validation loss over {view.over}. {'; '.join(ends)}.",
         columns=(
             "arm",

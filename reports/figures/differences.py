@@ -1,4 +1,4 @@
-"""Loss minus the baseline's by step: a small chart for every arm, on common axes."""
+"""Loss minus the baseline's by step: a small chart for every arm; of many arms one for all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     clipped,
     extent,
     line,
@@ -22,11 +21,14 @@ from reports.figures.base import (
     path_of,
     text,
     tick_text,
+    x_axis,
     y_axis,
 )
 from reports.figures.bundles import Bundle, Course, band, is_late, points_of, thin
+from reports.figures.palette import Palette
 from reports.stats.digits import kept, settled
 
+MAX_PANELS = 12  # arms beyond which a chart for each is too small to read
 GAP_X, GAP_Y = 20, 46  # px between panels
 PANELS_TOP = 34  # of the first panel
 LABELS = 46  # px of a panel for its tick labels
@@ -130,7 +132,7 @@ def columns_for(n_panels: int, *, is_wide: bool) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Panels:
-    """The drawing: a panel for every arm."""
+    """The drawing: a panel for every arm, or one for all of them."""
 
     deltas: Mapping[str, ArmDifference]
     palette: Palette
@@ -139,14 +141,34 @@ class Panels:
     last: float  # step
 
     def draw(self, width: int) -> Drawing:
-        grid = Grid.of(width, len(self.deltas))
         axis_title = f"difference in {self.unit}"
         if width == WIDE:
             axis_title = f"difference in validation loss, {self.unit}; below zero is better"
+        if len(self.deltas) > MAX_PANELS:
+            return self.draw_together(width, axis_title)
+        grid = Grid.of(width, len(self.deltas))
         parts = [text(0, 12, axis_title, css="axis")]
         for place, arm in enumerate(self.deltas):
             parts.append(self.panel(arm, grid, grid.left(place), grid.top(place)))
         return "".join(parts), grid.height(len(self.deltas))
+
+    def draw_together(self, width: int, axis_title: str) -> Drawing:
+        """A line an arm, without bands, which would hide one another."""
+        height = 300
+        if width == WIDE:
+            height = 400
+        left, right, top, bottom = 52, width - 12, 30, height - 48
+        low, high = self.y_range
+        x = AxisScale(low=0, high=self.last, start=left, end=right)
+        y = AxisScale(low=low, high=high, start=bottom, end=top)
+        lines = [self.palette.series(arm, [self.mean_line(arm, x, y)]) for arm in self.deltas]
+        parts = [
+            y_axis(y, left, right, axis_title),
+            x_axis(x, top, bottom, "step", n=width // 110),
+            line(left, y(0), right, y(0), "zero"),
+            clipped(left, top, right - left, bottom - top, "".join(lines)),
+        ]
+        return "".join(parts), height
 
     def panel(self, arm: str, grid: Grid, left: float, top: float) -> str:
         """One arm: its name, its axes, and inside them its mean over its band."""
@@ -156,7 +178,7 @@ class Panels:
         x = AxisScale(low=0, high=self.last, start=start, end=end)
         y = AxisScale(low=low, high=high, start=bottom, end=top + 12)
         marks = [
-            text(left, top, self.palette.label(arm, grid.panel_width), css="label own"),
+            text(left, top, self.palette.label(arm, grid.panel_width - GAP_X), css="label own"),
             y_axis(y, start, end, "", n=3),
             line(start, y(0), end, y(0), "zero"),
         ]
@@ -172,16 +194,21 @@ class Panels:
     def inside(self, arm: str, x: AxisScale, y: AxisScale) -> str:
         """The mean, over the band of the blocks where there are several."""
         delta = self.deltas[arm]
+        drawn = self.mean_line(arm, x, y)
+        if len(delta.rows) == 1:
+            return drawn
+        at = thin(len(delta.steps))
+        return band(delta.steps[at], delta.low[at], delta.high[at], x, y) + drawn
+
+    def mean_line(self, arm: str, x: AxisScale, y: AxisScale) -> str:
+        delta = self.deltas[arm]
         at = thin(len(delta.steps))
         mean = delta.mean
         tip = f"{arm}: {settled(mean[-1]):+.4f} at the last step"
         if delta.in_blocks:
             tip += f", {plural(len(delta.rows), 'block')}"
         path = path_of(points_of(delta.steps[at], mean[at], x, y))
-        drawn = mark(f'path d="{path}"', css="mean", tip=tip)
-        if len(delta.rows) == 1:
-            return drawn
-        return band(delta.steps[at], delta.low[at], delta.high[at], x, y) + drawn
+        return mark(f'path d="{path}"', css="mean", tip=tip)
 
 
 def caption_of(deltas: Sequence[ArmDifference]) -> str:
@@ -189,10 +216,8 @@ def caption_of(deltas: Sequence[ArmDifference]) -> str:
     blocked = [delta for delta in deltas if delta.in_blocks]
     if not blocked:
         return "An arm's mean less the baseline's: no runs share a block. Below zero is better."
-    caption = (
-        "Mean over blocks of the difference to the baseline run of the same block; "
-        "the band spans the blocks."
-    )
+    caption = "Mean over blocks of the difference to the baseline run of the same block"
+    caption += "." if len(deltas) > MAX_PANELS else "; the band spans the blocks."
     if len(blocked) < len(deltas):
         caption += " An arm that shares no block with the baseline: its mean less the baseline's."
     return f"{caption} Below zero is better."
@@ -201,7 +226,7 @@ def caption_of(deltas: Sequence[ArmDifference]) -> str:
 def difference_figure(
     data: Mapping[str, Bundle], runs: pd.DataFrame, palette: Palette, unit: str
 ) -> Figure | None:
-    """Small multiples of loss minus the baseline's in the same block; below zero is better.
+    """Loss minus the baseline's in the same block; below zero is better.
 
     None where no arm was validated at steps of the baseline's.
     """
@@ -220,20 +245,28 @@ def difference_figure(
             rows.append((arm, int(step), *rounded, len(delta.rows) * delta.in_blocks))
     if not deltas:
         return None
+    low, high = extent(late, around=[0.0])
     drawing = Panels(
         deltas=deltas,
         palette=palette,
         unit=unit,
-        y_range=extent(late, around=[0.0]),
+        y_range=(low, high),
         last=max(float(delta.steps[-1]) for delta in deltas.values()),
     )
+    caption, charts = caption_of(list(deltas.values())), "Small charts, one per arm,"
+    legend: tuple[tuple[str, str], ...] = ()
+    if len(deltas) > MAX_PANELS:
+        caption, charts, legend = caption + palette.in_words, "Lines", palette.legend(deltas)
+    if any(mean.min() < low or mean.max() > high for mean in (d.mean for d in deltas.values())):
+        caption += " The first part runs off."
     return Figure(
         key="difference",
         title="Difference to the baseline by step",
-        caption=caption_of(list(deltas.values())),
-        alt="Small charts, one per arm, of the loss difference to the baseline over steps. At the "
+        caption=caption,
+        alt=f"{charts} of the loss difference to the baseline over steps. At the "
         f"last step: {'; '.join(last_differences[:MAX_NAMED])}.",
         columns=("arm", "step", "mean_difference", "lowest", "highest", "n_blocks"),
         rows=tuple(rows),
         draw=drawing.draw,
+        legend=legend,
     )

@@ -20,7 +20,6 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     dot,
     extent,
     line,
@@ -30,6 +29,8 @@ from reports.figures.base import (
     x_axis,
 )
 from reports.figures.gains import gains
+from reports.figures.palette import Palette
+from reports.figures.rows import narrow_row
 from reports.figures.waterfall import levels_of, mean_of, waterfall
 from reports.format import show, with_interval
 from reports.stats.digits import kept, kept_p, pixel
@@ -122,7 +123,8 @@ class ForestLayout:
     def of(cls, width: int, n_rows: int, longest: int) -> "ForestLayout":
         """longest: characters of the longest effect, which stands on the right."""
         if width != WIDE:
-            return cls(width=width, above=True, left=12, right=width - 12, step=42, n_rows=n_rows)
+            end, rows = width - 12, narrow_row(n_rows)
+            return cls(width=width, above=True, left=12, right=end, step=rows, n_rows=n_rows)
         step = 30
         if n_rows > 14:
             step = 22
@@ -213,7 +215,8 @@ def row_words(palette: Palette, arm: str, label: str, y: float, at: ForestLayout
     palette: of all arms; label: the effect; y: of the row; at: where things are.
     """
     if at.above:
-        name = text(0, y - 13, palette.label(arm, 136), css="label")
+        room = min(136, at.width - CHAR_PX * (len(label) + 1))
+        name = text(0, y - 13, palette.label(arm, room), css="label")
         return [name, text(at.width, y - 13, label, anchor="end", css="tick")]
     name = text(at.left - 14, y + 4, palette.label(arm, 214), anchor="end", css="label")
     return [name, text(at.width, y + 4, label, anchor="end", css="tick")]

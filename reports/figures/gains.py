@@ -5,18 +5,8 @@ from dataclasses import dataclass
 
 from reports.analysis.arm_values import has_resolved
 from reports.analysis.types import Comparisons, Decomposition
-from reports.figures.base import (
-    WIDE,
-    AxisScale,
-    Drawing,
-    Figure,
-    Palette,
-    extent,
-    line,
-    mark,
-    text,
-    x_axis,
-)
+from reports.figures.base import WIDE, AxisScale, Drawing, Figure, extent, line, mark, text, x_axis
+from reports.figures.palette import Palette
 from reports.stats.digits import kept, pixel, settled
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from reports.analysis.interactions import Interplay
 from reports.figures.base import (
-    NARROW_ROW,
     WIDE,
     AxisScale,
     Drawing,
@@ -19,6 +18,7 @@ from reports.figures.base import (
     text,
     x_axis,
 )
+from reports.figures.rows import narrow_row
 from reports.format import interval, show
 from reports.stats.digits import kept, pixel
 
@@ -104,11 +104,12 @@ class Matrix:
 
     def draw_list(self, width: int) -> Drawing:
         x = AxisScale(low=self.x_range[0], high=self.x_range[1], start=8, end=width - 8)
-        bottom = 8 + NARROW_ROW * len(self.effects)
+        step = narrow_row(len(self.effects))
+        bottom = 8 + step * len(self.effects)
         parts = [x_axis(x, 4, bottom, f"loss, {self.unit}", n=4)]
         parts.append(line(x(0), 4, x(0), bottom, "zero"))
         for place, e in enumerate(self.effects):
-            y = 8 + NARROW_ROW * place + 30
+            y = 8 + step * place + 30
             label = interplay_words(e)
             parts.append(text(0, y - 15, shorten(changes_in_words(e), width - 190), css="label"))
             parts.append(text(width, y - 15, label, anchor="end", css="tick"))
@@ -141,10 +142,11 @@ def interaction_figure(effects: Sequence[Interplay], unit: str) -> Figure | None
     return Figure(
         key="interactions",
         title="Do the changes add up?",
-        caption="Diagonal: what a change adds on average over the sets of other changes it was run "
-        "with. Beside it: how much more than their sum two changes add together, in "
-        f"{unit}: zero if they add up. Intervals are simultaneous; a cell is coloured where its "
-        "interval leaves zero.",
+        caption="Of one change what it adds on average over the sets of other changes it was run "
+        "with, each set weighing the same (a Shapley share weighs every order the same). Of two "
+        f"how much more than their sum they add together, in {unit}: zero if they add up. Pairs "
+        "that no arms tell apart are left out. Intervals are simultaneous; in a matrix a cell is "
+        "coloured where its interval leaves zero.",
         alt="Matrix of main effects and two-way interactions. Interactions: "
         + "; ".join(labels[:20]),
         columns=("first", "second", "estimate", "low", "high", "n_blocks", "n_contexts"),

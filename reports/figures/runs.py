@@ -14,7 +14,6 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     around_target,
     dots,
     extent,
@@ -25,6 +24,9 @@ from reports.figures.base import (
     x_axis,
     y_axis,
 )
+from reports.figures.budgets import lengths_in_words
+from reports.figures.palette import Palette
+from reports.figures.rows import MANY_ROWS, narrow_row
 from reports.figures.target import target_label
 from reports.figures.wall import wall
 from reports.stats.digits import kept, pixel, settled
@@ -56,7 +58,7 @@ class Strip:
 STEP_TIME = Strip(
     key="step_ms",
     title="Step time",
-    caption="Dots are runs' means, ticks the arms'; bars run from median to 95th percentile.",
+    caption="Dots are runs' means, ticks the arms'.",
     axis="step time, ms",
     column="step_ms",
     low="step_ms_median",
@@ -82,18 +84,13 @@ class StripRows:
     means: Mapping[str, float]
     x_range: tuple[float, float]
 
-    @property
-    def row_height(self) -> float:
-        """Of the dots alone, px."""
-        if len(self.means) <= 12:
-            return 26
-        return 20
-
     def draw(self, width: int) -> Drawing:
         above = width != WIDE  # narrow: the arm's name goes above its row
-        left, step = 232, self.row_height
+        left, step = 232, 26 if len(self.means) <= MANY_ROWS else 20
+        height = step  # of the dots alone
         if above:
-            left, step = 12, self.row_height + 16
+            left, step = 12, narrow_row(len(self.means))
+            height = step - 16
         bottom = 16 + step * len(self.means)
         low, high = self.x_range
         if self.of.from_zero:
@@ -101,20 +98,22 @@ class StripRows:
         x = AxisScale(low=low, high=high, start=left, end=width - 14)
         parts = [x_axis(x, 8, bottom, self.of.axis, n=width // 110)]
         for place, arm in enumerate(self.means):
-            y = 12 + step * (place + 1) - self.row_height / 2
+            y = 12 + step * (place + 1) - height / 2
             name = text(left - 12, y + 4, self.palette.label(arm, 216), anchor="end", css="label")
             if above:
                 name = text(left, y - 12, self.palette.label(arm, width - 24), css="label")
-            parts.append(self.palette.series(arm, [name, *self.row(arm, x, y)]))
+            parts.append(self.palette.series(arm, [name, *self.row(arm, x, y, height)]))
         return "".join(parts), bottom + 44
 
-    def row(self, arm: str, x: AxisScale, y: float) -> list[str]:
-        """The marks of an arm: bars of single runs, their dots, the mean."""
+    def row(self, arm: str, x: AxisScale, y: float, height: float) -> list[str]:
+        """The marks of an arm around y: bars of single runs, their dots, the mean.
+
+        height: over which the dots are spread, px."""
         bars = []
         spots: list[tuple[float, float, int]] = []
         of_arm = self.runs[self.runs["arm"] == arm]
         for place, (row, run) in enumerate(zip(of_arm.index, of_arm.to_dict("records"))):
-            shift = ((place * GOLDEN) % 1.0 - 0.5) * self.row_height * 0.5
+            shift = ((place * GOLDEN) % 1.0 - 0.5) * height * 0.5
             if self.has_bar(run):
                 bars.append(
                     line(x(run[self.of.low]), y + shift, x(run[self.of.high]), y + shift, "whisker")
@@ -128,6 +127,13 @@ class StripRows:
             mark(tick, css="center", tip=f"{arm}: mean {settled(mean):.4g}"),
         ]
 
+    @property
+    def words_of_bars(self) -> str:
+        """What the bars are, a space in front; '' where none is drawn."""
+        if not any(map(self.has_bar, self.runs.to_dict("records"))):
+            return ""
+        return " Bars run from a run's median to its 95th percentile."
+
     def has_bar(self, run: Mapping[Hashable, Any]) -> bool:
         if not self.of.low or not self.of.high or len(self.runs) > MAX_WHISKERS:
             return False
@@ -137,6 +143,7 @@ class StripRows:
 def strip(of: Strip, runs: pd.DataFrame, palette: Palette) -> Figure | None:
     """One row per arm, one dot per run, a tick at the mean; None where no run has the number."""
     shown = runs[runs[of.column].notna()]
+    budgets = lengths_in_words(shown)
     if not len(shown) or (of.from_zero and shown[of.column].nunique() == 1):
         return None  # a number that is the same for all runs is no figure
     shown = shown[["arm", "seed", "run_id", *of.columns]]
@@ -156,7 +163,7 @@ def strip(of: Strip, runs: pd.DataFrame, palette: Palette) -> Figure | None:
     return Figure(
         key=of.key,
         title=of.title,
-        caption=of.caption,
+        caption=of.caption + drawing.words_of_bars + budgets,
         alt=f"{of.title}: one dot per run, one row per arm. "
         f"Means, {of.axis}: {'; '.join(arm_means[:MAX_NAMED])}.",
         columns=tuple(shown.columns),
@@ -218,14 +225,11 @@ def scatter(
         loss, time = settled(mean["val_loss"]), settled(mean["train_time_s"])
         arm_means.append(f"{arm} {loss:.4f} after {time:.4g} s")
     drawn = [arm for arm in palette.arms if (shown["arm"] == arm).any()]
-    lengths = sorted(int(n) for n in runs.loc[measured, "budget"].dropna().unique())
-    caption = "One dot per run. Left and low is better."
-    if len(lengths) > 1:
-        caption += f" Runs of every budget: {', '.join(map(str, lengths))} steps."
+    caption = "One dot per run. Left and low is better." + lengths_in_words(runs[measured])
     return Figure(
         key="scatter",
         title="Loss against training time",
-        caption=caption,
+        caption=caption + palette.in_words,
         alt="Scatter of final validation loss against training time, one dot per run. "
         f"Means: {'; '.join(arm_means[:MAX_NAMED])}.",
         columns=tuple(columns),

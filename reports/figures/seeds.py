@@ -11,7 +11,6 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     dots,
     extent,
     mark,
@@ -19,6 +18,8 @@ from reports.figures.base import (
     text,
     x_axis,
 )
+from reports.figures.palette import Palette
+from reports.figures.rows import narrow_row
 from reports.stats.digits import pixel, settled
 
 MAX_JOINED = (12, 12)  # arms and blocks beyond which lines between them are a tangle
@@ -45,7 +46,7 @@ class Seeds:
         above = width != WIDE  # narrow: the arm's name goes above its row
         left, step = 232, 30 if len(self.arms) <= MAX_JOINED[0] else 20
         if above:
-            left, step = 12, 44
+            left, step = 12, narrow_row(len(self.arms))
         bottom = 16 + step * len(self.arms)
         low, high = extent(self.runs["val_loss"].astype(float))
         x = AxisScale(low=low, high=high, start=left, end=width - 14)

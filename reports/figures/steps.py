@@ -13,12 +13,14 @@ from reports.figures.base import (
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     line,
     mark,
     text,
     x_axis,
 )
+from reports.figures.budgets import lengths_in_words
+from reports.figures.palette import Palette
+from reports.figures.rows import narrow_row
 from reports.format import show
 from reports.inputs.step_times import StepTimes, of_stretches, percentiles, shares_below
 from reports.stats.digits import kept, pixel
@@ -101,7 +103,8 @@ class Histograms:
         above = width != WIDE
         left, step, tall = 232, 38, 28
         if above:
-            left, step, tall = 8, 52, 30
+            left, step = 8, narrow_row(len(self.of_arms))
+            tall = step - 16
         elif len(self.of_arms) > 14:
             step, tall = 26, 20
         bottom = 14 + step * len(self.of_arms)
@@ -182,7 +185,7 @@ def step_distribution(
         key="step_distribution",
         title="Distribution of step times",
         caption=f"{source_of(samples)} Ticks are medians, bars run from the 5th to the 95th "
-        "percentile; what lies beyond the axis is in its outermost bins.",
+        "percentile; what lies beyond the axis is in its outermost bins." + lengths_in_words(runs),
         alt=f"Histograms of step times in ms, one row per arm: {'; '.join(quantiles[:MAX_NAMED])}.",
         columns=("arm", "ms_from", "ms_to", "n_steps", "median_ms", "p95_ms"),
         rows=tuple(rows),

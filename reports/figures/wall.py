@@ -7,16 +7,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from harness.run.results import PHASES, Result, where_time_went
-from reports.figures.base import (
-    WIDE,
-    AxisScale,
-    Drawing,
-    Figure,
-    Palette,
-    mark,
-    text,
-    x_axis,
-)
+from reports.figures.base import WIDE, AxisScale, Drawing, Figure, mark, text, x_axis
+from reports.figures.budgets import lengths_in_words
+from reports.figures.palette import Palette
+from reports.figures.rows import narrow_row
 from reports.stats.digits import kept, pixel, settled
 
 STAGES = (*PHASES.values(), "rest", "idle")
@@ -45,7 +39,7 @@ class Wall:
         above = width != WIDE
         left, step = 232, 26
         if above:
-            left, step = 0, 40
+            left, step = 0, narrow_row(len(self.of_arms))
         n_key_rows = -(-len(self.stages) // keys_per_row(width))
         top = 12 + 18 * n_key_rows
         bottom = top + step * len(self.of_arms)
@@ -125,7 +119,7 @@ def wall(runs: pd.DataFrame, results: Mapping[str, Result], palette: Palette) ->
         key="wall",
         title="Where the wall time went",
         caption=f"{useful:.1%} of the workers' time was training or validation; "
-        "idle: the wait of a worker for its next run.",
+        "idle: the wait of a worker for its next run." + lengths_in_words(runs),
         alt=f"Stacked bars of mean seconds per run by stage. {useful:.1%} was training or "
         "validation.",
         columns=("arm", "stage", "mean_seconds"),

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from reports.analysis.types import Comparisons
 from reports.figures.base import (
     CHAR_PX,
-    NARROW_ROW,
     WIDE,
     AxisScale,
     Drawing,
     Figure,
-    Palette,
     extent,
     line,
     mark,
@@ -22,6 +20,8 @@ from reports.figures.base import (
     x_axis,
     y_axis,
 )
+from reports.figures.palette import Palette
+from reports.figures.rows import narrow_row
 from reports.format import show
 from reports.stats.digits import kept, known, pixel
 
@@ -204,10 +204,11 @@ class Waterfall:
     def draw_rows(self, width: int) -> Drawing:
         low, high = self.value_range
         x = AxisScale(low=low, high=high, start=4, end=width - 4)
-        bottom = 8 + NARROW_ROW * len(self.bars)
+        step = narrow_row(len(self.bars))
+        bottom = 8 + step * len(self.bars)
         parts = [x_axis(x, 4, bottom, self.label, n=3)]
         for place, bar in enumerate(self.bars):
-            parts.append(self.row(bar, 8 + NARROW_ROW * place, x, width))
+            parts.append(self.row(bar, 8 + step * place, x, width))
         return "".join(parts), bottom + 44
 
     def row(self, bar: Bar, top: float, x: AxisScale, width: int) -> str:

@@ -82,6 +82,7 @@ RUN_COLUMNS: tuple[Column[RecordedRun], ...] = (
         json_name="status",
         head="status",
         format="{}",
+        place=1,  # after the losses, which a phone shows beside the arm
         is_always_shown=True,
         meaning="How the run ended; of a run without a result, what it is waiting for.",
     ),

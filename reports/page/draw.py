@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from harness.run.plan import Plan
 from reports.analysis.samples import at_budget
 from reports.analysis.types import Comparisons
-from reports.figures.base import Figure, Palette
+from reports.figures.base import Figure
 from reports.figures.budgets import budget_figure
 from reports.figures.curves import curve_figures
 from reports.figures.drawn import drawn_points
 from reports.figures.effects import effect_figures
 from reports.figures.heat import heat_map
 from reports.figures.interactions import interaction_figure
+from reports.figures.palette import Palette
 from reports.figures.runs import run_figures
 from reports.figures.seeds import seeds
 from reports.figures.steps import step_distribution

@@ -18,7 +18,7 @@ from reports.page.selection import halving_answer
 
 EXPLORATORY = "Exploratory: "  # how a headline begins that nothing has confirmed
 NAMED = 4  # arms that a sentence names; the rest is counted
-OPENINGS = ("Of ", "Undecided ", "The loss ", "The changes ", "Whether ")  # small after a colon
+OPENINGS = ("All ", "Undecided ", "The loss ", "The changes ", "Whether ")  # small after a colon
 
 
 def headline(
@@ -26,8 +26,8 @@ def headline(
 ) -> str:
     """At what size and rates, then the answer.
 
-    Where changes were combined it begins with whether they add up; a Shapley design's goes on
-    with the shares, an axis's with the place of the lowest loss.
+    A Shapley design's begins with the shares, any other in which changes were combined with
+    whether they add up, an axis's with the place of the lowest loss.
     """
     judged = [outcome.judged(arm) for arm in outcome.arms]
     compared = [c for c in judged if c is not None]
@@ -39,15 +39,14 @@ def headline(
     sentences, unit = [], experiment.plan.corpus.unit
     is_decided = any(c.kind in ("helps", "hurts") for c in compared)
     pairs = [e for e in by_design.interactions if len(e.changes) == 2]
+    shares = shares_answer(experiment.plan, by_design.contributions, outcome)
+    if shares:
+        is_decided = True
+        sentences.append(shares)
     adding = adding_up(pairs, unit)
     if adding:
         is_decided = is_decided or any(leaves_zero(pair) for pair in pairs)
         sentences.append(adding)
-    if experiment.plan.design == "shapley":
-        shares = shares_answer(by_design.contributions)
-        is_decided = is_decided or bool(shares)
-        if shares:
-            sentences.append(shares)
     along_axes = optimum_answer(by_design.lowest)
     if along_axes:
         is_decided = is_decided or any(optimum.is_resolved for optimum in by_design.lowest)
@@ -57,7 +56,8 @@ def headline(
         sentences += signs_answer(by_design.signs, design_baseline(experiment))
         sentences += lowest_heldout(outcome, unit)
     else:
-        sentences.append(sentence_on(outcome, outcome.primary, unit))
+        if not shares:  # which the arms of a Shapley design are there for
+            sentences.append(sentence_on(outcome, outcome.primary, unit))
         if any(outcome.of(arm, "heldout_loss") for arm in outcome.arms):
             sentences.append(sentence_on(outcome, "heldout_loss", unit))
     top = outcome.of(outcome.arms[-1], outcome.primary)

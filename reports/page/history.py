@@ -35,11 +35,13 @@ def write_history(
     *,
     title: str,
     command: str,
+    about: str = "",
     results: Path | None = None,
 ) -> Path:
     """The page of one or several chains; returns out.
 
-    title: its heading. command: what makes it again. results: the folder of results."""
+    title: its heading. command: what makes it again. about: what it tells, in a sentence.
+    results: the folder of results."""
     tracks = []
     for name, rows in chains.items():
         tracks.append(
@@ -53,6 +55,7 @@ def write_history(
     text = _template().render(
         title=title,
         command=command,
+        about=about,
         tracks=tracks,
         noise=noise,
         price=PRICE_PER_GPU_HOUR,

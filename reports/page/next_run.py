@@ -64,14 +64,16 @@ def cheapest_step(
     asking: the arms with a next action, the cheapest first.
     """
     same = [arm for arm in asking if asked_by(judged[arm]) == asked_by(judged[asking[0]])]
-    dearest, named = judged[same[-1]], []
-    for arm in same:
-        seeds = judged[arm].fresh_seeds
-        enough = f" ({seeds} do)" if seeds and seeds != dearest.fresh_seeds else ""
-        named.append(f"{arm}{enough}")
+    dearest = judged[same[-1]]
+    alike = [arm for arm in same if judged[arm].fresh_seeds == dearest.fresh_seeds]
+    fewer = [arm for arm in same if arm not in alike]
     step = (
-        f"{typed(dearest.next_action, as_typed(experiment.plan))}, for {listing(named, most=NAMED)}"
+        f"{typed(dearest.next_action, as_typed(experiment.plan))}, for {listing(alike, most=NAMED)}"
     )
+    if fewer:
+        seeds = [judged[arm].fresh_seeds or 0 for arm in fewer]
+        enough = str(max(seeds)) if len({*seeds}) == 1 else f"{min(seeds)} to {max(seeds)}"
+        step += f" and, with {enough}, for {listing(fewer, most=NAMED)}"
     return f"{step} (the table has the others')" if len(same) < len(asking) else step
 
 

@@ -40,12 +40,13 @@ def recipe_box(recipe: Recipe) -> RecipeBox:
             continue
         if value == [] and column.key == "plugins":
             continue
+        text = fact_text(value) + rest_of_words(column.key, value)
         facts.append(
             RecipeFact(
                 key=f"recipe.{column.key}",
                 name=column.head,
-                text=fact_text(value),
-                is_listed=len(fact_text(value)) > LONG,
+                text=text,
+                is_listed=len(text) > LONG,
                 meaning=column.meaning,
             )
         )
@@ -57,3 +58,14 @@ def fact_text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(fact_text(each) for each in value) or "nothing"
     return str(value)
+
+
+def rest_of_words(key: str, value: Any) -> str:
+    """What a person has to read behind a fact, which JSON has by its name."""
+    if key in ("seq_len", "batch_tokens"):
+        return " tokens"
+    if key == "parameters" and isinstance(value, list):
+        return ", by arm"
+    if key == "heldout" and value == "none":
+        return " beside the validation tokens"
+    return ""

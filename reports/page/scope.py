@@ -11,6 +11,7 @@ from reports.analysis.plugin_rates import plugin_rates
 from reports.analysis.recipe import Recipe
 from reports.analysis.recipe_facts import RATE
 from reports.analysis.types import Comparisons
+from reports.figures.effects import effect_text
 from reports.format import interval, show
 
 
@@ -38,9 +39,11 @@ def scope(recipe: Recipe, outcome: Comparisons) -> str:
     levels = {
         c.level for c in map(outcome.judged, outcome.arms) if c is not None and c.low is not None
     }
-    if levels and plan.design != "shapley":
+    if levels:
+        alike = "shares, or all interactions," if plan.design == "shapley" else "arms"
         sentences.append(
-            f"In brackets are {100 * min(levels):.0f} % intervals, which hold for all arms at once."
+            f"In brackets are {100 * min(levels):.0f} % intervals, which hold for all {alike} at"
+            " once."
         )
     if plan.imported or plan.foreign:
         sentences.append("Size and rates are the scripts' own and not known here.")
@@ -148,10 +151,17 @@ def arms_with_rates(recipe: Recipe) -> list[str]:
     return arms
 
 
-def shares_answer(contributions: Sequence[Attribution]) -> str:
-    """The headline of a Shapley design: every change's share of the whole; '' before there is."""
+def shares_answer(plan: Plan, contributions: Sequence[Attribution], outcome: Comparisons) -> str:
+    """The headline of a Shapley design: the whole, and every change's share of it.
+
+    '' of other designs, where another metric decides, and before the whole has run.
+    """
+    if plan.design != "shapley" or outcome.primary != "val_loss":
+        return ""
+    largest_set = max(plan.arms, key=lambda arm: len(arm.changes))
+    whole = outcome.of(largest_set.name, "val_loss")
     for table in contributions:
-        if table.metric != "val_loss" or table.total is None:
+        if table.metric != "val_loss" or table.total is None or whole is None:
             continue
         shares = {}
         for change, columns in table.shares.items():
@@ -163,10 +173,10 @@ def shares_answer(contributions: Sequence[Attribution]) -> str:
             share = shares[change]
             bounds = interval(share.low, share.high, "loss_delta")
             parts.append(f"{change} {show(share.value, 'loss_delta')} {bounds}".strip())
-        whole = show(table.total.value, "loss_delta")
         return (
-            f"Of {whole} {table.unit} all together, the Shapley shares (what a change adds,"
+            f"All parts together: {effect_text(whole)} {plan.corpus.unit} against"
+            f" {whole.baseline}, {whole.verdict}. The Shapley shares of that (what a change adds,"
             " averaged over every order of adding them, so that an interaction is split among its"
-            f" changes) are: {'; '.join(parts)}."
+            f" changes; above zero is worse) are: {'; '.join(parts)}."
         )
     return ""

@@ -155,6 +155,7 @@ ENVIRONMENT_WORDS = {
     "nccl": "NCCL",
 }
 UNPRINTED = ("packages", "command", "pip_freeze", "freeze", "schema", "lock")
+OURS = "ABLATE_WORKER"  # the variable that marks the processes of a run
 # what it is, its values with the runs that had each
 EnvironmentFact = tuple[str, Sequence[tuple[str, int]]]
 
@@ -191,6 +192,7 @@ def fact_in_words(value: Any) -> Any:
         counts = Counter(name_of(item) for item in value)
         return ", ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())
     if isinstance(value, dict):
-        parts = [f"{k} {YES_NO.get(str(v), v)}" for k, v in flat(value).items() if not missing(v)]
+        told = {k: v for k, v in flat(value).items() if k != OURS and not missing(v)}
+        parts = [f"{k} {YES_NO.get(str(v), v)}" for k, v in told.items()]
         return ", ".join(parts)
     return value

@@ -116,8 +116,10 @@ def attribution_table(a: Attribution) -> Study:
     lead = (
         f"What each change adds in {a.unit} {a.note}".strip()
         + f": {means} Below zero is better; intervals hold with 95 % for all changes of a column "
-        "at once."
+        "at once, in the table of verdicts for all arms, so that one difference may have two."
     )
+    if any(a.leaves_with.values()):
+        lead += " In brackets: what goes with a change, because it needs it."
     return Study(
         key=f"attribution-{a.metric}",
         title=f"Contributions in {METRIC_TITLES[a.metric]}",

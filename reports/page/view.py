@@ -9,7 +9,8 @@ from harness.run.foreign import ClockHint
 from harness.run.plan import Plan
 from reports.analysis.recipe import Recipe
 from reports.analysis.types import Comparisons
-from reports.figures.base import NARROW, WIDE, Figure, Palette
+from reports.figures.base import NARROW, WIDE, Figure
+from reports.figures.palette import Palette
 from reports.inputs.experiment import Experiment
 from reports.page.by_design import PageSource
 from reports.page.cells import Part
@@ -47,7 +48,11 @@ from reports.page.verdicts import Head, VerdictRow, heads, verdict_rows
 GENERAL_WORDS = (
     (
         "arm",
-        "A baseline plus a set of changes; the same colour means the same arm in every figure.",
+        (
+            "A baseline plus a set of changes. Up to eight arms have a colour each, the same in "
+            "every figure; of more the colour tells the verdict. #7 in a figure is the seventh "
+            "arm of the plan after the baseline."
+        ),
     ),
     (
         "seed and block",
@@ -87,8 +92,8 @@ GENERAL_WORDS = (
     (
         "at-rate, retuned",
         (
-            "At-rate: every arm trains at the baseline's learning rates. Retuned: each arm at its"
-            " own best one, measured again on fresh seeds."
+            "At-rate: every arm trains at the baseline's learning rates, but for those that its own"
+            " changes set. Retuned: each arm at its own best one, measured again on fresh seeds."
         ),
     ),
     (
@@ -178,6 +183,7 @@ class DrawnFigure:
     wide: Markup
     narrow: Markup
     legend: Sequence[LegendEntry]
+    is_by_verdict: bool  # its colours tell no arm from another
 
     @classmethod
     def of(cls, figure: Figure, palette: Palette, index: int) -> "DrawnFigure":
@@ -190,6 +196,7 @@ class DrawnFigure:
             wide=Markup(figure.svg(WIDE, index)),
             narrow=Markup(figure.svg(NARROW, index)),
             legend=legend,
+            is_by_verdict=palette.is_by_verdict,
         )
 
 

@@ -12,10 +12,10 @@ from reports.verify.page import Embedded, Page, Row
 from reports.verify.rows import compared_rows, outcomes_of
 
 NUMBERS = {
-    "recipe.layers": "model.n_layer",
-    "recipe.width": "model.d_model",
-    "recipe.seq_len": "data.seq_len",
-    "recipe.batch_tokens": "data.batch_tokens",
+    "recipe.layers": ("model.n_layer", ""),  # and what is printed behind the number
+    "recipe.width": ("model.d_model", ""),
+    "recipe.seq_len": ("data.seq_len", " tokens"),
+    "recipe.batch_tokens": ("data.batch_tokens", " tokens"),
 }
 SWITCHES = {"true": "on", "false": "off", "null": "off"}
 LISTED = 3
@@ -41,10 +41,10 @@ def check_settings(page: Page, index: int, data: Embedded, rows: Sequence[Row]) 
     steps = printed.get("recipe.steps")
     if len(budgets) == 1 and steps is not None and steps != str(budgets.pop()):
         yield f"what was trained: recipe.steps is printed as {steps}, which no compared run made"
-    for key, field in NUMBERS.items():
+    for key, (field, unit) in NUMBERS.items():
         values = base.get(field, [])
         text = printed.get(key, "nothing")
-        if len(values) == 1 and text != values[0]:
+        if len(values) == 1 and text != values[0] + unit:
             yield f"what was trained: {key} is printed as {text} but the runs had {values[0]}"
     yield from check_citation(printed, rows)
     yield from check_differences(printed, arms, of_arms, data["plan"]["baseline"])

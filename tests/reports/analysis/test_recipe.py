@@ -175,6 +175,7 @@ def test_the_device_is_the_accelerator_or_the_processor(environments, device):
         ({**GIT, "diff_sha256": "d"}, "0123456789ab, with changes not committed"),
         ({**GIT, "dirty": True}, "0123456789ab, with changes not committed"),
         ({**GIT, "dirty": True, "untracked": 2}, "0123456789ab, with 2 untracked files"),
+        ({**GIT, "dirty": True, "untracked": 1}, "0123456789ab, with 1 untracked file"),
         (
             {**GIT, "diff_sha256": "d", "untracked": 2},
             "0123456789ab, with changes not committed, with 2 untracked files",

@@ -14,9 +14,10 @@ from harness.run.plan import Plan, PlanArm
 from reports.analysis.compare import compare_all
 from reports.analysis.interactions import interplay
 from reports.analysis.types import Comparisons
-from reports.figures.base import NARROW, WIDE, AxisScale, Figure, LogScale, Palette, tick_text
+from reports.figures.base import NARROW, WIDE, AxisScale, Figure, LogScale, tick_text
 from reports.figures.bundles import Course, bundle
 from reports.figures.curves import BY_STEP, BY_TIME, ranges_of
+from reports.figures.palette import Palette
 from reports.figures.steps import step_distribution
 from reports.figures.waterfall import wrapped
 from reports.inputs.experiment import Experiment
@@ -25,7 +26,7 @@ from reports.inputs.published_experiments import published_experiment
 from reports.inputs.step_times import of_steps, of_stretches, percentiles
 from reports.page.by_design import ByDesign
 from reports.page.write import draw_all, render
-from tests.report_arms import FACTORIAL, LADDER, LOST_TOGETHER, PARTS, Arm
+from tests.report_arms import FACTORIAL, LADDER, LOST_TOGETHER, PARTS, Arm, many_arms
 from tests.report_fixtures import write_experiment
 
 
@@ -156,7 +157,9 @@ CURVES = pd.DataFrame(
         "train_time_s": [0.0, 0.1, 0.3, 0.5, 0.0, 9.0, 9.2],
     }
 )
-RUNS = pd.DataFrame({"run_id": ["x", "y"], "arm": ["a", "a"], "status": ["finished", "failed"]})
+RUNS = pd.DataFrame(
+    {"run_id": ["x", "y"], "arm": ["a", "a"], "status": ["finished", "failed"], "budget": [4, 4]}
+)
 
 
 def test_step_times_are_means_between_validations_where_single_steps_are_unknown():
@@ -268,6 +271,47 @@ def test_every_mark_of_a_figure_stands_inside_its_drawing(ladder):
         assert all(0 <= x <= width and 0 <= y <= height for x, y in corners), figure.key
 
 
+def test_a_caption_tells_of_bars_where_there_are_any_and_of_budgets_where_there_are_several(
+    tmp_path,
+):
+    write_experiment(tmp_path, arms=LADDER[:2], n_seeds=3, budgets=(200, 300))
+    experiment = load("split", results=tmp_path)
+    told = {figure.key: figure.caption for figure in drawn(experiment)}
+    bars = " Bars run from a run's median to its 95th percentile."
+    assert told["step_ms"].endswith(f"{bars} Runs of every budget: 200, 300 steps.")
+    for key in ("scatter", "step_distribution", "wall"):
+        assert told[key].endswith(" Runs of every budget: 200, 300 steps."), key
+    logs = experiment.runs.assign(step_ms_median=np.nan, step_ms_p95=np.nan)
+    of_logs = {figure.key: figure for figure in drawn(replace(experiment, runs=logs))}
+    assert "Bars" not in of_logs["step_ms"].caption
+    assert "whisker" not in of_logs["step_ms"].draw(WIDE)[0]
+
+
+def test_many_arms_stand_close_and_share_one_chart_of_their_differences(tmp_path):
+    heights, differences = {}, {}
+    for n_arms in (12, 14):
+        write_experiment(
+            tmp_path, name=str(n_arms), arms=many_arms(n_arms), design="add-one", n_seeds=3
+        )
+        experiment = load(str(n_arms), results=tmp_path)
+        figures = {figure.key: figure for figure in drawn(experiment)}
+        heights[n_arms] = [
+            figures[k].draw(NARROW)[1]
+            for k in ("forest_val_loss", "seeds", "step_ms", "step_distribution", "wall")
+        ]
+        differences[n_arms] = figures["difference"]
+    assert all(few > many for few, many in zip(heights[12], heights[14], strict=True))
+    few, many = differences[12], differences[14]
+    assert many.draw(WIDE)[0].count('class="tick"') < few.draw(WIDE)[0].count('class="tick"') / 3
+    assert len(re.findall("data-arm-group", many.draw(WIDE)[0])) == len(many.legend) == 13
+    assert few.legend == () and "band spans" in few.caption
+    assert many.caption.endswith(
+        "The colour is the verdict: green better, orange worse, blue no different, grey undecided."
+    )
+    assert "band" not in many.caption
+    assert {row[0] for row in many.rows} == {f"change_{i:02d}" for i in range(13)}
+
+
 @pytest.mark.parametrize(
     ("low", "high", "n", "ticks"),
     [
@@ -288,6 +332,7 @@ def test_captions_of_single_runs_and_of_runs_without_blocks_say_so():
     assert single["loss_by_step"].caption.startswith("One finished run an arm.")
     assert single["difference"].caption == (
         "An arm's mean less the baseline's: no runs share a block. Below zero is better."
+        " The first part runs off."
     )
     assert {row[-1] for row in single["difference"].rows} == {0}
 

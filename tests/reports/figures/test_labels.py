@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from reports.figures.base import CHAR_PX, WIDE, Palette
+from reports.figures.base import CHAR_PX, WIDE
 from reports.figures.effects import ForestLayout
+from reports.figures.palette import Palette
 from reports.figures.target import target_label
 
 ENDS, LEVEL = (60.0, 700.0), 200.0
@@ -37,10 +38,16 @@ def test_no_interval_reaches_the_numbers_beside_it():
         assert at.right < WIDE - CHAR_PX * len(label) - 10
 
 
-def test_a_point_of_the_baseline_is_called_by_its_place():
+def test_names_of_points_and_of_sets_of_changes_are_told_in_short():
     names = ("base", "base @ muon_lr x0.5, adam_lr x1", "a @ muon_lr x2, adam_lr x1")
     palette = Palette(arms=names, baseline="base")
     said = [palette.label(name, 214) for name in names]
     assert said == ["base", "muon_lr x0.5, adam_lr x1", "a @ muon_lr x2, adam_lr x1"]
+    said = [palette.label(name, 136) for name in names]
+    assert said == ["base", "x0.5, x1", "a @ x2, x1"], "values alone where the axes do not fit"
+    sets = ("base", "untied_head + zero_head", "untied_head + post_embed_norm + zero_head")
+    palette = Palette(arms=sets, baseline="base")
+    said = [palette.label(name, 136) for name in sets]
+    assert said == ["base", "untied_h+zero_hea", "untie+post+zero"], "how each of them begins"
     same = Palette(arms=("base", "base @ x", "x"), baseline="base")
     assert same.label("base @ x", 214) != same.label("x", 214)

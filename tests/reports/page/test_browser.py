@@ -200,7 +200,31 @@ def test_a_grid_is_printed_on_few_sheets(browser, tmp_path):
     """Of two experiments, one with sixteen arms of eleven figures; a sheet more for other fonts."""
     browser.open(HISTORY.parents[1] / "record-08" / "r08_retuned_tiny.html")
     browser.pdf(tmp_path / "grid.pdf")
-    assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "grid.pdf").read_bytes())) <= 21
+    assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "grid.pdf").read_bytes())) <= 19
+
+
+KEPT_TOGETHER = """Array.from(document.querySelectorAll('h2, .lead, .facts, tbody tr:first-child'), (e) => {
+  const { breakAfter, breakBefore } = getComputedStyle(e); return e.localName === 'tr' ? breakBefore : breakAfter; })"""
+
+
+def test_in_print_title_head_and_first_row_of_a_table_stay_together(browser, pages):
+    """Without these rules Chromium left a table's head alone at the foot of a sheet."""
+    browser.open(pages["small"])
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    breaks = browser.evaluate(KEPT_TOGETHER)
+    browser.send("Emulation.setEmulatedMedia", media="")
+    assert len(breaks) > 10 and set(breaks) == {"avoid"}
+
+
+def test_many_arms_are_printed_without_names_that_no_colour_tells_apart(browser, pages):
+    """A legend by arm, which picks one out, is of use on a screen alone."""
+    browser.open(pages["many"])
+    shown = "Array.from(document.querySelectorAll('.legend'), (e) => getComputedStyle(e).display)"
+    assert "none" not in browser.evaluate(shown)
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    printed = browser.evaluate(shown)
+    browser.send("Emulation.setEmulatedMedia", media="")
+    assert set(printed) == {"none"}
 
 
 def test_sorting_works_from_the_keyboard(browser, pages):
@@ -435,3 +459,21 @@ def test_the_history_fits_its_window_and_finds_a_record(browser, width, dark):
     assert len(browser.evaluate(shown)) <= 3
     top = 'document.getElementById("short-34").getBoundingClientRect().top'
     assert browser.evaluate(top) < 900
+
+
+def test_the_history_is_printed_whole(browser):
+    """On A4 less its margins no column is cut off."""
+    browser.open(HISTORY)
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    browser.send(
+        "Emulation.setDeviceMetricsOverride",
+        width=703,
+        height=1000,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    widest = browser.evaluate(
+        "Math.max(...Array.from(document.querySelectorAll('td, th'), (e) => e.getBoundingClientRect().left + e.scrollWidth))"
+    )
+    browser.send("Emulation.setEmulatedMedia", media="")
+    assert widest < 704

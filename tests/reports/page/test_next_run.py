@@ -91,8 +91,8 @@ def test_one_command_for_several_arms_has_one_number_of_seeds(combined):
     assert seeds == 13 and why.endswith("softcap, untied_head and value_residual at 0.036")
     assert asked_on_page(outcome, 0.04) is None
     assert step_of(experiment, outcome) == (
-        "`ablate confirm experiments/split.yaml --detect 0.036`: 13 fresh seeds (130 runs), for untied_head (10 do),"
-        " softcap and value_residual."
+        "`ablate confirm experiments/split.yaml --detect 0.036`: 13 fresh seeds (130 runs), for softcap and"
+        " value_residual and, with 10, for untied_head."
     )
 
 

@@ -120,14 +120,19 @@ def test_the_held_out_loss_is_in_the_headline(tmp_path):
 def test_a_shapley_design_begins_with_its_shares(tmp_path):
     write_experiment(tmp_path, arms=FACTORIAL, design="shapley", n_seeds=5)
     page, text = page_of(tmp_path)
-    assert "split among its changes) are: untied_head −0.01" in text
-    assert re.search(r'data-key="answer">Exploratory: at 2 layers[^:]*: the changes do not ', text)
+    assert "above zero is worse) are: untied_head −0.01" in text
+    assert re.search(
+        r'data-key="answer">Exploratory: at 2 layers[^:]*: all parts together: −0', text
+    )
+    assert "against base, better. The Shapley shares of that (what" in text
+    assert "are better than base" not in text, "the arms are in the table"
+    assert "The changes do not add up: beyond" in text
     beyond = (
         "beyond the sum of two (nats per byte, above zero is worse), softcap × untied_head +0.01"
     )
     assert beyond in text
     assert verify(page) == []
-    for said in ("changes) are: untied_head −0.01", beyond):
+    for said in ("worse) are: untied_head −0.01", beyond):
         page.write_text(text.replace(said, said.replace("0.01", "0.09")))
         assert any("answer" in sentence for sentence in verify(page)), said
 

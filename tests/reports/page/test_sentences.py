@@ -338,7 +338,7 @@ def test_a_failure_without_a_reason_says_where_to_look():
 def test_a_column_that_says_nothing_is_left_out_but_for_what_a_run_is_known_by():
     run = {c.key: None for c in RUN_COLUMNS} | {"arm": "a", "seed": 0, "status": "finished"}
     alike = pd.DataFrame([{**run, "stale": False, "block": 0, "gpu": "H100"}] * 2)
-    known_by = ["seed", "status", "val_loss", "steps", "step_ms", "train_time_s", "run_id"]
+    known_by = ["seed", "val_loss", "status", "steps", "step_ms", "train_time_s", "run_id"]
     assert [c.key for c in run_columns(alike, PLAN)] == known_by
     apart = alike.assign(stale=[False, True], gpu=["H100", "H200"])
     more = {c.key for c in run_columns(apart, PLAN)} - {*known_by}

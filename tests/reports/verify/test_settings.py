@@ -88,9 +88,7 @@ def test_the_recipe_says_what_the_runs_were_and_what_is_unknown(tmp_path):
     assert facts["dates"] == "2026-01-05" and facts["commit"] == "1d3c0ffee1d3"
     page = write_report([load("split", tmp_path)], tmp_path / "page.html").read_text()
     assert '<dd data-key="recipe.steps">300</dd>' in page
-    assert re.search(
-        r'data-key="recipe.unknown">other than the recipe, width, heads, parameters', page
-    )
+    assert re.search(r'data-key="recipe.unknown">departures, width, heads, parameters', page)
 
 
 def test_parameters_and_tokens_are_on_the_page(tmp_path):
@@ -105,7 +103,7 @@ def test_parameters_and_tokens_are_on_the_page(tmp_path):
     text = write_report([load("split", tmp_path)], tmp_path / "page.html").read_text()
     assert 'data-key="recipe.parameters">123456<' in text
     assert f'data-key="recipe.tokens">{300 * 4096}<' in text
-    assert 'data-key="recipe.heldout">none<' in text
+    assert 'data-key="recipe.heldout">none beside the validation tokens<' in text
 
 
 def test_another_size_than_the_records_is_said(tmp_path):
@@ -149,7 +147,11 @@ def test_untracked_files_count_as_dirty(tmp_path):
 TAMPERED = (
     ('data-key="recipe.steps">300<', 'data-key="recipe.steps">6200<', "recipe.steps"),
     ('data-key="recipe.layers">2<', 'data-key="recipe.layers">12<', "recipe.layers"),
-    ('data-key="recipe.seq_len">512<', 'data-key="recipe.seq_len">1024<', "recipe.seq_len"),
+    (
+            'data-key="recipe.seq_len">512 tokens<',
+            'data-key="recipe.seq_len">1024 tokens<',
+            "recipe.seq_len",
+        ),
     ('data-key="differs model.embed_norm 0">off<', 'data-key="differs model.embed_norm 0">on<', "embed_norm"),
     ('<code>model.zero_head</code>', None, "model.zero_head, which is not printed"),
 )  # fmt: skip
