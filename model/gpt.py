@@ -5,6 +5,7 @@ A component is chosen where it is built; the forward pass asks only whether it i
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,12 +191,14 @@ class Block(nn.Module):
 class Tokens:
     """What the network must know of its input.
 
-    Ids 0..vocab_size-1, the id that opens a document, the longest sequence.
+    Ids 0..vocab_size-1, the id that opens a document, the longest sequence, and for a loss on
+    prefixes the bytes of every id, None of one that is no text.
     """
 
     vocab_size: int
     separator: int
     seq_len: int
+    texts: Sequence[bytes | None] | None = None
 
 
 class GPT(nn.Module):

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from harness.config.plugins import PlugIn, named, switched_on
 from harness.config.run import RunConfig
 from harness.errors import UserError
-from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
+from harness.optim.schedule import (
+    lr_factor,
+    muon_momentum,
+    next_token_weights,
+    passed_fractions,
+    prefix_weight,
+    rate_step,
+    stage_at,
+    stage_starts,
+    stages_passed,
+    window_tokens,
+)
 
 # toggles that act through the values of ScheduleValues alone, and by how many updates there are
 SCHEDULED = (
@@ -15,7 +26,16 @@ SCHEDULED = (
     "schedule.warmup_steps",
     "schedule.cooldown_steps",
     "schedule.cooldown_frac",
+    "schedule.cooldown_from",
     "schedule.lr_floor",
+    "schedule.extension_steps",
+    "schedule.extension_rate",
+    "schedule.stages",
+    "schedule.stage_start",
+    "schedule.stage_rates",
+    "schedule.stage_rates_after",
+    "loss.next_tokens",
+    "loss.prefix_weight",
     "schedule.window_tokens",
     "schedule.window_warmup",
     "optim.muon_momentum",
@@ -31,11 +51,13 @@ class ScheduleValues:
     lr_factor: float  # of every learning rate
     momentum: float  # of the matrices' updates
     window: int | None  # in tokens or blocks; None: attention has none
+    next_tokens: tuple[float, ...]  # weights of the losses on them; (1,): the next one alone
+    prefix_weight: float  # of the loss on the next token's prefix
 
 
 def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
     """Of update `step`, 0-based."""
-    o = config.optim
+    o, loss = config.optim, config.loss
     factor = factor_at(config, step, rates_of(config))
     momentum = muon_momentum(
         step,
@@ -44,7 +66,59 @@ def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
         steps=config.schedule.steps,
         cooldown_steps=o.muon_momentum_cooldown_steps,
     )
-    return ScheduleValues(lr_factor=factor, momentum=momentum, window=window_at(config, step))
+    passed = passed_at(config, step)
+    return ScheduleValues(
+        lr_factor=factor,
+        momentum=momentum,
+        window=window_at(config, step),
+        next_tokens=next_token_weights(passed, loss.next_tokens or (1.0,)),
+        prefix_weight=prefix_weight(passed, loss.prefix_weight),
+    )
+
+
+def scheduled_steps(config: RunConfig) -> int:
+    """Updates before the extension, through which the stages go."""
+    return config.schedule.steps - config.schedule.extension_steps
+
+
+def starts_of(config: RunConfig) -> list[int]:
+    """The first update of each stage."""
+    s = config.schedule
+    return stage_starts(scheduled_steps(config), s.stages, s.stage_start)
+
+
+def first_of_a_kind(config: RunConfig) -> list[int]:
+    """The first update of every kind: those of one kind compute the same graph."""
+    firsts: dict[tuple[int, bool], int] = {}
+    for step in (*starts_of(config), scheduled_steps(config)):
+        values = schedule_at(config, step)
+        kind = len(values.next_tokens), values.prefix_weight > 0
+        firsts.setdefault(kind, step)
+    return list(firsts.values())
+
+
+def passed_at(config: RunConfig, step: int) -> float:
+    """How many stages have passed at update `step`, with the fraction of the present one."""
+    s = config.schedule
+    return stages_passed(
+        step, steps=scheduled_steps(config), n_stages=s.stages, rounding=s.stage_start
+    )
+
+
+def peak_at(config: RunConfig, step: int) -> float:
+    """What multiplies the rates by the stage that they are in at update `step`."""
+    s = config.schedule
+    if not s.stage_rates:
+        return 1.0
+    if s.stage_rates_after is None:
+        return s.stage_rates[stage_at(step, starts_of(config))]
+    passed = passed_fractions(
+        step,
+        steps=scheduled_steps(config),
+        n_stages=s.stages,
+        hundredths=s.stage_rates_after == "hundredth",
+    )
+    return s.stage_rates[passed]
 
 
 def rates_of(config: RunConfig) -> list[PlugIn]:
@@ -58,13 +132,18 @@ def factor_at(config: RunConfig, step: int, plugs: Iterable[PlugIn]) -> float:
     Raises UserError where a plug-in gives no number.
     """
     s = config.schedule
+    of, steps = rate_step(
+        step, steps=s.steps, extension_steps=s.extension_steps, form=s.extension_rate
+    )
     factor = lr_factor(
-        step,
-        steps=s.steps,
+        of,
+        steps=steps,
         warmup_steps=s.warmup_steps,
         cooldown_steps=s.cooldown_steps,
         cooldown_frac=s.cooldown_frac,
+        whole_updates=s.cooldown_from == "update",
         floor=s.lr_floor,
+        peak=peak_at(config, step),
     )
     at = min(step, s.steps - 1)  # a warm-up makes two updates, of a run of one, too
     for plug in plugs:

@@ -7,6 +7,7 @@ too, by harness/experiment/values.py.
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, replace
 
+from harness.config.plugins import switched_on
 from harness.config.requires import check_requirements, value_text
 from harness.config.run import BLOCK, RunConfig, Values, flat, toggles
 from harness.config.schedule import check_factors
@@ -196,13 +197,14 @@ def refused_windows(c: RunConfig) -> Iterator[str]:
 
 def refused_ramps(c: RunConfig) -> Iterator[str]:
     s = c.schedule
-    ramps = s.warmup_steps + (s.cooldown_steps or 0)
+    ramps = s.warmup_steps + (s.cooldown_steps or 0) + s.extension_steps
     if ramps > s.steps:
+        extension = " + schedule.extension_steps" if s.extension_steps else ""
         yield (
-            f"schedule.warmup_steps + schedule.cooldown_steps = {ramps} exceed "
+            f"schedule.warmup_steps + schedule.cooldown_steps{extension} = {ramps} exceed "
             f"schedule.steps={s.steps}: shorten one of them"
         )
-    cooldown = int((s.cooldown_frac or 0) * s.steps)
+    cooldown = int((s.cooldown_frac or 0) * (s.steps - s.extension_steps)) + s.extension_steps
     if s.warmup_steps + cooldown > s.steps:
         yield (
             f"schedule.warmup_steps={s.warmup_steps} and the last "
@@ -215,6 +217,36 @@ def refused_ramps(c: RunConfig) -> Iterator[str]:
             "schedule.cooldown_steps or schedule.cooldown_frac, "
             "or leave schedule.lr_floor at 0.0"
         )
+
+
+def refused_stages(c: RunConfig) -> Iterator[str]:
+    s = c.schedule
+    if s.stages > s.steps - s.extension_steps:
+        yield (
+            f"schedule.stages={s.stages} do not fit into schedule.steps={s.steps} less "
+            f"schedule.extension_steps={s.extension_steps}: take fewer, or more steps"
+        )
+    if s.stage_rates and len(s.stage_rates) != s.stages:
+        yield (
+            f"schedule.stage_rates lists {len(s.stage_rates)} factors, but schedule.stages is "
+            f"{s.stages}: list one for each stage"
+        )
+
+
+def refused_losses(c: RunConfig) -> Iterator[str]:
+    weights = {"next_tokens": c.loss.next_tokens, "prefix_weight": c.loss.prefix_weight}
+    if c.loss.next_tokens and min(c.loss.next_tokens) <= 0:
+        yield (
+            f"loss.next_tokens={list(c.loss.next_tokens)} must be greater than 0: leave the last "
+            "ones out, or list none"
+        )
+    for plug in switched_on(c.plugin):
+        for field, value in weights.items():
+            if plug.hook("loss") and value:
+                yield (
+                    f"loss.{field} and plug-in {plug.module.__file__} both decide what is trained "
+                    "on: leave one of them out"
+                )
 
 
 def refused_shapes_and_dtypes(c: RunConfig) -> Iterator[str]:
@@ -270,6 +302,8 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_portions,
     refused_windows,
     refused_ramps,
+    refused_stages,
+    refused_losses,
     refused_shapes_and_dtypes,
     refused_eager_scores,
     refused_totals,

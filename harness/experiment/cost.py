@@ -11,6 +11,7 @@ from statistics import fmean
 
 from harness.config.run import from_plain
 from harness.corpora.corpus import corpus_folder, describe
+from harness.corpora.tokenizers import GPT2_VOCABULARY
 from harness.errors import UserError
 from harness.node.nvidia import query_gpus
 from harness.node.slots import Node
@@ -34,7 +35,6 @@ CARDS = {
 ASSUMED = "H100"  # where no card can be asked: on a login node
 SHARE = 0.35  # of a card's FLOP/s that a small GPT's training makes
 CPU_FLOPS = 2e10  # of one processor in such training: small matrices in fp32
-GPT2_VOCABULARY = 50257
 BYTE_VOCABULARY = 257
 
 

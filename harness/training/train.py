@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from harness.config.run import EXPLODED, UNTIMED_STEPS, from_plain
+from harness.config.schedule import first_of_a_kind
+from harness.corpora.bpe import token_texts
 from harness.corpora.cache import cache_locally
 from harness.corpora.index import open_corpus, open_heldout
 from harness.corpora.verify import verify
@@ -78,6 +80,7 @@ class Training:
                 vocab_size=corpus.vocab_size,
                 separator=corpus.separator,
                 seq_len=self.config.data.seq_len,
+                texts=token_texts(corpus) if self.config.loss.prefix_weight else None,
             )
             self.core = Core(self.config, tokens, seed=spec.seed, device=device)
         with self.stopwatch.phase("data_s"):
@@ -131,6 +134,8 @@ class Training:
         with self.stopwatch.phase("compile_s" if self.compiled else "warmup_s"):
             self.core.update(0, [(x, x.long())] * n_own)
             self.core.evaluate(0, [(x[0], x[0].long())])
+            for step in first_of_a_kind(self.config)[1:]:
+                self.core.update(step, [(x, x.long())] * n_own)
         with self.stopwatch.phase("warmup_s"):
             self.core.update(1, [(x, x.long())] * n_own)
             with torch.no_grad():

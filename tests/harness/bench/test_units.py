@@ -47,6 +47,14 @@ WRONG = {  # unit: an array of its outcome
     "xsa_r86": "grad/gate",
     "value_gate_r55": "grad/value_gate",
     "value_gate_r70": "grad/value_gate",
+    "sigmoid_softcap": "loss_r22",
+    "asymmetric_rescale": "grad",
+    "mtp_loss": "grad2",
+    "prefix_loss": "grad_exact1",
+    "lr_momentum_schedule_a": "r46/lr_factor",
+    "lr_momentum_schedule_b": "r62/muon_momentum",
+    "lr_momentum_schedule_c": "r89/lr_factor",
+    "mtp_prefix_schedule": "r88/prefix_weight",
 }
 
 

@@ -196,8 +196,9 @@ def test_scheduled_toggles_are_those_that_an_update_reads(
 ) -> None:
     training = Training(spec_of(), device="cpu", out=Recorder())  # type: ignore[arg-type]
     config, read = training.config, set[str]()
-    windowed = replace(config, model=replace(config.model, attn_window="token"))
-    sections = ("model", "optim", "schedule", "data", "precision", "system", "timing")
+    staged = replace(config, schedule=replace(config.schedule, stage_rates=(1.0,)))
+    windowed = replace(staged, model=replace(config.model, attn_window="token"))
+    sections = ("model", "optim", "schedule", "loss", "data", "precision", "system", "timing")
     by_section = {s: Asked(s, getattr(windowed, s), read) for s in sections}
     asked: Any = type("Config", (), {**by_section, "plugin": {}})()
     training.core.config = asked
