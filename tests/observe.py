@@ -25,6 +25,7 @@ import harness.training.core
 import harness.training.loaders
 import harness.training.train
 from harness.config.run import RunConfig, plain
+from harness.config.schedule import longest_pass, schedule_at
 from harness.corpora.corpus import TOKENIZER_FILE, HeldOut, write_corpus
 from harness.data.shards import write_shard
 from harness.model.attention import KERNELS
@@ -221,7 +222,7 @@ def build(config: RunConfig) -> Core:
     tokens = Tokens(
         vocab_size=VOCAB,
         separator=SEPARATOR,
-        seq_len=config.data.seq_len,
+        seq_len=longest_pass(config),
         texts=[*TEXTS, None],
     )
     return Core(config, tokens, seed=0)
@@ -250,7 +251,8 @@ def schedule(core: Core) -> list[Any]:
     for step in range(core.config.schedule.steps):
         window = core.set_step(step)
         every = [g for o in core.optimizers for g in o.param_groups]
-        out.append(({round(g["lr"] / g["base_lr"], 12) for g in every}, {g["momentum"] for g in every if "momentum" in g},
+        batch = schedule_at(core.config, step).growth
+        out.append((batch, {round(g["lr"] / g["base_lr"], 12) for g in every}, {g["momentum"] for g in every if "momentum" in g},
                     None if window is None else window.tolist(), [w.tolist() for w in core._weights]))  # fmt: skip
     last = core.set_window(core.config.schedule.steps)
     return [*out, None if last is None else last.tolist()]

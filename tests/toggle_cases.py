@@ -70,6 +70,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "schedule.extension_rate": {"schedule.cooldown_steps": 3},
     "schedule.stages": {"loss.next_tokens": (1.0, 0.5)},
     "schedule.stage_start": {"schedule.stages": 3, "loss.next_tokens": (1.0, 0.5)},
+    "schedule.batch_growth": {"data.alignment": "packed"},
+    "data.max_doc_len": {"data.alignment": "packed"},
     "schedule.stage_rates": {"schedule.stages": 2},
     "schedule.stage_rates_after": {"schedule.stages": 2},
     "schedule.window_tokens": {"model.attn_window": "token"},

@@ -1,8 +1,9 @@
 """What an update's schedules are: their values, from a configuration and the step alone."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from harness.config.plugins import PlugIn, named, switched_on
 from harness.config.run import RunConfig
@@ -20,6 +21,8 @@ from harness.optim.schedule import (
     window_tokens,
 )
 
+Listed = TypeVar("Listed")
+
 # toggles that act through the values of ScheduleValues alone, and by how many updates there are
 SCHEDULED = (
     "schedule.steps",
@@ -34,6 +37,8 @@ SCHEDULED = (
     "schedule.stage_start",
     "schedule.stage_rates",
     "schedule.stage_rates_after",
+    "schedule.batch_growth",
+    "data.max_doc_len",
     "loss.next_tokens",
     "loss.prefix_weight",
     "schedule.window_tokens",
@@ -51,6 +56,8 @@ class ScheduleValues:
     lr_factor: float  # of every learning rate
     momentum: float  # of the matrices' updates
     window: int | None  # in tokens or blocks; None: attention has none
+    growth: int  # of passes and of the batch, in multiples of what the configuration says
+    max_doc_len: int | None  # tokens of a document at most
     next_tokens: tuple[float, ...]  # weights of the losses on them; (1,): the next one alone
     prefix_weight: float  # of the loss on the next token's prefix
 
@@ -71,6 +78,8 @@ def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
         lr_factor=factor,
         momentum=momentum,
         window=window_at(config, step),
+        growth=growth_at(config, step),
+        max_doc_len=max_doc_len_at(config, step),
         next_tokens=next_token_weights(passed, loss.next_tokens or (1.0,)),
         prefix_weight=prefix_weight(passed, loss.prefix_weight),
     )
@@ -89,10 +98,10 @@ def starts_of(config: RunConfig) -> list[int]:
 
 def first_of_a_kind(config: RunConfig) -> list[int]:
     """The first update of every kind: those of one kind compute the same graph."""
-    firsts: dict[tuple[int, bool], int] = {}
+    firsts: dict[tuple[int, int, bool], int] = {}
     for step in (*starts_of(config), scheduled_steps(config)):
         values = schedule_at(config, step)
-        kind = len(values.next_tokens), values.prefix_weight > 0
+        kind = values.growth, len(values.next_tokens), values.prefix_weight > 0
         firsts.setdefault(kind, step)
     return list(firsts.values())
 
@@ -105,13 +114,44 @@ def passed_at(config: RunConfig, step: int) -> float:
     )
 
 
+def of_stage(config: RunConfig, step: int, values: Sequence[Listed]) -> Listed:
+    """The value that is listed for the stage of update `step`; in the extension the last one."""
+    return values[stage_at(step, starts_of(config))]
+
+
+def growth_at(config: RunConfig, step: int) -> int:
+    """How many times as long a pass, and as large a batch, is as the configuration says."""
+    growth = config.schedule.batch_growth
+    return of_stage(config, step, growth) if growth else 1
+
+
+def max_doc_len_at(config: RunConfig, step: int) -> int | None:
+    """Tokens of a document that are read at most; None: all."""
+    listed = config.data.max_doc_len
+    if len(listed) > 1:
+        return of_stage(config, step, listed)
+    return listed[0] if listed else None
+
+
+def tokens_trained(config: RunConfig, updates: range) -> int:
+    """What these updates read, of all ranks together."""
+    if not config.schedule.batch_growth:
+        return config.data.batch_tokens * len(updates)
+    return config.data.batch_tokens * sum(growth_at(config, step) for step in updates)
+
+
+def longest_pass(config: RunConfig) -> int:
+    """Tokens of the longest sequence that training passes through the network."""
+    return config.data.seq_len * max(config.schedule.batch_growth, default=1)
+
+
 def peak_at(config: RunConfig, step: int) -> float:
     """What multiplies the rates by the stage that they are in at update `step`."""
     s = config.schedule
     if not s.stage_rates:
         return 1.0
     if s.stage_rates_after is None:
-        return s.stage_rates[stage_at(step, starts_of(config))]
+        return of_stage(config, step, s.stage_rates)
     passed = passed_fractions(
         step,
         steps=scheduled_steps(config),

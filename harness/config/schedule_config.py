@@ -121,6 +121,15 @@ class ScheduleConfig:
         "begin at; or past that rounded down to hundredths",
         requires={"*": {"schedule.stage_rates": ON}},
     )
+    batch_growth: tuple[int, ...] = toggle(
+        (),
+        record="r46",
+        affects=("data", "schedule", "loss"),
+        example=(2,),
+        doc="passes, and so batches, of each stage in multiples of data.micro_tokens and "
+        "data.batch_tokens; [1, 2, 3] in record 46",
+        requires={"*": {"data.alignment": ON}},
+    )
     window_tokens: int = toggle(
         1024,
         record="r12",

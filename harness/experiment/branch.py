@@ -14,6 +14,8 @@ IN_WORDS = {
     "lr_factor": "multiplies its learning rates by",
     "momentum": "has a momentum of",
     "window": "has a window of",
+    "growth": "has batches that are larger by",
+    "max_doc_len": "has documents of at most",
     "next_tokens": "has weights on next tokens of",
     "prefix_weight": "has a weight on prefixes of",
 }

@@ -103,13 +103,22 @@ def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
     assert after["schedule.extension_steps"] == 10
 
 
+PACKED = {
+    "data.alignment": "packed",
+    "data.loader": "global",
+    "data.seq_len": 65536,
+    "model.attn_mask": "document",
+    "model.attn_kernel": "dense",
+}
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"schedule.steps": 4, "schedule.stages": 5}, "schedule.stages=5 do not fit into"),
         (
             {"schedule.stages": 3, "schedule.stage_rates": (1.0, 2.0)},
-            "schedule.stage_rates lists 2 factors, but schedule.stages is 3",
+            "schedule.stage_rates lists 2 values, but schedule.stages is 3",
         ),
         (
             {"schedule.steps": 4, "schedule.extension_steps": 5},
@@ -119,6 +128,19 @@ def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
             {"schedule.steps": 10, "schedule.cooldown_frac": 1.0, "schedule.warmup_steps": 1},
             "schedule.warmup_steps=1 and the last",
         ),
+        (
+            {"schedule.stages": 2, "schedule.batch_growth": (0, 1)},
+            "data.alignment to be switched on",
+        ),
+        (
+            {**PACKED, "schedule.stages": 2, "schedule.batch_growth": (0, 1)},
+            r"schedule.batch_growth=\[0, 1\] must all be greater than 0",
+        ),
+        (
+            {**PACKED, "schedule.stages": 2, "data.max_doc_len": (64, 64, 64)},
+            "data.max_doc_len lists 3 values, but schedule.stages is 2",
+        ),
+        ({**PACKED, "data.max_doc_len": (-1,)}, r"data.max_doc_len=\[-1\] must be greater than 0"),
         ({"loss.next_tokens": (1.0, 0.0)}, r"loss.next_tokens=\[1.0, 0.0\] must be greater than 0"),
     ],
 )
