@@ -120,20 +120,26 @@ def muon_momentum(
     return (1 - fraction) * start + fraction * end
 
 
+IN_BLOCKS = ("block", "counted")  # window kinds that count blocks of 128 tokens
+
+
 def window_tokens(step: int, *, steps: int, end: int, kind: str, warmup: str | None) -> int:
     """Attention window at `step`.
 
-    In tokens for the kinds token and clipped, in blocks of 128 for the kind block.
+    In blocks of 128 for the kinds of IN_BLOCKS, else in tokens.
 
     end: the window, or where its warm-up ends, in tokens for every kind. The warm-up rises
     linearly: from 64 tokens to `end` in multiples of 64 (record 13), rounded to the nearest block
-    for the kind block (record 16), or from one block to (end + 64) tokens, rounded down (record
-    18). Blocks are interpolated in the scripts' own floating-point order, which decides at a
-    boundary. `end` is only reached at step == steps, the last validation.
+    for the kind block (record 16); from one block to (end + 64) tokens, rounded down (record 18);
+    or from 0, rounded up, to one block at least (record 20). Blocks are interpolated in the
+    scripts' own floating-point order, which decides at a boundary. `end` is only reached at
+    step == steps, the last validation.
     warmup: its form, None where the window is `end` from the first step.
     """
     f = step / steps
-    if kind == "block":
+    if warmup == "next_block":
+        return max(1, -(-end * step // (128 * steps)))
+    if kind in IN_BLOCKS:
         blocks = {
             None: end,
             "tokens": (1 - f) * 64 + f * end + 64,

@@ -292,20 +292,20 @@ def masks(core: Core) -> tuple[Any, Any]:
     traced = Mock(wraps=harness.model.mask.create_block_mask)
     for step in (0, core.config.schedule.steps):
         with patch.object(harness.model.mask, "create_block_mask", traced):
-            mask = core.model.mask(documents(T), core.set_window(step))
-        if isinstance(mask, BlockMask):
-            lists.append(
-                [
-                    None if t is None else digest(t)
-                    for t in (mask.kv_num_blocks, mask.full_kv_num_blocks)
-                ]
-            )
-            mask = dense_of(mask, T)
-        if (
-            mask is not None and mask.is_floating_point()
-        ):  # what is added to the scores: nothing where a key is seen
-            mask = mask == 0
-        out.append(digest(torch.ones(T, T, dtype=torch.bool).tril() if mask is None else mask))
+            of_layers = core.model.masks(documents(T), core.set_window(step))
+        for mask in dict.fromkeys(of_layers):
+            if isinstance(mask, BlockMask):
+                lists.append(
+                    [
+                        None if t is None else digest(t)
+                        for t in (mask.kv_num_blocks, mask.full_kv_num_blocks)
+                    ]
+                )
+                mask = dense_of(mask, T)
+            # what is added to the scores: nothing where a key is seen
+            if mask is not None and mask.is_floating_point():
+                mask = mask == 0
+            out.append(digest(torch.ones(T, T, dtype=torch.bool).tril() if mask is None else mask))
     kernels = {kernel_of(block.attn) for block in core.model.blocks if block.attn is not None}
     return out, (kernels, lists, traced.call_count)
 

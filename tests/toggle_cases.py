@@ -74,6 +74,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "data.max_doc_len": {"data.alignment": "packed"},
     "schedule.stage_rates": {"schedule.stages": 2},
     "schedule.stage_rates_after": {"schedule.stages": 2},
+    "schedule.windows": {"model.attn_window": "inclusive"},
+    "schedule.windows_short": {"model.attn_window": "inclusive", "schedule.windows": (64,)},
     "schedule.window_tokens": {"model.attn_window": "token"},
     "schedule.window_warmup": {"schedule.window_tokens": 256},
     "data.micro_tokens": {"data.batch_tokens": 1024},

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from harness.config.plugins import PlugIn, named, switched_on
-from harness.config.run import RunConfig
+from harness.config.run import BLOCK, RunConfig
 from harness.errors import UserError
 from harness.optim.schedule import (
+    IN_BLOCKS,
     lr_factor,
     muon_momentum,
     next_token_weights,
@@ -43,6 +44,8 @@ SCHEDULED = (
     "loss.prefix_weight",
     "schedule.window_tokens",
     "schedule.window_warmup",
+    "schedule.windows",
+    "schedule.windows_short",
     "optim.muon_momentum",
     "optim.muon_momentum_warmup_steps",
     "optim.muon_momentum_cooldown_steps",
@@ -55,7 +58,7 @@ class ScheduleValues:
 
     lr_factor: float  # of every learning rate
     momentum: float  # of the matrices' updates
-    window: int | None  # in tokens or blocks; None: attention has none
+    windows: tuple[int, ...]  # of long layers and short ones, tokens or blocks; (): there is none
     growth: int  # of passes and of the batch, in multiples of what the configuration says
     max_doc_len: int | None  # tokens of a document at most
     next_tokens: tuple[float, ...]  # weights of the losses on them; (1,): the next one alone
@@ -77,7 +80,7 @@ def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
     return ScheduleValues(
         lr_factor=factor,
         momentum=momentum,
-        window=window_at(config, step),
+        windows=windows_at(config, step),
         growth=growth_at(config, step),
         max_doc_len=max_doc_len_at(config, step),
         next_tokens=next_token_weights(passed, loss.next_tokens or (1.0,)),
@@ -115,7 +118,7 @@ def passed_at(config: RunConfig, step: int) -> float:
 
 
 def of_stage(config: RunConfig, step: int, values: Sequence[Listed]) -> Listed:
-    """The value that is listed for the stage of update `step`; in the extension the last one."""
+    """The value that is listed for the stage of update `step`; in the extension the last one's."""
     return values[stage_at(step, starts_of(config))]
 
 
@@ -210,12 +213,31 @@ def check_factors(config: RunConfig) -> None:
         factor_at(config, step, plugs)
 
 
-def window_at(config: RunConfig, step: int) -> int | None:
-    """The attention window of update `step`, or of the validation before it."""
-    kind = config.model.attn_window
+def windows_at(config: RunConfig, step: int) -> tuple[int, ...]:
+    """The attention windows of update `step`, or of the validation before it.
+
+    Of the long layers, and of the short ones where there are any; none where there is no window.
+    """
+    kind, s = config.model.attn_window, config.schedule
     if not kind:
-        return None
-    s = config.schedule
-    return window_tokens(
-        step, steps=s.steps, end=s.window_tokens, kind=str(kind), warmup=s.window_warmup
+        return ()
+    unit = BLOCK if kind in IN_BLOCKS else 1
+    long = window_tokens(
+        step, steps=s.steps, end=s.window_tokens, kind=kind, warmup=s.window_warmup
     )
+    if s.windows:
+        long = of_phase(config, step, s.windows) // unit
+    if not config.model.attn_window_layers:
+        return (long,)
+    if s.windows_short:
+        return long, of_phase(config, step, s.windows_short) // unit
+    return long, long // 2
+
+
+def of_phase(config: RunConfig, step: int, values: Sequence[Listed]) -> Listed:
+    """The value of the stage, of the extension or of the last validation; the last one goes on."""
+    if step >= config.schedule.steps:
+        return values[-1]
+    if step >= scheduled_steps(config):
+        return values[min(config.schedule.stages, len(values) - 1)]
+    return of_stage(config, step, values)

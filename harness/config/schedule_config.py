@@ -139,12 +139,35 @@ class ScheduleConfig:
         ge=64,
         unit="tokens",
     )
-    window_warmup: Literal["tokens", "blocks"] | None = toggle(
+    window_warmup: Literal["tokens", "blocks", "next_block"] | None = toggle(
         None,
         record="r13",
         affects=("schedule", "mask", "loss"),
-        choices={"tokens": "r13", "blocks": "r18"},
+        choices={"tokens": "r13", "blocks": "r18", "next_block": "r20"},
         doc="the window grows linearly with the step from 64 tokens (one block), interpolated in "
-        "tokens or in whole blocks",
-        requires={"tokens": {"model.attn_window": ON}, "blocks": {"model.attn_window": ("block",)}},
+        "tokens or in whole blocks; or from 0, rounded up to blocks, one of them at least",
+        requires={
+            "tokens": {"model.attn_window": ON},
+            "blocks": {"model.attn_window": ("block", "counted")},
+            "next_block": {"model.attn_window": ("block", "counted")},
+        },
+    )
+    windows: tuple[int, ...] = toggle(
+        (),
+        record="r29",
+        affects=("schedule", "mask", "loss"),
+        example=(64,),
+        doc="window of each stage in tokens; after them, where these have their own, of the "
+        "extension and of the last validation; in blocks of 128 3, 7, 11, 13, 20 in record 42",
+        requires={"*": {"model.attn_window": ON}},
+        conflicts={"*": {"schedule.window_warmup": ON}},
+    )
+    windows_short: tuple[int, ...] = toggle(
+        (),
+        record="r29",
+        affects=("schedule", "mask", "loss"),
+        example=(16,),
+        doc="the same of layers that are not model.attn_window_layers; in blocks 1, 3, 5, 6, 6 in "
+        "record 42",
+        requires={"*": {"model.attn_window_layers": ON, "schedule.windows": ON}},
     )

@@ -15,6 +15,7 @@ from harness.config.validate_schedule import (
     refused_losses,
     refused_ramps,
     refused_stages,
+    refused_window_lists,
     refused_windows,
 )
 from harness.errors import UserError
@@ -231,6 +232,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_value_tables,
     refused_portions,
     refused_windows,
+    refused_window_lists,
     refused_ramps,
     refused_stages,
     refused_alignment,

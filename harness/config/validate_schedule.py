@@ -15,7 +15,7 @@ def refused_windows(c: RunConfig) -> Iterator[str]:
             "model.attn_mask=document takes one sequence per forward pass: make "
             f"data.micro_tokens={d.micro_tokens} equal data.seq_len={d.seq_len}"
         )
-    in_blocks = m.attn_window in ("block", "clipped") or m.attn_kernel == "flex"
+    in_blocks = m.attn_window in ("block", "clipped", "counted") or m.attn_kernel == "flex"
     if by_document and in_blocks and d.seq_len % BLOCK != 0:
         yield (
             f"data.seq_len={d.seq_len} must be a multiple of {BLOCK} for "
@@ -27,6 +27,26 @@ def refused_windows(c: RunConfig) -> Iterator[str]:
             f"schedule.window_tokens={s.window_tokens} is less than one block of {BLOCK} "
             "for model.attn_window=block: widen it"
         )
+
+
+def refused_window_lists(c: RunConfig) -> Iterator[str]:
+    m, s = c.model, c.schedule
+    outside = sorted(set(m.attn_window_layers) - set(range(m.n_layer)))
+    if outside:
+        yield (
+            f"model.attn_window_layers lists layer {outside[0]}, which lies outside the "
+            f"{m.n_layer} layers of model.n_layer: count from 0"
+        )
+    most = s.stages + (s.extension_steps > 0) + 1
+    for field, values in {"windows": s.windows, "windows_short": s.windows_short}.items():
+        if values and not s.stages <= len(values) <= most:
+            yield (
+                f"schedule.{field} lists {len(values)} windows, but must list those of the "
+                f"schedule.stages={s.stages}, and at most {most}, with the extension's and the "
+                "last validation's"
+            )
+        if values and min(values) < 0:
+            yield f"schedule.{field}={list(values)} must not be negative: mend the list"
 
 
 def refused_ramps(c: RunConfig) -> Iterator[str]:

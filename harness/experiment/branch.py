@@ -13,7 +13,7 @@ from harness.experiment.keys import MAX_BUDGET, is_whole
 IN_WORDS = {
     "lr_factor": "multiplies its learning rates by",
     "momentum": "has a momentum of",
-    "window": "has a window of",
+    "windows": "has windows of",
     "growth": "has batches that are larger by",
     "max_doc_len": "has documents of at most",
     "next_tokens": "has weights on next tokens of",

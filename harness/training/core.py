@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.config.run import RunConfig
-from harness.config.schedule import ScheduleValues, schedule_at, window_at
+from harness.config.schedule import ScheduleValues, schedule_at, windows_at
 from harness.data.loader import Batch
 from harness.model.gpt import GPT, Tokens
 from harness.model.objective import Objective
@@ -70,11 +70,10 @@ class Core:
         self.precision = precision
         self.optimizers = self._new_optimizers()
         self.parameters = list(self.model.parameters())
-        self._window = (
-            torch.zeros((), dtype=torch.int32, device=self.device)
-            if config.model.attn_window
-            else None
-        )
+        self._window = None  # (): of all layers; (2,): of the long ones and the short ones
+        if config.model.attn_window:
+            shape = (2,) if config.model.attn_window_layers else ()
+            self._window = torch.zeros(shape, dtype=torch.int32, device=self.device)
 
         self._weights: tuple[Tensor, ...] = ()  # of the losses on more than the next token
 
@@ -112,7 +111,7 @@ class Core:
     def set_step(self, step: int) -> Tensor | None:
         """Write the schedules of update `step` (0-based).
 
-        Returns the attention window, in tokens or blocks.
+        Returns the attention windows, in tokens or blocks.
         """
         values = schedule_at(self.config, step)
         set_schedule(self.optimizers, values.lr_factor, values.momentum)
@@ -133,14 +132,13 @@ class Core:
         return tuple(weights)
 
     def set_window(self, step: int) -> Tensor | None:
-        """The window of update `step`, or of the validation before it.
+        """The windows of update `step`, or of the validation before it.
 
         One tensor, refilled, so that nothing recompiles.
         """
         if self._window is not None:
-            window = window_at(self.config, step)
-            assert window is not None
-            self._window.fill_(window)
+            for place, size in zip(self._window.view(-1), windows_at(self.config, step)):
+                place.fill_(size)
         return self._window
 
     def _sync(self, last: bool) -> AbstractContextManager[None]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from harness.config.run import BLOCK, RunConfig
-from harness.config.schedule import growth_at, tokens_trained, window_at
+from harness.config.schedule import growth_at, tokens_trained, windows_at
 from harness.model.config import ModelConfig
 from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
 
@@ -28,6 +28,8 @@ from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
 FIRST_KEY: dict[str | None, Callable[[Any, int], Any]] = {
     None: lambda q, w: np.zeros_like(q),
     "token": lambda q, w: q - w + 1,
+    "inclusive": lambda q, w: q - w,
+    "counted": lambda q, w: BLOCK * (q // BLOCK - max(w, 1) + 1),
     "block": lambda q, w: BLOCK * (q // BLOCK - w + 1),
     "clipped": lambda q, w: np.maximum(
         q - w + 1, BLOCK * (q // BLOCK - (w + BLOCK - 1) // BLOCK + 1)
@@ -66,17 +68,20 @@ def mean_keys(seq_len: int, kind: str | None, window: int) -> float:
 
 def keys_seen(config: RunConfig, updates: range) -> float:
     """Keys that a token's queries see in all layers together, averaged over the updates' tokens."""
-    m = config.model
-    if not config.schedule.window_warmup and not config.schedule.batch_growth:
+    m, s = config.model, config.schedule
+    if not (s.window_warmup or s.windows or s.batch_growth):
         updates = updates[:1]  # all are alike
-    kinds = Counter((window_at(config, i), growth_at(config, i)) for i in updates)
-    seen = {
-        (window, growth): mean_keys(growth * config.data.seq_len, m.attn_window, window or 0)
-        for window, growth in kinds
-    }
-    tokens = sum(growth * n for (_, growth), n in kinds.items())
-    mean = sum(seen[kind] * (n * kind[1] / tokens) for kind, n in kinds.items())
-    return mean * (m.n_layer - len(attention_free(m)))
+    with_attention = set(range(m.n_layer)) - attention_free(m)
+    n_long = len(with_attention & set(m.attn_window_layers or with_attention))
+    n_layers = n_long, len(with_attention) - n_long
+    seen = tokens = 0.0
+    kinds = Counter((windows_at(config, i) or (0,), growth_at(config, i)) for i in updates)
+    for (windows, growth), n_updates in kinds.items():
+        T = growth * config.data.seq_len
+        for window, n in zip(windows, n_layers):
+            seen += n_updates * growth * n * mean_keys(T, m.attn_window, window)
+        tokens += n_updates * growth
+    return seen / tokens
 
 
 def gate_shapes(m: ModelConfig) -> list[tuple[int, int]]:

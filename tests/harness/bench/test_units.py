@@ -47,6 +47,9 @@ WRONG = {  # unit: an array of its outcome
     "xsa_r86": "grad/gate",
     "value_gate_r55": "grad/value_gate",
     "value_gate_r70": "grad/value_gate",
+    "window_long_short": "short/n6",
+    "window_schedule": "r42/window_short",
+    "batch_size_schedule": "r74/split_step",
     "bos_starts_r26": "shard_pos_span_starts",
     "bos_aligned": "packed/rank1/batch2/inputs",
     "validation_packing": "targets",
@@ -65,7 +68,12 @@ WRONG = {  # unit: an array of its outcome
 def test_one_wrong_number_fails(name: str, tmp_path: Path) -> None:
     arrays = dict(np.load(FOLDER / f"{name}.npz"))
     size = np.max(np.abs(arrays[WRONG[name]])) if UNITS[name].relative else 1.0
-    arrays[WRONG[name]].flat[-1] += 2 * UNITS[name].bound * size or 1  # token or position
+    wrong = np.array(arrays[WRONG[name]])
+    if wrong.dtype.kind == "f":
+        wrong.flat[-1] += 2 * UNITS[name].bound * size
+    else:
+        wrong.flat[-1] ^= 1
+    arrays[WRONG[name]] = wrong
     np.savez(tmp_path / f"{name}.npz", **arrays)
     assert not check_unit(tmp_path / f"{name}.npz").passed
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.config.presets import with_budget
 from harness.config.run import RunConfig, flat, with_fields
-from harness.config.schedule import schedule_at, starts_of
+from harness.config.schedule import schedule_at, starts_of, windows_at
 from harness.config.validate import check_config
 from harness.errors import UserError
 
@@ -40,6 +40,13 @@ def test_a_half_goes_to_the_even_update() -> None:
     assert starts_of(config(schedule__steps=7, schedule__stages=2)) == [0, 4]
 
 
+PACKED = {
+    "data.alignment": "packed",
+    "data.loader": "global",
+    "data.seq_len": 65536,
+    "model.attn_mask": "document",
+    "model.attn_kernel": "dense",
+}
 COOLED = {
     "schedule__steps": 10,
     "schedule__extension_steps": 2,
@@ -87,6 +94,55 @@ def test_weights_of_losses_fall_one_stage_after_another() -> None:
     assert [v.prefix_weight for v in values] == [0.4, 0.4, 0.4, 0.2, 0, 0, 0, 0]
 
 
+WINDOWS = {
+    **PACKED,
+    "model.attn_window": "inclusive",
+    "model.attn_window_layers": (0,),
+    "schedule.steps": 7,
+    "schedule.stages": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("extension", "windows", "expected"),
+    [
+        (0, (128, 256), [128, 128, 128, 128, 256, 256, 256, 256]),
+        (0, (128, 256, 512), [128, 128, 128, 128, 256, 256, 256, 512]),
+        (1, (128, 256), [128, 128, 128, 256, 256, 256, 256, 256]),
+        (1, (128, 256, 512), [128, 128, 128, 256, 256, 256, 512, 512]),
+        (1, (128, 256, 512, 640), [128, 128, 128, 256, 256, 256, 512, 640]),
+    ],
+)
+def test_windows_go_by_stages_the_extension_and_the_last_validation(
+    extension: int, windows: tuple[int, ...], expected: list[int]
+) -> None:
+    fields = {**WINDOWS, "schedule.extension_steps": extension, "schedule.windows": windows}
+    made = with_fields(RunConfig(), fields)
+    check_config(made)
+    assert [windows_at(made, step) for step in range(8)] == [(w, w // 2) for w in expected]
+    short = with_fields(made, {"schedule.windows_short": (64, 96)})
+    check_config(short)
+    assert {windows_at(short, step)[1] for step in range(4, 8)} == {96}
+    blocks = with_fields(made, {"model.attn_window": "counted"})
+    assert windows_at(blocks, 7) == (windows[-1] // 128, windows[-1] // 128 // 2)
+
+
+def test_a_window_that_grows_to_the_next_block_has_one_at_least() -> None:
+    made = with_fields(
+        RunConfig(),
+        {
+            **PACKED,
+            "model.attn_window": "counted",
+            "schedule.window_warmup": "next_block",
+            "schedule.window_tokens": 1728,
+            "schedule.steps": 27,
+        },
+    )
+    check_config(made)
+    expected = [max(1, -(-64 * step // 128)) for step in range(28)]
+    assert [windows_at(made, step) for step in range(28)] == [(n,) for n in expected]
+
+
 def test_without_stages_a_weight_falls_over_the_whole_run() -> None:
     made = config(schedule__steps=4, loss__next_tokens=(1.0, 0.5))
     assert [schedule_at(made, step).next_tokens for step in range(4)] == [
@@ -101,15 +157,6 @@ def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
     before = flat(config(schedule__steps=400, schedule__extension_steps=40))
     after = with_budget({**before, "schedule.steps": 100}, before)
     assert after["schedule.extension_steps"] == 10
-
-
-PACKED = {
-    "data.alignment": "packed",
-    "data.loader": "global",
-    "data.seq_len": 65536,
-    "model.attn_mask": "document",
-    "model.attn_kernel": "dense",
-}
 
 
 @pytest.mark.parametrize(
@@ -141,6 +188,12 @@ PACKED = {
             "data.max_doc_len lists 3 values, but schedule.stages is 2",
         ),
         ({**PACKED, "data.max_doc_len": (-1,)}, r"data.max_doc_len=\[-1\] must be greater than 0"),
+        (
+            {**WINDOWS, "schedule.windows": (1, 2, 3, 4)},
+            "schedule.windows lists 4 windows, but must list those of the schedule.stages=2",
+        ),
+        ({**WINDOWS, "schedule.windows": (1, -2)}, r"schedule.windows=\[1, -2\] must not be"),
+        ({**WINDOWS, "model.attn_window_layers": (12,)}, "attn_window_layers lists layer 12"),
         ({"loss.next_tokens": (1.0, 0.0)}, r"loss.next_tokens=\[1.0, 0.0\] must be greater than 0"),
     ],
 )
