@@ -102,7 +102,8 @@ def starts_of(config: RunConfig) -> list[int]:
 def first_of_a_kind(config: RunConfig) -> list[int]:
     """The first update of every kind: those of one kind compute the same graph."""
     firsts: dict[tuple[int, int, bool], int] = {}
-    for step in (*starts_of(config), scheduled_steps(config)):
+    starts = [*starts_of(config), scheduled_steps(config)]
+    for step in (start for start in starts if start < config.schedule.steps):
         values = schedule_at(config, step)
         kind = values.growth, len(values.next_tokens), values.prefix_weight > 0
         firsts.setdefault(kind, step)

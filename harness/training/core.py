@@ -38,6 +38,13 @@ def compiles(config: RunConfig, device: str) -> bool:
     return config.system.compile == "on" or (config.system.compile == "auto" and device == "cuda")
 
 
+def filled(tensor: Tensor, values: Sequence[float]) -> Tensor:
+    """The tensor with these values: a copy from the host would wait for the device."""
+    for place, value in zip(tensor.view(-1), values, strict=True):
+        place.fill_(value)
+    return tensor
+
+
 class Core:
     def __init__(
         self, config: RunConfig, tokens: Tokens, *, seed: int, device: str = "cpu"
@@ -126,9 +133,11 @@ class Core:
         """
         if values.next_tokens == (1.0,) and not values.prefix_weight:
             return ()
-        weights = [torch.tensor(values.next_tokens, device=self.device)]
+        next_K = torch.empty(len(values.next_tokens), device=self.device)
+        weights = [filled(next_K, values.next_tokens)]
         if values.prefix_weight:
-            weights.append(torch.tensor(values.prefix_weight, device=self.device))
+            prefix = torch.empty((), device=self.device)
+            weights.append(filled(prefix, (values.prefix_weight,)))
         return tuple(weights)
 
     def set_window(self, step: int) -> Tensor | None:
@@ -137,8 +146,7 @@ class Core:
         One tensor, refilled, so that nothing recompiles.
         """
         if self._window is not None:
-            for place, size in zip(self._window.view(-1), windows_at(self.config, step)):
-                place.fill_(size)
+            filled(self._window, windows_at(self.config, step))
         return self._window
 
     def _sync(self, last: bool) -> AbstractContextManager[None]:
