@@ -275,16 +275,34 @@ class ModelConfig(ValueConfig, EndsConfig):
         doc="causal, or causal within a document (a document opens at the separator token)",
         requires={"document": {"model.attn_kernel": ("flex", "dense")}},
     )
-    attn_window: Literal["token", "block", "clipped"] | None = toggle(
+    attn_window: Literal["token", "block", "clipped", "counted", "inclusive"] | None = toggle(
         None,
         record="r12",
         affects=("mask", "schedule", "loss"),
-        choices={"token": "r12", "clipped": "r15", "block": "r16"},
+        choices={
+            "token": "r12",
+            "clipped": "r15",
+            "block": "r16",
+            "counted": "r20",
+            "inclusive": "r29",
+        },
         doc=(
             "window by tokens, by blocks of 128, or the token window clipped by record 15's block"
-            " list"
+            " list; counted: so many of the nearest blocks that lie in the same document or share"
+            " one; inclusive: by tokens, the last one seen, too"
         ),
         requires={"*": {"model.attn_mask": ("document",)}},
+    )
+    attn_window_layers: tuple[int, ...] = toggle(
+        (),
+        record="r20",
+        affects=("mask", "schedule", "loss"),
+        example=(0,),
+        doc=(
+            "layers with the long window, all others have the short one, half of it if no other is"
+            " said; none: all have the long one; [0, 4, 11] of 12 layers in record 20"
+        ),
+        requires={"*": {"model.attn_window": ON}},
     )
     block_mask: Literal["traced", "partial", "partial_and_full"] = toggle(
         "traced",

@@ -5,6 +5,7 @@ A component is chosen where it is built; the forward pass asks only whether it i
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,12 +191,14 @@ class Block(nn.Module):
 class Tokens:
     """What the network must know of its input.
 
-    Ids 0..vocab_size-1, the id that opens a document, the longest sequence.
+    Ids 0..vocab_size-1, the id that opens a document, the longest sequence, and for a loss on
+    prefixes the bytes of every id, None of one that is no text.
     """
 
     vocab_size: int
     separator: int
     seq_len: int
+    texts: Sequence[bytes | None] | None = None
 
 
 class GPT(nn.Module):
@@ -233,13 +236,14 @@ class GPT(nn.Module):
 
         self.first_values = c.value_residual is not None
         self.softcap, self.loss_rows = softcap_of(c.logit_softcap, c.d_model), c.loss_rows
+        self.long_layers = frozenset(c.attn_window_layers or range(c.n_layer))
         self.mask_args = None
         if c.attn_mask == "document":
             self.mask_args = (c.attn_kernel, c.attn_window, c.block_mask)
         self.matmul_dtype = dtypes.matmul
 
     def mask(self, ids_BT: Tensor, window: Tensor | None) -> Mask:
-        """The mask shared by all layers: None where the kernel is causal by itself.
+        """The mask of the layers with this window: None where the kernel is causal by itself.
 
         Document masks take one row, B = 1.
         """
@@ -255,10 +259,20 @@ class GPT(nn.Module):
             self.matmul_dtype,
         )
 
+    def masks(self, ids_BT: Tensor, window: Tensor | None) -> list[Mask]:
+        """Every layer's mask; layers with the same window share one.
+
+        window: of the long layers, and where there are short ones (2,), of both.
+        """
+        if window is None or window.ndim == 0:
+            return [self.mask(ids_BT, window)] * len(self.blocks)
+        long, short = (self.mask(ids_BT, size) for size in window.unbind())
+        return [long if i in self.long_layers else short for i in range(len(self.blocks))]
+
     def stream(self, ids_BT: Tensor, window: Tensor | None = None) -> Tensor:
         """Token ids (B, T) to what the head sees (B, T, C).
 
-        window: 0-d integer, in tokens or blocks as the mask counts.
+        window: integer, in tokens or blocks as the mask counts, as `masks` takes it.
         """
         x = self.embed(ids_BT)
         if self.smear is not None:
@@ -266,7 +280,7 @@ class GPT(nn.Module):
         if self.embed_norm is not None:
             x = self.embed_norm(x)
         x0, first_v = x, None
-        rotary, mask = self.rotary(ids_BT.shape[1]), self.mask(ids_BT, window)
+        rotary, masks = self.rotary(ids_BT.shape[1]), self.masks(ids_BT, window)
         sources = (
             self.value_embeds(ids_BT)
             if self.value_embeds is not None
@@ -284,7 +298,7 @@ class GPT(nn.Module):
                 x = x + weight * skips.pop()
             if self.skip is not None and i == self.skip.into:
                 x = self.skip(x, saved[self.skip.source], x0)
-            x, own_v = block(x, x0, rotary, mask, first_v if self.first_values else sources[i])
+            x, own_v = block(x, x0, rotary, masks[i], first_v if self.first_values else sources[i])
             first_v = own_v if first_v is None else first_v
             if self.skip_weights is not None and i < n_encoder:
                 skips.append(x)

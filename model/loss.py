@@ -1,12 +1,9 @@
-"""Cross-entropy of tokens whose logits never exist all at once.
+"""Cross-entropy: of tokens whose logits never exist all at once, and of more tokens than the next.
 
-Part after part, each part's gradient made with its loss.
-
-N tokens, C model_dim, V vocabulary. Plain cross-entropy holds N x V logits, their
-log-probabilities and their gradient; here they are `rows` x V, at the price of the head's gradient
-(V, C) kept between the passes. Nothing is computed twice.
+B batch, T sequence, N = B T tokens, C model_dim, V vocabulary, K tokens ahead.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,7 +27,12 @@ def log_probabilities(
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
-    """Sums over the parts in fp32; every other rounding where the plain form has it."""
+    """Part after part, each part's gradient made with its loss.
+
+    Plain cross-entropy holds N x V logits, their log-probabilities and their gradient; here they
+    are `rows` x V, at the price of the head's gradient (V, C) kept between the passes. Nothing is
+    computed twice. Sums over the parts in fp32; every other rounding where the plain form has it.
+    """
 
     @staticmethod
     def forward(
@@ -78,3 +80,46 @@ def chunked_cross_entropy(
         -log_probabilities(x, head_VC, softcap)[0].gather(1, y[:, None]).sum() for x, y in parts
     ]
     return torch.stack(losses).sum() / len(y_N)
+
+
+def weighted_cross_entropy(
+    logits_BTV: Tensor,
+    y_BT: Tensor,
+    weights_K: Tensor,
+    prefixes: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Mean over positions of weighted losses on several tokens by the same logits (record 53).
+
+    Position t: the sum over k of weights_K[k] times the cross-entropy of y[t + k], which is dropped
+    where t + k lies beyond the row; documents' ends are not respected. Weights are not normalised.
+    prefixes: for every token the one that it begins with, (V,), -1 where none does, and the weight
+    of the cross-entropy of these (record 88).
+    """
+    lse_BT, T = logits_BTV.logsumexp(-1), y_BT.shape[1]
+
+    def cross_entropy(ahead: int, targets: Tensor) -> Tensor:
+        z = logits_BTV[:, : T - ahead].gather(-1, targets[..., None])[..., 0]
+        return lse_BT[:, : T - ahead] - z
+
+    total = logits_BTV.new_zeros(())
+    for k, weight in enumerate(weights_K.unbind()):
+        total = total + weight * cross_entropy(k, y_BT[:, k:]).sum()
+    if prefixes is not None:
+        table_V, weight = prefixes
+        prefix_BT = table_V[y_BT]
+        losses = cross_entropy(0, prefix_BT.clamp(min=0))
+        total = total + weight * losses.where(prefix_BT >= 0, 0.0).sum()
+    return total / y_BT.numel()
+
+
+def prefix_table(tokens: Sequence[bytes | None]) -> list[int]:
+    """For every token the longest other one that its bytes begin with, -1 where none does.
+
+    tokens: the bytes of each; None of one that is no text.
+    """
+    by_bytes = {text: i for i, text in enumerate(tokens) if text}
+    table = []
+    for text in tokens:
+        starts = (text[:n] for n in range(len(text or b"") - 1, 0, -1)) if text else ()
+        table.append(next((by_bytes[start] for start in starts if start in by_bytes), -1))
+    return table

@@ -24,17 +24,27 @@ DIAGONALS: dict[str | None, Callable[[Any], Tensor]] = {
     "block": lambda w: w,
     # record 15: cuts pairs that the token rule would admit
     "clipped": (lambda w: (w + BLOCK - 1) // BLOCK),
+    "inclusive": (lambda w: (w + 2 * BLOCK - 1) // BLOCK),
 }
+COUNTED = "counted"  # a window of so many blocks, whichever these are
 # window kind -> (query position, key position, window) -> inside the window
 IN_WINDOW: dict[str | None, Callable[[Tensor, Tensor, Any], Tensor]] = {
     "token": lambda q, k, w: q - k < w,
     "block": lambda q, k, w: q // BLOCK - k // BLOCK < w,
+    "inclusive": lambda q, k, w: q - k <= w,
+    COUNTED: lambda q, k, pairs_NN: pairs_NN[q // BLOCK, k // BLOCK],
     "clipped": lambda q, k, w: (q - k < w) & (q // BLOCK - k // BLOCK < DIAGONALS["clipped"](w)),
 }
 
 
 # window kind -> the part of IN_WINDOW that the hand-made lists of blocks do not hold by themselves
-WITHIN_BLOCKS: dict[str | None, str | None] = {"token": "token", "block": None, "clipped": "token"}
+WITHIN_BLOCKS: dict[str | None, str | None] = {
+    "token": "token",
+    "block": None,
+    "clipped": "token",
+    COUNTED: None,
+    "inclusive": "inclusive",
+}
 
 
 def document_ids(ids_T: Tensor, separator: int) -> Tensor:
@@ -42,11 +52,36 @@ def document_ids(ids_T: Tensor, separator: int) -> Tensor:
     return (ids_T == separator).cumsum(0, dtype=torch.int32)
 
 
+def counted_pairs(doc_T: Tensor, size: Tensor) -> Tensor:
+    """(N, N): whether a block of queries has a block of keys in its window of `size` blocks (r20).
+
+    Of the F earlier blocks that lie with it in one document the nearest size - 1; of the others
+    that share a document with it, itself among them, the nearest size - F, and at least one.
+    """
+    doc_NB = doc_T.view(-1, BLOCK)
+    low, high = doc_NB[:, 0], doc_NB[:, -1]
+    i = torch.arange(len(low), device=doc_T.device)
+    earlier = i[:, None] > i[None, :]
+    whole = earlier & (low[None, :] == high[:, None])
+    shared = (earlier | (i[:, None] == i)) & (low[:, None] <= high[None, :]) & ~whole
+
+    def nearest(blocks_NN: Tensor, n: Tensor) -> Tensor:
+        return blocks_NN & (blocks_NN.flip(-1).cumsum(-1).flip(-1) <= n)
+
+    n_whole = whole.sum(-1, keepdim=True)
+    return nearest(whole, size - 1) | nearest(shared, (size - n_whole).clamp(min=1))
+
+
+def reach(doc_T: Tensor, window: Any, kind: str | None) -> Any:
+    """A window as IN_WINDOW takes it: for COUNTED pairs of blocks, else as it is."""
+    return counted_pairs(doc_T, window) if kind == COUNTED else window
+
+
 def allowed(q: Tensor, k: Tensor, doc_T: Tensor, window: Tensor | None, kind: str | None) -> Tensor:
     """True where query q may see key k: causal, same document, inside the window.
 
     Elementwise over positions. doc_T: each position's document. window: in tokens, or in blocks
-    of 128 for the kind "block". kind: model.attn_window; None: no window.
+    of 128 for the kind "block", as `reach` has it. kind: model.attn_window; None: no window.
     """
     seen = (k <= q) & (doc_T[q] == doc_T[k])
     return seen if kind is None else seen & IN_WINDOW[kind](q, k, window)
@@ -61,7 +96,7 @@ def dense_mask(
     """
     q_Q = torch.arange(start, end, device=doc_T.device)
     k_K = torch.arange(end, device=doc_T.device)
-    return allowed(q_Q[:, None], k_K[None, :], doc_T, window, kind)
+    return allowed(q_Q[:, None], k_K[None, :], doc_T, reach(doc_T, window, kind), kind)
 
 
 def _ordered(blocks_NN: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,9 +119,10 @@ def block_mask(doc_T: Tensor, window: Tensor | None, kind: str | None, builder: 
     """
     by_hand = builder != "traced" and torch.compiler.is_compiling()
     asked = WITHIN_BLOCKS.get(kind) if by_hand else kind
+    inside = reach(doc_T, window, kind)
 
     def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return allowed(q, k, doc_T, window, asked)
+        return allowed(q, k, doc_T, inside, asked)
 
     T = doc_T.shape[0]
     if builder == "traced":
@@ -94,10 +130,12 @@ def block_mask(doc_T: Tensor, window: Tensor | None, kind: str | None, builder: 
     doc_NB = doc_T.view(-1, BLOCK)
     low, high = doc_NB[:, 0], doc_NB[:, -1]
     i = torch.arange(T // BLOCK, device=doc_T.device)
-    reach = i[:, None] >= i[None, :]
-    if kind is not None:
-        reach = reach & (i[:, None] - i[None, :] < DIAGONALS[kind](window))
-    listed = reach & (low[:, None] <= high[None, :]) & (low[None, :] <= high[:, None])
+    near = i[:, None] >= i[None, :]
+    if kind == COUNTED:
+        near = inside
+    elif kind is not None:
+        near = near & (i[:, None] - i[None, :] < DIAGONALS[kind](window))
+    listed = near & (low[:, None] <= high[None, :]) & (low[None, :] <= high[:, None])
     if builder == "partial":
         return BlockMask.from_kv_blocks(*_ordered(listed), BLOCK_SIZE=BLOCK, mask_mod=mask_mod)
     full = (

@@ -22,7 +22,7 @@ AFFECTS = {
     "kernel": "the attention kernel and what it is handed as its mask",
     "mask": "which key a query sees",
     "groups": "optimizer objects, their groups and settings",
-    "schedule": "rates, momentum or window by step",
+    "schedule": "rates, momentum, window or weights of losses by step",
     "data": "tokens, their order and how they reach the device",
     "validation": "when, on what and how the loss is validated",
     "comm": "what several processes exchange, and when",

@@ -5,6 +5,7 @@ of made, and the process group of two played by one process.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -24,7 +25,8 @@ import harness.training.core
 import harness.training.loaders
 import harness.training.train
 from harness.config.run import RunConfig, plain
-from harness.corpora.corpus import HeldOut, write_corpus
+from harness.config.schedule import longest_pass, schedule_at
+from harness.corpora.corpus import TOKENIZER_FILE, HeldOut, write_corpus
 from harness.data.shards import write_shard
 from harness.model.attention import KERNELS
 from harness.model.config import AFFECTS
@@ -37,6 +39,9 @@ from harness.training.core import Core
 from harness.training.output import Silent
 
 SEPARATOR, VOCAB = 256, 257
+TEXTS = [
+    bytes([97 + i % 8] * (1 + i // 8)) for i in range(SEPARATOR)
+]  # tokens that begin with others
 RUNS_ON_CPU = ("sdpa", "math", "dense")
 
 
@@ -61,6 +66,8 @@ def make_corpora(folder: Path) -> Mapping[str, Any]:
             shards.append(folder / name / f"train{i}.bin")
             write_shard(shards[-1], tokens[start : start + length].astype(np.uint16))
             start += length
+        vocabulary = {text.decode(): i for i, text in enumerate(TEXTS)}
+        (folder / name / TOKENIZER_FILE).write_text(json.dumps({"model": {"vocab": vocabulary}}))
         val = folder / name / "val.bin"
         write_shard(val, tokens[start : start + 2049].astype(np.uint16))
         corpora[name] = write_corpus(
@@ -194,12 +201,14 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
         outcome = harness.training.train.train(spec, out=out, device="cpu", stop=lambda: False)
     validated = [(r["kind"], r["step"]) for r in out.rows if r["kind"] in ("val", "heldout")]
     core = Spy.last
+    parts = {name: dtype for name, dtype in core.seen.items() if name}  # not the whole network
+    validating = {name: dtype for name, dtype in core.validated[0].items() if name}
     return {
         "status": outcome.status,
         "losses": [r["train_loss"] for r in out.rows if r["kind"] == "train"],
         "weights": [digest(p) for p in core.model.parameters()],
         "precision": core.seen,
-        "validation": (validated, core.validated[0] == core.seen, core.validated[1]),
+        "validation": (validated, validating == parts, core.validated[1]),
         "runtime": (made, stances, out.saved, cached),
         "clock": (warmed, restarts, outcome.final.steps),
         "grads": core.grads,
@@ -210,9 +219,13 @@ def train(config: RunConfig, corpora: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build(config: RunConfig) -> Core:
-    return Core(
-        config, Tokens(vocab_size=VOCAB, separator=SEPARATOR, seq_len=config.data.seq_len), seed=0
+    tokens = Tokens(
+        vocab_size=VOCAB,
+        separator=SEPARATOR,
+        seq_len=longest_pass(config),
+        texts=[*TEXTS, None],
     )
+    return Core(config, tokens, seed=0)
 
 
 def parameters(network: GPT) -> dict[str, Any]:
@@ -233,15 +246,16 @@ def groups(core: Core) -> list[Any]:
 
 
 def schedule(core: Core) -> list[Any]:
-    """Factor on the rates, momentum and window of every update, and the last validation's window."""
+    """Factor on the rates, momentum, window and losses' weights of every update, and the last validation's window."""
     out = []
     for step in range(core.config.schedule.steps):
         window = core.set_step(step)
         every = [g for o in core.optimizers for g in o.param_groups]
-        out.append(({round(g["lr"] / g["base_lr"], 12) for g in every}, {g["momentum"] for g in every if "momentum" in g},
-                    None if window is None else int(window)))  # fmt: skip
+        batch = schedule_at(core.config, step).growth
+        out.append((batch, {round(g["lr"] / g["base_lr"], 12) for g in every}, {g["momentum"] for g in every if "momentum" in g},
+                    None if window is None else window.tolist(), [w.tolist() for w in core._weights]))  # fmt: skip
     last = core.set_window(core.config.schedule.steps)
-    return [*out, None if last is None else int(last)]
+    return [*out, None if last is None else last.tolist()]
 
 
 def documents(T: int, every: int = 200) -> Tensor:
@@ -278,20 +292,20 @@ def masks(core: Core) -> tuple[Any, Any]:
     traced = Mock(wraps=harness.model.mask.create_block_mask)
     for step in (0, core.config.schedule.steps):
         with patch.object(harness.model.mask, "create_block_mask", traced):
-            mask = core.model.mask(documents(T), core.set_window(step))
-        if isinstance(mask, BlockMask):
-            lists.append(
-                [
-                    None if t is None else digest(t)
-                    for t in (mask.kv_num_blocks, mask.full_kv_num_blocks)
-                ]
-            )
-            mask = dense_of(mask, T)
-        if (
-            mask is not None and mask.is_floating_point()
-        ):  # what is added to the scores: nothing where a key is seen
-            mask = mask == 0
-        out.append(digest(torch.ones(T, T, dtype=torch.bool).tril() if mask is None else mask))
+            of_layers = core.model.masks(documents(T), core.set_window(step))
+        for mask in dict.fromkeys(of_layers):
+            if isinstance(mask, BlockMask):
+                lists.append(
+                    [
+                        None if t is None else digest(t)
+                        for t in (mask.kv_num_blocks, mask.full_kv_num_blocks)
+                    ]
+                )
+                mask = dense_of(mask, T)
+            # what is added to the scores: nothing where a key is seen
+            if mask is not None and mask.is_floating_point():
+                mask = mask == 0
+            out.append(digest(torch.ones(T, T, dtype=torch.bool).tril() if mask is None else mask))
     kernels = {kernel_of(block.attn) for block in core.model.blocks if block.attn is not None}
     return out, (kernels, lists, traced.call_count)
 

@@ -29,12 +29,12 @@ TOKENS = Tokens(vocab_size=VOCAB, separator=SEPARATOR, seq_len=SEQ_LEN)
 
 
 def small(name: str, mode: str = "record", **values: Any) -> RunConfig:
-    """A preset at this size with the kernels of a CPU, in precision mode "record" or "fp32". values: model fields."""
+    """A preset at this size with the kernels of a CPU, in precision mode "record" or "fp32". values: model fields, others as section__field."""
     changed = (
         preset_values(name)[0]
         | SMALL
         | {"precision.mode": mode}
-        | {f"model.{k}": v for k, v in values.items()}
+        | {k.replace("__", ".") if "__" in k else f"model.{k}": v for k, v in values.items()}
     )
     config, _ = for_device(to_config(changed), "cpu", frozenset({"precision.mode"}))
     check_config(config)

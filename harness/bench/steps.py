@@ -25,8 +25,9 @@ import torch
 from harness.config.device import for_device
 from harness.config.presets import check_names, frozen, load_scale, preset_values, to_config
 from harness.config.run import RunConfig, Values
+from harness.config.schedule import growth_at, longest_pass, tokens_trained
 from harness.config.validate import check_config
-from harness.data.loader import TrainLoader
+from harness.data.prefetcher import StepLoader
 from harness.data.shards import write_shard
 from harness.errors import UserError
 from harness.model.gpt import Tokens
@@ -98,14 +99,23 @@ class Candidate:
     def __init__(self, config: RunConfig, text: Text, *, device: str) -> None:
         set_runtime(config, device, seed=0)
         tokens = Tokens(
-            vocab_size=text.vocab_size, separator=text.separator, seq_len=config.data.seq_len
+            vocab_size=text.vocab_size, separator=text.separator, seq_len=longest_pass(config)
         )
         self.config, self.text, self.device = config, text, device
         self.core = Core(config, tokens, seed=0, device=device)
-        self.loader: TrainLoader = train_loader(
-            config, text.shards, seed=0, rank=0, world_size=1, device=device
-        )
+        self.loader = self._loader()
         self.steps_done = 0
+
+    def _loader(self) -> StepLoader:
+        return train_loader(
+            self.config,
+            self.text.shards,
+            separator=self.text.separator,
+            seed=0,
+            rank=0,
+            world_size=1,
+            device=self.device,
+        )
 
     def batches(self) -> Any:
         """The next step's batches, on the device."""
@@ -137,16 +147,14 @@ class Candidate:
 
     def loader_rate(self, seconds: float = 0.5) -> float:
         """Tokens a second that the loader delivers by itself."""
-        loader = train_loader(
-            self.config, self.text.shards, seed=0, rank=0, world_size=1, device=self.device
-        )
+        loader = self._loader()
         n_steps, spent_s = 0, 0.0
         began = time.perf_counter()
         while spent_s < seconds:
             next(loader)
             n_steps += 1
             spent_s = time.perf_counter() - began
-        return n_steps * self.config.data.batch_tokens / spent_s
+        return tokens_trained(self.config, range(n_steps)) / spent_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +200,8 @@ def measure(candidate: Candidate, *, steps: int, warmup: int = 3) -> StepFigures
     flops = flops_per_token(
         c, candidate.text.vocab_size, step=min(warmup + steps // 2, c.schedule.steps - 1)
     )
-    tokens_per_s = c.data.batch_tokens / statistics.median(ms) * 1000
+    growth = growth_at(c, warmup + steps // 2)
+    tokens_per_s = growth * c.data.batch_tokens / statistics.median(ms) * 1000
     loader = candidate.loader_rate()
     return StepFigures(
         steps=steps,

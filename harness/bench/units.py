@@ -4,10 +4,19 @@ import re
 from collections.abc import Mapping
 
 from harness.bench.unit import Unit
+from harness.bench.units_data import DATA_UNITS
+from harness.bench.units_loss import LOSS_UNITS
 from harness.bench.units_model import MODEL_UNITS
 from harness.bench.units_optim import OPTIM_UNITS
+from harness.bench.units_schedule import SCHEDULE_UNITS
 
-UNITS: Mapping[str, Unit] = {**OPTIM_UNITS, **MODEL_UNITS}
+UNITS: Mapping[str, Unit] = {
+    **OPTIM_UNITS,
+    **MODEL_UNITS,
+    **LOSS_UNITS,
+    **DATA_UNITS,
+    **SCHEDULE_UNITS,
+}
 RECORD = re.compile(r"_r(\d+)(?:_|$)")
 
 

@@ -19,6 +19,7 @@ from harness.model.gates import Smear
 from harness.model.gpt import Attention, make_rotary
 from harness.model.layers import RMSNorm
 from harness.model.loss import chunked_cross_entropy
+from harness.model.mask import COUNTED, dense_mask
 from harness.model.precision import FP32, PLAIN
 from harness.model.skips import Backout, Skip
 from harness.model.softcap import capped, softcap_of
@@ -111,6 +112,18 @@ def logit_cap(arrays: Arrays) -> Pairs:
             assert start.grad is not None
             yield arrays[f"{record}/loss"], loss.detach().numpy()
             yield arrays[f"{record}/grad"], start.grad.numpy()
+
+
+def window_long_short(arrays: Arrays) -> Pairs:
+    """Which key a query sees: of n blocks in the long layers, of half as many in the short ones."""
+    T = int(arrays["h/T"])
+    document_T = np.searchsorted(arrays["in/doc_starts"], np.arange(T), side="right")
+    for name, theirs in arrays.items():
+        kind, _, size = name.partition("/n")
+        if kind in ("long", "short"):
+            n_blocks = int(size) if kind == "long" else int(size) // 2
+            seen = dense_mask(0, T, torch.tensor(document_T), torch.tensor(n_blocks), COUNTED)
+            yield theirs, np.packbits(seen.numpy(), axis=-1)
 
 
 # ---------------------------------------------------------------- attention
@@ -237,5 +250,6 @@ PAIRS: Mapping[str, Callable[[Arrays], Pairs]] = {
     "value_gate_r70": partial(in_out, value_mix="gate_mixed", rope_pairing="adjacent"),
 }
 MODEL_UNITS: Mapping[str, Unit] = {
-    name: Unit(pairs=pairs, bound=BOUND, relative=True) for name, pairs in PAIRS.items()
+    "window_long_short": Unit(pairs=window_long_short, bound=0.0),
+    **{name: Unit(pairs=pairs, bound=BOUND, relative=True) for name, pairs in PAIRS.items()},
 }

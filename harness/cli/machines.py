@@ -170,7 +170,7 @@ def cost_on(
 
     Training alone, at the baseline's step time. Raises UserError for runs that do not fit there.
     """
-    from harness.experiment.cost import Cost
+    from harness.experiment.cost import Cost, training_tokens
     from harness.run.spec import is_exclusive, trunks_of
 
     tokens, sources = 0, {}
@@ -186,7 +186,7 @@ def cost_on(
         if one not in sources:
             sources[one] = step_time(one, e, results)
         step = sources[one]
-        tokens += run.spec.own_steps * run.spec.config["data"]["batch_tokens"]
+        tokens += training_tokens(run.spec)
         if step is not None:
             at_once = 1 if is_exclusive(run.spec) else machine.gpus // size
             there = side_by_side.setdefault((n < len(trunks), at_once), [])

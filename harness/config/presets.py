@@ -25,7 +25,11 @@ from harness.yamlfile import YamlFile
 
 PACKAGED = Path(__file__).resolve().parent.parent / "experiments"
 # these keep their fraction of the budget
-RESCALED_WITH_STEPS = ("schedule.warmup_steps", "schedule.cooldown_steps")
+RESCALED_WITH_STEPS = (
+    "schedule.warmup_steps",
+    "schedule.cooldown_steps",
+    "schedule.extension_steps",
+)
 # of a scale's number of steps, but not of a budget
 RESCALED_WITH_SCALE = (
     "optim.muon_momentum_warmup_steps",

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_type_hints
 
+from harness.config.schedule_config import ScheduleConfig
 from harness.data.config import DataConfig
-from harness.model.config import ON, ModelConfig, toggle
+from harness.model.config import ModelConfig, toggle
+from harness.model.loss_config import LossConfig
 from harness.optim.config import OptimConfig
 
 BLOCK = 128  # tokens in one block of a block window; fixed by the records' kernels
@@ -18,77 +20,6 @@ UNTIMED_STEPS = 10  # protocol skip10: records 3 to 20 compile and tune their ke
 # a validation loss beyond this many times the first one has exploded, in our own trainer beyond
 # that many times ln(vocabulary) too
 EXPLODED = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduleConfig:
-    """Steps are optimizer updates.
-
-    A budget rescales warm-up and cooldown with `steps`, momentum warm-up stays.
-    """
-
-    steps: int = toggle(
-        9536,
-        record="r02",
-        affects=("schedule", "clock", "validation", "loss"),
-        doc="optimizer updates",
-        ge=1,
-        le=10_000_000,
-    )
-    warmup_steps: int = toggle(
-        0,
-        record="r02",
-        affects=("schedule", "loss"),
-        doc="learning rate rises linearly over this many updates",
-        choices={256: "r02", 250: "r03"},
-        ge=0,
-    )
-    cooldown_steps: int | None = toggle(
-        None,
-        record="r02",
-        affects=("schedule", "loss"),
-        example=3,
-        doc="learning rate falls linearly over the last updates; the last one uses "
-        "1/cooldown_steps",
-        ge=1,
-    )
-    cooldown_frac: float | None = toggle(
-        None,
-        record="r18",
-        affects=("schedule", "loss"),
-        doc="the same as a fraction of the steps left",
-        choices={0.4: "r18"},
-        gt=0,
-        le=1,
-        conflicts={"*": {"schedule.cooldown_steps": ON}},
-    )
-    lr_floor: float = toggle(
-        0.0,
-        record="r02",
-        affects=("schedule", "loss"),
-        example=0.1,
-        doc="the cooldown ends at this fraction of the rate",
-        ge=0,
-        lt=1,
-    )
-    window_tokens: int = toggle(
-        1024,
-        record="r12",
-        affects=("schedule", "mask", "loss"),
-        doc="attention window, or the end of its warm-up",
-        choices={1024: "r12", 1792: "r13"},
-        ge=64,
-        unit="tokens",
-    )
-    window_warmup: Literal["tokens", "blocks"] | None = toggle(
-        None,
-        record="r13",
-        affects=("schedule", "mask", "loss"),
-        choices={"tokens": "r13", "blocks": "r18"},
-        doc="the window grows linearly with the step from 64 tokens (one block), interpolated in "
-        "tokens or in whole blocks",
-        requires={"tokens": {"model.attn_window": ON}, "blocks": {"model.attn_window": ("block",)}},
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +160,7 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
     data: DataConfig = field(default_factory=DataConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     system: SystemConfig = field(default_factory=SystemConfig)
@@ -237,7 +169,7 @@ class RunConfig:
     plugin: Values = field(default_factory=dict)
 
 
-SECTIONS = ("model", "optim", "schedule", "data", "precision", "system", "timing")
+SECTIONS = ("model", "optim", "schedule", "loss", "data", "precision", "system", "timing")
 
 
 def toggles() -> Iterator[tuple[str, Field]]:

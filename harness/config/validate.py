@@ -7,9 +7,17 @@ too, by harness/experiment/values.py.
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, replace
 
-from harness.config.requires import check_requirements, value_text
-from harness.config.run import BLOCK, RunConfig, Values, flat, toggles
+from harness.config.requires import check_requirements
+from harness.config.run import RunConfig, Values, flat, toggles
 from harness.config.schedule import check_factors
+from harness.config.validate_schedule import (
+    refused_alignment,
+    refused_losses,
+    refused_ramps,
+    refused_stages,
+    refused_window_lists,
+    refused_windows,
+)
 from harness.errors import UserError
 from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
 
@@ -172,51 +180,6 @@ def refused_portions(c: RunConfig) -> Iterator[str]:
         )
 
 
-def refused_windows(c: RunConfig) -> Iterator[str]:
-    m, d, s = c.model, c.data, c.schedule
-    by_document = m.attn_mask == "document"
-    if by_document and d.micro_tokens != d.seq_len:
-        yield (
-            "model.attn_mask=document takes one sequence per forward pass: make "
-            f"data.micro_tokens={d.micro_tokens} equal data.seq_len={d.seq_len}"
-        )
-    in_blocks = m.attn_window in ("block", "clipped") or m.attn_kernel == "flex"
-    if by_document and in_blocks and d.seq_len % BLOCK != 0:
-        yield (
-            f"data.seq_len={d.seq_len} must be a multiple of {BLOCK} for "
-            f"model.attn_window={value_text(m.attn_window)} and "
-            f"model.attn_kernel={m.attn_kernel}: round it up"
-        )
-    if m.attn_window == "block" and s.window_tokens < BLOCK and not s.window_warmup:
-        yield (
-            f"schedule.window_tokens={s.window_tokens} is less than one block of {BLOCK} "
-            "for model.attn_window=block: widen it"
-        )
-
-
-def refused_ramps(c: RunConfig) -> Iterator[str]:
-    s = c.schedule
-    ramps = s.warmup_steps + (s.cooldown_steps or 0)
-    if ramps > s.steps:
-        yield (
-            f"schedule.warmup_steps + schedule.cooldown_steps = {ramps} exceed "
-            f"schedule.steps={s.steps}: shorten one of them"
-        )
-    cooldown = int((s.cooldown_frac or 0) * s.steps)
-    if s.warmup_steps + cooldown > s.steps:
-        yield (
-            f"schedule.warmup_steps={s.warmup_steps} and the last "
-            f"schedule.cooldown_frac={s.cooldown_frac} of schedule.steps={s.steps} overlap: "
-            "shorten one of them"
-        )
-    if s.lr_floor > 0 and not s.cooldown_steps and not s.cooldown_frac:
-        yield (
-            f"schedule.lr_floor={s.lr_floor} ends a cooldown, but there is none: set "
-            "schedule.cooldown_steps or schedule.cooldown_frac, "
-            "or leave schedule.lr_floor at 0.0"
-        )
-
-
 def refused_shapes_and_dtypes(c: RunConfig) -> Iterator[str]:
     if c.optim.qkv_split and c.model.mlp_ratio == 3:
         yield (
@@ -269,7 +232,11 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_value_tables,
     refused_portions,
     refused_windows,
+    refused_window_lists,
     refused_ramps,
+    refused_stages,
+    refused_alignment,
+    refused_losses,
     refused_shapes_and_dtypes,
     refused_eager_scores,
     refused_totals,

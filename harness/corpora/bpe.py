@@ -3,7 +3,8 @@
 GPT-2's kind: bytes, split by its pattern, merged by count. The same text gives the same file.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.corpora.corpus import TOKENIZER_FILE, corpus_folder, describe
-from harness.corpora.tokenizers import TOKENIZERS, Tokenizer
+from harness.corpora.corpus import TOKENIZER_FILE, Corpus, corpus_folder, describe
+from harness.corpora.tokenizers import (
+    GPT2_VOCABULARY,
+    TOKENIZERS,
+    Tokenizer,
+    bytes_of_characters,
+    open_tokenizer,
+)
 from harness.errors import UserError
 from harness.run.digests import file_digest
 
@@ -117,3 +124,28 @@ def of_corpus(name: str, root: Path | str | None = None) -> Tokenizer:
             "that corpus again"
         )
     return of_file(path.read_text(encoding="utf-8"))
+
+
+def texts_of(content: str) -> list[bytes]:
+    """The bytes of every token of a file's content but the separator, by id."""
+    ids = json.loads(content)["model"]["vocab"]
+    return [bytes_of_characters(text) for text in sorted(ids, key=ids.__getitem__)]
+
+
+def token_texts(corpus: Corpus) -> list[bytes | None]:
+    """The bytes of every token of a corpus, None of its separator.
+
+    Raises UserError where they are not known, or are single bytes all.
+    """
+    texts: Sequence[bytes] = ()
+    if corpus.tokenizer is not None:
+        texts = texts_of((corpus.folder / TOKENIZER_FILE).read_text(encoding="utf-8"))
+    elif corpus.vocab_size == GPT2_VOCABULARY:
+        texts = open_tokenizer("gpt2").texts
+    if len(texts) + 1 != corpus.vocab_size or corpus.separator != len(texts):
+        raise UserError(
+            f"loss.prefix_weight needs tokens of several bytes that are known, which those of "
+            f"corpus '{corpus.name}' are not: prepare it with --tokenizer bpe or gpt2, or leave "
+            "loss.prefix_weight at 0.0"
+        )
+    return [*texts, None]

@@ -2,8 +2,9 @@
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from harness.errors import UserError
 
+GPT2_VOCABULARY = 50257  # its tokens, and <|endoftext|>
 # Radford et al. 2019: contractions, words, numbers, other runs (each with one leading space),
 # white space
 GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
@@ -27,6 +29,7 @@ class Tokenizer:
     unit: str
     encode: Callable[[bytes], NDArray[np.uint16]]
     content: str = ""  # of the file that is kept with the corpus, of one trained on text
+    texts: tuple[bytes, ...] = ()  # of every token but the separator, where one has several bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +106,7 @@ def gpt2_tokenizer(vocabulary: Path | None = None) -> Tokenizer:
         separator=n_ranks,  # GPT-2's <|endoftext|>, 50256; encode_ordinary never makes it from text
         unit="nats per token",
         encode=encode,
+        texts=tuple(map(encoding.decode_single_token_bytes, range(n_ranks))),
     )
 
 
@@ -141,20 +145,31 @@ def ranks_from_base64(lines: list[str]) -> dict[bytes, int]:
     return ranks
 
 
-def ranks_from_merges(lines: list[str]) -> dict[bytes, int]:
-    """Ranks of GPT-2's merges, which writes bytes as printable characters.
+@cache
+def byte_of_character() -> Mapping[str, int]:
+    """Printable character -> byte, as GPT-2's merges write bytes.
 
-    Those of Latin-1 stand for themselves, the others for 256, 257, ...
+    Those of Latin-1 stand for themselves, the others for 256, 257, ...; in the order of the ranks.
     """
     printable = [byte for byte in range(256) if chr(byte).isprintable() and chr(byte) != " "]
     others = [byte for byte in range(256) if byte not in printable]
     byte_of = {chr(byte): byte for byte in printable}
     for n, byte in enumerate(others):
         byte_of[chr(256 + n)] = byte
-    ranks = {bytes([byte]): rank for rank, byte in enumerate(printable + others)}
+    return byte_of
+
+
+def bytes_of_characters(text: str) -> bytes:
+    """Raises KeyError for a character that stands for no byte."""
+    return bytes(byte_of_character()[character] for character in text)
+
+
+def ranks_from_merges(lines: list[str]) -> dict[bytes, int]:
+    """Ranks of GPT-2's merges."""
+    ranks = {bytes([byte]): rank for rank, byte in enumerate(byte_of_character().values())}
     for line in filter(None, lines[1:]):
         first, second = line.split(" ")
-        merged = bytes(byte_of[character] for character in first + second)
+        merged = bytes_of_characters(first + second)
         ranks[merged] = len(ranks)
     return ranks
 

@@ -83,6 +83,31 @@ class DataConfig:
         "by seed",
         choices={"sequential": "r02"},
     )
+    alignment: Literal["document_start", "packed"] | None = toggle(
+        None,
+        record="r26",
+        affects=("data", "loss"),
+        choices={"document_start": "r26", "packed": "r29"},
+        doc="every pass begins with a document; document_start: and reads on, packed: it holds "
+        "whole ones, of which the last is cut; what is left over is never seen",
+        requires={
+            "*": {
+                "model.attn_mask": ("document",),
+                "data.loader": ("global",),
+                "data.order": ("sequential",),
+            }
+        },
+    )
+    max_doc_len: tuple[int, ...] = toggle(
+        (),
+        record="r29",
+        affects=("data", "loss"),
+        example=(64,),
+        doc="tokens of a document that are read at most, one number or one for each stage; [2048] "
+        "in record 29, [896, 2048, 2048] in record 74",
+        unit="tokens",
+        requires={"*": {"data.alignment": ("packed",)}},
+    )
     val_tokens: int = toggle(
         10_485_760,
         record="r02",

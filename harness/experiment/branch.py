@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from harness.config.run import RunConfig, flat
 from harness.config.schedule import SCHEDULED, ScheduleValues, schedule_at
@@ -12,7 +13,11 @@ from harness.experiment.keys import MAX_BUDGET, is_whole
 IN_WORDS = {
     "lr_factor": "multiplies its learning rates by",
     "momentum": "has a momentum of",
-    "window": "has a window of",
+    "windows": "has windows of",
+    "growth": "has batches that are larger by",
+    "max_doc_len": "has documents of at most",
+    "next_tokens": "has weights on next tokens of",
+    "prefix_weight": "has a weight on prefixes of",
 }
 ALONE = {  # keys that a branch does not go with, and why
     "budgets": "each has a trunk of its own length: write one experiment for each",
@@ -93,4 +98,9 @@ def _difference(arm: ScheduleValues, base: ScheduleValues) -> str:
         value, of_base = getattr(arm, field.name), getattr(base, field.name)
         if value != of_base:
             break
-    return f"{IN_WORDS[field.name]} {value:.4g} where the baseline's is {of_base:.4g}"
+    shown = [", ".join(f"{v:.4g}" for v in _listed(each)) for each in (value, of_base)]
+    return f"{IN_WORDS[field.name]} {shown[0]} where the baseline's is {shown[1]}"
+
+
+def _listed(value: Any) -> Sequence[float]:
+    return value if isinstance(value, tuple) else (value,)

@@ -10,7 +10,9 @@ from pathlib import Path
 from statistics import fmean
 
 from harness.config.run import from_plain
+from harness.config.schedule import tokens_trained
 from harness.corpora.corpus import corpus_folder, describe
+from harness.corpora.tokenizers import GPT2_VOCABULARY
 from harness.errors import UserError
 from harness.node.nvidia import query_gpus
 from harness.node.slots import Node
@@ -34,7 +36,6 @@ CARDS = {
 ASSUMED = "H100"  # where no card can be asked: on a login node
 SHARE = 0.35  # of a card's FLOP/s that a small GPT's training makes
 CPU_FLOPS = 2e10  # of one processor in such training: small matrices in fp32
-GPT2_VOCABULARY = 50257
 BYTE_VOCABULARY = 257
 
 
@@ -96,12 +97,18 @@ def by_flops(spec: RunSpec) -> float:
     d = config.data
     flops = flops_per_token(config, vocabulary_of(d.corpus))
     n_validations = spec.own_steps // d.val_every + 1
-    training = (flops.model + flops.optimizer) * spec.own_steps * d.batch_tokens
+    training = (flops.model + flops.optimizer) * training_tokens(spec)
     validation = flops.model / 3 * n_validations * d.val_tokens
     device_flops = CPU_FLOPS
     if spec.device == "cuda":
         device_flops = CARDS[card()] * SHARE
     return (training + validation) / (spec.world_size * device_flops)
+
+
+def training_tokens(spec: RunSpec) -> int:
+    """What a run trains on itself."""
+    first = spec.branch.at if spec.branch else 0
+    return tokens_trained(from_plain(spec.config), range(first, first + spec.own_steps))
 
 
 def vocabulary_of(corpus: str) -> int:
@@ -196,7 +203,7 @@ def estimate(planned: Sequence[PlannedRun], done: Collection[str], results: Path
     source = _source(took.seconds, on_gpus)
     tokens = 0
     for run in [*to_make, *missing]:
-        tokens += run.spec.own_steps * run.spec.config["data"]["batch_tokens"]
+        tokens += training_tokens(run.spec)
     sentence = f"to do: {plural(len(missing), 'run')}"
     if to_make:
         sentence += f" and {plural(len(to_make), 'trunk')} that they go on from"

@@ -10,6 +10,7 @@ from harness.config import plugins
 from harness.config.presets import to_config, with_budget
 from harness.config.run import RunConfig, flat, plain
 from harness.config.validate import check_config
+from harness.corpora.bpe import token_texts
 from harness.corpora.corpus import Corpus, HeldOut, data_root
 from harness.corpora.index import KNOWN, check_fits, open_corpus, open_heldout
 from harness.data.config import DataConfig
@@ -59,6 +60,8 @@ class Texts:
             heldout = heldout_of(config, corpus)
             self.heldout[config.data] = heldout
             check_fits(corpus, heldout, config.data)
+        if corpus and config.loss.prefix_weight:
+            token_texts(corpus)
         return corpus, self.heldout.get(config.data)
 
 

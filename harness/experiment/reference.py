@@ -35,6 +35,7 @@ SECTION_TITLES = {
     "model": "the network",
     "optim": "the update rules",
     "schedule": "what moves with the step",
+    "loss": "what is trained on",
     "data": "the tokens",
     "precision": "dtypes",
     "system": "the machine",

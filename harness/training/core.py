@@ -16,9 +16,10 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.config.run import RunConfig
-from harness.config.schedule import schedule_at, window_at
+from harness.config.schedule import ScheduleValues, schedule_at, windows_at
 from harness.data.loader import Batch
 from harness.model.gpt import GPT, Tokens
+from harness.model.objective import Objective
 from harness.model.parameters import parameters_by_role
 from harness.model.precision import FP32, dtypes
 from harness.optim.build import build_optimizers, normalize_gradients, set_schedule
@@ -37,6 +38,13 @@ def compiles(config: RunConfig, device: str) -> bool:
     return config.system.compile == "on" or (config.system.compile == "auto" and device == "cuda")
 
 
+def filled(tensor: Tensor, values: Sequence[float]) -> Tensor:
+    """The tensor with these values: a copy from the host would wait for the device."""
+    for place, value in zip(tensor.view(-1), values, strict=True):
+        place.fill_(value)
+    return tensor
+
+
 class Core:
     def __init__(
         self, config: RunConfig, tokens: Tokens, *, seed: int, device: str = "cpu"
@@ -53,7 +61,8 @@ class Core:
         # validates: shares may be uneven
         self.local = torch.compile(self.model, dynamic=False) if compiled else self.model
         self.forward: Any = self.local
-        trained = self.hooks.training(self.model)
+        self.objective = self._objective(tokens)
+        trained = self.objective or self.hooks.training(self.model)
         if trained is not self.model:
             self.forward = torch.compile(trained, dynamic=False) if compiled else trained
         if self.world > 1:
@@ -63,16 +72,26 @@ class Core:
                 gradient_as_bucket_view=config.system.bucket_view,
             )
         # where validation shares training's graph, whoever comes first decides how it is split
-        shared = config.precision.val_grad and not self.hooks.on
+        shared = config.precision.val_grad and not self.hooks.on and self.objective is None
         self._unsplit = self.world > 1 and compiled and shared
         self.precision = precision
         self.optimizers = self._new_optimizers()
         self.parameters = list(self.model.parameters())
-        self._window = (
-            torch.zeros((), dtype=torch.int32, device=self.device)
-            if config.model.attn_window
-            else None
-        )
+        self._window = None  # (): of all layers; (2,): of the long ones and the short ones
+        if config.model.attn_window:
+            shape = (2,) if config.model.attn_window_layers else ()
+            self._window = torch.zeros(shape, dtype=torch.int32, device=self.device)
+
+        self._weights: tuple[Tensor, ...] = ()  # of the losses on more than the next token
+
+    def _objective(self, tokens: Tokens) -> Objective | None:
+        """What training passes batches through where it is on more than the next token."""
+        loss = self.config.loss
+        if not loss.next_tokens and not loss.prefix_weight:
+            return None
+        texts = tokens.texts if loss.prefix_weight else None
+        with self.device:
+            return Objective(self.model, texts)
 
     def _new_optimizers(self) -> list[torch.optim.Optimizer]:
         return build_optimizers(
@@ -99,21 +118,35 @@ class Core:
     def set_step(self, step: int) -> Tensor | None:
         """Write the schedules of update `step` (0-based).
 
-        Returns the attention window, in tokens or blocks.
+        Returns the attention windows, in tokens or blocks.
         """
         values = schedule_at(self.config, step)
         set_schedule(self.optimizers, values.lr_factor, values.momentum)
+        if self.objective is not None:
+            self._weights = self._loss_weights(values)
         return self.set_window(step)
 
+    def _loss_weights(self, values: ScheduleValues) -> tuple[Tensor, ...]:
+        """As the objective takes them: none where the loss is the next token's alone.
+
+        Zeros are left out, so that a stage computes what it needs: a graph of its own.
+        """
+        if values.next_tokens == (1.0,) and not values.prefix_weight:
+            return ()
+        next_K = torch.empty(len(values.next_tokens), device=self.device)
+        weights = [filled(next_K, values.next_tokens)]
+        if values.prefix_weight:
+            prefix = torch.empty((), device=self.device)
+            weights.append(filled(prefix, (values.prefix_weight,)))
+        return tuple(weights)
+
     def set_window(self, step: int) -> Tensor | None:
-        """The window of update `step`, or of the validation before it.
+        """The windows of update `step`, or of the validation before it.
 
         One tensor, refilled, so that nothing recompiles.
         """
         if self._window is not None:
-            window = window_at(self.config, step)
-            assert window is not None
-            self._window.fill_(window)
+            filled(self._window, windows_at(self.config, step))
         return self._window
 
     def _sync(self, last: bool) -> AbstractContextManager[None]:
@@ -126,16 +159,18 @@ class Core:
         Returns every micro-step's loss (ranks * micro_steps,).
 
         Virtual ranks stand for processes and are averaged; micro-steps of a rank are averaged or
-        summed (system.accumulate).
+        summed (system.accumulate), the tokens of a micro-step, too (loss.reduction).
         """
         n_micro = batches[0][0].shape[0]
         scale = 1 / (len(batches) * (n_micro if self.config.system.accumulate == "mean" else 1))
+        if self.config.loss.reduction == "sum_per_rank":
+            scale *= batches[0][0][0].numel()
         losses = []
         self._unsplit = False
         for r, (x, y) in enumerate(batches):
             for m in range(n_micro):
                 with self._sync(last=r == len(batches) - 1 and m == n_micro - 1):
-                    loss = self.forward(x[m], y[m], window)
+                    loss = self.forward(x[m], y[m], window, *self._weights)
                     self.hooks.check_loss(loss)
                     (loss if scale == 1 else loss * scale).backward()
                 losses.append(loss.detach())

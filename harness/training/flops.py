@@ -10,6 +10,7 @@ counted. Neither are norms, activations and the optimizer. The products of the o
 are counted by themselves: they fall due once an update.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -19,14 +20,16 @@ from typing import Any
 import numpy as np
 
 from harness.config.run import BLOCK, RunConfig
+from harness.config.schedule import growth_at, tokens_trained, windows_at
 from harness.model.config import ModelConfig
 from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
-from harness.optim.schedule import window_tokens
 
 # window kind -> (query positions, window in the kind's unit) -> first key seen
 FIRST_KEY: dict[str | None, Callable[[Any, int], Any]] = {
     None: lambda q, w: np.zeros_like(q),
     "token": lambda q, w: q - w + 1,
+    "inclusive": lambda q, w: q - w,
+    "counted": lambda q, w: BLOCK * (q // BLOCK - max(w, 1) + 1),
     "block": lambda q, w: BLOCK * (q // BLOCK - w + 1),
     "clipped": lambda q, w: np.maximum(
         q - w + 1, BLOCK * (q // BLOCK - (w + BLOCK - 1) // BLOCK + 1)
@@ -63,6 +66,24 @@ def mean_keys(seq_len: int, kind: str | None, window: int) -> float:
     return float(np.mean(q + 1 - np.maximum(0, FIRST_KEY[kind](q, window))))
 
 
+def keys_seen(config: RunConfig, updates: range) -> float:
+    """Keys that a token's queries see in all layers together, averaged over the updates' tokens."""
+    m, s = config.model, config.schedule
+    if not (s.window_warmup or s.windows or s.batch_growth):
+        updates = updates[:1]  # all are alike
+    with_attention = set(range(m.n_layer)) - attention_free(m)
+    n_long = len(with_attention & set(m.attn_window_layers or with_attention))
+    n_layers = n_long, len(with_attention) - n_long
+    seen = tokens = 0.0
+    kinds = Counter((windows_at(config, i) or (0,), growth_at(config, i)) for i in updates)
+    for (windows, growth), n_updates in kinds.items():
+        T = growth * config.data.seq_len
+        for window, n in zip(windows, n_layers):
+            seen += n_updates * growth * n * mean_keys(T, m.attn_window, window)
+        tokens += n_updates * growth
+    return seen / tokens
+
+
 def gate_shapes(m: ModelConfig) -> list[tuple[int, int]]:
     """Shapes of all gates' matrices."""
     n_gates = 0  # of all heads of a layer
@@ -90,17 +111,11 @@ def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = No
 
     A window that grows makes the later ones dearer.
     """
-    m, s, o = config.model, config.schedule, config.optim
+    m, o = config.model, config.optim
     padded = ceil(vocab_size / m.vocab_multiple) * m.vocab_multiple
     shapes = hidden_shapes(config)
-    steps = range(s.steps) if step is None and s.window_warmup else [step or 0]
-    windows = [
-        window_tokens(
-            i, steps=s.steps, end=s.window_tokens, kind=str(m.attn_window), warmup=s.window_warmup
-        )
-        for i in steps
-    ]
-    keys = sum(mean_keys(config.data.seq_len, m.attn_window, w) for w in windows) / len(windows)
+    updates = range(config.schedule.steps) if step is None else range(step, step + 1)
+    tokens = tokens_trained(config, updates)
     iterated = o.matrix_optimizer != "adamw" and o.muon_backend != "svd"
     update = (
         sum(o.ns_steps * NEWTON_SCHULZ[o.ns_form](min(shape), max(shape)) for shape in shapes)
@@ -109,6 +124,6 @@ def flops_per_token(config: RunConfig, vocab_size: int, *, step: int | None = No
     )
     return Flops(
         matrices=6.0 * (sum(rows * columns for rows, columns in shapes) + padded * m.d_model),
-        attention=12.0 * m.d_model * keys * (m.n_layer - len(attention_free(m))),
-        optimizer=update / config.data.batch_tokens,
+        attention=12.0 * m.d_model * keys_seen(config, updates),
+        optimizer=update * len(updates) / tokens,
     )

@@ -5,15 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.run import RunConfig
+from harness.config.schedule import growth_at, max_doc_len_at
 from harness.corpora.corpus import Corpus
-from harness.data.loader import (
-    BatchMemory,
-    Layout,
-    Prefetcher,
-    TokenStream,
-    TrainLoader,
-    ValLoader,
-)
+from harness.data.aligned import ALIGNMENTS, AlignedLoader, Portion
+from harness.data.loader import BatchMemory, Layout, TokenStream, TrainLoader, ValLoader
+from harness.data.prefetcher import Prefetcher, StepLoader
 from harness.training.hooks import Hooks
 
 
@@ -21,30 +17,44 @@ def train_loader(
     config: RunConfig,
     shards: Sequence[Path] | TokenStream,
     *,
+    separator: int,
     seed: int,
     rank: int,
     world_size: int,
     device: str,
-) -> TrainLoader:
+) -> StepLoader:
     """The training steps of this process, number `rank` of `world_size`.
 
-    seed: of the order of the data, where that is shuffled. device: "cpu" or "cuda".
+    separator: what opens a document. seed: of the order of the data, where that is shuffled.
+    device: "cpu" or "cuda".
     shards: files of tokens, or a stream that has an order of its own already.
     """
     d = config.data
-    sizes = {
-        name: getattr(d, name) for name in ("batch_tokens", "micro_tokens", "seq_len", "ranks")
-    }
-    layout = Layout(**sizes, world_size=world_size, process=rank)
+    memory = BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda")
+
+    def portion(step: int) -> Portion:
+        growth = growth_at(config, step)
+        layout = Layout(
+            batch_tokens=growth * d.batch_tokens,
+            micro_tokens=growth * d.micro_tokens,
+            seq_len=growth * d.seq_len,
+            ranks=d.ranks,
+            world_size=world_size,
+            process=rank,
+        )
+        return Portion(layout=layout, max_doc_len=max_doc_len_at(config, step))
+
+    if d.alignment is not None and not isinstance(shards, TokenStream):
+        return AlignedLoader(ALIGNMENTS[d.alignment](shards, separator), portion, memory)
     return TrainLoader(
         shards,
-        layout,
+        portion(0).layout,
         loader=d.loader,
         shard_switch=d.shard_switch,
         order="sequential" if isinstance(shards, TokenStream) else d.order,
         seed=seed,
         first_batch_twice=d.first_batch_twice,
-        memory=BatchMemory(input_dtype=d.input_dtype, pinned=d.pinned and device == "cuda"),
+        memory=memory,
     )
 
 
@@ -57,7 +67,13 @@ def loaders(
     """
     ordered = Hooks(config).stream(corpus.train, corpus.separator, seed)
     train = train_loader(
-        config, ordered or corpus.train, seed=seed, rank=rank, world_size=world_size, device=device
+        config,
+        ordered or corpus.train,
+        separator=corpus.separator,
+        seed=seed,
+        rank=rank,
+        world_size=world_size,
+        device=device,
     )
     val = val_loader(
         config, corpus.val, config.data.val_tokens, rank=rank, world_size=world_size, device=device

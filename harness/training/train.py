@@ -10,10 +10,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from harness.config.run import EXPLODED, UNTIMED_STEPS, from_plain
+from harness.config.schedule import first_of_a_kind, growth_at, longest_pass, tokens_trained
+from harness.corpora.bpe import token_texts
 from harness.corpora.cache import cache_locally
 from harness.corpora.index import open_corpus, open_heldout
 from harness.corpora.verify import verify
-from harness.data.loader import Batch, Prefetcher, ValLoader
+from harness.data.loader import Batch, ValLoader
+from harness.data.prefetcher import Prefetcher
 from harness.errors import UserError
 from harness.model.gpt import Tokens
 from harness.run.document import Document
@@ -77,7 +80,8 @@ class Training:
             tokens = Tokens(
                 vocab_size=corpus.vocab_size,
                 separator=corpus.separator,
-                seq_len=self.config.data.seq_len,
+                seq_len=longest_pass(self.config),
+                texts=token_texts(corpus) if self.config.loss.prefix_weight else None,
             )
             self.core = Core(self.config, tokens, seed=spec.seed, device=device)
         with self.stopwatch.phase("data_s"):
@@ -109,30 +113,37 @@ class Training:
             for x, y in batches
         ]
 
+    def dummy(self, step: int | None) -> list[Batch]:
+        """Zeros in the shape of update `step`'s batches, None: of a validation's."""
+        d = self.config.data
+        growth = 1 if step is None else growth_at(self.config, step)
+        shape = (
+            d.batch_tokens // (d.ranks * d.micro_tokens),
+            d.micro_tokens // d.seq_len,
+            growth * d.seq_len,
+        )
+        x = torch.zeros(shape, dtype=getattr(torch, d.input_dtype), device=self.core.device)
+        return [(x, x.long())] * (d.ranks // self.core.world)
+
     def warm_up(self) -> None:
         """Meet every shape of the run on dummy data, so that kernels are compiled and chosen.
 
         Everything is put back as it was.
         """
-        d = self.config.data
-        shape = (
-            d.batch_tokens // (d.ranks * d.micro_tokens),
-            d.micro_tokens // d.seq_len,
-            d.seq_len,
-        )
-        x = torch.zeros(shape, dtype=getattr(torch, d.input_dtype), device=self.core.device)
         state = [*self.core.parameters, *self.core.model.buffers()]
         before = [t.detach().clone() for t in state]
         random = (
             torch.get_rng_state(),
             (torch.cuda.get_rng_state() if self.core.device.type == "cuda" else None),
         )
-        n_own = d.ranks // self.core.world
         with self.stopwatch.phase("compile_s" if self.compiled else "warmup_s"):
-            self.core.update(0, [(x, x.long())] * n_own)
-            self.core.evaluate(0, [(x[0], x[0].long())])
+            self.core.update(0, self.dummy(0))
+            x, y = self.dummy(None)[0]
+            self.core.evaluate(0, [(x[0], y[0])])
+            for step in first_of_a_kind(self.config)[1:]:
+                self.core.update(step, self.dummy(step))
         with self.stopwatch.phase("warmup_s"):
-            self.core.update(1, [(x, x.long())] * n_own)
+            self.core.update(1, self.dummy(1))
             with torch.no_grad():
                 for t, value in zip(state, before, strict=True):
                     t.copy_(value)
@@ -264,9 +275,9 @@ class Training:
 
     def final(self, step: int) -> Measured:
         """The numbers of result.json."""
-        ms, batch = self.clock.step_ms, self.config.data.batch_tokens
+        ms, tokens = self.clock.step_ms, tokens_trained(self.config, range(step))
         mean = statistics.fmean(ms) if ms else None
-        tokens_per_s = batch / mean * 1000 if mean else None
+        tokens_per_s = tokens / step / mean * 1000 if mean else None
         allocated_mib = reserved_mib = None
         if self.core.device.type == "cuda":  # read before the device's rate is measured
             allocated_mib = torch.cuda.max_memory_allocated() / 2**20
@@ -276,7 +287,7 @@ class Training:
             heldout_loss=self.heldout_loss,
             train_time_s=self.clock.elapsed_s,
             steps=step,
-            tokens=step * batch,
+            tokens=tokens,
             parameters=sum(map(Tensor.numel, self.core.model.parameters())),
             step_ms=mean,
             step_ms_median=statistics.median(ms) if ms else None,

@@ -101,7 +101,9 @@ def steps(r: Recipe) -> Any:
 
 
 def tokens(r: Recipe) -> Any:
-    """Steps times tokens of a step; None where either is unknown or the runs differ in it."""
+    """Steps times tokens of a step; None where either is unknown, or the runs or steps differ."""
+    if any(r.of_baseline("schedule.batch_growth")):
+        return None
     of_step, n_steps = batch_tokens(r), steps(r)
     if not isinstance(of_step, int) or not isinstance(n_steps, int):
         return None

@@ -10,6 +10,7 @@ from harness.training.core import Core
 from tests.small_presets import core, disturb, ids, small
 
 WINDOW = torch.tensor(128)
+WINDOWS = torch.tensor([128, 40])  # of long and of short layers
 
 
 def made(**fields: object) -> Core:
@@ -116,6 +117,21 @@ def test_a_layer_without_mlp_adds_its_attention_alone() -> None:
     torch.testing.assert_close(after[0], block.residual_mix.sum() * x0 + branch[0])
 
 
+def test_short_layers_see_less_than_long_ones() -> None:
+    """Queries of one document whose keys 41 to 128 tokens back change: only long layers notice."""
+    network = made(
+        attn_window="inclusive",
+        attn_window_layers=(1, 4),
+        block_mask="traced",
+        schedule__window_warmup=None,
+    )
+    masks = network.model.masks(torch.zeros(1, 256, dtype=torch.int64), WINDOWS)
+    seen = [[(mask[t] == 0).nonzero().flatten().tolist() for t in (0, 200)] for mask in masks]
+    for layer, keys in enumerate(seen):
+        w = 128 if layer in (1, 4) else 40
+        assert keys == [[0], list(range(200 - w, 201))]
+
+
 EVERY_CHANGE = {
     "smear": True,
     "attn_gate": "sigmoid12",
@@ -133,6 +149,10 @@ EVERY_CHANGE = {
     "backout": 3,
     "residual_init": 1.1,
     "mlp_free_layers": (0,),
+    "attn_window": "inclusive",
+    "attn_window_layers": (1, 5),
+    "block_mask": "traced",
+    "schedule__window_warmup": None,
 }
 
 
@@ -147,7 +167,7 @@ def test_all_changes_together_compile_to_one_graph_with_the_same_loss(rows: int 
         return graph.forward
 
     compiled = torch.compile(network, backend=count, fullgraph=True, dynamic=False)
-    losses = [f(tokens, tokens.roll(-1), WINDOW) for f in (network, compiled)]
+    losses = [f(tokens, tokens.roll(-1), WINDOWS) for f in (network, compiled)]
     for loss in losses:
         loss.backward()
     torch.testing.assert_close(losses[0], losses[1])
@@ -161,7 +181,7 @@ def test_no_position_sees_the_future_in_the_changed_network() -> None:
     tokens, other = ids(0), ids(0)
     other[0, 100] = (other[0, 100] + 1) % 256
     with torch.no_grad():
-        before, after = model.logits(tokens, WINDOW), model.logits(other, WINDOW)
+        before, after = model.logits(tokens, WINDOWS), model.logits(other, WINDOWS)
     assert torch.equal(before[0, :100], after[0, :100])
     assert not torch.equal(before[0, 100:102], after[0, 100:102])
 

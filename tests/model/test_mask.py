@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from itertools import accumulate
 
 import pytest
 import torch
@@ -16,25 +17,42 @@ from harness.model.mask import BLOCK, block_mask, dense_mask, document_ids
 from tests.small_presets import PRESETS, core, disturb, small
 
 SEPARATOR = 256
-KINDS = (None, "token", "block", "clipped")
+KINDS = (None, "token", "block", "clipped", "counted", "inclusive")
 BUILDERS = {kind: ("traced", "partial") for kind in KINDS} | {
     k: ("traced", "partial", "partial_and_full") for k in (None, "block")
 }
 
 
+def blocks_counted(tokens: list[int], size: int) -> list[list[int]]:
+    """For every block of queries those of keys in its window, one list after another."""
+    documents = list(accumulate(token == SEPARATOR for token in tokens))
+    of = [set(documents[at : at + 128]) for at in range(0, len(tokens), 128)]
+    counted = []
+    for i in range(len(of)):
+        whole = [j for j in range(i) if len(of[j] | of[i]) == 1]
+        others = [j for j in range(i + 1) if of[j] & of[i] and j not in whole]
+        n_whole = max(0, min(len(whole), size - 1))
+        n_others = min(len(others), max(size - len(whole), 1))
+        counted.append(whole[len(whole) - n_whole :] + others[len(others) - n_others :])
+    return counted
+
+
 def brute(tokens: list[int], window: int, kind: str | None) -> Tensor:
     """Every query reads backwards until it has read the separator that opened its document, or to the window's end."""
     seen = [[False] * len(tokens) for _ in tokens]
+    counted = blocks_counted(tokens, window) if kind == "counted" else []
     for q in range(len(tokens)):
         for k in range(q, -1, -1):
             blocks_back = q // 128 - k // 128
+            if kind == "inclusive" and q - k > window:
+                break
             if kind in ("token", "clipped") and q - k >= window:
                 break
             if kind == "block" and blocks_back >= window:
                 break
             if kind == "clipped" and blocks_back > (window - 1) // 128:
                 break
-            seen[q][k] = True
+            seen[q][k] = kind != "counted" or k // 128 in counted[q // 128]
             if tokens[k] == SEPARATOR:
                 break
     return torch.tensor(seen)
@@ -79,7 +97,7 @@ def sequences(draw: st.DrawFn) -> tuple[list[int], int, str | None]:
     )
     window = draw(
         st.integers(1, n_blocks + 1)
-        if kind == "block"
+        if kind in ("block", "counted")
         else st.one_of(near_edges, st.integers(1, T + BLOCK))
     )
     return tokens, window, kind
@@ -126,14 +144,23 @@ def documents(T: int) -> Tensor:
 
 
 def window_of(kind: str | None, size: int = 200) -> Tensor | None:
-    return {None: None, "block": torch.tensor(2, dtype=torch.int32)}.get(
+    in_blocks = torch.tensor(2, dtype=torch.int32)
+    return {None: None, "block": in_blocks, "counted": in_blocks}.get(
         kind, torch.tensor(size, dtype=torch.int32)
     )
 
 
 @pytest.mark.parametrize(
     ("kind", "size"),
-    [(None, 0), ("block", 2), ("token", 50), ("token", 200), ("clipped", 50), ("clipped", 200)],
+    [
+        (None, 0),
+        ("block", 2),
+        ("token", 50),
+        ("token", 200),
+        ("clipped", 50),
+        ("clipped", 200),
+        ("inclusive", 50),
+    ],
 )
 @pytest.mark.parametrize("T", [384, 300])
 def test_chunks_of_queries_equal_one_mask(

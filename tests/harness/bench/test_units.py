@@ -47,6 +47,20 @@ WRONG = {  # unit: an array of its outcome
     "xsa_r86": "grad/gate",
     "value_gate_r55": "grad/value_gate",
     "value_gate_r70": "grad/value_gate",
+    "window_long_short": "short/n6",
+    "window_schedule": "r42/window_short",
+    "batch_size_schedule": "r74/split_step",
+    "bos_starts_r26": "shard_pos_span_starts",
+    "bos_aligned": "packed/rank1/batch2/inputs",
+    "validation_packing": "targets",
+    "sigmoid_softcap": "loss_r22",
+    "asymmetric_rescale": "grad",
+    "mtp_loss": "grad2",
+    "prefix_loss": "grad_exact1",
+    "lr_momentum_schedule_a": "r46/lr_factor",
+    "lr_momentum_schedule_b": "r62/muon_momentum",
+    "lr_momentum_schedule_c": "r89/lr_factor",
+    "mtp_prefix_schedule": "r88/prefix_weight",
 }
 
 
@@ -54,7 +68,12 @@ WRONG = {  # unit: an array of its outcome
 def test_one_wrong_number_fails(name: str, tmp_path: Path) -> None:
     arrays = dict(np.load(FOLDER / f"{name}.npz"))
     size = np.max(np.abs(arrays[WRONG[name]])) if UNITS[name].relative else 1.0
-    arrays[WRONG[name]].flat[-1] += 2 * UNITS[name].bound * size
+    wrong = np.array(arrays[WRONG[name]])
+    if wrong.dtype.kind == "f":
+        wrong.flat[-1] += 2 * UNITS[name].bound * size
+    else:
+        wrong.flat[-1] ^= 1
+    arrays[WRONG[name]] = wrong
     np.savez(tmp_path / f"{name}.npz", **arrays)
     assert not check_unit(tmp_path / f"{name}.npz").passed
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.corpora.bpe import token_texts
 from harness.corpora.check import check
 from harness.corpora.corpus import TOKENIZER_FILE, Corpus
 from harness.corpora.index import open_heldout
@@ -59,6 +60,26 @@ def test_every_document_comes_back_from_the_file_that_lies_with_the_corpus(
     assert (mine.vocab_size, mine.separator, mine.unit) == (280, 279, "nats per token")
     assert mine.tokenizer == hashlib.sha256(kept.read_bytes()).hexdigest()
     assert json.loads((mine.folder / "corpus.json").read_text())["files"][TOKENIZER_FILE]
+
+
+def test_a_document_is_the_bytes_of_its_tokens(folder: Path, mine: Corpus) -> None:
+    texts = token_texts(mine)
+    assert texts[mine.separator] is None
+    tokens = np.concatenate([open_shard(path) for path in mine.train])
+    read = b"".join(texts[token] or b"\0" for token in tokens)
+    written = {path.read_bytes() for path in folder.glob("text/*.txt")}
+    documents = read.split(b"\0")[1:]
+    assert len(documents) > 20 and set(documents) <= written
+    assert max(len(text or b"") for text in texts) > 2
+
+
+def test_tokens_whose_bytes_are_not_known_have_no_prefixes(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    for n in range(20):
+        (tmp_path / "text" / f"{n}.txt").write_text(f"{n} lines of text\n" * 20)
+    corpus = prepare_text([tmp_path / "text"], name="plain", root=tmp_path)
+    with pytest.raises(UserError, match=r"loss\.prefix_weight needs tokens .* corpus 'plain'"):
+        token_texts(corpus)
 
 
 def test_it_knows_its_bytes_per_token(folder: Path, mine: Corpus) -> None:

@@ -425,6 +425,7 @@ def test_gpt2_tokens_do_not_depend_on_the_blocks(
     text = "the  then\n\n the\u00a0 the\n'the 12 the\t\n the" * 50
     (tmp_path / "a.txt").write_text(text)
     whole = tokenizer.encode(text.encode())
+    assert b"".join(tokenizer.texts[token] for token in whole) == text.encode()
     for size in (7, 16, 64):
         monkeypatch.setattr(text_module, "BLOCK_BYTES", size)
         assert np.array_equal(

@@ -12,8 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.data.loader import BatchMemory, Layout, Prefetcher, TokenStream, TrainLoader, ValLoader
+from harness.data.loader import BatchMemory, Layout, TokenStream, TrainLoader, ValLoader
 from harness.data.positions import SHARD_SWITCH, Global, PerRank, permutation
+from harness.data.prefetcher import Prefetcher
 from harness.data.shards import write_shard
 from harness.errors import UserError
 from harness.model.mask import document_ids

@@ -196,11 +196,14 @@ def test_scheduled_toggles_are_those_that_an_update_reads(
 ) -> None:
     training = Training(spec_of(), device="cpu", out=Recorder())  # type: ignore[arg-type]
     config, read = training.config, set[str]()
-    windowed = replace(config, model=replace(config.model, attn_window="token"))
-    sections = ("model", "optim", "schedule", "data", "precision", "system", "timing")
+    lists = {"stage_rates": (1.0,), "windows": (64,), "windows_short": (32,)}
+    staged = replace(config, schedule=replace(config.schedule, **lists))
+    model = replace(config.model, attn_window="token", attn_window_layers=(0,))
+    windowed = replace(staged, model=model)
+    sections = ("model", "optim", "schedule", "loss", "data", "precision", "system", "timing")
     by_section = {s: Asked(s, getattr(windowed, s), read) for s in sections}
     asked: Any = type("Config", (), {**by_section, "plugin": {}})()
     training.core.config = asked
-    training.core._window = torch.zeros((), dtype=torch.int32)
+    training.core._window = torch.zeros((2,), dtype=torch.int32)
     training.core.set_step(0)
-    assert read == {*SCHEDULED, "model.attn_window"}
+    assert read == {*SCHEDULED, "model.attn_window", "model.attn_window_layers"}

@@ -65,6 +65,21 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "plugin.by_length.first": "short",
         },
     ),
+    "stages": (
+        "r18",
+        {
+            "schedule.stages": 2,
+            "schedule.window_warmup": None,
+            "schedule.windows": (40, 64),
+            "model.attn_window": "inclusive",
+            "model.attn_window_layers": (0,),
+            "model.block_mask": "traced",
+            "loss.next_tokens": (1.0, 0.5),
+            "loss.reduction": "sum_per_rank",
+            "optim.adam_eps": 128 * 1e-4,  # in the units of that sum
+            "schedule.steps": 4,
+        },
+    ),
 }
 IDEAS = [
     ROOT / "experiments/ideas" / f"{n}.py"

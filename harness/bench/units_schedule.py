@@ -1,0 +1,195 @@
+"""Units of the schedules: every record's own, from record 19 on, by the settings it had.
+
+N updates, the extension's among them.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from harness.bench.unit import Arrays, Pairs, Unit
+from harness.config.run import BLOCK, NewValues, RunConfig, Values, with_fields
+from harness.config.schedule import (
+    ScheduleValues,
+    growth_at,
+    max_doc_len_at,
+    schedule_at,
+    scheduled_steps,
+    starts_of,
+    windows_at,
+)
+
+
+def blocks(*sizes: int) -> tuple[int, ...]:
+    """Windows in tokens."""
+    return tuple(BLOCK * size for size in sizes)
+
+
+# record -> what it changes of the one before, in fields of the configuration
+SETTINGS: Mapping[int, Values] = {
+    19: {
+        "schedule.lr_floor": 0.1,
+        "schedule.cooldown_frac": 0.4,
+        "optim.muon_momentum": 0.95,
+        "optim.muon_momentum_warmup_steps": 300,
+    },
+    26: {"schedule.cooldown_frac": 0.45},
+    29: {
+        "schedule.stages": 3,
+        "schedule.stage_start": "next_of_one_more",
+        "model.attn_window": "inclusive",
+        "model.attn_window_layers": (0,),
+        "schedule.windows": blocks(3, 7, 11),
+        "schedule.windows_short": blocks(1, 3, 5),
+    },
+    31: {"schedule.cooldown_frac": 0.5, "schedule.windows": blocks(3, 7, 11, 13)},
+    33: {"schedule.windows": blocks(3, 7, 11, 20)},
+    35: {
+        "schedule.windows": blocks(3, 7, 11, 11, 20),
+        "schedule.windows_short": blocks(1, 3, 5, 5, 6),
+        "schedule.extension_steps": 40,
+        "schedule.extension_rate": "almost_floor",
+    },
+    39: {
+        "schedule.cooldown_frac": 0.4,
+        "optim.muon_momentum_cooldown_steps": 50,
+        "data.batch_tokens": 131072 * 2,
+    },
+    40: {"schedule.cooldown_frac": 0.45},
+    41: {"schedule.extension_rate": "cooling"},
+    42: {
+        "schedule.cooldown_frac": 0.5,
+        "schedule.extension_rate": "almost_floor",
+        "schedule.stage_start": "next",
+        "schedule.windows": blocks(3, 7, 11, 13, 20),
+        "schedule.windows_short": blocks(1, 3, 5, 6, 6),
+    },
+    46: {
+        "schedule.cooldown_frac": 0.55,
+        "schedule.extension_rate": "floor",
+        "schedule.stage_rates": (1.0, 1.51, 1.93),
+        "schedule.stage_rates_after": "hundredth",
+        "data.batch_tokens": 131072,
+        "schedule.batch_growth": (1, 2, 3),
+    },
+    49: {"schedule.stage_rates_after": "fraction"},
+    53: {"schedule.stage_rates": (1.0, 1.52, 1.73), "loss.next_tokens": (1.0, 0.5, 0.25)},
+    54: {"schedule.cooldown_frac": 0.5},
+    62: {"schedule.cooldown_frac": 0.55},
+    65: {
+        "schedule.stage_start": "nearest",
+        "schedule.stage_rates_after": None,
+        "schedule.cooldown_from": "update",
+    },
+    72: {
+        "schedule.lr_floor": 0.15,
+        "schedule.windows_short": blocks(1, 3, 2, 6, 6),
+        "data.max_doc_len": (896, 2048, 2048),
+    },
+    73: {
+        "schedule.lr_floor": 0.1,
+        "schedule.cooldown_frac": 0.6,
+        "schedule.windows_short": blocks(1, 3, 5, 6, 6),
+        "data.max_doc_len": (),
+    },
+    74: {"schedule.lr_floor": 0.15, "data.max_doc_len": (896, 2048, 2048)},
+    81: {"schedule.extension_steps": 10},
+    82: {"schedule.extension_steps": 40},
+    85: {"schedule.extension_steps": 15},
+    88: {"schedule.extension_steps": 10, "loss.prefix_weight": 0.25},
+    89: {"loss.prefix_weight": 0.0},
+}
+FIRST_SPLIT = "r53"  # where the last stage begins; later ones at the odd update there or after
+NOT_REPRODUCED = {
+    "r87": "it belongs to five changes of which one was taken",
+    "r72/max_seq_len": "its first batch is drawn before its schedule begins",
+}
+
+
+def settings_of(record: str, n_steps: int) -> RunConfig:
+    """The schedules of a record (r53), of so many updates in all."""
+    fields: NewValues = {"schedule.steps": n_steps}
+    for first, changed in SETTINGS.items():
+        if first <= int(record.removeprefix("r")):
+            fields |= changed
+    return with_fields(RunConfig(), fields)
+
+
+def recorded(
+    arrays: Arrays, figure: str, updates: str | None = None
+) -> Iterator[tuple[np.ndarray, RunConfig]]:
+    """A figure of every record that has it, and the record's settings.
+
+    updates: a figure of the same record that has a value for each update; None: this one.
+    """
+    for name, theirs in arrays.items():
+        record, _, kind = name.partition("/")
+        if kind == figure and not {record, name} & {*NOT_REPRODUCED}:
+            yield theirs, settings_of(record, len(arrays[f"{record}/{updates or figure}"]))
+
+
+def values_of(config: RunConfig) -> list[ScheduleValues]:
+    """The schedules of all updates."""
+    return [schedule_at(config, step) for step in range(config.schedule.steps)]
+
+
+def lr_momentum_schedule(arrays: Arrays) -> Pairs:
+    """What multiplies the rates, and the matrices' momentum."""
+    for name, theirs in arrays.items():
+        record, _, kind = name.partition("/")
+        if kind == "steps":
+            n_steps = int(theirs[1])
+            config = settings_of(record, n_steps)
+            yield theirs, np.array([scheduled_steps(config), n_steps])
+    for theirs, config in recorded(arrays, "lr_factor"):
+        yield theirs, np.array([values.lr_factor for values in values_of(config)])
+    for theirs, config in recorded(arrays, "muon_momentum"):
+        yield theirs, np.array([values.momentum for values in values_of(config)])
+
+
+def mtp_prefix_schedule(arrays: Arrays) -> Pairs:
+    """Weights of the losses on tokens ahead, with zeros for those that are left out, and prefix."""
+    for theirs, config in recorded(arrays, "mtp_weights"):
+        ours = np.zeros(theirs.shape)
+        for step, values in enumerate(values_of(config)):
+            ours[step, : len(values.next_tokens)] = values.next_tokens
+        yield theirs, ours
+    for theirs, config in recorded(arrays, "prefix_weight"):
+        yield theirs, np.array([values.prefix_weight for values in values_of(config)])
+
+
+def window_schedule(arrays: Arrays) -> Pairs:
+    """Windows of long and short layers in blocks, and the long one of the last validation."""
+    for place, name in enumerate(("window_long", "window_short")):
+        for theirs, config in recorded(arrays, name):
+            windows = (windows_at(config, step) for step in range(config.schedule.steps))
+            yield theirs, np.array([window[place] // BLOCK for window in windows])
+    for theirs, config in recorded(arrays, "window_validation", "window_long"):
+        long, _ = windows_at(config, config.schedule.steps)
+        yield theirs, np.array(long // BLOCK)
+
+
+def batch_size_schedule(arrays: Arrays) -> Pairs:
+    """Tokens of a batch, documents' longest, and the update where the last stage's head parts."""
+    for theirs, config in recorded(arrays, "batch_tokens"):
+        growth = [growth_at(config, step) for step in range(config.schedule.steps)]
+        yield theirs, np.array(growth) * config.data.batch_tokens
+    for theirs, config in recorded(arrays, "max_seq_len"):
+        lengths = [max_doc_len_at(config, step) for step in range(config.schedule.steps)]
+        yield theirs, np.array(lengths)
+    for name, theirs in arrays.items():
+        record, _, kind = name.partition("/")
+        if kind == "split_step" and record not in NOT_REPRODUCED:
+            begins = starts_of(settings_of(record, len(arrays[f"{record}/batch_tokens"])))[-1]
+            yield theirs, np.array(begins if record == FIRST_SPLIT else begins | 1)
+
+
+SCHEDULE_UNITS: Mapping[str, Unit] = {
+    **{
+        f"lr_momentum_schedule_{part}": Unit(pairs=lr_momentum_schedule, bound=1e-6)
+        for part in "abc"
+    },
+    "window_schedule": Unit(pairs=window_schedule, bound=0.0),
+    "batch_size_schedule": Unit(pairs=batch_size_schedule, bound=0.0),
+    "mtp_prefix_schedule": Unit(pairs=mtp_prefix_schedule, bound=1e-6),
+}

@@ -1,0 +1,202 @@
+"""Stages, extension and what they give an update, against values written out here."""
+
+from typing import Any
+
+import pytest
+
+from harness.config.presets import with_budget
+from harness.config.run import RunConfig, flat, with_fields
+from harness.config.schedule import schedule_at, starts_of, windows_at
+from harness.config.validate import check_config
+from harness.errors import UserError
+
+
+def config(**fields: Any) -> RunConfig:
+    """The plain configuration with these fields of its schedule and loss: schedule__steps."""
+    made = with_fields(
+        RunConfig(), {name.replace("__", "."): value for name, value in fields.items()}
+    )
+    check_config(made)
+    return made
+
+
+def factors(**fields: Any) -> list[float]:
+    made = config(**fields)
+    return [schedule_at(made, step).lr_factor for step in range(made.schedule.steps)]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [("nearest", [0, 3, 7]), ("next", [0, 4, 7]), ("next_of_one_more", [0, 4, 8])],
+)
+def test_a_stage_begins_at_a_whole_update(start: str, expected: list[int]) -> None:
+    made = config(schedule__steps=12, schedule__extension_steps=2, schedule__stages=3,
+                  schedule__stage_start=start)  # fmt: skip
+    assert starts_of(made) == expected
+
+
+def test_a_half_goes_to_the_even_update() -> None:
+    assert starts_of(config(schedule__steps=5, schedule__stages=2)) == [0, 2]
+    assert starts_of(config(schedule__steps=7, schedule__stages=2)) == [0, 4]
+
+
+PACKED = {
+    "data.alignment": "packed",
+    "data.loader": "global",
+    "data.seq_len": 65536,
+    "model.attn_mask": "document",
+    "model.attn_kernel": "dense",
+}
+COOLED = {
+    "schedule__steps": 10,
+    "schedule__extension_steps": 2,
+    "schedule__cooldown_frac": 0.5,
+    "schedule__lr_floor": 0.1,
+}
+
+
+def test_the_cooldown_ends_before_the_extension_which_stays_at_its_floor() -> None:
+    fall = [1 - 0.9 * k / 4 for k in range(4)]
+    assert factors(**COOLED) == pytest.approx([1, 1, 1, 1, *fall, 0.1, 0.1])
+    almost = factors(**COOLED, schedule__extension_rate="almost_floor")
+    assert almost == pytest.approx([1, 1, 1, 1, *fall, *[0.1 + 0.9 * 0.0001 / 0.5] * 2])
+    cooling = factors(**COOLED, schedule__extension_rate="cooling")
+    assert cooling == pytest.approx([*[1] * 5, *(1 - 0.9 * k / 5 for k in range(5))])
+
+
+def test_rates_jump_with_the_stages_and_cool_from_where_they_are() -> None:
+    stages = {"schedule__stages": 2, "schedule__stage_rates": (1.0, 2.0)}
+    fall = [2 * (1 - k / 4) + 0.1 * k / 4 for k in range(4)]
+    assert factors(**COOLED, **stages) == pytest.approx([1, 1, 1, 1, *fall, 0.1, 0.1])
+    past = factors(**COOLED, **stages, schedule__stage_rates_after="fraction")
+    assert past == pytest.approx([*[1] * 5, *fall[1:], 0.1, 0.1])
+
+
+def test_a_cooldown_from_an_update_on_has_whole_ones() -> None:
+    fields = {"schedule__steps": 9, "schedule__cooldown_frac": 0.5}
+    by_fraction = [1 - step / 9 for step in range(9)]
+    assert factors(**fields) == pytest.approx([min(2 * left, 1) for left in by_fraction])
+    by_update = factors(**fields, schedule__cooldown_from="update")
+    assert by_update == pytest.approx([1, 1, 1, 1, *((9 - step) / 5 for step in range(4, 9))])
+
+
+def test_weights_of_losses_fall_one_stage_after_another() -> None:
+    made = config(schedule__steps=8, schedule__extension_steps=2, schedule__stages=3,
+                  loss__next_tokens=(1.0, 0.5, 0.25), loss__prefix_weight=0.4)  # fmt: skip
+    values = [schedule_at(made, step) for step in range(8)]
+    assert [v.next_tokens for v in values] == [
+        (1.0, 0.5, 0.25),
+        (1.0, 0.5, 0.125),
+        (1.0, 0.5),
+        (1.0, 0.25),
+        *[(1.0,)] * 4,
+    ]
+    assert [v.prefix_weight for v in values] == [0.4, 0.4, 0.4, 0.2, 0, 0, 0, 0]
+
+
+WINDOWS = {
+    **PACKED,
+    "model.attn_window": "inclusive",
+    "model.attn_window_layers": (0,),
+    "schedule.steps": 7,
+    "schedule.stages": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("extension", "windows", "expected"),
+    [
+        (0, (128, 256), [128, 128, 128, 128, 256, 256, 256, 256]),
+        (0, (128, 256, 512), [128, 128, 128, 128, 256, 256, 256, 512]),
+        (1, (128, 256), [128, 128, 128, 256, 256, 256, 256, 256]),
+        (1, (128, 256, 512), [128, 128, 128, 256, 256, 256, 512, 512]),
+        (1, (128, 256, 512, 640), [128, 128, 128, 256, 256, 256, 512, 640]),
+    ],
+)
+def test_windows_go_by_stages_the_extension_and_the_last_validation(
+    extension: int, windows: tuple[int, ...], expected: list[int]
+) -> None:
+    fields = {**WINDOWS, "schedule.extension_steps": extension, "schedule.windows": windows}
+    made = with_fields(RunConfig(), fields)
+    check_config(made)
+    assert [windows_at(made, step) for step in range(8)] == [(w, w // 2) for w in expected]
+    short = with_fields(made, {"schedule.windows_short": (64, 96)})
+    check_config(short)
+    assert {windows_at(short, step)[1] for step in range(4, 8)} == {96}
+    blocks = with_fields(made, {"model.attn_window": "counted"})
+    assert windows_at(blocks, 7) == (windows[-1] // 128, windows[-1] // 128 // 2)
+
+
+def test_a_window_that_grows_to_the_next_block_has_one_at_least() -> None:
+    made = with_fields(
+        RunConfig(),
+        {
+            **PACKED,
+            "model.attn_window": "counted",
+            "schedule.window_warmup": "next_block",
+            "schedule.window_tokens": 1728,
+            "schedule.steps": 27,
+        },
+    )
+    check_config(made)
+    expected = [max(1, -(-64 * step // 128)) for step in range(28)]
+    assert [windows_at(made, step) for step in range(28)] == [(n,) for n in expected]
+
+
+def test_without_stages_a_weight_falls_over_the_whole_run() -> None:
+    made = config(schedule__steps=4, loss__next_tokens=(1.0, 0.5))
+    assert [schedule_at(made, step).next_tokens for step in range(4)] == [
+        (1.0, 0.5),
+        (1.0, 0.375),
+        (1.0, 0.25),
+        (1.0, 0.125),
+    ]
+
+
+def test_a_shorter_budget_has_as_large_a_part_of_extension() -> None:
+    before = flat(config(schedule__steps=400, schedule__extension_steps=40))
+    after = with_budget({**before, "schedule.steps": 100}, before)
+    assert after["schedule.extension_steps"] == 10
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"schedule.steps": 4, "schedule.stages": 5}, "schedule.stages=5 do not fit into"),
+        (
+            {"schedule.stages": 3, "schedule.stage_rates": (1.0, 2.0)},
+            "schedule.stage_rates lists 2 values, but schedule.stages is 3",
+        ),
+        (
+            {"schedule.steps": 4, "schedule.extension_steps": 5},
+            r"schedule.warmup_steps \+ schedule.cooldown_steps \+ schedule.extension_steps = 5",
+        ),
+        (
+            {"schedule.steps": 10, "schedule.cooldown_frac": 1.0, "schedule.warmup_steps": 1},
+            "schedule.warmup_steps=1 and the last",
+        ),
+        (
+            {"schedule.stages": 2, "schedule.batch_growth": (0, 1)},
+            "data.alignment to be switched on",
+        ),
+        (
+            {**PACKED, "schedule.stages": 2, "schedule.batch_growth": (0, 1)},
+            r"schedule.batch_growth=\[0, 1\] must all be greater than 0",
+        ),
+        (
+            {**PACKED, "schedule.stages": 2, "data.max_doc_len": (64, 64, 64)},
+            "data.max_doc_len lists 3 values, but schedule.stages is 2",
+        ),
+        ({**PACKED, "data.max_doc_len": (-1,)}, r"data.max_doc_len=\[-1\] must be greater than 0"),
+        (
+            {**WINDOWS, "schedule.windows": (1, 2, 3, 4)},
+            "schedule.windows lists 4 windows, but must list those of the schedule.stages=2",
+        ),
+        ({**WINDOWS, "schedule.windows": (1, -2)}, r"schedule.windows=\[1, -2\] must not be"),
+        ({**WINDOWS, "model.attn_window_layers": (12,)}, "attn_window_layers lists layer 12"),
+        ({"loss.next_tokens": (1.0, 0.0)}, r"loss.next_tokens=\[1.0, 0.0\] must be greater than 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_config(with_fields(RunConfig(), fields))
