@@ -1,18 +1,9 @@
 """The toggles of Adam, which moves tables, head and scalars (metadata as in model/config.py)."""
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-
-def toggle(default: Any, **facts: Any) -> Any:
-    """A configuration field with its facts.
-
-    Record, doc, affects, example, choices, requires, conflicts, ge, gt, le, unit.
-    """
-    return field(default=default, metadata={"affects": ("loss",), **facts})
-
-
-ORTHOGONAL = {"optim.matrix_optimizer": ("muon", "orthogonal_nesterov")}
+from .toggle import ORTHOGONAL, toggle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,45 +16,6 @@ class AdamConfig:
         affects=("groups", "loss"),
         example=1e-3,
         doc="rate of every Adam parameter without a rate of its own",
-        gt=0,
-        le=100,
-    )
-    embed_lr: float | None = toggle(
-        None,
-        record="r08",
-        affects=("groups", "loss"),
-        doc="Adam rate of the token table",
-        choices={0.3: "r08", 0.6: "r11"},
-        gt=0,
-        le=100,
-        requires={"*": {"model.tied_head": (False,)}},
-    )
-    head_lr: float | None = toggle(
-        None,
-        record="r08",
-        affects=("groups", "loss"),
-        doc="Adam rate of the head",
-        choices={0.002: "r08", 0.008: "r11"},
-        gt=0,
-        le=100,
-        requires={"*": {"model.tied_head": (False,)}},
-    )
-    value_embed_lr: float | None = toggle(
-        None,
-        record="r14",
-        affects=("groups", "loss"),
-        example=0.1,
-        doc="Adam rate of the value tables; null: the token table's",
-        gt=0,
-        le=100,
-        requires={"*": {"model.value_embed": "not null"}},
-    )
-    scalar_lr: float | None = toggle(
-        None,
-        record="r09",
-        affects=("groups", "loss"),
-        doc="Adam rate of the mixing scalars",
-        choices={0.02: "r09", 0.04: "r11"},
         gt=0,
         le=100,
     )
@@ -92,7 +44,7 @@ class AdamConfig:
         0.0,
         record="r02",
         affects=("groups", "loss"),
-        doc="decoupled weight decay of the Adam parameters",
+        doc="decay of the Adam parameters without one of their own",
         choices={0.1: "r02"},
         ge=0,
         le=10,

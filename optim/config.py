@@ -6,16 +6,17 @@ Every toggle of the update rules, declared once (metadata as in model/config.py)
 from dataclasses import dataclass
 from typing import Literal
 
-from .adam_config import ORTHOGONAL, AdamConfig, toggle
-
-MUON_ONLY = {"optim.matrix_optimizer": ("muon",)}
+from .adam_config import AdamConfig
+from .roles import with_rows
+from .toggle import MUON_ONLY, ORTHOGONAL, toggle
 
 
 @dataclass(frozen=True, kw_only=True)
+@with_rows
 class OptimConfig(AdamConfig):
     """Learning rates are per step, unscaled by the schedule.
 
-    `None` for a role's rate means adam_lr.
+    The cells of the table of roles (roles.py) are fields, too.
     """
 
     # --- matrices
@@ -125,36 +126,6 @@ class OptimConfig(AdamConfig):
             " have one sign"
         ),
         requires={"*": {"optim.muon_weight_decay": "not null"}},
-    )
-    attn_lr_multiplier: float = toggle(
-        1.0,
-        record="r27",
-        affects=("groups", "loss"),
-        doc="factor on muon_lr for q, k, v and the attention output",
-        choices={2.0: "r48"},
-        gt=0,
-        le=100,
-        requires={"*": MUON_ONLY},
-    )
-    up_lr_multiplier: float = toggle(
-        1.0,
-        record="r27",
-        affects=("groups", "loss"),
-        doc="the same for the MLP's first matrix",
-        choices={2.0: "r42"},
-        gt=0,
-        le=100,
-        requires={"*": MUON_ONLY},
-    )
-    down_lr_multiplier: float = toggle(
-        1.0,
-        record="r27",
-        affects=("groups", "loss"),
-        doc="the same for the MLP's second matrix",
-        choices={4.0: "r48"},
-        gt=0,
-        le=100,
-        requires={"*": MUON_ONLY},
     )
     ns_steps: int = toggle(
         5,

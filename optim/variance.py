@@ -15,11 +15,12 @@ from .orthogonalize import frobenius
 
 LEAST = 1e-10  # of a second moment and of a norm that divide
 ROWS, COLUMNS = -2, -1
-# optim.muon_variance -> matrix of a block -> the axis that is averaged over. An MLP's matrices have
-# a number for every hidden unit, which are up's rows and down's columns; a gate is as attention's.
+# optim.muon_variance -> row of the table of roles -> the axis that is averaged over. An MLP's
+# matrices have a number for every hidden unit, which are up's rows and down's columns; others are
+# as attention's.
 AVERAGED = {
-    "input": {"qkv": ROWS, "out": ROWS, "up": COLUMNS, "down": ROWS, "gate": ROWS},
-    "output": {"qkv": COLUMNS, "out": COLUMNS, "up": COLUMNS, "down": ROWS, "gate": COLUMNS},
+    "input": {"attn": ROWS, "up": COLUMNS, "down": ROWS},
+    "output": {"attn": COLUMNS, "up": COLUMNS, "down": ROWS},
 }
 
 

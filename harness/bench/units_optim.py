@@ -14,7 +14,6 @@ from torch.nn import Parameter
 
 from harness.bench.unit import Arrays, Pairs, Unit, tensor
 from harness.optim.adam import Adam
-from harness.optim.build import MULTIPLIERS
 from harness.optim.config import OptimConfig
 from harness.optim.decay import with_cautious_decay
 from harness.optim.muon import Group, Muon
@@ -119,7 +118,7 @@ def in_our_layout(matrix: str, array: np.ndarray) -> torch.Tensor:
     """
     stored = tensor(array)
     rows, columns = stored.shape[-2:]
-    if matrix == "qkv":
+    if matrix == "attn":
         width = min(rows, columns)
         return stored.reshape(*stored.shape[:-2], 4, width, width)
     upright = {"up": rows > columns, "down": rows < columns}.get(matrix, True)
@@ -128,8 +127,8 @@ def in_our_layout(matrix: str, array: np.ndarray) -> torch.Tensor:
 
 # tensor of a script: which matrix of a block it is, and the kind of its second moments
 KINDS = {
-    "attn0": ("qkv", "attn"),
-    "attn1": ("qkv", "attn"),
+    "attn0": ("attn", "attn"),
+    "attn1": ("attn", "attn"),
     "fc": ("up", "mlp"),
     "proj": ("down", "mlp"),
     "gate0": ("gate", "attn_gate"),
@@ -139,14 +138,14 @@ KINDS = {
 
 
 def normuon(arrays: Arrays, **multipliers: float) -> Pairs:
-    """A script's whole optimizer of matrices. multipliers: of rates, by their fields."""
+    """A script's whole optimizer of matrices. multipliers: of rates, by their rows."""
     second = arrays["second/attn"]
     averaged = AVERAGED["output" if second.shape[-1] == 1 else "input"]
     tensors, kinds = [], []
     for name, (matrix, kind) in KINDS.items():
         group = {
-            "averaged": averaged.get(matrix, averaged["qkv"]),
-            "multiplier": multipliers.get(MULTIPLIERS.get(matrix, ""), 1.0),
+            "averaged": averaged.get(matrix, averaged["attn"]),
+            "multiplier": multipliers.get(matrix, 1.0),
         }
         shaped = [
             in_our_layout(matrix, arrays[f"{name}/{part}"]) for part in ("init", "grad", "param")
@@ -232,12 +231,10 @@ def cautious_weight_decay(arrays: Arrays) -> Pairs:
 
 OPTIM_UNITS: Mapping[str, Unit] = {
     "polar_express": Unit(pairs=polar_express, bound=1e-4),
-    "normuon_r42": Unit(pairs=partial(normuon, up_lr_multiplier=2.0), bound=1e-5),
-    "normuon_r43_cautious": Unit(pairs=partial(normuon, up_lr_multiplier=2.0), bound=1e-5),
+    "normuon_r42": Unit(pairs=partial(normuon, up=2.0), bound=1e-5),
+    "normuon_r43_cautious": Unit(pairs=partial(normuon, up=2.0), bound=1e-5),
     "normuon_r48": Unit(
-        pairs=partial(
-            normuon, attn_lr_multiplier=2.0, up_lr_multiplier=2.0, down_lr_multiplier=4.0
-        ),
+        pairs=partial(normuon, attn=2.0, up=2.0, down=4.0),
         bound=1e-5,
     ),
     "muon_per_head": Unit(pairs=muon_per_head, bound=1e-5),

@@ -12,6 +12,7 @@ from harness.config.run import BLOCK, RunConfig, Values, flat, toggles
 from harness.config.schedule import check_factors
 from harness.errors import UserError
 from harness.model.layout import GATE_CHANNELS, attention_free, table_of_layer
+from harness.optim.roles import ROWS
 
 MAX_PARAMETERS = 10**11  # beyond this a configuration is a typing error
 MAX_EAGER_SCORES = 2**31  # FlexAttention's, where nothing is compiled: 8 GiB in fp32
@@ -217,6 +218,22 @@ def refused_ramps(c: RunConfig) -> Iterator[str]:
         )
 
 
+def refused_rows(c: RunConfig) -> Iterator[str]:
+    m = c.model
+    present = {
+        "gate": m.attn_gate is not None or m.value_mix in ("gate", "gate_mixed"),
+        "skip": m.unet_skip or bool(m.skip_layers),
+    }
+    for row, is_there in present.items():
+        for name in ROWS[row].settings if not is_there else ():
+            field = f"optim.{row}_{name}"
+            if getattr(c.optim, f"{row}_{name}") is not None:
+                yield (
+                    f"{field}={value_text(getattr(c.optim, f'{row}_{name}'))} is of "
+                    f"{ROWS[row].doc}, of which the network has none: leave {field} at null"
+                )
+
+
 def refused_shapes_and_dtypes(c: RunConfig) -> Iterator[str]:
     if c.optim.qkv_split and c.model.mlp_ratio == 3:
         yield (
@@ -270,6 +287,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_portions,
     refused_windows,
     refused_ramps,
+    refused_rows,
     refused_shapes_and_dtypes,
     refused_eager_scores,
     refused_totals,

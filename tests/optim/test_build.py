@@ -13,6 +13,7 @@ from torch.nn import Parameter
 from harness.optim.build import Named, build_optimizers, normalize_gradients, set_schedule
 from harness.optim.config import OptimConfig
 from harness.optim.muon import Muon, OrthogonalNesterov
+from harness.optim.roles import ROWS
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
 ADAM_08 = {"adam_lr": 2e-3, "embed_lr": 0.3, "head_lr": 2e-3, "adam_fused": True}
@@ -312,14 +313,12 @@ ELSEWHERE = {
     "muon_require_grad",
     "muon_momentum_warmup_steps",
     "muon_momentum_cooldown_steps",
-    # of matrices that the model names: test_the_matrices_of_a_block_have_settings_of_their_own
-    "up_lr_multiplier",
-    "down_lr_multiplier",
 }
+CELLS = {f"{row}_{name}" for row in ROWS for name in ROWS[row].settings}  # test_roles.py
 
 
 def test_no_field_is_forgotten() -> None:
-    assert OTHER.keys() | ELSEWHERE == {field.name for field in fields(OptimConfig)}
+    assert OTHER.keys() | ELSEWHERE | CELLS == {field.name for field in fields(OptimConfig)}
 
 
 @pytest.mark.parametrize("field", OTHER)
@@ -347,7 +346,7 @@ def test_the_matrices_of_a_block_have_settings_of_their_own() -> None:
     named: Named = []
     for matrix, shape in shapes.items():
         p = Parameter(torch.ones(shape))
-        p.matrix = matrix  # type: ignore[attr-defined]
+        p.part = matrix  # type: ignore[attr-defined]
         named.append((matrix, p))
 
     def settings(**fields: Any) -> dict[str, tuple[float, int | None]]:
