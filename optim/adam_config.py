@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from .toggle import ORTHOGONAL, toggle
+from .toggle import MUON_ONLY, ORTHOGONAL, toggle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +85,43 @@ class AdamConfig:
         choices={"single": "r18"},
         doc="one Adam object per role, or one object with groups",
         requires={"single": ORTHOGONAL},
+    )
+    adam_every: int = toggle(
+        1,
+        record="r39",
+        affects=("groups", "loss"),
+        choices={2: "r39"},
+        doc="Adam acts at the last of every so many updates, by the sum of their gradients",
+        ge=1,
+        le=1000,
+        requires={"*": {**MUON_ONLY, "optim.grad_norm_per_tensor": (False,)}},
+    )
+    scalar_freeze_steps: int = toggle(
+        0,
+        record="r52",
+        choices={40: "r52"},
+        doc="mixing scalars that are as the row scalar rest for so many updates from each change of"
+        " the window on; their gradients are dropped",
+        ge=0,
+        requires={"*": {"schedule.window_warmup": "not null"}},
+    )
+    tie_until: float | None = toggle(
+        None,
+        record="r51",
+        affects=("initial", "loss"),
+        choices={1.0: "r51", 2 / 3: "r54"},
+        doc="token table and head are one matrix until this share of the steps, at first the head;"
+        " then each goes on from that and its moments",
+        gt=0,
+        le=1,
+        requires={
+            "*": {
+                "model.tied_head": (False,),
+                "model.pad_tables": (True,),
+                "model.head_init": ("uniform",),
+                "model.embed_init": ("uniform",),
+            }
+        },
     )
     grad_norm_per_tensor: bool = toggle(
         False,

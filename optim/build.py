@@ -12,12 +12,13 @@ from .adam import Adam
 from .config import OptimConfig
 from .muon import Group, Muon, OrthogonalNesterov
 from .roles import role_like, row_of, setting
-from .variance import AVERAGED
+from .variance import AVERAGED, ROWS
 
 Named = list[tuple[str, Parameter]]
 # groups -> optimizers of somebody's own, and the groups that they leave to the configuration's
 Rules = Callable[[list[Group]], tuple[list[torch.optim.Optimizer], list[Group]]]
 
+JOINED = ("q", "k", "v", "out")  # a layer's attention, where statistics are of all in one
 ROLES = ("embed", "value_embed", "head", "scalar", "hidden")
 MATRIX_OPTIMIZERS = {"muon": Muon, "orthogonal_nesterov": OrthogonalNesterov}
 FUSED_DEVICES = ("cpu", "cuda")  # elsewhere the library has no fused kernel to offer
@@ -29,19 +30,21 @@ def build_optimizers(
     *,
     dtype: torch.dtype,
     device_type: str,
+    head_dim: int = 1,
     compile: bool = False,
     own: Rules | None = None,
 ) -> list[torch.optim.Optimizer]:
     """Optimizers over named parameters by role: embed, value_embed, head, scalar, hidden.
 
     params: role -> (name, parameter); a tied table is an embed. dtype: of the orthogonalisation.
-    device_type: "cpu" or "cuda". compile: run it through torch.compile. A group holds parameters
-    of one role with equal settings, and carries `role`, `names` and `base_lr`, the rate that
-    `set_schedule` scales. own: what moves some of them, or all, instead; it sees to `base_lr`.
+    device_type: "cpu" or "cuda". head_dim: rows of q and k for each head. compile: run it through
+    torch.compile. own: what moves some of them, or all, instead; it sees to `base_lr`.
+    A group holds parameters of one role with equal settings, and carries `role`, `names`,
+    `base_lr`, the rate that `set_schedule` scales, and whether it `waits` or `rests` (cadence.py).
     Call it after the process group exists. Errors: ValueError, see Muon.
     """
     assert params.keys() <= set(ROLES), f"unknown roles {sorted(params.keys() - set(ROLES))}"
-    groups, matrix_groups = _groups(params, config)
+    groups, matrix_groups = _groups(params, config, head_dim)
     optimizers: list[torch.optim.Optimizer] = []
     if own is not None:
         optimizers, left = own([*groups, *matrix_groups])
@@ -69,6 +72,7 @@ class AdamSettings:
     betas: tuple[float, float]
     eps: float
     weight_decay: float
+    waits: bool  # for its gradients to add up over several updates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,15 +82,20 @@ class MatrixSettings:
     lr: float
     multiplier: float  # of the rate
     averaged: int | None  # axis of the second moments
+    joined: int  # matrices in a row that have them in common
+    rows: int | None  # of the blocks that are matrices of their own
     numel: int | None  # where updates are gathered in equal buffers, as record 15's are
 
 
-def settings_of(role: str, p: Parameter, config: OptimConfig) -> AdamSettings | MatrixSettings:
+def settings_of(
+    role: str, p: Parameter, config: OptimConfig, head_dim: int
+) -> AdamSettings | MatrixSettings:
     """What the table of roles says of a parameter.
 
     A matrix that is none of a block's own is taken as attention's.
     """
-    row = row_of(role, getattr(p, "part", None))
+    part = getattr(p, "part", None)
+    row = row_of(role, part)
     of_row = partial(setting, config, row)
     if role != "hidden" or of_row("rule") in ("adam", "adamw"):
         return AdamSettings(
@@ -94,28 +103,39 @@ def settings_of(role: str, p: Parameter, config: OptimConfig) -> AdamSettings | 
             betas=(of_row("beta1"), of_row("beta2")),
             eps=of_row("eps"),
             weight_decay=of_row("weight_decay"),
+            waits=config.adam_every > 1,
         )
     axes = AVERAGED[config.muon_variance] if config.muon_variance else {}
+    averaged = axes.get(row, axes.get("attn"))
+    of_heads = config.muon_groups == "head_pairs" and part in ("q", "k")
+    joined = config.muon_variance == "tensor" and part in JOINED
     return MatrixSettings(
         lr=config.muon_lr,
         multiplier=of_row("lr_multiplier"),
-        averaged=axes.get(row, axes.get("attn")),
+        averaged=ROWS if of_heads and averaged is not None else averaged,
+        joined=len(JOINED) if joined else 1,
+        rows=2 * head_dim if of_heads else None,
         numel=p.numel() if config.muon_comm == "grouped_all_gather" else None,
     )
 
 
-def _groups(params: Mapping[str, Named], config: OptimConfig) -> tuple[list[Group], list[Group]]:
+def _groups(
+    params: Mapping[str, Named], config: OptimConfig, head_dim: int
+) -> tuple[list[Group], list[Group]]:
     """Groups of Adam's and of matrices, in the order of the first parameter of each.
 
     Value tables that are as the token table join it.
     """
+    of_scalars = settings_of("scalar", Parameter(torch.empty(0)), config, head_dim)
     groups: dict[tuple[str, AdamSettings | MatrixSettings], Group] = {}
     for role, named in params.items():
         for name, p in named:
-            settings = settings_of(role, p, config)
-            empty = {"params": [], "names": [], "role": role, "base_lr": settings.lr}
+            settings = settings_of(role, p, config, head_dim)
             key = (role_like(role), settings)
-            group = groups.setdefault(key, {**empty, **asdict(settings)})
+            if key not in groups:
+                groups[key] = {"params": [], "names": [], "role": role, "base_lr": settings.lr}
+                groups[key] |= {**asdict(settings), "rests": key == ("scalar", of_scalars)}
+            group = groups[key]
             group["params"].append(p)
             group["names"].append(name)
     adam = [group for (_, s), group in groups.items() if isinstance(s, AdamSettings)]

@@ -88,16 +88,32 @@ class OptimConfig(AdamConfig):
         ),
         requires={"*": ORTHOGONAL, "polar_express": {"optim.ns_steps": (5,)}},
     )
-    muon_variance: Literal["input", "output"] | None = toggle(
-        None,
-        record="r42",
+    muon_groups: Literal["matrix", "head_pairs"] = toggle(
+        "matrix",
+        record="r80",
         affects=("groups", "loss"),
-        choices={"input": "r42", "output": "r48"},
+        choices={"head_pairs": "r80"},
+        doc="q and k are orthogonalised whole, or in blocks of two heads, each a matrix of its own",
+        requires={"*": {**MUON_ONLY, "model.qkv_layout": ("separate",)}},
+    )
+    muon_variance: Literal["tensor", "input", "output"] | None = toggle(
+        None,
+        record="r41",
+        affects=("groups", "loss"),
+        choices={"tensor": "r41", "input": "r42", "output": "r48"},
         doc=(
             "bring an update's parts to one size by second moments: of each hidden unit of the MLP,"
-            " and of each input or each output of attention's matrices"
+            " and of each input or each output of attention's matrices; tensor: of the columns of"
+            " a layer's q, k, v and output in one d x 4d tensor, whose memory is theirs in a row"
         ),
-        requires={"*": MUON_ONLY},
+        requires={
+            "*": MUON_ONLY,
+            "tensor": {
+                "model.qkv_layout": ("separate",),
+                "optim.muon_comm": ("redundant",),
+                "optim.muon_require_grad": (True,),
+            },
+        },
     )
     muon_beta2: float = toggle(
         0.95,

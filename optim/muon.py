@@ -30,7 +30,7 @@ from .config import OptimConfig
 from .decay import with_cautious_decay
 from .exchange import EXCHANGES, Ranks, redundant
 from .orthogonalize import frobenius, orthogonalize, result_dtype
-from .variance import normalize, second_shape
+from .variance import LEAST, normalize, second_shape, side_by_side
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
 Group = dict[str, Any]  # of parameters, as torch.optim keeps it: a rule's settings by name
@@ -92,8 +92,9 @@ class Muon(torch.optim.Optimizer):
     """Muon over groups of matrices.
 
     A group is a dict with `params`, `names` and optionally `lr` and `momentum`, which are read at
-    every step, `multiplier`, of its rate, and `averaged`, the axis over which second moments are
-    taken (None: there are none).
+    every step, `multiplier`, of its rate, `averaged`, the axis over which second moments are taken
+    (None: there are none), `joined`, the number of matrices in a row that have them in common, and
+    `rows`, of the blocks that are matrices of their own (None: each is whole).
 
     dtype: of the orthogonalisation (bfloat16 in the records, float32 for exact arithmetic).
     compile: orthogonalise through torch.compile, one graph per batch shape. Errors: ValueError for
@@ -110,14 +111,18 @@ class Muon(torch.optim.Optimizer):
         compile: bool = False,
     ) -> None:
         settings = {"lr": config.muon_lr, "momentum": config.muon_momentum}
-        super().__init__(groups, {**settings, "multiplier": 1.0, "averaged": None})
+        super().__init__(
+            groups, {**settings, "multiplier": 1.0, "averaged": None, "joined": 1, "rows": None}
+        )
         self.beta2, self.weight_decay = config.muon_beta2, config.muon_weight_decay
         self.cautious = config.muon_weight_decay_form == "cautious"
         self.ranks = Ranks.current()
         self.require_grad = config.muon_require_grad
         self.nesterov = config.muon_nesterov
         self.accumulate, self.look_ahead = MOMENTA[config.muon_momentum_form]
-        self.pieces = thirds if config.qkv_split else whole
+        self.split = thirds if config.qkv_split else whole
+        # record 41 bounds the root of a second moment, not the moment
+        self.least = LEAST**2 if config.muon_variance == "tensor" else LEAST
         rule: Callable[..., Tensor] = orthogonalize
         if compile:
             rule = torch.compile(orthogonalize, dynamic=False, fullgraph=True)
@@ -170,7 +175,16 @@ class Muon(torch.optim.Optimizer):
                 )
             if len(absent) < len(group["params"]):
                 update, apply = partial(self._update, group), partial(self._apply, group)
-                self.exchange(group["params"], update, apply, self.ranks, self.update_dtype)
+                exchange = self.exchange
+                if group["joined"] > 1:
+                    exchange = partial(redundant, together=group["joined"])
+                exchange(group["params"], update, apply, self.ranks, self.update_dtype)
+
+    def pieces(self, group: Group, u_KMN: Tensor) -> Tensor:
+        """What is orthogonalised by itself: blocks of rows, thirds or whole matrices (a view)."""
+        if group["rows"] is not None:
+            return u_KMN.view(-1, group["rows"], u_KMN.size(-1))
+        return self.split(u_KMN)
 
     def _update(self, group: Group, batch: list[Parameter]) -> Tensor:
         """Advance the momenta of a batch of one shape; its orthogonalised updates, (K, M, N)."""
@@ -183,17 +197,22 @@ class Muon(torch.optim.Optimizer):
         u_KMN = torch.stack(grads if self.nesterov else buffers)
         if self.nesterov:
             self.look_ahead(u_KMN.unbind(), buffers, group["momentum"])
-        pieces = self.orthogonalize(self.pieces(u_KMN))
+        pieces = self.orthogonalize(self.pieces(group, u_KMN))
         if group["averaged"] is not None:
-            pieces = self._normalized(pieces, batch, group["averaged"])
+            normal = self._normalized(side_by_side(pieces, group["joined"]), group, batch)
+            pieces = normal.view_as(pieces)
         if self.scale_of_update is not None:
             pieces = pieces * self.scale_of_update(pieces)
         return pieces.view_as(u_KMN)
 
-    def _normalized(self, pieces: Tensor, batch: list[Parameter], axis: int) -> Tensor:
-        """The updates of a batch of one shape, second moments moved on."""
-        each = len(pieces) // len(batch)
-        states = [self.state[p] for p in batch]
+    def _normalized(self, pieces: Tensor, group: Group, batch: list[Parameter]) -> Tensor:
+        """The updates of a batch of one shape, second moments moved on.
+
+        Where several are joined, the first one holds theirs.
+        """
+        holders, axis = batch[:: group["joined"]], group["averaged"]
+        each = len(pieces) // len(holders)
+        states = [self.state[p] for p in holders]
         for state, matrices in zip(states, pieces.split(each), strict=True):
             if "second" not in state:
                 dtype = state["momentum_buffer"].dtype
@@ -202,7 +221,7 @@ class Muon(torch.optim.Optimizer):
                 )
         seconds = [state["second"] for state in states]
         joined = torch.cat(seconds)
-        normal = normalize(pieces, joined, axis, self.beta2)
+        normal = normalize(pieces, joined, axis, self.beta2, self.least)
         torch._foreach_copy_(seconds, joined.split(each))
         return normal
 
@@ -210,9 +229,10 @@ class Muon(torch.optim.Optimizer):
         """p <- p - lr s U and the decay, in the parameters' dtype, for a batch of one shape."""
         u_KMN, step_size = u_KMN.to(batch[0].dtype), group["lr"] * group["multiplier"]
         if self.scale_of_step is not None:
-            scale = self.scale_of_step(self.pieces(u_KMN))
+            pieces = self.pieces(group, u_KMN)
+            scale = self.scale_of_step(pieces)
             if isinstance(scale, Tensor):
-                u_KMN = (self.pieces(u_KMN) * scale).view_as(u_KMN)
+                u_KMN = (pieces * scale).view_as(u_KMN)
             else:
                 step_size = step_size * scale
         updates, decay = u_KMN.unbind(), group["lr"] * self.weight_decay

@@ -3,6 +3,9 @@
 The step is the 0-based index of the update.
 """
 
+import math
+from collections.abc import Callable
+
 
 def lr_factor(
     step: int,
@@ -75,3 +78,25 @@ def window_tokens(step: int, *, steps: int, end: int, kind: str, warmup: str | N
         }
         return int(blocks[warmup] // 128)
     return 64 * ((64 * steps + (end - 64) * step) // (64 * steps)) if warmup else end
+
+
+def adam_acts(step: int, *, every: int) -> bool:
+    """Whether Adam moves at `step`: at the last of every so many updates (record 39)."""
+    return (step + 1) % every == 0
+
+
+def changed_within(step: int, *, updates: int, changes: Callable[[int], bool]) -> bool:
+    """Whether one of the last so many updates, `step` the last of them, changed the stage.
+
+    changes: whether an update did, by the schedule.
+    """
+    return any(changes(step - back) for back in range(min(updates, step + 1)))
+
+
+def last_tied_step(steps: int, *, until: float, every: int) -> int:
+    """The last update of token table and head as one (record 54).
+
+    Adam's first one at or after the share `until` of all steps.
+    """
+    step = math.ceil(until * steps)
+    return step + -(step + 1) % every

@@ -41,6 +41,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "schedule.steps": (3,),
     "schedule.warmup_steps": (2,),
     "schedule.window_tokens": (64, 256),
+    "optim.scalar_freeze_steps": (1,),
     "data.corpus": ("other",),
     "data.batch_tokens": (1024,),
     "data.seq_len": (128,),
@@ -66,6 +67,7 @@ BESIDE: dict[str, dict[str, Any]] = {
         f"optim.gate_{setting}": {"model.attn_gate": "sigmoid12"}
         for setting in ROWS["gate"].settings
     },
+    "optim.scalar_freeze_steps": {"model.x0_mix": True, "schedule.window_tokens": 256},
     "optim.adam_objects": {"model.tied_head": False},
     "optim.ns_norm": ROUNDED,
     "optim.update_scale_in": {"optim.update_scale": "sqrt_max"},

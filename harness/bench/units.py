@@ -4,10 +4,11 @@ import re
 from collections.abc import Mapping
 
 from harness.bench.unit import Unit
+from harness.bench.units_cadence import CADENCE_UNITS
 from harness.bench.units_model import MODEL_UNITS
 from harness.bench.units_optim import OPTIM_UNITS
 
-UNITS: Mapping[str, Unit] = {**OPTIM_UNITS, **MODEL_UNITS}
+UNITS: Mapping[str, Unit] = {**OPTIM_UNITS, **CADENCE_UNITS, **MODEL_UNITS}
 RECORD = re.compile(r"_r(\d+)(?:_|$)")
 
 

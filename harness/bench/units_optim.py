@@ -6,7 +6,7 @@ Legend: S updates; K matrices of M rows and N columns.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch.nn import Parameter
 
 from harness.bench.unit import Arrays, Pairs, Unit, tensor
 from harness.optim.adam import Adam
+from harness.optim.build import JOINED
 from harness.optim.config import OptimConfig
 from harness.optim.decay import with_cautious_decay
 from harness.optim.muon import Group, Muon
@@ -47,6 +48,7 @@ def polar_express(arrays: Arrays) -> Pairs:
 
 # ---------------------------------------------------------------- matrices
 
+Variance = Literal["tensor", "input", "output"]  # the form of second moments
 MODERN = OptimConfig(
     matrix_optimizer="muon",
     muon_momentum_form="ema",
@@ -70,10 +72,16 @@ class Recorded:
     group: Group
 
 
-def moves(tensors: Sequence[Recorded], arrays: Arrays) -> Iterator[tuple[Muon, list[Parameter]]]:
-    """Muon over these tensors' matrices, and all of them in order, after every update."""
+def moves(
+    tensors: Sequence[Recorded], arrays: Arrays, variance: Variance
+) -> Iterator[tuple[Muon, list[Parameter]]]:
+    """Muon over these tensors' matrices, and all of them in order, after every update.
+
+    variance: the form of second moments.
+    """
     config = replace(
         MODERN,
+        muon_variance=variance,
         muon_beta2=float(arrays["beta2"]),
         muon_weight_decay=float(arrays["weight_decay"]),
     )
@@ -96,17 +104,21 @@ def moves(tensors: Sequence[Recorded], arrays: Arrays) -> Iterator[tuple[Muon, l
         yield muon, matrices
 
 
-def compared(tensors: Sequence[Recorded], seconds: Sequence[np.ndarray], arrays: Arrays) -> Pairs:
+def compared(
+    tensors: Sequence[Recorded], seconds: Sequence[np.ndarray], arrays: Arrays, variance: Variance
+) -> Pairs:
     """Every matrix after every update, and the second moments after the last one.
 
     seconds: theirs, in the order of the tensors, with one axis for each matrix's numbers.
+    variance: the form of second moments.
     """
     held: list[torch.Tensor] = []
-    for step, (muon, matrices) in enumerate(moves(tensors, arrays)):
+    for step, (muon, matrices) in enumerate(moves(tensors, arrays, variance)):
         theirs = torch.cat([t.theirs[step].flatten() for t in tensors])
         ours = torch.cat([p.detach().flatten() for p in matrices])
         yield theirs.numpy(), ours.numpy()
-        held = [muon.state[p]["second"].flatten() for p in matrices]
+        states = [muon.state[p] for p in matrices]
+        held = [state["second"].flatten() for state in states if "second" in state]
     yield np.concatenate([s.ravel() for s in seconds]), torch.cat(held).numpy()
 
 
@@ -137,15 +149,18 @@ KINDS = {
 }
 
 
-def normuon(arrays: Arrays, **multipliers: float) -> Pairs:
-    """A script's whole optimizer of matrices. multipliers: of rates, by their rows."""
-    second = arrays["second/attn"]
-    averaged = AVERAGED["output" if second.shape[-1] == 1 else "input"]
+def normuon(arrays: Arrays, variance: Variance, **multipliers: float) -> Pairs:
+    """A script's whole optimizer of matrices.
+
+    variance: the form of its second moments. multipliers: of rates, by their rows.
+    """
+    averaged = AVERAGED[variance]
     tensors, kinds = [], []
     for name, (matrix, kind) in KINDS.items():
         group = {
             "averaged": averaged.get(matrix, averaged["attn"]),
             "multiplier": multipliers.get(matrix, 1.0),
+            "joined": len(JOINED) if (variance, matrix) == ("tensor", "attn") else 1,
         }
         shaped = [
             in_our_layout(matrix, arrays[f"{name}/{part}"]) for part in ("init", "grad", "param")
@@ -154,7 +169,7 @@ def normuon(arrays: Arrays, **multipliers: float) -> Pairs:
         tensors.append(Recorded(start=start, grads=grads, theirs=theirs, group=group))
         kinds.append(kind)
     seconds = [arrays[f"second/{kind}"] for kind in dict.fromkeys(kinds)]
-    return compared(tensors, seconds, arrays)
+    return compared(tensors, seconds, arrays, variance)
 
 
 def muon_per_head(arrays: Arrays) -> Pairs:
@@ -166,7 +181,8 @@ def muon_per_head(arrays: Arrays) -> Pairs:
         )
         group = {"averaged": averaged}
         tensors.append(Recorded(start=start, grads=grads, theirs=theirs, group=group))
-    return compared(tensors, [arrays["qk_bank/second"], arrays["vo_bank/second"]], arrays)
+    seconds = [arrays["qk_bank/second"], arrays["vo_bank/second"]]
+    return compared(tensors, seconds, arrays, "output")
 
 
 # ---------------------------------------------------------------- Adam and decay
@@ -231,10 +247,11 @@ def cautious_weight_decay(arrays: Arrays) -> Pairs:
 
 OPTIM_UNITS: Mapping[str, Unit] = {
     "polar_express": Unit(pairs=polar_express, bound=1e-4),
-    "normuon_r42": Unit(pairs=partial(normuon, up=2.0), bound=1e-5),
-    "normuon_r43_cautious": Unit(pairs=partial(normuon, up=2.0), bound=1e-5),
+    "normuon_r41": Unit(pairs=partial(normuon, variance="tensor"), bound=1e-5),
+    "normuon_r42": Unit(pairs=partial(normuon, variance="input", up=2.0), bound=1e-5),
+    "normuon_r43_cautious": Unit(pairs=partial(normuon, variance="input", up=2.0), bound=1e-5),
     "normuon_r48": Unit(
-        pairs=partial(normuon, attn=2.0, up=2.0, down=4.0),
+        pairs=partial(normuon, variance="output", attn=2.0, up=2.0, down=4.0),
         bound=1e-5,
     ),
     "muon_per_head": Unit(pairs=muon_per_head, bound=1e-5),

@@ -32,6 +32,7 @@ RESCALED_WITH_STEPS = ("schedule.warmup_steps", "schedule.cooldown_steps")
 RESCALED_WITH_SCALE = (
     "optim.muon_momentum_warmup_steps",
     "optim.muon_momentum_cooldown_steps",
+    "optim.scalar_freeze_steps",
 )
 PRESET_KEYS = ("base", "title", "changes")
 NOISE_KEYS = {"sd", "df", "source"}

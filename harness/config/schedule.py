@@ -3,11 +3,19 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from harness.config.plugins import PlugIn, named, switched_on
 from harness.config.run import RunConfig
 from harness.errors import UserError
-from harness.optim.schedule import lr_factor, muon_momentum, window_tokens
+from harness.optim.schedule import (
+    adam_acts,
+    changed_within,
+    last_tied_step,
+    lr_factor,
+    muon_momentum,
+    window_tokens,
+)
 
 # toggles that act through the values of ScheduleValues alone, and by how many updates there are
 SCHEDULED = (
@@ -21,6 +29,8 @@ SCHEDULED = (
     "optim.muon_momentum",
     "optim.muon_momentum_warmup_steps",
     "optim.muon_momentum_cooldown_steps",
+    "optim.adam_every",
+    "optim.scalar_freeze_steps",
 )
 
 
@@ -31,6 +41,9 @@ class ScheduleValues:
     lr_factor: float  # of every learning rate
     momentum: float  # of the matrices' updates
     window: int | None  # in tokens or blocks; None: attention has none
+    adam_acts: bool
+    scalars_rest: bool
+    tied: bool  # token table and head are one
 
 
 def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
@@ -44,7 +57,24 @@ def schedule_at(config: RunConfig, step: int) -> ScheduleValues:
         steps=config.schedule.steps,
         cooldown_steps=o.muon_momentum_cooldown_steps,
     )
-    return ScheduleValues(lr_factor=factor, momentum=momentum, window=window_at(config, step))
+    tied = o.tie_until is not None and step <= last_tied_step(
+        config.schedule.steps, until=o.tie_until, every=o.adam_every
+    )
+    return ScheduleValues(
+        lr_factor=factor,
+        momentum=momentum,
+        window=window_at(config, step),
+        adam_acts=adam_acts(step, every=o.adam_every),
+        scalars_rest=changed_within(
+            step, updates=o.scalar_freeze_steps, changes=partial(changes_stage, config)
+        ),
+        tied=tied,
+    )
+
+
+def changes_stage(config: RunConfig, step: int) -> bool:
+    """Whether update `step` is the first one of another window."""
+    return step > 0 and window_at(config, step) != window_at(config, step - 1)
 
 
 def rates_of(config: RunConfig) -> list[PlugIn]:

@@ -218,6 +218,16 @@ def refused_ramps(c: RunConfig) -> Iterator[str]:
         )
 
 
+def refused_head_pairs(c: RunConfig) -> Iterator[str]:
+    n_heads = c.model.d_model // c.model.head_dim
+    if c.optim.muon_groups == "head_pairs" and n_heads % 2:
+        yield (
+            f"optim.muon_groups=head_pairs takes two heads at a time, but model.d_model="
+            f"{c.model.d_model} and model.head_dim={c.model.head_dim} make {n_heads}: "
+            "make it even"
+        )
+
+
 def refused_rows(c: RunConfig) -> Iterator[str]:
     m = c.model
     present = {
@@ -287,6 +297,7 @@ SIZE_RULES: tuple[Callable[[RunConfig], Iterator[str]], ...] = (
     refused_portions,
     refused_windows,
     refused_ramps,
+    refused_head_pairs,
     refused_rows,
     refused_shapes_and_dtypes,
     refused_eager_scores,

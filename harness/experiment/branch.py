@@ -13,6 +13,9 @@ IN_WORDS = {
     "lr_factor": "multiplies its learning rates by",
     "momentum": "has a momentum of",
     "window": "has a window of",
+    "adam_acts": "lets Adam act (1) or wait (0):",
+    "scalars_rest": "lets scalars rest (1) or move (0):",
+    "tied": "has token table and head as one (1) or two (0):",
 }
 ALONE = {  # keys that a branch does not go with, and why
     "budgets": "each has a trunk of its own length: write one experiment for each",

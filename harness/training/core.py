@@ -22,6 +22,8 @@ from harness.model.gpt import GPT, Tokens
 from harness.model.parameters import parameters_by_role
 from harness.model.precision import FP32, dtypes
 from harness.optim.build import build_optimizers, normalize_gradients, set_schedule
+from harness.optim.cadence import act
+from harness.optim.tying import Tie, follow
 from harness.training.hooks import Hooks
 
 # losses of a validation in one tensor: each by itself would lie between two passes, and hold their
@@ -68,6 +70,10 @@ class Core:
         self.precision = precision
         self.optimizers = self._new_optimizers()
         self.parameters = list(self.model.parameters())
+        self.tie = None  # head and token table, where they are one for a while
+        if config.optim.tie_until is not None and self.model.head is not None:
+            self.tie = Tie(self.model.head.weight, self.model.embed.weight)
+            follow(self.tie)
         self._window = (
             torch.zeros((), dtype=torch.int32, device=self.device)
             if config.model.attn_window
@@ -80,13 +86,16 @@ class Core:
             self.config.optim,
             dtype=self.precision.matmul,
             device_type=self.device.type,
+            head_dim=self.config.model.head_dim,
             compile=compiles(self.config, self.device.type),
             own=self.hooks.rules(),
         )
 
     @torch.no_grad()
     def reset_optimizers(self) -> None:
-        """As they were before the first update."""
+        """As they were before the first update, without gradients that waited to be used."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
         if self.hooks.rules() is not None:  # who knows what a plug-in's rule starts from
             self.optimizers = self._new_optimizers()
             return
@@ -97,11 +106,11 @@ class Core:
                         value.zero_()
 
     def set_step(self, step: int) -> Tensor | None:
-        """Write the schedules of update `step` (0-based).
+        """Write the schedules of update `step` (0-based), which the next `step()` goes by.
 
         Returns the attention window, in tokens or blocks.
         """
-        values = schedule_at(self.config, step)
+        self.values = values = schedule_at(self.config, step)
         set_schedule(self.optimizers, values.lr_factor, values.momentum)
         return self.set_window(step)
 
@@ -142,13 +151,16 @@ class Core:
         return torch.stack(losses)
 
     def step(self) -> None:
-        """Apply the accumulated gradient and drop it."""
+        """Apply the accumulated gradient and drop what was used of it."""
         if self.config.optim.grad_norm_per_tensor:
             normalize_gradients(self.parameters)
-        for optimizer in self.optimizers:
-            optimizer.step()
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+        act(
+            self.optimizers,
+            adam=self.values.adam_acts,
+            scalars_rest=self.values.scalars_rest,
+            tie=self.tie,
+            tied=self.values.tied,
+        )
 
     def update(self, step: int, batches: Sequence[Batch]) -> Tensor:
         """Update `step`: schedules, gradient, optimizers.

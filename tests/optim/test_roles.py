@@ -25,7 +25,7 @@ def one(part: str | None) -> Parameter:
 
 
 def of_rows(config: OptimConfig) -> dict[tuple[str, str | None], Any]:
-    return {(role, part): settings_of(role, one(part), config) for role, part in PLACES}
+    return {(role, part): settings_of(role, one(part), config, 1) for role, part in PLACES}
 
 
 def like(row: str, other: str | None) -> bool:

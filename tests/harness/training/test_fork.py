@@ -60,8 +60,10 @@ def forked(spec: RunSpec, folder: Path, at: int = AT) -> tuple[RunSpec, Path]:
             marks=pytest.mark.slow,
         ),
         pytest.param(AT, {"data__loader": "global"}, marks=pytest.mark.slow),
+        # a gradient waits for Adam where it forks
+        (AT, {"optim__matrix_optimizer": "muon", "optim__adam_every": 2}),
     ],
-    ids=["plain", "shuffled", "warmed", "twice", "global"],
+    ids=["plain", "shuffled", "warmed", "twice", "global", "waiting"],
 )
 def test_a_run_cut_in_two_has_the_losses_of_the_whole(
     spec_of: Callable[..., RunSpec], tmp_path: Path, at: int, fields: dict[str, Any]
@@ -203,4 +205,4 @@ def test_scheduled_toggles_are_those_that_an_update_reads(
     training.core.config = asked
     training.core._window = torch.zeros((), dtype=torch.int32)
     training.core.set_step(0)
-    assert read == {*SCHEDULED, "model.attn_window"}
+    assert read == {*SCHEDULED, "model.attn_window", "optim.tie_until"}
