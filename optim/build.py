@@ -152,6 +152,14 @@ def _adam(groups: list[Group], config: OptimConfig, device_type: str) -> torch.o
     return rule(groups, fused=fused, foreach=not fused)
 
 
+@torch.no_grad()
+def narrow_matrices(params: Mapping[str, Named], config: OptimConfig) -> None:
+    """Store the matrices of Muon's in bf16, under `weights_dtype: bf16_mantissa`."""
+    for _, p in params.get("hidden", ()) if config.weights_dtype == "bf16_mantissa" else ():
+        if isinstance(settings_of("hidden", p, config, 1), MatrixSettings):
+            p.data = p.data.to(torch.bfloat16)
+
+
 def set_schedule(
     optimizers: Iterable[torch.optim.Optimizer], lr_factor: float, momentum: float
 ) -> None:

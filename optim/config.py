@@ -143,6 +143,15 @@ class OptimConfig(AdamConfig):
         ),
         requires={"*": {"optim.muon_weight_decay": "not null"}},
     )
+    weights_dtype: Literal["fp32", "bf16_mantissa"] = toggle(
+        "fp32",
+        record="r57",
+        affects=("parameters", "initial", "loss"),
+        choices={"fp32": "r02", "bf16_mantissa": "r57"},
+        doc="matrices of Muon's in fp32; or in bf16, cut off and not rounded, with the other"
+        " sixteen bits in the optimizer. Under precision.mode fp32 nothing is cut",
+        requires={"*": MUON_ONLY},
+    )
     ns_steps: int = toggle(
         5,
         record="r03",

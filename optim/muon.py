@@ -29,10 +29,12 @@ from torch.nn import Parameter
 from .config import OptimConfig
 from .decay import with_cautious_decay
 from .exchange import EXCHANGES, Ranks, redundant
+from .mantissa import joined, parted, stepped
 from .orthogonalize import frobenius, orthogonalize, result_dtype
 from .variance import LEAST, normalize, second_shape, side_by_side
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
+State = dict[str, Any]  # of an optimizer, as torch saves it
 Group = dict[str, Any]  # of parameters, as torch.optim keeps it: a rule's settings by name
 
 
@@ -122,6 +124,7 @@ class Muon(torch.optim.Optimizer):
         self.accumulate, self.look_ahead = MOMENTA[config.muon_momentum_form]
         self.split = thirds if config.qkv_split else whole
         # record 41 bounds the root of a second moment, not the moment
+        self.keeps_bits = config.weights_dtype == "bf16_mantissa"
         self.least = LEAST**2 if config.muon_variance == "tensor" else LEAST
         rule: Callable[..., Tensor] = orthogonalize
         if compile:
@@ -188,10 +191,11 @@ class Muon(torch.optim.Optimizer):
 
     def _update(self, group: Group, batch: list[Parameter]) -> Tensor:
         """Advance the momenta of a batch of one shape; its orthogonalised updates, (K, M, N)."""
-        grads: list[Tensor] = [p.grad for p in batch if p.grad is not None]
+        dtype = self.dtype_of(batch[0])
+        grads: list[Tensor] = [p.grad.to(dtype) for p in batch if p.grad is not None]
         for p in batch:
-            if p not in self.state:
-                self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+            if "momentum_buffer" not in self.state[p]:
+                self.state[p]["momentum_buffer"] = torch.zeros_like(p, dtype=dtype)
         buffers = [self.state[p]["momentum_buffer"] for p in batch]
         self.accumulate(buffers, grads, group["momentum"])
         u_KMN = torch.stack(grads if self.nesterov else buffers)
@@ -220,14 +224,14 @@ class Muon(torch.optim.Optimizer):
                     second_shape(matrices, axis), dtype=dtype, device=matrices.device
                 )
         seconds = [state["second"] for state in states]
-        joined = torch.cat(seconds)
-        normal = normalize(pieces, joined, axis, self.beta2, self.least)
-        torch._foreach_copy_(seconds, joined.split(each))
+        second = torch.cat(seconds)
+        normal = normalize(pieces, second, axis, self.beta2, self.least)
+        torch._foreach_copy_(seconds, second.split(each))
         return normal
 
     def _apply(self, group: Group, batch: list[Parameter], u_KMN: Tensor) -> None:
         """p <- p - lr s U and the decay, in the parameters' dtype, for a batch of one shape."""
-        u_KMN, step_size = u_KMN.to(batch[0].dtype), group["lr"] * group["multiplier"]
+        u_KMN, step_size = u_KMN.to(self.dtype_of(batch[0])), group["lr"] * group["multiplier"]
         if self.scale_of_step is not None:
             pieces = self.pieces(group, u_KMN)
             scale = self.scale_of_step(pieces)
@@ -236,11 +240,40 @@ class Muon(torch.optim.Optimizer):
             else:
                 step_size = step_size * scale
         updates, decay = u_KMN.unbind(), group["lr"] * self.weight_decay
+        if batch[0].dtype != self.dtype_of(batch[0]):
+            self._apply_to_bits(batch, u_KMN, step_size, decay)
+            return
         if decay and self.cautious:
             updates = tuple(with_cautious_decay(updates, batch, decay, strict=False))
         elif decay:
             torch._foreach_mul_(tuple(batch), 1 - decay)
         torch._foreach_add_(tuple(batch), updates, alpha=-step_size)
+
+    def dtype_of(self, p: Tensor) -> torch.dtype:
+        """Of a matrix's momentum and of its step: fp32 where further bits of it are kept here."""
+        return torch.float32 if self.keeps_bits and p.dtype == torch.bfloat16 else p.dtype
+
+    def _apply_to_bits(
+        self, batch: list[Parameter], u_KMN: Tensor, step_size: float, decay: float
+    ) -> None:
+        """The step of a batch of one shape in fp32, of bf16 matrices and their bits kept here."""
+        states = [self.state[p] for p in batch]
+        for p, state in zip(batch, states, strict=True):
+            if "bits" not in state:
+                state["bits"] = torch.zeros_like(p, dtype=torch.int16)
+        weights = joined(torch.stack(list(batch)), torch.stack([s["bits"] for s in states]))
+        weights = stepped(weights, u_KMN, step_size, decay, cautious=self.cautious)
+        high, low = parted(weights)
+        torch._foreach_copy_(list(batch), list(high.unbind()))
+        torch._foreach_copy_([s["bits"] for s in states], list(low.unbind()))
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """As it was saved: the library alone would round the memory to the matrices' dtype."""
+        super().load_state_dict(state_dict)
+        params = [p for group in self.param_groups for p in group["params"]]
+        for i, memory in state_dict["state"].items():
+            for name, value in memory.items():
+                self.state[params[i]][name] = value.to(params[i].device, copy=True)
 
 
 class OrthogonalNesterov(Muon):

@@ -43,7 +43,8 @@ def side_by_side(u_KMN: Tensor, joined: int) -> Tensor:
 def normalize(v_KMN: Tensor, r: Tensor, axis: int, beta2: float, least: float = LEAST) -> Tensor:
     """The updates U of K updates V, in the dtype of V; r, as second_shape has it, is moved on.
 
-    axis: ROWS or COLUMNS, which is averaged over. least: r that divides. Computed in fp32 at least.
+    axis: ROWS or COLUMNS, which is averaged over. beta2: of r's decay.
+    least: r that divides. Computed in fp32 at least.
     """
     v = v_KMN.to(torch.promote_types(v_KMN.dtype, torch.float32))
     r.lerp_(v.square().mean(axis, keepdim=True).to(r.dtype), 1 - beta2)

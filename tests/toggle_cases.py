@@ -70,6 +70,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "optim.scalar_freeze_steps": {"model.x0_mix": True, "schedule.window_tokens": 256},
     "optim.adam_objects": {"model.tied_head": False},
     "optim.ns_norm": ROUNDED,
+    "optim.weights_dtype": ROUNDED,
     "optim.update_scale_in": {"optim.update_scale": "sqrt_max"},
     "optim.muon_uneven": {"model.n_layer": 3},
     "schedule.lr_floor": {"schedule.cooldown_steps": 3},

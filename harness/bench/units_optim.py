@@ -17,6 +17,7 @@ from harness.optim.adam import Adam
 from harness.optim.build import JOINED
 from harness.optim.config import OptimConfig
 from harness.optim.decay import with_cautious_decay
+from harness.optim.mantissa import joined, parted, stepped
 from harness.optim.muon import Group, Muon
 from harness.optim.orthogonalize import POLAR_EXPRESS, orthogonalize
 from harness.optim.variance import AVERAGED, COLUMNS, ROWS
@@ -218,6 +219,25 @@ def adam_records(arrays: Arrays) -> Pairs:
             yield theirs, adam_after(arrays["init"], arrays["grad"], rates, **fields)
 
 
+def mantissa(arrays: Arrays) -> Pairs:
+    """The bits of the same steps in two halves, after each."""
+    halves = [arrays["mantissa/init_bits"], np.zeros_like(arrays["mantissa/init_bits"])]
+    for i, update in enumerate(arrays["muon/update"]):
+        lr = float(arrays["muon/lr_t"][i])
+        high, low = (torch.from_numpy(half.view(np.int16)) for half in halves)
+        after = stepped(
+            joined(high.view(torch.bfloat16), low),
+            torch.from_numpy(update),
+            lr * float(arrays["muon/shape_multiplier"]),
+            lr * float(arrays["muon/weight_decay"]),
+            cautious=True,
+        )
+        high, low = parted(after)
+        halves = [half.numpy().view(np.uint16) for half in (high.view(torch.int16), low)]
+        for name, half in zip(("high", "low"), halves, strict=True):
+            yield arrays[f"mantissa/{name}_bits"][i].astype(float), half.astype(float)
+
+
 CAUTIOUS = {"adam_r50/param": "cautious", "adam_r53/param": "cautious_strict"}
 
 
@@ -229,6 +249,7 @@ def cautious_weight_decay(arrays: Arrays) -> Pairs:
         (decayed,) = with_cautious_decay([u], [p], float(lr) * decay, strict=False)
         p = p - float(lr * arrays["muon/shape_multiplier"]) * decayed
         yield theirs, p.numpy()
+    yield from mantissa(arrays)
     beta1, beta2 = map(float, arrays["adam/betas"])
     grads = arrays["adam/grad"]
     rates = [float(lr * arrays["adam/lr_mul"]) for lr in arrays["adam/lr_t"][: len(grads)]]

@@ -21,7 +21,12 @@ from harness.data.loader import Batch
 from harness.model.gpt import GPT, Tokens
 from harness.model.parameters import parameters_by_role
 from harness.model.precision import FP32, dtypes
-from harness.optim.build import build_optimizers, normalize_gradients, set_schedule
+from harness.optim.build import (
+    build_optimizers,
+    narrow_matrices,
+    normalize_gradients,
+    set_schedule,
+)
 from harness.optim.cadence import act
 from harness.optim.tying import Tie, follow
 from harness.training.hooks import Hooks
@@ -51,6 +56,8 @@ class Core:
             self.model = GPT(config.model, tokens, precision)
             self.hooks.build(self.model)
         self.model.initialize(seed)
+        if precision.rounds:
+            narrow_matrices(parameters_by_role(self.model), config.optim)
         compiled = compiles(config, device)
         # validates: shares may be uneven
         self.local = torch.compile(self.model, dynamic=False) if compiled else self.model

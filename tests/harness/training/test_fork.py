@@ -62,8 +62,17 @@ def forked(spec: RunSpec, folder: Path, at: int = AT) -> tuple[RunSpec, Path]:
         pytest.param(AT, {"data__loader": "global"}, marks=pytest.mark.slow),
         # a gradient waits for Adam where it forks
         (AT, {"optim__matrix_optimizer": "muon", "optim__adam_every": 2}),
+        # memory is kept in another dtype than the matrices
+        (
+            AT,
+            {
+                "optim__matrix_optimizer": "muon",
+                "optim__weights_dtype": "bf16_mantissa",
+                "precision__mode": "record",
+            },
+        ),
     ],
-    ids=["plain", "shuffled", "warmed", "twice", "global", "waiting"],
+    ids=["plain", "shuffled", "warmed", "twice", "global", "waiting", "bits"],
 )
 def test_a_run_cut_in_two_has_the_losses_of_the_whole(
     spec_of: Callable[..., RunSpec], tmp_path: Path, at: int, fields: dict[str, Any]
