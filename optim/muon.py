@@ -4,13 +4,15 @@ For a matrix p of M rows (outputs) and N columns with gradient g and momentum b,
     1. momentum        sum: b <- mu b + g,            u = g + mu b
                        ema: b <- b + (1 - mu)(g - b), u = g + mu (b - g)
                        without Nesterov u = b
-    2. orthogonalise   U = U V^T of u                 (optim/orthogonalize.py)
+    2. orthogonalise   U = U V^T of u                 (optim/orthogonalize.py), or of each of its
+                       blocks of rows, where they are matrices of their own
        normalise       rows or columns of U           (optim/variance.py, where it is on)
     3. step            p <- p - lr s U                (s: the update scale, of the shape or of U,
                                                        times the matrix's own multiplier)
        decay by wd     multiplicative: p <- (1 - lr wd) p before it (record 24)
                        cautious: p <- p - lr s U - lr s lr wd p where U p >= 0, of the old p (record
                        43): quadratic in the scheduled rate
+                       in fp32, whatever p is stored in (optim/mantissa.py, where it is on)
 Constant mu makes sum and ema differ by a factor that step 2 removes; while mu is warmed up they
 differ. Matrices of one shape are treated as one batch; which rank treats which is
 optim/exchange.py. Legend: K matrices of one shape.
@@ -123,8 +125,8 @@ class Muon(torch.optim.Optimizer):
         self.nesterov = config.muon_nesterov
         self.accumulate, self.look_ahead = MOMENTA[config.muon_momentum_form]
         self.split = thirds if config.qkv_split else whole
-        # record 41 bounds the root of a second moment, not the moment
         self.keeps_bits = config.weights_dtype == "bf16_mantissa"
+        # record 41 bounds the root of a second moment, not the moment
         self.least = LEAST**2 if config.muon_variance == "tensor" else LEAST
         rule: Callable[..., Tensor] = orthogonalize
         if compile:
